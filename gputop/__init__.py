@@ -17,7 +17,9 @@ def from_checkout(what: str = ".") -> str:
 
 FROM_CHECKOUT = from_checkout()
 _PUBLIC = {
-    **dict.fromkeys(("Absence", "Device", "DeviceSample", "DeviceState"), "agent.device"),
+    **dict.fromkeys(
+        ("Absence", "Device", "DeviceSample", "DeviceState"), "agent.device"
+    ),
     **dict.fromkeys(("Event", "Host", "Inventory", "Process"), "agent.snapshot"),
     **dict.fromkeys(("ProcessKind", "Sample"), "agent.snapshot"),
     **dict.fromkeys(("Problem", "ProblemError"), "agent.problem"),

@@ -60,7 +60,11 @@ def pick(
 
     if not (hasattr(count, "__index__") and count >= 1):
         raise ValueError(f"the count is {count!r}. Give a whole number from 1")
-    least = parse_amount(min_free) if isinstance(min_free, str) else Amount(int(min_free or 0))
+    least = (
+        parse_amount(min_free)
+        if isinstance(min_free, str)
+        else Amount(int(min_free or 0))
+    )
     needs = Requirements(least if min_free is not None else None, max_busy)
     found = streams.snapshots(_child(INTERVAL_SECONDS, demo=demo))
     outcome = _run(look(found, count, needs, wait, lambda _: None))
@@ -69,7 +73,9 @@ def pick(
     return [each.device.uuid for each in outcome.picked]
 
 
-class Stream(Iterator[Snapshot], AsyncIterator[Snapshot], AbstractContextManager["Stream"]):
+class Stream(
+    Iterator[Snapshot], AsyncIterator[Snapshot], AbstractContextManager["Stream"]
+):
     """Snapshots as they are made, from the first `next` or `latest` on.
 
     A snapshot is never an old one: of those that came while nobody waited, only the newest is kept.
@@ -79,8 +85,12 @@ class Stream(Iterator[Snapshot], AsyncIterator[Snapshot], AbstractContextManager
     def __init__(self, interval: float = 1.0, *, demo: bool = False) -> None:
         """Set the seconds between samples, and `demo` for simulated devices."""
         if not (hasattr(interval, "__float__") and 0.25 <= interval <= 60):
-            raise ValueError(f"the interval is {interval!r}. Give seconds from 0.25 to 60")
-        self._follower = _Follower(_child(interval, demo=demo), ANSWER_SECONDS + interval)
+            raise ValueError(
+                f"the interval is {interval!r}. Give seconds from 0.25 to 60"
+            )
+        self._follower = _Follower(
+            _child(interval, demo=demo), ANSWER_SECONDS + interval
+        )
         self._end = weakref.finalize(self, self._follower.close)
         self._end.atexit = False  # the sampler ends with this process anyway
 
@@ -121,7 +131,9 @@ class _Follower:
         self._is_new = False
         self._problem = Problem("No sample came", "the sampler is silent", "Try again")
         self._ended = self._failed = False
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._follow()), daemon=True)
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._follow()), daemon=True
+        )
         self._reading: asyncio.Task[None] | None = None
 
     def latest(self) -> Snapshot | None:

@@ -71,7 +71,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(words: Sequence[str]) -> int:
     """Run the command of these words, or the dashboard."""
-    if getattr(sys, "stdout", None) is None:  # as Python has it where the shell said `>&-`
+    if (
+        getattr(sys, "stdout", None) is None
+    ):  # as Python has it where the shell said `>&-`
         fail("standard output is closed. Open it, or send it to a file.", COULD_NOT_RUN)
     arguments = parse(words)
     if arguments.version:
@@ -106,7 +108,10 @@ def _check(arguments: argparse.Namespace, *, is_dashboard: bool) -> None:
         fail("--record is for the dashboard. Try `gputop stream --output FILE`.", USAGE)
     if arguments.show_secrets and (hosts or not is_dashboard):
         why = "other hosts mask theirs" if hosts else "what is printed is masked"
-        fail(f"--show-secrets is for the dashboard of this machine: {why}. Leave it out.", USAGE)
+        fail(
+            f"--show-secrets is for the dashboard of this machine: {why}. Leave it out.",
+            USAGE,
+        )
     if not (hosts or is_dashboard or arguments.demo or arguments.replay):
         _note_unknown(arguments.user or ())
 
@@ -166,7 +171,11 @@ def dashboard(arguments: argparse.Namespace) -> int:
     gc.disable()  # nothing that is loaded is garbage; the app has it on again
     from gputop.ui.shell.start import run as start
 
-    given = {key: value for key in KEYS if (value := getattr(arguments, key, None)) is not None}
+    given = {
+        key: value
+        for key in KEYS
+        if (value := getattr(arguments, key, None)) is not None
+    }
     config = settings_path(arguments.config)
     kept, problems = load(config, given=given)
     options: dict[str, Any] = {"settings": kept, "problems": problems, "config": config}
@@ -192,7 +201,9 @@ def _search(arguments: argparse.Namespace) -> str:
         "pid": map(str, arguments.pid or ()),
         "kind": ("compute", "compute+graphics", "mps") if arguments.compute else (),
     }
-    return " ".join(f"{name}:{text}" for name, each in values.items() if (text := ",".join(each)))
+    return " ".join(
+        f"{name}:{text}" for name, each in values.items() if (text := ",".join(each))
+    )
 
 
 def fleet_dashboard(arguments: argparse.Namespace, options: Mapping[str, Any]) -> int:

@@ -116,7 +116,9 @@ def in_notebook_cell(environment: Mapping[str, str]) -> bool:
     A terminal opened from a kernel has the kernel's variables, too, but its shell gives each
     command a process group of its own.
     """
-    from_kernel = "JPY_PARENT_PID" in environment or environment.items() >= _IPYKERNEL.items()
+    from_kernel = (
+        "JPY_PARENT_PID" in environment or environment.items() >= _IPYKERNEL.items()
+    )
     return from_kernel and os.getpgrp() == os.getsid(0)
 
 

@@ -24,7 +24,10 @@ def user_folder(kind: Literal["config", "data"]) -> Path:
     Raises `NoHomeError` if the variable is not set and the user has no home folder, as in a
     container that runs with the number of a user that it does not know.
     """
-    from platformdirs import user_config_path, user_data_path  # not needed by every command
+    from platformdirs import (
+        user_config_path,
+        user_data_path,
+    )  # not needed by every command
 
     user_path = user_config_path if kind == "config" else user_data_path
     try:
@@ -80,7 +83,9 @@ def write_whole(file: Path, data: bytes, mode: int = 0o666) -> None:
     target = Path(os.path.realpath(file))
     temporary = target.with_name(f".{target.name[:100]}.{os.urandom(4).hex()}")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        descriptor = os.open(
+            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode
+        )
         with open(descriptor, "wb") as output:  # noqa: PTH123 - it is open already
             output.write(data)
             output.flush()

@@ -22,12 +22,16 @@ _ALWAYS = re.compile(
 """Names whose values are always secret; in upper case, with `_` for `-` and `.`."""
 _MOSTLY = re.compile(r"TOKEN(?!I[SZ])|KEYS?(?:_|$)")
 """Names that can also be settings, such as `--max-tokens 4096`."""
-_SETTING = re.compile(r"[\d.,+-]{0,12}|true|false|yes|no|on|off|none|auto", re.IGNORECASE)
+_SETTING = re.compile(
+    r"[\d.,+-]{0,12}|true|false|yes|no|on|off|none|auto", re.IGNORECASE
+)
 _HARMLESS = {"PWD", "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY"}
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 _NAMES = r"(?:[\w-]*(?:password|passwd|pwd|passphrase|secret|api[_-]?key|access_?key|account_?key)"
-_NAMES += r"|shared_?access_?(?:key|signature)|sig|signature|(?:access_|auth_|id_)?token)"
+_NAMES += (
+    r"|shared_?access_?(?:key|signature)|sig|signature|(?:access_|auth_|id_)?token)"
+)
 _HEADERS = r"(?:(?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{0,40}(?:key|token))"
 _AFTER = r"(?:['\"]?(?:bearer|basic|token)\s+)?[^\s'\"]+"
 _SHAPES = (
@@ -41,7 +45,11 @@ _SHAPES = (
     # Keys of services have a known prefix.
     ("k-", r"\b(?:sk|pk|rk)-[\w-]{16,}", MASK),
     ("k_", r"\b(?:sk|pk|rk)_(?:live|test)_\w{16,}", MASK),
-    ("", r"\b(?:gh[oprsu]_|github_pat_|glpat-|hf_|npm_|pypi-|dop_v1_|shpat_)[\w-]{16,}", MASK),
+    (
+        "",
+        r"\b(?:gh[oprsu]_|github_pat_|glpat-|hf_|npm_|pypi-|dop_v1_|shpat_)[\w-]{16,}",
+        MASK,
+    ),
     ("xox", r"\bxox[abeoprs]-[\w-]{10,}", MASK),
     ("IA", r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b", MASK),
     ("AIza", r"\bAIza[\w-]{30,}", MASK),

@@ -78,7 +78,9 @@ LARGEST_BYTES = 1 << 16
 REMEDY = "Fix it, or name another one with --config"
 
 
-def path(named: str | None = None, environment: Mapping[str, str] = os.environ) -> Path | None:
+def path(
+    named: str | None = None, environment: Mapping[str, str] = os.environ
+) -> Path | None:
     """Return the path of the file, which need not exist; None without a home folder.
 
     `named` is from the command line.
@@ -110,7 +112,9 @@ def load(
             _, found = _read(file)
     except ProblemError as error:
         problems.append(error.problem)
-    entries = [(k, v, f"{_shown(k)} = {_shown(v)} in {_shown(file)}") for k, v in found.items()]
+    entries = [
+        (k, v, f"{_shown(k)} = {_shown(v)} in {_shown(file)}") for k, v in found.items()
+    ]
     entries += [
         (key, _from_text(key, text), f"{name}={_shown(text)}")
         for key in KEYS
@@ -119,12 +123,16 @@ def load(
     for key, value, entry in entries:
         if key not in KEYS:
             what = f"{_shown(key)} in {_shown(file)} is not used"
-            problems.append(Problem(what, "this gputop has no such setting", "Check the spelling"))
+            problems.append(
+                Problem(what, "this gputop has no such setting", "Check the spelling")
+            )
             continue
         try:
             settings = replace(settings, **{key: checked(key, value)})
         except ValueError as error:
-            problems.append(Problem(f"{entry} is not used", "the value is invalid", str(error)))
+            problems.append(
+                Problem(f"{entry} is not used", "the value is invalid", str(error))
+            )
     return replace(settings, **(given or {})), problems
 
 
@@ -138,16 +146,22 @@ def checked(key: str, value: object) -> Any:
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 value = math.nan
             if not SHORTEST_INTERVAL <= value <= LONGEST_INTERVAL:
-                raise ValueError(f"Give seconds from {SHORTEST_INTERVAL:g} to {LONGEST_INTERVAL:g}")
+                raise ValueError(
+                    f"Give seconds from {SHORTEST_INTERVAL:g} to {LONGEST_INTERVAL:g}"
+                )
             return float(value)
         case "sort" | "hidden_columns":
-            if not isinstance(value, str) or not re.fullmatch("[A-Za-z0-9_%, -]{0,200}", value):
+            if not isinstance(value, str) or not re.fullmatch(
+                "[A-Za-z0-9_%, -]{0,200}", value
+            ):
                 raise ValueError("Give the title of a column, such as MEMORY")
             return value.replace(", ", ",")
         case "ascii" if value == AUTO:
             return None
         case _ if not isinstance(value, bool):
-            raise ValueError(f"Give true or false{', or auto' if key == 'ascii' else ''}")
+            raise ValueError(
+                f"Give true or false{', or auto' if key == 'ascii' else ''}"
+            )
     return value
 
 
@@ -160,7 +174,11 @@ def _from_text(key: str, text: str) -> object:
     if key == "interval":
         with contextlib.suppress(ValueError):
             return float(text)
-    return text if isinstance(getattr(DEFAULT, key), str) else WORDS.get(text.lower(), text)
+    return (
+        text
+        if isinstance(getattr(DEFAULT, key), str)
+        else WORDS.get(text.lower(), text)
+    )
 
 
 def save(file: Path | None, changes: Mapping[str, Any]) -> None:
@@ -229,7 +247,9 @@ def _read(file: Path) -> tuple[str, dict[str, Any]]:
     except FileNotFoundError:
         return "", {}
     except OSError as error:
-        remedy = "Check its permissions" if isinstance(error, PermissionError) else REMEDY
+        remedy = (
+            "Check its permissions" if isinstance(error, PermissionError) else REMEDY
+        )
         raise _unusable(file, error.strerror or str(error), remedy) from error
     except UnicodeDecodeError as error:
         raise _unusable(file, "it is not UTF-8", REMEDY) from error
@@ -244,16 +264,22 @@ def _unusable(file: Path, why: str, remedy: str) -> ProblemError:
 
 def _write(file: Path, text: str) -> None:
     try:
-        Path(os.path.realpath(file)).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        Path(os.path.realpath(file)).parent.mkdir(
+            mode=0o700, parents=True, exist_ok=True
+        )
         write_whole(file, text.encode(), mode=0o600)
     except OSError as error:
         what = f"The settings cannot be saved in {_shown(file)}"
         why = error.strerror or str(error)
-        raise ProblemError(Problem(what, why, "Name another file with --config")) from error
+        raise ProblemError(
+            Problem(what, why, "Name another file with --config")
+        ) from error
 
 
 def _shown(value: object) -> str:
     """Return foreign text in one line, cut if it is long."""
-    with contextlib.suppress(ValueError, RecursionError):  # thousands of digits, arrays in arrays
+    with contextlib.suppress(
+        ValueError, RecursionError
+    ):  # thousands of digits, arrays in arrays
         return visible(str(value), 120)
     return "…"

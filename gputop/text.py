@@ -41,7 +41,11 @@ def csv_field(text: str) -> str:
 
 def cells(text: str) -> int:
     """Return the terminal columns of visible text: East Asian characters take two each."""
-    return len(text) if text.isascii() else sum(1 + (east_asian_width(c) in "WF") for c in text)
+    return (
+        len(text)
+        if text.isascii()
+        else sum(1 + (east_asian_width(c) in "WF") for c in text)
+    )
 
 
 def cut(text: str, room: int) -> str:
@@ -221,7 +225,9 @@ def duration(seconds: float) -> str:
         return f"{whole} s"
     minutes, seconds = divmod(whole, 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+    return (
+        f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
+    )
 
 
 def age(seconds: float) -> str:

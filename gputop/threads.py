@@ -46,7 +46,9 @@ class SlowResults(Generic[K, T]):
     Each call has a thread of its own. One that hangs keeps its thread, and delays no other call.
     """
 
-    def __init__(self, function: Callable[[K], T], patience: float, most: int = 64) -> None:
+    def __init__(
+        self, function: Callable[[K], T], patience: float, most: int = 64
+    ) -> None:
         """Call the function for at most `most` arguments at the same time.
 
         `patience` are the seconds that `get` waits for a call that it has just started.

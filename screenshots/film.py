@@ -83,7 +83,9 @@ def markup(terminal: Terminal, row: int) -> str:
         text = "".join(cell.data for cell in run)
         x, width = f"{column * CELL:g}", f"{len(text) * CELL:g}"
         if back != PAPER:
-            paper.append(f'<rect x="{x}" width="{width}" height="{LINE:g}" fill="{back}"/>')
+            paper.append(
+                f'<rect x="{x}" width="{width}" height="{LINE:g}" fill="{back}"/>'
+            )
         weight = ' font-weight="bold"' if bold else ""
         # Part by part: in some fonts braille is wider than a blank.
         ink += [
@@ -156,7 +158,9 @@ def main() -> None:
     """Write the film."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("file", type=Path)
-    parser.add_argument("--gputop", default=str(Path(sys.executable).with_name("gputop")))
+    parser.add_argument(
+        "--gputop", default=str(Path(sys.executable).with_name("gputop"))
+    )
     options = parser.parse_args()
     film = list(frames(options.gputop))
     options.file.write_text(drawn(film))

@@ -43,7 +43,9 @@ async def picture(
     size: tuple[int, int] = (120, 34),
 ) -> None:
     """Runs the dashboard until `ready`, and keeps what it shows as SVG and PNG."""
-    child = StreamChild(StreamOptions(interval, demo=demo, control=True).command, interval)
+    child = StreamChild(
+        StreamOptions(interval, demo=demo, control=True).command, interval
+    )
     child.spawn()
     app = GputopApp(child)
     async with app.run_test(size=size) as pilot:
@@ -75,7 +77,9 @@ def keep(name: str, svg: str) -> None:
 
 def with_local_font(svg: str) -> str:
     """The picture without fonts that would have to be fetched."""
-    return re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL).replace("Fira Code", FONT)
+    return re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL).replace(
+        "Fira Code", FONT
+    )
 
 
 def seconds_of_run(app: GputopApp) -> float:

@@ -88,7 +88,9 @@ def waiting(index: int, tick: int) -> DeviceSample:
     return training(index, works + LATENESS[index % 8])
 
 
-def changed(devices: int, others: dict[int, Callable[[int], DeviceSample]]) -> list[Record]:
+def changed(
+    devices: int, others: dict[int, Callable[[int], DeviceSample]]
+) -> list[Record]:
     """Return a job in which some devices do something else."""
     machine, *told = job(devices, SAMPLES)
     records: list[Record] = [machine]
@@ -111,7 +113,9 @@ SCENES = {
 }
 
 
-def screens(gputop: str, name: str, folder: Path) -> Iterator[tuple[tuple[int, int], Terminal]]:
+def screens(
+    gputop: str, name: str, folder: Path
+) -> Iterator[tuple[tuple[int, int], Terminal]]:
     """Yield the terminal of each size after more than a minute."""
     make = SCENES[name]
     arguments = [] if make is None else ["--host", "gpu-7"]
@@ -179,7 +183,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument(
-        "--gputop", default=str(Path(sys.executable).with_name("gputop")), metavar="PATH"
+        "--gputop",
+        default=str(Path(sys.executable).with_name("gputop")),
+        metavar="PATH",
     )
     parser.add_argument("--scene", choices=SCENES, nargs="+", default=list(SCENES))
     options = parser.parse_args()

@@ -124,7 +124,11 @@ class Device:
     @property
     def number(self) -> str:
         """Name on its machine: `3`, and `3:1` for the MIG instance 1 on it."""
-        return f"{self.index}" if self.mig_index is None else f"{self.index}:{self.mig_index}"
+        return (
+            f"{self.index}"
+            if self.mig_index is None
+            else f"{self.index}:{self.mig_index}"
+        )
 
     @property
     def is_here(self) -> bool:
@@ -247,7 +251,9 @@ class DeviceSample:
         age, slow_age = self.age_seconds or 0.0, self.slow_age_seconds
         if slow_age is not None:
             slow_age = round(slow_age + seconds, 3)
-        return replace(self, age_seconds=round(age + seconds, 3), slow_age_seconds=slow_age)
+        return replace(
+            self, age_seconds=round(age + seconds, 3), slow_age_seconds=slow_age
+        )
 
 
 READINGS: tuple[str, ...] = tuple(
@@ -257,6 +263,8 @@ READINGS: tuple[str, ...] = tuple(
 )
 SERIES_READINGS = ("gpu_utilization_samples_percent", "gpu_utilization_samples_seconds")
 """Readings that are pieces of a series: for the stream and the history, and in no table."""
-GPM_READINGS: tuple[str, ...] = tuple(name for name in READINGS if name.endswith("_active_percent"))
+GPM_READINGS: tuple[str, ...] = tuple(
+    name for name in READINGS if name.endswith("_active_percent")
+)
 GPM_READINGS += ("sm_occupancy_percent",)
 """Readings of GPM, which is sampled only if somebody looks at them."""

@@ -248,7 +248,10 @@ def carry_samples(
     """Yield the newer readings of each device, after the utilization samples of unsent ones."""
     waiting = {each.uuid: each.gpu_utilization_samples_percent for each in unsent}
     for readings in newer:
-        before, after = waiting.get(readings.uuid), readings.gpu_utilization_samples_percent
+        before, after = (
+            waiting.get(readings.uuid),
+            readings.gpu_utilization_samples_percent,
+        )
         if before and after is not None:
             both = (before + after)[-MOST_WAITING:]
             yield replace(readings, gpu_utilization_samples_percent=both)

@@ -70,7 +70,11 @@ class Progress:
     @property
     def rate(self) -> float:
         """Throughput in the unit of the kind of run: TFLOP/s, or GB/s."""
-        return self.tflops if self.bytes_per_second is None else self.bytes_per_second / 1e9
+        return (
+            self.tflops
+            if self.bytes_per_second is None
+            else self.bytes_per_second / 1e9
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +173,9 @@ class Verdict:
     def bad(self) -> tuple[VerdictPart, ...]:
         """Parts that are not ok, the gravest first."""
         bad = (FAULTY, DEGRADED)
-        return tuple(part for state in bad for part in self.parts if part.state == state)
+        return tuple(
+            part for state in bad for part in self.parts if part.state == state
+        )
 
     @property
     def state(self) -> str:

@@ -53,7 +53,9 @@ class Parser(argparse.ArgumentParser):
 def explain(message: str, prog: str, known_options: Iterable[str]) -> str:
     """Return one of argparse's messages with a remedy."""
     remedy = f"Try `{prog} --help`."
-    found = re.search(r"(?:invalid choice: '|unrecognized arguments: )([\w-]+)", message)
+    found = re.search(
+        r"(?:invalid choice: '|unrecognized arguments: )([\w-]+)", message
+    )
     if found is not None:
         from difflib import get_close_matches
 
@@ -61,7 +63,9 @@ def explain(message: str, prog: str, known_options: Iterable[str]) -> str:
         if word in ELSEWHERE:
             return f"gputop has no {word}. Use {ELSEWHERE[word]}."
         choices = re.findall(r"[\w-]+", message.partition("(choose from")[2])
-        for nearest in get_close_matches(word, choices or known_options, 1, cutoff=0.75):
+        for nearest in get_close_matches(
+            word, choices or known_options, 1, cutoff=0.75
+        ):
             return f"{word} is not known. Did you mean {nearest}?"
         if word.removeprefix("--").removeprefix("no-") in DASHBOARD_ONLY:
             return f"{word} is for the dashboard. Leave it out."
@@ -84,12 +88,17 @@ def needs_extra(name: str) -> Iterator[None]:
         fail(f"{error.name} is not installed. Type {install}.", COULD_NOT_RUN)
 
 
-def refuse(arguments: argparse.Namespace, names: Iterable[str], what: str, other: str) -> None:
+def refuse(
+    arguments: argparse.Namespace, names: Iterable[str], what: str, other: str
+) -> None:
     """End if one of these options is given, which are not for what the other option asks for."""
     for name in names:
         value = getattr(arguments, name)
         if value or (name in ("gpm", "processes") and value is not None):
-            fail(f"--{name.replace('_', '-')} is not for {what}. Leave it out, or {other}.", USAGE)
+            fail(
+                f"--{name.replace('_', '-')} is not for {what}. Leave it out, or {other}.",
+                USAGE,
+            )
 
 
 def hosts_of(arguments: argparse.Namespace) -> list[str]:
@@ -112,9 +121,21 @@ def check_fleet(arguments: argparse.Namespace) -> None:
     """End if a fleet is asked for with options for machines."""
     if arguments.prometheus is None:
         if arguments.match is not None:
-            fail("--match is for a fleet. Name its server with --prometheus URL.", USAGE)
+            fail(
+                "--match is for a fleet. Name its server with --prometheus URL.", USAGE
+            )
         return
-    options = ("demo", "host", "replay", "gpm", "id", "only_visible", "user", "pid", "compute")
+    options = (
+        "demo",
+        "host",
+        "replay",
+        "gpm",
+        "id",
+        "only_visible",
+        "user",
+        "pid",
+        "compute",
+    )
     refuse(arguments, (*options, "record", "show_secrets"), "a fleet", "--prometheus")
 
 
@@ -129,7 +150,11 @@ def chosen_processes(arguments: argparse.Namespace, record: R) -> R:
         and (not pids or each.pid in pids)
         and (not arguments.compute or each.kind != "graphics")
     )
-    return record if len(kept) == len(found) else replace(cast("Any", record), processes=kept)
+    return (
+        record
+        if len(kept) == len(found)
+        else replace(cast("Any", record), processes=kept)
+    )
 
 
 def open_recording(path: Path) -> Recording:

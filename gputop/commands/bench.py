@@ -89,7 +89,8 @@ def _add_run(parser: ArgumentParser) -> None:
         help="products to verify in a run of one shape: some (default; costs little) or all",
     )
     options.add_python(
-        parser, "the interpreter whose torch is used (default: the active environment's)"
+        parser,
+        "the interpreter whose torch is used (default: the active environment's)",
     )
 
 
@@ -122,7 +123,9 @@ def _add_devices(parser: ArgumentParser) -> None:
         "(default: the first, or the CPU)",
     )
     parser.add_argument(
-        "--ignore-busy", action="store_true", help="test even if another process uses the device"
+        "--ignore-busy",
+        action="store_true",
+        help="test even if another process uses the device",
     )
     parser.add_argument(
         "--ranks",
@@ -139,7 +142,10 @@ def _add_devices(parser: ArgumentParser) -> None:
         "`ray start` prints it (default: the cluster that this machine is in)",
     )
     parser.add_argument(
-        "--devices", type=count, metavar="N", help="with --ray: how many GPUs (default: all)"
+        "--devices",
+        type=count,
+        metavar="N",
+        help="with --ray: how many GPUs (default: all)",
     )
 
 
@@ -168,20 +174,28 @@ def _add_verdict(parser: ArgumentParser) -> None:
 
 
 def _add_output(parser: ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print the result as one JSON document")
+    parser.add_argument(
+        "--json", action="store_true", help="print the result as one JSON document"
+    )
     parser.add_argument(
         "--csv",
         action="store_true",
         help="print the result, or the history, as comma-separated values",
     )
     parser.add_argument(
-        "--report", metavar="FILE", help="also write the run as an HTML page, to send to others"
+        "--report",
+        metavar="FILE",
+        help="also write the run as an HTML page, to send to others",
     )
     parser.add_argument(
-        "--force", action="store_true", help="with --report: overwrite a file that is not a report"
+        "--force",
+        action="store_true",
+        help="with --report: overwrite a file that is not a report",
     )
     parser.add_argument(
-        "--history", action="store_true", help="list earlier results (of --device), newest first"
+        "--history",
+        action="store_true",
+        help="list earlier results (of --device), newest first",
     )
     parser.add_argument(
         "--collect",
@@ -213,7 +227,9 @@ def run(args: argparse.Namespace) -> int:
             return results.report_collected(args)
         targets = []
         if args.ray is None:
-            targets = select_targets(args.device, args.kind, ignore_busy=args.ignore_busy)
+            targets = select_targets(
+                args.device, args.kind, ignore_busy=args.ignore_busy
+            )
         requesting, once = partial(_requests, args), partial(_run, args, targets)
         if args.kind == "suite":
             return results.run_suite(args, requesting, once)
@@ -249,10 +265,14 @@ def _result(named: str) -> Result:
         else:
             known = [member.result for member in collect.read(named)]
     except (ProblemError, ValueError) as error:
-        raise RunRefusedError(f"{visible(named)} cannot be compared: {error}.") from None
+        raise RunRefusedError(
+            f"{visible(named)} cannot be compared: {error}."
+        ) from None
     if len(known) != 1 or known[0] is None:
         why = f"it has {len(known)} results" if len(known) > 1 else "there is no result"
-        raise RunRefusedError(f"{visible(named)} cannot be compared: {why}. Name one result.")
+        raise RunRefusedError(
+            f"{visible(named)} cannot be compared: {why}. Name one result."
+        )
     return known[0]
 
 
@@ -299,7 +319,9 @@ def _history(args: argparse.Namespace) -> int:
     form: store.Form = "json" if args.json else "csv" if args.csv else "table"
     named = () if args.device == (target_choice.ALL,) else args.device or ()
     if len(named) > 1:
-        raise RunRefusedError("--history lists one device, or all. Name one with --device.", USAGE)
+        raise RunRefusedError(
+            "--history lists one device, or all. Name one with --device.", USAGE
+        )
     try:
         text = store.listing(named[0] if named else None, form, output_width())
     except (ProblemError, ValueError) as error:
@@ -311,7 +333,9 @@ def _history(args: argparse.Namespace) -> int:
 def _refuse_misuse(args: argparse.Namespace) -> None:
     name, kind, ray = args.kind, KINDS[args.kind], args.ray is not None
     ways = {"--ray": ray, "--collect": args.collect, "--compare": args.compare}
-    named = [way for way, chosen in {**ways, "--history": args.history}.items() if chosen]
+    named = [
+        way for way, chosen in {**ways, "--history": args.history}.items() if chosen
+    ]
     unfit = {
         "--dtype": args.dtype and not kind.has_dtype,
         "--size": args.size and not kind.has_size,
@@ -343,12 +367,18 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
             args.compare and (args.json or args.csv),
             "--compare prints text. Leave out --json and --csv.",
         ),
-        *((wrong, f"{option} is not for {name}. Leave it out.") for option, wrong in unfit.items()),
+        *(
+            (wrong, f"{option} is not for {name}. Leave it out.")
+            for option, wrong in unfit.items()
+        ),
         (
             args.dtype and len(args.dtype) > 1 and not kind.several_dtypes,
             f"{name} runs one data type. Give --dtype one, or run a sweep.",
         ),
-        ((args.ranks or 2) not in range(2, 65), "--ranks is from 2 to 64. Choose one such as 4."),
+        (
+            (args.ranks or 2) not in range(2, 65),
+            "--ranks is from 2 to 64. Choose one such as 4.",
+        ),
         (args.json and args.csv, "--json and --csv exclude each other. Choose one."),
         (args.force and not args.report, "--force is for --report. Add --report FILE."),
     )
@@ -366,7 +396,9 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
     if len(targets) > 1 and args.ray is None and args.kind != "collective":
         _look_over_several(args)
     python = getattr(args, "python", None)
-    dtypes = args.dtype or ((target_choice.common_dtype(targets),) if args.kind == "pairs" else ())
+    dtypes = args.dtype or (
+        (target_choice.common_dtype(targets),) if args.kind == "pairs" else ()
+    )
     hertz = args.frequency or request.DEFAULT_HERTZ
     common = (args.size, args.seconds or request.DEFAULT_SECONDS, python, args.kind)
     requests = []
@@ -380,17 +412,24 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
                 verify_all=args.verify == "all",
             )
         )
-    if KINDS[args.kind].several_devices and (problem := request.check_together(requests)):
-        raise RunRefusedError(f"{problem}.", USAGE if args.kind == "collective" else COULD_NOT_RUN)
+    if KINDS[args.kind].several_devices and (
+        problem := request.check_together(requests)
+    ):
+        raise RunRefusedError(
+            f"{problem}.", USAGE if args.kind == "collective" else COULD_NOT_RUN
+        )
     return target_choice.with_peers(requests)
 
 
 def _look_over_several(args: argparse.Namespace) -> None:
     if args.report is not None and args.kind != "suite":
-        raise RunRefusedError("--report is a page about one device. Name one with --device.", USAGE)
+        raise RunRefusedError(
+            "--report is a page about one device. Name one with --device.", USAGE
+        )
     if args.csv and not KINDS[args.kind].over_time:
         raise RunRefusedError(
-            "--csv has the rows of one device. Name one with --device, or take --json.", USAGE
+            "--csv has the rows of one device. Name one with --device, or take --json.",
+            USAGE,
         )
 
 
@@ -419,7 +458,10 @@ def _why_unwritable(file: Path, *, force: bool) -> tuple[str, str] | None:
         return "its folder cannot be written to", "Name another file"
     check_target(file)
     if not force and file.exists() and not is_report(file):
-        return "it exists and is not a gputop report", "Name another file, or add --force"
+        return (
+            "it exists and is not a gputop report",
+            "Name another file, or add --force",
+        )
     return None
 
 

@@ -86,14 +86,18 @@ def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
 
 
 def report_devices(
-    members: Sequence[DeviceOutcome], left_out: Sequence[SkippedFile], args: argparse.Namespace
+    members: Sequence[DeviceOutcome],
+    left_out: Sequence[SkippedFile],
+    args: argparse.Namespace,
 ) -> int:
     """Print many devices and the outliers; return the gravest exit status."""
     if args.json:
         document = {**outliers_document(members), "left_out": [*map(asdict, left_out)]}
         text = json.dumps(document, indent=2, allow_nan=False)
     elif args.csv:
-        text = store.as_csv([each.result for each in members if each.result is not None])
+        text = store.as_csv(
+            [each.result for each in members if each.result is not None]
+        )
     else:
         text = many(members) if members else ""
     print_output(text)
@@ -112,10 +116,14 @@ def report_collected(args: argparse.Namespace) -> int:
 
 
 def report(
-    ends: Sequence[RunState], not_begun: Sequence[DeviceOutcome], args: argparse.Namespace
+    ends: Sequence[RunState],
+    not_begun: Sequence[DeviceOutcome],
+    args: argparse.Namespace,
 ) -> int:
     """Store and print results, of a cluster by its outliers; return the gravest exit status."""
-    if args.ray is None or args.kind == "collective":  # ranks have the same rows, or one problem
+    if (
+        args.ray is None or args.kind == "collective"
+    ):  # ranks have the same rows, or one problem
         return gravest([report_runs(ends, args), *(each.status for each in not_begun)])
     _keep(ends, args, set())
     return report_devices([*map(device_outcome, ends), *not_begun], (), args)
@@ -161,11 +169,15 @@ def _status(run: RunState, args: argparse.Namespace) -> int:
     # The text has the verdict, and the end of a run that was too hot is told already.
     if (args.json or args.csv) and result.stopped == "time":
         for part in result.verdict.bad if result.verdict else ():
-            print_message(f"warning: {run.request.target.label}: {part.name}: {part.why}")
+            print_message(
+                f"warning: {run.request.target.label}: {part.name}: {part.why}"
+            )
     return INTERRUPTED if result.stopped == "user" else status(result)
 
 
-def _text(runs: Sequence[RunState], shown: Sequence[RunState], args: argparse.Namespace) -> str:
+def _text(
+    runs: Sequence[RunState], shown: Sequence[RunState], args: argparse.Namespace
+) -> str:
     """Return standard output; empty if nothing was measured, except as JSON."""
     if args.json:
         documents = [_document(run) for run in runs]
@@ -176,7 +188,9 @@ def _text(runs: Sequence[RunState], shown: Sequence[RunState], args: argparse.Na
         for run in shown
         if run.result is None and run.rows
     ]
-    results = [(run.request.target, run.result) for run in runs if run.result is not None]
+    results = [
+        (run.request.target, run.result) for run in runs if run.result is not None
+    ]
     if not results:
         return "" if args.csv else "\n\n".join(failed)
     pages = [run.result for run in shown if run.result is not None]
@@ -212,7 +226,9 @@ def _write_report(args: argparse.Namespace, page: str) -> bool:
         write_whole(file, page.encode())
     except OSError as error:
         remedy = "Free some space or see the permissions, and run the test again"
-        print_message(f"error: {unwritten(file, error.strerror or str(error), remedy)}.")
+        print_message(
+            f"error: {unwritten(file, error.strerror or str(error), remedy)}."
+        )
         return False
     return True
 
@@ -236,7 +252,9 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
         suite = suite or Suite(level, time.time(), method, len(parts))
         if len(suite.parts) == done and (changed := suite.changed(method)):
             what = f"{visible(str(file))} is of another suite"
-            raise RunRefusedError(f"{what}: {visible(changed, 500)}. Name another file.", USAGE)
+            raise RunRefusedError(
+                f"{what}: {visible(changed, 500)}. Name another file.", USAGE
+            )
         requests, planned = suites.part_requests(part, base)
         if not requests:
             raise _LeftOutError
@@ -246,8 +264,14 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
     told: set[str] = set()
     for n, part in enumerate(parts[done:], done + 1):
         head, planned = f"{n}/{len(parts)} {part.name}  ", None
-        until = suites.is_steady if args.until_steady and part.kind in suites.STEADY_PARTS else None
-        ended = _ends(partial(run, partial(asked, part), head, until), first=n == done + 1)
+        until = (
+            suites.is_steady
+            if args.until_steady and part.kind in suites.STEADY_PARTS
+            else None
+        )
+        ended = _ends(
+            partial(run, partial(asked, part), head, until), first=n == done + 1
+        )
         if isinstance(ended, int):
             stopped = ended
             break
@@ -261,7 +285,9 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
         why = found.left_out and f", {found.left_out}"
         print_message(f"{head}{part_state(found)}{why}")
         if any(map(was_stopped, found.members)):
-            stopped = gravest([INTERRUPTED, *(each.status for each in outliers(found.members))])
+            stopped = gravest(
+                [INTERRUPTED, *(each.status for each in outliers(found.members))]
+            )
             break
         suite = suite.added(found)
         if file is not None:
@@ -291,11 +317,14 @@ class _LeftOutError(Exception):
     """No device can do a part of a suite."""
 
 
-def _method(args: argparse.Namespace, base: Sequence[Request], torch: str) -> dict[str, str]:
+def _method(
+    args: argparse.Namespace, base: Sequence[Request], torch: str
+) -> dict[str, str]:
     """Return what must be the same to go on with a suite, by name; `torch` is this machine's."""
     versions = {each.target.torch or torch for each in base}
     devices = (
-        f"{each.target.label}{f' {each.target.uuid}' * bool(each.target.uuid)}" for each in base
+        f"{each.target.label}{f' {each.target.uuid}' * bool(each.target.uuid)}"
+        for each in base
     )
     return {
         "torch": ", ".join(sorted(versions)),
@@ -329,7 +358,9 @@ def _kept_suite(args: argparse.Namespace) -> tuple[Path | None, Suite | None]:
         why = error.strerror or str(error)
     except (ValueError, RecursionError):
         why = "it is no file of a suite"
-    raise RunRefusedError(f"{visible(str(file))} cannot be resumed: {why}. Name another.", USAGE)
+    raise RunRefusedError(
+        f"{visible(str(file))} cannot be resumed: {why}. Name another.", USAGE
+    )
 
 
 def _torch_version(args: argparse.Namespace) -> str:
@@ -354,15 +385,21 @@ def _report_suite(
     """Print and export a suite, and say how to go on with it; return the gravest status."""
     if suite is None or not suite.parts:
         return stopped
-    document = json.dumps(suite.document(), indent=2, allow_nan=False) if args.json else ""
+    document = (
+        json.dumps(suite.document(), indent=2, allow_nan=False) if args.json else ""
+    )
     print_output(document or suite_page(suite))
     written = args.report is None or _write_report(args, suite_html(suite))
     if stopped != FINE and file is None:
-        print_message("there is no home folder for a file to go on with: give --resume FILE")
+        print_message(
+            "there is no home folder for a file to go on with: give --resume FILE"
+        )
     elif stopped != FINE:
         options = [] if args.resume else ["--resume", str(file)]
         print_message(f"to go on: {shlex.join(['gputop', *sys.argv[1:], *options])}")
     elif args.resume is None and file is not None:
         file.unlink(missing_ok=True)  # the results are kept, and nothing is left to do
     statuses = [each.status for part in suite.parts for each in outliers(part.members)]
-    return gravest([*statuses, stopped, FINE if written and suite.complete else COULD_NOT_RUN])
+    return gravest(
+        [*statuses, stopped, FINE if written and suite.complete else COULD_NOT_RUN]
+    )

@@ -29,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the shell."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = f"New shells have completion after\n\n{WHERE}"
-    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+    parser.add_argument(
+        "shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS)
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

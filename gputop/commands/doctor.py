@@ -47,9 +47,12 @@ LEAST_TEXT = 30
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `gputop doctor`."""
-    parser.add_argument("--json", action="store_true", help="the findings as one JSON document")
+    parser.add_argument(
+        "--json", action="store_true", help="the findings as one JSON document"
+    )
     add_python(
-        parser, "the interpreter whose torch is checked (default: the one that stress tests use)"
+        parser,
+        "the interpreter whose torch is checked (default: the one that stress tests use)",
     )
 
 
@@ -179,18 +182,24 @@ def _texts(
     for row in finding.rows:
         yield from _broken(row, room)
     if finding.remedy and finding.severity is not Severity.OK:
-        yield from _broken(f"> {visible(fill_index(finding.remedy, devices), 600)}", room, "  ")
+        yield from _broken(
+            f"> {visible(fill_index(finding.remedy, devices), 600)}", room, "  "
+        )
 
 
 def _broken(text: str, room: int | None, indent: str = "") -> list[str]:
     width = room or len(text) + 1
     # Commands keep their hyphens.
-    return textwrap.wrap(text, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
+    return textwrap.wrap(
+        text, width, subsequent_indent=indent, break_on_hyphens=False
+    ) or [""]
 
 
 def _summary(severities: Sequence[Severity], *, colour: bool) -> str:
     found = [s for s in reversed(STATUSES) if s in severities and s is not Severity.OK]
-    parts = [count(severities.count(severity), STATUSES[severity][0]) for severity in found]
+    parts = [
+        count(severities.count(severity), STATUSES[severity][0]) for severity in found
+    ]
     text = f"{', '.join(parts)}." if parts else "No problems found."
     if parts and Severity.FAULT not in severities:
         text = f"No problem found; {text}"
@@ -199,7 +208,15 @@ def _summary(severities: Sequence[Severity], *, colour: bool) -> str:
 
 
 DRIVER = Path("/proc/driver/nvidia/version")
-VARIABLES = ("TERM", "COLORTERM", "TERM_PROGRAM", "LANG", "LC_ALL", "TMUX", "SSH_CONNECTION")
+VARIABLES = (
+    "TERM",
+    "COLORTERM",
+    "TERM_PROGRAM",
+    "LANG",
+    "LC_ALL",
+    "TMUX",
+    "SSH_CONNECTION",
+)
 """Variables that decide what a terminal shows."""
 
 
@@ -211,7 +228,11 @@ def version_facts() -> Iterator[tuple[str, str]]:
     yield "driver", _driver()
     columns, rows = terminal_size()
     hidden = {"TMUX": "set", "SSH_CONNECTION": "set"}
-    found = {name: hidden.get(name, os.environ[name]) for name in VARIABLES if name in os.environ}
+    found = {
+        name: hidden.get(name, os.environ[name])
+        for name in VARIABLES
+        if name in os.environ
+    }
     words = (f"{name}={visible(value, 40)}" for name, value in found.items())
     yield "terminal", " ".join((f"{columns}x{rows}", *words))
 

@@ -12,7 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gputop.commands.arguments import chosen_processes, fail, needs_extra, refuse, source_of
+from gputop.commands.arguments import (
+    chosen_processes,
+    fail,
+    needs_extra,
+    refuse,
+    source_of,
+)
 from gputop.commands.options import argument_type
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 from gputop.text import visible
@@ -39,7 +45,11 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return (
+            f"[{self.host}]:{self.port}"
+            if ":" in self.host
+            else f"{self.host}:{self.port}"
+        )
 
 
 def parse_address(text: str) -> Address:
@@ -105,11 +115,18 @@ def run(arguments: argparse.Namespace) -> int:
             metrics_page,
         )
     try:
-        web_config = arguments.web_config and WebConfig(Path(arguments.web_config), print_message)
+        web_config = arguments.web_config and WebConfig(
+            Path(arguments.web_config), print_message
+        )
     except WebConfigError:
         return USAGE
     if not arguments.processes:
-        refuse(arguments, ("user", "pid", "compute"), "metrics of devices", "add --processes")
+        refuse(
+            arguments,
+            ("user", "pid", "compute"),
+            "metrics of devices",
+            "add --processes",
+        )
     dcgm = arguments.dcgm_names
     watch = StreamFollower(_tell, judges=not dcgm)
     socket = arguments.pod_resources_kubelet_socket
@@ -124,13 +141,17 @@ def run(arguments: argparse.Namespace) -> int:
     address: Address = arguments.listen
     pages = {"/metrics": dcgm_page(look) if dcgm else metrics_page(look)}
     try:
-        server = Server(*address, pages, web_config, lambda: watch.state.sample is not None)
+        server = Server(
+            *address, pages, web_config, lambda: watch.state.sample is not None
+        )
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or "it is not a name"
         remedy = "Name another with --listen HOST:PORT."
         fail(f"cannot listen on {address}: {why}. {remedy}", COULD_NOT_RUN)
     interval = 1.0 if arguments.interval is None else arguments.interval
-    asked = StreamOptions(interval, gpm=arguments.gpm is not False, **source_of(arguments))
+    asked = StreamOptions(
+        interval, gpm=arguments.gpm is not False, **source_of(arguments)
+    )
     child = StreamChild(asked.command, interval)
     followed = [watch.follow(child)]
     if socket or not arguments.demo:  # the usual socket knows no simulated device

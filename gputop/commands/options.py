@@ -93,7 +93,9 @@ def users(text: str) -> list[str]:
 def pids(text: str) -> list[int]:
     """Parse process numbers, separated by commas."""
     if not re.fullmatch(r"[0-9]{1,9}(, *[0-9]{1,9})*", text):
-        raise ValueError(f"{text!r} names no processes. Give their numbers, such as 4242,4243.")
+        raise ValueError(
+            f"{text!r} names no processes. Give their numbers, such as 4242,4243."
+        )
     return [int(number) for number in text.split(",")]
 
 
@@ -217,7 +219,9 @@ def demo() -> Parser:
     """Return the parent with `--demo`."""
     parent = _parent()
     group = parent.add_argument_group(SOURCE)
-    group.add_argument("--demo", action="store_true", help="simulated devices, marked as such")
+    group.add_argument(
+        "--demo", action="store_true", help="simulated devices, marked as such"
+    )
     return parent
 
 
@@ -278,4 +282,6 @@ def replay() -> Parser:
 
 def add_python(parser: argparse.ArgumentParser, about: str) -> None:
     """Add `--python`, which may also stand before the command."""
-    parser.add_argument("--python", type=python_path, metavar="PATH", default=SUPPRESS, help=about)
+    parser.add_argument(
+        "--python", type=python_path, metavar="PATH", default=SUPPRESS, help=about
+    )

@@ -97,7 +97,9 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
             commands.add_parser(name, help=about)
             continue
         parents = [parent() for parent in SHARED.get(name, ())]
-        command = commands.add_parser(name, help=about, allow_abbrev=False, parents=parents)
+        command = commands.add_parser(
+            name, help=about, allow_abbrev=False, parents=parents
+        )
         command.set_defaults(parser=command)
         import_module(f"gputop.commands.{name}").add_arguments(command)
     return top
@@ -115,7 +117,9 @@ def _add_dashboard_options(top: Parser) -> None:
         action="store_true",
         help="with --version: also the versions of Python, dependencies and driver",
     )
-    top.add_argument("--once", "-1", action="store_true", help="the same as `gputop status`")
+    top.add_argument(
+        "--once", "-1", action="store_true", help="the same as `gputop status`"
+    )
     top.add_argument(
         "--list-gpus",
         "-L",
@@ -159,9 +163,13 @@ def _add_dashboard_options(top: Parser) -> None:
         help="use the mouse, or leave it to the terminal (default: use it)",
     )
     screen.add_argument(
-        "--bell", action=BooleanOptionalAction, help="ring the terminal's bell at a new alert"
+        "--bell",
+        action=BooleanOptionalAction,
+        help="ring the terminal's bell at a new alert",
     )
-    screen.add_argument("--readonly", action=BooleanOptionalAction, help="never signal a process")
+    screen.add_argument(
+        "--readonly", action=BooleanOptionalAction, help="never signal a process"
+    )
     screen.add_argument(
         "--config",
         metavar="FILE",

@@ -26,14 +26,24 @@ if TYPE_CHECKING:
 INTERVAL_SECONDS = 0.25
 LOOKS = 5
 """Samples per second: the first, and one after each quarter."""
-CANDIDATE_FIELDS = ("busy_percent", "memory_free_bytes", "memory_usable_bytes", "reason")
+CANDIDATE_FIELDS = (
+    "busy_percent",
+    "memory_free_bytes",
+    "memory_usable_bytes",
+    "reason",
+)
 
 
 @argument_type
 def parse_percent(text: str) -> float:
     """Parse a percentage, with or without its sign."""
-    if not re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)? ?%?", text) or float(text.rstrip("% ")) > 100:
-        raise ValueError(f"{text!r} is not a percentage. Give a number from 0 to 100, such as 10.")
+    if (
+        not re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)? ?%?", text)
+        or float(text.rstrip("% ")) > 100
+    ):
+        raise ValueError(
+            f"{text!r} is not a percentage. Give a number from 0 to 100, such as 10."
+        )
     return float(text.rstrip("% "))
 
 
@@ -94,7 +104,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "default CUDA counts the fastest device first",
     )
     parser.add_argument(
-        "--json", action="store_true", help="every device, with the reason if it does not fit"
+        "--json",
+        action="store_true",
+        help="every device, with the reason if it does not fit",
     )
 
 
@@ -119,7 +131,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     needs = Requirements(arguments.min_free, arguments.max_busy, arguments.index)
     try:
-        outcome = asyncio.run(look(found, arguments.count, needs, arguments.wait, print_message))
+        outcome = asyncio.run(
+            look(found, arguments.count, needs, arguments.wait, print_message)
+        )
     except (ProblemError, ValueError) as error:
         fail(str(error), COULD_NOT_RUN)
     if arguments.json:
@@ -147,7 +161,10 @@ def _document(arguments: argparse.Namespace, outcome: Outcome) -> dict[str, Any]
     return {
         "picked": _names(arguments, outcome),
         "devices": [
-            {name: getattr(each.device, name) for name in ("uuid", "index", "mig_index", "name")}
+            {
+                name: getattr(each.device, name)
+                for name in ("uuid", "index", "mig_index", "name")
+            }
             | {name: getattr(each, name) for name in CANDIDATE_FIELDS}
             for each in (*outcome.picked, *outcome.others)
         ],
@@ -196,7 +213,11 @@ async def look(
             if outcome.picked or outcome.hopeless or late:
                 return outcome
             if not waiting:
-                until = "" if math.isinf(wait_seconds) else f", for up to {wait_seconds:g} s"
+                until = (
+                    ""
+                    if math.isinf(wait_seconds)
+                    else f", for up to {wait_seconds:g} s"
+                )
                 tell(f"{_too_few(wanted, outcome)}: waiting{until}")
             waiting = True
     raise AssertionError("the snapshots of a child have no end")
@@ -210,7 +231,9 @@ def _outcome(
 
     if not inventory.devices:
         why = "the driver has none"
-        raise ProblemError(Problem("There is no device to pick", why, "See `gputop status`"))
+        raise ProblemError(
+            Problem("There is no device to pick", why, "See `gputop status`")
+        )
     allowed = seen(inventory.devices)
     every = candidates(inventory, looks, needs, allowed.uuids)
     fitting = sum(each.reason is None for each in every)
@@ -253,7 +276,9 @@ def _advise(arguments: argparse.Namespace, outcome: Outcome) -> None:
             "these indices need CUDA_DEVICE_ORDER=PCI_BUS_ID: without it CUDA counts the fastest "
             "device first"
         )
-    if len(outcome.picked) > 1 and any(each.device.parent_uuid for each in outcome.picked):
+    if len(outcome.picked) > 1 and any(
+        each.device.parent_uuid for each in outcome.picked
+    ):
         print_message(
             "a CUDA process may see the first MIG instance only: give each process its own"
         )

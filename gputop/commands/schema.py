@@ -60,19 +60,26 @@ def schema(name: str) -> Schema:
 
 def _stream(inventory: Schema, sample: Schema) -> Schema:
     words = {"inventory": inventory, "sample": sample}
-    return {"oneOf": [{**of, **_object(type={"const": word})} for word, of in words.items()]}
+    return {
+        "oneOf": [{**of, **_object(type={"const": word})} for word, of in words.items()]
+    }
 
 
 def _status(inventory: Schema, sample: Schema, problem: Schema) -> Schema:
     host = {"host": {"type": "string"}}
     snapshot = _object(inventory=inventory, sample=sample)
-    hosts = [_object(**host, inventory=inventory, sample=sample), _object(**host, problem=problem)]
+    hosts = [
+        _object(**host, inventory=inventory, sample=sample),
+        _object(**host, problem=problem),
+    ]
     return {"anyOf": [snapshot, _list({"anyOf": hosts})]}
 
 
 def _bench(result: Schema, curves: Schema, problem: Schema, suite: Schema) -> Schema:
     done = {**result, **_object(schema={"type": "integer"}, series=curves)}
-    failed = _object(device={"type": "string"}, problem=problem, status={"type": "integer"})
+    failed = _object(
+        device={"type": "string"}, problem=problem, status={"type": "integer"}
+    )
     either = {"anyOf": [done, failed]}
     parts = {**suite, **_object(schema={"type": "integer"})}
     return {"anyOf": [*either["anyOf"], _list(either), parts]}
@@ -80,7 +87,9 @@ def _bench(result: Schema, curves: Schema, problem: Schema, suite: Schema) -> Sc
 
 def _fleet(gpu: Schema, problem: Schema) -> Schema:
     words = ("host", "key", "kind", "severity", "text")
-    finding = _object(**{word: {"type": "string"} for word in words}, rank={"type": "number"})
+    finding = _object(
+        **{word: {"type": "string"} for word in words}, rank={"type": "number"}
+    )
     return _object(
         schema={"type": "integer"},
         gputop_version={"type": "string"},

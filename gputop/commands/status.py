@@ -57,7 +57,9 @@ def parse_columns(text: str) -> tuple[TableColumn, ...]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `gputop status`."""
     parser.add_argument(
-        "--json", action="store_true", help="one JSON document; with --watch, one on each line"
+        "--json",
+        action="store_true",
+        help="one JSON document; with --watch, one on each line",
     )
     parser.add_argument(
         "-L",
@@ -94,7 +96,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="in colour, or not (default: on a terminal, unless NO_COLOR is set)",
     )
     # Before the command, --interval is --watch, and --once is the same as the command.
-    suppressed: dict[str, Any] = {"default": argparse.SUPPRESS, "help": argparse.SUPPRESS}
+    suppressed: dict[str, Any] = {
+        "default": argparse.SUPPRESS,
+        "help": argparse.SUPPRESS,
+    }
     parser.add_argument("--interval", type=interval, **suppressed)
     parser.add_argument("--once", action="store_true", **suppressed)
 
@@ -116,7 +121,12 @@ def _status(arguments: argparse.Namespace) -> int:
         arguments.watch = arguments.interval
     every, hosts = arguments.watch, hosts_of(arguments)
     if arguments.json:
-        refuse(arguments, ("columns", "processes"), "JSON, which has every reading", "--json")
+        refuse(
+            arguments,
+            ("columns", "processes"),
+            "JSON, which has every reading",
+            "--json",
+        )
     if arguments.list_gpus:
         others = ("json", "columns", "watch", "prometheus")
         refuse(arguments, others, "a list of the GPUs", "--list-gpus")
@@ -128,7 +138,9 @@ def _status(arguments: argparse.Namespace) -> int:
 
         watch = open_watch(arguments, max(1.0, every or FLEET_INTERVAL), at_once=True)
         return asyncio.run(_print_fleets(arguments, watch))
-    wanted = arguments.json or any(column.needs_gpm for column in arguments.columns or ())
+    wanted = arguments.json or any(
+        column.needs_gpm for column in arguments.columns or ()
+    )
     gpm = arguments.gpm is not False and wanted
     if hosts:
         import asyncio
@@ -140,7 +152,10 @@ def _status(arguments: argparse.Namespace) -> int:
             arguments,
             asyncio.run(
                 host_snapshots(
-                    hosts, arguments.remote_command, gpm=gpm, waits=partial(_waits, arguments)
+                    hosts,
+                    arguments.remote_command,
+                    gpm=gpm,
+                    waits=partial(_waits, arguments),
                 )
             ),
         )
@@ -224,9 +239,15 @@ def _text(arguments: argparse.Namespace, seen: Snapshot) -> str:
     if arguments.list_gpus:
         title = f"{visible(seen.inventory.hostname)}\n" if arguments.host else ""
         return title + gpu_list(seen.inventory, seen.sample)
-    places: dict[bool | None, Processes] = {None: "beside", True: "below", False: "none"}
+    places: dict[bool | None, Processes] = {
+        None: "beside",
+        True: "below",
+        False: "none",
+    }
     columns, processes = arguments.columns or OWN, places[arguments.processes]
-    view = View(columns, processes, output_width(), _colour(arguments), _chosen(arguments))
+    view = View(
+        columns, processes, output_width(), _colour(arguments), _chosen(arguments)
+    )
     return page(seen.inventory, chosen_processes(arguments, seen.sample), view)
 
 
@@ -238,7 +259,9 @@ def _chosen(arguments: argparse.Namespace) -> str:
     return f"{kind}processes{pids}{users}" if pids or users or kind else ""
 
 
-def _document(arguments: argparse.Namespace, seen: Snapshot | Problem) -> dict[str, Any]:
+def _document(
+    arguments: argparse.Namespace, seen: Snapshot | Problem
+) -> dict[str, Any]:
     from gputop.agent.lines import to_plain
     from gputop.output.status_page import document
 
@@ -247,19 +270,27 @@ def _document(arguments: argparse.Namespace, seen: Snapshot | Problem) -> dict[s
     return document(seen.inventory, chosen_processes(arguments, seen.sample))
 
 
-def _print_hosts(arguments: argparse.Namespace, found: Mapping[str, Snapshot | Problem]) -> int:
+def _print_hosts(
+    arguments: argparse.Namespace, found: Mapping[str, Snapshot | Problem]
+) -> int:
     """Print a page of each host, or JSON; problems go to standard error, and are status 3."""
     seen = {host: each for host, each in found.items() if isinstance(each, tuple)}
     if arguments.json:
-        hosts = [{"host": host, **_document(arguments, each)} for host, each in found.items()]
+        hosts = [
+            {"host": host, **_document(arguments, each)} for host, each in found.items()
+        ]
         print_text(_dumps(arguments, hosts))
     elif seen:
-        print_text("\n\n".join(_text(arguments, _named(*each)) for each in seen.items()))
+        print_text(
+            "\n\n".join(_text(arguments, _named(*each)) for each in seen.items())
+        )
     status = FINE
     for host, each in found.items():
         problem = each.problem if isinstance(each, tuple) else each
         if problem is not None:
-            at = f"{host}: " if host in seen else ""  # without an answer, the problem names it
+            at = (
+                f"{host}: " if host in seen else ""
+            )  # without an answer, the problem names it
             print_message(f"error: {at}{problem}")
             status = COULD_NOT_RUN
     return status

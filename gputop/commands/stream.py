@@ -41,7 +41,9 @@ def parse_format(text: str) -> tuple[str, ...]:
     words = tuple(word.strip() for word in text.split(","))
     if text == "jsonl" or (words[0] == "csv" and {*words[1:]} <= {*CSV_WORDS}):
         return words
-    raise ValueError(f"{text!r} is not a format: give jsonl, or csv with ,noheader or ,nounits.")
+    raise ValueError(
+        f"{text!r} is not a format: give jsonl, or csv with ,noheader or ,nounits."
+    )
 
 
 @argument_type
@@ -103,7 +105,11 @@ def run(arguments: argparse.Namespace) -> int:
                 for record in counted(recording.records(), arguments.count):
                     write(chosen_processes(arguments, record))
             else:
-                _live(arguments, lambda each: write(chosen_processes(arguments, each)), csv)
+                _live(
+                    arguments,
+                    lambda each: write(chosen_processes(arguments, each)),
+                    csv,
+                )
     except KeyboardInterrupt:
         status = INTERRUPTED
     except OutputError as error:
@@ -161,7 +167,9 @@ def open_sink(
 
 
 @contextmanager
-def whole_records(write: Callable[[Record], None]) -> Iterator[Callable[[Record], None]]:
+def whole_records(
+    write: Callable[[Record], None],
+) -> Iterator[Callable[[Record], None]]:
     """Yield `write`, with signals delayed to the end of a record, as `KeyboardInterrupt`.
 
     The second signal does not wait, because a pipe may take no more data.

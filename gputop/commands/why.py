@@ -46,7 +46,9 @@ def parse_seconds(text: str) -> float:
     except ValueError:
         seconds = 0.0
     if not 1 <= seconds <= LONGEST_SECONDS:
-        raise ValueError(f"{text!r} is no time to watch: give seconds from 1 to 3600, such as 35.")
+        raise ValueError(
+            f"{text!r} is no time to watch: give seconds from 1 to 3600, such as 35."
+        )
     return seconds
 
 
@@ -64,7 +66,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"watch for so long (default {SECONDS:g}); most checks need 30 s, some 300",
     )
-    parser.add_argument("--json", action="store_true", help="the findings as one JSON document")
+    parser.add_argument(
+        "--json", action="store_true", help="the findings as one JSON document"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -77,7 +81,12 @@ def run(arguments: argparse.Namespace) -> int:
     hosts = hosts_of(arguments)
     seen = Observation()
     if arguments.replay is not None:
-        refuse(arguments, ("seconds",), "a recording, which is read whole", "use --replay alone")
+        refuse(
+            arguments,
+            ("seconds",),
+            "a recording, which is read whole",
+            "use --replay alone",
+        )
         _read(arguments, seen)
     else:
         _watch(arguments, hosts, seen)
@@ -88,7 +97,9 @@ def run(arguments: argparse.Namespace) -> int:
         fail(f"{inventory.problem}.", COULD_NOT_RUN)
     report = seen.report()
     if arguments.json:
-        print_text(json.dumps(document(report, inventory, sample, seen.seconds), indent=2))
+        print_text(
+            json.dumps(document(report, inventory, sample, seen.seconds), indent=2)
+        )
     else:
         colour = wanted(os.environ, terminal=sys.stdout.isatty())
         width = output_width()
@@ -204,7 +215,9 @@ async def _of_hosts(
                 if isinstance(record, Inventory):
                     inventory = record
                     continue
-                waiting = [m for m in record.machines if m.state is MachineState.CONNECTING]
+                waiting = [
+                    m for m in record.machines if m.state is MachineState.CONNECTING
+                ]
                 if inventory is not None and (not waiting or clock() > deadline):
                     yield Snapshot(inventory, record)
     finally:

@@ -30,7 +30,9 @@ STALE_SECONDS = (45.0, 360.0)
 REMEMBERED_STEPS = 20
 FUTURE_SECONDS = 60.0
 """Most seconds by which clocks may differ."""
-EXPECTED = dict(zip(ALWAYS, ("busy", "memory", "temperature", "power", "SM clock"), strict=True))
+EXPECTED = dict(
+    zip(ALWAYS, ("busy", "memory", "temperature", "power", "SM clock"), strict=True)
+)
 """Readings whose absence is a problem to report, with their names."""
 
 
@@ -68,10 +70,14 @@ class FleetBuilder:
         result = parse.result_of(data, "vector")
         if result is None:
             why = "an answer does not have the form of Prometheus"
-            problem = Problem("An answer was left out", why, "Check what is at that URL")
+            problem = Problem(
+                "An answer was left out", why, "Check what is at that URL"
+            )
             raise AskError(problem, whole=False)
         if name.startswith("names_"):
-            others = sum(len(rows) for other, rows in self.named.items() if other != name)
+            others = sum(
+                len(rows) for other, rows in self.named.items() if other != name
+            )
             rows = [parse.labels_of(each) for each in result[: max(0, SERIES - others)]]
             self._left_out[name] = len(result) - len(rows)
             if self.named.get(name) != rows:
@@ -96,7 +102,9 @@ class FleetBuilder:
             for mark, rows in self._rows.items()
             if self._is_kept(self.identities.key_of(rows[0]))
         }
-        carried = [row for mark, rows in last.items() if mark not in present for row in rows]
+        carried = [
+            row for mark, rows in last.items() if mark not in present for row in rows
+        ]
         del carried[max(0, SERIES - len(named)) :]
         self.identities = parse.Identities([*named, *carried])
         key_of = self.identities.key_of
@@ -121,7 +129,8 @@ class FleetBuilder:
                 return parse.xids_of(result, key_of)
             case "state":
                 return {
-                    key_of(row.labels): row.labels.get("state", "") for row in parse.rows_of(result)
+                    key_of(row.labels): row.labels.get("state", "")
+                    for row in parse.rows_of(result)
                 }
             case "down":
                 return {parse.target_of(row.labels) for row in parse.rows_of(result)}
@@ -130,7 +139,10 @@ class FleetBuilder:
         values = parse.values_by(result, key_of, LIMITS.get(name, ANY))
         match name:
             case "mask":
-                masks = (None if mask is None else words_of(int(mask)) for mask in values.values())
+                masks = (
+                    None if mask is None else words_of(int(mask))
+                    for mask in values.values()
+                )
                 return dict(zip(values, masks, strict=True))
             case "remap_failed" | "remap_pending":
                 return {key: _FLAGS.get(value) for key, value in values.items()}
@@ -145,7 +157,8 @@ class FleetBuilder:
         steps = [
             beat - before
             for key, beat in beats.items()
-            if (before := self._beats.get(key)) is not None and 0 < beat - before < KEPT_SECONDS
+            if (before := self._beats.get(key)) is not None
+            and 0 < beat - before < KEPT_SECONDS
         ]
         if steps:
             self._steps.append(median(steps))
@@ -156,7 +169,9 @@ class FleetBuilder:
 
     def readings(self, data: Any) -> dict[str, parse.Checked]:
         """Return the readings by GPU from an answer with many metrics."""
-        return parse.readings_of(parse.result_of(data, "vector") or [], self.identities.key_of)
+        return parse.readings_of(
+            parse.result_of(data, "vector") or [], self.identities.key_of
+        )
 
     def past_readings(self, data: Any) -> dict[str, parse.Moments]:
         """Return the readings of each GPU by time from the answer to a range query."""
@@ -195,7 +210,11 @@ class FleetBuilder:
         """Return the last answer to a query unless it is too old."""
         answer, asked = self._answers.get(name, ({}, self.moment.at))
         every = EVERY.get(name, SELDOM) * self._interval
-        return answer if self.moment.at - asked <= max(OLD_SECONDS, OLD_TURNS * every) else {}
+        return (
+            answer
+            if self.moment.at - asked <= max(OLD_SECONDS, OLD_TURNS * every)
+            else {}
+        )
 
     def _gpus(self) -> Iterable[Gpu]:
         """Yield GPUs in order. Those that are gone have only what is remembered."""
@@ -203,20 +222,27 @@ class FleetBuilder:
         # Column by column: taking turns, each dictionary would evict the others from the
         # processor's cache ten thousand times.
         columns: dict[str, Iterable[Any]] = {
-            name: [getattr(each, name) for each in identities.values()] for name in IDENTITY
+            name: [getattr(each, name) for each in identities.values()]
+            for name in IDENTITY
         }
         beats = map(self._beats.get, identities)
         now = self.moment.now
-        columns["age_seconds"] = [None if beat is None else max(0.0, now - beat) for beat in beats]
+        columns["age_seconds"] = [
+            None if beat is None else max(0.0, now - beat) for beat in beats
+        ]
         for name in _FIELDS[len(columns) :]:
-            columns[name] = [*map(self._newest(_QUERIES.get(name, name)).get, identities)]
+            columns[name] = [
+                *map(self._newest(_QUERIES.get(name, name)).get, identities)
+            ]
         used, total = columns["memory_used_bytes"], columns["memory_total_bytes"]
         columns["memory_used_bytes"] = map(parse.used_of, used, total)
         columns["xid"] = [known and known[0] for known in columns["xid"]]
         return map(Gpu, *columns.values())
 
     def _known(self) -> Known:
-        compared = {self._answers[name][1] for name in COMPARED if name in self._answers}
+        compared = {
+            self._answers[name][1] for name in COMPARED if name in self._answers
+        }
         xids = self._newest("xid").items()
         return Known(
             now=self.moment.now,
@@ -240,10 +266,16 @@ class FleetBuilder:
             if keys:
                 low, high = LIMITS[name]
                 why = f"{len(keys)} of {len(gpus)} GPUs have none within {low:g} to {high:g}"
-                where = next((gpu.host for gpu in gpus if gpu.key == keys[0]), "its host")
+                where = next(
+                    (gpu.host for gpu in gpus if gpu.key == keys[0]), "its host"
+                )
                 remedy = f"Check the exporter on {visible(where, 40)}"
                 yield Problem(f"Impossible {what} is left out", why, remedy)
-        missing = [name for name in EXPECTED if name in self._answers and not self._newest(name)]
+        missing = [
+            name
+            for name in EXPECTED
+            if name in self._answers and not self._newest(name)
+        ]
         if missing:
             names = ", ".join(READ_AS[name][0].name for name in missing)
             yield Problem(
@@ -254,7 +286,9 @@ class FleetBuilder:
         known = {*self.identities.targets.values()}
         jobs = {job for job, _ in known}  # others may be of no GPUs
         down = self._newest("down")
-        if unseen := sorted(each for each in down if each[0] in jobs and each not in known):
+        if unseen := sorted(
+            each for each in down if each[0] in jobs and each not in known
+        ):
             named = fold_list([visible(instance, 40) for _, instance in unseen], NAMED)
             yield Problem(
                 "Exporters that cannot be scraped, and whose GPUs are unknown",
@@ -264,7 +298,9 @@ class FleetBuilder:
         ahead = max(self._beats.values(), default=0.0) - self.moment.now
         if ahead > FUTURE_SECONDS:
             why = f"the newest is {brief(ahead)} ahead of Prometheus"
-            yield Problem("Readings are from the future", why, "Set the clocks of the hosts")
+            yield Problem(
+                "Readings are from the future", why, "Set the clocks of the hosts"
+            )
 
 
 IDENTITY = ("key", "uuid", "host", "index", "name", "labels")

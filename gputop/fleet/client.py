@@ -95,7 +95,9 @@ class Client:
         if "status" not in document:
             url = visible(self._server.url, 200)
             why = f"{url} answers with something other than JSON"
-            raise AskError(Problem("No answer of Prometheus", why, "Check what is at that URL"))
+            raise AskError(
+                Problem("No answer of Prometheus", why, "Check what is at that URL")
+            )
         if document["status"] != "success":
             raise AskError(_failed(_words(document)), whole=False)
         warnings = document.get("warnings")
@@ -138,14 +140,18 @@ class Client:
             return urllib3.PoolManager(**options)
         try:
             found = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-            login = f"{found.username}:{found.password or ''}" if found.username else None
+            login = (
+                f"{found.username}:{found.password or ''}" if found.username else None
+            )
             port = f":{found.port}" if found.port else ""
             headers = urllib3.make_headers(proxy_basic_auth=login) if login else None
             bare = f"{found.scheme}://{found.hostname}{port}"
             return urllib3.ProxyManager(bare, proxy_headers=headers, **options)
         except (ValueError, HTTPError):
             why = f"{parts.scheme}_proxy in the environment cannot be used"
-            raise AskError(Problem(AWAY, why, "Correct it, or name the host in no_proxy")) from None
+            raise AskError(
+                Problem(AWAY, why, "Correct it, or name the host in no_proxy")
+            ) from None
 
     def fetch(
         self,
@@ -166,7 +172,9 @@ class Client:
         alarm.daemon = True
         alarm.start()
         try:
-            return self._read(self._send(path, parameters, seconds), deadline, most_bytes)
+            return self._read(
+                self._send(path, parameters, seconds), deadline, most_bytes
+            )
         except (HTTPError, OSError, ValueError) as error:
             if time.monotonic() >= deadline or isinstance(error, ReadTimeoutError):
                 raise slow(seconds) from None
@@ -182,20 +190,28 @@ class Client:
         options: dict[str, Any] = {
             "preload_content": False,
             "redirect": False,
-            "timeout": urllib3.Timeout(connect=min(CONNECT_SECONDS, seconds), read=seconds),
+            "timeout": urllib3.Timeout(
+                connect=min(CONNECT_SECONDS, seconds), read=seconds
+            ),
         }
         # Some proxies block POST, others a long GET.
         if len(form) <= LONGEST_GET:
-            return self._pool.request("GET", f"{url}?{form}", headers=self._headers, **options)
+            return self._pool.request(
+                "GET", f"{url}?{form}", headers=self._headers, **options
+            )
         headers = {**self._headers, "Content-Type": "application/x-www-form-urlencoded"}
         return self._pool.request("POST", url, body=form, headers=headers, **options)
 
-    def _read(self, answer: urllib3.BaseHTTPResponse, deadline: float, most_bytes: int) -> bytes:
+    def _read(
+        self, answer: urllib3.BaseHTTPResponse, deadline: float, most_bytes: int
+    ) -> bytes:
         good = answer.status == 200
         largest = most_bytes if good else LONGEST_ERROR
         if "," in answer.headers.get("Content-Encoding", ""):
             answer.close()
-            raise _left_out("it is compressed more than once", "Check the proxies in between")
+            raise _left_out(
+                "it is compressed more than once", "Check the proxies in between"
+            )
         parts, size = [], 0
         for part in answer.stream(PIECE, decode_content=True):
             size += len(part)
@@ -219,7 +235,9 @@ class Client:
         document = _document(body)
         words = _words(document) if document.get("status") == "error" else None
         if 300 <= status < 400:
-            to = visible(answer.headers.get("Location", "nowhere"), 120).partition("?")[0]
+            to = visible(answer.headers.get("Location", "nowhere"), 120).partition("?")[
+                0
+            ]
             to = to.rpartition("@")[2]  # without a login
             why = f"{url} redirects to {to}, and credentials are not sent there"
             return AskError(Problem(AWAY, why, "Give the URL of Prometheus itself"))
@@ -228,13 +246,21 @@ class Client:
             text = body[:1000].decode("utf-8", "replace")
             signed = AUTHORIZATION in self._headers
             lacks, remedy = self._server.sign_in(text, signed=signed)
-            without = f": the request has no {lacks} header" if lacks and status == 401 else ""
-            return AskError(Problem(f"Prometheus {what}", f"{status} of {url}{without}", remedy))
+            without = (
+                f": the request has no {lacks} header"
+                if lacks and status == 401
+                else ""
+            )
+            return AskError(
+                Problem(f"Prometheus {what}", f"{status} of {url}{without}", remedy)
+            )
         if words is not None and status in (400, 422, 503):
             return AskError(_failed(words), whole=status == 503)
         if status in (404, 405, 400, 422):
             remedy = f"Give the URL with its path, such as {url}/prometheus"
-            return AskError(Problem("No Prometheus there", f"{url} answers {status}", remedy))
+            return AskError(
+                Problem("No Prometheus there", f"{url} answers {status}", remedy)
+            )
         return AskError(Problem(AWAY, f"{url} answers {status}", LATER))
 
 
@@ -253,17 +279,23 @@ def _words(document: Mapping[str, Any]) -> str:
 
 
 def _failed(words: str) -> Problem:
-    return Problem("Prometheus could not answer", words.rstrip(". "), "What it asks for is unknown")
+    return Problem(
+        "Prometheus could not answer", words.rstrip(". "), "What it asks for is unknown"
+    )
 
 
 def _left_out(why: str, remedy: str = FEWER) -> AskError:
-    return AskError(Problem("An answer of Prometheus was left out", why, remedy), whole=False)
+    return AskError(
+        Problem("An answer of Prometheus was left out", why, remedy), whole=False
+    )
 
 
 def slow(seconds: float) -> AskError:
     """Return the error for answers that did not come in time."""
     why = f"it took longer than {seconds:.0f} s to answer"
-    return AskError(Problem("Prometheus is slow", why, "Ask for fewer GPUs with --match, or later"))
+    return AskError(
+        Problem("Prometheus is slow", why, "Ask for fewer GPUs with --match, or later")
+    )
 
 
 def _why(error: Exception) -> str:
@@ -287,7 +319,9 @@ def _context(server: PrometheusServer) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=server.authorities)
     except (OSError, ssl.SSLError):
         why = f"{visible(str(server.authorities), 100)} holds no certificates that can be read"
-        raise AskError(Problem("No certificates", why, f"Check it, or unset {CA}")) from None
+        raise AskError(
+            Problem("No certificates", why, f"Check it, or unset {CA}")
+        ) from None
     if server.certificate is not None:
         try:
             # Without a password it would ask at the terminal.
@@ -295,7 +329,9 @@ def _context(server: PrometheusServer) -> ssl.SSLContext:
         except (OSError, ssl.SSLError, ValueError) as error:
             shown = visible(str(server.certificate), 100)
             why = f"{shown} or its key cannot be used, {getattr(error, 'reason', None) or error}"
-            raise AskError(Problem("No certificate", visible(why, 200), f"Check {CERT}")) from None
+            raise AskError(
+                Problem("No certificate", visible(why, 200), f"Check {CERT}")
+            ) from None
     return context
 
 

@@ -31,26 +31,49 @@ class MapMetric(NamedTuple):
         if value is None:
             return ABSENT
         if self is AGE:
-            return duration(value).replace(" ", "") if value < HOUR else f"{value / HOUR:.0f}h"
-        return percentage(value, "%") if self.unit == "%" else quantity(value, self.unit)
+            return (
+                duration(value).replace(" ", "")
+                if value < HOUR
+                else f"{value / HOUR:.0f}h"
+            )
+        return (
+            percentage(value, "%") if self.unit == "%" else quantity(value, self.unit)
+        )
 
     def levels(self, gpus: Iterable[Gpu]) -> list[int]:
         """Return the level of each."""
         values = map(self.value, gpus)
-        return [UNKNOWN if each is None else bisect_right(self.edges, each) for each in values]
+        return [
+            UNKNOWN if each is None else bisect_right(self.edges, each)
+            for each in values
+        ]
 
 
 HOUR = 3600
 BUSY = MapMetric(
-    "busy", "%", (5, 35, 65, 95), attrgetter("gpu_utilization_percent"), "gpu_utilization_percent"
+    "busy",
+    "%",
+    (5, 35, 65, 95),
+    attrgetter("gpu_utilization_percent"),
+    "gpu_utilization_percent",
 )
 MEMORY = MapMetric(
-    "memory", "%", (5, 35, 65, 95), attrgetter("memory_used_percent"), "memory_used_bytes"
+    "memory",
+    "%",
+    (5, 35, 65, 95),
+    attrgetter("memory_used_percent"),
+    "memory_used_bytes",
 )
 TEMPERATURE = MapMetric(
-    "temperature", "°C", (40, 55, 70, 80), attrgetter("temperature_celsius"), "temperature_celsius"
+    "temperature",
+    "°C",
+    (40, 55, 70, 80),
+    attrgetter("temperature_celsius"),
+    "temperature_celsius",
 )
-POWER = MapMetric("power", "W", (150, 300, 500, 700), attrgetter("power_watts"), "power_watts")
+POWER = MapMetric(
+    "power", "W", (150, 300, 500, 700), attrgetter("power_watts"), "power_watts"
+)
 HEALTH = MapMetric("health", "", (), lambda _: 0.0)
 """Metric without a scale: problems have signs in every metric, and here nothing else has one."""
 AGE = MapMetric("age of readings", "s", (20, 60, 120, 300), attrgetter("age_seconds"))
@@ -80,14 +103,21 @@ def distribution(gpus: Iterable[Gpu], metric: MapMetric) -> MetricDistribution:
     return MetricDistribution(p5, median, p95, bars, known)
 
 
-def distributions(gpus: Sequence[Gpu]) -> Iterator[tuple[MapMetric, MetricDistribution]]:
+def distributions(
+    gpus: Sequence[Gpu],
+) -> Iterator[tuple[MapMetric, MetricDistribution]]:
     """Yield the distributions; a reading of a whole GPU counts once, not for each instance."""
     physical = devices(gpus)
     for metric in SUMMARISED:
-        yield metric, distribution(physical if metric.reading in OF_DEVICE else gpus, metric)
+        yield (
+            metric,
+            distribution(physical if metric.reading in OF_DEVICE else gpus, metric),
+        )
 
 
 def shares(counts: Sequence[int]) -> str:
     """Return a bar for each level, as high as its number of GPUs is large."""
     most = max(counts, default=0)
-    return "".join(BARS[round((len(BARS) - 1) * n / most)] if n else " " for n in counts)
+    return "".join(
+        BARS[round((len(BARS) - 1) * n / most)] if n else " " for n in counts
+    )

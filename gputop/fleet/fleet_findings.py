@@ -18,7 +18,14 @@ from gputop.bench.results.statistics import robust_sigma
 from gputop.health import conditions
 from gputop.health import thresholds as t
 from gputop.health.findings import Finding, Severity, capitalized
-from gputop.schema.clock_events import BITS, BY_WORD, CLOCK_EVENTS, SLOWDOWNS, ClockEvent, gravest
+from gputop.schema.clock_events import (
+    BITS,
+    BY_WORD,
+    CLOCK_EVENTS,
+    SLOWDOWNS,
+    ClockEvent,
+    gravest,
+)
 from gputop.text import cut, duration, percentage, visible
 
 if TYPE_CHECKING:
@@ -27,9 +34,28 @@ if TYPE_CHECKING:
 
 LONGEST = 59
 """Most cells of a title."""
-XID_RANKS = {79: 100, 95: 95, 48: 92, 119: 90, 120: 90, 140: 90, 46: 88, 62: 88, 64: 86, 74: 80}
+XID_RANKS = {
+    79: 100,
+    95: 95,
+    48: 92,
+    119: 90,
+    120: 90,
+    140: 90,
+    46: 88,
+    62: 88,
+    64: 86,
+    74: 80,
+}
 OTHER_XID_RANK, PROGRAM_XID_RANK = 60, 5
-_JOBS = ("hpc_job", "slurm_job", "job_id", "job_name", "ray_job", "training_job", "exported_job")
+_JOBS = (
+    "hpc_job",
+    "slurm_job",
+    "job_id",
+    "job_name",
+    "ray_job",
+    "training_job",
+    "exported_job",
+)
 """Labels that name a job. The name of a pod is that of its job and a number."""
 _NUMBER = re.compile(r"[-_.](?:[0-9]+|[0-9a-z]{5})$")
 
@@ -64,7 +90,9 @@ def find(gpus: Iterable[Gpu], known: Known) -> tuple[Finding, ...]:
     of = {gpu.key: (place, gpu) for place, gpu in enumerate(gpus)}
     found = [each for _, gpu in of.values() for each in _judge(gpu, known)]
     if known.comparable:
-        explained = {each.device_uuid for each in found if each.rule in ("thermal", "slowdown")}
+        explained = {
+            each.device_uuid for each in found if each.rule in ("thermal", "slowdown")
+        }
         behind = _stragglers((gpu for _, gpu in of.values()), known)
         found += [each for each in behind if each.device_uuid not in explained]
     once: dict[Any, Finding] = {}
@@ -73,7 +101,14 @@ def find(gpus: Iterable[Gpu], known: Known) -> tuple[Finding, ...]:
         owner = gpu.device if each.rule in _OF_DEVICE else gpu.key
         once.setdefault((owner, each.rule, each.title), each)
     found = [*once.values()]
-    found.sort(key=lambda each: (-each.severity, -each.rank, of[each.device_uuid][0], each.rule))
+    found.sort(
+        key=lambda each: (
+            -each.severity,
+            -each.rank,
+            of[each.device_uuid][0],
+            each.rule,
+        )
+    )
     return tuple(found)
 
 
@@ -95,10 +130,17 @@ def _judge(gpu: Gpu, known: Known) -> Iterator[Finding]:
 
 
 def _finding(
-    gpu: Gpu, rule: str, severity: Severity, text: str, rank: float, since: float | None = None
+    gpu: Gpu,
+    rule: str,
+    severity: Severity,
+    text: str,
+    rank: float,
+    since: float | None = None,
 ) -> Finding:
     title = cut(capitalized(text), LONGEST)
-    return Finding(severity, title, since=since, rule=rule, device_uuid=gpu.key, rank=rank)
+    return Finding(
+        severity, title, since=since, rule=rule, device_uuid=gpu.key, rank=rank
+    )
 
 
 def _xid(gpu: Gpu, known: Known) -> Finding | None:
@@ -143,7 +185,10 @@ def _state(gpu: Gpu, known: Known) -> Finding | None:
     state = known.states.get(gpu.key)
     if not state:
         return None
-    text, rank = conditions.STATES.get(state) or visible(state, 40), _STATE_RANKS.get(state, 50)
+    text, rank = (
+        conditions.STATES.get(state) or visible(state, 40),
+        _STATE_RANKS.get(state, 50),
+    )
     return _finding(gpu, "state", Severity.FAULT, text, rank)
 
 
@@ -177,7 +222,9 @@ def _slowed(gpu: Gpu, known: Known) -> Finding | None:
 
 
 def _degrees(gpu: Gpu) -> str:
-    return "" if gpu.temperature_celsius is None else f", {gpu.temperature_celsius:.0f}°C"
+    return (
+        "" if gpu.temperature_celsius is None else f", {gpu.temperature_celsius:.0f}°C"
+    )
 
 
 def _hot(gpu: Gpu, known: Known) -> str | None:
@@ -196,9 +243,14 @@ def _idle(gpu: Gpu, known: Known) -> Finding | None:
     mean, held = known.busy_mean.get(gpu.key), gpu.memory_used_bytes
     if mean is None or held is None or mean >= t.IDLE.begin or held < t.HELD.begin:
         return None
-    if gpu.gpu_utilization_percent is not None and gpu.gpu_utilization_percent > t.IDLE.end:
+    if (
+        gpu.gpu_utilization_percent is not None
+        and gpu.gpu_utilization_percent > t.IDLE.end
+    ):
         return None
-    text = f"Idle for {t.IDLE_SECONDS / 60:.0f} minutes with {held / t.GIB:.0f} GiB held"
+    text = (
+        f"Idle for {t.IDLE_SECONDS / 60:.0f} minutes with {held / t.GIB:.0f} GiB held"
+    )
     return _finding(gpu, "held_idle", Severity.INFORMATION, text, 10 + held / (1 << 40))
 
 
@@ -224,7 +276,11 @@ def job_of(gpu: Gpu) -> str:
         label = next(each for each in _JOBS if each in labels)
         return f"{label}={labels[label]}"
     name = _job_of(labels.get("pod", ""))
-    return f"{labels.get('cluster', '')}/{labels.get('namespace', '')}/{name}" if name else ""
+    return (
+        f"{labels.get('cluster', '')}/{labels.get('namespace', '')}/{name}"
+        if name
+        else ""
+    )
 
 
 @lru_cache(1 << 14)
@@ -246,16 +302,24 @@ def _slow(peers: list[Gpu]) -> Iterator[Finding]:
         capped = POWER_CAP in (gpu.clock_event_reasons or ())
         if clock <= middle * (1 + t.STRAGGLER.begin / 100) and not capped:
             text = f"Straggler: SM clock {clock:.0f} MHz, of its job {middle:.0f}"
-            yield _finding(gpu, "straggler", Severity.WARNING, text, 30 + (1 - clock / middle))
+            yield _finding(
+                gpu, "straggler", Severity.WARNING, text, 30 + (1 - clock / middle)
+            )
 
 
 def _less_busy(peers: list[Gpu], known: Known) -> Iterator[Finding]:
     """Yield GPUs with less load over some minutes."""
-    means = [(gpu, known.busy_mean[gpu.key]) for gpu in peers if gpu.key in known.busy_mean]
+    means = [
+        (gpu, known.busy_mean[gpu.key]) for gpu in peers if gpu.key in known.busy_mean
+    ]
     for gpu, mean, middle in _far_below(means):
         if middle >= t.STRAGGLER_LOAD.begin and mean <= middle - t.LESS_BUSY.begin:
-            text = f"Straggler: busy {percentage(mean)}, of its job {percentage(middle)}"
-            yield _finding(gpu, "less_busy", Severity.WARNING, text, 15 + (middle - mean) / 100)
+            text = (
+                f"Straggler: busy {percentage(mean)}, of its job {percentage(middle)}"
+            )
+            yield _finding(
+                gpu, "less_busy", Severity.WARNING, text, 15 + (middle - mean) / 100
+            )
 
 
 def _far_below(found: list[tuple[Gpu, float]]) -> Iterator[tuple[Gpu, float, float]]:
@@ -315,7 +379,9 @@ class StartTimes:
     ) -> None:
         """Find start times in the readings of the GPUs that were asked for, up to `end`."""
         for mark, condition in asked.items():
-            start = find_start(answer.get(mark[0], {}), condition, end - LOOK_BACK_SECONDS, end)
+            start = find_start(
+                answer.get(mark[0], {}), condition, end - LOOK_BACK_SECONDS, end
+            )
             if start is not None:
                 self._found[mark] = start
 
@@ -338,7 +404,9 @@ class StartTimes:
         return replace(fleet, findings=tuple(findings))
 
 
-def find_start(points: Moments, condition: Condition, start: float, end: float) -> float | None:
+def find_start(
+    points: Moments, condition: Condition, start: float, end: float
+) -> float | None:
     """Return the time since which the condition holds, or None if unknown.
 
     It is unknown if the condition held from the start of the range on, or not at its end.
@@ -348,7 +416,10 @@ def find_start(points: Moments, condition: Condition, start: float, end: float) 
         if (end if first is None else first) - time > BRIDGED_SECONDS:
             break
         readings = points[time]
-        if all(name in readings and holds(readings[name]) for name, holds in condition.items()):
+        if all(
+            name in readings and holds(readings[name])
+            for name, holds in condition.items()
+        ):
             first = time
     return None if first is None or first - start <= STEP_SECONDS else first
 
@@ -361,7 +432,9 @@ def condition_of(rule: str, gpu: Gpu, known: Known) -> Condition:
         case "state":
             return {"state": lambda state: state > 0}
         case "ecc":
-            fewer = (gpu.ecc_uncorrected or 0.0) - round(known.ecc_rise.get(gpu.key, 0.0))
+            fewer = (gpu.ecc_uncorrected or 0.0) - round(
+                known.ecc_rise.get(gpu.key, 0.0)
+            )
             least = max(0.0, fewer) if gpu.key in known.ecc_rise else 0.0
             return {"ecc_uncorrected": lambda number: number > least}
         case "remap":
@@ -377,13 +450,17 @@ def condition_of(rule: str, gpu: Gpu, known: Known) -> Condition:
         case "hot" if gpu.key not in known.margin:
             if (gpu.temperature_celsius or 0.0) >= t.HOT:
                 return {"temperature_celsius": lambda degrees: degrees >= t.HOT}
-            return {"memory_temperature_celsius": lambda degrees: degrees >= t.HOT_MEMORY}
+            return {
+                "memory_temperature_celsius": lambda degrees: degrees >= t.HOT_MEMORY
+            }
         case "held_idle":
             return {"gpu_utilization_percent": lambda percent: percent <= t.IDLE.end}
         case "straggler":
             highest = CLOSE * (gpu.sm_clock_mhz or 0.0)
             return {
                 "sm_clock_mhz": lambda mhz: mhz <= highest,
-                "gpu_utilization_percent": lambda percent: percent >= t.STRAGGLER_LOAD.begin,
+                "gpu_utilization_percent": lambda percent: (
+                    percent >= t.STRAGGLER_LOAD.begin
+                ),
             }
     return {}

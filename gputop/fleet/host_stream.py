@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 HISTORY_SECONDS = 3600.0
 """Seconds of history that charts show when a host is opened."""
 GONE = Problem(
-    "No such host", "none of its GPUs is in the fleet", "Go back, and check whether it was renamed"
+    "No such host",
+    "none of its GPUs is in the fleet",
+    "Go back, and check whether it was renamed",
 )
 NO_HOST = no_host(Absence.NOT_SCRAPED)
 UNREAD = dict.fromkeys((*READINGS, "processes"), Absence.NOT_SCRAPED)
@@ -66,7 +68,8 @@ class HostStream:
                 absence = Absence.NOT_SCRAPED
             fresh = {name for name in NUMBERS if not fleet.lag_seconds(name)}
             samples = tuple(
-                self._sample(gpu, details.get(gpu.key, {}), fresh, absence) for gpu in gpus
+                self._sample(gpu, details.get(gpu.key, {}), fresh, absence)
+                for gpu in gpus
             )
             events = tuple(_new_xids(gpus, seen_xids, fleet.time))
             yield Sample(time=fleet.time, host=NO_HOST, devices=samples, events=events)
@@ -112,20 +115,28 @@ class HostStream:
         ]
 
     def _sample(
-        self, gpu: Gpu, details: Mapping[str, float | None], fresh: set[str], absence: Absence
+        self,
+        gpu: Gpu,
+        details: Mapping[str, float | None],
+        fresh: set[str],
+        absence: Absence,
     ) -> DeviceSample:
         """Return the fleet's readings if they are of the same moment, else the details.
 
         So both screens agree, and all readings are of one time.
         """
         values = dict(details) | {
-            name: float(value) for name in fresh if (value := getattr(gpu, name, None)) is not None
+            name: float(value)
+            for name in fresh
+            if (value := getattr(gpu, name, None)) is not None
         }
         more: dict[str, Any] = {}
         if gpu.clock_event_reasons is not None:
             more["clock_event_reasons"] = gpu.clock_event_reasons
         if gpu.is_older_than(self._watch.stale_after):
-            more["state"] = DeviceState.LOST if gpu.xid == LOST_XID else DeviceState.NOT_RESPONDING
+            more["state"] = (
+                DeviceState.LOST if gpu.xid == LOST_XID else DeviceState.NOT_RESPONDING
+            )
         return _read(gpu.key, values, more, gpu.age_seconds, absence)
 
 
@@ -137,14 +148,22 @@ def _read(
     absence: Absence = Absence.NOT_SCRAPED,
 ) -> DeviceSample:
     known = {name: v for name, v in values.items() if v is not None and name in NUMBERS}
-    given = {name: _TYPES[NUMBERS[name]](value) for name, value in known.items()} | dict(more)
+    given = {
+        name: _TYPES[NUMBERS[name]](value) for name, value in known.items()
+    } | dict(more)
     absent = {
-        name: Absence.ERROR if name in values else absence for name in UNREAD if name not in given
+        name: Absence.ERROR if name in values else absence
+        for name in UNREAD
+        if name not in given
     }
     return DeviceSample(uuid=key, age_seconds=age, absent=absent, **given)
 
 
-_TYPES: Mapping[str, Callable[[float], float]] = {"int": round, "bool": bool, "float": float}
+_TYPES: Mapping[str, Callable[[float], float]] = {
+    "int": round,
+    "bool": bool,
+    "float": float,
+}
 
 
 def _device(place: int, gpu: Gpu, gpus: Sequence[Gpu]) -> Device:
@@ -153,7 +172,9 @@ def _device(place: int, gpu: Gpu, gpus: Sequence[Gpu]) -> Device:
     index = int(number) if number.isascii() and number.isdecimal() else place
     parent = None
     if instance:
-        parent = next((g.key for g in gpus if g.index == number and g.key != gpu.key), None)
+        parent = next(
+            (g.key for g in gpus if g.index == number and g.key != gpu.key), None
+        )
         parent = parent or gpu.key.partition("/")[0]
     total = gpu.memory_total_bytes
     return Device(
@@ -161,14 +182,24 @@ def _device(place: int, gpu: Gpu, gpus: Sequence[Gpu]) -> Device:
         uuid=gpu.key,
         name=" MIG ".join(filter(None, (gpu.name, gpu.labels.get("mig_profile")))),
         parent_uuid=parent,
-        mig_index=int(instance) if instance.isascii() and instance.isdecimal() else None,
+        mig_index=int(instance)
+        if instance.isascii() and instance.isdecimal()
+        else None,
         memory_total_bytes=None if total is None else round(total),
         absent=dict.fromkeys(NOT_EXPORTED, Absence.NOT_SCRAPED),
     )
 
 
 NOT_EXPORTED = {field.name for field in fields(Device)} - {
-    *("index", "uuid", "name", "machine", "parent_uuid", "mig_index", "mig_gpu_instance"),
+    *(
+        "index",
+        "uuid",
+        "name",
+        "machine",
+        "parent_uuid",
+        "mig_index",
+        "mig_gpu_instance",
+    ),
     *("mig_compute_instance", "memory_total_bytes", "memory_is_shared", "absent"),
 }
 """Fields of a device that no exporter reports."""

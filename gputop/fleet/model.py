@@ -149,7 +149,9 @@ def devices(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
     if not any(each.is_instance for each in gpus):
         return gpus
     found: dict[tuple[str, str], Gpu] = {}
-    for each in sorted(gpus, key=lambda gpu: (gpu.is_instance, gpu.power_watts is None)):
+    for each in sorted(
+        gpus, key=lambda gpu: (gpu.is_instance, gpu.power_watts is None)
+    ):
         found.setdefault(each.device, each)
     return [*found.values()]
 

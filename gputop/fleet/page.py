@@ -54,7 +54,11 @@ def document(fleet: Fleet) -> dict[str, Any]:
         "gputop_version": __version__,
         "time": rest.pop("time"),
         "totals": to_plain(sums)
-        | {"findings": {severity.word: many for severity, many in sums.findings.items()}},
+        | {
+            "findings": {
+                severity.word: many for severity, many in sums.findings.items()
+            }
+        },
         "wrong": [
             {
                 "host": gpus[each.device_uuid].host,
@@ -73,10 +77,14 @@ def document(fleet: Fleet) -> dict[str, Any]:
     }
 
 
-def page(fleet: Fleet, where: str, match: str, width: int | None, *, colour: bool) -> str:
+def page(
+    fleet: Fleet, where: str, match: str, width: int | None, *, colour: bool
+) -> str:
     """Return totals, the distribution of readings, and the findings, worst first."""
     problems = ([Piece(visible(str(each)), ansi.YELLOW)] for each in fleet.problems)
-    lines = chain(_heading(fleet, where, match), _spreads(fleet), problems, _findings(fleet))
+    lines = chain(
+        _heading(fleet, where, match), _spreads(fleet), problems, _findings(fleet)
+    )
     return ansi.rendered(lines, width, colour=colour)
 
 
@@ -96,7 +104,11 @@ def _heading(fleet: Fleet, where: str, match: str) -> Iterator[Line]:
         *([count(found.instances, "MIG instance")] if found.instances else []),
         count(found.hosts, "host"),
         count(found.models, "model"),
-        *(counted(found.findings[each], each) for each in SEVERITIES if found.findings.get(each)),
+        *(
+            counted(found.findings[each], each)
+            for each in SEVERITIES
+            if found.findings.get(each)
+        ),
     ]
     if fleet.took_seconds is not None:
         parts.append(f"asked in {fleet.took_seconds:.1f} s")
@@ -115,14 +127,22 @@ def _spreads(fleet: Fleet) -> Iterator[Line]:
     yield [Piece(f"{'':<12}{'median':>9}{'p5':>9}{'p95':>9}{'of':>9}", ansi.DIM)]
     for metric, found in distributions(fleet.gpus):
         lag = fleet.lag_seconds(metric.reading)
-        older = [Piece(f"   {duration(lag)} older than the rest", ansi.YELLOW)] if lag > 0 else []
+        older = (
+            [Piece(f"   {duration(lag)} older than the rest", ansi.YELLOW)]
+            if lag > 0
+            else []
+        )
         total = ""
         if metric is POWER and found.known:
             total = f"   {total_watts(sum(found.known))} in all"
         unit = metric.unit if metric is TEMPERATURE else f" {metric.unit}"
         figures = found.median, found.p5, found.p95
         columns = "".join(f"{quantity(figure, unit):>9}" for figure in figures)
-        yield [Piece(f"{metric.name:<12}{columns}{len(found.known):>9,}"), Piece(total), *older]
+        yield [
+            Piece(f"{metric.name:<12}{columns}{len(found.known):>9,}"),
+            Piece(total),
+            *older,
+        ]
 
 
 def total_watts(watts: float) -> str:
@@ -146,7 +166,9 @@ def _findings(fleet: Fleet) -> Iterator[Line]:
     for begun, (finding, where, gpu, _) in zip(dates, shown, strict=True):
         word, look = SEVERITIES[finding.severity]
         labels = (gpu.labels[name] for name in _LABELS if gpu.labels.get(name))
-        about = " ".join((short_name(visible(gpu.name, 60)), *(visible(x, 60) for x in labels)))
+        about = " ".join(
+            (short_name(visible(gpu.name, 60)), *(visible(x, 60) for x in labels))
+        )
         yield [
             Piece(f"{word.upper():<8}", look),
             Piece(f"{where}{' ' * (wide - cells(where))}  "),

@@ -35,7 +35,10 @@ _IDENTITY = {
     *("GPU_I_ID", "mig_index", "gpu_instance", "compute_instance", "__name__"),
 }
 """Labels with a field of their own."""
-_SHOWN_NAMES = {"GPU_I_PROFILE": "mig_profile", "DCGM_FI_DRIVER_VERSION": "driver_version"}
+_SHOWN_NAMES = {
+    "GPU_I_PROFILE": "mig_profile",
+    "DCGM_FI_DRIVER_VERSION": "driver_version",
+}
 _POD_LABELS = ("pod", "namespace", "container")
 _EXPORTED = "exported_"
 _EXPORTER = re.compile(r"(nvidia-)?dcgm-exporter|gputop")
@@ -99,11 +102,15 @@ def result_of(data: Any, kind: str) -> list[Any] | None:
 def rows_of(result: list[Any]) -> Iterator[VectorRow]:
     """Yield the series with a finite number."""
     for each in result:
-        for time, value in _numbers(each.get("value") if isinstance(each, dict) else None):
+        for time, value in _numbers(
+            each.get("value") if isinstance(each, dict) else None
+        ):
             yield VectorRow(labels_of(each), value, time)
 
 
-def values_by(result: list[Any], key_of: KeyOf, limits: tuple[float, float] = ANY) -> Checked:
+def values_by(
+    result: list[Any], key_of: KeyOf, limits: tuple[float, float] = ANY
+) -> Checked:
     """Return the number of each GPU, preferring `gputop exporter` to dcgm-exporter.
 
     NaN and infinity are left out. A number beyond the limits is None.
@@ -149,9 +156,15 @@ def xids_of(result: list[Any], key_of: KeyOf) -> dict[str, tuple[int, float | No
             when, number = row.value, int(code)
         else:
             continue
-        if key and 0 < number <= MOST_XID and found.get(key, (-2.0, 0))[0] < when <= TIMES[1]:
+        if (
+            key
+            and 0 < number <= MOST_XID
+            and found.get(key, (-2.0, 0))[0] < when <= TIMES[1]
+        ):
             found[key] = when, number
-    return {key: (code, None if when < 0 else when) for key, (when, code) in found.items()}
+    return {
+        key: (code, None if when < 0 else when) for key, (when, code) in found.items()
+    }
 
 
 def readings_of(result: list[Any], key_of: KeyOf) -> dict[str, Checked]:
@@ -218,7 +231,11 @@ def labels_of(each: Any) -> Mapping[str, str]:
     if not isinstance(labels, dict):
         return {}
     most = STRING_CHARACTERS
-    return {name[:most]: value[:most] for name, value in labels.items() if isinstance(value, str)}
+    return {
+        name[:most]: value[:most]
+        for name, value in labels.items()
+        if isinstance(value, str)
+    }
 
 
 def target_of(labels: Labels) -> tuple[str, str]:
@@ -231,7 +248,9 @@ class Identities:
 
     def __init__(self, rows: Iterable[Labels] = ()) -> None:
         rows = [row for row in rows if row.get("UUID") or row.get("uuid")]
-        self._aliases = {row["uuid"]: alias for row in rows if (alias := _dcgm_key(row))}
+        self._aliases = {
+            row["uuid"]: alias for row in rows if (alias := _dcgm_key(row))
+        }
         found: dict[str, list[Labels]] = defaultdict(list)
         for row in rows:
             found[self.key_of(row)].append(row)
@@ -239,8 +258,12 @@ class Identities:
         identities = _with_clusters(
             [_identity(key, every, workloads) for key, every in found.items()]
         )
-        identities.sort(key=lambda gpu: (natural_key(gpu.host), natural_key(gpu.index), gpu.key))
-        self.all: Mapping[str, Gpu] = {identity.key: identity for identity in identities}
+        identities.sort(
+            key=lambda gpu: (natural_key(gpu.host), natural_key(gpu.index), gpu.key)
+        )
+        self.all: Mapping[str, Gpu] = {
+            identity.key: identity for identity in identities
+        }
         self.targets = {each.key: target_of(each.labels) for each in identities}
         self.label_names = _differing_labels(identities)
         self.simulated = any("simulated" in identity.labels for identity in identities)
@@ -270,7 +293,9 @@ def _with_clusters(identities: Sequence[Gpu]) -> list[Gpu]:
 
 
 def _cluster(identity: Gpu) -> str:
-    return next((identity.labels[name] for name in _CLUSTERS if name in identity.labels), "")
+    return next(
+        (identity.labels[name] for name in _CLUSTERS if name in identity.labels), ""
+    )
 
 
 def _dcgm_key(row: Labels) -> str | None:
@@ -286,7 +311,11 @@ def _identity(key: str, rows: Sequence[Labels], workloads: set[str | None]) -> G
     own = [row for row in rows if not row.get("UUID")]
     first = own[0] if own else rows[0]
     host = next((first[name] for name in _HOSTS if first.get(name)), None)
-    host = host or first.get("instance", "").rpartition(":")[0] or first.get("instance", "")
+    host = (
+        host
+        or first.get("instance", "").rpartition(":")[0]
+        or first.get("instance", "")
+    )
     number = first.get("gpu") or first.get("index") or ""
     instance = first.get("GPU_I_ID") or first.get("mig_index")
     labels: dict[str, set[str]] = defaultdict(set)
@@ -298,7 +327,9 @@ def _identity(key: str, rows: Sequence[Labels], workloads: set[str | None]) -> G
         uuid=first.get("UUID") or first["uuid"],
         host=intern(host[:MOST_CHARACTERS]),
         index=f"{number}:{instance}" if instance else number,
-        name=intern((first.get("modelName") or first.get("name") or "")[:MOST_CHARACTERS]),
+        name=intern(
+            (first.get("modelName") or first.get("name") or "")[:MOST_CHARACTERS]
+        ),
         labels={name: _joined(name, values, first) for name, values in labels.items()},
     )
 
@@ -341,7 +372,8 @@ def _differing_labels(identities: Sequence[Gpu]) -> tuple[str, ...]:
     differ = [
         name
         for name, count in counts.items()
-        if count < len(identities) or len({identity.labels[name] for identity in identities}) > 1
+        if count < len(identities)
+        or len({identity.labels[name] for identity in identities}) > 1
     ]
     return tuple(sorted(differ, key=lambda name: (-counts[name], name)))
 
@@ -349,5 +381,9 @@ def _differing_labels(identities: Sequence[Gpu]) -> tuple[str, ...]:
 @lru_cache(1 << 16)
 def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
     """Return a sort key for natural order: node2 before node10."""
-    parts = re.findall(r"[0-9]{1,4000}|[^0-9]+", text)  # int() refuses over 4,300 digits
-    return tuple((0, int(p), "") if p.isdecimal() and p.isascii() else (1, 0, p) for p in parts)
+    parts = re.findall(
+        r"[0-9]{1,4000}|[^0-9]+", text
+    )  # int() refuses over 4,300 digits
+    return tuple(
+        (0, int(p), "") if p.isdecimal() and p.isascii() else (1, 0, p) for p in parts
+    )

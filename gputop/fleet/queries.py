@@ -135,7 +135,10 @@ BEATS = ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_UTIL")
 XID = "DCGM_FI_DEV_XID_ERRORS"
 MASKS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
 NAMES: Mapping[str, Sequence[str]] = {
-    **{reading: [metric.name for metric in metrics] for reading, metrics in READ_AS.items()},
+    **{
+        reading: [metric.name for metric in metrics]
+        for reading, metrics in READ_AS.items()
+    },
     "xid": [XID],
     "mask": [*MASKS, "gputop_clock_event_active"],
     "state": ["gputop_device_state"],
@@ -167,7 +170,9 @@ def gone_of(match: str) -> Query:
 
     alive = " or ".join(_select(match, name) for name in BEATS)
     dcgm = f"{last(BEATS[0])} unless on (UUID,GPU_I_ID) ({alive})"
-    return Query("gone", f"({dcgm}) or ({last(INFO)} unless on (uuid) {_select(match, INFO)})")
+    return Query(
+        "gone", f"({dcgm}) or ({last(INFO)} unless on (uuid) {_select(match, INFO)})"
+    )
 
 
 def _shard(label: str, number: int) -> str:
@@ -187,7 +192,10 @@ VictoriaMetrics evaluates for half a minute ago by default; see `fleet.parse.mom
 
 def values_of(match: str) -> list[Query]:
     """Return the queries for the readings of all GPUs, those of each refresh first."""
-    beat = [_max_by_gpu(name, f"timestamp({_select(match, name)})") for name in (*BEATS, INFO)]
+    beat = [
+        _max_by_gpu(name, f"timestamp({_select(match, name)})")
+        for name in (*BEATS, INFO)
+    ]
     states = _select(match, f"{OWN}device_state", 'state!="ok"')
     first, *rest = ALWAYS
     return [
@@ -226,11 +234,16 @@ def all_of(match: str, uuids: str, readings: Iterable[str] = ()) -> str:
 
 
 def _reading(match: str, name: str) -> str:
-    some = [_scaled(_max_by_gpu(m.name, _select(match, m.name)), m.factor) for m in READ_AS[name]]
+    some = [
+        _scaled(_max_by_gpu(m.name, _select(match, m.name)), m.factor)
+        for m in READ_AS[name]
+    ]
     if name == "memory_total_bytes":
         # FB_TOTAL is not among the default counters.
         parts = (f"{DCGM}DEV_FB_{part}" for part in ("USED", "FREE", "RESERVED"))
-        used, free, reserved = (_max_by_gpu(part, _select(match, part)) for part in parts)
+        used, free, reserved = (
+            _max_by_gpu(part, _select(match, part)) for part in parts
+        )
         some.append(f"{1 << 20} * ({used} + {free} + ({reserved} or 0 * {used}))")
     return " or ".join(some)
 
@@ -262,7 +275,9 @@ def _over_time(match: str) -> Iterator[Query]:
     window = f"[{t.IDLE_SECONDS:.0f}s]"
     mean = []
     for m in READ_AS["gpu_utilization_percent"]:
-        over = _max_by_gpu(m.name, f"avg_over_time({_select(match, m.name, after=window)})")
+        over = _max_by_gpu(
+            m.name, f"avg_over_time({_select(match, m.name, after=window)})"
+        )
         mean.append(f"({_scaled(over, m.factor)} and {_covered(match, m.name)})")
     yield Query("busy_mean", " or ".join(mean), SELDOM, 4)
     rise = [
@@ -280,7 +295,9 @@ def _over_time(match: str) -> Iterator[Query]:
     ]
     yield Query("heat", " or ".join(f"({each})" for each in slowed), SELDOM, 5)
     margin = f"{OWN}temperature_margin_celsius"
-    yield Query("margin", f"{_max_by_gpu(margin, _select(match, margin))} <= {t.FLEET_MARGIN}")
+    yield Query(
+        "margin", f"{_max_by_gpu(margin, _select(match, margin))} <= {t.FLEET_MARGIN}"
+    )
     made_up = _select(match, f"{OWN}info", 'source="simulated"')
     yield Query("simulated", f"max({made_up})", SELDOM, 4)
 

@@ -27,9 +27,18 @@ TENANT = "X-Scope-OrgID"
 AUTHORIZATION = "Authorization"
 EXAMPLE = "http://prometheus:9090"
 LONGEST_TOKEN = 1 << 16
-_HEADER = re.compile(r"([\w!#$%&'*+.^`|~-]+)[ \t]*:[ \t]*([!-~](?:[ -~]*[!-~])?)", re.ASCII)
+_HEADER = re.compile(
+    r"([\w!#$%&'*+.^`|~-]+)[ \t]*:[ \t]*([!-~](?:[ -~]*[!-~])?)", re.ASCII
+)
 _CLIENT_HEADERS = {
-    *("accept", "accept-encoding", "connection", "content-length", "content-type", "host"),
+    *(
+        "accept",
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "content-type",
+        "host",
+    ),
     "transfer-encoding",
 }
 MATCH_EXAMPLE = """--match 'cluster="a",rack=~"r1.*"'"""
@@ -52,8 +61,15 @@ def parse_url(text: str) -> str:
             "a user or password in a URL is visible to everyone who sees the command line. "
             f"Leave out the part before the @, and set {USER} and {PASSWORD}."
         )
-    if parts.scheme not in ("http", "https") or not host or not text.isprintable() or " " in text:
-        raise ValueError(f"{visible(text, 80)!r} is not the URL of a server: give {EXAMPLE}.")
+    if (
+        parts.scheme not in ("http", "https")
+        or not host
+        or not text.isprintable()
+        or " " in text
+    ):
+        raise ValueError(
+            f"{visible(text, 80)!r} is not the URL of a server: give {EXAMPLE}."
+        )
     if parts.query or parts.fragment:
         raise ValueError(
             "the URL of a server ends before ? and #: give the part before /api/v1, "
@@ -82,9 +98,13 @@ class PrometheusServer:
         """Return a server with its credentials; raises `ValueError` if they conflict."""
         user, token = environment.get(USER), environment.get(TOKEN_FILE)
         if user and token:
-            raise ValueError(f"{USER} and {TOKEN_FILE} are two ways to sign in. Unset one of them.")
+            raise ValueError(
+                f"{USER} and {TOKEN_FILE} are two ways to sign in. Unset one of them."
+            )
         if environment.get(KEY) and not environment.get(CERT):
-            raise ValueError(f"{KEY} is the key of a certificate. Name that with {CERT}.")
+            raise ValueError(
+                f"{KEY} is the key of a certificate. Name that with {CERT}."
+            )
 
         def path(name: str) -> Path | None:
             if not environment.get(name):
@@ -108,7 +128,9 @@ class PrometheusServer:
         )
         if (user or token) and server._has(AUTHORIZATION):
             other = USER if user else TOKEN_FILE
-            raise ValueError(f"{HEADERS} and {other} both set {AUTHORIZATION}. Unset one of them.")
+            raise ValueError(
+                f"{HEADERS} and {other} both set {AUTHORIZATION}. Unset one of them."
+            )
         return server
 
     def authorization(self) -> str | None:
@@ -117,10 +139,15 @@ class PrometheusServer:
             return f"Bearer {_token(self.token_file)}"
         user, password = self.user, self.password
         if user is None and not self._has(AUTHORIZATION):
-            user, password = _netrc_login(urlsplit(self.url).hostname or "") or (None, None)
+            user, password = _netrc_login(urlsplit(self.url).hostname or "") or (
+                None,
+                None,
+            )
         if user is None:
             return None
-        return "Basic " + base64.b64encode(f"{user}:{password or ''}".encode()).decode("ascii")
+        return "Basic " + base64.b64encode(f"{user}:{password or ''}".encode()).decode(
+            "ascii"
+        )
 
     def _has(self, header: str) -> bool:
         return header.lower() in map(str.lower, self.headers)
@@ -156,7 +183,9 @@ def parse_headers(text: str) -> dict[str, str]:
             )
         name, value = match.groups()
         if name.lower() in _CLIENT_HEADERS:
-            raise ValueError(f"{name} in {HEADERS} is set by gputop itself. Leave it out.")
+            raise ValueError(
+                f"{name} in {HEADERS} is set by gputop itself. Leave it out."
+            )
         found[name] = value
     return found
 
@@ -169,10 +198,16 @@ def _token(path: Path) -> str:
             text = file.read(LONGEST_TOKEN + 1)
     except OSError as error:
         why = f"{shown} cannot be read, {error.strerror}"
-        raise ProblemError(Problem("No token", why, f"Check it, or unset {TOKEN_FILE}")) from None
+        raise ProblemError(
+            Problem("No token", why, f"Check it, or unset {TOKEN_FILE}")
+        ) from None
     token = text.strip()
     # The client's error would show a token that a header cannot hold.
-    if not token or len(token) > LONGEST_TOKEN or not all(0x21 <= byte < 0x7F for byte in token):
+    if (
+        not token
+        or len(token) > LONGEST_TOKEN
+        or not all(0x21 <= byte < 0x7F for byte in token)
+    ):
         why = f"{shown} holds no token in one line of ASCII"
         raise ProblemError(Problem("No token", why, "Write the token alone into it"))
     return token.decode("ascii")
@@ -187,14 +222,18 @@ def _netrc_login(host: str) -> tuple[str, str] | None:
     except (OSError, UnicodeDecodeError, netrc.NetrcParseError):
         # Some of their messages quote the bad text, which may be a password.
         remedy = "Check it, or set NETRC=/dev/null"
-        raise ProblemError(Problem("No use of netrc", "it cannot be read", remedy)) from None
+        raise ProblemError(
+            Problem("No use of netrc", "it cannot be read", remedy)
+        ) from None
     return None if found is None else (found[0], found[2] or "")
 
 
 def parse_match(text: str) -> str:
     """Return label matchers without their braces, "" for none; raises `ValueError`."""
     if len(text) > LONGEST_MATCH:
-        raise ValueError(f"the matchers are longer than {LONGEST_MATCH} characters: give fewer.")
+        raise ValueError(
+            f"the matchers are longer than {LONGEST_MATCH} characters: give fewer."
+        )
     inner = text.strip()
     if inner.startswith("{") and inner.endswith("}"):
         inner = inner[1:-1].strip()
@@ -206,7 +245,9 @@ def parse_match(text: str) -> str:
             raise _not_matchers(inner)
         name, operator, value = matcher.groups()
         if name == _NAME:
-            raise ValueError(f"{_NAME} is the metric's name, which gputop asks for: leave it out.")
+            raise ValueError(
+                f"{_NAME} is the metric's name, which gputop asks for: leave it out."
+            )
         found.append(f"{name}{operator}{value}")
         rest = inner[matcher.end() :]
         if rest == "," or rest[:1] not in ("", ","):

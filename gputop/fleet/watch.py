@@ -17,11 +17,28 @@ from typing import Any
 from gputop.agent.problem import Problem
 from gputop.console import process_limit_problem, says_process_limit
 from gputop.fleet.builder import FleetBuilder
-from gputop.fleet.client import ANSWER_BYTES, AWAY, LATER, SECONDS, AskError, Client, slow
+from gputop.fleet.client import (
+    ANSWER_BYTES,
+    AWAY,
+    LATER,
+    SECONDS,
+    AskError,
+    Client,
+    slow,
+)
 from gputop.fleet.fleet_findings import LOOK_BACK_SECONDS, STEP_SECONDS, StartTimes
 from gputop.fleet.model import Fleet
 from gputop.fleet.parse import Checked, Moments, RefreshMoment, moment_of
-from gputop.fleet.queries import CLOCK, FIRST, SELDOM, Query, all_of, gone_of, names_of, values_of
+from gputop.fleet.queries import (
+    CLOCK,
+    FIRST,
+    SELDOM,
+    Query,
+    all_of,
+    gone_of,
+    names_of,
+    values_of,
+)
 from gputop.fleet.server import PrometheusServer, one_of
 from gputop.text import visible
 from gputop.threads import call_in_thread
@@ -134,11 +151,15 @@ class Refresher:
 
     def _moment(self, deadline: float) -> RefreshMoment:
         """Ask the server for its time, as the clock of this machine may differ."""
-        data, _ = self.client.ask("query", {"query": CLOCK.text}, deadline - time.monotonic())
+        data, _ = self.client.ask(
+            "query", {"query": CLOCK.text}, deadline - time.monotonic()
+        )
         moment = moment_of(data)
         if moment is None:
             why = "it does not tell its time"
-            raise AskError(Problem("No answer of Prometheus", why, "Check what is at that URL"))
+            raise AskError(
+                Problem("No answer of Prometheus", why, "Check what is at that URL")
+            )
         return moment
 
     def _dated(self, fleet: Fleet, deadline: float) -> Fleet:
@@ -149,18 +170,26 @@ class Refresher:
         if asked := times.undated(fleet, self.builder.known) if all_asked else {}:
             keys = {key for key, _ in asked}
             some = f"=~{one_of(sorted({gpu.uuid for gpu in fleet.gpus if gpu.key in keys}))}"
-            readings = sorted({name for condition in asked.values() for name in condition})
+            readings = sorted(
+                {name for condition in asked.values() for name in condition}
+            )
             query = all_of(self._match, some, readings)
             period = _range(end - LOOK_BACK_SECONDS, end, STEP_SECONDS)
             with contextlib.suppress(AskError):  # the readings matter more
-                data, _ = self.client.ask("query_range", {"query": query, **period}, left)
+                data, _ = self.client.ask(
+                    "query_range", {"query": query, **period}, left
+                )
                 times.add_answer(asked, self.builder.past_readings(data), end)
         return times.dated(fleet, end if self.is_complete else None)
 
     def _ask_in_parallel(self, queries: list[Query], deadline: float) -> None:
         """Ask for the first screen in parallel: labels, and a value of each GPU."""
-        fetch = partial(self._fetched, deadline=deadline, most_bytes=ANSWERS_BYTES // len(queries))
-        asked = deque((query, call_in_thread(partial(fetch, query))) for query in queries)
+        fetch = partial(
+            self._fetched, deadline=deadline, most_bytes=ANSWERS_BYTES // len(queries)
+        )
+        asked = deque(
+            (query, call_in_thread(partial(fetch, query))) for query in queries
+        )
         while asked:
             query, future = asked.popleft()
             if not asked:
@@ -176,7 +205,9 @@ class Refresher:
         """Ask one query. If it cannot be answered, that is a problem, and the rest goes on."""
         self._add_answer(query, self._fetched(query, deadline))
 
-    def _fetched(self, query: Query, deadline: float, most_bytes: int = ANSWER_BYTES) -> Answer:
+    def _fetched(
+        self, query: Query, deadline: float, most_bytes: int = ANSWER_BYTES
+    ) -> Answer:
         left = deadline - time.monotonic()
         if left <= 0:
             return slow(self._seconds)
@@ -200,7 +231,9 @@ class Refresher:
             problems.append(error.problem)
         for warning in warnings[:MOST_PROBLEMS]:
             why = visible(warning, 160).rstrip(".")
-            problems.append(Problem("Prometheus warns", why, "Some GPUs may be missing"))
+            problems.append(
+                Problem("Prometheus warns", why, "Some GPUs may be missing")
+            )
         self._problems_by_query[query.name] = tuple(problems)
 
 
@@ -212,7 +245,9 @@ def due(queries: Iterable[Query], turn: int) -> list[Query]:
     if turn < EVERYTHING:
         return [query for query in queries if query.name in FIRST]
     return [
-        query for query in queries if turn == EVERYTHING or (query.phase + turn) % query.every == 0
+        query
+        for query in queries
+        if turn == EVERYTHING or (query.phase + turn) % query.every == 0
     ]
 
 
@@ -286,11 +321,18 @@ class FleetWatch:
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(new.wait(), patience)
                     if not new.is_set():  # name servers can outlast all time limits
-                        yield _old(seen, Problem(AWAY, f"no answer for {patience:.0f} s", LATER))
+                        yield _old(
+                            seen,
+                            Problem(AWAY, f"no answer for {patience:.0f} s", LATER),
+                        )
                         continue
                 new.clear()
                 newest = self.fleet
-                if newest is not None and newest is not seen and not self._closed.is_set():
+                if (
+                    newest is not None
+                    and newest is not seen
+                    and not self._closed.is_set()
+                ):
                     seen = newest
                     yield newest
         finally:

@@ -81,7 +81,9 @@ class Cause(NamedTuple):
             if len(known) == len(self.findings):
                 low = min(known, key=lambda each: each.value).text
                 high = max(known, key=lambda each: each.value).text
-                found.append(first.headline.format(low if low == high else f"{low} to {high}"))
+                found.append(
+                    first.headline.format(low if low == high else f"{low} to {high}")
+                )
         return found
 
 
@@ -155,7 +157,9 @@ def needs_reboot(finding: Finding) -> bool:
 def _remedy(parts: Iterable[Finding]) -> str:
     """Return one remedy: a reboot if a part needs it, else that of the gravest part."""
     advised = [each for each in parts if each.remedy]
-    advised.sort(key=lambda each: (-needs_reboot(each), -each.severity, FAULTS.index(each.rule)))
+    advised.sort(
+        key=lambda each: (-needs_reboot(each), -each.severity, FAULTS.index(each.rule))
+    )
     return advised[0].remedy if advised else ""
 
 
@@ -169,7 +173,9 @@ def alerts_beside(alerts: Iterable[Finding], cause: Cause | None) -> list[Findin
         if each.rule not in THROTTLING or each.device_uuid not in told:
             key = each.device_uuid if is_hardware_fault(each) else id(each)
             groups.setdefault(key, []).append(each)
-    return [merge_faults(each) if len(each) > 1 else each[0] for each in groups.values()]
+    return [
+        merge_faults(each) if len(each) > 1 else each[0] for each in groups.values()
+    ]
 
 
 def cause_text(cause: Cause, labels: Mapping[str, str], room: int | None = None) -> str:

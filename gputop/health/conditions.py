@@ -74,27 +74,42 @@ _SAYS = "The recovery action says what to do"
 XIDS = {
     8: Fault("a kernel ran longer than its time limit", _OURS),
     11: Fault("a program sent commands that cannot be read", _OURS),
-    13: Fault("a program failed in the graphics engine, such as an index out of bounds", _OURS),
+    13: Fault(
+        "a program failed in the graphics engine, such as an index out of bounds", _OURS
+    ),
     31: Fault("a program touched memory that is not its own", _OURS),
-    32: Fault("commands arrived broken", "If it comes again: program, driver or PCIe link"),
+    32: Fault(
+        "commands arrived broken", "If it comes again: program, driver or PCIe link"
+    ),
     38: Fault("the driver's firmware failed", _BY_ITSELF),
     **dict.fromkeys((39, 40, 41), Fault("a copy engine failed", _AGAIN)),
     43: Fault("a program was stopped after a fault of its own", _OURS),
-    45: Fault("a program was ended, by a signal or after an earlier error", "Nothing by itself"),
+    45: Fault(
+        "a program was ended, by a signal or after an earlier error",
+        "Nothing by itself",
+    ),
     46: Fault("the device stopped working", RESET),
     48: Fault("an uncorrectable memory error (double bit)", RESET),
     54: Fault("its power cables are not connected", "Look at the cables"),
     61: Fault("the device's microcontroller (PMU) gave a warning", RESET),
     62: Fault("the device's microcontroller (PMU) halted", RESET),
     63: Fault(
-        "a bad row or page of memory was recorded", f"A reset puts a spare in its place: {RESET}"
+        "a bad row or page of memory was recorded",
+        f"A reset puts a spare in its place: {RESET}",
     ),
     64: Fault("a bad row or page of memory could not be recorded", RESET),
     68: Fault("the video decoder failed", _AGAIN),
     69: Fault("the graphics engine failed on a class error", _OURS),
-    74: Fault("an NVLink failed", "Reboot its machine: that resets both ends of the link"),
-    79: Fault("the GPU has fallen off the bus", f"{REBOOT}; look at its power, heat and seating"),
-    92: Fault("many memory errors are being corrected", "Watch it; run a field diagnostic"),
+    74: Fault(
+        "an NVLink failed", "Reboot its machine: that resets both ends of the link"
+    ),
+    79: Fault(
+        "the GPU has fallen off the bus",
+        f"{REBOOT}; look at its power, heat and seating",
+    ),
+    92: Fault(
+        "many memory errors are being corrected", "Watch it; run a field diagnostic"
+    ),
     94: Fault(
         "a memory error was contained to one program",
         f"Start that program again; when it has ended, {RESET}",
@@ -102,7 +117,8 @@ XIDS = {
     95: Fault("a memory error was not contained", RESET),
     109: Fault("switching between contexts timed out", RESET),
     110: Fault(
-        "a security fault", "Undo changes to the hardware, then power its machine off and on"
+        "a security fault",
+        "Undo changes to the hardware, then power its machine off and on",
     ),
     119: Fault("the device's system processor (GSP) does not answer", RESET),
     120: Fault("the device's system processor (GSP) failed", RESET),
@@ -113,7 +129,9 @@ XIDS = {
     143: Fault("the device could not be initialized", RESET),
     **dict.fromkeys(range(144, 151), Fault("an NVLink reported an error", _SAYS)),
     151: Fault("encryption keys could not be changed", "Restart the virtual machine"),
-    154: Fault("the driver wants it recovered, or no longer", "The recovery action says how"),
+    154: Fault(
+        "the driver wants it recovered, or no longer", "The recovery action says how"
+    ),
     155: Fault("an NVLink went down, as it was told to", _SAYS),
     156: Fault("a faulty part of the device was retired", RESET),
     157: Fault("a faulty part of the device could not be retired", _BY_ITSELF),
@@ -131,7 +149,9 @@ PROGRAM_XIDS = frozenset({8, 11, 13, 31, 32, 39, 40, 41, 43, 45, 68, 69, 137})
 """Xids of a program that failed or was ended, as by Ctrl+C. The device itself is fine."""
 
 
-def event_text(event: Event, device: Device | None, readings: DeviceSample | None = None) -> Fault:
+def event_text(
+    event: Event, device: Device | None, readings: DeviceSample | None = None
+) -> Fault:
     """Return an event in words with its remedy; an event of unknown kind as it came.
 
     `device` is None if the driver does not say on which one it was.
@@ -142,7 +162,9 @@ def event_text(event: Event, device: Device | None, readings: DeviceSample | Non
         fault = xid_text(event.code or 0)
         return fault._replace(remedy=fill_in(fault.remedy, device, readings))
     if event.kind in STATES:
-        return Fault(STATES[event.kind], "`dmesg` has the Xid" * (event.kind == DeviceState.LOST))
+        return Fault(
+            STATES[event.kind], "`dmesg` has the Xid" * (event.kind == DeviceState.LOST)
+        )
     code = "" if event.code is None else f" {event.code}"
     return Fault(f"{visible(event.kind, 40)}{code}", "")
 
@@ -208,7 +230,9 @@ def machine_alerts(
     if inventory is not None and inventory.unlisted_gpus:
         unlisted = {inventory.hostname: inventory.unlisted_gpus}
     else:
-        unlisted = {each.name: each.unlisted_gpus for each in machines if each.unlisted_gpus}
+        unlisted = {
+            each.name: each.unlisted_gpus for each in machines if each.unlisted_gpus
+        }
     found = [
         Finding(Severity.FAULT, "unreachable", rule="away", label=each.name)
         for each in machines
@@ -218,7 +242,9 @@ def machine_alerts(
         title = f"shown only in part, {visible(sample.problem.why)}"
         label = visible(hostname, 64)
         found.append(Finding(Severity.WARNING, title, rule="incomplete", label=label))
-    return found + [unlisted_alert(name, addresses) for name, addresses in unlisted.items()]
+    return found + [
+        unlisted_alert(name, addresses) for name, addresses in unlisted.items()
+    ]
 
 
 def find_alerts(
@@ -241,7 +267,9 @@ def find_alerts(
     return sorted(found, key=lambda alert: -alert.severity)  # stable: by device
 
 
-def usable_memory(device: Device, sample: DeviceSample, host: Host) -> tuple[int, int] | None:
+def usable_memory(
+    device: Device, sample: DeviceSample, host: Host
+) -> tuple[int, int] | None:
     """Return bytes in use and free: of the host if the device uses its memory. None if unknown."""
     used, free = sample.memory_used_bytes, sample.memory_free_bytes
     if device.memory_is_shared:
@@ -251,9 +279,13 @@ def usable_memory(device: Device, sample: DeviceSample, host: Host) -> tuple[int
     return used, free
 
 
-def _device_alerts(device: Device, sample: DeviceSample, host: Host) -> Iterator[Finding]:
+def _device_alerts(
+    device: Device, sample: DeviceSample, host: Host
+) -> Iterator[Finding]:
     def alert(severity: Severity, title: str, rule: str) -> Finding:
-        return Finding(severity, title, rule=rule, device_uuid=device.uuid, label=label_of(device))
+        return Finding(
+            severity, title, rule=rule, device_uuid=device.uuid, label=label_of(device)
+        )
 
     state = sample.state
     # An instance is lost with its GPU, which says so.

@@ -124,12 +124,17 @@ class Finding:
     @property
     def line(self) -> str:
         """The finding in one line, without its device: title, numbers, what it explains."""
-        numbers = [each.headline.format(each.text) for each in self.evidence if each.headline]
+        numbers = [
+            each.headline.format(each.text) for each in self.evidence if each.headline
+        ]
         return phrase(self.title, numbers, self.also)
 
 
 def phrase(
-    title: str, numbers: Sequence[str] = (), also: Sequence[str] = (), room: int | None = None
+    title: str,
+    numbers: Sequence[str] = (),
+    also: Sequence[str] = (),
+    room: int | None = None,
 ) -> str:
     """Return a title with its numbers and with other titles: `hot: 90 °C, lost 3.0 s; slow`.
 
@@ -155,7 +160,9 @@ MOST_LISTED = 3
 """Most devices or hosts listed by label if the labels are no plain numbers. More are counted."""
 
 
-def summarize(alerts: Iterable[Finding], room: int | None = None) -> list[tuple[Severity, str]]:
+def summarize(
+    alerts: Iterable[Finding], room: int | None = None
+) -> list[tuple[Severity, str]]:
     """Return alerts as text, in order, with one line for devices that share an alert.
 
     With `room`, each is without the parts that do not fit into so many cells.
@@ -179,7 +186,9 @@ def name_devices(labels: Sequence[str]) -> str:
     if not all(label.isdecimal() for label in labels):
         return _name_all("GPU", labels)
     parts: list[str] = []
-    for _, run in groupby(enumerate(sorted(map(int, labels))), lambda pair: pair[1] - pair[0]):
+    for _, run in groupby(
+        enumerate(sorted(map(int, labels))), lambda pair: pair[1] - pair[0]
+    ):
         numbers = [number for _, number in run]
         if len(numbers) > 2:
             parts.append(f"{numbers[0]}–{numbers[-1]}")

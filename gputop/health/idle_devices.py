@@ -13,7 +13,13 @@ from typing import NamedTuple
 
 from gputop.agent.device import Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Inventory, Process, ProcessKind, Sample
-from gputop.health.conditions import NO_SPARE_ROWS, ROW_PENDING, STATES, ecc_text, recovery_text
+from gputop.health.conditions import (
+    NO_SPARE_ROWS,
+    ROW_PENDING,
+    STATES,
+    ecc_text,
+    recovery_text,
+)
 from gputop.health.findings import name_devices
 from gputop.health.thresholds import FULL_MARK, WORKS
 from gputop.schema.derived import label_of, model_of
@@ -23,7 +29,9 @@ MOST_USERS = 3
 """Most processes named in a warning."""
 NO_INDEX = "a MIG instance has no index for CUDA: leave out --index"
 MPS_SERVER = "nvidia-cuda-mps-server"
-_AMOUNT = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?(?:(%)|([KMGT]?)(I?B)?)", re.IGNORECASE)
+_AMOUNT = re.compile(
+    r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?(?:(%)|([KMGT]?)(I?B)?)", re.IGNORECASE
+)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 
@@ -107,7 +115,11 @@ class Candidate:
     @property
     def warning(self) -> str | None:
         """Warning if it is busy or nearly full: how much, and by whom. None if it is idle."""
-        busy, free, usable = self.busy_percent, self.memory_free_bytes, self.memory_usable_bytes
+        busy, free, usable = (
+            self.busy_percent,
+            self.memory_free_bytes,
+            self.memory_usable_bytes,
+        )
         is_busy = busy is not None and busy >= WORKS.begin
         is_full = False
         if free is not None and usable:
@@ -119,7 +131,11 @@ class Candidate:
         if free is not None and usable is not None:
             memory = f"{size(free)} of {size(usable)} free"
         users = [_user(each) for each in self.processes]
-        by = f"used by {fold_list(users, MOST_USERS)}" if users else "no process is listed"
+        by = (
+            f"used by {fold_list(users, MOST_USERS)}"
+            if users
+            else "no process is listed"
+        )
         name = f"GPU {label_of(self.device)} ({model_of(self.device)})"
         return f"{name} is {load}, {memory}: {by}"
 
@@ -136,7 +152,10 @@ def candidates(
     then the one with the most free memory, then the first.
     """
     allowed = {*visible_uuids}
-    found = [_candidate(each, inventory, samples, wanted, allowed) for each in inventory.devices]
+    found = [
+        _candidate(each, inventory, samples, wanted, allowed)
+        for each in inventory.devices
+    ]
     fitting = [each for each in found if each.reason is None]
     fitting.sort(key=lambda each: (each.taken_percent, -(each.memory_free_bytes or 0)))
     return [*fitting, *(each for each in found if each.reason is not None)]
@@ -149,9 +168,13 @@ def _candidate(
     wanted: Requirements,
     allowed: set[str],
 ) -> Candidate:
-    readings = [each for sample in samples if (each := sample.device(device.uuid)) is not None]
+    readings = [
+        each for sample in samples if (each := sample.device(device.uuid)) is not None
+    ]
     busy = [percent for each in readings if (percent := _busy(each)) is not None]
-    memory = [known for sample in samples if (known := _memory(device, sample)) is not None]
+    memory = [
+        known for sample in samples if (known := _memory(device, sample)) is not None
+    ]
     free, usable = min(memory, default=(None, None))
     last = samples[-1]
     processes = [each for each in last.processes if each.device_uuid == device.uuid]
@@ -206,7 +229,9 @@ def _divided(device: Device, inventory: Inventory) -> str | None:
 
 
 def _silent(readings: DeviceSample | None) -> str | None:
-    if readings is None or (readings.state is DeviceState.OK and readings.age_seconds is None):
+    if readings is None or (
+        readings.state is DeviceState.OK and readings.age_seconds is None
+    ):
         return "it has not answered yet"
     return None
 
@@ -236,7 +261,9 @@ def _user(process: Process) -> str:
 
 def _closed(device: Device, inventory: Inventory, sample: Sample) -> str | None:
     """Return why the compute mode closes it, which a MIG instance has from its GPU."""
-    owner = device if device.compute_mode else inventory.device(device.parent_uuid or "")
+    owner = (
+        device if device.compute_mode else inventory.device(device.parent_uuid or "")
+    )
     mode = (owner.compute_mode if owner else None) or ""
     if mode == "prohibited":
         return "its compute mode is prohibited"
@@ -248,7 +275,8 @@ def _closed(device: Device, inventory: Inventory, sample: Sample) -> str | None:
     computing = [
         process
         for process in sample.processes
-        if process.device_uuid == device.uuid and process.kind is not ProcessKind.GRAPHICS
+        if process.device_uuid == device.uuid
+        and process.kind is not ProcessKind.GRAPHICS
     ]
     if not computing or any(map(_shares, computing)):
         return None
@@ -271,7 +299,11 @@ def _full(seen: Candidate, wanted: Requirements) -> str | None:
         return "its free memory is not known"
     needed = wanted.min_free.bytes_of(usable)
     enough = free >= needed
-    return None if enough else f"{size(free)} of {size(usable)} free, {size(needed)} wanted"
+    return (
+        None
+        if enough
+        else f"{size(free)} of {size(usable)} free, {size(needed)} wanted"
+    )
 
 
 def _at_work(seen: Candidate, wanted: Requirements) -> str | None:
@@ -281,7 +313,9 @@ def _at_work(seen: Candidate, wanted: Requirements) -> str | None:
         return "its load is not known"
     if seen.busy_percent <= wanted.max_busy_percent:
         return None
-    return f"{seen.busy_percent:.3g} % busy, at most {wanted.max_busy_percent:g} % wanted"
+    return (
+        f"{seen.busy_percent:.3g} % busy, at most {wanted.max_busy_percent:g} % wanted"
+    )
 
 
 def explain(found: Iterable[Candidate]) -> str:
@@ -289,10 +323,14 @@ def explain(found: Iterable[Candidate]) -> str:
     labels: dict[str, list[str]] = {}
     for each in found:
         labels.setdefault(each.reason or "fits", []).append(label_of(each.device))
-    return " ".join(f"{name_devices(names)}: {reason}." for reason, names in labels.items())
+    return " ".join(
+        f"{name_devices(names)}: {reason}." for reason, names in labels.items()
+    )
 
 
-def too_small(found: Sequence[Candidate], wanted: Requirements, count: int) -> str | None:
+def too_small(
+    found: Sequence[Candidate], wanted: Requirements, count: int
+) -> str | None:
     """Return in words that too few devices have as much memory as wanted, even if all were free.
 
     None if enough have, or if it is not known.

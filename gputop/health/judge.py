@@ -48,11 +48,15 @@ class Judgement:
 
     def for_device(self, uuid: str) -> tuple[Finding, ...]:
         """Return the findings about a device, the gravest first."""
-        return tuple(finding for finding in self.findings if finding.device_uuid == uuid)
+        return tuple(
+            finding for finding in self.findings if finding.device_uuid == uuid
+        )
 
     def without_finding(self, uuid: str) -> list[NoFinding]:
         """Return the verdicts on a device that are no findings."""
-        silent = (verdict for verdict in self.verdicts if isinstance(verdict, NoFinding))
+        silent = (
+            verdict for verdict in self.verdicts if isinstance(verdict, NoFinding)
+        )
         return [verdict for verdict in silent if verdict.device_uuid == uuid]
 
 
@@ -110,7 +114,9 @@ Waiting for input is asked before the rules that compare devices, which depend o
 """
 BY_NAME = {rule.name: rule for rule in RULES}
 _RANKS = {rule.name: float(len(RULES) - number) for number, rule in enumerate(RULES)}
-_SUDDEN = attrgetter("state", "ecc_uncorrected", "remap_pending", "remap_failed", "recovery_action")
+_SUDDEN = attrgetter(
+    "state", "ecc_uncorrected", "remap_pending", "remap_failed", "recovery_action"
+)
 """Readings whose change has the device judged at once: faults that need no minute of evidence."""
 AT_A_TIME = 2
 """Devices judged at each sample, so that eight have had their turn after four."""
@@ -155,7 +161,11 @@ class Judge:
         self.judged: Collection[str] = ()
 
     def judge(
-        self, history: History, inventory: Inventory, sample: Sample, events: Iterable[Event] = ()
+        self,
+        history: History,
+        inventory: Inventory,
+        sample: Sample,
+        events: Iterable[Event] = (),
     ) -> Judgement:
         """Return the verdicts on the devices of `inventory`; never raises.
 
@@ -164,7 +174,10 @@ class Judge:
         """
         windows = SampleWindows(history, inventory.interval_seconds)
         views = _views(windows, inventory, sample, events)
-        news = {uuid: (_SUDDEN(view.sample), view.events[-1:]) for uuid, view in views.items()}
+        news = {
+            uuid: (_SUDDEN(view.sample), view.events[-1:])
+            for uuid, view in views.items()
+        }
         self.judged = self._schedule.next_due(news, sample.time)
         workload.find_peers(views, self.judged)
         self._last = {
@@ -192,7 +205,9 @@ def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
     history.add(sample)
     views = _views(SampleWindows(history, 0.0, momentary=True), inventory, sample, ())
     rules = [rule for rule in RULES if not rule.needs_history]
-    return _judgement(sample, (_ask(rule, view, None) for view in views.values() for rule in rules))
+    return _judgement(
+        sample, (_ask(rule, view, None) for view in views.values() for rule in rules)
+    )
 
 
 def _judgement(sample: Sample, verdicts: Iterable[Verdict]) -> Judgement:
@@ -228,11 +243,16 @@ def _ask(rule: Rule, view: RuleView, since: float | None) -> Verdict:
 def _missing(rule: Rule, view: RuleView, reading: str) -> dict[str, Absence | None]:
     """Return all missing readings that the rule needs, first the one that stopped it."""
     found = {name: view.absence(name) for name in (reading, *rule.needs)}
-    return {name: absence for name, absence in found.items() if absence or name == reading}
+    return {
+        name: absence for name, absence in found.items() if absence or name == reading
+    }
 
 
 def _views(
-    windows: SampleWindows, inventory: Inventory, sample: Sample, events: Iterable[Event]
+    windows: SampleWindows,
+    inventory: Inventory,
+    sample: Sample,
+    events: Iterable[Event],
 ) -> dict[str, RuleView]:
     processes = sample.processes_by_device()
     events_by_device: dict[str | None, list[Event]] = defaultdict(list)

@@ -101,7 +101,9 @@ class _Numbers(NamedTuple):
 class SampleWindows:
     """Numbers of samples in a span of time, computed once for all devices."""
 
-    def __init__(self, history: History, interval: float, *, momentary: bool = False) -> None:
+    def __init__(
+        self, history: History, interval: float, *, momentary: bool = False
+    ) -> None:
         self.history = history
         self.momentary = momentary
         """True if there is only one sample, whose numbers are the means of any window."""
@@ -114,7 +116,9 @@ class SampleWindows:
         if known is None:
             wanted = max(seconds, self._shortest)
             count = self.history.samples_within(wanted)
-            known = self._known[seconds] = SampleWindow(count, self.history.span(count), wanted)
+            known = self._known[seconds] = SampleWindow(
+                count, self.history.span(count), wanted
+            )
         return known
 
 
@@ -160,14 +164,19 @@ class RuleView:
         return self.sample.absent.get(name) or self.device.absent.get(name)
 
     def values(
-        self, name: str, seconds: float = t.WINDOW_SECONDS, enough: float = t.ENOUGH_OF_WINDOW
+        self,
+        name: str,
+        seconds: float = t.WINDOW_SECONDS,
+        enough: float = t.ENOUGH_OF_WINDOW,
     ) -> array[float]:
         """Return the numbers of the last seconds, oldest first, with NaN for missing ones."""
         if not self._has(name, seconds, enough):
             raise NoEvidence(name)
         return self._read(name, seconds).numbers
 
-    def mean_or_none(self, name: str, seconds: float = t.WINDOW_SECONDS) -> float | None:
+    def mean_or_none(
+        self, name: str, seconds: float = t.WINDOW_SECONDS
+    ) -> float | None:
         """Return the mean of the last seconds, or None if numbers are missing."""
         there = self._has(name, seconds, t.ENOUGH_OF_WINDOW)
         return self._read(name, seconds).mean if there else None
@@ -184,7 +193,9 @@ class RuleView:
             enough /= 2
         if span < enough * wanted:
             return False
-        return self._read(name, seconds).present >= max(t.FEWEST_SAMPLES, enough * count)
+        return self._read(name, seconds).present >= max(
+            t.FEWEST_SAMPLES, enough * count
+        )
 
     def _read(self, name: str, seconds: float) -> _Numbers:
         key = name, seconds
@@ -216,7 +227,9 @@ class RuleView:
     def activity(self) -> str:
         """The reading that shows work: SM active if there is no *busy*, as on MIG instances."""
         busy, active = "gpu_utilization_percent", "sm_active_percent"
-        no_busy = self.mean_or_none(busy) is None and self.mean_or_none(active) is not None
+        no_busy = (
+            self.mean_or_none(busy) is None and self.mean_or_none(active) is not None
+        )
         return active if no_busy else busy
 
     def slowed_percent(self, *causes: str, without: str = "") -> float:
@@ -240,9 +253,13 @@ class RuleView:
             return []
         return [Evidence(label, name, float(value), unit_of(name), headline=headline)]
 
-    def means(self, *shown: tuple[str, str], seconds: float = t.WINDOW_SECONDS) -> list[Evidence]:
+    def means(
+        self, *shown: tuple[str, str], seconds: float = t.WINDOW_SECONDS
+    ) -> list[Evidence]:
         """Return the means as evidence, by label and name, without those that there are not."""
-        known = ((label, name, self.mean_or_none(name, seconds)) for label, name in shown)
+        known = (
+            (label, name, self.mean_or_none(name, seconds)) for label, name in shown
+        )
         return [
             self.measured(f"{label}, mean", name, mean, seconds=seconds)
             for label, name, mean in known

@@ -170,7 +170,9 @@ class Observation:
         alerts += find_alerts(
             inventory.devices, readings, self._events, sample.time, sample.host_of
         )
-        return Situation(inventory.devices, readings, judgement, alerts, sample.host).report()
+        return Situation(
+            inventory.devices, readings, judgement, alerts, sample.host
+        ).report()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,9 @@ class Situation:
             if alert.device_uuid in known and not (explained or is_state):
                 found.append(alert)
         entries = [*self._broken(devices, found), *self._machines(only)]
-        answering = {uuid for uuid, device in known.items() if self._fault_of(device) is None}
+        answering = {
+            uuid for uuid, device in known.items() if self._fault_of(device) is None
+        }
         causes = find_causes(each for each in found if each.device_uuid in answering)
         entries += [_entry(cause, known, only) for cause in causes]
         return self._with_checks(entries, devices, {each.rule for each in found})
@@ -204,7 +208,9 @@ class Situation:
         readings = self.readings.get(device.uuid)
         return None if readings is None else fault_of(device, readings)
 
-    def _broken(self, devices: Iterable[Device], found: Iterable[Finding]) -> Iterator[Entry]:
+    def _broken(
+        self, devices: Iterable[Device], found: Iterable[Finding]
+    ) -> Iterator[Entry]:
         """Yield the devices that do not answer, each with its Xid if there was one."""
         xids = {each.device_uuid: each for each in found if each.rule == "xid"}
         for device in devices:
@@ -217,7 +223,9 @@ class Situation:
                 title = f"{title}. {xid.title}"
                 if needs_reboot(xid):
                     remedy = xid.remedy
-            yield Entry(Severity.FAULT, "", title, remedy, devices=(device,), evidence=((),))
+            yield Entry(
+                Severity.FAULT, "", title, remedy, devices=(device,), evidence=((),)
+            )
 
     def _machines(self, only: Device | None) -> Iterator[Entry]:
         """Yield what is wrong with the machines, or with that of the only device."""
@@ -254,7 +262,9 @@ class Situation:
         missing = sum(rule.name not in told for rule in RULES) - len(fine)
         return WhyReport(entries, fine, lacks, len(RULES) - missing, waiting)
 
-    def _reasons(self, verdicts: Sequence[tuple[Device, NoFinding]], devices: int) -> list[str]:
+    def _reasons(
+        self, verdicts: Sequence[tuple[Device, NoFinding]], devices: int
+    ) -> list[str]:
         """Return why a check cannot tell, with the devices if it can on others."""
         reasons: dict[str, list[str]] = {}
         for device, verdict in verdicts:

@@ -31,7 +31,8 @@ def painted(line: Iterable[Piece], *, colour: bool) -> str:
     if spans:
         spans[-1] = spans[-1]._replace(text=spans[-1].text.rstrip())
     return "".join(
-        f"\x1b[{look}m{text}\x1b[0m" if colour and look and text else text for text, look in spans
+        f"\x1b[{look}m{text}\x1b[0m" if colour and look and text else text
+        for text, look in spans
     )
 
 
@@ -58,12 +59,19 @@ def rendered(lines: Iterable[Line], width: int | None, *, colour: bool) -> str:
 
 def with_dots(spans: Sequence[Piece]) -> Line:
     """Return a line of these spans with dots between them."""
-    return [*spans[:1], *(part for span in spans[1:] for part in (Piece(" · ", DIM), span))]
+    return [
+        *spans[:1],
+        *(part for span in spans[1:] for part in (Piece(" · ", DIM), span)),
+    ]
 
 
 def wanted(environment: Mapping[str, str], *, terminal: bool) -> bool:
     """Return True if output has colours by default."""
-    return terminal and not without_colours(environment) and environment.get("TERM") != "dumb"
+    return (
+        terminal
+        and not without_colours(environment)
+        and environment.get("TERM") != "dumb"
+    )
 
 
 HOME, ERASE_LINE, ERASE_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"

@@ -79,7 +79,9 @@ class Column(NamedTuple):
     def _missing(self, row: Row) -> str:
         if row.readings.state is DeviceState.NEEDS_RESET:
             return NEEDS_RESET
-        reason = row.readings.absent.get(self.reading) or row.device.absent.get(self.reading)
+        reason = row.readings.absent.get(self.reading) or row.device.absent.get(
+            self.reading
+        )
         if reason in MISSING:
             return MISSING[reason]
         # The only reading that nvidia-smi prints without brackets.
@@ -192,7 +194,9 @@ def _all_columns() -> dict[str, Column]:
     """Return all columns by name. A name that both have is nvidia-smi's."""
     columns = {
         "timestamp": Column("timestamp", _timestamp),
-        "driver_version": Column("driver_version", attrgetter("inventory.driver_version")),
+        "driver_version": Column(
+            "driver_version", attrgetter("inventory.driver_version")
+        ),
         "count": Column("count", _count),
     }
     columns.update(_column(name, name, _json_text) for name in CATALOGUE)
@@ -278,4 +282,6 @@ class CsvLines:
             readings = record.device(device.uuid)
             if readings is not None and device.parent_uuid is None:
                 row = Row(inventory, record, device, readings)
-                yield ", ".join(column.text(row, units=self.units) for column in self.columns)
+                yield ", ".join(
+                    column.text(row, units=self.units) for column in self.columns
+                )

@@ -52,7 +52,8 @@ class TableColumn(NamedTuple):
         """Return True if another reading would fill it: a rate needs two."""
         answered = readings.state is DeviceState.OK and readings.age_seconds is not None
         return answered and any(
-            value_of(name, device, readings) is Absence.NO_DATA_YET for name in self.sources
+            value_of(name, device, readings) is Absence.NO_DATA_YET
+            for name in self.sources
         )
 
 
@@ -69,7 +70,9 @@ def _memory(device: Device, readings: DeviceSample) -> Piece:
     """Return the memory in use, or what processes hold of the host's if it has none of its own."""
     if device.memory_is_shared:
         held = readings.memory_attributed_bytes
-        return Piece("the host's" if held is None else f"{size(held)} of the host's", ansi.YELLOW)
+        return Piece(
+            "the host's" if held is None else f"{size(held)} of the host's", ansi.YELLOW
+        )
     used, total = readings.memory_used_bytes, readings.memory_total_bytes
     return _absent(used_of(used, total), ansi.YELLOW)
 
@@ -84,7 +87,9 @@ def _temperature(device: Device, readings: DeviceSample) -> Piece:
 
 
 def _power(_: Device, readings: DeviceSample) -> Piece:
-    return _absent(watts_of(readings.power_watts, readings.power_limit_watts), ansi.MAGENTA)
+    return _absent(
+        watts_of(readings.power_watts, readings.power_limit_watts), ansi.MAGENTA
+    )
 
 
 def _state(_: Device, readings: DeviceSample) -> Piece:
@@ -97,13 +102,21 @@ PROCESSES = TableColumn("processes", lambda *_: Piece(""), left=True)
 """The column of processes. `table_lines` fills its cells, because they depend on the width."""
 OWN = (
     TableColumn("GPU", lambda device, _: Piece(label_of(device)), ("index",)),
-    TableColumn("name", lambda device, _: Piece(model_of(device)), ("name",), left=True),
+    TableColumn(
+        "name", lambda device, _: Piece(model_of(device)), ("name",), left=True
+    ),
     TableColumn("busy", _busy, ("gpu_utilization_percent",)),
     TableColumn("memory", _memory, ("memory_used_bytes",)),
     TableColumn("temp", _temperature, ("temperature_celsius",)),
     TableColumn("power", _power, ("power_watts",)),
-    TableColumn("clock", lambda _, r: _absent(quantity(r.sm_clock_mhz, " MHz")), ("sm_clock_mhz",)),
-    TableColumn("fan", lambda _, r: _absent(percentage(r.fan_percent)), ("fan_percent",)),
+    TableColumn(
+        "clock",
+        lambda _, r: _absent(quantity(r.sm_clock_mhz, " MHz")),
+        ("sm_clock_mhz",),
+    ),
+    TableColumn(
+        "fan", lambda _, r: _absent(percentage(r.fan_percent)), ("fan_percent",)
+    ),
     TableColumn("state", _state, left=True),
     PROCESSES,
 )
@@ -114,7 +127,12 @@ def slug(label: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
 
 
-_TEXTS = {f.name for cls in (Device, DeviceSample) for f in fields(cls) if "str" in str(f.type)}
+_TEXTS = {
+    f.name
+    for cls in (Device, DeviceSample)
+    for f in fields(cls)
+    if "str" in str(f.type)
+}
 
 
 def _column_for(row: DetailRow) -> TableColumn:
@@ -150,7 +168,9 @@ def parse_columns(text: str) -> tuple[TableColumn, ...]:
         typed = name.strip()
         column = COLUMNS.get(typed) or COLUMNS.get(slug(typed))
         if column is None:
-            raise ValueError(f"{typed!r} is not a column. There are: {', '.join(NAMES)}.")
+            raise ValueError(
+                f"{typed!r} is not a column. There are: {', '.join(NAMES)}."
+            )
         columns.append(column)
     return tuple(dict.fromkeys(columns))
 
@@ -168,7 +188,10 @@ LUXURIES = ("clock", "fan")
 
 
 def table_lines(
-    inventory: Inventory, sample: Sample, columns: Sequence[TableColumn], width: int | None
+    inventory: Inventory,
+    sample: Sample,
+    columns: Sequence[TableColumn],
+    width: int | None,
 ) -> Iterator[tuple[str | None, Line]]:
     """Yield the heading, and a line for each device with its UUID.
 
@@ -183,23 +206,33 @@ def table_lines(
     if not pairs:
         return
     held = sample.processes_by_device()
-    everything = [*dict.fromkeys((*columns, STATE))]  # the state is shown if a device has a fault
+    everything = [
+        *dict.fromkeys((*columns, STATE))
+    ]  # the state is shown if a device has a fault
     spans = {column: [column.span(*pair) for pair in pairs] for column in everything}
     if PROCESSES in spans:
-        spans[PROCESSES] = [Piece(processes_text(held[device.uuid], None)) for device, _ in pairs]
+        spans[PROCESSES] = [
+            Piece(processes_text(held[device.uuid], None)) for device, _ in pairs
+        ]
     if not any(span.text for span in spans[STATE]):
         del spans[STATE]
     widths = {column: _width(column, each) for column, each in spans.items()}
     kept = _fitting(widths, width)
     if PROCESSES in kept and width is not None:
-        room = width - sum(GAP + widths[column] for column in kept if column != PROCESSES)
-        spans[PROCESSES] = [Piece(processes_text(held[device.uuid], room)) for device, _ in pairs]
+        room = width - sum(
+            GAP + widths[column] for column in kept if column != PROCESSES
+        )
+        spans[PROCESSES] = [
+            Piece(processes_text(held[device.uuid], room)) for device, _ in pairs
+        ]
         widths[PROCESSES] = _width(PROCESSES, spans[PROCESSES])
     shown = [(column, widths[column]) for column in kept]
     yield None, _line([(*each, Piece(each[0].name, ansi.DIM)) for each in shown])
     for n, (device, _) in enumerate(pairs):
         yield device.uuid, _line([(*each, spans[each[0]][n]) for each in shown])
-    missing = [column.name for column in columns if column in widths and column not in kept]
+    missing = [
+        column.name for column in columns if column in widths and column not in kept
+    ]
     if missing and [*columns] != [column for column in OWN if column in columns]:
         yield None, [Piece(f"no room for {', '.join(missing)}", ansi.DIM)]
 
@@ -222,7 +255,11 @@ def _fitting(widths: Mapping[TableColumn, int], width: int | None) -> list[Table
         return GAP + (min(LEAST, held) if column == PROCESSES else widths[column])
 
     def spare(column: TableColumn) -> int:
-        return min(ENOUGH, held) - min(LEAST, held) if usual and column.name in LUXURIES else 0
+        return (
+            min(ENOUGH, held) - min(LEAST, held)
+            if usual and column.name in LUXURIES
+            else 0
+        )
 
     room = width + GAP - sum(map(taken, always))
     kept = fit_columns(ranked, room, taken, spare)
@@ -245,7 +282,9 @@ def process_texts(processes: Sequence[Process]) -> Iterator[str]:
     """
     ordered = sorted(processes, key=lambda p: -(p.memory_used_bytes or 0))
     parts = [(p.pid, _user(p), _program(p), size(p.memory_used_bytes)) for p in ordered]
-    yield " ".join(f"{user}:{program}/{pid}({held})" for pid, user, program, held in parts)
+    yield " ".join(
+        f"{user}:{program}/{pid}({held})" for pid, user, program, held in parts
+    )
     yield " ".join(f"{user}/{pid}({held})" for pid, user, _, held in parts)
     briefly = [f"{user}({held})" for _, user, _, held in parts]
     for shown in range(len(briefly), 0, -1):
@@ -257,7 +296,9 @@ def process_texts(processes: Sequence[Process]) -> Iterator[str]:
 def processes_text(processes: Sequence[Process], room: int | None) -> str:
     """Return the longest text that fits, or the shortest if none does."""
     texts = [*process_texts(processes)]
-    return next((text for text in texts if room is None or cells(text) <= room), texts[-1])
+    return next(
+        (text for text in texts if room is None or cells(text) <= room), texts[-1]
+    )
 
 
 def _program(process: Process) -> str:
@@ -335,18 +376,25 @@ def _heading(inventory: Inventory, sample: Sample, view: View) -> Line:
     driver, cuda = inventory.driver_version, inventory.cuda_version
     first = Piece(visible(inventory.hostname), ansi.BOLD)
     spans = [
-        Piece("SIMULATED" if inventory.source is Source.SIMULATED else "", ansi.LOUD_YELLOW),
+        Piece(
+            "SIMULATED" if inventory.source is Source.SIMULATED else "",
+            ansi.LOUD_YELLOW,
+        ),
         Piece(gpus_text(inventory) if inventory.devices_left_out else ""),
         Piece(visible(view.chosen), ansi.YELLOW),
         Piece(moment(sample.time, "%Y-%m-%d %H:%M:%S")),
         Piece(f"driver {visible(driver)}" if driver else ""),
         Piece(f"CUDA {visible(cuda)}" if cuda else ""),
         Piece(f"CPU {percentage(host.cpu_percent)}"),
-        Piece(f"memory {used_of(host.memory_used_bytes, host.memory_total_bytes, ' of ')}"),
+        Piece(
+            f"memory {used_of(host.memory_used_bytes, host.memory_total_bytes, ' of ')}"
+        ),
     ]
     rest = [span for span in spans if span.text]
     if view.width is not None:
-        rest = fit_columns(rest, view.width - cells(first.text), lambda span: 3 + cells(span.text))
+        rest = fit_columns(
+            rest, view.width - cells(first.text), lambda span: 3 + cells(span.text)
+        )
     return ansi.with_dots([first, *rest])
 
 
@@ -368,10 +416,14 @@ def _remarks(inventory: Inventory, sample: Sample, width: int | None) -> Iterato
     if inventory.driver_state is DriverState.STARTING:
         yield [Piece("The driver has not answered yet", ansi.YELLOW)]
     readings = {device.uuid: device for device in sample.devices}
-    found = find_alerts(inventory.devices, readings, sample.events, sample.time, sample.host_of)
+    found = find_alerts(
+        inventory.devices, readings, sample.events, sample.time, sample.host_of
+    )
     if inventory.unlisted_gpus:
         found.append(unlisted_alert(inventory.hostname, inventory.unlisted_gpus))
-    for severity, text in summarize(alert for alert in found if alert.rule not in [*DeviceState]):
+    for severity, text in summarize(
+        alert for alert in found if alert.rule not in [*DeviceState]
+    ):
         look = ansi.LOUD_RED if severity is Severity.FAULT else ansi.LOUD_YELLOW
         for part in textwrap.wrap(visible(text), width or len(text) + 1):
             yield [Piece(part, look)]

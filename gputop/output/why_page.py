@@ -27,7 +27,11 @@ MARK = "         "
 
 
 def page(
-    report: WhyReport, inventory: Inventory, sample: Sample, seconds: float, width: int | None
+    report: WhyReport,
+    inventory: Inventory,
+    sample: Sample,
+    seconds: float,
+    width: int | None,
 ) -> Iterator[Line]:
     """Yield the lines of the page."""
     yield _heading(inventory, sample, seconds)
@@ -71,7 +75,9 @@ def _entry_lines(entry: Entry, width: int | None) -> Iterator[Line]:
     yield first
     yield from rest
     for device, evidence in zip(entry.devices, entry.evidence, strict=True):
-        numbers = " · ".join(f"{label} {text}{time}" for label, text, time in figures(evidence))
+        numbers = " · ".join(
+            f"{label} {text}{time}" for label, text, time in figures(evidence)
+        )
         if len(entry.devices) > 1:
             numbers = f"GPU {label_of(device)}: {numbers}"
         if evidence:
@@ -80,7 +86,9 @@ def _entry_lines(entry: Entry, width: int | None) -> Iterator[Line]:
         yield from _wrapped(f"> {entry.remedy}", width, MARK)
 
 
-def _wrapped(text: str, width: int | None, indent: str, look: str = "") -> Iterator[Line]:
+def _wrapped(
+    text: str, width: int | None, indent: str, look: str = ""
+) -> Iterator[Line]:
     room = max(20, (width or len(text) + 99) - len(indent))
     for line in textwrap.wrap(visible(text), room, break_on_hyphens=False):
         yield [Piece(indent), Piece(line, look)]
@@ -111,9 +119,14 @@ def _finding(entry: Entry) -> dict[str, Any]:
     for device, evidence in zip(entry.devices, entry.evidence, strict=True):
         numbers = []
         for each in evidence:
-            number = {name: getattr(each, name) for name in ("label", "reading", "value", "unit")}
+            number = {
+                name: getattr(each, name)
+                for name in ("label", "reading", "value", "unit")
+            }
             numbers.append({**number, "seconds": each.seconds})
-        devices.append({"uuid": device.uuid, "label": label_of(device), "evidence": numbers})
+        devices.append(
+            {"uuid": device.uuid, "label": label_of(device), "evidence": numbers}
+        )
     return {
         "severity": entry.severity.word,
         "section": entry.section or None,

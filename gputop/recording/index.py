@@ -81,7 +81,9 @@ class Index:
             self.events.append(self.count)
         self.times.append(head.time)
         self.offsets.append(offset)
-        self.positions.append(position)  # the last one, because other threads go by its length
+        self.positions.append(
+            position
+        )  # the last one, because other threads go by its length
 
     def sample_at(self, position: float) -> int:
         """Return the last sample at or before that position, or the first one."""

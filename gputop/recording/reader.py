@@ -32,7 +32,9 @@ each."""
 GZIP_MAGIC = b"\x1f\x8b"
 CHUNK_BYTES = 1 << 16
 LINES_AT_ONCE = 200
-MAKE_ONE = "Make one with `gputop stream --output FILE.jsonl.gz`, or with r in the dashboard"
+MAKE_ONE = (
+    "Make one with `gputop stream --output FILE.jsonl.gz`, or with r in the dashboard"
+)
 UNREADABLE = (
     OSError,
     EOFError,
@@ -94,7 +96,9 @@ def _read_at(file: BinaryIO, offset: int, kind: type[R]) -> R:
 
 def open_content(path: Path) -> BinaryIO:
     """Open a recording's decompressed content. Raises `OSError`, or `RecordingError`."""
-    if not stat.S_ISREG(path.stat().st_mode):  # before opening, which a device may notice
+    if not stat.S_ISREG(
+        path.stat().st_mode
+    ):  # before opening, which a device may notice
         raise RecordingError(path, "it is not a file")
     file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115
     if not file.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC):
@@ -126,7 +130,9 @@ class Recording:
             self.extend_index()
         except OSError as error:
             why = error.strerror or str(error)
-            raise RecordingError(path, why, "Name a recording that you may read") from None
+            raise RecordingError(
+                path, why, "Name a recording that you may read"
+            ) from None
         except NewerSchemaError as error:
             why, _, remedy = str(error).partition(": ")
             raise RecordingError(path, why, remedy.capitalize()) from None
@@ -206,7 +212,9 @@ class Recording:
                 sample = record
         return inventory, sample
 
-    def play(self, first: int = 0, earlier: Iterable[int] = ()) -> Iterator[NumberedRecord]:
+    def play(
+        self, first: int = 0, earlier: Iterable[int] = ()
+    ) -> Iterator[NumberedRecord]:
         """Yield the samples from that number on, after those whose numbers are in `earlier`.
 
         The inventory that holds for a sample comes before it, unless it is the same as before.
@@ -232,7 +240,9 @@ class Recording:
                 if number > first:
                     return
                 why = f"it is damaged at line {index.line_of(number):,}"
-                raise RecordingError(self.path, why, "Play it again from the start") from None
+                raise RecordingError(
+                    self.path, why, "Play it again from the start"
+                ) from None
             if inventory is not None and inventory != before:
                 yield NumberedRecord(number, inventory)
             yield NumberedRecord(number, sample)

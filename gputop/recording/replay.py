@@ -41,7 +41,9 @@ class Replay:
     Positions are in seconds since the first sample.
     """
 
-    def __init__(self, recording: Recording, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, recording: Recording, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.recording = recording
         self.speed = 1.0
         self.paused = False
@@ -170,7 +172,9 @@ class Replay:
                 yield record
         finally:
             self._record_position = None
-            self._position = min(self._position, self.end)  # a damage may have been found
+            self._position = min(
+                self._position, self.end
+            )  # a damage may have been found
 
     def _jump(self, position: float) -> Played:
         """Go to a position, and return the records that rebuild the state there."""

@@ -85,7 +85,9 @@ class GrowingFile:
     def _failed(self, error: OSError) -> OutputError:
         what = f"{self.path} cannot be written"
         if isinstance(error, FileExistsError):
-            return OutputError(Problem(what, "it is there already", "Remove it, or name another"))
+            return OutputError(
+                Problem(what, "it is there already", "Remove it, or name another")
+            )
         remedy = "Name a file where you may write"
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             remedy = "Free some space, or name a file elsewhere"
@@ -103,7 +105,9 @@ def _create(path: Path) -> int:
     try:
         return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     except FileExistsError:
-        linked = path.is_symlink()  # such as /dev/fd/63, which a shell makes of >(command)
+        linked = (
+            path.is_symlink()
+        )  # such as /dev/fd/63, which a shell makes of >(command)
     if not linked:
         flags |= os.O_NOFOLLOW
     descriptor = os.open(path, flags)

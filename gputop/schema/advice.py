@@ -61,7 +61,9 @@ def reset_advice(device: Device | None, readings: DeviceSample | None = None) ->
     return text
 
 
-def fill_in(advice: str, device: Device | None, readings: DeviceSample | None = None) -> str:
+def fill_in(
+    advice: str, device: Device | None, readings: DeviceSample | None = None
+) -> str:
     """Return the advice as a sentence, with how to reset the device in place of `RESET`."""
     text = advice.replace(RESET, reset_advice(device, readings))
     return text[:1].upper() + text[1:]

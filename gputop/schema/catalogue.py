@@ -15,7 +15,16 @@ from typing import Any, NamedTuple
 
 from gputop.schema.clock_events import BITS, BY_WORD
 
-UNITS = ("percent", "bytes_per_second", "bytes", "celsius", "watts", "joules", "mhz", "seconds")
+UNITS = (
+    "percent",
+    "bytes_per_second",
+    "bytes",
+    "celsius",
+    "watts",
+    "joules",
+    "mhz",
+    "seconds",
+)
 """Endings of names that say the unit."""
 OF = "{} of {}"
 Convert = Callable[[Any], float]
@@ -427,15 +436,24 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
 }
 # fmt: on
 """Readings by group of the device page, in the order in which somebody in a hurry reads them."""
-CATALOGUE: Mapping[str, Reading] = {r.name: r for group in PAGE_GROUPS.values() for r in group}
+CATALOGUE: Mapping[str, Reading] = {
+    r.name: r for group in PAGE_GROUPS.values() for r in group
+}
 PROCESS_READINGS = (
     Reading("memory_used_bytes", about="Device memory that the process holds."),
-    Reading("sm_utilization_percent", about="Share of time in which its kernels ran, 0 to 1."),
+    Reading(
+        "sm_utilization_percent",
+        about="Share of time in which its kernels ran, 0 to 1.",
+    ),
     Reading(
         "memory_utilization_percent",
         about="Share of time in which it read or wrote device memory, 0 to 1.",
     ),
-    Reading("encoder_utilization_percent", about="Its use of the video encoder, 0 to 1."),
-    Reading("decoder_utilization_percent", about="Its use of the video decoder, 0 to 1."),
+    Reading(
+        "encoder_utilization_percent", about="Its use of the video encoder, 0 to 1."
+    ),
+    Reading(
+        "decoder_utilization_percent", about="Its use of the video decoder, 0 to 1."
+    ),
 )
 """Fields of a process that are metrics. Other exporters count its use of the host."""

@@ -55,7 +55,9 @@ CLOCK_EVENTS = (
 """Reasons, the gravest first: it explains others that apply at the same time."""
 BY_WORD: Mapping[str, ClockEvent] = {event.word: event for event in CLOCK_EVENTS}
 BITS: Mapping[str, int] = {
-    event.word: event.bit for event in sorted(CLOCK_EVENTS, key=attrgetter("bit")) if event.bit
+    event.word: event.bit
+    for event in sorted(CLOCK_EVENTS, key=attrgetter("bit"))
+    if event.bit
 }
 """The bit of each word that nvml.h has one for, in the order of the mask."""
 HEAT_REASONS = tuple(event.word for event in CLOCK_EVENTS if event.is_heat)
@@ -92,7 +94,9 @@ def _bit(word: str) -> int:
 def gravest(words: Iterable[str]) -> ClockEvent | None:
     """Return the gravest of these reasons that means a fault, or None where all are normal."""
     there = frozenset(words)
-    return next((event for event in CLOCK_EVENTS if event.fault and event.word in there), None)
+    return next(
+        (event for event in CLOCK_EVENTS if event.fault and event.word in there), None
+    )
 
 
 def gravity(word: str) -> tuple[bool, int, str]:

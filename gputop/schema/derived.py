@@ -55,11 +55,17 @@ def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
     for readings in sample.devices:
         held, reasons = processes[readings.uuid], readings.clock_event_reasons
         bits = (BITS.get(reason, OTHER_SLOWDOWN) for reason in reasons or ())
-        cpu = [each for p in held for each in (p.cpu_percent, p.children_cpu_most_percent)]
+        cpu = [
+            each for p in held for each in (p.cpu_percent, p.children_cpu_most_percent)
+        ]
         found[readings.uuid] = {
-            PROCESS_COUNT: None if not held and "processes" in readings.absent else len(held),
+            PROCESS_COUNT: None
+            if not held and "processes" in readings.absent
+            else len(held),
             PROCESS_CPU: max((each for each in cpu if each is not None), default=None),
-            PROCESS_IO_WAIT: max((p.io_wait for p in held if p.io_wait is not None), default=None),
+            PROCESS_IO_WAIT: max(
+                (p.io_wait for p in held if p.io_wait is not None), default=None
+            ),
             HOST_CPU: sample.host.cpu_percent,
             SLOWDOWN_BITS: None if reasons is None else reduce(or_, bits, 0),
         }

@@ -53,7 +53,9 @@ class DetailRow:
                 texts[0] = first
         return template.format(*texts)
 
-    def reason(self, device: Device, sample: DeviceSample, host: Host | None = None) -> str:
+    def reason(
+        self, device: Device, sample: DeviceSample, host: Host | None = None
+    ) -> str:
         """Return why values are missing, and the remedy; empty if none is missing."""
         reasons: dict[str, list[str]] = {}
         for each in self.readings:
@@ -63,7 +65,9 @@ class DetailRow:
                 reasons.setdefault(text, []).append(each.term)
         if len(reasons) == 1 and self.is_missing(device, sample):
             return next(iter(reasons))
-        return "; ".join(f"{', '.join(terms)}: {text}" for text, terms in reasons.items())
+        return "; ".join(
+            f"{', '.join(terms)}: {text}" for text, terms in reasons.items()
+        )
 
     def is_missing(self, device: Device, sample: DeviceSample) -> bool:
         """Return True if the first field has no value; its maximum may have one."""
@@ -102,8 +106,14 @@ def since_start(name: str, of: Callable[[str], Statistics | None]) -> tuple[str,
     """
     if name == "clock_event_seconds":
         found = ((term, of(f"{name}.{cause}")) for cause, term in CAUSES.items())
-        grown = [(term, each.increase) for term, each in found if each and each.increase > 0]
-        return (", ".join(f"{term} +{span_text(s)}" for term, s in grown),) if grown else ()
+        grown = [
+            (term, each.increase) for term, each in found if each and each.increase > 0
+        ]
+        return (
+            (", ".join(f"{term} +{span_text(s)}" for term, s in grown),)
+            if grown
+            else ()
+        )
     statistics = of(name)
     if statistics is None or not CATALOGUE[name].has_mean:
         return ()

@@ -23,7 +23,12 @@ STRING_CHARACTERS = 16_384
 """Characters of one text. A longer text in a field is cut."""
 NUMBER_LIMIT = 1 << 63
 """Bound of every number: sums of larger ones could become infinite."""
-MOST = {"devices": DEVICES, "machines": DEVICES, "processes": PROCESSES, "events": EVENTS}
+MOST = {
+    "devices": DEVICES,
+    "machines": DEVICES,
+    "processes": PROCESSES,
+    "events": EVENTS,
+}
 """Most items of the lists that are cut if they are longer."""
 
 
@@ -33,7 +38,9 @@ class DecodeError(ValueError):
     LONGEST = 300
 
     def __init__(self, message: str) -> None:
-        super().__init__(message if len(message) <= self.LONGEST else f"{message[: self.LONGEST]}…")
+        super().__init__(
+            message if len(message) <= self.LONGEST else f"{message[: self.LONGEST]}…"
+        )
 
 
 def cut_lists(record: Record) -> Record:
@@ -81,7 +88,9 @@ def _check_fields(record: Any) -> None:
         if value is None:
             continue
         kind = value.__class__
-        if kind is int and -NUMBER_LIMIT < value < NUMBER_LIMIT:  # as `check`, but faster
+        if (
+            kind is int and -NUMBER_LIMIT < value < NUMBER_LIMIT
+        ):  # as `check`, but faster
             continue
         if kind is str and len(value) > STRING_CHARACTERS:
             # Nobody has seen the record yet, so it may still change.

@@ -37,13 +37,18 @@ _NOW = {**CAUSES, "sw_power_cap": "power cap (normal at full load)"}
 
 
 def _reasons(reasons: tuple[str, ...]) -> str:
-    return ", ".join(_NOW.get(reason, visible(reason, 40)) for reason in reasons) or "nothing"
+    return (
+        ", ".join(_NOW.get(reason, visible(reason, 40)) for reason in reasons)
+        or "nothing"
+    )
 
 
 def _durations(seconds: Mapping[str, float]) -> str:
     """Return the causes with any time, longest first."""
     spent = sorted(((s, cause) for cause, s in seconds.items() if s > 0), reverse=True)
-    texts = (f"{CAUSES.get(cause, visible(cause, 40))} {span_text(s)}" for s, cause in spent)
+    texts = (
+        f"{CAUSES.get(cause, visible(cause, 40))} {span_text(s)}" for s, cause in spent
+    )
     return ", ".join(texts) or "none"
 
 
@@ -56,11 +61,18 @@ def span_text(seconds: float) -> str:
 
 def degrees_to_slowdown(device: Device, readings: DeviceSample) -> int | None:
     """Return by how many °C it is below its slowdown threshold, or None if unknown."""
-    threshold, celsius = device.temperature_slowdown_celsius, readings.temperature_celsius
+    threshold, celsius = (
+        device.temperature_slowdown_celsius,
+        readings.temperature_celsius,
+    )
     if threshold is not None and celsius is not None:
         return threshold - celsius
     margin = readings.temperature_margin_celsius
-    return None if margin is None else margin - (device.temperature_slowdown_margin_celsius or 0)
+    return (
+        None
+        if margin is None
+        else margin - (device.temperature_slowdown_margin_celsius or 0)
+    )
 
 
 def rate(bytes_per_second: float | None) -> str:
@@ -99,7 +111,9 @@ _FORMS: Mapping[str, Callable[[Any], str]] = {
     "width": lambda width: f"×{width}",
     "links": _links,
     "remap_pending": lambda yes: "yes: a reset replaces the row" if yes else "no",
-    "remap_failed": lambda yes: "yes: no spare row is left, have it replaced" if yes else "no",
+    "remap_failed": lambda yes: (
+        "yes: no spare row is left, have it replaced" if yes else "no"
+    ),
     "shared": lambda yes: "the host's" if yes else "its own",
     "pci_device": lambda digits: f"0x{visible(digits, 40)}",
     "device_file": lambda minor: f"/dev/nvidia{minor}",
@@ -129,7 +143,9 @@ def value_text(name: str, value: Any) -> str:
 
 _WHOLE_GPU = tuple(name for name in READINGS if name.endswith("_utilization_percent"))
 _RATES = tuple(name for name in READINGS if name.endswith("_bytes_per_second"))
-_MEMORY = tuple(name for name in READINGS if name.startswith("memory_") and "_bytes" in name)
+_MEMORY = tuple(
+    name for name in READINGS if name.startswith("memory_") and "_bytes" in name
+)
 
 UNSEEN = {
     Absence.LOST: "gone, or in another namespace: try --pid=host",
@@ -155,7 +171,9 @@ _ALWAYS = {
 """Texts that are the same for every reading."""
 
 
-def absence_text(name: str, absence: Absence, device: Device, host: Host | None = None) -> str:
+def absence_text(
+    name: str, absence: Absence, device: Device, host: Host | None = None
+) -> str:
     """Return why the field is missing, and the remedy, in a short sentence."""
     match absence:
         case Absence.NOT_SUPPORTED:
@@ -217,4 +235,6 @@ def unseen(process: Process, room: int | None = None) -> str:
     """Return why a process has no command, and the remedy; briefly if `room` is small."""
     reason = process.absent.get("command", Absence.LOST)
     text = UNSEEN.get(reason, "the host does not say what it is")
-    return text if room is None or len(text) <= room else UNSEEN_BRIEFLY.get(reason, text)
+    return (
+        text if room is None or len(text) <= room else UNSEEN_BRIEFLY.get(reason, text)
+    )

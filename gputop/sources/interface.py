@@ -36,10 +36,14 @@ class DeviceReading:
     processes: tuple[Process, ...] = ()
 
 
-UTILIZATIONS = tuple(f.name for f in dataclasses.fields(Process) if "_utilization_" in f.name)
+UTILIZATIONS = tuple(
+    f.name for f in dataclasses.fields(Process) if "_utilization_" in f.name
+)
 _LISTED = {"pid", "device_uuid", "kind", "memory_used_bytes", *UTILIZATIONS}
 OWNER_FIELDS = tuple(
-    f.name for f in dataclasses.fields(Process) if f.name not in {*_LISTED, "unmasked", "absent"}
+    f.name
+    for f in dataclasses.fields(Process)
+    if f.name not in {*_LISTED, "unmasked", "absent"}
 )
 """Fields of a process that the host knows, and not the driver: who runs it, and what it uses."""
 

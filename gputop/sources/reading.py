@@ -72,7 +72,11 @@ class Slot:
         chosen = []
         for number, reading in enumerate(readings):
             is_gpu = number == 0
-            if is_gpu or self.instances is None or reading.device.uuid in self.instances:
+            if (
+                is_gpu
+                or self.instances is None
+                or reading.device.uuid in self.instances
+            ):
                 chosen.append(reading)
         samples = tuple(reading.sample for reading in chosen)
         if not self.sent:
@@ -89,7 +93,9 @@ class Slot:
 class ReadingThreads:
     """Reads the devices of one driver, until that is gone."""
 
-    def __init__(self, readers: Sequence[Reader], read: Read, *, identifies: bool) -> None:
+    def __init__(
+        self, readers: Sequence[Reader], read: Read, *, identifies: bool
+    ) -> None:
         """Start the first thread. With `identifies`, each device is identified before it is read.
 
         `read` is called with a reader, and raises `DriverError` if the driver is gone.
@@ -97,7 +103,8 @@ class ReadingThreads:
         self.changed = threading.Condition()
         """Notified when a thread has nothing to do, and when the driver is gone."""
         self.slots: tuple[Slot, ...] = tuple(
-            Slot(reader, (reader.device,), identified=not identifies) for reader in readers
+            Slot(reader, (reader.device,), identified=not identifies)
+            for reader in readers
         )
         self.problem: Problem | None = None
         """Why the driver is gone, if it is."""
@@ -179,7 +186,9 @@ class ReadingThreads:
                     self._start_thread(others)
 
     def _start_thread(self, group: list[Slot]) -> None:
-        thread = threading.Thread(target=self._run, args=(group,), name="reading", daemon=True)
+        thread = threading.Thread(
+            target=self._run, args=(group,), name="reading", daemon=True
+        )
         thread.start()
         self._groups.append(group)
 

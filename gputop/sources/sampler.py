@@ -16,9 +16,22 @@ from typing import TYPE_CHECKING
 from gputop import __version__
 from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.agent.lines import rounded
-from gputop.agent.snapshot import Inventory, Process, Record, Sample, Source, without_samples
+from gputop.agent.snapshot import (
+    Inventory,
+    Process,
+    Record,
+    Sample,
+    Source,
+    without_samples,
+)
 from gputop.agent.times import silence_limit
-from gputop.sources.interface import DeviceReading, Driver, OwnerLookup, Reader, unanswered_process
+from gputop.sources.interface import (
+    DeviceReading,
+    Driver,
+    OwnerLookup,
+    Reader,
+    unanswered_process,
+)
 from gputop.sources.linux.host import WINDOW_SECONDS, HostReader, Owners
 from gputop.sources.linux.machine import cpu_name
 from gputop.sources.opening import Opened, Opening, pause
@@ -202,7 +215,9 @@ def _current(slot: Slot, now: float, interval: float) -> Known:
     known = slot.known
     devices = known.devices or (slot.reader.device,)
     if is_hung:
-        hung = tuple(_without_answer(device, Absence.TIMED_OUT, age) for device in devices)
+        hung = tuple(
+            _without_answer(device, Absence.TIMED_OUT, age) for device in devices
+        )
         return Known(devices, hung, tuple(map(unanswered_process, known.processes)))
     if not known.devices:
         return Known(devices, (_without_answer(devices[0], Absence.NO_DATA_YET),))
@@ -213,7 +228,9 @@ def _current(slot: Slot, now: float, interval: float) -> Known:
     return Known(devices, tuple(samples), known.processes)
 
 
-def _without_answer(device: Device, reason: Absence, age: float | None = None) -> DeviceSample:
+def _without_answer(
+    device: Device, reason: Absence, age: float | None = None
+) -> DeviceSample:
     """Return the sample of a device without an answer; one that hangs has an age."""
     return DeviceSample(
         uuid=device.uuid,

@@ -14,12 +14,19 @@ from dataclasses import dataclass, replace
 from gputop.agent.device import Device
 from gputop.agent.problem import Problem, ProblemError
 from gputop.sources.linux.driver_files import same_address
-from gputop.sources.visible_devices import VARIABLE, is_identified, old_instance_id, seen
+from gputop.sources.visible_devices import (
+    VARIABLE,
+    is_identified,
+    old_instance_id,
+    seen,
+)
 from gputop.text import fold_list, visible
 
 _NUMBER = r"[0-9]{1,4}(?::[0-9]{1,4})?"
 _UUID = r"(?:GPU|MIG|MIG-GPU)-[0-9a-f-]+(?:/[0-9]{1,4}){0,2}"
-_ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?|[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+_ADDRESS = (
+    r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?|[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+)
 _UNIQUE_LENGTH = len("GPU-12345678")
 """Length from which the start of a UUID belongs to one device only, in practice."""
 _LIST = "`gputop status -L` lists"
@@ -46,7 +53,9 @@ def has_id(device: Device, wanted: str) -> bool:
     """Return True if this is the device's number, its PCI address or the start of its UUID."""
     if is_address(wanted):
         address = (device.pci_bus_id or "").lower()
-        ends = address.endswith(f":{wanted.lower()}")  # as `lspci` writes it, without its domain
+        ends = address.endswith(
+            f":{wanted.lower()}"
+        )  # as `lspci` writes it, without its domain
         return device.parent_uuid is None and (ends or same_address(wanted, address))
     if wanted == device.number:
         return True
@@ -136,7 +145,9 @@ class Selection:
 
 def _with_instances(devices: Sequence[Device], named: set[str]) -> frozenset[str]:
     """Return the named devices, GPUs with their MIG instances."""
-    return frozenset(d.uuid for d in devices if d.uuid in named or d.parent_uuid in named)
+    return frozenset(
+        d.uuid for d in devices if d.uuid in named or d.parent_uuid in named
+    )
 
 
 def _with_addresses(
@@ -156,7 +167,9 @@ def _with_addresses(
     ]
     if len(remaining) != len(silent):
         return devices
-    places = dict(zip([device.uuid for device in silent], sorted(remaining), strict=True))
+    places = dict(
+        zip([device.uuid for device in silent], sorted(remaining), strict=True)
+    )
     return [replace(d, pci_bus_id=places.get(d.uuid, d.pci_bus_id)) for d in devices]
 
 
@@ -167,7 +180,9 @@ def _device_with(wanted: str, devices: Sequence[Device]) -> Device:
         return found[0]
     if found:
         which = fold_list([f"GPU {each.number} ({each.uuid})" for each in found], 4)
-        raise ProblemError(Problem(f"{wanted} is ambiguous", f"it fits {which}", "Give more of it"))
+        raise ProblemError(
+            Problem(f"{wanted} is ambiguous", f"it fits {which}", "Give more of it")
+        )
     raise ProblemError(_no_device_with(wanted, devices))
 
 

@@ -36,8 +36,16 @@ LINKS = 18
 STRESS_BYTES = 2 * GIB
 ZERO_READINGS: dict[str, Any] = dict.fromkeys(
     (
-        *(f"{unit}_utilization_percent" for unit in ("encoder", "decoder", "jpeg", "ofa")),
-        *("ecc_corrected", "ecc_uncorrected", "ecc_corrected_lifetime", "ecc_uncorrected_lifetime"),
+        *(
+            f"{unit}_utilization_percent"
+            for unit in ("encoder", "decoder", "jpeg", "ofa")
+        ),
+        *(
+            "ecc_corrected",
+            "ecc_uncorrected",
+            "ecc_corrected_lifetime",
+            "ecc_uncorrected_lifetime",
+        ),
         *("pcie_replays", "remapped_rows", "remapped_rows_uncorrected"),
     ),
     0,
@@ -85,7 +93,9 @@ class SimulatedLoad:
         left = math.exp((hot_at - since) / THROTTLE_SECONDS)
         watts = THROTTLED_WATTS + (CAPPED_WATTS - THROTTLED_WATTS) * left
         clock = THROTTLED_MHZ + (clock - THROTTLED_MHZ) * left
-        return LoadReadings(watts, clock, max(THROTTLE_CELSIUS, self.celsius), ("sw_thermal",))
+        return LoadReadings(
+            watts, clock, max(THROTTLE_CELSIUS, self.celsius), ("sw_thermal",)
+        )
 
 
 class SimulatedReader:
@@ -93,7 +103,9 @@ class SimulatedReader:
 
     heard_at = 0.0
 
-    def __init__(self, index: int, began: float, loads: Mapping[str, SimulatedLoad]) -> None:
+    def __init__(
+        self, index: int, began: float, loads: Mapping[str, SimulatedLoad]
+    ) -> None:
         """Start at that monotonic time, with stress tests by the UUID of the device."""
         self.index, self.began, self.loads = index, began, loads
         self._noise = random.Random(f"{SEED}:{index}")  # noqa: S311 - a picture, not a secret
@@ -152,7 +164,9 @@ class SimulatedReader:
         seconds = now - self._at
         if load is None:
             target = 28 + power / (10.9 if hot else 17.5)
-            self._temperature += (target - self._temperature) * (1 - math.exp(-seconds / 25))
+            self._temperature += (target - self._temperature) * (
+                1 - math.exp(-seconds / 25)
+            )
         else:  # the training waits meanwhile
             power, exact, self._temperature, reasons = load.at(self.began + now)
             clock = round(exact)
@@ -160,7 +174,9 @@ class SimulatedReader:
         self._joules += power * seconds
         for reason in self._held.keys() & {*reasons}:
             self._held[reason] += seconds
-        used = (18_432 if self.index == NOTEBOOK_DEVICE else 71_300 + 37 * self.index) * MIB
+        used = (
+            18_432 if self.index == NOTEBOOK_DEVICE else 71_300 + 37 * self.index
+        ) * MIB
         processes = [self._process(FIRST_PID, used - 530 * MIB, 0 if load else busy)]
         if load:
             used += STRESS_BYTES
@@ -198,7 +214,9 @@ class SimulatedReader:
             video_clock_mhz=1545 if busy else 345,
             performance_state=0,
             clock_event_reasons=reasons,
-            clock_event_seconds={reason: round(held, 1) for reason, held in self._held.items()},
+            clock_event_seconds={
+                reason: round(held, 1) for reason, held in self._held.items()
+            },
             pcie_generation=5,
             pcie_width=16,
             pcie_rx_bytes_per_second=busy * 3_100_000,
@@ -225,7 +243,9 @@ class SimulatedReader:
         shares |= {"dram_active": 0.46, "fp64_active": 0.0, "fp32_active": 0.07}
         shares |= {"fp16_active": 0.02, "graphics_active": 0.99}
         return {
-            f"{name}_percent": round(min(100, max(0, self._noise.gauss(share * busy, share))), 1)
+            f"{name}_percent": round(
+                min(100, max(0, self._noise.gauss(share * busy, share))), 1
+            )
             for name, share in shares.items()
         }
 
@@ -244,7 +264,9 @@ class SimulatedReader:
         into = now % CHECKPOINT_EVERY_SECONDS
         if into > CHECKPOINT_EVERY_SECONDS - CHECKPOINT_SECONDS:
             return 3 if self.index == 0 else 0  # rank 0 writes, the others wait
-        stalled = math.sin(now / 1.1) + math.sin(now / 2.7) > 1.6  # one loader stalls them all
+        stalled = (
+            math.sin(now / 1.1) + math.sin(now / 2.7) > 1.6
+        )  # one loader stalls them all
         ceiling = 62 if stalled else 99
         return max(0, min(100, round(noise.gauss(ceiling, 1.2))))
 
@@ -280,8 +302,22 @@ class SimulatedOwners:
             command = f"python train.py --config llama-8b.yaml --local-rank {rank} --resume latest"
             resident = 9_300 * MIB + rank * 41 * MIB
             began += rank - 7_200
-            known = "ada", command, began, 100.0 + 7 * rank, resident, FIRST_PID - 1, "71524"
-        names = ("user", "command", "start_time", "cpu_percent", "memory_resident_bytes")
+            known = (
+                "ada",
+                command,
+                began,
+                100.0 + 7 * rank,
+                resident,
+                FIRST_PID - 1,
+                "71524",
+            )
+        names = (
+            "user",
+            "command",
+            "start_time",
+            "cpu_percent",
+            "memory_resident_bytes",
+        )
         named = zip((*names, "parent_pid", "slurm_job"), known, strict=True)
         return with_owner(listed, {}, **dict(named))
 
@@ -300,7 +336,9 @@ class SimulatedDriver:
 
     def simulate(self, loads: Mapping[str, tuple[float, float]]) -> None:
         """Put exactly these devices under load. Raises TypeError and ValueError for nonsense."""
-        wanted = {uuid: SimulatedLoad(*map(float, each)) for uuid, each in loads.items()}
+        wanted = {
+            uuid: SimulatedLoad(*map(float, each)) for uuid, each in loads.items()
+        }
         for uuid in self._loads.keys() - wanted.keys():
             self._loads.pop(uuid)
         self._loads |= wanted
@@ -311,7 +349,9 @@ class SimulatedDriver:
 
     def readers(self) -> tuple[SimulatedReader, ...]:
         now = time.monotonic()
-        return tuple(SimulatedReader(index, now, self._loads) for index in range(DEVICES))
+        return tuple(
+            SimulatedReader(index, now, self._loads) for index in range(DEVICES)
+        )
 
     def pci_addresses(self) -> tuple[str, ...]:
         """Return none: every device is identified."""

@@ -41,7 +41,9 @@ def in_bus_order(devices: Sequence[Device]) -> list[Device]:
     return gpus
 
 
-def seen(devices: Sequence[Device], environment: Mapping[str, str] = os.environ) -> Seen:
+def seen(
+    devices: Sequence[Device], environment: Mapping[str, str] = os.environ
+) -> Seen:
     """Return the devices that the environment leaves visible.
 
     Raises `ValueError` if numbers are ambiguous: without CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA puts
@@ -108,13 +110,23 @@ def _numbered(gpus: Sequence[Device], entry: str) -> Device | None:
 def _named(devices: Sequence[Device], entry: str, prefix: str) -> Device | None:
     """Return the GPU whose UUID alone begins so, or the instance with that whole id."""
     if prefix == "MIG-":
-        found = [d for d in devices if d.parent_uuid and entry in (d.uuid, old_instance_id(d))]
+        found = [
+            d
+            for d in devices
+            if d.parent_uuid and entry in (d.uuid, old_instance_id(d))
+        ]
     else:
-        found = [d for d in devices if entry.startswith(prefix) and d.uuid.startswith(entry)]
+        found = [
+            d for d in devices if entry.startswith(prefix) and d.uuid.startswith(entry)
+        ]
     return found[0] if len(found) == 1 else None
 
 
 def old_instance_id(instance: Device) -> str:
     """Return the id that drivers before 470 give a MIG instance: `MIG-GPU-…/1/0`."""
-    parts = instance.parent_uuid, instance.mig_gpu_instance, instance.mig_compute_instance
+    parts = (
+        instance.parent_uuid,
+        instance.mig_gpu_instance,
+        instance.mig_compute_instance,
+    )
     return "MIG-" + "/".join(map(str, parts))

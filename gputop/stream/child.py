@@ -103,7 +103,11 @@ class StreamChild:
         They are `interval`, `gpm`, `acknowledge`, to wait for acknowledgements of samples, and the
         `loads` of simulated devices.
         """
-        changed = {name: value for name, value in wanted.items() if self._wanted.get(name) != value}
+        changed = {
+            name: value
+            for name, value in wanted.items()
+            if self._wanted.get(name) != value
+        }
         self._wanted |= changed
         if "interval" in changed:
             self._limit = _limit(changed["interval"])
@@ -157,7 +161,10 @@ class StreamChild:
                 if status is not None and status < 0 and -status not in self._sent:
                     why = f"it was ended by {signal_name(status)}"
             # A child that never sent a record may have taken long to fail: that is no life.
-            if spoke_at is not None and time.monotonic() - spoke_at >= LONG_LIFE_SECONDS:
+            if (
+                spoke_at is not None
+                and time.monotonic() - spoke_at >= LONG_LIFE_SECONDS
+            ):
                 pause = self._patience.first_pause
             yield Interruption(
                 _stop_problem(why, status),
@@ -177,7 +184,9 @@ class StreamChild:
         burst, due = 0, loop.time()
         limit = self._patience.start
         with contextlib.ExitStack() as pipes:
-            errors, _ = await loop.connect_read_pipe(lambda: self._errors, process.stderr)
+            errors, _ = await loop.connect_read_pipe(
+                lambda: self._errors, process.stderr
+            )
             pipes.callback(errors.close)
             lines, _ = await loop.connect_read_pipe(
                 lambda: asyncio.StreamReaderProtocol(reader), process.stdout
@@ -294,7 +303,9 @@ def _limit(interval: float) -> float:
 class _Lines(asyncio.StreamReader):
     """Counts the pieces it is fed: a long line that arrives slowly is no silence."""
 
-    def __init__(self, limit: int, note: Callable[[bytes], None] = lambda _: None) -> None:
+    def __init__(
+        self, limit: int, note: Callable[[bytes], None] = lambda _: None
+    ) -> None:
         """Call `note` with the end of each piece, which may be a line without its end."""
         super().__init__(limit)
         self.pieces = 0
@@ -364,7 +375,9 @@ class Snapshot(NamedTuple):
 def _stopped(interruption: Interruption) -> Problem:
     if says_process_limit(interruption.problem.why):
         return interruption.problem
-    return replace(interruption.problem, remedy="Try again, or see what `gputop stream` says")
+    return replace(
+        interruption.problem, remedy="Try again, or see what `gputop stream` says"
+    )
 
 
 async def snapshots(
@@ -394,7 +407,8 @@ async def snapshots(
                     elif not record.left_out:
                         raise StreamError(explain(record))
                 elif inventory and (
-                    deadline is None or inventory.driver_state is not DriverState.STARTING
+                    deadline is None
+                    or inventory.driver_state is not DriverState.STARTING
                 ):
                     deadline = None
                     yield Snapshot(inventory, record)
@@ -412,7 +426,10 @@ async def snapshots(
 
 
 async def one_snapshot(
-    *, complete: bool = False, timeout_seconds: float = ANSWER_SECONDS, identified: bool = False
+    *,
+    complete: bool = False,
+    timeout_seconds: float = ANSWER_SECONDS,
+    identified: bool = False,
 ) -> Snapshot:
     """Return the first snapshot of a new sampler. Raises `StreamError` if there is none in time.
 
@@ -421,7 +438,9 @@ async def one_snapshot(
     """
     options = StreamOptions(0.5)
     child = StreamChild(options.command, options.interval)
-    return await first_snapshot(child, timeout_seconds, complete=complete, identified=identified)
+    return await first_snapshot(
+        child, timeout_seconds, complete=complete, identified=identified
+    )
 
 
 def awaits_identity(inventory: Inventory) -> bool:
@@ -445,14 +464,18 @@ async def first_snapshot(
     end = time.monotonic() + IDENTIFY_SECONDS if identified else 0.0
     seen: Snapshot | None = None
     taken = 0
-    async with contextlib.aclosing(snapshots(stream, timeout_seconds, explain)) as found:
+    async with contextlib.aclosing(
+        snapshots(stream, timeout_seconds, explain)
+    ) as found:
         async for each in found:
             if isinstance(each, Interruption):
                 if seen is not None:
                     return seen
                 continue
             devices = each.sample.devices
-            missing = any(d.state is DeviceState.OK and d.age_seconds is None for d in devices)
+            missing = any(
+                d.state is DeviceState.OK and d.age_seconds is None for d in devices
+            )
             unidentified = time.monotonic() < end and awaits_identity(each.inventory)
             if (complete and missing) or unidentified:
                 continue

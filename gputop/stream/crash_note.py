@@ -45,14 +45,19 @@ def _wait(reading: int) -> None:
     try:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)  # they are the other one's
-        for descriptor in (0, 1):  # whose readers wait for the last process that has them open
+        for descriptor in (
+            0,
+            1,
+        ):  # whose readers wait for the last process that has them open
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         with open(reading, encoding="utf-8", errors="replace") as pipe:
             first = pipe.readline().strip()
         if first.startswith(FATAL):
             cause = first.removeprefix(FATAL).lower()
-            print(f"gputop: error: {crash_problem(cause)}.", file=sys.stderr, flush=True)
+            print(
+                f"gputop: error: {crash_problem(cause)}.", file=sys.stderr, flush=True
+            )
     finally:
         os._exit(0)
 

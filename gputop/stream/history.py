@@ -34,7 +34,9 @@ FINE_CAPACITY = 720
 
 
 _TYPES = "int | None", "float | None"
-_NUMBERS = [f.name for f in fields(DeviceSample) if f.type in _TYPES and f.name in READINGS]
+_NUMBERS = [
+    f.name for f in fields(DeviceSample) if f.type in _TYPES and f.name in READINGS
+]
 _numbers_of = attrgetter(*_NUMBERS)
 
 
@@ -64,7 +66,16 @@ class FineSeries:
 class _Figures:
     """Running statistics of a reading."""
 
-    __slots__ = ("_at", "_seconds", "count", "increase", "last", "maximum", "mean", "minimum")
+    __slots__ = (
+        "_at",
+        "_seconds",
+        "count",
+        "increase",
+        "last",
+        "maximum",
+        "mean",
+        "minimum",
+    )
 
     def __init__(self, value: float, at: float) -> None:
         self._at = at
@@ -155,14 +166,18 @@ class History:
         derived = derive(sample)
         for readings in sample.devices:
             if readings.uuid not in self._devices:
-                self._devices[readings.uuid] = _Device(number, sample.time, self._nothing)
+                self._devices[readings.uuid] = _Device(
+                    number, sample.time, self._nothing
+                )
             device = self._devices[readings.uuid]
             device.newest = number
             device.write(place, readings, derived[readings.uuid])
             if readings.gpu_utilization_samples_percent:
                 device.fine.add(number, readings.gpu_utilization_samples_percent)
             _count(device.figures, readings, seconds, self._elapsed)
-        missing = [pair for pair in reversed(self._devices.items()) if pair[1].newest != number]
+        missing = [
+            pair for pair in reversed(self._devices.items()) if pair[1].newest != number
+        ]
         for gone, (uuid, device) in enumerate(missing, 1):
             for ring in device.rings.values():
                 ring[place] = math.nan  # also where there is nothing but that
@@ -252,7 +267,9 @@ def _cut(ring: array[float], start: int, stop: int) -> array[float]:
     return piece if len(piece) == many else piece + ring[: many - len(piece)]
 
 
-def _count(figures: dict[str, _Figures], readings: DeviceSample, seconds: float, at: float) -> None:
+def _count(
+    figures: dict[str, _Figures], readings: DeviceSample, seconds: float, at: float
+) -> None:
     """Add the numbers of the readings to their statistics: booleans and words have none."""
     numbers = dict(zip(_NUMBERS, _numbers_of(readings), strict=True))
     for cause, counted in (readings.clock_event_seconds or {}).items():

@@ -81,12 +81,24 @@ def launch(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
 
     It also ends with the thread that starts it. Raises `OSError` if it cannot be started.
     """
-    if arguments[0] != sys.executable:  # another program, such as `ssh`, bound to this process
+    if (
+        arguments[0] != sys.executable
+    ):  # another program, such as `ssh`, bound to this process
         import shutil  # takes milliseconds, and most children are gputop's own
 
         if shutil.which(arguments[0]) is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), arguments[0])
-        arguments = [sys.executable, "-S", "-I", "-c", _BECOME, str(os.getpid()), *arguments]
+            raise FileNotFoundError(
+                errno.ENOENT, os.strerror(errno.ENOENT), arguments[0]
+            )
+        arguments = [
+            sys.executable,
+            "-S",
+            "-I",
+            "-c",
+            _BECOME,
+            str(os.getpid()),
+            *arguments,
+        ]
     process = subprocess.Popen(
         arguments,
         env=child_environment(),

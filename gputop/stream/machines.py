@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any
 from gputop.agent.device import THIS_MACHINE
 from gputop.agent.problem import Problem
 from gputop.agent.times import old_after
-from gputop.stream.child import Interruption, Patience, StreamChild, StreamError, first_snapshot
+from gputop.stream.child import (
+    Interruption,
+    Patience,
+    StreamChild,
+    StreamError,
+    first_snapshot,
+)
 from gputop.stream.launch import StreamOptions
 from gputop.stream.merge import MachineStream, inventory_of, sample_of, uptime
 from gputop.stream.ssh import (
@@ -53,11 +59,16 @@ class Machines:
     """The merged streams of all machines. It is a stream like a `StreamChild`."""
 
     def __init__(
-        self, hosts: Sequence[str], interval: float, remote: Sequence[str] = REMOTE_COMMAND
+        self,
+        hosts: Sequence[str],
+        interval: float,
+        remote: Sequence[str] = REMOTE_COMMAND,
     ) -> None:
         self._interval = interval
         asked = StreamOptions(interval, control=True)
-        self._children = {host: child_of(host, remote, asked) for host in dict.fromkeys(hosts)}
+        self._children = {
+            host: child_of(host, remote, asked) for host in dict.fromkeys(hosts)
+        }
         for child in self._children.values():
             child.ask(acknowledge=True)
         now = uptime()
@@ -86,7 +97,9 @@ class Machines:
 
     async def records(self) -> AsyncGenerator[Record]:
         """Yield an inventory whenever it changes, and a sample at about the interval, forever."""
-        self._readers = [asyncio.create_task(self._read(host)) for host in self._children]
+        self._readers = [
+            asyncio.create_task(self._read(host)) for host in self._children
+        ]
         try:
             last: Inventory | None = None
             while True:
@@ -151,7 +164,11 @@ class Machines:
 
     def _complete(self) -> bool:
         limit = uptime() - AWAITED * self._interval
-        awaited = [machine for machine in self._machines.values() if machine.arrived_since(limit)]
+        awaited = [
+            machine
+            for machine in self._machines.values()
+            if machine.arrived_since(limit)
+        ]
         return bool(awaited) and all(machine.fresh for machine in awaited)
 
 
@@ -170,7 +187,10 @@ async def host_snapshots(
     """
     options = StreamOptions(0.5, gpm=gpm)
     children = {host: child_of(host, remote, options) for host in hosts}
-    asked = [_snapshot(host, child, waits, timeout_seconds) for host, child in children.items()]
+    asked = [
+        _snapshot(host, child, waits, timeout_seconds)
+        for host, child in children.items()
+    ]
     return dict(zip(children, await asyncio.gather(*asked), strict=True))
 
 
@@ -180,11 +200,15 @@ async def _snapshot(
     explain = partial(explain_absence, host)
     try:
         async with asyncio.timeout(seconds):
-            return await first_snapshot(child, 2 * seconds, explain, complete=True, waits=waits)
+            return await first_snapshot(
+                child, 2 * seconds, explain, complete=True, waits=waits
+            )
     except StreamError as error:
         return error.problem
     except TimeoutError:
         why = f"it sent nothing within {seconds:g} s"
         if child.printed:
-            return after_output(host, f"it sent no reading within {seconds:g} s", child.printed)
+            return after_output(
+                host, f"it sent no reading within {seconds:g} s", child.printed
+            )
         return Problem(f"{host} is unreachable", why, f"`ssh {host}` may say more")

@@ -7,7 +7,14 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 
-from gputop.agent.device import READINGS, THIS_MACHINE, Absence, Device, DeviceSample, qualified
+from gputop.agent.device import (
+    READINGS,
+    THIS_MACHINE,
+    Absence,
+    Device,
+    DeviceSample,
+    qualified,
+)
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import (
     EVENTS,
@@ -54,7 +61,14 @@ def no_host(reason: Absence) -> Host:
 NO_HOST, NOT_ASKED = no_host(Absence.UNREACHABLE), no_host(Absence.DISABLED)
 """Readings of a machine that is away, and of this machine if it is not one of them."""
 _OF_INVENTORY = (
-    *("hostname", "source", "driver_state", "driver_version", "cuda_version", "gputop_version"),
+    *(
+        "hostname",
+        "source",
+        "driver_state",
+        "driver_version",
+        "cuda_version",
+        "gputop_version",
+    ),
     "unlisted_gpus",
 )
 
@@ -119,19 +133,29 @@ class MachineStream:
         self.fresh = False
         """True if there is a sample that was not yet sent on."""
 
-    def add_record(self, record: Record | Interruption, now: float, time: float) -> None:
+    def add_record(
+        self, record: Record | Interruption, now: float, time: float
+    ) -> None:
         """Add what arrived `now`; `time` is the same moment as Unix seconds."""
         if isinstance(record, Interruption):
             if record.left_out:
                 self._unread = record.problem
             else:
-                self._leave(explain_absence(self.name, record), now + record.retry_seconds)
+                self._leave(
+                    explain_absence(self.name, record), now + record.retry_seconds
+                )
             return
         if isinstance(record, Inventory):
             # A restarted sampler knows nothing yet: its devices keep their place.
-            self._restarting = bool(self.devices) and record.driver_state is DriverState.STARTING
+            self._restarting = (
+                bool(self.devices) and record.driver_state is DriverState.STARTING
+            )
             if self.state is MachineState.AWAY:
-                self.state, self._asked_at, self._retry_at = MachineState.CONNECTING, now, None
+                self.state, self._asked_at, self._retry_at = (
+                    MachineState.CONNECTING,
+                    now,
+                    None,
+                )
             self._announced = self._named(record)
             if self.state is not MachineState.OK and not self._restarting:
                 self.inventory = self._announced
@@ -148,7 +172,9 @@ class MachineStream:
             self.fresh, self._sample = True, renamed
             self.state, self._problem, self._retry_at = MachineState.OK, None, None
             self._unread = None
-            ahead = time - (now - made_at) - record.time  # our time of day against theirs
+            ahead = (
+                time - (now - made_at) - record.time
+            )  # our time of day against theirs
             self._events += [self._event(event, ahead, time) for event in record.events]
             del self._events[:-EVENTS]
 
@@ -166,7 +192,11 @@ class MachineStream:
     @property
     def processes(self) -> tuple[Process, ...]:
         """Its processes; none while it is away."""
-        return self._sample.processes if self._sample and self.state is MachineState.OK else ()
+        return (
+            self._sample.processes
+            if self._sample and self.state is MachineState.OK
+            else ()
+        )
 
     def readings(self, now: float) -> tuple[DeviceSample, ...]:
         """Return the readings of each device; all are absent while it is away."""
@@ -177,7 +207,8 @@ class MachineStream:
             devices = tuple(without_samples(device) for device in devices)
         since = now - self.made_at
         return tuple(
-            device if device.age_seconds is None else device.aged(since) for device in devices
+            device if device.age_seconds is None else device.aged(since)
+            for device in devices
         )
 
     def pop_events(self) -> tuple[Event, ...]:
@@ -196,7 +227,9 @@ class MachineStream:
         answers = self.state is MachineState.OK and sample is not None
         since = self.made_at if answers else self._asked_at
         # A bad line between good ones is no problem, nor is a shell's output before them.
-        late = now - since > silence_limit(inventory.interval_seconds if inventory else 1.0)
+        late = now - since > silence_limit(
+            inventory.interval_seconds if inventory else 1.0
+        )
         problems = [self._problem, self._unread if late else None]
         problems += [known.problem for known in (inventory, sample) if known]
         return Machine(
@@ -216,28 +249,37 @@ class MachineStream:
                 device,
                 machine=self.name,
                 uuid=qualified(self.name, device.uuid),
-                parent_uuid=device.parent_uuid and qualified(self.name, device.parent_uuid),
+                parent_uuid=device.parent_uuid
+                and qualified(self.name, device.parent_uuid),
             )
             for device in inventory.devices
         )
         return replace(inventory, devices=devices)
 
     def _renamed(self, sample: Sample) -> Sample:
-        devices = tuple(replace(d, uuid=qualified(self.name, d.uuid)) for d in sample.devices)
+        devices = tuple(
+            replace(d, uuid=qualified(self.name, d.uuid)) for d in sample.devices
+        )
         processes = tuple(
-            replace(p, machine=self.name, device_uuid=qualified(self.name, p.device_uuid))
+            replace(
+                p, machine=self.name, device_uuid=qualified(self.name, p.device_uuid)
+            )
             for p in sample.processes
         )
         return replace(sample, devices=devices, processes=processes)
 
     def _event(self, event: Event, ahead: float, now: float) -> Event:
         at = event.time + ahead
-        at = at if abs(at) < NUMBER_LIMIT else now  # or nobody could decode the merged sample
+        at = (
+            at if abs(at) < NUMBER_LIMIT else now
+        )  # or nobody could decode the merged sample
         uuid = event.device_uuid and qualified(self.name, event.device_uuid)
         return replace(event, machine=self.name, device_uuid=uuid, time=at)
 
 
-def inventory_of(machines: Collection[MachineStream], interval: float, time: float) -> Inventory:
+def inventory_of(
+    machines: Collection[MachineStream], interval: float, time: float
+) -> Inventory:
     """Return the inventory of all devices in the order of their machines, and what all share."""
     known = [each.inventory for each in machines if each.inventory is not None]
     settled = [each for each in known if each.driver_state is not DriverState.STARTING]
@@ -264,7 +306,9 @@ def sample_of(machines: Collection[MachineStream], now: float, time: float) -> S
     `time`, and the start of its processes, are by its own clock.
     """
     states = tuple(each.machine(now) for each in machines)
-    own = next((state.host for state in states if state.name == THIS_MACHINE), NOT_ASKED)
+    own = next(
+        (state.host for state in states if state.name == THIS_MACHINE), NOT_ASKED
+    )
     return Sample(
         time=time,
         host=own,

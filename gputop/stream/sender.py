@@ -63,7 +63,9 @@ def write_to_stdout(record: Record) -> None:
     write_all(sys.stdout.fileno(), to_line(record).encode() + b"\n")
 
 
-def run(options: StreamOptions, write: Callable[[Record], None] = write_to_stdout) -> None:
+def run(
+    options: StreamOptions, write: Callable[[Record], None] = write_to_stdout
+) -> None:
     """Write the stream until nobody reads it, or as many samples as the options say.
 
     Raises what `write` does.
@@ -102,7 +104,9 @@ def run_several(
 
     leave_with_parent()
     with contextlib.suppress(BrokenPipeError):
-        asyncio.run(_write_several(Machines(hosts, options.interval, remote), options, write))
+        asyncio.run(
+            _write_several(Machines(hosts, options.interval, remote), options, write)
+        )
 
 
 async def _write_several(
@@ -130,7 +134,10 @@ def _connects(sample: Sample) -> bool:
     """Return True if one of the machines has not yet said what it has."""
     return any(
         machine.state is MachineState.CONNECTING
-        or (machine.state is MachineState.OK and machine.driver_state is DriverState.STARTING)
+        or (
+            machine.state is MachineState.OK
+            and machine.driver_state is DriverState.STARTING
+        )
         for machine in sample.machines
     )
 
@@ -178,7 +185,9 @@ class SendWindow:
         if isinstance(record, Inventory):
             self._inventory = record
             return []
-        sample = record if self._dropped is None else merge_samples(self._dropped, record)
+        sample = (
+            record if self._dropped is None else merge_samples(self._dropped, record)
+        )
         with self._lock:
             if len(self._in_flight) >= IN_FLIGHT:
                 self._dropped = sample
@@ -198,7 +207,9 @@ def _read_requests(sampler: Sampler, window: SendWindow) -> None:
     os._exit(0)  # its end is the reader's
 
 
-def handle_requests(sampler: Sampler, window: SendWindow, lines: Iterable[bytes]) -> None:
+def handle_requests(
+    sampler: Sampler, window: SendWindow, lines: Iterable[bytes]
+) -> None:
     """Do what the reader's lines ask for, up to their end."""
     for line in lines:
         wanted: Any = None
@@ -208,7 +219,9 @@ def handle_requests(sampler: Sampler, window: SendWindow, lines: Iterable[bytes]
             continue
         interval, gpm = _number(wanted.get("interval")), wanted.get("gpm")
         if interval is not None and interval > 0:
-            sampler.set_interval(min(LONGEST_INTERVAL, max(SHORTEST_INTERVAL, interval)))
+            sampler.set_interval(
+                min(LONGEST_INTERVAL, max(SHORTEST_INTERVAL, interval))
+            )
         if isinstance(gpm, bool):
             sampler.set_gpm(wanted=gpm)
         if isinstance(loads := wanted.get("loads"), dict):
@@ -250,7 +263,9 @@ def make_sampler(options: StreamOptions) -> Sampler:
         from gputop.sources.selection import Selection
 
         selection = Selection(options.ids, options.only_visible)
-    common = partial(Sampler, interval=options.interval, gpm=options.gpm, selection=selection)
+    common = partial(
+        Sampler, interval=options.interval, gpm=options.gpm, selection=selection
+    )
     if options.demo:
         from gputop.sources.simulated import SimulatedDriver, SimulatedOwners
 
@@ -320,7 +335,9 @@ def leave_with_parent() -> None:
     poll = select.poll()
     poll.register(0, select.POLLRDHUP)
     if not poll.poll(0):
-        threading.Thread(target=_end_after, args=(poll,), name="parent", daemon=True).start()
+        threading.Thread(
+            target=_end_after, args=(poll,), name="parent", daemon=True
+        ).start()
 
 
 def _end_after(hang_up: select.poll) -> None:

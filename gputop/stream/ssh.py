@@ -87,7 +87,9 @@ def ssh_command(host: str, words: Sequence[str]) -> list[str]:
     return ["ssh", *options, "--", host, shlex.join(words)]
 
 
-STARTUP_FILE = "A start-up file there (such as ~/.bashrc) should print and ask in terminals only"
+STARTUP_FILE = (
+    "A start-up file there (such as ~/.bashrc) should print and ask in terminals only"
+)
 _INSTALL = f"{FROM_CHECKOUT} there, or use --remote-command"
 # fmt: off
 _RULES = (
@@ -116,7 +118,9 @@ def explain_absence(host: str, interruption: Interruption) -> Problem:
     status = interruption.status
     said = f"{interruption.errors}\n{interruption.problem.why}"
     if says_process_limit(said):
-        if host == THIS_MACHINE or not interruption.errors:  # `ssh` was not even started
+        if (
+            host == THIS_MACHINE or not interruption.errors
+        ):  # `ssh` was not even started
             return replace(interruption.problem, what=what)
         why = "no more threads or processes can be started there"
         return Problem(what, why, "Raise `ulimit -u` or pids.max of its cgroup there")
@@ -125,7 +129,9 @@ def explain_absence(host: str, interruption: Interruption) -> Problem:
             return Problem(what, why, remedy.format(host=host))
     if interruption.printed and not interruption.errors and host != THIS_MACHINE:
         return after_output(host, _end(interruption), interruption.printed)
-    remedy = "It is tried again" if host == THIS_MACHINE else f"`ssh {host}` may say more"
+    remedy = (
+        "It is tried again" if host == THIS_MACHINE else f"`ssh {host}` may say more"
+    )
     return Problem(what, visible(_end(interruption), 300), remedy)
 
 
@@ -141,4 +147,6 @@ def _end(interruption: Interruption) -> str:
 
 def after_output(host: str, why: str, printed: str) -> Problem:
     """Return the problem of a host that printed something else than a stream."""
-    return Problem(f"{host} is unreachable", f"{why}, after it printed '{printed}'", STARTUP_FILE)
+    return Problem(
+        f"{host} is unreachable", f"{why}, after it printed '{printed}'", STARTUP_FILE
+    )

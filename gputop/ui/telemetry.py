@@ -117,7 +117,9 @@ class Telemetry:
             self._held.append(record)
             if len(self._held) <= MOST_HELD:
                 return
-            record = self._held.popleft()  # more than a chart can show: none may be lost
+            record = (
+                self._held.popleft()
+            )  # more than a chart can show: none may be lost
         self._show(record)
 
     def restart(self, records: Iterable[Record | Event]) -> None:
@@ -184,7 +186,9 @@ class Telemetry:
         if self._judged != self.history.count and self.inventory and self.sample:
             self._judged = self.history.count
             events = [event for known in self._events.values() for event in known]
-            judgement = self._judge.judge(self.history, self.inventory, self.sample, events)
+            judgement = self._judge.judge(
+                self.history, self.inventory, self.sample, events
+            )
             causes = find_causes(judgement.findings)
             problems: dict[str, Finding] = {}
             for cause in causes:
@@ -198,7 +202,9 @@ class Telemetry:
         """Return the page *Why is it slow?* about all devices, or about one."""
         from gputop.health.why import Situation
 
-        now = Situation(self.devices, self._known, self.judgement, self.alerts, self.host)
+        now = Situation(
+            self.devices, self._known, self.judgement, self.alerts, self.host
+        )
         return now.report(device)
 
     @property
@@ -220,7 +226,10 @@ class Telemetry:
     def find_device(self, uuid: str | None) -> Device | None:
         """Return the device with that UUID; a placeholder of an unknown one is found by index."""
         for device in self.devices:
-            if uuid in (device.uuid, qualified(device.machine, f"unknown:{device.index}")):
+            if uuid in (
+                device.uuid,
+                qualified(device.machine, f"unknown:{device.index}"),
+            ):
                 return device
         return None
 
@@ -231,7 +240,9 @@ class Telemetry:
 
     def machine_of(self, device: Device) -> Machine | None:
         """Return the device's machine, if the stream has several."""
-        return next((each for each in self.machines if each.name == device.machine), None)
+        return next(
+            (each for each in self.machines if each.name == device.machine), None
+        )
 
     def host_of(self, device: Device) -> Host | None:
         """Return readings of the device's host."""
@@ -256,7 +267,10 @@ class Telemetry:
     @property
     def starting(self) -> bool:
         """True until the driver answers."""
-        return self.inventory is None or self.inventory.driver_state is DriverState.STARTING
+        return (
+            self.inventory is None
+            or self.inventory.driver_state is DriverState.STARTING
+        )
 
     @property
     def waiting_seconds(self) -> float:
@@ -279,7 +293,9 @@ class Telemetry:
     @property
     def _unread_seconds(self) -> float:
         """Seconds since the newest sample in which the dashboard did not run to read the next."""
-        return self._stopped_seconds + max(0.0, time.monotonic() - self._ticked_at - STOPPED_AFTER)
+        return self._stopped_seconds + max(
+            0.0, time.monotonic() - self._ticked_at - STOPPED_AFTER
+        )
 
     @property
     def silence_limit(self) -> float:
@@ -293,7 +309,10 @@ class Telemetry:
 
     def old_seconds(self, shown: DeviceSample | Machine) -> float | None:
         """Return the age of a device or machine that is OK if it is too old to look current."""
-        if shown.age_seconds is None or shown.state not in (DeviceState.OK, MachineState.OK):
+        if shown.age_seconds is None or shown.state not in (
+            DeviceState.OK,
+            MachineState.OK,
+        ):
             return None
         age = shown.age_seconds + (self.silent_seconds or 0.0)
         return age if is_old(age, self.interval) else None
@@ -312,4 +331,6 @@ def local_inventory(inventory: Inventory | None) -> Inventory | None:
     """Return this machine's part of an inventory of several, as if it were alone."""
     if inventory is None or all(device.machine is None for device in inventory.devices):
         return inventory
-    return replace(inventory, devices=tuple(d.own for d in inventory.devices if d.is_here))
+    return replace(
+        inventory, devices=tuple(d.own for d in inventory.devices if d.is_here)
+    )

@@ -69,7 +69,9 @@ class NodeActor:
             "address": f"{address}:{_free_port()}",
             "gpus": [str(each) for each in ids],
             "python": self._python,
-            "torch": _torch() if self._python == sys.executable else "of unknown version",
+            "torch": _torch()
+            if self._python == sys.executable
+            else "of unknown version",
             "pid": os.getpid(),
         }
         if self._cpu:
@@ -92,7 +94,9 @@ class NodeActor:
             environment["CUDA_VISIBLE_DEVICES"] = self._uuid
             threading.Thread(target=self._read_smi, daemon=True).start()
         # It ends with the thread that starts it: one that lasts until it has ended.
-        threading.Thread(target=self._keep, args=(order, environment), daemon=True).start()
+        threading.Thread(
+            target=self._keep, args=(order, environment), daemon=True
+        ).start()
 
     def read(self, seconds: float, gather: float) -> list[Said]:
         """Return the messages since the last call; wait at most that long for the first.
@@ -139,7 +143,9 @@ class NodeActor:
                     start_new_session=True,
                 )
             except OSError as error:
-                self._said.put(("ended", (127, f"{self._python}: {error.strerror}".encode())))
+                self._said.put(
+                    ("ended", (127, f"{self._python}: {error.strerror}".encode()))
+                )
                 return
             self._worker = worker
             self._started.set()
@@ -179,7 +185,9 @@ class NodeActor:
             row = _smi("-i", parent, f"--query-gpu={asked}", *CSV)
         values = [value.strip() for value in row.strip().split(",")]
         known = dict(zip(asked.split(","), values))  # noqa: B905 - Python 3.9 has no `strict`
-        apps = "" if instance else _smi("-i", parent, f"--query-compute-apps={APPS}", *CSV)
+        apps = (
+            "" if instance else _smi("-i", parent, f"--query-compute-apps={APPS}", *CSV)
+        )
         heat = ""
         with contextlib.suppress(subprocess.CalledProcessError):
             heat = _smi("-i", parent, "-q", "-d", "TEMPERATURE")
@@ -201,7 +209,9 @@ class NodeActor:
             ):
                 assert self._smi.stdout is not None
                 for line in self._smi.stdout:
-                    with contextlib.suppress(queue.Full):  # nobody fetches: the next one will do
+                    with contextlib.suppress(
+                        queue.Full
+                    ):  # nobody fetches: the next one will do
                         self._said.put_nowait(("readings", line.strip()))
             if self._worker is not None and self._worker.poll() is not None:
                 return
@@ -252,6 +262,8 @@ def _parent(uuid: str, listed: str) -> tuple[str, str]:
 
 def _cpu_name() -> str:
     with contextlib.suppress(OSError):
-        if found := re.search(r"\nmodel name\s*: (.*)", Path("/proc/cpuinfo").read_text()):
+        if found := re.search(
+            r"\nmodel name\s*: (.*)", Path("/proc/cpuinfo").read_text()
+        ):
             return found[1]
     return "CPU"

@@ -43,10 +43,14 @@ def node_facts(said: Mapping[str, Any], host: str, beside: int = 1) -> NodeFacts
     devices = () if "cpu" in said else _devices(said)
     driver = (Source.NVML, DriverState.OK, INTERVAL_SECONDS)
     version = gpu.get("driver_version")
-    inventory = Inventory(time.time(), host, *driver, driver_version=version, devices=devices)
+    inventory = Inventory(
+        time.time(), host, *driver, driver_version=version, devices=devices
+    )
     held = _held(gpu, str(said.get("apps", ""))) if devices else None
     target = _target(inventory, gpu, host) if devices else _cpu(said, host, beside)
-    return NodeFacts(replace(target, torch=said["torch"]), inventory, str(said["python"]), held)
+    return NodeFacts(
+        replace(target, torch=said["torch"]), inventory, str(said["python"]), held
+    )
 
 
 def parse_readings(line: str, inventory: Inventory) -> Sample | None:
@@ -129,7 +133,9 @@ def thresholds(heat: str) -> dict[str, Any]:
 def _target(inventory: Inventory, gpu: Mapping[str, str], host: str) -> Target:
     target, _ = targets(inventory, None)
     free = _whole(gpu.get("memory.free"))
-    if free is None or target.parent_uuid is not None:  # how much an instance has is not said
+    if (
+        free is None or target.parent_uuid is not None
+    ):  # how much an instance has is not said
         return replace(target, host=host)
     return replace(target, host=host, memory_free_bytes=free * MIB)
 
@@ -137,7 +143,9 @@ def _target(inventory: Inventory, gpu: Mapping[str, str], host: str) -> Target:
 def _held(gpu: Mapping[str, str], apps: str) -> str | None:
     rows = [line.split(",") for line in apps.splitlines() if line.count(",") >= 2]
     if rows:
-        named = [f"{visible(row[0].strip())} ({visible(row[1].strip(), 60)})" for row in rows]
+        named = [
+            f"{visible(row[0].strip())} ({visible(row[1].strip(), 60)})" for row in rows
+        ]
         return f"in use by process {fold_list(named, 3)}"
     used = _whole(gpu.get("memory.used"))
     if used is not None and used * MIB > IDLE_BYTES:

@@ -67,7 +67,9 @@ class Relay:
     def connect(self, address: str) -> None:
         """Join the cluster and report its size; end the process if that fails."""
         try:
-            self._ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+            self._ray.init(
+                address=address, log_to_driver=False, logging_level=logging.ERROR
+            )
         except (Exception, SystemExit) as error:  # noqa: BLE001 - Ray raises all kinds
             self.send(failed=" ".join(str(error).split()) or type(error).__name__)
             os._exit(3)
@@ -82,7 +84,9 @@ class Relay:
     async def serve(self) -> None:
         """Carry out orders until standard input ends."""
         loop, lines = asyncio.get_running_loop(), asyncio.StreamReader(limit=1 << 20)
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+        await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(lines), sys.stdin
+        )
         while line := await lines.readline():
             order = json.loads(line)
             actor = self._actors.get(order.get("post"))
@@ -92,7 +96,9 @@ class Relay:
                 continue
             elif "start" in order:
                 actor.start.remote(order["start"].encode())
-                self._following.append(asyncio.create_task(self._follow(order["post"], actor)))
+                self._following.append(
+                    asyncio.create_task(self._follow(order["post"], actor))
+                )
             elif "tell" in order:
                 actor.write.remote(order["tell"].encode())
             elif "signal" in order:
@@ -103,7 +109,9 @@ class Relay:
     def _place(self, count: int, python: str | None, *, cpu: bool) -> None:
         for module in (node_actor, memory_limit):  # or nodes would need gputop
             self._ray.cloudpickle.register_pickle_by_value(module)
-        place = self._ray.remote(num_cpus=0, num_gpus=1, max_concurrency=4)(node_actor.NodeActor)
+        place = self._ray.remote(num_cpus=0, num_gpus=1, max_concurrency=4)(
+            node_actor.NodeActor
+        )
         code = self._ray.put(worker_archive())
         for number in range(count):
             self._actors[number] = place.remote(code, python, cpu)
@@ -118,7 +126,9 @@ class Relay:
             found = await asyncio.wait_for(asked, PLACE_SECONDS)
         except TimeoutError:
             self._kill(number)
-            self.send(post=number, lost=f"Ray had no GPU for it within {PLACE_SECONDS:.0f} s")
+            self.send(
+                post=number, lost=f"Ray had no GPU for it within {PLACE_SECONDS:.0f} s"
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
             self._say_lost(number, error)
         else:
@@ -135,7 +145,11 @@ class Relay:
                         self.send(post=number, readings=what)
                     else:
                         status, errors = what
-                        self.send(post=number, ended=status, errors=errors.decode(errors="replace"))
+                        self.send(
+                            post=number,
+                            ended=status,
+                            errors=errors.decode(errors="replace"),
+                        )
                         return
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
             self._say_lost(number, error)
@@ -147,7 +161,11 @@ class Relay:
             why = "its node is gone, or the process that Ray ran beside it has died"
         else:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            why = f"{type(error).__name__}: {lines[-1][:200]}" if lines else type(error).__name__
+            why = (
+                f"{type(error).__name__}: {lines[-1][:200]}"
+                if lines
+                else type(error).__name__
+            )
         self.send(post=number, lost=why)
 
     def _kill(self, number: int) -> None:

@@ -23,7 +23,12 @@ from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.progress import follow_on_a_line, many_devices
 from gputop.bench.run.session import Session
 from gputop.bench.run.supervision import START_SECONDS, SupervisedRun
-from gputop.bench.run.worker_launch import GET_TORCH, STEP_SECONDS, ChildProcess, Launcher
+from gputop.bench.run.worker_launch import (
+    GET_TORCH,
+    STEP_SECONDS,
+    ChildProcess,
+    Launcher,
+)
 from gputop.console import COULD_NOT_RUN, USAGE, print_message
 from gputop.stream.child import UNREADABLE_LINES
 from gputop.stream.launch import child_environment, module_command
@@ -67,7 +72,9 @@ class Cluster:
 
     def __init__(self, process: ChildProcess) -> None:
         self._process = process
-        self._answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._answer: asyncio.Future[dict[str, Any]] = (
+            asyncio.get_running_loop().create_future()
+        )
         self._posts: dict[int, LentGpu] = {}
         self._reading = asyncio.create_task(self._read())
 
@@ -97,13 +104,17 @@ class Cluster:
         await cluster.leave()
         raise _refused(address, str(said.get("failed") or said.get("lost")))
 
-    async def lend_gpus(self, count: int, python: str | None, *, cpu: bool) -> list[LentGpu]:
+    async def lend_gpus(
+        self, count: int, python: str | None, *, cpu: bool
+    ) -> list[LentGpu]:
         """Return that many GPUs that nobody else on the cluster has."""
         self._posts = {number: LentGpu(number, self.send) for number in range(count)}
         self.send(place=count, python=python, cpu=cpu)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_SECONDS):
-                await asyncio.gather(*(post.known.wait() for post in self._posts.values()))
+                await asyncio.gather(
+                    *(post.known.wait() for post in self._posts.values())
+                )
         self._tell_apart()
         return sorted(self._posts.values(), key=lambda post: post.number)
 
@@ -132,7 +143,9 @@ class Cluster:
         strays = 0
         # A line without an end, or one that is no JSON object.
         with contextlib.suppress(ValueError, AttributeError, TypeError):
-            while strays < UNREADABLE_LINES and (line := await self._process.readline()):
+            while strays < UNREADABLE_LINES and (
+                line := await self._process.readline()
+            ):
                 said = json.loads(line)
                 post = self._posts.get(said.get("post"))
                 strays = strays + 1 if post is None else 0
@@ -140,8 +153,12 @@ class Cluster:
                     post.handle_message(said)
                 elif not self._answer.done():
                     self._answer.set_result(said)
-                await asyncio.sleep(0)  # a line that is there already lets nothing else have a turn
-        lines = (await self._process.errors()).decode(errors="replace").strip().splitlines()
+                await asyncio.sleep(
+                    0
+                )  # a line that is there already lets nothing else have a turn
+        lines = (
+            (await self._process.errors()).decode(errors="replace").strip().splitlines()
+        )
         why = visible(lines[-1], 300) if lines else "it said nothing"
         if not self._answer.done():
             self._answer.set_result({"lost": f"the connection to Ray has ended: {why}"})
@@ -159,7 +176,9 @@ QUIET = {
 
 def _refused(address: str, why: str) -> ProblemError:
     where = "of this machine" if address == "auto" else f"at {visible(address)}"
-    remedy = "Start it with `ray start --head`, or name its address as `ray start` prints it"
+    remedy = (
+        "Start it with `ray start --head`, or name its address as `ray start` prints it"
+    )
     if "ersion mismatch" in why:
         remedy = "Run gputop in the Python that the cluster was started with"
     what = f"The Ray cluster {where} cannot be used"
@@ -194,7 +213,9 @@ class LentGpu(Launcher):
         elif "readings" in said:
             self.on_readings(str(said["readings"]))
         elif "line" in said:
-            if self._lines.qsize() < WORKER_LINES:  # a session ends one that says so much
+            if (
+                self._lines.qsize() < WORKER_LINES
+            ):  # a session ends one that says so much
                 self._lines.put_nowait(str(said["line"]).encode())
         elif not self.known.is_set():
             self.problem = str(said.get("lost"))
@@ -204,7 +225,10 @@ class LentGpu(Launcher):
 
     def _end(self, said: dict[str, Any]) -> None:
         if "ended" in said:
-            self.status, self._errors = said["ended"], str(said.get("errors", "")).encode()
+            self.status, self._errors = (
+                said["ended"],
+                str(said.get("errors", "")).encode(),
+            )
         else:
             what = f"The stress test on {visible(self.host or '')} was lost"
             remedy = "See `ray status`, and whether the node still answers"
@@ -232,7 +256,10 @@ class LentGpu(Launcher):
         assert self.facts is not None
         python = self.facts.python
         if self.facts.target.torch is None:
-            what, why = f"{self.host} cannot run the stress test", f"{python} there has no torch"
+            what, why = (
+                f"{self.host} cannot run the stress test",
+                f"{python} there has no torch",
+            )
             remedy = f"Install torch for it: {GET_TORCH}"
             raise ProblemError(Problem(what, why, remedy))
         return python
@@ -271,7 +298,9 @@ class ClusterWatch:
     def __init__(self, posts: Mapping[Target, LentGpu]) -> None:
         self._posts = posts
 
-    async def follow(self, session: Session, trace: Trace, ending: Ending, take: Take) -> None:
+    async def follow(
+        self, session: Session, trace: Trace, ending: Ending, take: Take
+    ) -> None:
         """Call `take` with the session's events while its GPU is supervised."""
         post = self._posts[trace.target]
         facts = post.facts
@@ -284,7 +313,9 @@ class ClusterWatch:
                 ward.check_sample(facts.inventory, found)
 
         def received(event: Event) -> None:
-            if post.on_readings is not take_readings:  # the worker has said its first word
+            if (
+                post.on_readings is not take_readings
+            ):  # the worker has said its first word
                 post.on_readings = take_readings
                 ward.set_deadline(START_SECONDS)
             take(event)
@@ -329,7 +360,9 @@ async def run_on_cluster(
             print_message(f"warning: {where} is left out: {member.problem}")
         # `HOST:PORT` at which all may reach the first rank of a collective.
         meeting = next(iter(usable.values())).message.get("address")
-        requests = [replace(each, rendezvous=meeting) for each in requesting(list(usable))]
+        requests = [
+            replace(each, rendezvous=meeting) for each in requesting(list(usable))
+        ]
         targets = (request.target for request in requests)
         gpus = dict(zip(targets, usable.values(), strict=True))
 
@@ -338,24 +371,34 @@ async def run_on_cluster(
 
         group, watch = GroupState(requests), ClusterWatch(gpus)
         runs = group_runner(group, session)
-        return await follow_on_a_line(*(runs, group, watch, many_devices), head, until), not_begun
+        return await follow_on_a_line(
+            *(runs, group, watch, many_devices), head, until
+        ), not_begun
     finally:
         await cluster.leave()
 
 
 def _count(devices: int | None, found: ClusterSize) -> int:
-    has = f"the cluster has {found.gpus} on {found.nodes} node{'s' * (found.nodes != 1)}"
+    has = (
+        f"the cluster has {found.gpus} on {found.nodes} node{'s' * (found.nodes != 1)}"
+    )
     if devices is not None and devices > found.gpus:
-        raise RunRefusedError(f"There are no {devices} GPUs: {has}. Ask for fewer.", USAGE)
+        raise RunRefusedError(
+            f"There are no {devices} GPUs: {has}. Ask for fewer.", USAGE
+        )
     if not found.gpus:
         see = "See `ray status`; a node says how many it has by `ray start --num-gpus`."
         raise RunRefusedError(f"There is no GPU: {has}. {see}")
     wanted = devices or max(1, found.free)
     if wanted > found.free:
-        why = f"Only {found.free} of {found.gpus} GPUs are free, Ray has lent the others."
+        why = (
+            f"Only {found.free} of {found.gpus} GPUs are free, Ray has lent the others."
+        )
         raise RunRefusedError(f"{why} Wait for them, or ask for fewer with --devices.")
     if devices is None and found.free < found.gpus:
-        print_message(f"{found.gpus - found.free} of {found.gpus} GPUs are in use by Ray: left out")
+        print_message(
+            f"{found.gpus - found.free} of {found.gpus} GPUs are in use by Ray: left out"
+        )
     return wanted
 
 
@@ -374,8 +417,14 @@ async def _look_over(
                 usable[post.facts.target] = post
                 continue
         target = post.facts and post.facts.target
-        device = (target.uuid, target.place, target.name) if target else (None, "a GPU", "GPU")
+        device = (
+            (target.uuid, target.place, target.name)
+            if target
+            else (None, "a GPU", "GPU")
+        )
         why = visible(why or "its node has not answered in time", 400)
-        left_out.append(DeviceOutcome(post.host or "", *device, None, why, COULD_NOT_RUN))
+        left_out.append(
+            DeviceOutcome(post.host or "", *device, None, why, COULD_NOT_RUN)
+        )
         await post.close()
     return usable, left_out

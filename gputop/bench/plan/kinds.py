@@ -58,7 +58,10 @@ _BLOCK = {"datasheet": "attention, norms and the optimizer are not products"}
 _LATENCY = "small products, and what launching and waiting cost"
 _STEP = "training steps of a transformer, eager and compiled"
 _COLLECTIVES = "all-reduce, all-gather and reduce-scatter between devices"
-_RANKS = {"datasheet": "it has no speed of collectives", "like devices": "all have the same rows"}
+_RANKS = {
+    "datasheet": "it has no speed of collectives",
+    "like devices": "all have the same rows",
+}
 _PULSE = "load switched on and off, to stress power supplies"
 _BURN = "products across all memory, with copies alongside"
 _MEMORY = "patterns in free memory, read back"
@@ -162,7 +165,9 @@ and float4 are bfloat16, those of int8 are int32.
 _TURING_WITH_TENSOR_CORES = r"\b(RTX|T4|T4G|T10|T40)\b"
 
 
-def is_turing_without_tensor_cores(compute_capability: str | None, name: str | None) -> bool:
+def is_turing_without_tensor_cores(
+    compute_capability: str | None, name: str | None
+) -> bool:
     """Return True for a GPU such as the GTX 1660 or MX450, which only its name tells from others.
 
     float16 products are five times slower than float32 there.
@@ -176,5 +181,7 @@ def parse_dtypes(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
     for name in names:
         if name not in DTYPES:
-            raise ValueError(f"{name!r} is not a data type. Choose from {', '.join(DTYPES)}.")
+            raise ValueError(
+                f"{name!r} is not a data type. Choose from {', '.join(DTYPES)}."
+            )
     return names

@@ -50,7 +50,12 @@ def find_peak(pci_device_id: str | None, name: str | None) -> Peak | None:
 
 
 def _peaks() -> tuple[Peak, ...]:
-    lines = Path(__file__).with_name("datasheet_peaks.txt").read_text(encoding="utf-8").splitlines()
+    lines = (
+        Path(__file__)
+        .with_name("datasheet_peaks.txt")
+        .read_text(encoding="utf-8")
+        .splitlines()
+    )
     _, *rows = (line for line in lines if not line.startswith("#"))
     found = []
     for row in rows:
@@ -158,8 +163,15 @@ def by_formula(
     The name tells what a chip can do and the product cannot: GeForce has half the rate with float32
     accumulate, and so have the L40 and the A10G.
     """
-    field, rates = _field(dtype, compute_capability), RATES.get(compute_capability or "")
-    if field is None or rates is None or field in _unpublished(compute_capability, name):
+    field, rates = (
+        _field(dtype, compute_capability),
+        RATES.get(compute_capability or ""),
+    )
+    if (
+        field is None
+        or rates is None
+        or field in _unpublished(compute_capability, name)
+    ):
         return None
     operations = _of(rates, field)
     if operations is None or sm_count is None or sm_count <= 0 or clock_mhz is None:
@@ -182,14 +194,18 @@ def denominators(
     name = None if "name" in device.absent else device.name
 
     def at(clock_mhz: float | None) -> float | None:
-        return by_formula(device.compute_capability, device.sm_count, clock_mhz, dtype, name=name)
+        return by_formula(
+            device.compute_capability, device.sm_count, clock_mhz, dtype, name=name
+        )
 
     found = {
         DATASHEET: _datasheet(device, dtype),
         AT_MAXIMUM_CLOCK: at(device.sm_clock_max_mhz),
         AT_LIVE_CLOCK: at(clock_mhz_live),
     }
-    return {denominator: peak for denominator, peak in found.items() if peak is not None}
+    return {
+        denominator: peak for denominator, peak in found.items() if peak is not None
+    }
 
 
 def memory_bytes_per_second(device: Device | None) -> float | None:
@@ -200,11 +216,15 @@ def memory_bytes_per_second(device: Device | None) -> float | None:
     return peak.memory_gigabytes_per_second * 1e9
 
 
-def percent_of_peak(tflops: float | None, peaks: Mapping[str, float]) -> dict[str, float]:
+def percent_of_peak(
+    tflops: float | None, peaks: Mapping[str, float]
+) -> dict[str, float]:
     """Return percentages by denominator for `Conditions.percent_of_peak`; above 100 as is."""
     if tflops is None or not math.isfinite(tflops):
         return {}
-    return {name: 100 * tflops / peak for name, peak in peaks.items() if _positive(peak)}
+    return {
+        name: 100 * tflops / peak for name, peak in peaks.items() if _positive(peak)
+    }
 
 
 def percent_lines(
@@ -219,12 +239,18 @@ def percent_lines(
     for name, share in percent.items():
         if tflops is not None and _positive(share):
             said = text.percentage(share, "") if share >= 9.95 else text.number(share)
-            lines.append(f"{said} % of {text.tflops(tflops / share * 100)} {unit} ({name})")
+            lines.append(
+                f"{said} % of {text.tflops(tflops / share * 100)} {unit} ({name})"
+            )
     return tuple(lines) or ("no peak is known to compare with",)
 
 
 def _row(device: Device | None) -> Peak | None:
-    if device is None or device.virtualization == "vgpu" or device.mig_index is not None:
+    if (
+        device is None
+        or device.virtualization == "vgpu"
+        or device.mig_index is not None
+    ):
         return None
     return find_peak(device.pci_device_id, device.name)
 
@@ -245,7 +271,9 @@ def _field(dtype: str, compute_capability: str | None = None) -> str | None:
     """Return the field with the figure of a data type."""
     for form, field in _FIELDS.items():
         if re.fullmatch(form, dtype):
-            by_float32 = field == "fp16" and compute_capability in _FLOAT16_BY_FLOAT32_UNITS
+            by_float32 = (
+                field == "fp16" and compute_capability in _FLOAT16_BY_FLOAT32_UNITS
+            )
             return "fp32" if by_float32 else field
     return None
 
@@ -311,11 +339,16 @@ class HeatLimit:
 def heat_limits(gpu: Device, readings: DeviceSample) -> tuple[HeatLimit, ...]:
     """Return the limits of a GPU whose reading and threshold are known."""
     found: list[HeatLimit] = []
-    slowdown, most = gpu.temperature_slowdown_celsius, gpu.memory_temperature_max_celsius
+    slowdown, most = (
+        gpu.temperature_slowdown_celsius,
+        gpu.memory_temperature_max_celsius,
+    )
     margin = readings.temperature_margin_celsius
     if slowdown is not None:
         why = f" (slowdown at {slowdown}°C)"
-        found.append(HeatLimit("temperature_celsius", slowdown - MARGIN_CELSIUS, "", why))
+        found.append(
+            HeatLimit("temperature_celsius", slowdown - MARGIN_CELSIUS, "", why)
+        )
     if margin is not None:
         # The scale of the margin ("T.Limit") has 0 at the maximum operating temperature, of core
         # or memory, and its thresholds below: software slows down from 0 on, hardware from -2 on.
@@ -328,7 +361,11 @@ def heat_limits(gpu: Device, readings: DeviceSample) -> tuple[HeatLimit, ...]:
         found.append(HeatLimit("temperature_celsius", DEFAULT_CELSIUS, "default", why))
     if most is not None:
         why = f" (maximum {most}°C)"
-        found.append(HeatLimit("memory_temperature_celsius", most - MARGIN_CELSIUS, "memory", why))
+        found.append(
+            HeatLimit(
+                "memory_temperature_celsius", most - MARGIN_CELSIUS, "memory", why
+            )
+        )
     return tuple(each for each in found if getattr(readings, each.reading) is not None)
 
 
@@ -343,7 +380,9 @@ def heat_in_short(several: Iterable[Iterable[HeatLimit]]) -> str:
     return "; ".join(dict.fromkeys(texts))
 
 
-def reached_limit(target: Target, inventory: Inventory | None, sample: Sample | None) -> str | None:
+def reached_limit(
+    target: Target, inventory: Inventory | None, sample: Sample | None
+) -> str | None:
     """Return the limit that the device has reached in words, or None.
 
     A MIG instance has the limits of its GPU, a CPU none.
@@ -357,7 +396,9 @@ def reached_limit(target: Target, inventory: Inventory | None, sample: Sample | 
     for limit in heat_limits(gpu, readings):
         celsius: int = getattr(readings, limit.reading)
         over = celsius - limit.celsius
-        if (-over if limit.kind == "margin" else over) >= 0:  # a margin falls with the heat
+        if (
+            -over if limit.kind == "margin" else over
+        ) >= 0:  # a margin falls with the heat
             verb = "fell to" if limit.kind == "margin" else "reached"
             subject = what or "it"
             if limit.kind in ("margin", "memory"):

@@ -96,7 +96,11 @@ class Target:
         """Number that `--device` takes: `3`, `3:1` for a MIG instance, None for the CPU."""
         if self.index is None:
             return None
-        return f"{self.index}" if self.mig_index is None else f"{self.index}:{self.mig_index}"
+        return (
+            f"{self.index}"
+            if self.mig_index is None
+            else f"{self.index}:{self.mig_index}"
+        )
 
     @property
     def label(self) -> str:
@@ -189,17 +193,24 @@ def cpu_target() -> Target:
     return Target("cpu", None, None, name, None, free, memory_share=CPU_MEMORY_SHARE)
 
 
-def cpu_ranks(ranks: int | None, memory_share: float = CPU_MEMORY_SHARE) -> list[Target]:
+def cpu_ranks(
+    ranks: int | None, memory_share: float = CPU_MEMORY_SHARE
+) -> list[Target]:
     """Return the CPU as that many ranks, which share its memory; None is 2 to 4, by its cores."""
     cpu, count = cpu_target(), ranks or min(4, max(2, os.cpu_count() or 2))
     free = cpu.memory_free_bytes and cpu.memory_free_bytes // count
     each = replace(cpu, memory_free_bytes=free, memory_share=memory_share)
-    return [replace(each, index=rank, name=f"{cpu.name}, rank {rank}") for rank in range(count)]
+    return [
+        replace(each, index=rank, name=f"{cpu.name}, rank {rank}")
+        for rank in range(count)
+    ]
 
 
 def offered_dtypes(target: Target) -> tuple[str, ...]:
     """Return the data types that a device has."""
-    return tuple(name for name, dtype in DTYPES.items() if why_missing(dtype, target) is None)
+    return tuple(
+        name for name, dtype in DTYPES.items() if why_missing(dtype, target) is None
+    )
 
 
 def why_missing(dtype: DataType, target: Target) -> str | None:
@@ -207,7 +218,11 @@ def why_missing(dtype: DataType, target: Target) -> str | None:
     if target.kind == "cpu":
         return None if dtype.on_cpu else dtype.why_missing
     capability = _capability(target)
-    return dtype.why_missing if capability is not None and capability < dtype.capability else None
+    return (
+        dtype.why_missing
+        if capability is not None and capability < dtype.capability
+        else None
+    )
 
 
 def _capability(target: Target) -> tuple[int, int] | None:
@@ -241,7 +256,9 @@ def memory_needed(n: int, dtype: str, device: DeviceKind) -> int:
 def largest_size(free_bytes: int, dtype: str, device: DeviceKind) -> int:
     """Return the largest multiple of 64 that fits, or 0: the inverse of `memory_needed`."""
     sizes = range(SIZE_STEP, LARGEST_SIZE + 1, SIZE_STEP)
-    fitting = bisect_right(sizes, free_bytes, key=lambda n: memory_needed(n, dtype, device))
+    fitting = bisect_right(
+        sizes, free_bytes, key=lambda n: memory_needed(n, dtype, device)
+    )
     return fitting * SIZE_STEP
 
 
@@ -265,7 +282,9 @@ def auto_limit(target: Target, dtype: str, times: int = 1) -> int:
 
 def check_request(request: Request) -> Problem | None:
     """Return why the request cannot be run, or None."""
-    return next(filter(None, (_check(request, dtype) for dtype in request.dtypes)), None)
+    return next(
+        filter(None, (_check(request, dtype) for dtype in request.dtypes)), None
+    )
 
 
 def check_together(requests: Sequence[Request]) -> Problem | None:
@@ -276,7 +295,11 @@ def check_together(requests: Sequence[Request]) -> Problem | None:
     if len(requests) > 1 and sorts in ({("cpu", None)}, {("cuda", None)}):
         return None
     why = f"{requests[0].target.label} is the only device"
-    why = why if len(requests) == 1 else "it is between whole GPUs, or between ranks of the CPU"
+    why = (
+        why
+        if len(requests) == 1
+        else "it is between whole GPUs, or between ranks of the CPU"
+    )
     remedy = "Name GPUs with --device, such as 0,1, or type --device cpu --ranks 4"
     if requests[0].target.host is not None:
         remedy = "Ask for two GPUs or more with --devices"
@@ -287,7 +310,11 @@ def check_pairs(requests: Sequence[Request]) -> Problem | None:
     """Return why devices cannot be run alone and then together, or None."""
     what = "There are no pairs to run"
     if len(requests) < 2:
-        named = f"{requests[0].target.label} is the only device" if requests else "there is none"
+        named = (
+            f"{requests[0].target.label} is the only device"
+            if requests
+            else "there is none"
+        )
         why = f"pairs needs two devices, but {named}"
         return Problem(what, why, "Name two with --device, such as 0,1 or cpu,0")
     least = SHORTEST_SECONDS * (len(requests) + 1)
@@ -306,7 +333,9 @@ def _check(request: Request, name: str) -> Problem | None:
     reason = why_missing(dtype, target)
     if reason is not None:
         names = ", ".join(offered_dtypes(target))
-        return Problem(f"{name} cannot be run on {target.label}", reason, f"Choose one of {names}")
+        return Problem(
+            f"{name} cannot be run on {target.label}", reason, f"Choose one of {names}"
+        )
     if not KINDS[request.kind].has_rows and request.size and target.kind == "cuda":
         usable = max(dtype.least, -(-request.size // dtype.multiple) * dtype.multiple)
         if usable != request.size:
@@ -336,7 +365,9 @@ def _check(request: Request, name: str) -> Problem | None:
     )
 
 
-def _parse_number(what: str, least: float, most: float, example: str, text: str) -> float:
+def _parse_number(
+    what: str, least: float, most: float, example: str, text: str
+) -> float:
     """Parse a number within these limits; raise `ValueError` with the remedy."""
     with contextlib.suppress(ValueError):
         if least <= (number := float(text)) <= most:
@@ -345,11 +376,17 @@ def _parse_number(what: str, least: float, most: float, example: str, text: str)
 
 
 _SHARE = "a share of the free memory: it is above 0, up to 1"
-_DURATION = f"a duration: it is in seconds, from {SHORTEST_SECONDS:g} to {LONGEST_SECONDS:.0f}"
+_DURATION = (
+    f"a duration: it is in seconds, from {SHORTEST_SECONDS:g} to {LONGEST_SECONDS:.0f}"
+)
 _FREQUENCY = f"a frequency: it is from {LOWEST_HERTZ:g} to {HIGHEST_HERTZ:g} Hz"
 parse_share = partial(_parse_number, _SHARE, math.ulp(0), 1, "0.5")
-parse_percent = partial(_parse_number, "a percentage: it is from 0 to 100", 0, 100, "20")
-parse_seconds = partial(_parse_number, _DURATION, SHORTEST_SECONDS, LONGEST_SECONDS, "30")
+parse_percent = partial(
+    _parse_number, "a percentage: it is from 0 to 100", 0, 100, "20"
+)
+parse_seconds = partial(
+    _parse_number, _DURATION, SHORTEST_SECONDS, LONGEST_SECONDS, "30"
+)
 parse_hertz = partial(_parse_number, _FREQUENCY, LOWEST_HERTZ, HIGHEST_HERTZ, "2")
 
 
@@ -358,7 +395,10 @@ def parse_size(text: str) -> int | None:
     if text.strip().lower() == "auto":
         return None
     # ASCII digits alone: int() also takes "4_096", " 7" and other scripts' digits
-    if not re.fullmatch(r"[0-9]{1,9}", text) or not SMALLEST_SIZE <= int(text) <= LARGEST_SIZE:
+    if (
+        not re.fullmatch(r"[0-9]{1,9}", text)
+        or not SMALLEST_SIZE <= int(text) <= LARGEST_SIZE
+    ):
         raise ValueError(
             f"{text!r} is not a size: it is N of an N x N product, "
             f"from {SMALLEST_SIZE} to {LARGEST_SIZE}. Give a whole number such as 4096, or auto."
@@ -376,4 +416,6 @@ def parse_python(text: str) -> str:
             f"{text!r} is not an interpreter: {why}. "
             "Give the path of a Python that has torch, such as ~/venv/bin/python."
         )
-    return str(Path(path).absolute())  # not resolved: it may be the link of an environment
+    return str(
+        Path(path).absolute()
+    )  # not resolved: it may be the link of an environment

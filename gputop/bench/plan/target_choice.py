@@ -47,7 +47,10 @@ def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
         if device.uuid in whole:
             continue
         readings = sample.device(device.uuid) if sample else None
-        free, share = readings.memory_free_bytes if readings else None, DEFAULT_MEMORY_SHARE
+        free, share = (
+            readings.memory_free_bytes if readings else None,
+            DEFAULT_MEMORY_SHARE,
+        )
         if device.memory_is_shared:
             free, share = cpu.memory_free_bytes, cpu.memory_share
         identity = (device.uuid, device.index, device.name, device.compute_capability)
@@ -64,7 +67,9 @@ def gpus_in_mig_mode(inventory: Inventory) -> dict[str, Problem]:
     """Return the GPUs in MIG mode by UUID, and why they cannot be tested as a whole."""
     found = {}
     for gpu in inventory.devices:
-        instances = [device for device in inventory.devices if device.parent_uuid == gpu.uuid]
+        instances = [
+            device for device in inventory.devices if device.parent_uuid == gpu.uuid
+        ]
         if gpu.mig_mode != "enabled" and not instances:
             continue
         what = f"GPU {label_of(gpu)}, {gpu.name}, cannot be stress-tested as a whole"
@@ -72,10 +77,17 @@ def gpus_in_mig_mode(inventory: Inventory) -> dict[str, Problem]:
         why, remedy = "MIG is on, and it has no instance", f"Create one with {create}"
         if instances:
             # The profile, such as `MIG 3g.20gb`, is behind the GPU's name.
-            profiles = (visible(each.name.removeprefix(gpu.name).strip()) for each in instances)
+            profiles = (
+                visible(each.name.removeprefix(gpu.name).strip()) for each in instances
+            )
             pairs = zip(instances, profiles, strict=True)
-            named = ", ".join(f"{label_of(each)} ({profile})" for each, profile in pairs)
-            why, remedy = "MIG is on, and CUDA runs on its instances only", f"Choose one: {named}"
+            named = ", ".join(
+                f"{label_of(each)} ({profile})" for each, profile in pairs
+            )
+            why, remedy = (
+                "MIG is on, and CUDA runs on its instances only",
+                f"Choose one: {named}",
+            )
         found[gpu.uuid] = Problem(what, why, remedy)
     return found
 
@@ -96,7 +108,9 @@ def choose(inventory: Inventory, sample: Sample | None, device: str | None) -> T
         if problem is not None:
             raise ValueError(f"{problem}.")
         return next(target for target in among if target.uuid == found[0])
-    names = ", ".join("cpu" if t.kind == "cpu" else f"{t.number} ({t.uuid})" for t in among)
+    names = ", ".join(
+        "cpu" if t.kind == "cpu" else f"{t.number} ({t.uuid})" for t in among
+    )
     why = "this machine has no such device"
     if found:
         why = f"{len(found)} devices match it"
@@ -153,8 +167,12 @@ def why_unusable(sample: Sample | None, target: Target) -> Problem | None:
         return None
     readings = sample.device(target.uuid or "") if sample else None
     what = f"{target.label} cannot be stress-tested"
-    if readings is None or (readings.state is DeviceState.OK and readings.age_seconds is None):
-        return Problem(what, "it has not answered yet", "Try again; `dmesg` may have an Xid")
+    if readings is None or (
+        readings.state is DeviceState.OK and readings.age_seconds is None
+    ):
+        return Problem(
+            what, "it has not answered yet", "Try again; `dmesg` may have an Xid"
+        )
     if readings.state is DeviceState.OK:
         return None
     device = Device(
@@ -212,7 +230,9 @@ def with_peers(requests: Sequence[Request]) -> list[Request]:
     return [with_peers(each) for each in requests]
 
 
-def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool) -> list[Target]:
+def select_targets(
+    named: Sequence[str] | None, kind: str, *, ignore_busy: bool
+) -> list[Target]:
     """Return the named devices, after a question if another process uses one.
 
     Without names it is the first GPU that CUDA_VISIBLE_DEVICES leaves, or else the CPU. `pairs`
@@ -237,7 +257,9 @@ def select_targets(named: Sequence[str] | None, kind: str, *, ignore_busy: bool)
         found = _found(inventory, left, sample, named, kind)
     except ValueError as error:
         if inventory.problem is not None and not inventory.devices:
-            raise RunRefusedError(f"{inventory.problem}, or choose --device cpu.") from None
+            raise RunRefusedError(
+                f"{inventory.problem}, or choose --device cpu."
+            ) from None
         raise RunRefusedError(str(error)) from None
     for target in found:
         if target.kind == "cuda":
@@ -255,7 +277,11 @@ def _by_identity(named: Sequence[str] | None) -> bool:
 
 
 def _found(
-    inventory: Inventory, left: Inventory, sample: Sample, named: Sequence[str] | None, kind: str
+    inventory: Inventory,
+    left: Inventory,
+    sample: Sample,
+    named: Sequence[str] | None,
+    kind: str,
 ) -> list[Target]:
     """Return the devices that are named, or meant without names; `all` means those in `left`."""
     *gpus, cpu = targets(left, sample)
@@ -263,12 +289,18 @@ def _found(
     if named is None and not KINDS[kind].several_devices:
         return [choose(left, sample, None)]
     if named is None:
-        return usable if len(usable) >= (1 if kind == "collective" else 2) else [*usable, cpu]
+        return (
+            usable
+            if len(usable) >= (1 if kind == "collective" else 2)
+            else [*usable, cpu]
+        )
     if ALL in named and not usable:
         why = "none of them answers" if gpus else "there is none"
         why = HIDDEN if inventory.devices and not left.devices else why
         raise ValueError(f"No GPU can be used: {why}. Choose --device cpu.")
-    found = (usable if name == ALL else [choose(inventory, sample, name)] for name in named)
+    found = (
+        usable if name == ALL else [choose(inventory, sample, name)] for name in named
+    )
     return list(dict.fromkeys(target for each in found for target in each))
 
 
@@ -301,7 +333,8 @@ def processes_on(sample: Sample | None, target: Target) -> list[Process] | None:
     return [
         process
         for process in sample.processes
-        if process.device_uuid == target.uuid and process.kind is not ProcessKind.GRAPHICS
+        if process.device_uuid == target.uuid
+        and process.kind is not ProcessKind.GRAPHICS
     ]
 
 
@@ -323,7 +356,9 @@ def refuse_busy(target: Target, sample: Sample) -> None:
     print(visible(f"{target.label} {use}.", 1_000), file=sys.stderr)
     print("Start the stress test anyway? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise RunRefusedError("nothing was started: the device is in use. Choose another --device.")
+        raise RunRefusedError(
+            "nothing was started: the device is in use. Choose another --device."
+        )
 
 
 # For the dashboard.
@@ -349,11 +384,15 @@ def usable_requests(
         raise ValueError(str(problem))
     if len(left) == 1 and (problem := plan.check_request(left[0])):
         raise ValueError(str(problem))
-    said = "; ".join(f"{target.label}: {problem.why}" for target, problem in problems.items())
+    said = "; ".join(
+        f"{target.label}: {problem.why}" for target, problem in problems.items()
+    )
     return with_peers(left), said
 
 
-def busy_question(sample: Sample | None, targets: Sequence[Target]) -> tuple[str, list[str]] | None:
+def busy_question(
+    sample: Sample | None, targets: Sequence[Target]
+) -> tuple[str, list[str]] | None:
     """Return the title and lines of the question before a busy device is tested, or None.
 
     A process on several devices is named once.
@@ -376,7 +415,10 @@ def busy_question(sample: Sample | None, targets: Sequence[Target]) -> tuple[str
     if (more := len(lines) - LISTED) > 0:
         lines[LISTED:] = [f"          and {more} more"]
     unknown = [target for target in busy if held[target] is None]
-    lines += [UNKNOWN if alone else f"{short_labels([target])}: {UNKNOWN}" for target in unknown]
+    lines += [
+        UNKNOWN if alone else f"{short_labels([target])}: {UNKNOWN}"
+        for target in unknown
+    ]
     who = visible(busy[0].label) if alone else f"{len(busy)} of {len(targets)} devices"
     if not named:
         return f"{who} may be in use:", lines
@@ -385,5 +427,8 @@ def busy_question(sample: Sample | None, targets: Sequence[Target]) -> tuple[str
 
 
 def _line(process: Process) -> str:
-    user, command = visible(process.user or "–"), visible(process.command or "(not visible)", 160)
+    user, command = (
+        visible(process.user or "–"),
+        visible(process.command or "(not visible)", 160),
+    )
     return f"{process.pid:>8}  {user:<10} {command}"

@@ -100,12 +100,18 @@ def _member(document: Any, name: str) -> DeviceOutcome:
             problem = f"{problem.get('what')}: {problem.get('why')}"
         status = FAULT if document.get("status") == FAULT else COULD_NOT_RUN
         device = (_text(document.get("device_uuid")), place, str(document["device"]))
-        return DeviceOutcome(str(host or ""), *device, None, str(problem), status, _text(remedy))
+        return DeviceOutcome(
+            str(host or ""), *device, None, str(problem), status, _text(remedy)
+        )
     try:
-        result = from_plain(Result, {key: document[key] for key in document if key != "place"})
+        result = from_plain(
+            Result, {key: document[key] for key in document if key != "place"}
+        )
     except (DecodeError, RecursionError) as error:
         raise ValueError(f"it is not a complete result ({error})") from None
-    return DeviceOutcome(result.host or "", result.device_uuid, place, result.device, result)
+    return DeviceOutcome(
+        result.host or "", result.device_uuid, place, result.device, result
+    )
 
 
 def _text(value: Any) -> str | None:
@@ -120,7 +126,11 @@ def _twice(found: Found) -> list[str | None]:
     first: dict[tuple[str, str], str] = {}
     reasons: list[str | None] = []
     for file, member in found:
-        before = file if not member.uuid else first.setdefault((member.host, member.uuid), file)
+        before = (
+            file
+            if not member.uuid
+            else first.setdefault((member.host, member.uuid), file)
+        )
         same = f"it is of the same GPU as {before}: give each task one of its own"
         reasons.append(None if before == file else same)
     return reasons
@@ -137,7 +147,10 @@ def _unlike(found: Found) -> list[str | None]:
     lengths = [
         each.seconds
         for each in results
-        if each and settings(each) == commonest and not each.points and each.stopped == "time"
+        if each
+        and settings(each) == commonest
+        and not each.points
+        and each.stopped == "time"
     ]
     usual, seconds = dict(commonest), statistics.median(lengths) if lengths else None
     return [None if each is None else _other(each, usual, seconds) for each in results]
@@ -158,7 +171,9 @@ def settings(result: Result) -> tuple[tuple[str, str], ...]:
     }
     if not kind_of(result.kind).has_rows:
         found["size"] = f"{result.m} x {result.n} x {result.k}"
-    return tuple((name, str(value)) for name, value in found.items() if value is not None)
+    return tuple(
+        (name, str(value)) for name, value in found.items() if value is not None
+    )
 
 
 def _other(result: Result, usual: dict[str, str], seconds: float | None) -> str | None:
@@ -166,7 +181,8 @@ def _other(result: Result, usual: dict[str, str], seconds: float | None) -> str 
     names = [name for name in {**usual, **own} if own.get(name) != usual.get(name)]
     if names:
         differs = ", ".join(
-            f"{name} {own.get(name, 'unknown')}, not {usual.get(name, 'unknown')}" for name in names
+            f"{name} {own.get(name, 'unknown')}, not {usual.get(name, 'unknown')}"
+            for name in names
         )
         return f"it is of another test: {differs}"
     if result.stopped == "user":
@@ -197,7 +213,9 @@ class Figure(NamedTuple):
     in_percent: bool = False
 
     def __str__(self) -> str:
-        return f"{self.value:.4g}" + ("" if self.half is None else f" ± {self.half:.2g}")
+        return f"{self.value:.4g}" + (
+            "" if self.half is None else f" ± {self.half:.2g}"
+        )
 
 
 def differences(before: Result, after: Result, known: Sequence[Result] = ()) -> str:
@@ -205,21 +223,36 @@ def differences(before: Result, after: Result, known: Sequence[Result] = ()) -> 
 
     Equal runs scatter, too: by as much as those of the `known` results that are like these.
     """
-    like = max((last_and_first_runs(each, known)[0] for each in (before, after)), key=len)
+    like = max(
+        (last_and_first_runs(each, known)[0] for each in (before, after)), key=len
+    )
     lines = [*_other_test(before, after), f"{_name(before)}, then {_name(after)}"]
-    lines += [*_changed_settings(before, after), f"  scatter of equal runs: {_source(like)}", ""]
+    lines += [
+        *_changed_settings(before, after),
+        f"  scatter of equal runs: {_source(like)}",
+        "",
+    ]
     old, new, others = _figures(before), _figures(after), [*map(_figures, like)]
     rows = [["", "before", "then", "change", ""]]
     for name, one in old.items():
         if other := new.get(name):
-            sigma = _run_sigma(one, [each[name].value for each in others if name in each])
+            sigma = _run_sigma(
+                one, [each[name].value for each in others if name in each]
+            )
             rows.append([name, str(one), str(other), *_change(one, other, sigma)])
-    lines += aligned(rows, left=1) if len(rows) > 1 else ["  They have no figure in common."]
-    was = {part.name: part.state for part in (before.verdict.parts if before.verdict else ())}
+    lines += (
+        aligned(rows, left=1) if len(rows) > 1 else ["  They have no figure in common."]
+    )
+    was = {
+        part.name: part.state
+        for part in (before.verdict.parts if before.verdict else ())
+    }
     for part in after.verdict.parts if after.verdict else ():
         if was.get(part.name, part.state) != part.state:
             why = visible(part.why, 400)
-            lines.append(f"  {part.name} was {was[part.name]} and is {part.state}: {why}")
+            lines.append(
+                f"  {part.name} was {was[part.name]} and is {part.state}: {why}"
+            )
     return "\n".join(lines)
 
 
@@ -281,7 +314,9 @@ def _figures(result: Result) -> dict[str, Figure]:
         "TFLOP/J": (known.tflop_per_joule, None),
     }
     found = {
-        name: Figure(value, (bounds[1] - bounds[0]) / 2 if bounds else None, name.endswith("%"))
+        name: Figure(
+            value, (bounds[1] - bounds[0]) / 2 if bounds else None, name.endswith("%")
+        )
         for name, (value, bounds) in values.items()
         if value is not None
     }
@@ -292,7 +327,9 @@ def _figures(result: Result) -> dict[str, Figure]:
         size = layout.size(point.x) if layout else " x ".join(map(str, point.shape))
         if value is not None:
             spread = point.values.get("spread_percent")
-            half = None if spread is None else MEDIAN_SPREADS * spread / 100 * value / one
+            half = (
+                None if spread is None else MEDIAN_SPREADS * spread / 100 * value / one
+            )
             found[f"{point.series}, {size}, {unit}"] = Figure(value / one, half)
     return found
 
@@ -305,4 +342,6 @@ def _change(old: Figure, new: Figure, sigma: float) -> tuple[str, str]:
     if old.half is None or new.half is None:
         return said, ""
     half = math.hypot(old.half, new.half, RUN_SIGMAS * sigma)
-    return f"{said} ± {factor * half:.2f}", "differs" if abs(change) > half else "the same"
+    return f"{said} ± {factor * half:.2f}", "differs" if abs(
+        change
+    ) > half else "the same"

@@ -116,7 +116,9 @@ def measured(result: Result) -> dict[str, float]:
     A result without such rows has its score, with an empty name.
     """
     measures = kind_of(result.kind).measures
-    rates = {name: row.values.get(measures) for name, row in judged_rows(result).items()}
+    rates = {
+        name: row.values.get(measures) for name, row in judged_rows(result).items()
+    }
     if not rates and measures != BANDWIDTH:
         rates = {"": score(result)}
     return {name: rate for name, rate in rates.items() if rate is not None}
@@ -139,8 +141,14 @@ def compared(result: Result, among: Iterable[Result]) -> Result:
     like, first = last_and_first_runs(result, among)
     mine = score(result)
     scores = [value for each in like if (value := score(each)) is not None]
-    under = percent_below(mine, statistics.median(scores)) if scores and mine is not None else None
-    return replace(result, comparison=Comparison(under, regression(result, like, first), len(like)))
+    under = (
+        percent_below(mine, statistics.median(scores))
+        if scores and mine is not None
+        else None
+    )
+    return replace(
+        result, comparison=Comparison(under, regression(result, like, first), len(like))
+    )
 
 
 def last_and_first_runs(
@@ -167,7 +175,9 @@ def last_and_first_runs(
         and other.stopped == "time"
         and not other.known_conditions.other_load
         and _setting(other) == _setting(result)
-        and as_long(other.seconds, result.seconds, table=not kind_of(result.kind).over_time)
+        and as_long(
+            other.seconds, result.seconds, table=not kind_of(result.kind).over_time
+        )
     )
     last, first = list[Result](), list[Result]()
     for other in like:  # one at a time: their tables may be long
@@ -196,11 +206,22 @@ def percent_limits(rows: Sequence[Sequence[float]]) -> list[float]:
     that the scatter of all demands at least, so that any of them raises as few alarms.
     """
     many, middles = len(rows), map(statistics.median, rows)
-    own = [robust_sigma(row) / (each or math.inf) for row, each in zip(rows, middles, strict=True)]
-    rare = 115 * statistics.NormalDist().inv_cdf(0.99 ** (1 / many)) if many > 1 else 0.0
-    shared = rare * math.sqrt(statistics.fmean(sigma**2 for sigma in own)) if own else 0.0
+    own = [
+        robust_sigma(row) / (each or math.inf)
+        for row, each in zip(rows, middles, strict=True)
+    ]
+    rare = (
+        115 * statistics.NormalDist().inv_cdf(0.99 ** (1 / many)) if many > 1 else 0.0
+    )
+    shared = (
+        rare * math.sqrt(statistics.fmean(sigma**2 for sigma in own)) if own else 0.0
+    )
     return [
-        max(LEAST_LIMIT, 300 * _unsure(row) * sigma, shared * (1 + (_unsure(row) - 1) / many))
+        max(
+            LEAST_LIMIT,
+            300 * _unsure(row) * sigma,
+            shared * (1 + (_unsure(row) - 1) / many),
+        )
         for row, sigma in zip(rows, own, strict=True)
     ]
 
@@ -214,15 +235,22 @@ def percent_below(value: float, reference: float) -> float:
     return 100 * (reference - value) / reference if reference else 0.0
 
 
-def regression(result: Result, like: Sequence[Result], first: Sequence[Result] = ()) -> str | None:
+def regression(
+    result: Result, like: Sequence[Result], first: Sequence[Result] = ()
+) -> str | None:
     """Return a warning if a result is slower than the last like runs or the first ones, else None.
 
     Copies are compared direction by direction.
     """
-    for which, runs, least in (("last", like, LEAST_LIMIT), ("first", first, FIRST_LIMIT)):
+    for which, runs, least in (
+        ("last", like, LEAST_LIMIT),
+        ("first", first, FIRST_LIMIT),
+    ):
         if slow := "; ".join(_slower_rows(result, runs, least)):
             usual = f"the median of its {which} {len(runs)} like runs"
-            accept = "Delete those results on the benchmark tab if this is its speed now"
+            accept = (
+                "Delete those results on the benchmark tab if this is its speed now"
+            )
             return f"{slow}, {usual}{_new_driver(result, runs[0])}. {accept}"
     return None
 
@@ -244,7 +272,11 @@ def _slower_rows(result: Result, like: Sequence[Result], least: float) -> Iterat
     }
     limits = percent_limits([*rows.values()])
     for (name, before), limit in zip(rows.items(), limits, strict=True):
-        value, middle, most = measured(result)[name], statistics.median(before), max(limit, least)
+        value, middle, most = (
+            measured(result)[name],
+            statistics.median(before),
+            max(limit, least),
+        )
         if (under := percent_below(value, middle)) > most:
             figures = f"{figure_text(result, value)} is {under:.1f} % under the "
             what = name and f"{visible(name, 60)}: "
@@ -270,7 +302,9 @@ def score_unit(result: Result) -> tuple[str, Callable[[float], str]]:
     return "products/s", lambda value: f"{value:.4g}"
 
 
-def rates_of_pair(rows: Iterable[Point]) -> tuple[float | None, float | None, float | None]:
+def rates_of_pair(
+    rows: Iterable[Point],
+) -> tuple[float | None, float | None, float | None]:
     """Return TFLOP/s alone and together, and the cost in percent, negative for a gain."""
     reached = {point.series: point.values.get("tflops") for point in rows}
     alone, together = reached.get(ALONE), reached.get(TOGETHER)

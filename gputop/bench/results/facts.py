@@ -11,7 +11,13 @@ from typing import NamedTuple
 from gputop.bench.events import FAULTY, UNWATCHED, Conditions, Point, Result
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
 from gputop.bench.plan.peaks import AT_MAXIMUM_CLOCK, DATASHEET, percent_lines
-from gputop.bench.results.compare import measured, points_by_series, ranked_shapes, row_rate, score
+from gputop.bench.results.compare import (
+    measured,
+    points_by_series,
+    ranked_shapes,
+    row_rate,
+    score,
+)
 from gputop.bench.results.statistics import LARGE_DROOP
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.values import CAUSES, span_text, value_text
@@ -86,7 +92,9 @@ def shape(result: Result) -> str:
 def percent_of_peak(result: Result) -> str:
     """Return `78.1 %`, or `~78.1 %` if the peak is by formula; absent if unknown."""
     known = result.known_conditions.percent_of_peak
-    name = next((each for each in (DATASHEET, AT_MAXIMUM_CLOCK, *known) if each in known), None)
+    name = next(
+        (each for each in (DATASHEET, AT_MAXIMUM_CLOCK, *known) if each in known), None
+    )
     if name is None:
         return ABSENT
     return f"{'' if name.startswith(DATASHEET) else '~'}{percentage(known[name], digits=1)}"
@@ -107,7 +115,9 @@ def verdict(result: Result) -> str:
 
 def ending(result: Result) -> Ending:
     """Return how the run ended."""
-    return ENDINGS.get(result.stopped) or Ending(visible(result.stopped, 20), "stopped by the user")
+    return ENDINGS.get(result.stopped) or Ending(
+        visible(result.stopped, 20), "stopped by the user"
+    )
 
 
 def wrong_results(elements: int, checks: int) -> str:
@@ -153,7 +163,9 @@ def speed(result: Result) -> str:
         return rate_text(best_row(result.points))
     # The mean of a table is over unlike rows.
     of_table = result.points or result.tflops_mean is None
-    return throughput(result.tflops_peak if of_table else result.tflops_mean, short=True)
+    return throughput(
+        result.tflops_peak if of_table else result.tflops_mean, short=True
+    )
 
 
 def best_row_text(result: Result) -> str:
@@ -212,14 +224,20 @@ COLUMNS = (
     ResultColumn("TYPE", 8, 2, lambda each: visible(each.dtype, 40)),
     ResultColumn("SIZE", 6, 2, shape, right=True),
     SPEED,
-    ResultColumn("PEAK", 6, 5, lambda each: throughput(each.tflops_peak, short=True), right=True),
-    ResultColumn("DROOP", 6, 7, lambda each: percentage(each.droop_percent, digits=1), right=True),
+    ResultColumn(
+        "PEAK", 6, 5, lambda each: throughput(each.tflops_peak, short=True), right=True
+    ),
+    ResultColumn(
+        "DROOP", 6, 7, lambda each: percentage(each.droop_percent, digits=1), right=True
+    ),
     ResultColumn("OF PEAK", 7, 8, percent_of_peak, right=True),
     ResultColumn("OF USUAL", 8, 10, share_of_usual, right=True),
     ResultColumn("TIME", 7, 9, lambda each: duration(each.seconds), right=True),
     ResultColumn("POWER", 6, 11, _condition("power_watts_mean", " W"), right=True),
     ResultColumn("CLOCK", 8, 12, _condition("sm_clock_mhz_mean", " MHz"), right=True),
-    ResultColumn("HEAT", 5, 13, _condition("temperature_celsius_max", "°C"), right=True),
+    ResultColumn(
+        "HEAT", 5, 13, _condition("temperature_celsius_max", "°C"), right=True
+    ),
     ResultColumn("TORCH", 12, 14, lambda each: visible(each.torch_version, 40)),
     ResultColumn("DRIVER", 11, 15, _driver),
     ResultColumn("BEST ROW", 30, 16, best_row_text),
@@ -232,12 +250,17 @@ def fitting_columns(width: int) -> tuple[tuple[ResultColumn, int], ...]:
     ranked = sorted(COLUMNS, key=lambda column: column.rank)
     spare = ROOMY_DEVICE - NARROWEST_DEVICE
     shown = fit_columns(
-        ranked, width, lambda each: each.width + 1, lambda each: spare * (each.rank > TELLING)
+        ranked,
+        width,
+        lambda each: each.width + 1,
+        lambda each: spare * (each.rank > TELLING),
     )
     left = width - sum(column.width + 1 for column in shown)
     spare = min(left, WIDEST_DEVICE - NARROWEST_DEVICE)
     return tuple(
-        (column, column.width + spare * (column is DEVICE)) for column in COLUMNS if column in shown
+        (column, column.width + spare * (column is DEVICE))
+        for column in COLUMNS
+        if column in shown
     )
 
 
@@ -249,8 +272,15 @@ def figure_facts(result: Result) -> Iterator[Fact]:
     if not kind_of(result.kind).has_rows:
         yield from _throughput(result)
     elif result.tflops_peak is not None and result.points:
-        best, (unit, factor) = ranked_shapes(result.points)[0], flops_unit(result.tflops_peak)
-        where = f"{result.m} x {result.n} x {result.k}" if result.n else visible(best.series, 60)
+        best, (unit, factor) = (
+            ranked_shapes(result.points)[0],
+            flops_unit(result.tflops_peak),
+        )
+        where = (
+            f"{result.m} x {result.n} x {result.k}"
+            if result.n
+            else visible(best.series, 60)
+        )
         said = f"{factor * result.tflops_peak:.4g} {unit} at {where}"
         scatter = best.values.get("spread_percent")
         yield "best", said if scatter is None else f"{said}, ± {scatter:.1f} %"
@@ -272,17 +302,31 @@ def _throughput(result: Result) -> Iterator[Fact]:
     unit, factor = flops_unit(peak)  # one for all: they are compared
     interval = _between(result.tflops_mean_interval, ".4g", factor)
     yield "mean", f"{factor * mean:.4g} {unit} over {result.seconds:.2f} s{interval}"
-    tails = [f"{factor * each:.4g}" for each in (result.tflops_p5, result.tflops_p95) if each]
+    tails = [
+        f"{factor * each:.4g}" for each in (result.tflops_p5, result.tflops_p95) if each
+    ]
     spread = f"; 5 % to 95 % of them {' to '.join(tails)}" if len(tails) == 2 else ""
     yield "peak", f"{factor * peak:.4g} {unit} in the best window{spread}"
     if result.tflops_burst is not None:
-        yield "burst", f"{factor * result.tflops_burst:.4g} {unit} from the first product on"
+        yield (
+            "burst",
+            f"{factor * result.tflops_burst:.4g} {unit} from the first product on",
+        )
     if result.tflops_sustained is not None and result.droop_percent is not None:
-        yield "sustained", f"{factor * result.tflops_sustained:.4g} {unit}, {droop_text(result)}"
+        yield (
+            "sustained",
+            f"{factor * result.tflops_sustained:.4g} {unit}, {droop_text(result)}",
+        )
         steady = result.time_to_steady_seconds
-        yield "steady", "not within this run" if steady is None else f"after {steady:.1f} s"
+        yield (
+            "steady",
+            "not within this run" if steady is None else f"after {steady:.1f} s",
+        )
     if result.tflops_device is not None:
-        yield "on device", f"{factor * result.tflops_device:.4g} {unit} by device events"
+        yield (
+            "on device",
+            f"{factor * result.tflops_device:.4g} {unit} by device events",
+        )
 
 
 def _between(bounds: tuple[float, ...] | None, form: str, factor: float = 1.0) -> str:
@@ -293,7 +337,9 @@ def _between(bounds: tuple[float, ...] | None, form: str, factor: float = 1.0) -
 def droop_text(result: Result) -> str:
     """Return `15.2 % below the burst, 95 % interval 14.1 to 16.3`, or that there is no droop."""
     below = f"{percentage(result.droop_percent, digits=1)} below the burst"
-    if result.droop_interval_percent is None:  # of an older version, which knew no burst
+    if (
+        result.droop_interval_percent is None
+    ):  # of an older version, which knew no burst
         return below.replace("burst", "peak")
     if not result.droop_percent:
         low, high = result.droop_interval_percent
@@ -324,7 +370,11 @@ def condition_facts(known: Conditions | None) -> Iterator[Fact]:
         return
     if known.power_watts_mean is not None:
         watts, limit = known.power_watts_mean, known.power_limit_watts
-        of = f", {percentage(100 * watts / limit)} of the limit of {limit:.0f} W" if limit else ""
+        of = (
+            f", {percentage(100 * watts / limit)} of the limit of {limit:.0f} W"
+            if limit
+            else ""
+        )
         yield "power", f"{watts:.0f} W on average{of}"
     if known.energy_joules is not None:
         efficiency = known.tflop_per_joule
@@ -347,7 +397,10 @@ def condition_facts(known: Conditions | None) -> Iterator[Fact]:
 def _incidents(known: Conditions) -> Iterator[Fact]:
     if known.clock_event_seconds:
         longest = sorted(known.clock_event_seconds.items(), key=lambda each: -each[1])
-        held = [f"{CAUSES.get(name, visible(name, 40))} {span_text(s)}" for name, s in longest]
+        held = [
+            f"{CAUSES.get(name, visible(name, 40))} {span_text(s)}"
+            for name, s in longest
+        ]
         yield "held back", ", ".join(held)
     if known.memory_errors:
         yield "memory errors", memory_errors_text(known.memory_errors)
@@ -393,4 +446,6 @@ def detail_facts(result: Result) -> Iterator[Fact]:
         "device": result.device_uuid,
         "PCI device id": result.known_conditions.pci_device_id,
     }
-    yield from ((label, str(value)) for label, value in named.items() if value is not None)
+    yield from (
+        (label, str(value)) for label, value in named.items() if value is not None
+    )

@@ -29,7 +29,9 @@ def knows_reasons(result: Result) -> bool:
 def _shortest_run(result: Result) -> float:
     """Return the seconds of the run; of `pairs` those of the shorter one, alone or together."""
     rows = result.points if result.kind == "pairs" else ()
-    return min((row.values.get("seconds", math.inf) for row in rows), default=result.seconds)
+    return min(
+        (row.values.get("seconds", math.inf) for row in rows), default=result.seconds
+    )
 
 
 def is_capped(result: Result) -> bool:
@@ -84,8 +86,12 @@ def by_power_limit(result: Result) -> str:
     usual = peak.watts if peak else None
     is_lowered = bool(usual and limit is not None and limit < LOWERED_SHARE * usual)
     # Rows of a table are too short for a mean of the power to show much.
-    at_times = has_short_rows(result) and _cap_seconds(result) > HELD_SHARE * result.seconds
-    if not (is_capped(result) or at_times or (is_lowered and not knows_reasons(result))):
+    at_times = (
+        has_short_rows(result) and _cap_seconds(result) > HELD_SHARE * result.seconds
+    )
+    if not (
+        is_capped(result) or at_times or (is_lowered and not knows_reasons(result))
+    ):
         return ""
     watts = "" if limit is None else f" of {limit:.0f} W"
     of = f", lowered from {usual:.0f} W," if is_lowered else ""

@@ -65,7 +65,11 @@ class SvgAxis:
     def ticks(self) -> list[float]:
         """Return at most nine round numbers within the range."""
         low, high = self._scaled(self.low), self._scaled(self.high)
-        step = max(1, math.ceil((high - low) / 8)) if self.base else _round_step((high - low) / 6)
+        step = (
+            max(1, math.ceil((high - low) / 8))
+            if self.base
+            else _round_step((high - low) / 6)
+        )
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
         values = [n * step for n in range(first, last + 1)]
         return [float(self.base) ** value for value in values] if self.base else values
@@ -75,7 +79,9 @@ def _round_step(rough: float) -> float:
     if rough <= 0:
         return 1.0
     scale: float = 10.0 ** math.floor(math.log10(rough))
-    return next(scale * n for n in (1, 2, 2.5, 5, 10) if rough <= scale * n * (1 + 1e-9))
+    return next(
+        scale * n for n in (1, 2, 2.5, 5, 10) if rough <= scale * n * (1 + 1e-9)
+    )
 
 
 def _range(values: Iterable[float]) -> tuple[float, float]:
@@ -95,13 +101,20 @@ def _y_axis(series: Mapping[str, Curve], title: str) -> SvgAxis:
     low, high = _range(y for line in series.values() for _, y in line)
     if low > LEAST_LOG and high / low >= FAR_Y:
         # Whole powers of ten: there are lines at both ends.
-        low, high = 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high))
+        low, high = (
+            10.0 ** math.floor(math.log10(low)),
+            10.0 ** math.ceil(math.log10(high)),
+        )
         return SvgAxis(low, high, title, base=10)
     return SvgAxis(0.0, 1.06 * high, title)
 
 
 def chart(
-    series: Mapping[str, Curve], x: SvgAxis, title: str, height: int = 260, band: Bounds = ()
+    series: Mapping[str, Curve],
+    x: SvgAxis,
+    title: str,
+    height: int = 260,
+    band: Bounds = (),
 ) -> str:
     """Return lines over `x`, with their names in a legend above, and the bounds of the mean."""
     y = _y_axis(series, title)
@@ -142,7 +155,9 @@ def strip(intervals: Mapping[str, Curve], x: SvgAxis) -> str:
     drawn, thick = [], STRIP_ROW - 6
     for n, (name, held) in enumerate(intervals.items()):
         top = n * STRIP_ROW + 3
-        drawn.append(f'<rect class="track" x="{LEFT}" y="{top}" width="{INNER}" height="{thick}"/>')
+        drawn.append(
+            f'<rect class="track" x="{LEFT}" y="{top}" width="{INNER}" height="{thick}"/>'
+        )
         for start, end in held:
             left, right = _to_x(x, start), _to_x(x, min(end, x.high))
             drawn.append(
@@ -168,7 +183,9 @@ def label(value: float, title: str = "") -> str:
     if title in (TIME, TAIL) and value:
         return brief(value)
     if title == BYTES:
-        unit = next((each for each in reversed(UNITS) if value >= 1 << UNITS[each]), "B")
+        unit = next(
+            (each for each in reversed(UNITS) if value >= 1 << UNITS[each]), "B"
+        )
         return f"{value / (1 << UNITS[unit]):.4g} {unit}"
     return f"{value:.9f}".rstrip("0").rstrip(".")  # without an exponent
 
@@ -189,7 +206,9 @@ def _to_y(axis: SvgAxis, value: float, height: int) -> float:
 def _x_labels(x: SvgAxis, height: int) -> Iterator[str]:
     for tick in x.ticks():
         said = label(tick, x.title)
-        middle = min(_to_x(x, tick), WIDTH - LETTER * len(said) / 2)  # else its end is cut off
+        middle = min(
+            _to_x(x, tick), WIDTH - LETTER * len(said) / 2
+        )  # else its end is cut off
         yield f'<text class="x" x="{middle:.1f}" y="{height - 17}">{said}</text>'
     yield f'<text class="y" x="{WIDTH - RIGHT}" y="{height - 4}">{text(x.title)}</text>'
 
@@ -228,13 +247,18 @@ def html_page(result: Result, course: RunCurves) -> str:
     """Return the document: no script, nothing fetched; text of others is escaped."""
     size = "" if result.points else f", {facts.shape(result)}"
     run = f"{result.kind}, {result.dtype or 'bytes'}{size}"
-    return _page(result.device, run, result.started_at, _verdict(result), _body(result, course))
+    return _page(
+        result.device, run, result.started_at, _verdict(result), _body(result, course)
+    )
 
 
 def suite_html(suite: Suite) -> str:
     """Return the document of a suite: its parts with their verdicts, and then each run."""
     titles, *parts = text_report.suite_table(suite)
-    rows = [_cells("th", *map(str.capitalize, titles)), *(_cells("td", *part) for part in parts)]
+    rows = [
+        _cells("th", *map(str.capitalize, titles)),
+        *(_cells("td", *part) for part in parts),
+    ]
     body = [_scrolled("".join(f"<tr>{row}</tr>\n" for row in rows))]
     body += [f"<p>{text(line)}</p>" for line in text_report.suite_problems(suite)]
     for part in suite.parts:
@@ -242,9 +266,14 @@ def suite_html(suite: Suite) -> str:
         for member, course in zip(part.members, part.series, strict=False):
             if many and find_outlier(member) is None:
                 continue
-            body.append(f"<h1 class=part>{text(f'{part.name}, {text_report.name(member)}')}</h1>")
+            body.append(
+                f"<h1 class=part>{text(f'{part.name}, {text_report.name(member)}')}</h1>"
+            )
             if member.result is not None:
-                body += [_verdict_box(*_verdict(member.result)), *_body(member.result, course)]
+                body += [
+                    _verdict_box(*_verdict(member.result)),
+                    *_body(member.result, course),
+                ]
     levels = {FAULTY: "fault", OK: ""}
     title = text_report.suite_title(suite)
     verdict = (levels.get(title.rpartition(": ")[2], "warn"), title)
@@ -260,7 +289,11 @@ def _body(result: Result, course: RunCurves) -> list[str]:
         ("Method", facts.method_facts(result)),
         ("Details", facts.detail_facts(result)),
     )
-    body = [_table(facts.figure_facts(result)), *_charts(result, course), *_rows(result)]
+    body = [
+        _table(facts.figure_facts(result)),
+        *_charts(result, course),
+        *_rows(result),
+    ]
     for title, found in sections:
         if known := list(found):
             body += [f"<h2>{title}</h2>", _table(known)]
@@ -268,7 +301,11 @@ def _body(result: Result, course: RunCurves) -> list[str]:
 
 
 def _page(
-    device: str, run: str, started_at: float, verdict: tuple[str, str], body: Iterable[str]
+    device: str,
+    run: str,
+    started_at: float,
+    verdict: tuple[str, str],
+    body: Iterable[str],
 ) -> str:
     return Template(_template()).substitute(
         title=text(f"{device}: {run}"),
@@ -289,9 +326,14 @@ def _verdict(result: Result) -> tuple[str, str]:
     """Return the level, `fault`, `warn` or none, and what is wrong first of all."""
     level = "fault" if result.state == FAULTY else "warn"
     if result.verdict and result.verdict.bad:
-        return level, "; ".join(f"{part.name}: {part.why}" for part in result.verdict.bad)
+        return level, "; ".join(
+            f"{part.name}: {part.why}" for part in result.verdict.bad
+        )
     if result.wrong_elements:
-        return (level, f"The device {facts.wrong_results(result.wrong_elements, result.checks)}")
+        return (
+            level,
+            f"The device {facts.wrong_results(result.wrong_elements, result.checks)}",
+        )
     if result.known_comparison.slower is not None:  # of an older version
         return level, result.known_comparison.slower
     if result.stopped != "time":
@@ -310,14 +352,18 @@ def _charts(result: Result, course: RunCurves) -> Iterator[str]:
             continue
         yield _chart(result, lines, x_axis(lines, BYTES if bytes_moved else "N"), name)
     rate = kind_of(result.kind).rate_unit if bytes_moved else "tflops"
-    over_time = {rate: [(window.elapsed_seconds, window.rate) for window in course.progress]}
+    over_time = {
+        rate: [(window.elapsed_seconds, window.rate) for window in course.progress]
+    }
     for name, series in course.readings.items():
         over_time[name if result.device_uuid else name.removeprefix("sm_")] = [*series]
     over_time = {name: series for name, series in over_time.items() if series}
     if over_time:
         x = x_axis(over_time, SECONDS)
         for name, series in over_time.items():
-            yield _chart(result, {name: series}, x, name, 260 if name == rate else SMALL)
+            yield _chart(
+                result, {name: series}, x, name, 260 if name == rate else SMALL
+            )
         if course.reasons:
             yield strip(course.reasons, x)
 
@@ -325,9 +371,15 @@ def _charts(result: Result, course: RunCurves) -> Iterator[str]:
 def _chart(
     result: Result, lines: Mapping[str, Curve], x: SvgAxis, name: str, height: int = 260
 ) -> str:
-    title, factor = _unit(name, (y for line in lines.values() for _, y in line), result.kind)
-    bounds = result.tflops_mean_interval if name == "tflops" and not result.points else None
-    scaled = {each: [(at, factor * y) for at, y in line] for each, line in lines.items()}
+    title, factor = _unit(
+        name, (y for line in lines.values() for _, y in line), result.kind
+    )
+    bounds = (
+        result.tflops_mean_interval if name == "tflops" and not result.points else None
+    )
+    scaled = {
+        each: [(at, factor * y) for at, y in line] for each, line in lines.items()
+    }
     return chart(scaled, x, title, height, [factor * bound for bound in bounds or ()])
 
 
@@ -345,7 +397,10 @@ def by_value(points: Iterable[Point]) -> Mapping[str, Mapping[str, Curve]]:
     found: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for point in points:
         for name, value in point.values.items():
-            insort(found.setdefault(name, {}).setdefault(point.series, []), (point.x, value))
+            insort(
+                found.setdefault(name, {}).setdefault(point.series, []),
+                (point.x, value),
+            )
     return found
 
 
@@ -355,14 +410,17 @@ def _rows(result: Result) -> Iterator[str]:
     if not names:
         return
     units = {
-        name: _unit(name, (p.values.get(name, 0.0) for p in points), result.kind) for name in names
+        name: _unit(name, (p.values.get(name, 0.0) for p in points), result.kind)
+        for name in names
     }
     titles = (title for title, _ in units.values())
     size = "Block" if result.kind == "memory" else "Size"
     body = f"<tr>{_cells('th', 'Series', size, *titles)}</tr>\n"
     for point in points:
         spoiled = point.values.get("spread_percent", 0.0) > SPOILED_PERCENT
-        values = (_value(name, point.values.get(name), units[name][1]) for name in names)
+        values = (
+            _value(name, point.values.get(name), units[name][1]) for name in names
+        )
         shape = "×".join(map(str, point.shape))
         size = shape if len(set(point.shape)) > 1 else label(point.x, axis)
         cells = _cells("td", point.series, size, *values)
@@ -381,9 +439,14 @@ def _cells(tag: str, *texts: str) -> str:
 def _value(name: str, value: float | None, factor: float) -> str:
     if value is None or name.endswith("seconds"):
         return brief(value)
-    return f"{factor * value:.0f}" if factor * value >= 1000 else f"{factor * value:.3g}"
+    return (
+        f"{factor * value:.0f}" if factor * value >= 1000 else f"{factor * value:.3g}"
+    )
 
 
 def _table(found: Iterable[Fact]) -> str:
-    rows = (_cells("th", name[0].upper() + name[1:]) + _cells("td", said) for name, said in found)
+    rows = (
+        _cells("th", name[0].upper() + name[1:]) + _cells("td", said)
+        for name, said in found
+    )
     return "<table>\n" + "".join(f"<tr>{row}</tr>\n" for row in rows) + "</table>"

@@ -76,7 +76,9 @@ class Outlier:
 def device_outcome(run: RunState) -> DeviceOutcome:
     """Return the device of a run that has ended."""
     target, problem = run.request.target, run.problem
-    found = DeviceOutcome(target.host or "", target.uuid, target.place, target.name, run.result)
+    found = DeviceOutcome(
+        target.host or "", target.uuid, target.place, target.name, run.result
+    )
     if problem is None:
         return found
     why = f"{problem.what}: {problem.why}"
@@ -87,9 +89,16 @@ def judged(
     members: Sequence[DeviceOutcome], limits: VerdictLimits | None = DEFAULTS
 ) -> list[DeviceOutcome]:
     """Return the devices with verdicts about their results, or without limits with none."""
-    results = [replace(each.result, verdict=None) for each in members if each.result is not None]
+    results = [
+        replace(each.result, verdict=None)
+        for each in members
+        if each.result is not None
+    ]
     left = iter(results if limits is None else with_verdicts(results, limits))
-    return [each if each.result is None else replace(each, result=next(left)) for each in members]
+    return [
+        each if each.result is None else replace(each, result=next(left))
+        for each in members
+    ]
 
 
 def was_stopped(member: DeviceOutcome) -> bool:
@@ -98,7 +107,9 @@ def was_stopped(member: DeviceOutcome) -> bool:
     return member.status == INTERRUPTED if ended is None else ended.stopped == "user"
 
 
-def distribution(values: Sequence[float], device: str = "", dtype: str = "") -> RateDistribution:
+def distribution(
+    values: Sequence[float], device: str = "", dtype: str = ""
+) -> RateDistribution:
     """Return the distribution of values in any order, one at least."""
     ordered = sorted(values)
     middle, sigma = statistics.median(ordered), robust_sigma(ordered)
@@ -106,7 +117,9 @@ def distribution(values: Sequence[float], device: str = "", dtype: str = "") -> 
     return RateDistribution(device, dtype, len(ordered), middle, *bounds, sigma)
 
 
-def distributions(members: Iterable[DeviceOutcome]) -> dict[tuple[str, str], RateDistribution]:
+def distributions(
+    members: Iterable[DeviceOutcome],
+) -> dict[tuple[str, str], RateDistribution]:
     """Return the distribution of each model and data type."""
     groups: dict[tuple[str, str], list[float]] = defaultdict(list)
     for member in members:
@@ -122,10 +135,17 @@ def outliers(members: Sequence[DeviceOutcome]) -> tuple[Outlier, ...]:
     return tuple(sorted(found, key=lambda each: _rank(each, known)))
 
 
-def _rank(outlier: Outlier, known: Mapping[tuple[str, str], RateDistribution]) -> tuple[int, float]:
-    grave = GRAVEST_FIRST.index(outlier.status) if outlier.status in GRAVEST_FIRST else 1
+def _rank(
+    outlier: Outlier, known: Mapping[tuple[str, str], RateDistribution]
+) -> tuple[int, float]:
+    grave = (
+        GRAVEST_FIRST.index(outlier.status) if outlier.status in GRAVEST_FIRST else 1
+    )
     value, among = outlier.member.score, known.get(outlier.member.group)
-    return grave, value / among.median if value is not None and among and among.median else 0.0
+    return (
+        grave,
+        value / among.median if value is not None and among and among.median else 0.0,
+    )
 
 
 def find_outlier(member: DeviceOutcome) -> Outlier | None:

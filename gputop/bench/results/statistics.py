@@ -61,7 +61,9 @@ class Droop:
     burst: float
 
 
-def with_statistics(result: Result, first: Sequence[Window], windows: Sequence[Window]) -> Result:
+def with_statistics(
+    result: Result, first: Sequence[Window], windows: Sequence[Window]
+) -> Result:
     """Return the result of a run with its statistics, as far as the run is long enough.
 
     `first` are the windows of its first two seconds. In a long run `windows` may be joined with
@@ -99,7 +101,11 @@ def with_statistics(result: Result, first: Sequence[Window], windows: Sequence[W
 def mean_rate(windows: Sequence[Window]) -> float:
     """Return the mean over time."""
     seconds = math.fsum(length for length, _ in windows)
-    return math.fsum(length * rate for length, rate in windows) / seconds if seconds else 0.0
+    return (
+        math.fsum(length * rate for length, rate in windows) / seconds
+        if seconds
+        else 0.0
+    )
 
 
 def second_half(windows: Sequence[Window]) -> list[Window]:
@@ -147,7 +153,9 @@ def _scatter(late: Sequence[Window], length: float) -> tuple[float, float]:
     Blocks that depend on each other count as fewer independent ones.
     """
     total = math.fsum(seconds for seconds, _ in late)
-    means = [mean_rate(block) for block in _blocks(late, min(length, total / FEWEST_BLOCKS))]
+    means = [
+        mean_rate(block) for block in _blocks(late, min(length, total / FEWEST_BLOCKS))
+    ]
     each, independent = total / len(means), _independent(means)
     # A part of a window scatters more than the window.
     sigma = statistics.stdev(means) * math.sqrt(max(1.0, each / length))
@@ -157,7 +165,9 @@ def _scatter(late: Sequence[Window], length: float) -> tuple[float, float]:
 def _independent(means: Sequence[float]) -> float:
     """Return how many independent blocks say as much as these."""
     alike = max(0.0, _autocorrelation(means))
-    alike = min(0.95, alike + (1 + 3 * alike) / len(means))  # which few blocks underestimate
+    alike = min(
+        0.95, alike + (1 + 3 * alike) / len(means)
+    )  # which few blocks underestimate
     return max(2.0, len(means) * (1 - alike) / (1 + alike))
 
 
@@ -235,7 +245,9 @@ def mean_interval(windows: Sequence[Window]) -> tuple[float, float] | None:
     if independent < LEAST_INDEPENDENT:
         return None
     # Blocks that depend on each other scatter less than independent ones.
-    sigma = statistics.stdev(means) * math.sqrt((1 - 1 / len(means)) / (1 - 1 / independent))
+    sigma = statistics.stdev(means) * math.sqrt(
+        (1 - 1 / len(means)) / (1 - 1 / independent)
+    )
     half = _student(MEAN_Z, independent - 1) * sigma / math.sqrt(independent)
     middle, rates = mean_rate(windows), [rate for _, rate in windows]
     return max(min(rates), middle - half), min(max(rates), middle + half)

@@ -130,10 +130,14 @@ def of_device(uuid: str | None, name: str) -> Iterator[Result]:
     """Yield the results of a device, newest first: by UUID, or for a CPU by name."""
     if uuid is not None:
         return _read("WHERE device_uuid = ?", (uuid,))
-    return (result for result in _read("WHERE device_uuid IS NULL") if result.device == name)
+    return (
+        result for result in _read("WHERE device_uuid IS NULL") if result.device == name
+    )
 
 
-def _read(where: str, values: tuple[str, ...] = (), limit: int | None = None) -> Iterator[Result]:
+def _read(
+    where: str, values: tuple[str, ...] = (), limit: int | None = None
+) -> Iterator[Result]:
     if not _is_there():
         return
     with _opened("read") as connection:
@@ -209,7 +213,9 @@ def _has_locks(file: Path) -> bool:
 
 
 _HELD = "See whether another program holds FILE"
-_LOCK_FOLDER = "If none does, remove FILE.lock, or set XDG_DATA_HOME to a folder on another disk"
+_LOCK_FOLDER = (
+    "If none does, remove FILE.lock, or set XDG_DATA_HOME to a folder on another disk"
+)
 _FORBIDDEN = "See the permissions of FILE and of its folder"
 REMEDIES = {
     "locked": _HELD,
@@ -258,7 +264,9 @@ def listing(device: str | None, form: Form, width: int | None = None) -> str:
         found = [result for result in found if result.device_uuid is None]
     elif device is not None:
         start = device.lower()
-        found = [each for each in found if (each.device_uuid or "").lower().startswith(start)]
+        found = [
+            each for each in found if (each.device_uuid or "").lower().startswith(start)
+        ]
     if form == "json":
         return documents(found)
     if form == "csv":
@@ -288,10 +296,15 @@ def table(results: Sequence[Result], width: int | None = None) -> str:
         if all(text == ABSENT for text in texts):
             continue
         if width is not None:
-            texts = [text if len(text) <= cells else f"{text[: cells - 1]}…" for text in texts]
+            texts = [
+                text if len(text) <= cells else f"{text[: cells - 1]}…"
+                for text in texts
+            ]
         texts = [column.title, *texts]
         wide = max(map(len, texts))
-        shown.append([text.rjust(wide) if column.right else text.ljust(wide) for text in texts])
+        shown.append(
+            [text.rjust(wide) if column.right else text.ljust(wide) for text in texts]
+        )
     return "\n".join(" ".join(row).rstrip() for row in zip(*shown, strict=True))
 
 
@@ -325,10 +338,16 @@ def _iso(stamp: float) -> str:
 
 def points_csv(result: Result) -> str:
     """Return the rows of a table: `series`, `x`, `shape`, and the names of its values."""
-    names = list(dict.fromkeys(name for point in result.points for name in point.values))
+    names = list(
+        dict.fromkeys(name for point in result.points for name in point.values)
+    )
     rows = []
     for each in result.points:
-        place = {"series": each.series, "x": each.x, "shape": "x".join(map(str, each.shape))}
+        place = {
+            "series": each.series,
+            "x": each.x,
+            "shape": "x".join(map(str, each.shape)),
+        }
         rows.append({**place, **each.values})
     return _csv(["series", "x", "shape", *names], rows)
 

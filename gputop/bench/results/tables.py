@@ -8,7 +8,11 @@ from functools import partial
 from typing import NamedTuple
 
 from gputop.bench.events import Point
-from gputop.bench.results.compare import SPOILED_PERCENT, points_by_series, ranked_shapes
+from gputop.bench.results.compare import (
+    SPOILED_PERCENT,
+    points_by_series,
+    ranked_shapes,
+)
 from gputop.text import ABSENT, brief, percentage, size, tflops, visible
 from gputop.text import cells as room_of
 
@@ -35,7 +39,9 @@ class TextTable:
     def transposed(self) -> TextTable:
         """Return the table with its lines as columns."""
         lines = [list(line) for line in zip(*self.lines, strict=True)]
-        best, spoiled = (frozenset((x, y) for y, x in each) for each in (self.best, self.spoiled))
+        best, spoiled = (
+            frozenset((x, y) for y, x in each) for each in (self.best, self.spoiled)
+        )
         return TextTable(lines, best, spoiled)
 
 
@@ -73,12 +79,19 @@ class Layout:
 
     def cells(self, point: Point) -> list[Cell]:
         """Return the values of a row, in their order. Only the first one competes."""
-        known = [(point.values.get(name), text) for name, (_, text) in self.values.items()]
-        cells = [NO_CELL if value is None else Cell(text(value), None) for value, text in known]
+        known = [
+            (point.values.get(name), text) for name, (_, text) in self.values.items()
+        ]
+        cells = [
+            NO_CELL if value is None else Cell(text(value), None)
+            for value, text in known
+        ]
         first = known[0][0]
         if first is not None and point.series != LAUNCH:
             cells[0] = cells[0]._replace(rank=-first if self.lowest else first)
-        return [cell._replace(scatter=point.values.get("spread_percent")) for cell in cells]
+        return [
+            cell._replace(scatter=point.values.get("spread_percent")) for cell in cells
+        ]
 
 
 def _gigabytes(rate: float) -> str:
@@ -104,7 +117,10 @@ LAYOUTS = {
     "memory": Layout(
         "pattern",
         size,
-        {"bytes_per_second": ("GB/s", _gigabytes), "passes": ("passes", "{:.1f}".format)},
+        {
+            "bytes_per_second": ("GB/s", _gigabytes),
+            "passes": ("passes", "{:.1f}".format),
+        },
         by_series=True,
         at_largest="GB/s",
     ),
@@ -152,7 +168,10 @@ def table(kind: str, points: Sequence[Point], most: int = FASTEST) -> TextTable:
         return _grid(points, layout)
     lines, spoiled = [["TFLOP/s", "m", "n", "k", "time", SCATTER, "layout"]], set()
     for y, point in enumerate(ranked_shapes(points)[:most], 1):
-        seconds, scatter = brief(point.values.get("seconds")), point.values.get("spread_percent")
+        seconds, scatter = (
+            brief(point.values.get("seconds")),
+            point.values.get("spread_percent"),
+        )
         rate = _rate_and_shape(point)
         lines.append([*rate, seconds, percentage(scatter, digits=1), point.series])
         if (scatter or 0.0) > SPOILED_PERCENT:
@@ -173,7 +192,11 @@ def device_tables(kind: str, devices: Mapping[str, Sequence[Point]]) -> list[Tex
         lines: dict[str, dict[str, Cell]] = {}
         for device, points in devices.items():
             top = ranked_shapes(points)[:1]
-            texts = (text for point in top for text in (*_rate_and_shape(point), point.series))
+            texts = (
+                text
+                for point in top
+                for text in (*_rate_and_shape(point), point.series)
+            )
             ranks = [point.values.get("tflops") for point in top] + [None] * 4
             lines[device] = dict(zip(columns, map(Cell, texts, ranks), strict=False))
         return [_table("", columns, lines)]
@@ -185,7 +208,9 @@ def device_tables(kind: str, devices: Mapping[str, Sequence[Point]]) -> list[Tex
         block = blocks.setdefault(heading, {each: {} for each in devices})
         if (cell := layout.cells(point)[0]) is not NO_CELL:
             block[device][_way(point)] = cell
-    return [_table(heading, ways, block).transposed() for heading, block in blocks.items()]
+    return [
+        _table(heading, ways, block).transposed() for heading, block in blocks.items()
+    ]
 
 
 def _way(point: Point) -> str:
@@ -204,7 +229,9 @@ def pair_tables(points: Iterable[Point]) -> list[TextTable]:
         rate, latency = LAYOUTS["copy"].cells(point)
         for heading, cell in ((f"{direction}, GB/s", rate), ("latency to", latency)):
             if between and cell.text != ABSENT:
-                blocks.setdefault(heading, {}).setdefault(maker, {})[f"GPU {number}"] = cell
+                blocks.setdefault(heading, {}).setdefault(maker, {})[
+                    f"GPU {number}"
+                ] = cell
     found = []
     for heading, lines in blocks.items():
         others = dict.fromkeys(other for cells in lines.values() for other in cells)
@@ -214,11 +241,16 @@ def pair_tables(points: Iterable[Point]) -> list[TextTable]:
 
 def _grid(points: Sequence[Point], layout: Layout) -> TextTable:
     series = list(points_by_series(points))
-    sizes = [*dict.fromkeys(layout.size(x) for x in sorted(point.x for point in points))]
+    sizes = [
+        *dict.fromkeys(layout.size(x) for x in sorted(point.x for point in points))
+    ]
     names, across = (series, sizes) if layout.by_series else (sizes, series)
     if layout.by_row:
         points = [point for line in points_by_series(points).values() for point in line]
-        names, across = [f"{each.series} {layout.size(each.x)}" for each in points], [""]
+        names, across = (
+            [f"{each.series} {layout.size(each.x)}" for each in points],
+            [""],
+        )
     titles = [title for title, _ in layout.values.values()]
     lines: dict[str, dict[str, Cell]] = {name: {} for name in names}
     for point in points:
@@ -228,12 +260,16 @@ def _grid(points: Sequence[Point], layout: Layout) -> TextTable:
         for title, cell in zip(titles, layout.cells(point), strict=True):
             lines[name][title.format(column)] = cell
     columns = [title.format(column) for column in across for title in titles]
-    columns = [*dict.fromkeys(reversed(columns))][::-1]  # one for all sizes stands at the end
+    columns = [*dict.fromkeys(reversed(columns))][
+        ::-1
+    ]  # one for all sizes stands at the end
     for cells in lines.values():  # the largest of the line
         known = [cell.scatter for cell in cells.values() if cell.scatter is not None]
         if known:
             cells[SCATTER] = Cell(percentage(max(known), digits=1), None, max(known))
-    shown = {each for cells in lines.values() for each in cells if cells[each].text != ABSENT}
+    shown = {
+        each for cells in lines.values() for each in cells if cells[each].text != ABSENT
+    }
     columns = [column for column in columns if column in shown]
     if any(SCATTER in cells for cells in lines.values()):
         columns.append(SCATTER)
@@ -275,8 +311,13 @@ def aligned(lines: Sequence[Sequence[str]], left: int = 0) -> list[str]:
     widths = [max(map(room_of, column)) for column in zip(*shown, strict=True)]
     found = []
     for line in shown:
-        blanks = (" " * (width - room_of(cell)) for cell, width in zip(line, widths, strict=True))
+        blanks = (
+            " " * (width - room_of(cell))
+            for cell, width in zip(line, widths, strict=True)
+        )
         both = enumerate(zip(line, blanks, strict=True))
-        cells = (cell + blank if at < left else blank + cell for at, (cell, blank) in both)
+        cells = (
+            cell + blank if at < left else blank + cell for at, (cell, blank) in both
+        )
         found.append(f"  {'  '.join(cells)}".rstrip())
     return found

@@ -19,7 +19,12 @@ from gputop.bench.results.facts import (
     method_facts,
     percent_of_peak,
 )
-from gputop.bench.results.outliers import distributions, find_outlier, outliers, was_stopped
+from gputop.bench.results.outliers import (
+    distributions,
+    find_outlier,
+    outliers,
+    was_stopped,
+)
 from gputop.bench.results.tables import aligned, pair_tables, table
 from gputop.bench.results.verdict import STATUSES, verdict_lines
 from gputop.text import ABSENT, count, duration, fold_list, quantity, tflops, visible
@@ -38,9 +43,17 @@ def result_page(result: Result) -> str:
         head += f", {result.dtype}"
     if not kind_of(result.kind).has_rows:
         head += f", {result.m} x {result.n} x {result.k}"
-    facts = (*figure_facts(result), *condition_facts(result.conditions), *method_facts(result))
+    facts = (
+        *figure_facts(result),
+        *condition_facts(result.conditions),
+        *method_facts(result),
+    )
     rows = (f"  {name:<10} {visible(text)}" for name, text in facts)
-    lines = ["", *aligned(table(result.kind, result.points).lines), ""] if result.points else []
+    lines = (
+        ["", *aligned(table(result.kind, result.points).lines), ""]
+        if result.points
+        else []
+    )
     verdict = (f"  {visible(line, 400)}" for line in verdict_lines(result))
     return "\n".join([visible(head), *lines, *rows, *verdict])
 
@@ -54,24 +67,42 @@ def rows_page(device: str, kind: str, points: Sequence[Point]) -> str:
 def comparison_table(results: Sequence[tuple[Target, Result]]) -> str:
     """Return a line for each device of the same work, and how it was measured."""
     state = ("of peak", "power", "heat", "products", "wrong", "ended")
-    unit = "TFLOP/s" if any(each.tflops_peak is not None for _, each in results) else "best row"
+    unit = (
+        "TFLOP/s"
+        if any(each.tflops_peak is not None for _, each in results)
+        else "best row"
+    )
     lines = [["", "type", "N", unit, "peak", *state]]
     methods, verdicts = [], []
     for target, result in results:
         cells = [best_row_text(result), ABSENT]
         if result.tflops_peak is not None:
             cells = [tflops(score(result)), tflops(result.tflops_peak)]
-        lines.append([target.label, result.dtype, str(result.n or ABSENT), *cells, *_state(result)])
+        lines.append(
+            [
+                target.label,
+                result.dtype,
+                str(result.n or ABSENT),
+                *cells,
+                *_state(result),
+            ]
+        )
         kind = kind_of(result.kind)
         if kind.over_time or kind.several_devices:  # the others have pages of their own
             how = f"{result.method}; torch {result.torch_version}"
-            said = (*result.notes, how, *heat_limit_lines([result])) if kind.over_time else ()
+            said = (
+                (*result.notes, how, *heat_limit_lines([result]))
+                if kind.over_time
+                else ()
+            )
             methods += [visible(f"  {target.label}: {line}") for line in said]
             judged = verdict_lines(result)
             verdicts += [visible(f"  {target.label}: {line}", 400) for line in judged]
     between = pair_tables(point for _, result in results for point in result.points)
     matrices = (line for each in between for line in ("", *aligned(each.lines)))
-    return "\n".join([*aligned(lines), *matrices, *([""] if methods else []), *methods, *verdicts])
+    return "\n".join(
+        [*aligned(lines), *matrices, *([""] if methods else []), *methods, *verdicts]
+    )
 
 
 def _state(result: Result) -> list[str]:
@@ -99,9 +130,13 @@ def outliers_page(members: Sequence[DeviceOutcome]) -> str:
         unit, shown = score_unit(results[0])
         rows = [["", "count", unit, "p5", "p95", "min", "max"]]
         for each in known.values():
-            model = visible(each.device) + (f", {visible(each.dtype)}" if len(known) > 1 else "")
+            model = visible(each.device) + (
+                f", {visible(each.dtype)}" if len(known) > 1 else ""
+            )
             values = map(shown, (each.p5, each.p95, each.least, each.most))
-            rows.append([model, str(each.count), f"median {shown(each.median)}", *values])
+            rows.append(
+                [model, str(each.count), f"median {shown(each.median)}", *values]
+            )
         lines += ["", *aligned(rows, left=1)]
     if results and len(members) <= MOST_ROWS:
         odd = {id(each.member) for each in found}
@@ -112,7 +147,12 @@ def outliers_page(members: Sequence[DeviceOutcome]) -> str:
 def outliers_document(members: Sequence[DeviceOutcome]) -> dict[str, Any]:
     """Return the same for programs, with the results as they are kept."""
     found = [
-        _document(each.member, score=each.member.score, reasons=each.reasons, status=each.status)
+        _document(
+            each.member,
+            score=each.member.score,
+            reasons=each.reasons,
+            status=each.status,
+        )
         for each in outliers(members)
     ]
     return {
@@ -120,7 +160,9 @@ def outliers_document(members: Sequence[DeviceOutcome]) -> dict[str, Any]:
         "distributions": [asdict(each) for each in distributions(members).values()],
         "outliers": found,
         "results": [
-            _document(each, problem=each.problem, remedy=each.remedy, status=each.status)
+            _document(
+                each, problem=each.problem, remedy=each.remedy, status=each.status
+            )
             if each.result is None
             else {**asdict(each.result), "place": each.place}
             for each in members
@@ -197,7 +239,9 @@ def name(member: DeviceOutcome) -> str:
 def suite_page(suite: Suite) -> str:
     """Return a line for each part of a suite, and below what is not ok, the gravest first."""
     rows = aligned(suite_table(suite), left=1)
-    return "\n".join([suite_title(suite), *rows, *(f"  {each}" for each in suite_problems(suite))])
+    return "\n".join(
+        [suite_title(suite), *rows, *(f"  {each}" for each in suite_problems(suite))]
+    )
 
 
 def suite_table(suite: Suite) -> list[list[str]]:
@@ -213,7 +257,9 @@ def suite_title(suite: Suite) -> str:
     if gravest in (OK, LEFT_OUT) and not suite.complete:
         gravest = NOT_JUDGED
     ran = sum(any(each.result for each in part.members) for part in suite.parts)
-    planned = suite.planned - sum(not (part.members or part.incomplete) for part in suite.parts)
+    planned = suite.planned - sum(
+        not (part.members or part.incomplete) for part in suite.parts
+    )
     some = "" if ran == planned else f", {ran} of {count(planned, 'part')} ran"
     return f"suite {suite.level} on {suite_devices(suite)}{some}: {gravest}"
 
@@ -242,7 +288,9 @@ def part_state(part: PartResult) -> str:
 def _device_state(member: DeviceOutcome) -> str:
     found, result = find_outlier(member), member.result
     if found is not None:
-        return next((each for each in STATUSES if STATUSES[each] == found.status), FAILED)
+        return next(
+            (each for each in STATUSES if STATUSES[each] == found.status), FAILED
+        )
     return STOPPED if result is None or was_stopped(member) else result.state
 
 
@@ -277,6 +325,13 @@ def suite_problems(suite: Suite) -> list[str]:
     devices: dict[tuple[str, str], list[str]] = {}
     for part_name, member, why in found:
         devices.setdefault((part_name, visible(why, 400)), []).append(name(member))
-    lines = [f"{part}, {fold_list(names, 3)}: {why}" for (part, why), names in devices.items()]
-    left = [f"{part.name}: {LEFT_OUT}, {part.left_out}" for part in suite.parts if part.left_out]
+    lines = [
+        f"{part}, {fold_list(names, 3)}: {why}"
+        for (part, why), names in devices.items()
+    ]
+    left = [
+        f"{part.name}: {LEFT_OUT}, {part.left_out}"
+        for part in suite.parts
+        if part.left_out
+    ]
     return [*lines, *left]

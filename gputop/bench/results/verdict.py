@@ -24,10 +24,24 @@ from gputop.bench.events import (
     VerdictPart,
 )
 from gputop.bench.plan.kinds import kind_of
-from gputop.bench.plan.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, BANDWIDTH, DATASHEET
-from gputop.bench.plan.request import DEFAULT_MIN_PERCENT_OF_PEAK, DEFAULT_TOLERANCE_PERCENT
+from gputop.bench.plan.peaks import (
+    AT_LIVE_CLOCK,
+    AT_MAXIMUM_CLOCK,
+    BANDWIDTH,
+    DATASHEET,
+)
+from gputop.bench.plan.request import (
+    DEFAULT_MIN_PERCENT_OF_PEAK,
+    DEFAULT_TOLERANCE_PERCENT,
+)
 from gputop.bench.results import facts, held_back
-from gputop.bench.results.compare import FEWEST_RUNS, judged_rows, measured, method, percent_below
+from gputop.bench.results.compare import (
+    FEWEST_RUNS,
+    judged_rows,
+    measured,
+    method,
+    percent_below,
+)
 from gputop.bench.results.statistics import DIP_SECONDS, LARGE_DROOP, robust_sigma
 from gputop.console import COULD_NOT_RUN, FAULT, FINE
 from gputop.console import DEGRADED as DEGRADED_STATUS
@@ -80,20 +94,29 @@ class VerdictLimits:
 DEFAULTS = VerdictLimits()
 
 
-def with_verdicts(results: Sequence[Result], limits: VerdictLimits = DEFAULTS) -> list[Result]:
+def with_verdicts(
+    results: Sequence[Result], limits: VerdictLimits = DEFAULTS
+) -> list[Result]:
     """Return results of one run, each with its verdict; it takes their comparisons with history."""
     return [
-        replace(each, verdict=judge(each, [one for one in results if one is not each], limits))
+        replace(
+            each,
+            verdict=judge(each, [one for one in results if one is not each], limits),
+        )
         for each in results
     ]
 
 
 def status(result: Result) -> int:
     """Return the exit status of a result."""
-    return STATUSES.get(result.state, COULD_NOT_RUN if result.stopped == UNWATCHED else FINE)
+    return STATUSES.get(
+        result.state, COULD_NOT_RUN if result.stopped == UNWATCHED else FINE
+    )
 
 
-def judge(result: Result, others: Iterable[Result], limits: VerdictLimits = DEFAULTS) -> Verdict:
+def judge(
+    result: Result, others: Iterable[Result], limits: VerdictLimits = DEFAULTS
+) -> Verdict:
     """Return the verdict about the device of a result; `others` are of the same run."""
     others = [*others]
     like = _like_it(result, others)
@@ -116,15 +139,24 @@ def judge(result: Result, others: Iterable[Result], limits: VerdictLimits = DEFA
     if load:
         busy = NOT_JUDGED, f"others used the device meanwhile: {load}"
         # Heat and slowdown by hardware are its own, whoever uses it.
-        hot = {"throttling": judged["throttling"]} if judged["throttling"][0] == DEGRADED else {}
+        hot = (
+            {"throttling": judged["throttling"]}
+            if judged["throttling"][0] == DEGRADED
+            else {}
+        )
         judged = dict.fromkeys(judged, busy) | hot
     if result.known_conditions.memory_errors:
         judged = {"memory": _memory(result), **judged}
     judged = {"results": _results(result), **judged}
     if result.stopped == UNWATCHED:
         unknown = NOT_JUDGED, facts.ending(result).sentence
-        judged = {name: part if part[0] == FAULTY else unknown for name, part in judged.items()}
-    return Verdict(tuple(VerdictPart(name, state, why) for name, (state, why) in judged.items()))
+        judged = {
+            name: part if part[0] == FAULTY else unknown
+            for name, part in judged.items()
+        }
+    return Verdict(
+        tuple(VerdictPart(name, state, why) for name, (state, why) in judged.items())
+    )
 
 
 Judged = tuple[str, str]
@@ -140,17 +172,28 @@ def _results(result: Result) -> Judged:
         return FAULTY, f"the device {wrong}{facts.mismatch_text(result)}{where}"
     if not result.checks:
         return NOT_JUDGED, "nothing was checked"
-    return (OK, f"no wrong element in {facts.verified_text(result)}{facts.mismatch_text(result)}")
+    return (
+        OK,
+        f"no wrong element in {facts.verified_text(result)}{facts.mismatch_text(result)}",
+    )
 
 
 def _memory(result: Result) -> Judged:
     known = result.known_conditions.memory_errors
     rises = {name: pair[-1] - pair[0] for name, pair in known.items() if pair}
-    bad = {each for each in rises if rises[each] > 0 or (each in BAD_STATES and known[each][-1])}
+    bad = {
+        each
+        for each in rises
+        if rises[each] > 0 or (each in BAD_STATES and known[each][-1])
+    }
     if not bad:
         return OK, "no counter of memory errors rose"
-    said = facts.memory_errors_text({name: known[name] for name in known if name in bad})
-    if rises.get("ecc_corrected", 0.0) < CORRECTED_MANY * max(1.0, result.seconds / 600):
+    said = facts.memory_errors_text(
+        {name: known[name] for name in known if name in bad}
+    )
+    if rises.get("ecc_corrected", 0.0) < CORRECTED_MANY * max(
+        1.0, result.seconds / 600
+    ):
         bad -= {"ecc_corrected"}
     return FAULTY if bad & FAULTS else DEGRADED if bad else OK, said
 
@@ -164,7 +207,9 @@ def _datasheet(result: Result, least: float) -> Judged:
     if kind_of(result.kind).moves_bytes:
         return _share_of_peak(result, {BANDWIDTH: least})
     least_of_formula = min(least, LEAST_OF_FORMULA)
-    found = _share_of_peak(result, {DATASHEET: least, AT_MAXIMUM_CLOCK: least_of_formula})
+    found = _share_of_peak(
+        result, {DATASHEET: least, AT_MAXIMUM_CLOCK: least_of_formula}
+    )
     if found[0] != DEGRADED:
         return found
     capped = held_back.by_power_limit(result)
@@ -173,7 +218,9 @@ def _datasheet(result: Result, least: float) -> Judged:
         return found
     known = result.known_conditions.percent_of_peak
     has_datasheet = any(name.startswith(DATASHEET) for name in known)
-    live = _share_of_peak(result, {AT_LIVE_CLOCK: least if has_datasheet else least_of_formula})
+    live = _share_of_peak(
+        result, {AT_LIVE_CLOCK: least if has_datasheet else least_of_formula}
+    )
     if live[0] == NOT_JUDGED:
         return NOT_JUDGED, f"{slower}, and the peak at its clock is not known"
     if live[0] == DEGRADED and capped and held_back.has_short_rows(result):
@@ -193,7 +240,9 @@ def _share_of_peak(result: Result, limits: Mapping[str, float]) -> Judged:
         return NOT_JUDGED, "torch uses int8 kernels of older GPUs on this one"
     for peak, least in limits.items():
         found = {
-            each: known[f"{peak}{each}"] for each in measured_types if f"{peak}{each}" in known
+            each: known[f"{peak}{each}"]
+            for each in measured_types
+            if f"{peak}{each}" in known
         }
         if peak not in DATASHEETS:
             found = {
@@ -204,11 +253,14 @@ def _share_of_peak(result: Result, limits: Mapping[str, float]) -> Judged:
         if not found:
             continue
         if peak != BANDWIDTH:
-            found = {each: found[each] for each in found if min(shapes[each]) >= LEAST_SIDE}
+            found = {
+                each: found[each] for each in found if min(shapes[each]) >= LEAST_SIDE
+            }
         if not found:
             return NOT_JUDGED, f"matrices under {LEAST_SIDE} do not reach the peak"
         reached = [
-            f"{each} {percentage(of_it, digits=1)}".lstrip() for each, of_it in found.items()
+            f"{each} {percentage(of_it, digits=1)}".lstrip()
+            for each, of_it in found.items()
         ]
         said = f"{', '.join(reached)} of the {DATASHEETS.get(peak, peak)}"
         low = min(found.values()) < least
@@ -245,12 +297,17 @@ def _like_devices(result: Result, like: Sequence[Result], tolerance: float) -> J
         under = percent_below(value, statistics.median(known))
         worst = max(worst, under)
         if under > tolerance + _scatter(name, like):
-            slow.append(f"{name and f'{visible(name, 60)} '}{percentage(under, digits=1)}")
+            slow.append(
+                f"{name and f'{visible(name, 60)} '}{percentage(under, digits=1)}"
+            )
     if worst == -math.inf:
         return NOT_JUDGED, "the run measured nothing to compare"
     others_said = f"the median of {count(len(like), 'other')} like it"
     if slow:
-        return DEGRADED, f"{'; '.join(slow)} under {others_said}, more than {tolerance:g} %"
+        return (
+            DEGRADED,
+            f"{'; '.join(slow)} under {others_said}, more than {tolerance:g} %",
+        )
     where = "under" if worst > 0 else "above"
     return OK, f"{percentage(abs(worst), digits=1)} {where} {others_said}"
 
@@ -268,7 +325,10 @@ def _links(result: Result, like: Iterable[Result], tolerance: float) -> Judged:
     mine, slow = _rates_of_links([result]), list[str]()
     here = [result, *(each for each in like if each.host == result.host)]
     for way, links in _rates_of_links(here).items():
-        best = {gpu: max(links[each] for each in links if each[0] == gpu) for gpu, _ in links}
+        best = {
+            gpu: max(links[each] for each in links if each[0] == gpu)
+            for gpu, _ in links
+        }
         behind = {gpu: _under_others(best, gpu) for gpu in best}
         middle = statistics.median(links.values())
         alike = robust_sigma([*links.values()]) <= ALIKE * middle
@@ -281,7 +341,10 @@ def _links(result: Result, like: Iterable[Result], tolerance: float) -> Judged:
             if alike and under > tolerance and behind.get(peer, 0.0) <= tolerance:
                 slow.append(f"{way} {visible(peer, 40)} {percentage(under, digits=1)}")
     if slow:
-        return DEGRADED, f"{'; '.join(slow)} under the other links, more than {tolerance:g} %"
+        return (
+            DEGRADED,
+            f"{'; '.join(slow)} under the other links, more than {tolerance:g} %",
+        )
     return OK, "its links are as fast as those of the others"
 
 
@@ -290,7 +353,9 @@ def _under_others(rates: Mapping[str, float], one: str) -> float:
     return percent_below(rates[one], statistics.median(others)) if others else 0.0
 
 
-def _rates_of_links(results: Iterable[Result]) -> dict[str, dict[tuple[str, str], float]]:
+def _rates_of_links(
+    results: Iterable[Result],
+) -> dict[str, dict[tuple[str, str], float]]:
     """Return bytes per second by the way of copying, the GPU, and its peer."""
     found: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
     for each in results:
@@ -303,14 +368,19 @@ def _rates_of_links(results: Iterable[Result]) -> dict[str, dict[tuple[str, str]
 
 def _pcie(result: Result, others: Iterable[Result]) -> Judged:
     most = result.known_conditions.pcie_bytes_per_second
-    pinned = [rate for name, rate in measured(result).items() if name.endswith(", pinned")]
+    pinned = [
+        rate for name, rate in measured(result).items() if name.endswith(", pinned")
+    ]
     if not most or not pinned:
         return NOT_JUDGED, "the greatest speed of its link is not known"
     said = f"pinned copies at {min(pinned) / 1e9:.1f} of {most / 1e9:.1f} GB/s"
     if min(pinned) >= LEAST_OF_LINK * most:
         return OK, said
     if any(each.host == result.host for each in others):
-        return NOT_JUDGED, f"{said}, and other GPUs that copied at once may share the link"
+        return (
+            NOT_JUDGED,
+            f"{said}, and other GPUs that copied at once may share the link",
+        )
     return DEGRADED, said
 
 
@@ -320,7 +390,10 @@ def _earlier_runs(result: Result) -> Judged:
         return DEGRADED, known.slower
     runs, under = known.runs or 0, known.under_percent
     if under is None or runs < FEWEST_RUNS:
-        return NOT_JUDGED, f"{count(runs, 'run')} like it before, {FEWEST_RUNS} are needed"
+        return (
+            NOT_JUDGED,
+            f"{count(runs, 'run')} like it before, {FEWEST_RUNS} are needed",
+        )
     where = f"{percentage(abs(under), digits=1)} {'under' if under > 0 else 'above'}"
     return OK, f"{where} the median of its last {runs} like runs"
 
@@ -342,7 +415,11 @@ def _droop(result: Result) -> Judged:
     if percent is None or interval is None:
         return NOT_JUDGED, "the run was too short"
     low, high = interval
-    said = f"{percentage(percent, digits=1)} below the burst" if percent else "none beyond noise"
+    said = (
+        f"{percentage(percent, digits=1)} below the burst"
+        if percent
+        else "none beyond noise"
+    )
     if low > LARGE_DROOP:
         return _explained(result, said)
     if high - low > LARGE_DROOP:
@@ -364,7 +441,10 @@ def _explained(result: Result, said: str) -> Judged:
     if held := held_back.explanation(result):
         return OK, f"{said}, by {held}"
     if not held_back.knows_reasons(result):
-        return NOT_JUDGED, f"{said}, and the device does not say why its clocks are not higher"
+        return (
+            NOT_JUDGED,
+            f"{said}, and the device does not say why its clocks are not higher",
+        )
     return DEGRADED, f"{said}, without a power cap or heat"
 
 

@@ -133,9 +133,15 @@ class GroupState:
 
     def parts(self, target: Target) -> list[tuple[float, RunState]]:
         """Return the runs of a device in order, each behind its begin in the seconds of all."""
-        turns = (list(self.runs).index(target), len(self.runs)) if self.kind == "pairs" else (0,)
+        turns = (
+            (list(self.runs).index(target), len(self.runs))
+            if self.kind == "pairs"
+            else (0,)
+        )
         runs = filter(None, (self.alone.get(target), self.runs[target]))
-        return [(n * self.part_seconds, run) for n, run in zip(turns, runs, strict=False)]
+        return [
+            (n * self.part_seconds, run) for n, run in zip(turns, runs, strict=False)
+        ]
 
     @property
     def elapsed_seconds(self) -> float:
@@ -146,7 +152,9 @@ class GroupState:
             return self.request.seconds
         lasts = (self.parts(target)[-1] for target in self.runs)
         reached = [
-            at + min(run.elapsed_seconds, self.part_seconds) for at, run in lasts if run.measured
+            at + min(run.elapsed_seconds, self.part_seconds)
+            for at, run in lasts
+            if run.measured
         ]
         return max(reached, default=0.0)
 
@@ -160,12 +168,20 @@ class GroupState:
         if earlier is None:
             return run.tflops_mean, None, None
         alone, together = earlier.tflops_mean, run.tflops_mean
-        return alone, together, percent_below(together, alone) if alone and together else None
+        return (
+            alone,
+            together,
+            percent_below(together, alone) if alone and together else None,
+        )
 
     @property
     def rates(self) -> Mapping[Target, float]:
         """Mean TFLOP/s of the last windows of the devices that run one shape and did not fail."""
-        runs = {target: run for target, run in self.runs.items() if run.recent and not run.problem}
+        runs = {
+            target: run
+            for target, run in self.runs.items()
+            if run.recent and not run.problem
+        }
         return {target: merge_windows(run.recent).rate for target, run in runs.items()}
 
     @property
@@ -180,7 +196,10 @@ class GroupState:
     def slow_devices(self) -> Mapping[Target, float]:
         """Return the percent under the median of slow devices, worst first."""
         medians = {name: each.median for name, each in self.distributions.items()}
-        under = {each: percent_below(rate, medians[each.name]) for each, rate in self.rates.items()}
+        under = {
+            each: percent_below(rate, medians[each.name])
+            for each, rate in self.rates.items()
+        }
         ranked = sorted(under.items(), key=lambda each: -each[1])
         return {target: by for target, by in ranked if by > DEFAULTS.tolerance}
 
@@ -220,7 +239,8 @@ class DeviceGroup:
         The plans of several come again as they begin. However it ends, no worker is left.
         """
         tasks = [
-            asyncio.create_task(self._follow(watch, trace, ending, take)) for trace in self._traces
+            asyncio.create_task(self._follow(watch, trace, ending, take))
+            for trace in self._traces
         ]
         try:
             # Not `gather`: it would cancel the others twice, in the middle of their ends.
@@ -243,7 +263,9 @@ class DeviceGroup:
         for session in self._sessions.values():
             session.kill()
 
-    async def _follow(self, watch: Supervision, trace: Trace, ending: Ending, take: Take) -> None:
+    async def _follow(
+        self, watch: Supervision, trace: Trace, ending: Ending, take: Take
+    ) -> None:
         target = trace.target
 
         def received(event: Event) -> None:
@@ -261,7 +283,9 @@ class DeviceGroup:
                         each.add_event(plan)
                         take(each.target, plan)  # again, as its time begins now
 
-        await watch.follow(self._sessions[target], trace, partial(ending, target), received)
+        await watch.follow(
+            self._sessions[target], trace, partial(ending, target), received
+        )
 
 
 class Collective(DeviceGroup):
@@ -289,11 +313,16 @@ class Collective(DeviceGroup):
 
     def _failure(self, ends: Mapping[Target, Done | Failed]) -> Failed | None:
         """Return what the first rank failed by, with the name of the one that is to blame."""
-        failed = [(target, end) for target, end in ends.items() if isinstance(end, Failed)]
+        failed = [
+            (target, end) for target, end in ends.items() if isinstance(end, Failed)
+        ]
         if not failed or failed[0][1].status == INTERRUPTED:
             return None
         target, first = failed[0]
-        why, stuck = first.problem.why, [t for t, one in self._sessions.items() if one.was_stuck]
+        why, stuck = (
+            first.problem.why,
+            [t for t, one in self._sessions.items() if one.was_stuck],
+        )
         if stuck and target not in stuck:  # the first only waited for it
             target, why = stuck[0], "it does not answer any more"
         said = why if target.label in first.problem.what else f"{target.label}: {why}"
@@ -310,7 +339,9 @@ class Pairs:
     def __init__(self, state: GroupState, make: MakeSession | None = None) -> None:
         """Set the state, which learns when the runs together begin."""
         self._state, self._make, seconds = state, make, state.part_seconds
-        self._requests = [replace(each, kind="soak", seconds=seconds) for each in state.requests]
+        self._requests = [
+            replace(each, kind="soak", seconds=seconds) for each in state.requests
+        ]
         self._now: DeviceGroup | None = None
         self._stopped_by: str | None = None
         self._alone: dict[Target, Result] = {}
@@ -333,7 +364,9 @@ class Pairs:
         for request in self._requests:
             await self._run([request], watch, ending, alone)
             result = self._alone.get(request.target)
-            if result is not None and (result.stopped != "time" or result.wrong_elements):
+            if result is not None and (
+                result.stopped != "time" or result.wrong_elements
+            ):
                 why = "its run alone did not take its time"
                 take(request.target, Done(_only_alone(result, why)))
             elif result is not None:
@@ -342,8 +375,14 @@ class Pairs:
             for request in fit:
                 result = self._alone[request.target]
                 by = self._stopped_by or result.stopped
-                why = "no other device was left" if self._stopped_by is None else "it was stopped"
-                take(request.target, Done(_only_alone(replace(result, stopped=by), why)))
+                why = (
+                    "no other device was left"
+                    if self._stopped_by is None
+                    else "it was stopped"
+                )
+                take(
+                    request.target, Done(_only_alone(replace(result, stopped=by), why))
+                )
             return
         self._state.begin_together([request.target for request in fit])
         await self._run(fit, watch, ending, together)
@@ -361,7 +400,11 @@ class Pairs:
             self._now.kill()
 
     async def _run(
-        self, requests: Sequence[Request], watch: Supervision, ending: Ending, take: Take
+        self,
+        requests: Sequence[Request],
+        watch: Supervision,
+        ending: Ending,
+        take: Take,
     ) -> None:
         if self._stopped_by is not None:
             why, remedy = "this device had not begun", "Start it again to have a result"
@@ -400,7 +443,9 @@ def _join_results(alone: Result, together: Result, devices: int) -> Result:
     )
 
 
-def _join_conditions(alone: Conditions | None, together: Conditions | None) -> Conditions | None:
+def _join_conditions(
+    alone: Conditions | None, together: Conditions | None
+) -> Conditions | None:
     """Return the conditions of the run together, with what happened to the device in either."""
     if alone is None or together is None:
         return together or alone
@@ -409,11 +454,16 @@ def _join_conditions(alone: Conditions | None, together: Conditions | None) -> C
     known = (alone.temperature_celsius_max, together.temperature_celsius_max)
     return replace(
         together,
-        temperature_celsius_max=max((each for each in known if each is not None), default=None),
+        temperature_celsius_max=max(
+            (each for each in known if each is not None), default=None
+        ),
         clock_event_seconds=dict(held),
         clock_events_known=alone.clock_events_known or together.clock_events_known,
         memory_errors={
-            name: (*(before.get(name) or after[name])[:1], *(after.get(name) or before[name])[-1:])
+            name: (
+                *(before.get(name) or after[name])[:1],
+                *(after.get(name) or before[name])[-1:],
+            )
             for name in {**before, **after}
         },
         other_load=tuple(dict.fromkeys((*alone.other_load, *together.other_load))),
@@ -432,7 +482,9 @@ def _row(series: str, result: Result, devices: int) -> Point:
     return Point(series, devices, {"tflops": mean, "seconds": result.seconds}, shape)
 
 
-def group_runner(state: GroupState, make: MakeSession | None = None) -> DeviceGroup | Pairs:
+def group_runner(
+    state: GroupState, make: MakeSession | None = None
+) -> DeviceGroup | Pairs:
     """Return the runner of a group on this machine, with sessions that `make` makes if given."""
     if state.kind == "pairs":
         return Pairs(state, make)

@@ -30,7 +30,9 @@ LONGEST_BAR, SHORTEST_BAR = 40, 12
 class ProgressLine:
     """Progress drawn on `stream` if that is a terminal."""
 
-    def __init__(self, stream: TextIO, group: GroupState, text: Text, head: str = "") -> None:
+    def __init__(
+        self, stream: TextIO, group: GroupState, text: Text, head: str = ""
+    ) -> None:
         """Draw the `text` of a group behind a `head`."""
         self._stream, self._group, self._text, self._head = stream, group, text, head
         self._drawing = stream.isatty()
@@ -74,7 +76,10 @@ def one_device(group: GroupState, width: int) -> str:
     share = elapsed / seconds
     parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left"]
     if run.planned.rows:  # a table: it may be done before its time
-        parts = [f"{len(run.rows)} of at most {run.planned.rows} rows", duration(elapsed)]
+        parts = [
+            f"{len(run.rows)} of at most {run.planned.rows} rows",
+            duration(elapsed),
+        ]
         if run.rows:
             last = run.rows[-1]
             parts += [rate_text(last), f"{last.series}, {last.x:.0f}"]
@@ -84,7 +89,9 @@ def one_device(group: GroupState, width: int) -> str:
             run.rate_text(run.progress.rate),
             f"mean {run.rate_text(run.mean.value, short=True)}",
             f"peak {run.rate_text(run.peak, short=True)}",
-            f"{run.planned.dtype} {run.planned.n}" if run.planned.n else run.request.kind,
+            f"{run.planned.dtype} {run.planned.n}"
+            if run.planned.n
+            else run.request.kind,
         ]
     return _with_bar(share, _fitting(parts, width - SHORTEST_BAR - 4), width)
 
@@ -111,7 +118,9 @@ def many_devices(group: GroupState, width: int) -> str:
         rates = f"{tflops(among.median)} ({tflops(among.p5)} to {tflops(among.p95)})"
         rates += f" {group.first.rate_scale(None)[0]}"
         parts.insert(1, rates)
-    return _with_bar(elapsed / seconds if seconds else 0.0, _fitting(parts, width), width)
+    return _with_bar(
+        elapsed / seconds if seconds else 0.0, _fitting(parts, width), width
+    )
 
 
 def _fitting(parts: list[str], width: int) -> str:
@@ -139,7 +148,9 @@ async def run_in_foreground(
     group = GroupState(requests)
     with Supervisor() as watch:
         text = many_devices if group.is_several else one_device
-        return await follow_on_a_line(group_runner(group), group, watch, text, head, until)
+        return await follow_on_a_line(
+            group_runner(group), group, watch, text, head, until
+        )
 
 
 async def follow_on_a_line(
@@ -172,7 +183,10 @@ async def follow_on_a_line(
     line, loop = ProgressLine(sys.stderr, group, text, head), asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupted)
-    ticking, early = asyncio.create_task(line.keep_drawing()), asyncio.create_task(stop_early())
+    ticking, early = (
+        asyncio.create_task(line.keep_drawing()),
+        asyncio.create_task(stop_early()),
+    )
     try:
         await runs.follow(watch, _say_limit, group.add_event)
         return list(group.runs.values())
@@ -186,4 +200,6 @@ async def follow_on_a_line(
 
 
 def _say_limit(target: Target, limit: RunLimit) -> None:
-    print_message(f"{target.label}: {limit.title[0].lower()}{limit.title[1:]}, {limit.why}")
+    print_message(
+        f"{target.label}: {limit.title[0].lower()}{limit.title[1:]}, {limit.why}"
+    )

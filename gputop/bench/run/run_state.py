@@ -9,10 +9,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from gputop.bench.events import FAULTY, Done, Failed, Hello, Planned, Point, Progress, Verified
+from gputop.bench.events import (
+    FAULTY,
+    Done,
+    Failed,
+    Hello,
+    Planned,
+    Point,
+    Progress,
+    Verified,
+)
 from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results.statistics import BURST_SECONDS, Window, percentile, with_statistics
+from gputop.bench.results.statistics import (
+    BURST_SECONDS,
+    Window,
+    percentile,
+    with_statistics,
+)
 from gputop.bench.run.series import MOST_ITEMS, Mean, MergedSeries, mean_over_time
 from gputop.bench.run.trace import READINGS, Trace, TraceMoment, merge_moments
 from gputop.console import FAULT
@@ -81,8 +95,12 @@ class RunState:
     end: Done | Failed | None = None
     rows: list[Point] = field(default_factory=list)
     """Rows of a run that is a table."""
-    windows: MergedSeries[Progress] = field(default_factory=lambda: MergedSeries(merge_windows))
-    recent: deque[Progress] = field(default_factory=lambda: deque(maxlen=RECENT_WINDOWS))
+    windows: MergedSeries[Progress] = field(
+        default_factory=lambda: MergedSeries(merge_windows)
+    )
+    recent: deque[Progress] = field(
+        default_factory=lambda: deque(maxlen=RECENT_WINDOWS)
+    )
     first: list[Window] = field(default_factory=list)
     """Windows of the burst, which are not joined with others."""
     rates: Counter[float] = field(default_factory=Counter)
@@ -130,7 +148,10 @@ class RunState:
                 if event.wrong_elements and self.wrong_at is None:
                     self.wrong_at = self.elapsed_seconds
             case Done():
-                self.end, self.ended_at = Done(self._completed(event.result)), self.last_event_at
+                self.end, self.ended_at = (
+                    Done(self._completed(event.result)),
+                    self.last_event_at,
+                )
             case Failed():
                 self.end, self.ended_at = event, self.last_event_at
 
@@ -208,9 +229,21 @@ class RunState:
     @classmethod
     def of_result(cls, result: Result, target: Target, curves: str | None) -> RunState:
         """Return the run of a kept result, at its end; raise `ValueError` for broken curves."""
-        kept = KeptCurves() if curves is None else from_plain(KeptCurves, json.loads(curves))
+        kept = (
+            KeptCurves()
+            if curves is None
+            else from_plain(KeptCurves, json.loads(curves))
+        )
         dtype, *further = result.dtype.split(",")
-        asked = (target, dtype, result.n, result.seconds, None, result.kind, tuple(further))
+        asked = (
+            target,
+            dtype,
+            result.n,
+            result.seconds,
+            None,
+            result.kind,
+            tuple(further),
+        )
         run = cls(Request(*asked), lambda: 0.0, rows=[*result.points], end=Done(result))
         run.hello = Hello(result.python, result.torch_version, result.device, 0, 0)
         m, n, k, what = result.m, result.n, result.k, result.method

@@ -38,7 +38,9 @@ class MergedSeries(Generic[Item]):
         self._kept.append(self._merge(self._waiting))
         self._waiting = []
         if len(self._kept) >= self._most:
-            self._kept = [self._merge(self._kept[n : n + 2]) for n in range(0, len(self._kept), 2)]
+            self._kept = [
+                self._merge(self._kept[n : n + 2]) for n in range(0, len(self._kept), 2)
+            ]
             self._together *= 2
 
     @property

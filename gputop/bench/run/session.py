@@ -115,7 +115,9 @@ class Session:
                         continue
                 event = self._event(line, python)
                 self._count()
-                await asyncio.sleep(0)  # a line that is there already lets nothing else have a turn
+                await asyncio.sleep(
+                    0
+                )  # a line that is there already lets nothing else have a turn
                 yield event
         except _NoResultError as end:
             yield self._judged(Failed(end.problem, end.status))
@@ -157,7 +159,10 @@ class Session:
     @property
     def was_stuck(self) -> bool:
         """True if the worker had begun, and was killed: by somebody, or as it did not end."""
-        killed = self._worker is not None and self._worker.status in (None, -signal.SIGKILL)
+        killed = self._worker is not None and self._worker.status in (
+            None,
+            -signal.SIGKILL,
+        )
         return killed and self._hello is not None
 
     def kill(self) -> None:
@@ -201,8 +206,12 @@ class Session:
             why, remedy = "it does not answer", "Look for Xid errors in `dmesg`"
             if self._hello is None:
                 what = "The stress test's worker did not start"
-                why = f"it did not answer within {HELLO_SECONDS:g} s{self._after_output}"
-                remedy = "Check that `import torch` works in that Python, or choose another"
+                why = (
+                    f"it did not answer within {HELLO_SECONDS:g} s{self._after_output}"
+                )
+                remedy = (
+                    "Check that `import torch` works in that Python, or choose another"
+                )
             elif self._planned is not None:
                 why = f"it sent nothing for {self._silence:.0f} s in the middle of the run"
             status = COULD_NOT_RUN if self._planned is None else FAULT
@@ -264,10 +273,14 @@ class Session:
 
     def _count(self) -> None:
         self._said += 1
-        if self._said > EVENTS_AT_ONCE + EVENTS_PER_SECOND * (time.time() - self._started_at):
+        if self._said > EVENTS_AT_ONCE + EVENTS_PER_SECOND * (
+            time.time() - self._started_at
+        ):
             what = "The stress test's worker sends too much"
             why = f"more than {EVENTS_PER_SECOND} events a second"
-            raise _NoResultError(Problem(what, why, "Choose another interpreter with --python"))
+            raise _NoResultError(
+                Problem(what, why, "Choose another interpreter with --python")
+            )
 
     def _remember(self, event: Event) -> None:
         if isinstance(event, Hello):
@@ -280,21 +293,30 @@ class Session:
             self._verified = event
         elif isinstance(event, Point):
             self._points.append(event)
-        if self._planned is not None:  # longer than the worker waits itself: it can say more
+        if (
+            self._planned is not None
+        ):  # longer than the worker waits itself: it can say more
             patience = 1.25 * self._planned.patience_seconds
             self._await(max(patience, self._wait_seconds) + MARGIN_SECONDS)
 
     def _result(self, document: dict[str, Any], python: str) -> Result:
         hello, planned = self._hello, self._planned
         rows = self._points or document.get("points")
-        measured = rows if KINDS[self._request.kind].has_rows else document.get("iterations")
+        measured = (
+            rows if KINDS[self._request.kind].has_rows else document.get("iterations")
+        )
         if hello is None or planned is None or not measured:
             if self._stopping.is_set():
                 raise _stopped_early(self._stopped_by)
             raise ValueError("a result without a run")
         target = self._request.target
-        plan_of_run = asdict(hello) | asdict(planned)  # with a shape, unless the best row has one
-        later = {"tflops_sustained": None, "droop_percent": None}  # of the windows of the run
+        plan_of_run = asdict(hello) | asdict(
+            planned
+        )  # with a shape, unless the best row has one
+        later = {
+            "tflops_sustained": None,
+            "droop_percent": None,
+        }  # of the windows of the run
         known = {
             "kind": self._request.kind,
             "device": hello.device_name,
@@ -325,10 +347,14 @@ class Session:
 
     @property
     def _status(self) -> int:
-        return stop_status(self._stopped_by) if self._stopping.is_set() else COULD_NOT_RUN
+        return (
+            stop_status(self._stopped_by) if self._stopping.is_set() else COULD_NOT_RUN
+        )
 
     def _failure(self, document: dict[str, Any]) -> _NoResultError:
-        problem = Problem(*(visible(str(document.get(key))) for key in ("what", "why", "remedy")))
+        problem = Problem(
+            *(visible(str(document.get(key))) for key in ("what", "why", "remedy"))
+        )
         # Any other error is of gputop, of torch, or of what was asked for.
         failed = document.get("kind") in ("hang", "died", "wrong")
         if says_process_limit(problem.why) and not failed:
@@ -358,7 +384,9 @@ class Session:
         what = "The stress test's worker ended without a result"
         status = worker.status
         if status is None:
-            return Problem(what, "it closed its output", "Try another torch with --python")
+            return Problem(
+                what, "it closed its output", "Try another torch with --python"
+            )
         choose = "Check that `import torch` works in that Python, or choose another with --python"
         if status < 0:
             remedy = choose if self._hello is None else "Look for the cause in `dmesg`"
@@ -386,13 +414,17 @@ def _stopped_early(by: str | None) -> _NoResultError:
     if status == DEGRADED:
         what = "The stress test was ended by a limit"
         remedy = "Check the device, then start the test again"
-    return _NoResultError(Problem(what, "no product had been timed yet", remedy), status)
+    return _NoResultError(
+        Problem(what, "no product had been timed yet", remedy), status
+    )
 
 
 def _garbage(line: bytes) -> _NoResultError:
     text = visible(line[:200].decode(errors="replace").strip())
     what = "The stress test's worker sent something that is not an event"
-    return _NoResultError(Problem(what, text, "Choose another interpreter with --python"))
+    return _NoResultError(
+        Problem(what, text, "Choose another interpreter with --python")
+    )
 
 
 def prepare_seconds(seconds: float) -> float:
@@ -410,10 +442,15 @@ def worker_request(request: Request, wait_seconds: float = 0.0) -> dict[str, Any
         "name": target.name,
         "label": target.place,
         "peers": [each.place for each in request.peers],
-        "exclusive_peers": {each.place: each.compute_mode for each in request.exclusive_peers},
+        "exclusive_peers": {
+            each.place: each.compute_mode for each in request.exclusive_peers
+        },
         "compute_mode": target.compute_mode,
         "dtype": request.dtype,
-        "dtypes": [_dtype(name, target, verify_all=request.verify_all) for name in request.dtypes],
+        "dtypes": [
+            _dtype(name, target, verify_all=request.verify_all)
+            for name in request.dtypes
+        ],
         "size": request.size,
         "seconds": request.seconds,
         "verify_all": request.verify_all,

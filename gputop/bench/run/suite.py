@@ -50,7 +50,11 @@ def _parts(**shares: float) -> tuple[Part, ...]:
     return tuple(Part(kind, share) for kind, share in shares.items())
 
 
-_TYPES = (Part("soak", 0.06, "tf32"), Part("soak", 0.06, "float8_e4m3"), Part("soak", 0.06, "int8"))
+_TYPES = (
+    Part("soak", 0.06, "tf32"),
+    Part("soak", 0.06, "float8_e4m3"),
+    Part("soak", 0.06, "int8"),
+)
 _STANDARD = (
     *_parts(copy=0.05, latency=0.03, peak=0.1, step=0.08),
     *_TYPES,
@@ -65,7 +69,8 @@ _BURN_IN = (
 )
 LEVELS = {
     "quick": Level(
-        80.0, _parts(copy=0.1, latency=0.1, memory=0.2, soak=0.3, burn=0.2, collective=0.1)
+        80.0,
+        _parts(copy=0.1, latency=0.1, memory=0.2, soak=0.3, burn=0.2, collective=0.1),
     ),
     "standard": Level(450.0, _STANDARD),
     "burn-in": Level(3500.0, _BURN_IN),
@@ -123,7 +128,9 @@ class Suite:
         """Return what differs from another method: `torch 2.9.1, not 2.8.0`; empty if nothing."""
         names = (name for name in {**self.method, **method})
         pairs = ((name, method.get(name), self.method.get(name)) for name in names)
-        return "; ".join(f"{name} {now}, not {then}" for name, now, then in pairs if now != then)
+        return "; ".join(
+            f"{name} {now}, not {then}" for name, now, then in pairs if now != then
+        )
 
 
 def read(file: Path) -> Suite:
@@ -139,7 +146,9 @@ def write(file: Path, suite: Suite) -> None:
     write_whole(file, json.dumps(suite.document(), allow_nan=False).encode(), 0o600)
 
 
-def part_requests(part: Part, suite: Sequence[Request]) -> tuple[list[Request], PartResult]:
+def part_requests(
+    part: Part, suite: Sequence[Request]
+) -> tuple[list[Request], PartResult]:
     """Return the requests of a part, and its result so far: which devices it leaves out, and why.
 
     The requests of the suite have its devices, its data type, and the seconds of all parts.
@@ -154,7 +163,8 @@ def part_requests(part: Part, suite: Sequence[Request]) -> tuple[list[Request], 
             kind=part.kind,
             dtype=dtype or each.dtype,
             seconds=seconds,
-            verify_all=part.verify_all or (each.verify_all and not KINDS[part.kind].has_rows),
+            verify_all=part.verify_all
+            or (each.verify_all and not KINDS[part.kind].has_rows),
         )
         for each in suite
     ]
@@ -165,9 +175,13 @@ def part_requests(part: Part, suite: Sequence[Request]) -> tuple[list[Request], 
         asked = [replace(asked[0], target=rank) for rank in ranks]
     if KINDS[part.kind].several_devices and (problem := plan.check_together(asked)):
         return [], replace(planned, left_out=problem.why)
-    problems = {each.target: problem for each in asked if (problem := plan.check_request(each))}
+    problems = {
+        each.target: problem for each in asked if (problem := plan.check_request(each))
+    }
     fit = [each for each in asked if each.target not in problems]
-    said = "; ".join(f"{target.label}: {problem.why}" for target, problem in problems.items())
+    said = "; ".join(
+        f"{target.label}: {problem.why}" for target, problem in problems.items()
+    )
     lacks = [plan.why_missing(DTYPES[asked[0].dtype], target) for target in problems]
     planned = replace(planned, left_out=said, incomplete=None in lacks)
     return with_peers(fit) if fit else [], planned
@@ -188,7 +202,9 @@ def part_result(
 ) -> PartResult:
     """Return a part whose runs have ended; `others` could not be tested."""
     members = (*map(device_outcome, runs), *others)
-    return replace(planned, members=members, series=tuple(run.history(KEPT_ITEMS) for run in runs))
+    return replace(
+        planned, members=members, series=tuple(run.history(KEPT_ITEMS) for run in runs)
+    )
 
 
 STEADY_PARTS = ("soak", "burn")
@@ -203,7 +219,11 @@ def is_steady(run: RunState) -> bool:
     if run.ended or elapsed < LEAST_STEADY_SECONDS or not late:
         return run.ended
     moments = (each for each in run.trace.moments if each.seconds > elapsed / 2)
-    degrees = [each.temperature_celsius for each in moments if each.temperature_celsius is not None]
+    degrees = [
+        each.temperature_celsius
+        for each in moments
+        if each.temperature_celsius is not None
+    ]
     warms = degrees and max(degrees) - min(degrees) > STEADY_DEGREES
     return not warms and time_to_steady(windows, mean_rate(late)) is not None
 
@@ -211,6 +231,10 @@ def is_steady(run: RunState) -> bool:
 def note_steady(run: RunState) -> None:
     """Note in the result of a run that it was ended as it was steady."""
     result = run.result
-    if result and result.stopped == "time" and result.seconds < 0.9 * run.request.seconds:
+    if (
+        result
+        and result.stopped == "time"
+        and result.seconds < 0.9 * run.request.seconds
+    ):
         said = f"ended after {result.seconds:.0f} s: throughput and temperature were steady"
         run.end = Done(replace(result, notes=(*result.notes, said)))

@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, Protocol
 
 from gputop.agent.device import DeviceState
 from gputop.agent.snapshot import Inventory, Sample
-from gputop.bench.events import UNWATCHED, Done, Event, Hello, Planned, Progress, Result, Verified
+from gputop.bench.events import (
+    UNWATCHED,
+    Done,
+    Event,
+    Hello,
+    Planned,
+    Progress,
+    Result,
+    Verified,
+)
 from gputop.bench.plan import peaks
 from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.plan.peaks import by_formula
@@ -61,20 +70,26 @@ class RunLimit:
 def open_stream() -> StreamChild:
     """Return the stream for the supervision."""
     # With `control` it leaves out GPM, which costs the device something.
-    return StreamChild(StreamOptions(INTERVAL_SECONDS, control=True).command, INTERVAL_SECONDS)
+    return StreamChild(
+        StreamOptions(INTERVAL_SECONDS, control=True).command, INTERVAL_SECONDS
+    )
 
 
 def _call_in(
     loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arguments: object
 ) -> None:
-    with contextlib.suppress(RuntimeError):  # the loop has ended, and thread or run with it
+    with contextlib.suppress(
+        RuntimeError
+    ):  # the loop has ended, and thread or run with it
         loop.call_soon_threadsafe(call, *arguments)
 
 
 class Supervision(Protocol):
     """Supervises the devices of runs."""
 
-    async def follow(self, session: Session, trace: Trace, ending: Ending, take: Take) -> None:
+    async def follow(
+        self, session: Session, trace: Trace, ending: Ending, take: Take
+    ) -> None:
         """Call `take` with the session's events while its device is supervised.
 
         `trace` receives events and samples, and gives the result its conditions. `ending` is called
@@ -105,7 +120,9 @@ class Supervisor:
         """End the thread without waiting for it."""
         self._do(self._stop)
 
-    async def follow(self, session: Session, trace: Trace, ending: Ending, take: Take) -> None:
+    async def follow(
+        self, session: Session, trace: Trace, ending: Ending, take: Take
+    ) -> None:
         """Call `take` with the session's events while its device is supervised."""
         ward = SupervisedRun(session, trace, ending, self._tell)
         self._do(self._add, ward)
@@ -173,7 +190,12 @@ class SupervisedRun:
         tell: Callable[..., None] = lambda call, *arguments: call(*arguments),
     ) -> None:
         """Set `tell` to a function that calls another one in the session's event loop."""
-        self._session, self._trace, self._ending, self._tell = session, trace, ending, tell
+        self._session, self._trace, self._ending, self._tell = (
+            session,
+            trace,
+            ending,
+            tell,
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._ended = False
         self._stops: list[asyncio.Task[None]] = []
@@ -211,7 +233,9 @@ class SupervisedRun:
         if seconds is not None and self._trace.target.uuid is not None:
             why = f"it did not answer for {seconds:.0f} s"
             limit = RunLimit("silent", "Not watched", why)
-            self._timer = asyncio.get_running_loop().call_later(seconds, self.end, limit)
+            self._timer = asyncio.get_running_loop().call_later(
+                seconds, self.end, limit
+            )
 
     def end(self, limit: RunLimit) -> None:
         """End the run, and kill its worker if that takes too long."""
@@ -261,7 +285,9 @@ class Simulation:
             del self._loads[uuid]
             self.publish(dict(self._loads))
 
-    async def follow(self, session: Session, trace: Trace, ending: Ending, take: Take) -> None:
+    async def follow(
+        self, session: Session, trace: Trace, ending: Ending, take: Take
+    ) -> None:
         """Follow a session as a `Supervisor` does."""
         run = SupervisedRun(session, trace, ending)
         self._runs.append(run)
@@ -280,7 +306,9 @@ class Simulation:
 class SimulatedSession(Session):
     """A session whose events are made here, at the pace of a real worker's."""
 
-    def __init__(self, request: Request, simulation: Simulation, *, waits: bool) -> None:
+    def __init__(
+        self, request: Request, simulation: Simulation, *, waits: bool
+    ) -> None:
         super().__init__(request, waits=waits)
         self._simulation, self._go = simulation, asyncio.Event()
         if not waits:
@@ -304,7 +332,9 @@ class SimulatedSession(Session):
         await asyncio.sleep(STEP_SECONDS)
         yield Hello(SIMULATED, SIMULATED, target.name, 1, pid)
         await asyncio.sleep(STEP_SECONDS)
-        yield Planned(n, n, n, request.dtype, request.dtype, SIMULATED, SIMULATED, 0.0, SIMULATED)
+        yield Planned(
+            n, n, n, request.dtype, request.dtype, SIMULATED, SIMULATED, 0.0, SIMULATED
+        )
         await self._go.wait()
         products, checks, last, peak = 0.0, 1, 0.0, 0.0
         noise = random.Random(target.uuid)  # noqa: S311 - a picture, not a secret
@@ -315,7 +345,10 @@ class SimulatedSession(Session):
                 now = min(time.monotonic() - load.began, request.seconds)
                 rate = self._rate(load.at(load.began + (last + now) / 2).sm_clock_mhz)
                 rate *= noise.gauss(1, NOISE)
-                peak, products = max(peak, rate), products + rate * (now - last) * 1e12 / (2 * n**3)
+                peak, products = (
+                    max(peak, rate),
+                    products + rate * (now - last) * 1e12 / (2 * n**3),
+                )
                 yield Progress(now, now - last, int(products), rate, rate)
                 if int(now) > int(last):
                     checks += 1
@@ -325,12 +358,40 @@ class SimulatedSession(Session):
         name, dtype, by = target.name, request.dtype, self._stopped_by or "time"
         yield Done(
             Result(
-                *(name, target.uuid, dtype, n, n, n, mean, peak, None, None, mean, last),
-                *(int(products), 0, checks, by, SIMULATED, None, SIMULATED, SIMULATED, started_at),
+                *(
+                    name,
+                    target.uuid,
+                    dtype,
+                    n,
+                    n,
+                    n,
+                    mean,
+                    peak,
+                    None,
+                    None,
+                    mean,
+                    last,
+                ),
+                *(
+                    int(products),
+                    0,
+                    checks,
+                    by,
+                    SIMULATED,
+                    None,
+                    SIMULATED,
+                    SIMULATED,
+                    started_at,
+                ),
                 *(checks - 1, request.kind),
             )
         )
 
     def _rate(self, clock_mhz: float) -> float:
-        chip = (model.COMPUTE_CAPABILITY, model.SM_COUNT, clock_mhz, self._request.dtype)
+        chip = (
+            model.COMPUTE_CAPABILITY,
+            model.SM_COUNT,
+            clock_mhz,
+            self._request.dtype,
+        )
         return SHARE_OF_PEAK * (by_formula(*chip, name=model.NAME) or clock_mhz / 30)

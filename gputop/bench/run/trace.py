@@ -9,7 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from gputop.bench.events import Conditions, Event, Hello, Planned, Point, Progress, Result
+from gputop.bench.events import (
+    Conditions,
+    Event,
+    Hello,
+    Planned,
+    Point,
+    Progress,
+    Result,
+)
 from gputop.bench.plan import peaks
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
 from gputop.bench.results.compare import measured, score
@@ -92,7 +100,9 @@ class Trace:
     _sampled_at: float | None = None
     _newest: float = 0.0
     """Run time up to which there are moments."""
-    _moments: MergedSeries[TraceMoment] = field(default_factory=lambda: MergedSeries(merge_moments))
+    _moments: MergedSeries[TraceMoment] = field(
+        default_factory=lambda: MergedSeries(merge_moments)
+    )
     power: Mean = field(default_factory=Mean)
     """Mean power in watts, over time; the next one is the mean clock in MHz."""
     clock: Mean = field(default_factory=Mean)
@@ -114,7 +124,9 @@ class Trace:
         """Add an event of the worker that came just now."""
         if isinstance(event, Hello):
             self._worker = event.pid
-        elif isinstance(event, Planned | Point) and self.began is None and not self.waits:
+        elif (
+            isinstance(event, Planned | Point) and self.began is None and not self.waits
+        ):
             self.began = self._origin = self._last_at = self.now()
         elif isinstance(event, Progress):
             self._last, self._last_at = event, self.now()
@@ -151,7 +163,9 @@ class Trace:
         found = {name: getattr(readings, name) for name in READINGS}
         counted = (readings.clock_event_seconds or {}).get(POWER_CAP)
         reasons = readings.clock_event_reasons
-        self._add(TraceMoment(at, at, **found, reasons=reasons, power_cap_seconds=counted))
+        self._add(
+            TraceMoment(at, at, **found, reasons=reasons, power_cap_seconds=counted)
+        )
         self._add_load(sample, self._newest - before)
 
     def _add_load(self, sample: Sample, seconds: float) -> None:
@@ -161,16 +175,23 @@ class Trace:
         can be told from it.
         """
         self.others = ()
-        there = [each for each in sample.processes if each.device_uuid == self.target.uuid]
+        there = [
+            each for each in sample.processes if each.device_uuid == self.target.uuid
+        ]
         if self._worker not in {each.pid for each in there}:
             return
         for each in there:
-            if each.pid != self._worker and (each.sm_utilization_percent or 0) >= LOAD_PERCENT:
+            if (
+                each.pid != self._worker
+                and (each.sm_utilization_percent or 0) >= LOAD_PERCENT
+            ):
                 name = f"{each.pid} ({each.user or '?'}: {each.command or '?'})"
                 self._load[visible(name, 80)] += seconds
                 self.others += (f"{visible(name, 80)} {each.sm_utilization_percent} %",)
 
-    def _count(self, at: float, joules: float | None, causes: Mapping[str, float]) -> None:
+    def _count(
+        self, at: float, joules: float | None, causes: Mapping[str, float]
+    ) -> None:
         running = self.began is not None and at >= self.began
         if joules is not None and running:
             if self._energy is None:
@@ -186,7 +207,11 @@ class Trace:
     def _add(self, read: TraceMoment) -> None:
         """Add readings of one moment, which count since the ones before."""
         before, at, self._sampled_at = self._sampled_at, read.seconds, read.seconds
-        if self.began is None or at <= self.began or (before is not None and at <= before):
+        if (
+            self.began is None
+            or at <= self.began
+            or (before is not None and at <= before)
+        ):
             return
         start = max(self.began, at - LONGEST_SECONDS, before or self.began)
         weight = at - start
@@ -196,7 +221,9 @@ class Trace:
             self.temperature_max = max(celsius, self.temperature_max or celsius)
         for reason in read.reasons or ():
             self._seen[reason] += weight
-        seconds = max(at - self._origin, self._newest)  # which moved: time does not go back
+        seconds = max(
+            at - self._origin, self._newest
+        )  # which moved: time does not go back
         since = max(self._newest, seconds - weight)
         self._newest = seconds
         self._moments.add(replace(read, since=since, seconds=seconds))
@@ -247,7 +274,9 @@ class Trace:
         if share and result.kind == "step" and result.tflops_peak:
             for row in result.points:
                 percent = share * row.values["tflops"] / result.tflops_peak
-                points.append(replace(row, values={**row.values, "percent_of_peak": percent}))
+                points.append(
+                    replace(row, values={**row.values, "percent_of_peak": percent})
+                )
         return replace(result, conditions=known, points=tuple(points) or result.points)
 
     def conditions(self, result: Result) -> Conditions | None:
@@ -256,8 +285,14 @@ class Trace:
             return None
         seconds, gpu = self._length(result), self.gpu
         joules = self._joules(seconds)
-        link = link_bytes(gpu.pcie_generation_max or 0, gpu.pcie_width_max or 0) if gpu else None
-        work = None if result.tflops_mean is None else result.tflops_mean * result.seconds
+        link = (
+            link_bytes(gpu.pcie_generation_max or 0, gpu.pcie_width_max or 0)
+            if gpu
+            else None
+        )
+        work = (
+            None if result.tflops_mean is None else result.tflops_mean * result.seconds
+        )
         return Conditions(
             driver_version=self.driver_version,
             pci_device_id=gpu.pci_device_id if gpu else None,
@@ -272,7 +307,8 @@ class Trace:
             energy_joules=joules,
             tflop_per_joule=work / joules if work and joules else None,
             clock_event_seconds={
-                word: min(held, result.seconds) for word, held in self.clock_event_seconds().items()
+                word: min(held, result.seconds)
+                for word, held in self.clock_event_seconds().items()
             },
             late_power_cap_seconds=self._late_power_cap_seconds(seconds),
             late_power_watts_mean=self._late_power_watts(seconds),
@@ -281,7 +317,9 @@ class Trace:
             memory_errors={
                 name: (before, after)
                 for name, (before, after) in self._memory_errors.items()
-                if result.kind == "memory" or after > before or (after and name in BAD_STATES)
+                if result.kind == "memory"
+                or after > before
+                or (after and name in BAD_STATES)
             },
             other_load=tuple(
                 name for name, held in self._load.items() if held > LOAD_SHARE * seconds
@@ -296,9 +334,15 @@ class Trace:
         found, moments = [], self.moments
         if any(moment.reasons is not None for moment in moments):
             spans = self.intervals().get(POWER_CAP, ())
-            found.append(math.fsum(max(0.0, end - max(begin, seconds / 2)) for begin, end in spans))
+            found.append(
+                math.fsum(
+                    max(0.0, end - max(begin, seconds / 2)) for begin, end in spans
+                )
+            )
         counted = [
-            (m.seconds, m.power_cap_seconds) for m in moments if m.power_cap_seconds is not None
+            (m.seconds, m.power_cap_seconds)
+            for m in moments
+            if m.power_cap_seconds is not None
         ]
         before = [count for at, count in counted if at <= seconds / 2]
         after = [count for at, count in counted if at > seconds / 2]
@@ -314,10 +358,18 @@ class Trace:
     def _percent_of_peak(self, result: Result) -> Mapping[str, float]:
         if kind_of(result.kind).measures == BANDWIDTH:
             within = (point for point in result.points if point.series == WITHIN)
-            copies = [(each.x, rate) for each in within if (rate := each.values.get(BANDWIDTH))]
+            copies = [
+                (each.x, rate)
+                for each in within
+                if (rate := each.values.get(BANDWIDTH))
+            ]
             peak = peaks.memory_bytes_per_second(self.device)
             # Of the largest copy: smaller ones may fit into caches.
-            return {peaks.BANDWIDTH: 100 * max(copies)[1] / peak} if copies and peak else {}
+            return (
+                {peaks.BANDWIDTH: 100 * max(copies)[1] / peak}
+                if copies and peak
+                else {}
+            )
         if "," not in result.dtype:
             return self.percent_of_peak(score(result), result.dtype)
         return {  # a sweep: each type by itself
@@ -334,7 +386,9 @@ class Trace:
     def _length(self, result: Result) -> float:
         if self._last is None:
             return result.seconds
-        rest = max(0.0, result.seconds - self._last.elapsed_seconds)  # since the last window
+        rest = max(
+            0.0, result.seconds - self._last.elapsed_seconds
+        )  # since the last window
         # The clock of the wall may have been set back meanwhile.
         return max(0.0, self._last_at - (self.began or self._origin)) + rest
 
@@ -344,7 +398,11 @@ class Trace:
         A MIG instance shares its GPU's counter and has no energy of its own.
         """
         count = self._energy
-        if count is None or count.increase is None or self.target.parent_uuid is not None:
+        if (
+            count is None
+            or count.increase is None
+            or self.target.parent_uuid is not None
+        ):
             return None
         if count.seconds < LEAST_COVERED * seconds or not count.seconds:
             return None

@@ -82,7 +82,9 @@ class Interpreter:
         return self.torch_version is not None and self.fault is None
 
     def __str__(self) -> str:
-        state = self.fault or (f"torch {self.torch_version}" if self.torch_version else "no torch")
+        state = self.fault or (
+            f"torch {self.torch_version}" if self.torch_version else "no torch"
+        )
         return visible(f"{self.path} ({self.origin}): {state}")
 
 
@@ -102,13 +104,17 @@ class InterpreterSearch:
             return self.refused
         why = f"looked at {'; '.join(map(str, self.looked_at)) or 'none'}"
         remedy = "Name a Python that has it with `gputop --python PATH`"
-        if working := next((each for each in self.looked_at if each.fault is None), None):
+        if working := next(
+            (each for each in self.looked_at if each.fault is None), None
+        ):
             install = f"Install torch for {visible(working.path)} ({GET_TORCH}), or "
             remedy = install + remedy[0].lower() + remedy[1:]
         return Problem("No Python with torch was found", why, remedy)
 
 
-async def find_interpreter(explicit: str | None = None, *, cuda: bool = False) -> InterpreterSearch:
+async def find_interpreter(
+    explicit: str | None = None, *, cuda: bool = False
+) -> InterpreterSearch:
     """Probe the candidates in their order, and choose the first that has torch.
 
     `explicit` (from `--python`) is the only candidate if given. With `cuda`, a torch for CPUs only
@@ -155,14 +161,20 @@ class NoAnswerError(Exception):
     """An interpreter that did not run a program to its end, and why."""
 
 
-async def run_program(path: str, program: str, seconds: float) -> tuple[bytes, int | None]:
+async def run_program(
+    path: str, program: str, seconds: float
+) -> tuple[bytes, int | None]:
     """Return the output and status of a program in this Python; raise `NoAnswerError`.
 
     Raises `ProblemError` if no process can be started: another Python would not help.
     """
     try:
         process = await ChildProcess.start(
-            path, "-c", LISTEN + program, environment=os.environ, limit=WORKER_LINE_BYTES
+            path,
+            "-c",
+            LISTEN + program,
+            environment=os.environ,
+            limit=WORKER_LINE_BYTES,
         )
     except FileNotFoundError:
         raise NoAnswerError("there is no such file") from None
@@ -172,7 +184,9 @@ async def run_program(path: str, program: str, seconds: float) -> tuple[bytes, i
         async with asyncio.timeout(seconds):
             output = await process.read()
             await process.ended(seconds)
-        if process.status and says_process_limit((await process.errors()).decode(errors="replace")):
+        if process.status and says_process_limit(
+            (await process.errors()).decode(errors="replace")
+        ):
             raise ProblemError(process_limit_problem(CANNOT_START))
     except TimeoutError:
         raise NoAnswerError(f"it did not answer within {seconds:g} s") from None
@@ -199,13 +213,18 @@ async def _probe(path: str, origin: str) -> Interpreter:
     try:
         output, status = await run_program(path, PROBE, PROBE_SECONDS)
         answer = answer_in(output, "python")
-        version, torch_version = tuple(answer["python"]), answer["torch"] and str(answer["torch"])
+        version, torch_version = (
+            tuple(answer["python"]),
+            answer["torch"] and str(answer["torch"]),
+        )
         if version < OLDEST_PYTHON:
             fault = f"Python {'.'.join(map(str, version))}, and the worker needs 3.9 or later"
     except NoAnswerError as error:
         fault = str(error)
     except (ValueError, LookupError, TypeError):
-        fault = "it does not answer like a Python" + (f" (status {status})" if status else "")
+        fault = "it does not answer like a Python" + (
+            f" (status {status})" if status else ""
+        )
     return Interpreter(path, origin, torch_version, fault)
 
 
@@ -285,7 +304,9 @@ class Launcher:
         except OSError as error:
             what = f"{visible(python)} cannot be started"
             remedy = "Choose another interpreter with --python"
-            raise ProblemError(Problem(what, str(error.strerror or error), remedy)) from error
+            raise ProblemError(
+                Problem(what, str(error.strerror or error), remedy)
+            ) from error
         worker.write(order)
         return worker
 
@@ -302,7 +323,9 @@ class ChildProcess:
         self._reading = asyncio.create_task(self._keep_errors())
 
     @classmethod
-    async def start(cls, *arguments: str, environment: Mapping[str, str], limit: int) -> Self:
+    async def start(
+        cls, *arguments: str, environment: Mapping[str, str], limit: int
+    ) -> Self:
         """Start one whose lines have at most `limit` bytes.
 
         Raises `OSError`, or `ProblemError` if no process can be started.
@@ -317,7 +340,10 @@ class ChildProcess:
                 env=environment,
                 limit=limit,
             )
-        except (OSError, RuntimeError) as error:  # before Python 3.12 asyncio starts a thread
+        except (
+            OSError,
+            RuntimeError,
+        ) as error:  # before Python 3.12 asyncio starts a thread
             if not says_process_limit(error):
                 raise
             # It leaves half a process behind then, and would log a traceback about it.

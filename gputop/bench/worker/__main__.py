@@ -25,7 +25,9 @@ def load() -> None:
     sys.modules[NAME] = package
     spec.loader.exec_module(package)
     # Run as a file, its folder is where Python looks first, also for what torch imports.
-    sys.path[:] = [entry for entry in sys.path if entry and Path(entry).resolve() != here]
+    sys.path[:] = [
+        entry for entry in sys.path if entry and Path(entry).resolve() != here
+    ]
 
 
 if __name__ == "__main__":

@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import RunError, no_context
-from .throughput import COLD_WINDOW_SECONDS, FIRST_WINDOW_SECONDS, EndedBatch, Mismatches
+from .throughput import (
+    COLD_WINDOW_SECONDS,
+    FIRST_WINDOW_SECONDS,
+    EndedBatch,
+    Mismatches,
+)
 
 if TYPE_CHECKING:
     from .product import Product
@@ -95,7 +100,9 @@ class Cpu(Backend):
         wrong = seconds = None
         if check and not self._halt.is_set():
             wrong, seconds = self.check(product)
-        found = Mismatches(*product.sums.take().tolist()) if product.sums else Mismatches()
+        found = (
+            Mismatches(*product.sums.take().tolist()) if product.sums else Mismatches()
+        )
         self._queue.append(EndedBatch(done, began, ended, None, wrong, seconds, found))
 
     def poll(self) -> EndedBatch | None:
@@ -105,7 +112,9 @@ class Cpu(Backend):
     def compare(self, product: Product) -> int:
         """Return the number of wrong elements of C."""
         same = self.torch.equal(product.c_bits, product.first_bits)
-        return 0 if same else product.unexplained(product.c)  # other bits are usual here
+        return (
+            0 if same else product.unexplained(product.c)
+        )  # other bits are usual here
 
     timed = Backend.wall
     """Wall time, the only time that a CPU has."""
@@ -135,17 +144,22 @@ class Cuda(Backend):
     """Pause after the warm-up, which has used up the burst. The mean power that the device limits
     is over a second at most, and the chip is nearly as cool again."""
 
-    def __init__(self, torch: Any, halt: threading.Event, free_before: int | None = None) -> None:
+    def __init__(
+        self, torch: Any, halt: threading.Event, free_before: int | None = None
+    ) -> None:
         super().__init__()
         self._free_before = free_before
         self.torch, self.place, self._halt = torch, "cuda", halt
         self.uses_host_memory = False
         with contextlib.suppress(Exception):  # whatever a torch cannot say
-            self.uses_host_memory = bool(torch.cuda.get_device_properties(0).is_integrated)
+            self.uses_host_memory = bool(
+                torch.cuda.get_device_properties(0).is_integrated
+            )
         self._differs: Any = None
         # One for each batch in flight; pinned, or the copy would wait for the device.
         self._counts = deque(
-            torch.empty(4, dtype=torch.int64, pin_memory=True) for _ in range(self.most_in_flight)
+            torch.empty(4, dtype=torch.int64, pin_memory=True)
+            for _ in range(self.most_in_flight)
         )
 
     def launch(self, product: Product, products: int, *, check: bool) -> None:
@@ -186,7 +200,9 @@ class Cuda(Backend):
             wrong = self.judge(*checked)
         seconds = first.elapsed_time(last) / 1000
         late = last.elapsed_time(ended) / 1000 if checked else None
-        return EndedBatch(products, began, now, seconds, wrong, late, Mismatches(*found))
+        return EndedBatch(
+            products, began, now, seconds, wrong, late, Mismatches(*found)
+        )
 
     def compare(self, product: Product) -> Any:
         """Return the number of elements of C that differ from the first as one on the device.
@@ -234,7 +250,11 @@ class Cuda(Backend):
         context = None
         if self._free_before is not None and self._free_before - free > reserved:
             context = self._free_before - free - reserved
-        return {"context_bytes": context, "cache_bytes": reserved - held, "tensor_bytes": held}
+        return {
+            "context_bytes": context,
+            "cache_bytes": reserved - held,
+            "tensor_bytes": held,
+        }
 
 
 def host_available_bytes() -> int | None:
@@ -249,7 +269,9 @@ def host_available_bytes() -> int | None:
 def open_cuda(torch: Any, halt: threading.Event, request: dict[str, Any]) -> Cuda:
     """Return the GPU that this process sees, ready to use; raise `RunError` if there is none."""
     python = sys.executable
-    remedy = f"Install a CUDA build of torch into {python}, or choose another with --python"
+    remedy = (
+        f"Install a CUDA build of torch into {python}, or choose another with --python"
+    )
     if torch.version.cuda is None:
         why = f"torch {torch.__version__} of {python} is a build for CPUs"
         raise RunError("no_cuda", "This torch has no CUDA support", why, remedy)
@@ -264,7 +286,9 @@ def open_cuda(torch: Any, halt: threading.Event, request: dict[str, Any]) -> Cud
         why = f"torch {torch.__version__} is built for {' '.join(archs)}"
         raise RunError("architecture", what, why, remedy)
     try:
-        return Cuda(torch, halt, request["free_bytes"])  # whose first memory makes the context
+        return Cuda(
+            torch, halt, request["free_bytes"]
+        )  # whose first memory makes the context
     except Exception as error:
         raise no_context(error, request) from error
 
@@ -275,9 +299,13 @@ def runs_on(archs: list[str], capability: tuple[int, int]) -> bool:
     `sm_80` is machine code, for 8.0 and later minor versions of 8; `compute_80` is compiled by the
     driver for anything later; `sm_90a` is for exactly 9.0.
     """
-    for kind, major, minor, exactly in re.findall(r"(sm|compute)_(\d+)(\d)(a?)", " ".join(archs)):
+    for kind, major, minor, exactly in re.findall(
+        r"(sm|compute)_(\d+)(\d)(a?)", " ".join(archs)
+    ):
         built = (int(major), int(minor))
         same_code = built[0] == capability[0] and not exactly
-        if built == capability or (built < capability and (kind == "compute" or same_code)):
+        if built == capability or (
+            built < capability and (kind == "compute" or same_code)
+        ):
             return True
     return False

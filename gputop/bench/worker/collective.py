@@ -63,16 +63,25 @@ class Ranks:
         if not host:  # nothing leaves this machine
             for name in INTERFACES:
                 os.environ.pop(name, None)
-        changing = sorted(name for name in os.environ if name.startswith(("NCCL_", "GLOO_")))
+        changing = sorted(
+            name for name in os.environ if name.startswith(("NCCL_", "GLOO_"))
+        )
         run.notes += [f"set: {name}={os.environ[name][:80]}" for name in changing]
         limit = timedelta(seconds=run.request["prepare_seconds"])
         if host:
             meet = timedelta(seconds=MEET_SECONDS)
             try:
-                self.store = self.dist.TCPStore(host, int(port), self.count, self.rank == 0, meet)
+                self.store = self.dist.TCPStore(
+                    host, int(port), self.count, self.rank == 0, meet
+                )
             except RuntimeError as error:
-                why, remedy = first_line(error), f"Check that the nodes can reach {host}:{port}"
-                raise RunError("not_ready", "The ranks did not meet", why, remedy) from error
+                why, remedy = (
+                    first_line(error),
+                    f"Check that the nodes can reach {host}:{port}",
+                )
+                raise RunError(
+                    "not_ready", "The ranks did not meet", why, remedy
+                ) from error
             os.environ.setdefault(INTERFACES[0], interface_to(host))
         else:
             self.store = self.dist.FileStore(port, self.count)
@@ -101,7 +110,9 @@ def interface_to(host: str) -> str:
     gloo takes that of the own name otherwise, which is often the loopback.
     """
     with (
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe,  # which sends nothing
+        socket.socket(
+            socket.AF_INET, socket.SOCK_DGRAM
+        ) as probe,  # which sends nothing
         contextlib.suppress(OSError),
     ):
         probe.connect((host, 1))
@@ -131,7 +142,9 @@ class Message:
         dist = self._ranks.dist
         # The new names, which old versions of torch do not have, or the old ones.
         gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-        scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+        scatter = (
+            getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+        )
         return {
             ALL_REDUCE: partial(dist.all_reduce, self.full),
             ALL_GATHER: partial(gather, self.full, self.part),
@@ -147,7 +160,9 @@ class Message:
         known = self._torch.arange(len(found), dtype=self._torch.int32, device=device)
         known = known.remainder_(PERIOD).to(self.full.dtype)
         if series == ALL_GATHER:
-            known.view(count, -1).add_(self._torch.arange(count, device=device).unsqueeze(1))
+            known.view(count, -1).add_(
+                self._torch.arange(count, device=device).unsqueeze(1)
+            )
             self.part.copy_(known[own])
             self.full.zero_()
         else:
@@ -175,7 +190,9 @@ def collective(device: Any, run: Run) -> None:
 
 def _measure(device: Any, run: Run) -> None:
     ranks = Ranks(device, run)
-    free = min(filter(None, (device.free_bytes(), run.request["free_bytes"])), default=1 << 30)
+    free = min(
+        filter(None, (device.free_bytes(), run.request["free_bytes"])), default=1 << 30
+    )
     most = min(free for (free,) in ranks.agree(free)) // SHARE_OF_FREE
     sizes = [size for size in SIZES if size <= min(most, LARGEST_BYTES[device.place])]
     first = Message(device, ranks, SIZES[0])
@@ -239,7 +256,9 @@ def _row(rows: Rows, ranks: Ranks, message: Message, series: str) -> bool:
     return True
 
 
-def _seconds_of_each(device: Any, operation: Callable[[], object], times: int) -> list[float]:
+def _seconds_of_each(
+    device: Any, operation: Callable[[], object], times: int
+) -> list[float]:
     """Return the time of each of so many operations, one right after the other."""
     if device.place == "cpu":
         ends = [time.perf_counter()]

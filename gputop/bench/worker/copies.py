@@ -63,9 +63,14 @@ def copy(device: Any, run: Run) -> None:
     alone = (5 if cuda else len(counted)) * len(sizes)
     peers = reachable_peers(device, run)
     rows = Rows(device, run, alone + ROWS_OF_PAIR * len(peers))
-    timing = "device events, and wall time where memory is pageable" if cuda else device.timing
+    timing = (
+        "device events, and wall time where memory is pageable"
+        if cuda
+        else device.timing
+    )
     between = (
-        "; between GPUs by the driver, one pair at a time, made by the GPU that is named first"
+        "; between GPUs by the driver, one pair at a time, "
+        "made by the GPU that is named first"
     )
     # Also without a peer of its own: while it copies, the others wait for it.
     turn = share_lock(run) if run.request["turns"] else lambda: None
@@ -112,7 +117,9 @@ def reachable_peers(device: Any, run: Run) -> dict[int, str]:
     noted: a process cannot compute on a GPU whose compute mode is exclusive.
     """
     for peer, mode in run.request["exclusive_peers"].items():
-        run.notes.append(f"{peer}: copies are absent, its compute mode is {mode.replace('_', ' ')}")
+        run.notes.append(
+            f"{peer}: copies are absent, its compute mode is {mode.replace('_', ' ')}"
+        )
     found = {}
     for number, peer in enumerate(run.request["peers"], 1):
         try:
@@ -123,7 +130,9 @@ def reachable_peers(device: Any, run: Run) -> dict[int, str]:
             run.notes.append(f"{peer}: copies are absent, {first_line(error)}")
             continue
         found[number] = peer
-        run.notes.append(f"{peer}: {'peer access' if direct else 'no peer access, by the host'}")
+        run.notes.append(
+            f"{peer}: {'peer access' if direct else 'no peer access, by the host'}"
+        )
     return found
 
 
@@ -181,14 +190,18 @@ def _cpu_ways(device: Any, size: int, counted: list[int]) -> Iterator[CopyPath]:
     to, source = (_words(device.torch, size) for _ in range(2))
     for threads in counted:
         name = "1 thread" if threads == 1 else f"{threads} threads"
-        yield CopyPath(f"host, {name}", to, source, device.timed, READ_AND_WRITTEN, threads)
+        yield CopyPath(
+            f"host, {name}", to, source, device.timed, READ_AND_WRITTEN, threads
+        )
 
 
 def _cuda_ways(device: Any, size: int, run: Run) -> Iterator[CopyPath]:
     """Yield the paths in an order in which a buffer is read before it is written."""
     torch = device.torch
     here, pageable = _words(torch, size, "cuda"), _words(torch, size)
-    yield CopyPath("device to device", torch.empty_like(here), here, device.timed, READ_AND_WRITTEN)
+    yield CopyPath(
+        "device to device", torch.empty_like(here), here, device.timed, READ_AND_WRITTEN
+    )
     yield CopyPath("host to device, pageable", here, pageable, device.wall, 1)
     yield CopyPath("device to host, pageable", pageable, here, device.wall, 1)
     try:
@@ -222,17 +235,25 @@ def share_lock(run: Run) -> Callable[[], None]:
 
 
 def _copy_between(
-    rows: Rows, peers: dict[int, str], turn: Callable[[], None], end: float, seconds: float
+    rows: Rows,
+    peers: dict[int, str],
+    turn: Callable[[], None],
+    end: float,
+    seconds: float,
 ) -> None:
     """Measure copies to and from each peer for so many seconds, while no other worker copies."""
     device, run = rows.device, rows.run
     device.free_bytes()  # gives back what torch keeps: the other workers need it
     why = "other GPUs did not end their copies in time"
-    late = RunError("too_slow", "The copies between GPUs were not begun", why, "Test them in pairs")
+    late = RunError(
+        "too_slow", "The copies between GPUs were not begun", why, "Test them in pairs"
+    )
     run.expect(end - time.monotonic() + LATE_SECONDS * len(peers), late)
     turn()
     rows.until = time.monotonic() + seconds  # also where the turns before it began late
-    rows.to_come = ROWS_OF_PAIR * len(peers) + 1  # which leaves time for buffers and comparisons
+    rows.to_come = (
+        ROWS_OF_PAIR * len(peers) + 1
+    )  # which leaves time for buffers and comparisons
     missing = list(peers.values())
     for number, peer in peers.items():
         if rows.over:
@@ -252,7 +273,9 @@ def _rows_of_pair(rows: Rows, number: int, peer: str) -> None:
     device, run = rows.device, rows.run
     free = [device.free_bytes(), device.torch.cuda.mem_get_info(number)[0]]
     most = min(filter(None, [*free, run.request["free_bytes"]])) // SHARE_OF_FREE
-    size = max((each for each in DEVICE_SIZES if each <= min(most, PAIR_BYTES)), default=0)
+    size = max(
+        (each for each in DEVICE_SIZES if each <= min(most, PAIR_BYTES)), default=0
+    )
     if not size:
         why = f"{most / MIB:.3g} MiB may be used for each"
         run.notes.append(f"{peer}: copies are absent, {why}")

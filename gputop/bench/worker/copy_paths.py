@@ -10,7 +10,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .rows import Clock, Work
 
-PAIR_WAYS = {"write to": {1: 0}, "read from": {0: 0}, "both directions with": {1: 0, 0: 1}}
+PAIR_WAYS = {
+    "write to": {1: 0},
+    "read from": {0: 0},
+    "both directions with": {1: 0, 0: 1},
+}
 """Copies between this GPU, 0, and a peer, 1: by who receives, who makes them."""
 HELD_CYCLES = 40_000
 """Clock cycles for each copy that waits until all of them were launched: longer than Python takes
@@ -23,7 +27,13 @@ class CopyPath:
     """Two buffers, the clock that times a copy between them, and how often each byte counts."""
 
     def __init__(
-        self, series: str, to: Any, source: Any, clock: Clock, counted: int, threads: int = 0
+        self,
+        series: str,
+        to: Any,
+        source: Any,
+        clock: Clock,
+        counted: int,
+        threads: int = 0,
     ) -> None:
         self.series, self.to, self.source = series, to, source
         self.clock, self.counted, self.threads = clock, counted, threads
@@ -54,7 +64,9 @@ class Pair:
         """Buffer of each receiver, and the one on the other GPU that is copied to it."""
         for to in (1, 0):
             source, received = (self.words_for(to, at) for at in (1 - to, to))
-            received.copy_(source)  # after it the source has access to the other, where it can
+            received.copy_(
+                source
+            )  # after it the source has access to the other, where it can
             self.buffers[to] = received, source
 
     def words_for(self, receiver: int, at: int) -> Any:
@@ -89,8 +101,15 @@ class PairPath(CopyPath):
         here, there = self._pair.streams
         there.wait_stream(here)
         for _, received, source, stream in self.transfers:
-            copied = received.data_ptr(), source.data_ptr(), self._pair.size, stream.cuda_stream
-            with self._torch.cuda.stream(stream):  # the driver wants its GPU to be the current one
+            copied = (
+                received.data_ptr(),
+                source.data_ptr(),
+                self._pair.size,
+                stream.cuda_stream,
+            )
+            with self._torch.cuda.stream(
+                stream
+            ):  # the driver wants its GPU to be the current one
                 for _ in repeat(None, times):
                     self._launch(*copied)
         here.wait_stream(there)
@@ -125,7 +144,12 @@ def driver_copy() -> Callable[[int, int, int, int], None]:
     """Return the driver's copy: of an address to, one from, bytes, and the stream that makes it."""
     driver = ctypes.CDLL("libcuda.so.1")
     function = driver.cuMemcpyAsync
-    function.argtypes = ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
+    function.argtypes = (
+        ctypes.c_uint64,
+        ctypes.c_uint64,
+        ctypes.c_size_t,
+        ctypes.c_void_p,
+    )
 
     def copy(to: int, source: int, size: int, stream: int) -> None:
         if status := function(to, source, size, stream):

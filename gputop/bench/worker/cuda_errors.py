@@ -111,7 +111,9 @@ STARTING = (
 BUSY = re.compile("busy or unavailable")
 BY_MODE = {
     "prohibited": Known(
-        "", "{gpu} lets no program compute", "Allow it with `sudo nvidia-smi -i {index} -c 0`"
+        "",
+        "{gpu} lets no program compute",
+        "Allow it with `sudo nvidia-smi -i {index} -c 0`",
     ),
     "exclusive_process": Known(
         "",
@@ -159,7 +161,9 @@ def cause_of_start(text: str, request: Mapping[str, Any]) -> Optional[Cause]:  #
         if "libcuda" in known.what and given and not re.search("all|compute", given):
             remedy = f"Start it with {CAPABILITIES}=compute,{given}"
             what = "This container was not given CUDA's driver library"
-            return Cause(known.kind, what, f"{CAPABILITIES} is {given}, without compute", remedy)
+            return Cause(
+                known.kind, what, f"{CAPABILITIES} is {given}, without compute", remedy
+            )
         return _cause(known, why, request)
     return None
 
@@ -175,7 +179,9 @@ def cause_in_nccl(text: str, request: Mapping[str, Any]) -> Optional[Cause]:  # 
 def _cause(known: Known, why: str, request: Mapping[str, Any]) -> Cause:
     gpu = request["label"]
     names = {"gpu": gpu, "index": gpu.rpartition(" ")[2].partition(":")[0]}
-    return Cause(known.kind, known.what.format(**names), why, known.remedy.format(**names))
+    return Cause(
+        known.kind, known.what.format(**names), why, known.remedy.format(**names)
+    )
 
 
 def _telling(text: str) -> str:

@@ -23,7 +23,11 @@ SIZED = ("soak", "sweep", "peak", "pulse", "burn", "pairs")
 
 def less(kind: str) -> str:
     """Return the options by which a run of that kind takes less memory."""
-    return "a smaller --size or --memory-share" if kind in SIZED else "a smaller --memory-share"
+    return (
+        "a smaller --size or --memory-share"
+        if kind in SIZED
+        else "a smaller --memory-share"
+    )
 
 
 def hangs(place: str, work: str, expected: float, patience: float) -> RunError:
@@ -64,7 +68,9 @@ def explain(error: BaseException, device: Any, request: dict[str, Any]) -> RunEr
         if request["kind"] == "memory":
             what = "The memory to test cannot be had"
         remedy = f"Choose {less(request['kind'])}, or end what holds the memory"
-        return RunError("memory", what, first_line(error) or type(error).__name__, remedy)
+        return RunError(
+            "memory", what, first_line(error) or type(error).__name__, remedy
+        )
     what = "An error of gputop or of torch ended the test"
     remedy = "Try another torch with --python, or report it"
     return RunError("torch", what, in_words(error), remedy)
@@ -111,7 +117,9 @@ def death(error: BaseException, device: Any) -> Optional[RunError]:  # noqa: UP0
                 error, died = found, True
     if not died:
         return None
-    return RunError("died", "The device died", in_words(error), "Look for Xid errors in `dmesg`")
+    return RunError(
+        "died", "The device died", in_words(error), "Look for Xid errors in `dmesg`"
+    )
 
 
 def is_memory(error: BaseException) -> bool:

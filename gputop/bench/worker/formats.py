@@ -54,7 +54,9 @@ class Plain:
         self.torch, self.name, self.place = torch, name, place
         known = {"tf32": "float32", "float16_acc16": "float16"}.get(name, name)
         self.a = self.b = self.result = getattr(torch, known)
-        self.accumulate = {"float64": "float64", "float16_acc16": "float16"}.get(name, "float32")
+        self.accumulate = {"float64": "float64", "float16_acc16": "float16"}.get(
+            name, "float32"
+        )
         if place == "cpu" and name in ("float16", "bfloat16"):
             self.accumulate = "as the CPU library does"
         self.data = "random normal"
@@ -130,9 +132,13 @@ class Scaled(Plain):
     def __init__(self, torch: Any, name: str, place: str) -> None:
         self.torch, self.name, self.place = torch, name, place
         self.b = _dtype_of(torch, name, "float8_e4m3fn")
-        self.a = _dtype_of(torch, name, "float8_e5m2") if name == "float8_mixed" else self.b
+        self.a = (
+            _dtype_of(torch, name, "float8_e5m2") if name == "float8_mixed" else self.b
+        )
         self.result = torch.bfloat16
-        self.accumulate = "float32, no fast accumulate" if place == "cuda" else "float32"
+        self.accumulate = (
+            "float32, no fast accumulate" if place == "cuda" else "float32"
+        )
         self.data = "random normal, cast"
 
     def fill(self, operand: Any) -> None:
@@ -182,7 +188,9 @@ class Float4(Scaled):
         """Return an operand of `columns` numbers, which are half as many bytes."""
         if columns % 2:
             raise no_dtype(self.name, f"{columns} is odd, and two numbers share a byte")
-        bytes_ = self.torch.empty((rows, columns // 2), dtype=self.torch.uint8, device=self.place)
+        bytes_ = self.torch.empty(
+            (rows, columns // 2), dtype=self.torch.uint8, device=self.place
+        )
         return bytes_.view(kind)
 
     def store(self, operand: Any, values: Any) -> None:
@@ -263,7 +271,9 @@ def set_precision(matmul: Any, dtype: str) -> None:
     if hasattr(matmul, "allow_fp16_accumulation"):
         matmul.allow_fp16_accumulation = dtype == "float16_acc16"
     elif dtype == "float16_acc16":
-        raise no_dtype(dtype, "this torch has no allow_fp16_accumulation, which 2.7 has")
+        raise no_dtype(
+            dtype, "this torch has no allow_fp16_accumulation, which 2.7 has"
+        )
 
 
 def try_product(product: Any) -> None:

@@ -50,7 +50,10 @@ def latency(device: Any, run: Run) -> None:
     )
     if not cuda:
         ended = "a product has ended when a CPU's call returns"
-        run.notes += [f"{GRAPH}: absent, a CPU has none", f"{SYNCHRONISED}: absent, {ended}"]
+        run.notes += [
+            f"{GRAPH}: absent, a CPU has none",
+            f"{SYNCHRONISED}: absent, {ended}",
+        ]
     seconds = 0.0
     for before, shape in zip([shapes[0], *shapes], shapes):  # noqa: B905 - Python 3.9
         if rows.end_early():
@@ -95,7 +98,9 @@ def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> float:
     return found.get(EAGER, 0.0)
 
 
-def _row(rows: Rows, product: Product, way: Variant, each: float, found: dict[str, float]) -> None:
+def _row(
+    rows: Rows, product: Product, way: Variant, each: float, found: dict[str, float]
+) -> None:
     rows.expect("preparing a row", SHORT_SECONDS)
     work = way.prepare()
     flop = product.flop * way.products * way.waits
@@ -137,7 +142,9 @@ def _ways(device: Any, product: Product, each: float) -> list[Variant]:
         replay = partial(_replay, torch, product, captured)
         launched = partial(_launched, device)
         ways += [
-            Variant(LAUNCH, lambda: product.multiply, launched, most=QUEUED, waits=False),
+            Variant(
+                LAUNCH, lambda: product.multiply, launched, most=QUEUED, waits=False
+            ),
             Variant(GRAPH, replay, device.wall, products=captured),
             Variant(SYNCHRONISED, lambda: synchronised, device.wall),
         ]
@@ -183,9 +190,13 @@ def _words(n: int, found: dict[str, float]) -> list[str]:
         cost = _added(graph, eager)
         said.append(f"{_micro(graph)} in a CUDA graph, so that launching costs {cost}")
     if launch := found.get(LAUNCH):
-        said.append(f"launching alone returns after {_micro(launch)}, which is no running time")
+        said.append(
+            f"launching alone returns after {_micro(launch)}, which is no running time"
+        )
     if SYNCHRONISED in found:
-        said.append(f"synchronising each time adds {_added(eager, found[SYNCHRONISED])}")
+        said.append(
+            f"synchronising each time adds {_added(eager, found[SYNCHRONISED])}"
+        )
     if NORM_EACH in found and NORM_LAST in found:
         added = _added(found[NORM_LAST], found[NORM_EACH])
         said.append(f"fetching a norm each step, not once at the end, adds {added}")
@@ -193,7 +204,9 @@ def _words(n: int, found: dict[str, float]) -> list[str]:
 
 
 def _added(before: float, after: float) -> str:
-    return _micro(after - before) if after > MEASURABLE * before else "nothing measurable"
+    return (
+        _micro(after - before) if after > MEASURABLE * before else "nothing measurable"
+    )
 
 
 def _micro(seconds: float) -> str:

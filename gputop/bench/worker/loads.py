@@ -25,7 +25,14 @@ from .product import (
     room_beside,
 )
 from .rows import COLD_SECONDS
-from .throughput import WINDOW_SECONDS, EndedBatch, Pace, SoakTotals, products_in, threads_text
+from .throughput import (
+    WINDOW_SECONDS,
+    EndedBatch,
+    Pace,
+    SoakTotals,
+    products_in,
+    threads_text,
+)
 
 if TYPE_CHECKING:
     from .main import Run
@@ -94,7 +101,9 @@ def _seconds_of_one(device: Any, dtype: str, n: int) -> float:
 
 
 def prepare(
-    device: Any, run: Run, arrange: Callable[[Product], Product] = lambda product: product
+    device: Any,
+    run: Run,
+    arrange: Callable[[Product], Product] = lambda product: product,
 ) -> tuple[Product, Pace]:
     """Make operands, check exact and first products, arrange them, warm up and send the plan."""
     request, dtype = run.request, run.request["dtype"]
@@ -122,7 +131,10 @@ def prepare(
     if label:
         run.notes.append(f"products of this size are {label}")
     needed = bytes_needed(request, dtype, product.shape) - request["fixed_bytes"]
-    if device.most_in_flight > 1 and room_beside(needed, device, request) > product.c.nbytes:
+    if (
+        device.most_in_flight > 1
+        and room_beside(needed, device, request) > product.c.nbytes
+    ):
         # With a product in it: after a stop it may be compared before it is written.
         product.spare = product.c.clone()
     product = arrange(product)
@@ -157,7 +169,9 @@ def warm_up(device: Any, run: Run, product: Product) -> tuple[float, int]:
     return statistics.median(times) if times else 0.0, made
 
 
-def send_plan(device: Any, run: Run, product: Product, pace: Pace, warmed_up: int) -> None:
+def send_plan(
+    device: Any, run: Run, product: Product, pace: Pace, warmed_up: int
+) -> None:
     """Send the plan: everything needed to interpret the figures."""
     (m, n, k), hertz, form = product.shape, run.request["hertz"], product.format
     method = (
@@ -207,17 +221,23 @@ def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
             continue
         run.expect(pace.patience, hang)
         # On a GPU a batch was launched while the one before it ran.
-        seconds = ended.ended - (previous if totals.pulsed else max(ended.began, previous))
+        seconds = ended.ended - (
+            previous if totals.pulsed else max(ended.began, previous)
+        )
         previous = ended.ended
         sample = totals.add(ended.products, seconds, ended.device_seconds)
         pace.update(ended)
         if sample is not None:
             run.send("sample", **sample)
-        last_is_checked = ended.wrong is not None or (last_is_checked and not ended.products)
+        last_is_checked = ended.wrong is not None or (
+            last_is_checked and not ended.products
+        )
         count_checks(run, product, ended)
     if totals.iterations and not last_is_checked:
         run.verified(device.check(product)[0], 0 if product.sums else 1)
-    if not run.halt.is_set():  # once more with a known answer, now that the device is hot
+    if (
+        not run.halt.is_set()
+    ):  # once more with a known answer, now that the device is hot
         run.expect(pace.patience, hang)
         run.verified(product.exact(), 0)
 
@@ -260,7 +280,10 @@ def pulse(device: Any, run: Run) -> None:
     product, pace = prepare(device, run)
     if pace.product_seconds * hertz > 0.25:  # half of what the load may last
         why = f"a product takes {pace.product_seconds:.3g} s, and the load {0.5 / hertz:.3g} s"
-        what, remedy = "The products are too long for these pulses", "Choose a smaller --size"
+        what, remedy = (
+            "The products are too long for these pulses",
+            "Choose a smaller --size",
+        )
         raise RunError("too_slow", what, why, f"{remedy}, or a lower --frequency")
     if device.place == "cuda":
         run.notes.append(
@@ -275,7 +298,9 @@ def pulse(device: Any, run: Run) -> None:
     seconds, products, busy = totals.now
     if products:
         loaded = f"loaded for {100 * busy / seconds:.3g} % of the time, at {hertz:g} Hz"
-        run.notes.append(f"{loaded}, with {totals.rate(products, busy):.4g} TFLOP/s while loaded")
+        run.notes.append(
+            f"{loaded}, with {totals.rate(products, busy):.4g} TFLOP/s while loaded"
+        )
 
 
 COPIED_BYTES = {"cpu": 1 << 26, "cuda": 1 << 29}
@@ -293,15 +318,24 @@ class Ring(Product):
         vars(self).update(vars(product))
         operands = product.a, product.stored_b
         each = sum(operand.nbytes for operand in operands)
-        mine = bytes_needed(run.request, self.dtype, self.shape) - run.request["fixed_bytes"]
+        mine = (
+            bytes_needed(run.request, self.dtype, self.shape)
+            - run.request["fixed_bytes"]
+        )
         mine += 0 if product.spare is None else product.spare.nbytes
         room = room_beside(mine, device, run.request) - 2 * COPIED_BYTES[device.place]
         copies, until = [operands], time.monotonic() + FILL_SECONDS
-        while len(copies) <= room // each and not run.halt.is_set() and time.monotonic() < until:
+        while (
+            len(copies) <= room // each
+            and not run.halt.is_set()
+            and time.monotonic() < until
+        ):
             copies.append((product.a.clone(), product.stored_b.clone()))
         self._turns = itertools.cycle(copies)
         size = len(copies) * each / 2**30
-        run.notes.append(f"operands of {len(copies)} products in {size:.4g} GiB, taken in turn")
+        run.notes.append(
+            f"operands of {len(copies)} products in {size:.4g} GiB, taken in turn"
+        )
 
     def multiply(self, times: int = 1) -> None:
         """Make products of the next operands each."""
@@ -342,7 +376,9 @@ class Traffic:
                     if stream:
                         stream.synchronize()
         except BaseException as error:  # noqa: BLE001 - the parent is told in one line
-            self.run.end("error", **explain(error, self.device, self.run.request).fields)
+            self.run.end(
+                "error", **explain(error, self.device, self.run.request).fields
+            )
 
     def end(self) -> None:
         """End the copies, and compare a last one: a short run may have compared none."""

@@ -60,13 +60,18 @@ class Run:
         """Expect the end of the preparation."""
         seconds = self.request["prepare_seconds"]
         why = f"torch, memory and the first products took more than {seconds:.0f} s"
-        remedy = f"See what else uses the device, or choose {less(self.request['kind'])}"
+        remedy = (
+            f"See what else uses the device, or choose {less(self.request['kind'])}"
+        )
         late = RunError("not_ready", "The stress test did not get ready", why, remedy)
         self.expect(self._ready_by - time.monotonic(), late)
 
     def expect(self, seconds: float, otherwise: RunError) -> None:
         """End the run with that error unless something else is expected within that time."""
-        self._expected = time.monotonic() + seconds, otherwise  # one step for the other thread
+        self._expected = (
+            time.monotonic() + seconds,
+            otherwise,
+        )  # one step for the other thread
 
     def send(self, event: str, **fields: Any) -> None:
         """Write one event."""
@@ -130,7 +135,11 @@ class Run:
 
         Ranks end together, so that one of them does not wait for another.
         """
-        if self.has_rows and error.kind not in ("hang", "died") and not self.request["ranks"]:
+        if (
+            self.has_rows
+            and error.kind not in ("hang", "died")
+            and not self.request["ranks"]
+        ):
             self.notes.append(f"the run ended early, {in_words(error)}")
             self.finish()
         self.end("error", **error.fields)
@@ -142,7 +151,9 @@ class Run:
             if select.select([0], [], [], WATCH_SECONDS)[0]:
                 data = os.read(0, 4096)
                 if not data:
-                    self._leave(1)  # the parent is gone, and nobody reads what could be said
+                    self._leave(
+                        1
+                    )  # the parent is gone, and nobody reads what could be said
                 received += data
             if b"stop\n" in received:
                 self.halted_by = "user"
@@ -226,7 +237,9 @@ CHANGING = (
 
 def unset_changing() -> list[str]:
     """Unset these variables, before torch is imported, and return them as `NAME=value`."""
-    found = [name for name in os.environ if any(fnmatchcase(name, each) for each in CHANGING)]
+    found = [
+        name for name in os.environ if any(fnmatchcase(name, each) for each in CHANGING)
+    ]
     return [f"{name}={os.environ.pop(name)[:80]}" for name in sorted(found)]
 
 
@@ -242,11 +255,17 @@ def bind_near(pci_bus_id: str) -> Optional[str]:  # noqa: UP045
     try:
         folder = SYSFS / f"{int(domain, 16):04x}:{rest}"
         node = int((folder / "numa_node").read_text())
-        near = _numbers((folder / "local_cpulist").read_text()) & os.sched_getaffinity(0)
+        near = _numbers((folder / "local_cpulist").read_text()) & os.sched_getaffinity(
+            0
+        )
         if node < 0 or not near:
             return None
         os.sched_setaffinity(0, near)
-    except (OSError, ValueError, AttributeError):  # another system, or a node that is not said
+    except (
+        OSError,
+        ValueError,
+        AttributeError,
+    ):  # another system, or a node that is not said
         return None
     return f"NUMA node {node}, processors: {len(near)}"
 
@@ -260,7 +279,9 @@ def _numbers(ranges: str) -> set[int]:
 def cublas_version() -> Optional[str]:  # noqa: UP045
     """Return the version of the cuBLAS that this process has loaded, or None."""
     try:
-        loaded = re.search(r"/\S*/libcublas\.so\S*", Path("/proc/self/maps").read_text())
+        loaded = re.search(
+            r"/\S*/libcublas\.so\S*", Path("/proc/self/maps").read_text()
+        )
         if loaded is None:
             return None
         library, number = ctypes.CDLL(loaded[0]), ctypes.c_int()

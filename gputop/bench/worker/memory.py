@@ -26,7 +26,13 @@ BITS, BYTES_OF_WORD, WORD = 64, 8, 2**64 - 1
 FEW = 8
 ODD = 0x9E3779B97F4A7C15
 """Multiplied by the number of a block, it makes random words differ from block to block."""
-FIXED = (0x0, 0x5555555555555555, 0x3333333333333333, 0x0F0F0F0F0F0F0F0F, 0x00FF00FF00FF00FF)
+FIXED = (
+    0x0,
+    0x5555555555555555,
+    0x3333333333333333,
+    0x0F0F0F0F0F0F0F0F,
+    0x00FF00FF00FF00FF,
+)
 
 Sweep = tuple[int, Any, Any]
 """Every block, upwards (1) or downwards (-1), is compared and then written. The words are those of
@@ -46,10 +52,16 @@ class MemoryTotals(SoakTotals):
         self.patterns: dict[str, tuple[int, float, int]] = {}
         """Bytes read and written, seconds, and blocks compared."""
 
-    def visit(self, pattern: str, bytes_: int, seconds: float, compared: int) -> dict[str, Any]:
+    def visit(
+        self, pattern: str, bytes_: int, seconds: float, compared: int
+    ) -> dict[str, Any]:
         """Count a block, and return the sample if it ends a window, or nothing."""
         before = self.patterns.get(pattern, (0, 0.0, 0))
-        self.patterns[pattern] = before[0] + bytes_, before[1] + seconds, before[2] + compared
+        self.patterns[pattern] = (
+            before[0] + bytes_,
+            before[1] + seconds,
+            before[2] + compared,
+        )
         self.checks += compared
         self.verified += compared
         sample = self.add(bytes_, seconds, None)
@@ -66,7 +78,12 @@ class MemoryTotals(SoakTotals):
             values = {"bytes_per_second": moved / seconds, "passes": compared / whole}
             points.append({"series": name, "x": self.block_bytes, "values": values})
         absent = dict.fromkeys(("tflops_mean", "tflops_peak", "tflops_device"))
-        return {**super().result(), **absent, "iterations": self.verified, "points": points}
+        return {
+            **super().result(),
+            **absent,
+            "iterations": self.verified,
+            "points": points,
+        }
 
 
 def memory(device: Any, run: Run) -> None:
@@ -109,7 +126,9 @@ class MemoryUnderTest:
         # Two blocks hold what is expected, and a mask has a byte for each word that differs.
         count = (free - 2 * size - size // 8) // size
         totals.block_bytes, totals.total_bytes = size, count * size
-        if device.uses_host_memory:  # if others need the memory, no other process is to be killed
+        if (
+            device.uses_host_memory
+        ):  # if others need the memory, no other process is to be killed
             with contextlib.suppress(OSError):
                 Path("/proc/self/oom_score_adj").write_text("1000")
         if count < 1:
@@ -131,7 +150,9 @@ class MemoryUnderTest:
         if pattern == "random":
             own.random_(-(2**63), None)
             self.stride = ODD
-        elif pattern == "address":  # every word is its offset in bytes, every second time inverted
+        elif (
+            pattern == "address"
+        ):  # every word is its offset in bytes, every second time inverted
             torch.arange(0, 8 * own.numel(), 8, out=own.view(-1))
             own.bitwise_xor_(-(number % 2))
             self.stride = self.totals.block_bytes
@@ -150,7 +171,9 @@ class MemoryUnderTest:
     def visit(self, at: int, compared: int | None, written: int | None) -> None:
         """Compare and write a block, and send what that says."""
         limit = patience(self.device, BLOCK_SECONDS)
-        self.run.expect(limit, hangs(self.device.place, "a block", BLOCK_SECONDS, limit))
+        self.run.expect(
+            limit, hangs(self.device.place, "a block", BLOCK_SECONDS, limit)
+        )
         wrong: list[int] = []
 
         def work(_: int) -> None:
@@ -197,7 +220,9 @@ class MemoryUnderTest:
                     continue
                 self.named.add(offset)
                 right, found = int(expected[row, column]), int(block[row, column])
-                bits = ", ".join(str(bit) for bit in range(BITS) if (right ^ found) >> bit & 1)
+                bits = ", ".join(
+                    str(bit) for bit in range(BITS) if (right ^ found) >> bit & 1
+                )
                 self.run.notes.append(
                     f"wrong word at offset 0x{offset:x}: expected 0x{right & WORD:016x}, found "
                     f"0x{found & WORD:016x}, flipped bits {bits} "
@@ -217,4 +242,6 @@ class MemoryUnderTest:
         missing = [name for name in PATTERNS if name not in known or not known[name][2]]
         if missing and not self.run.halt.is_set():
             more = "give more --seconds, or a smaller --memory-share"
-            self.run.notes.append(f"the time was up before {', '.join(missing)}: {more}")
+            self.run.notes.append(
+                f"the time was up before {', '.join(missing)}: {more}"
+            )

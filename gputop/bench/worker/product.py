@@ -13,7 +13,9 @@ Shape = tuple[int, int, int]
 
 def dtype_facts(request: dict[str, Any], dtype: str) -> dict[str, Any]:
     """Return the plan's figures for a data type: bytes, sizes, the largest that fits."""
-    found: dict[str, Any] = next(each for each in request["dtypes"] if each["name"] == dtype)
+    found: dict[str, Any] = next(
+        each for each in request["dtypes"] if each["name"] == dtype
+    )
     return found
 
 
@@ -33,7 +35,11 @@ def bytes_needed(request: dict[str, Any], dtype: str, shape: Shape) -> int:
 
 def room_beside(needed: int, device: Any, request: dict[str, Any]) -> int:
     """Return the bytes that may still be taken, beside those of the process and so many more."""
-    allowed, fixed, now = request["free_bytes"], request["fixed_bytes"], device.free_bytes()
+    allowed, fixed, now = (
+        request["free_bytes"],
+        request["fixed_bytes"],
+        device.free_bytes(),
+    )
     known = [] if allowed is None else [allowed - fixed - needed]
     if now is not None:  # what was taken before, and the context, is not free any more
         known.append(now - fixed + request["context_bytes"])
@@ -43,7 +49,10 @@ def room_beside(needed: int, device: Any, request: dict[str, Any]) -> int:
 def fits(device: Any, request: dict[str, Any], dtype: str, shape: Shape) -> bool:
     """True if the device has room for such products now, or if its free memory is unknown."""
     free = device.free_bytes()
-    return free is None or bytes_needed(request, dtype, shape) - request["context_bytes"] <= free
+    return (
+        free is None
+        or bytes_needed(request, dtype, shape) - request["context_bytes"] <= free
+    )
 
 
 def out_of_memory(request: dict[str, Any], dtype: str, n: int, free: int) -> RunError:
@@ -51,7 +60,9 @@ def out_of_memory(request: dict[str, Any], dtype: str, n: int, free: int) -> Run
     taken = bytes_needed(request, dtype, (n, n, n)) - int(request["context_bytes"])
     what = f"Products of size {n} do not fit in the device's memory"
     why = f"they need {taken / 2**30:.2f} GiB and {free / 2**30:.2f} GiB are free"
-    return RunError("memory", what, why, "Choose a smaller --size, or end what holds the memory")
+    return RunError(
+        "memory", what, why, "Choose a smaller --size, or end what holds the memory"
+    )
 
 
 GROSS_ERROR = 1e-2
@@ -68,7 +79,12 @@ class Product:
     """
 
     def __init__(
-        self, torch: Any, dtype: str, shape: Shape, place: str, column_major: bool | None = None
+        self,
+        torch: Any,
+        dtype: str,
+        shape: Shape,
+        place: str,
+        column_major: bool | None = None,
     ) -> None:
         self.torch, self.dtype, self.place = torch, dtype, place
         self.shape = self.m, self.n, self.k = m, n, k = shape
@@ -105,7 +121,9 @@ class Product:
     @property
     def layout(self) -> str:
         """Layout of A and B in words."""
-        return "A row-major, B column-major" if self.column_major else "A and B row-major"
+        return (
+            "A row-major, B column-major" if self.column_major else "A and B row-major"
+        )
 
     def bits(self, tensor: Any) -> Any:
         """Return the same memory as integers, where NaN differs from a number and -0 from 0."""
@@ -173,12 +191,18 @@ class Product:
         Returns the elements that are wrong by any measure, which is not the same as inexact.
         """
         take = self.format.to_float64
-        b = take(self.stored_b[:ROWS]).t() if self.column_major else take(self.b[:, :ROWS])
+        b = (
+            take(self.stored_b[:ROWS]).t()
+            if self.column_major
+            else take(self.b[:, :ROWS])
+        )
         right = take(self.a[:ROWS]) @ b
         far = (self.first[:ROWS, :ROWS].double() - right).abs()
         error = float(far.norm() / right.norm())
         limit = max(GROSS_ERROR, self.errors()[1])
-        if error <= limit or not far.any():  # a product of one rounded number may be zero
+        if (
+            error <= limit or not far.any()
+        ):  # a product of one rounded number may be zero
             self.relative_error = error if far.any() else 0.0
             return 0
         # Those that are farther off than the mean square may be, of which there is one at least.
@@ -243,11 +267,16 @@ class Product:
             return int((self.bits(c) != self.first_bits).sum())
         if self._columns is None:
             b = self.stored_b
-            parts = (self.format.to_float64(b[at : at + ROWS]) for at in range(0, len(b), ROWS))
+            parts = (
+                self.format.to_float64(b[at : at + ROWS])
+                for at in range(0, len(b), ROWS)
+            )
             if self.column_major:
                 self._columns = torch.cat([part.norm(dim=1) for part in parts])
             else:
-                self._columns = torch.as_tensor(sum(part.square().sum(0) for part in parts)).sqrt()
+                self._columns = torch.as_tensor(
+                    sum(part.square().sum(0) for part in parts)
+                ).sqrt()
         slack = self.slack() / self.k**0.5
         wrong = 0
         for at in range(0, self.m, ROWS):
@@ -307,7 +336,9 @@ class Checksums:
         self.right, self.band = self._reference(exact)
         each = self.right.numel() * self.right.element_size()
         most = max(1, min(MOST_AT_ONCE, RING_BYTES // each))
-        self._ring = torch.empty((most, *self.right.shape), dtype=self._kind, device=product.place)
+        self._ring = torch.empty(
+            (most, *self.right.shape), dtype=self._kind, device=product.place
+        )
         self._counts = torch.zeros(3, dtype=torch.int64, device=product.place)
         product.c.copy_(product.first)
         self._first = torch.empty_like(self.right)
@@ -383,7 +414,9 @@ class Checksums:
         """Return the sums of B's columns, k x sums, and the norms of what they sum, in float64."""
         torch, product = self.product.torch, self.product
         count = -(-product.n // COLUMNS)
-        sums = torch.zeros((product.k, count), dtype=torch.float64, device=product.place)
+        sums = torch.zeros(
+            (product.k, count), dtype=torch.float64, device=product.place
+        )
         squares = torch.zeros(count, dtype=torch.float64, device=product.place)
         for at in range(0, len(product.stored_b), ROWS):
             part = product.format.to_float64(product.stored_b[at : at + ROWS])

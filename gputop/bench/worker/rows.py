@@ -109,7 +109,9 @@ class Rows:
             if dead is not None:
                 raise dead from error
             self.run.failure = self.run.failure or error
-            why = "it does not fit in the memory" if is_memory(error) else in_words(error)
+            why = (
+                "it does not fit in the memory" if is_memory(error) else in_words(error)
+            )
             self.skip(name, f"not measured, {why}")
 
     def skip(self, name: str, why: str) -> None:
@@ -141,7 +143,9 @@ class Rows:
             method=method + threads_text(self.device),
             **fields,
         )
-        self.until = time.monotonic() + request["seconds"]  # what came before was preparation
+        self.until = (
+            time.monotonic() + request["seconds"]
+        )  # what came before was preparation
 
     def wake(self, dtype: str) -> None:
         """Make products for a moment: the first ones are slow, whatever their size."""
@@ -150,7 +154,9 @@ class Rows:
             product = Product(self.device.torch, dtype, (n, n, n), self.device.place)
             product.fill()
             began = time.monotonic()
-            while time.monotonic() - began < WAKE_SECONDS and not self.run.halt.is_set():
+            while (
+                time.monotonic() - began < WAKE_SECONDS and not self.run.halt.is_set()
+            ):
                 self.device.timed(product.multiply, 1)
 
     def open(
@@ -248,7 +254,9 @@ class Rows:
         self.check(product)
         return self.send(series, timed, product, counts=counts)
 
-    def send(self, series: str, timed: Timed, product: Product, *, counts: bool = True) -> float:
+    def send(
+        self, series: str, timed: Timed, product: Product, *, counts: bool = True
+    ) -> float:
         """Send a row about products, by the edge of a cube of as many FLOP; return the TFLOP/s."""
         tflops, (m, n, k) = product.flop / timed.seconds / 1e12, product.shape
         if counts:
@@ -257,7 +265,9 @@ class Rows:
         self.add(series, edge, {"tflops": tflops, **timed.values}, product.shape)
         return tflops
 
-    def add(self, series: str, x: float, values: dict[str, float], shape: Any = ()) -> None:
+    def add(
+        self, series: str, x: float, values: dict[str, float], shape: Any = ()
+    ) -> None:
         """Send a row, and count it."""
         self.run.send("point", series=series, x=x, values=values, shape=list(shape))
         self.run.known.update(self.device.memories())

@@ -45,7 +45,9 @@ def sweep(device: Any, run: Run) -> None:
     offered = [name for name in names if name not in refused]
     if not offered:
         raise refused[names[0]]
-    run.notes += [f"{name}: {refusal.fields['why']}" for name, refusal in refused.items()]
+    run.notes += [
+        f"{name}: {refusal.fields['why']}" for name, refusal in refused.items()
+    ]
     rows = Rows(device, run, 0)
     planned = {name: _planned(rows, name) for name in offered}
     rows.to_come = sum(map(len, planned.values()))
@@ -74,7 +76,9 @@ def _planned(rows: Rows, name: str) -> list[int]:
     if not found:
         least = rows.usable(name, 1)
         what = f"There are no {name} products of size {largest} or less"
-        raise RunError("size", what, f"the smallest is {least}", f"Choose --size {least} or larger")
+        raise RunError(
+            "size", what, f"the smallest is {least}", f"Choose --size {least} or larger"
+        )
     return found
 
 
@@ -93,7 +97,9 @@ def _sweep(rows: Rows, name: str, planned: list[int]) -> None:
         if rows.over or rows.left - keep < PRODUCTS * predicted:
             reason = "the time was up"
         elif request["size"] is None and predicted > LONG_SECONDS:
-            reason = f"a product would take {predicted:.2g} s, more than {LONG_SECONDS:g} s"
+            reason = (
+                f"a product would take {predicted:.2g} s, more than {LONG_SECONDS:g} s"
+            )
         elif not fits(rows.device, request, name, (n, n, n)):
             reason = "it does not fit in what is free"
         if reason is not None:
@@ -107,7 +113,9 @@ def _sweep(rows: Rows, name: str, planned: list[int]) -> None:
             except (MemoryError, RuntimeError) as error:
                 if not is_memory(error):
                     raise
-                rows.run.notes.append(f"{name}: no size from {n} on, it does not fit after all")
+                rows.run.notes.append(
+                    f"{name}: no size from {n} on, it does not fit after all"
+                )
                 return
             tflops = rows.measure(name, product, each)
             if tflops is not None:
@@ -151,7 +159,9 @@ def peak(device: Any, run: Run) -> None:
         layout="B column-major" if form.column_major_only else "both",
         data=form.data,
     )
-    search = Search(rows, dtype, largest, (True,) if form.column_major_only else (True, False))
+    search = Search(
+        rows, dtype, largest, (True,) if form.column_major_only else (True, False)
+    )
     for candidate in search.coarse():
         search.probe(candidate)
     search.climb()
@@ -161,8 +171,15 @@ def peak(device: Any, run: Run) -> None:
 class Search:
     """Candidates tried so far, and the TFLOP/s of those that could be measured."""
 
-    def __init__(self, rows: Rows, dtype: str, largest: int, layouts: tuple[bool, ...]) -> None:
-        self.rows, self.dtype, self.largest, self.layouts = rows, dtype, largest, layouts
+    def __init__(
+        self, rows: Rows, dtype: str, largest: int, layouts: tuple[bool, ...]
+    ) -> None:
+        self.rows, self.dtype, self.largest, self.layouts = (
+            rows,
+            dtype,
+            largest,
+            layouts,
+        )
         self.found: dict[Candidate, float] = {}
         self.tried: set[Candidate] = set()
         seconds = rows.run.request["seconds"]
@@ -203,7 +220,9 @@ class Search:
             shape, column_major = before
             for at in range(3):
                 for change in (step, -step):
-                    near = tuple(side + change * (i == at) for i, side in enumerate(shape))
+                    near = tuple(
+                        side + change * (i == at) for i, side in enumerate(shape)
+                    )
                     self.probe(((near[0], near[1], near[2]), column_major))
             if self.best() == before:
                 step //= 2
@@ -211,19 +230,28 @@ class Search:
     def probe(self, candidate: Candidate) -> None:
         """Time a candidate briefly if it is possible and new."""
         shape, _ = candidate
-        if min(shape) < FINEST or max(shape) > self.largest or candidate in self.tried or self.over:
+        if (
+            min(shape) < FINEST
+            or max(shape) > self.largest
+            or candidate in self.tried
+            or self.over
+        ):
             return
         m, n, k = shape
         fastest = max(self.found.values(), default=0.0)
         is_long = fastest and 2 * m * n * k / fastest / 1e12 > LONG_SECONDS
-        if not is_long and fits(self.rows.device, self.rows.run.request, self.dtype, shape):
+        if not is_long and fits(
+            self.rows.device, self.rows.run.request, self.dtype, shape
+        ):
             self.tried.add(candidate)
             self._time(candidate, self._probing)
 
     def confirm(self) -> None:
         """Time the best shapes again, for longer. Only these figures count."""
         rows, table = self.rows, self.rows.table
-        ranked = sorted(self.found, key=self.found.__getitem__, reverse=True)[:CONFIRMED]
+        ranked = sorted(self.found, key=self.found.__getitem__, reverse=True)[
+            :CONFIRMED
+        ]
         if rows.over or not ranked:
             return
         before = table.peak, table.shape
@@ -251,7 +279,9 @@ class Search:
                     change()
                     self._time_way(candidate, product, way, each)
 
-    def _time_way(self, candidate: Candidate, product: Product, way: str, each: float) -> None:
+    def _time_way(
+        self, candidate: Candidate, product: Product, way: str, each: float
+    ) -> None:
         run, (_, column_major) = self.rows.run, candidate
         product.keep_first()
         run.verified(product.judge(), 0)
@@ -259,13 +289,17 @@ class Search:
         tflops = self.rows.measure(series, product, each, counts=False)
         if tflops is not None:
             change = 100 * (tflops / self.found[candidate] - 1)
-            run.notes.append(f"that shape with {way}: {tflops:.4g} TFLOP/s, {change:+.1f} %")
+            run.notes.append(
+                f"that shape with {way}: {tflops:.4g} TFLOP/s, {change:+.1f} %"
+            )
 
     def _time(self, candidate: Candidate, seconds: float, mark: str = "") -> None:
         rows, (shape, column_major) = self.rows, candidate
         with rows.attempt(f"{size_text(shape)}, {_layout(column_major)}"):
             product, each = rows.open(self.dtype, shape, column_major)
-            tflops = rows.measure(f"{_layout(column_major)}{mark}", product, each, seconds)
+            tflops = rows.measure(
+                f"{_layout(column_major)}{mark}", product, each, seconds
+            )
             if tflops is not None:
                 self.found[candidate] = tflops
 
@@ -285,7 +319,9 @@ def other_ways(device: Any, product: Product) -> list[tuple[str, Callable[[], No
     if cuda and type(form) is Plain:
         choose = device.torch.backends.cuda.preferred_blas_library
         undo = partial(choose, choose())
-        ways += [(name, partial(choose, name.lower())) for name in ("cuBLAS", "cuBLASLt")]
+        ways += [
+            (name, partial(choose, name.lower())) for name in ("cuBLAS", "cuBLASLt")
+        ]
     if cuda and type(form) is Scaled:
         undo = partial(setattr, form, "fast", False)
         ways.append(("fast accumulate", partial(setattr, form, "fast", True)))

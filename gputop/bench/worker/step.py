@@ -71,10 +71,15 @@ class Block(NamedTuple):
 
         Weights, gradients and two moments, once as much on the way, and activations.
         """
-        return each * (5 * self.weights + self.tokens * (24 * self.hidden + 8 * self.ffn))
+        return each * (
+            5 * self.weights + self.tokens * (24 * self.hidden + 8 * self.ffn)
+        )
 
     def __str__(self) -> str:
-        sides = (f"{name.replace('_', ' ')} {getattr(self, name)}" for name in self._fields[1:])
+        sides = (
+            f"{name.replace('_', ' ')} {getattr(self, name)}"
+            for name in self._fields[1:]
+        )
         return f"{self.name}: {', '.join(sides)}"
 
 
@@ -89,13 +94,17 @@ def step(device: Any, run: Run) -> None:
     if dtype not in TRAINED:
         raise no_dtype(dtype, f"a step trains in {', '.join(TRAINED)}")
     compile_apart(run)
-    torch.optim.AdamW([torch.zeros(1, requires_grad=True)])  # loads the compiler, in seconds
+    torch.optim.AdamW(
+        [torch.zeros(1, requires_grad=True)]
+    )  # loads the compiler, in seconds
     # The old name of the setting: with the new one, torch 2.9 and 2.10 do not compile.
     torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
     form, blocks = Plain(torch, dtype, device.place), BLOCKS
     if device.place == "cpu":
         blocks = SCALED
-        run.notes.append("the blocks are scaled for a CPU: a 16th of hidden, ffn and tokens")
+        run.notes.append(
+            "the blocks are scaled for a CPU: a 16th of hidden, ffn and tokens"
+        )
     rows = Rows(device, run, 2 * len(blocks))
     rows.plan(
         dtype,
@@ -127,7 +136,9 @@ class Step:
     That is random: the loss is its scalar product with the output.
     """
 
-    def __init__(self, torch: Any, block: Block, kind: Any, place: str, *, compiled: bool) -> None:
+    def __init__(
+        self, torch: Any, block: Block, kind: Any, place: str, *, compiled: bool
+    ) -> None:
         torch.manual_seed(0)  # the eager and the compiled step have the same numbers
         self.torch, self.weights = torch, []
 
@@ -141,7 +152,11 @@ class Step:
         self.upstream = normal(tuple(self.x.shape), block.tokens**-0.5)
         self.output: Any = None
         self.optimizer = torch.optim.AdamW(self.weights, lr=0.0, fused=True)
-        forward = torch.compile(_forward, fullgraph=True, dynamic=False) if compiled else _forward
+        forward = (
+            torch.compile(_forward, fullgraph=True, dynamic=False)
+            if compiled
+            else _forward
+        )
         heads = block.heads, block.kv_heads
         self.forward = partial(forward, torch.nn.functional, *heads, self.x)
 
@@ -196,17 +211,23 @@ def band(form: Plain) -> float:
 def differing(found: list[float], right: list[float], allowed: float) -> int:
     """Return how many figures are off by more than allowed, or not finite."""
     pairs = zip(found, right)  # noqa: B905 - Python 3.9 has no `strict`
-    return sum(not abs(one - other) <= allowed * max(1.0, abs(other)) for one, other in pairs)
+    return sum(
+        not abs(one - other) <= allowed * max(1.0, abs(other)) for one, other in pairs
+    )
 
 
-def _row(rows: Rows, block: Block, way: str, form: Plain, eager: dict[str, list[float]]) -> None:
+def _row(
+    rows: Rows, block: Block, way: str, form: Plain, eager: dict[str, list[float]]
+) -> None:
     device, run, allowed = rows.device, rows.run, band(form)
     made = _begun(rows, block, way, form)
     if made is None:
         rows.to_come -= 1
         return
     first = made.figures()
-    wrong = differing(first, eager.setdefault(block.name, first), COMPILED_BAND * allowed)
+    wrong = differing(
+        first, eager.setdefault(block.name, first), COMPILED_BAND * allowed
+    )
     began, each = time.monotonic(), 0.0
     while not each or time.monotonic() - began < WAKE_SECONDS:
         each = device.wall(made.run, 1)
@@ -234,7 +255,10 @@ def _begun(rows: Rows, block: Block, way: str, form: Plain) -> Optional[Step]:  
         return None
     limit = COMPILE_SECONDS if compiled else max(rows.left, FIRST_STEP_SECONDS)
     why = f"{label}, its first step took more than {limit:.3g} s"
-    run.expect(limit, RunError("too_slow", "The training step does not end in time", why, REMEDY))
+    run.expect(
+        limit,
+        RunError("too_slow", "The training step does not end in time", why, REMEDY),
+    )
     began = time.monotonic()
     try:
         made = Step(torch, block, form.a, device.place, compiled=compiled)
@@ -242,7 +266,11 @@ def _begun(rows: Rows, block: Block, way: str, form: Plain) -> Optional[Step]:  
     except Exception as error:
         if not is_memory(error) and (is_death(error) or not compiled):
             raise
-        why = "it does not fit after all" if is_memory(error) else f"torch.compile: {reason(error)}"
+        why = (
+            "it does not fit after all"
+            if is_memory(error)
+            else f"torch.compile: {reason(error)}"
+        )
         run.notes.append(f"{label}, {why}")
         return None
     finally:
@@ -252,7 +280,11 @@ def _begun(rows: Rows, block: Block, way: str, form: Plain) -> Optional[Step]:  
 
 def reason(error: BaseException) -> str:
     """Return the telling line of a compiler's error, which is long."""
-    lines = [line for line in str(error).splitlines() if line and not line.startswith("backend=")]
+    lines = [
+        line
+        for line in str(error).splitlines()
+        if line and not line.startswith("backend=")
+    ]
     telling = (line.strip()[:200] for line in lines if " error: " in line)
     return next(telling, "") or (lines[0][:200] if lines else type(error).__name__)
 

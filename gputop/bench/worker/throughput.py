@@ -57,7 +57,9 @@ def patience(device: Any, expected: float) -> float:
 class Pace:
     """Length of a product and of a check on this device, and what follows from it."""
 
-    def __init__(self, device: Any, product_seconds: float, check_seconds: float) -> None:
+    def __init__(
+        self, device: Any, product_seconds: float, check_seconds: float
+    ) -> None:
         self._device, self.batch_seconds = device, BATCH_SECONDS
         self.pause: Callable[[float], float] = lambda _: 0.0
         """Returns the seconds until work of so many seconds may begin."""
@@ -102,7 +104,9 @@ class Pace:
             if batch.device_seconds is not None:
                 seconds = batch.device_seconds
             known = self.product_seconds
-            self.product_seconds = min(max(seconds / batch.products, known / 2), 2 * known)
+            self.product_seconds = min(
+                max(seconds / batch.products, known / 2), 2 * known
+            )
         if batch.check_seconds is not None:
             self.check_seconds = batch.check_seconds
 
@@ -180,7 +184,11 @@ class SoakTotals(RunTotals):
             self.has_device_time = device_seconds is not None
         before, done, busy = self.now
         busy += seconds if device_seconds is None else device_seconds
-        self.now = (before + seconds, done + products, busy)  # one step for the other thread
+        self.now = (
+            before + seconds,
+            done + products,
+            busy,
+        )  # one step for the other thread
         window = self.seconds - self._window[0]
         if window < self._window_length(before):
             return None
@@ -200,7 +208,9 @@ class SoakTotals(RunTotals):
         """Return the least seconds of the current window of a run that has lasted for so long."""
         if before >= FIRST_SECONDS:
             return WINDOW_SECONDS
-        if self.pulsed or not self.has_device_time:  # a short window is noise of the host
+        if (
+            self.pulsed or not self.has_device_time
+        ):  # a short window is noise of the host
             return FIRST_WINDOW_SECONDS
         return min(FIRST_WINDOW_SECONDS, max(COLD_WINDOW_SECONDS, self._window[0]))
 
@@ -246,5 +256,9 @@ class TableTotals(RunTotals):
         now = seconds, _, work = self.now
         mean = work / seconds / 1e12 if work else None
         best = dict(zip("mnk", self.shape or ()))  # noqa: B905 - Python 3.9 has no `strict`
-        rates = {"tflops_mean": mean, "tflops_peak": self.peak or None, "tflops_device": None}
+        rates = {
+            "tflops_mean": mean,
+            "tflops_peak": self.peak or None,
+            "tflops_device": None,
+        }
         return {**self.fields(now, **rates), **best}

@@ -25,13 +25,17 @@ DEFAULT = "nvml"
 def examine(facts: DoctorFacts) -> tuple[Finding, ...]:
     """Return the findings of all checks; `Finding.rule` is the name of the check."""
     known = facts.inventory.problem
-    culprit = None if known is None else known.check if known.check in BY_NAME else DEFAULT
+    culprit = (
+        None if known is None else known.check if known.check in BY_NAME else DEFAULT
+    )
     by_rule = device_checks.ask_rules(facts)
     found: list[Finding] = []
     for check in CHECKS:
         if known is not None and check.name == culprit:
             judged = [checks.problem(f"{known.what}: {known.why}", known.remedy)]
         else:
-            judged = [by_rule.get((check.rule, f.device_uuid), f) for f in check.judge(facts)]
+            judged = [
+                by_rule.get((check.rule, f.device_uuid), f) for f in check.judge(facts)
+            ]
         found += [replace(finding, rule=check.name) for finding in judged]
     return tuple(found)

@@ -46,8 +46,12 @@ class Check(NamedTuple):
     """Rule whose finding about a device counts instead, if there is one."""
 
 
-def _made(severity: Severity, text: str, remedy: str = "", device: Device | None = None) -> Finding:
-    return Finding(severity, text, remedy=remedy, device_uuid=device.uuid if device else "")
+def _made(
+    severity: Severity, text: str, remedy: str = "", device: Device | None = None
+) -> Finding:
+    return Finding(
+        severity, text, remedy=remedy, device_uuid=device.uuid if device else ""
+    )
 
 
 note = partial(_made, Severity.INFORMATION)
@@ -153,7 +157,9 @@ def wsl(facts: DoctorFacts) -> Iterator[Finding]:
 def nvml(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that the driver answers."""
     if facts.driver_answers:
-        yield ok(f"answers; CUDA up to {facts.inventory.cuda_version or 'an unknown version'}")
+        yield ok(
+            f"answers; CUDA up to {facts.inventory.cuda_version or 'an unknown version'}"
+        )
 
 
 def devices(facts: DoctorFacts) -> Iterator[Finding]:
@@ -246,7 +252,10 @@ def characters(facts: DoctorFacts) -> Iterator[Finding]:
     if not ascii_is_safer(facts.environment):
         yield ok(f"locale {locale or 'not set'}, drawn in UTF-8")
     elif facts.environment.get("TERM") == "linux":
-        yield note("drawn in ASCII: the Linux console has few glyphs", "`gputop --no-ascii` tries")
+        yield note(
+            "drawn in ASCII: the Linux console has few glyphs",
+            "`gputop --no-ascii` tries",
+        )
     else:
         yield note(
             f"drawn in ASCII: the locale {locale} is not UTF-8",

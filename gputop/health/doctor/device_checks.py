@@ -41,7 +41,9 @@ def state(facts: DoctorFacts) -> Iterator[Finding]:
         if fault is not None:
             yield problem(fault.what, fault.remedy, device)
         elif readings is None or readings.age_seconds is None:
-            yield warning("it has not answered yet", "Run `gputop doctor` again", device)
+            yield warning(
+                "it has not answered yet", "Run `gputop doctor` again", device
+            )
         else:
             yield ok("answers", device)
 
@@ -72,7 +74,9 @@ def xids(facts: DoctorFacts) -> Iterator[Finding]:
         )
 
 
-def _worst(device: Device, found: Sequence[Event], readings: DeviceSample | None) -> Finding:
+def _worst(
+    device: Device, found: Sequence[Event], readings: DeviceSample | None
+) -> Finding:
     """Return the finding about the gravest Xid; times are in seconds from now."""
     event = gravest_xid(found)
     fault, age = event_text(event, device, readings), -event.time
@@ -85,7 +89,9 @@ def _worst(device: Device, found: Sequence[Event], readings: DeviceSample | None
 def ask_rules(facts: DoctorFacts) -> dict[tuple[str, str], Finding]:
     """Return the findings of the rules that need no history, by rule and device."""
     return {
-        (each.rule, each.device_uuid): replace(each, title=each.line, since=None, evidence=())
+        (each.rule, each.device_uuid): replace(
+            each, title=each.line, since=None, evidence=()
+        )
         for each in judge_snapshot(facts.inventory, facts.sample).findings
     }
 
@@ -108,9 +114,18 @@ def _of_each(
             readings = facts.sample.device(device.uuid)
             if readings is None or readings.state is not DeviceState.OK:
                 continue
-            known = {name: getattr(readings, name, getattr(device, name, None)) for name in needs}
-            lacking = next((name for name, value in known.items() if value is None), None)
-            yield absent(lacking, device, readings) if lacking else check(device, readings)
+            known = {
+                name: getattr(readings, name, getattr(device, name, None))
+                for name in needs
+            }
+            lacking = next(
+                (name for name, value in known.items() if value is None), None
+            )
+            yield (
+                absent(lacking, device, readings)
+                if lacking
+                else check(device, readings)
+            )
 
     return judge
 
@@ -121,7 +136,11 @@ def _fine(text: str) -> DeviceCheck:
 
 def _no_ecc(device: Device, readings: DeviceSample) -> Finding:
     if device.ecc_enabled is False:
-        return note("disabled: memory errors are not seen", enable_ecc(device, shared=True), device)
+        return note(
+            "disabled: memory errors are not seen",
+            enable_ecc(device, shared=True),
+            device,
+        )
     if readings.ecc_uncorrected is not None and readings.ecc_uncorrected_lifetime:
         many = readings.ecc_uncorrected_lifetime
         return note(f"none now, {many} uncorrected in its life", "Watch it", device)
@@ -139,7 +158,9 @@ def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
     if now[0] >= most[0] and now[1] >= most[1]:
         return ok(f"{link_text(*now)}, the maximum", device)
     if readings.gpu_utilization_percent is None:
-        return note(f"not judged: {link_text(*now)}, and its load is not known", "", device)
+        return note(
+            f"not judged: {link_text(*now)}, and its load is not known", "", device
+        )
     return note(
         f"not judged: little load, at {link_text(*now)} of {link_text(*most)}",
         "Run `gputop doctor` again while it computes",
@@ -149,7 +170,10 @@ def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
 
 def power_limit(device: Device, readings: DeviceSample) -> Finding:
     """Check for a lowered limit, even if it holds nothing back now."""
-    limit, default = readings.power_limit_watts or 0, device.power_limit_default_watts or 0
+    limit, default = (
+        readings.power_limit_watts or 0,
+        device.power_limit_default_watts or 0,
+    )
     lowered = lowered_limit(limit, default, device)
     if lowered is not None:
         return warning(*lowered, device)
@@ -181,14 +205,23 @@ def compute_mode(device: Device, _: DeviceSample) -> Finding:
 
 _ALL_LISTED = _fine("listed processes hold what is in use")
 _MUCH_FREE = _fine(f"more than {100 - FULL.begin:.0f} % free")
-_REASONS, _LIMITS = ("clock_event_reasons",), ("power_limit_watts", "power_limit_default_watts")
+_REASONS, _LIMITS = (
+    ("clock_event_reasons",),
+    ("power_limit_watts", "power_limit_default_watts"),
+)
 _LINK = ("pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max")
 OF_EACH = (
     ("ecc", "memory errors", "ecc", (), _no_ecc),
     ("remap", "row remapping", "remap", ("remap_pending",), _fine("none pending")),
     ("recovery", "recovery", "recovery", ("recovery_action",), _fine("none")),
     ("almost_full", "free memory", "almost_full", ("memory_free_bytes",), _MUCH_FREE),
-    ("unattributed", "memory users", "unattributed", ("memory_unattributed_bytes",), _ALL_LISTED),
+    (
+        "unattributed",
+        "memory users",
+        "unattributed",
+        ("memory_unattributed_bytes",),
+        _ALL_LISTED,
+    ),
     ("thermal", "heat", "thermal", _REASONS, _fine("none now")),
     ("hardware_slowdown", "slowdown", "hardware_slowdown", _REASONS, _fine("none now")),
     ("pcie", "PCIe link", "link_degraded", _LINK, _link_not_slow),
@@ -234,7 +267,9 @@ def build(facts: DoctorFacts) -> Iterator[Finding]:
     if said.cuda_version:
         yield ok(f"built for CUDA {visible(said.cuda_version, 20)}")
     elif facts.gpus:
-        yield problem(f"torch {visible(said.version or '', 40)} is built without CUDA", _BUILD)
+        yield problem(
+            f"torch {visible(said.version or '', 40)} is built without CUDA", _BUILD
+        )
     else:
         yield ok("built without CUDA, and there is no GPU")
 
@@ -255,7 +290,9 @@ def cuda(facts: DoctorFacts) -> Iterator[Finding]:
         )
     else:
         why = visible(said.fault or "it sees no device", 200).rstrip(".")
-        yield problem(f"torch cannot use the GPUs: {why}", f"See what nvidia-smi says; {takes}")
+        yield problem(
+            f"torch cannot use the GPUs: {why}", f"See what nvidia-smi says; {takes}"
+        )
 
 
 def architecture(facts: DoctorFacts) -> Iterator[Finding]:
@@ -297,7 +334,11 @@ def selection(facts: DoctorFacts) -> Iterator[Finding]:
         return
     gpus = sum(gpu.uuid in allowed.uuids for gpu in facts.gpus)
     if not allowed.uuids:
-        why = f": it {allowed.note.removeprefix(VARIABLE).strip()}" if allowed.note else ""
+        why = (
+            f": it {allowed.note.removeprefix(VARIABLE).strip()}"
+            if allowed.note
+            else ""
+        )
         yield warning(f"{shown} hides every GPU{why}", "Unset it, or name a GPU in it")
     elif allowed.note is not None:
         yield warning(

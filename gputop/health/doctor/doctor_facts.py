@@ -17,7 +17,12 @@ from typing import TYPE_CHECKING
 from gputop.agent.problem import ProblemError
 from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.bench.run import worker_launch
-from gputop.bench.run.worker_launch import InterpreterSearch, NoAnswerError, answer_in, run_program
+from gputop.bench.run.worker_launch import (
+    InterpreterSearch,
+    NoAnswerError,
+    answer_in,
+    run_program,
+)
 from gputop.console import terminfo_colours
 from gputop.health.doctor.checks import USER_SECONDS
 from gputop.schema.decode import from_plain
@@ -96,7 +101,9 @@ class TorchFacts:
     failure: str | None = None
 
 
-async def torch_facts(interpreter: Interpreter, seconds: float = ASK_SECONDS) -> TorchFacts:
+async def torch_facts(
+    interpreter: Interpreter, seconds: float = ASK_SECONDS
+) -> TorchFacts:
     """Ask the torch of that interpreter, within the time."""
     try:
         output, status = await run_program(interpreter.path, PROBE, seconds)
@@ -126,7 +133,9 @@ class DoctorFacts:
     sample: Sample = NO_SAMPLE
     system: System = field(default_factory=System)
     kernel_log: KernelLog = field(default_factory=KernelLog)
-    found: InterpreterSearch = field(default_factory=lambda: InterpreterSearch(None, ()))
+    found: InterpreterSearch = field(
+        default_factory=lambda: InterpreterSearch(None, ())
+    )
     torch: TorchFacts | None = None
     """Answer of its torch; None if there is none."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -143,32 +152,48 @@ class DoctorFacts:
     @property
     def driver_answers(self) -> bool:
         """True if the driver has listed its devices."""
-        return self.inventory.problem is None and self.inventory.driver_state is DriverState.OK
+        return (
+            self.inventory.problem is None
+            and self.inventory.driver_state is DriverState.OK
+        )
 
     @property
     def gpus(self) -> tuple[Device, ...]:
         """GPUs without their MIG instances."""
-        return tuple(each for each in self.inventory.devices if each.parent_uuid is None)
+        return tuple(
+            each for each in self.inventory.devices if each.parent_uuid is None
+        )
 
 
 async def find_slow_users(sample: Sample) -> tuple[str, ...]:
     """Return the numbers of the users whose names are not answered within `USER_SECONDS`."""
     from gputop.sources.linux.identity import user_name
 
-    numbers = {each.user for each in sample.processes if each.user and each.user.isdecimal()}
-    asked = {number: call_in_thread(partial(user_name, int(number))) for number in numbers}
+    numbers = {
+        each.user for each in sample.processes if each.user and each.user.isdecimal()
+    }
+    asked = {
+        number: call_in_thread(partial(user_name, int(number))) for number in numbers
+    }
     await asyncio.to_thread(wait, asked.values(), USER_SECONDS)
-    return tuple(sorted(number for number, answer in asked.items() if not answer.done()))
+    return tuple(
+        sorted(number for number, answer in asked.items() if not answer.done())
+    )
 
 
 async def gather(
-    python: str | None = None, *, root: Path = Path("/"), driver_seconds: float = DRIVER_SECONDS
+    python: str | None = None,
+    *,
+    root: Path = Path("/"),
+    driver_seconds: float = DRIVER_SECONDS,
 ) -> DoctorFacts:
     """Asks driver and torch at the same time; `python` (of `--python`) is the only candidate."""
     asked_torch = asyncio.create_task(worker_launch.find_interpreter(python, cuda=True))
     try:
         inventory, sample = await one_snapshot(
-            complete=True, timeout_seconds=driver_seconds, identified=VARIABLE in os.environ
+            complete=True,
+            timeout_seconds=driver_seconds,
+            identified=VARIABLE in os.environ,
         )
     except StreamError as error:
         inventory, sample = replace(NO_INVENTORY, problem=error.problem), NO_SAMPLE
@@ -185,5 +210,7 @@ async def gather(
         on_terminal=sys.stdout.isatty(),
         colours=terminfo_colours(),
         bindings=installed_bindings(),
-        other_gputop=next((each.version for each in metadata.distributions(name=OTHER)), None),
+        other_gputop=next(
+            (each.version for each in metadata.distributions(name=OTHER)), None
+        ),
     )

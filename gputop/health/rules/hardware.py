@@ -33,17 +33,24 @@ def power_capped(view: RuleView) -> Finding | None:
     if not view.passes(t.POWER_CAP, share):
         return None
     evidence = [
-        view.measured("at the power limit", REASONS, share, "%", headline="{} of the time"),
+        view.measured(
+            "at the power limit", REASONS, share, "%", headline="{} of the time"
+        ),
         *view.means(("power", POWER)),
         *view.newest("power limit", "power_limit_watts"),
         *_clock(view),
     ]
-    limit, default = view.sample.power_limit_watts, view.device.power_limit_default_watts
+    limit, default = (
+        view.sample.power_limit_watts,
+        view.device.power_limit_default_watts,
+    )
     lowered = lowered_limit(limit, default, view.device)
     if lowered is not None:
         evidence += view.newest("its default", "power_limit_default_watts")
         what, remedy = lowered
-        return Finding(Severity.WARNING, f"held back by a power limit of {what}", evidence, remedy)
+        return Finding(
+            Severity.WARNING, f"held back by a power limit of {what}", evidence, remedy
+        )
     return Finding(
         Severity.INFORMATION,
         "at the power limit, which is normal at full load",
@@ -185,7 +192,9 @@ def pcie_bound(view: RuleView) -> Finding | None:
         raise NoEvidence(next(iter(TRAFFIC)))
     name, rate = max(known.items(), key=lambda item: item[1])
     # An idle link slows down: judge by its bandwidth while it was busy.
-    link = (max(finite(view.values(each, t.SHORT_SECONDS))) for each in (GENERATION, WIDTH))
+    link = (
+        max(finite(view.values(each, t.SHORT_SECONDS))) for each in (GENERATION, WIDTH)
+    )
     most = needed(link_bytes(*link), GENERATION)
     share = 100 * rate / most
     if not view.passes(t.PCIE_SHARE, share):
@@ -196,7 +205,12 @@ def pcie_bound(view: RuleView) -> Finding | None:
         f"PCIe link nearly full, {TRAFFIC[name]} most",
         [
             view.measured(
-                "share of the link", name, share, "%", t.SHORT_SECONDS, f"{{}} of {size(most)}/s"
+                "share of the link",
+                name,
+                share,
+                "%",
+                t.SHORT_SECONDS,
+                f"{{}} of {size(most)}/s",
             ),
             *view.means(*traffic, seconds=t.SHORT_SECONDS),
             *view.means(("busy", BUSY)),
@@ -215,7 +229,10 @@ def link_degraded(view: RuleView) -> Finding | None:
     """Find a PCIe link that is narrower or slower under load than device and slot allow."""
     if view.device.memory_is_shared:  # it is on the host's chip, and in no slot
         return None
-    generation_max, width_max = view.reading("pcie_generation_max"), view.reading("pcie_width_max")
+    generation_max, width_max = (
+        view.reading("pcie_generation_max"),
+        view.reading("pcie_width_max"),
+    )
     generation = max(finite(view.values(GENERATION)))
     width = max(finite(view.values(WIDTH)))
     if generation >= generation_max and width >= width_max:
@@ -230,8 +247,12 @@ def link_degraded(view: RuleView) -> Finding | None:
     evidence.append(Evidence("lanes, of their maximum", WIDTH, width))
     ours, full = link_bytes(generation, width), link_bytes(generation_max, width_max)
     if ours and full:
-        evidence.append(Evidence("it can carry", "pcie_rx_bytes_per_second", ours, "B/s"))
-        evidence.append(Evidence("it could carry", "pcie_rx_bytes_per_second", full, "B/s"))
+        evidence.append(
+            Evidence("it can carry", "pcie_rx_bytes_per_second", ours, "B/s")
+        )
+        evidence.append(
+            Evidence("it could carry", "pcie_rx_bytes_per_second", full, "B/s")
+        )
     return Finding(
         Severity.WARNING,
         f"PCIe link at {present} of {most} under load",
@@ -243,15 +264,21 @@ def link_degraded(view: RuleView) -> Finding | None:
 
 def xid(view: RuleView) -> Finding | None:
     """Find the gravest Xid of the last hour."""
-    recent = [e for e in view.events if e.kind == "xid" and view.now - e.time < t.XID_SECONDS]
+    recent = [
+        e for e in view.events if e.kind == "xid" and view.now - e.time < t.XID_SECONDS
+    ]
     if not recent:
         return None
     last = conditions.gravest_xid(recent)
     what, remedy = conditions.event_text(last, view.device, view.sample)
-    evidence = [Evidence("Xids in the last hour", "events", len(recent), "", t.XID_SECONDS)]
+    evidence = [
+        Evidence("Xids in the last hour", "events", len(recent), "", t.XID_SECONDS)
+    ]
     if last.code is not None:
         evidence.append(Evidence("code", "events", last.code))
-    return Finding(conditions.xid_severity(last.code), what, evidence, remedy, last.time)
+    return Finding(
+        conditions.xid_severity(last.code), what, evidence, remedy, last.time
+    )
 
 
 def ecc(view: RuleView) -> Finding | None:
@@ -302,7 +329,9 @@ def remap(view: RuleView) -> Finding | None:
     """Find a memory row that waits for its spare, or a device without spares."""
     rows = view.newest("rows replaced in its life", "remapped_rows")
     if view.sample.remap_failed:
-        return Finding(Severity.FAULT, conditions.NO_SPARE_ROWS, rows, "Have it replaced")
+        return Finding(
+            Severity.FAULT, conditions.NO_SPARE_ROWS, rows, "Have it replaced"
+        )
     if view.reading("remap_pending"):
         remedy = _fill_in(_repair(view), view)
         return Finding(Severity.WARNING, conditions.ROW_PENDING, rows, remedy)

@@ -36,7 +36,9 @@ def held_idle(view: RuleView) -> Finding | None:
         return None
     history = view.windows.history
     newest_first = reversed(history.last(view.device.uuid, activity, history.count))
-    idle = history.span(len([*takewhile(lambda number: not number > t.IDLE.end, newest_first)]))
+    idle = history.span(
+        len([*takewhile(lambda number: not number > t.IDLE.end, newest_first)])
+    )
     holder = max(view.processes, key=lambda p: p.memory_used_bytes or 0, default=None)
     return Finding(
         Severity.INFORMATION,
@@ -117,7 +119,11 @@ def trend(view: RuleView, enough: float) -> Trend | None:
     if view.reading(USED) <= (view.mean_or_none(USED, t.LONG_SECONDS) or 0.0):
         return None
     step = max(1, len(numbers) // MOST_POINTS)
-    points = [(x, numbers[x]) for x in range(0, len(numbers), step) if math.isfinite(numbers[x])]
+    points = [
+        (x, numbers[x])
+        for x in range(0, len(numbers), step)
+        if math.isfinite(numbers[x])
+    ]
     third = len(points) // 3
     if not third:
         return None
@@ -158,8 +164,12 @@ def almost_full(view: RuleView) -> Finding | None:
     title = ALMOST_FULL
     if line and left is not None:
         title = "may run out of memory"
-        evidence.insert(0, Evidence("full in", FREE, left, "s", headline="full in about {}"))
-        evidence.append(Evidence("growth a minute", USED, 60 * line.per_second, "B", line.seconds))
+        evidence.insert(
+            0, Evidence("full in", FREE, left, "s", headline="full in about {}")
+        )
+        evidence.append(
+            Evidence("growth a minute", USED, 60 * line.per_second, "B", line.seconds)
+        )
     return Finding(Severity.WARNING, title, evidence, LESS_MEMORY)
 
 
@@ -184,7 +194,9 @@ def _host_almost_full(view: RuleView) -> Finding | None:
 
 def _growth(view: RuleView) -> Trend | None:
     try:
-        line = trend(view, t.FILLING_SECONDS / view.windows.within(t.LONG_SECONDS).wanted)
+        line = trend(
+            view, t.FILLING_SECONDS / view.windows.within(t.LONG_SECONDS).wanted
+        )
     except NoEvidence:
         return None  # how full it is can be judged without a trend
     return line if line is not None and view.passes(t.LEAK_FIT, line.fit) else None

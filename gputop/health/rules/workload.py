@@ -9,10 +9,20 @@ from gputop.agent.snapshot import ProcessKind
 from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, Finding, Severity, capitalized
 from gputop.health.rule_view import NoEvidence, RuleView, needed
-from gputop.schema.derived import HOST_CPU, PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, label_of
+from gputop.schema.derived import (
+    HOST_CPU,
+    PROCESS_COUNT,
+    PROCESS_CPU,
+    PROCESS_IO_WAIT,
+    label_of,
+)
 from gputop.schema.values import UNSEEN
 
-BUSY, SM, TENSOR = "gpu_utilization_percent", "sm_active_percent", "tensor_active_percent"
+BUSY, SM, TENSOR = (
+    "gpu_utilization_percent",
+    "sm_active_percent",
+    "tensor_active_percent",
+)
 DRAM, FP64, POWER = "dram_active_percent", "fp64_active_percent", "power_watts"
 CLOCK, USED, HEAT = "sm_clock_mhz", "memory_used_bytes", "temperature_celsius"
 COMPUTES = (ProcessKind.COMPUTE, ProcessKind.BOTH, ProcessKind.MPS)
@@ -38,7 +48,9 @@ def input_bound(view: RuleView) -> Finding | None:
         gaps = view.measured("gaps every", activity, period, "s", headline="every {}")
         evidence.append(gaps)
     if cpu is not None:
-        evidence.append(view.measured("CPU of its busiest process", PROCESS_CPU, cpu, "%"))
+        evidence.append(
+            view.measured("CPU of its busiest process", PROCESS_CPU, cpu, "%")
+        )
     if waits is not None:
         evidence.append(view.measured("waits for storage", PROCESS_IO_WAIT, waits, "%"))
     if host is not None:
@@ -46,7 +58,9 @@ def input_bound(view: RuleView) -> Finding | None:
     why, remedy = _short_of(view, cpu, waits, host)
     if why:
         title = f"may be waiting for input, {why}"
-        return Finding(Severity.WARNING, title, evidence, remedy, cost_percent=100 - busy)
+        return Finding(
+            Severity.WARNING, title, evidence, remedy, cost_percent=100 - busy
+        )
     # Its job may have nothing to do, or waits for something that is not visible here.
     why, remedy = _unseen(view, cpu, waits)
     return Finding(Severity.INFORMATION, f"work has gaps, {why}", evidence, remedy)
@@ -54,7 +68,9 @@ def input_bound(view: RuleView) -> Finding | None:
 
 def _unseen(view: RuleView, cpu: float | None, waits: float | None) -> tuple[str, str]:
     """Return that no cause was seen, or which one could not be seen, and the remedy."""
-    if cpu is None or any(each.children_cpu_most_percent is None for each in view.processes):
+    if cpu is None or any(
+        each.children_cpu_most_percent is None for each in view.processes
+    ):
         absence = view.absence(PROCESS_CPU)
         remedy = PROFILE if absence is None else UNSEEN.get(absence, PROFILE)
         return "the CPU time of its processes is not known", capitalized(remedy)
@@ -70,7 +86,9 @@ def _short_of(
     if waits is not None and view.passes(t.IO_WAIT, waits):
         return "a process waits for storage", STORAGE
     if cpu is not None and view.passes(t.FULL_CORE, cpu):
-        workers = max((p.children_cpu_most_percent or 0.0 for p in view.processes), default=0.0)
+        workers = max(
+            (p.children_cpu_most_percent or 0.0 for p in view.processes), default=0.0
+        )
         of_workers = t.FULL_CORE.passed(workers, held=True)
         return "a CPU core is full", WORKERS if of_workers else MAIN_THREAD
     if host is not None and view.passes(t.FULL_HOST, host):
@@ -132,7 +150,9 @@ def not_working(view: RuleView) -> Finding | None:
     evidence = [
         view.measured("busy, mean", BUSY, busy, headline="busy {}"),
         *view.means(("power", POWER)),
-        view.measured("share of the power limit", POWER, drawn, "%", headline="{} of the limit"),
+        view.measured(
+            "share of the power limit", POWER, drawn, "%", headline="{} of the limit"
+        ),
     ]
     return Finding(Severity.WARNING, "busy, but draws little power", evidence, remedy)
 
@@ -147,14 +167,18 @@ def no_tensor_cores(view: RuleView) -> Finding | None:
     sm, tensor = view.mean(SM), view.mean(TENSOR)
     if not (view.passes(t.SMS_WORK, sm) and view.passes(t.NO_TENSOR, tensor)):
         return None
-    if (view.mean_or_none(FP64) or 0.0) >= t.FP64 or (view.mean_or_none(DRAM) or 0.0) >= t.DRAM.end:
+    if (view.mean_or_none(FP64) or 0.0) >= t.FP64 or (
+        view.mean_or_none(DRAM) or 0.0
+    ) >= t.DRAM.end:
         return None
     return Finding(
         Severity.INFORMATION,
         "SMs work without tensor cores, may run in FP32",
         [
             view.measured("SM active, mean", SM, sm, headline="SM active {}"),
-            view.measured("tensor active, mean", TENSOR, tensor, headline="tensor active {}"),
+            view.measured(
+                "tensor active, mean", TENSOR, tensor, headline="tensor active {}"
+            ),
             *view.means(("DRAM active", DRAM)),
         ],
         "If it trains or multiplies matrices: autocast to bfloat16, or TF32 by "
@@ -175,7 +199,9 @@ def memory_bound(view: RuleView) -> Finding | None:
         "limited by memory bandwidth",
         [
             view.measured("DRAM active, mean", DRAM, dram, headline="DRAM active {}"),
-            view.measured("tensor active, mean", TENSOR, tensor, headline="tensor active {}"),
+            view.measured(
+                "tensor active, mean", TENSOR, tensor, headline="tensor active {}"
+            ),
             *view.means(("SM active", SM)),
         ],
         "Fuse kernels (torch.compile), larger batches where it decodes, smaller data types; "
@@ -185,7 +211,9 @@ def memory_bound(view: RuleView) -> Finding | None:
 
 def find_peers(views: Mapping[str, RuleView], uuids: Iterable[str]) -> None:
     """Set the peers of these devices: those of the same model that work on the same job."""
-    whole = {uuid: view for uuid, view in views.items() if view.device.parent_uuid is None}
+    whole = {
+        uuid: view for uuid, view in views.items() if view.device.parent_uuid is None
+    }
     jobs: dict[tuple[str, object], dict[str, RuleView]] = defaultdict(dict)
     for uuid, view in whole.items():
         for key in _jobs(view):
@@ -206,7 +234,11 @@ def _jobs(view: RuleView) -> Iterator[tuple[str, object]]:
         yield "pid", process.pid
         if process.slurm_job is not None:
             yield "job", process.slurm_job
-        elif process.parent_pid is not None and process.parent_pid > 1 and process.command:
+        elif (
+            process.parent_pid is not None
+            and process.parent_pid > 1
+            and process.command
+        ):
             # A launcher starts the same program for each device; a shell different programs.
             program = " ".join(process.command.split()[:3])
             yield "launcher", (process.parent_pid, program)
@@ -218,7 +250,9 @@ def straggler(view: RuleView) -> Finding | None:
         return None
     busy = view.mean(view.activity)
     others = needed(_median(view, view.activity), view.activity)
-    if not (view.passes(t.STRAGGLER_LOAD, busy) and view.passes(t.STRAGGLER_LOAD, others)):
+    if not (
+        view.passes(t.STRAGGLER_LOAD, busy) and view.passes(t.STRAGGLER_LOAD, others)
+    ):
         return None
     mine = needed(view.mean_at_work(CLOCK), CLOCK)
     theirs = needed(_median_of(peer.mean_at_work(CLOCK) for peer in view.peers), CLOCK)
@@ -232,7 +266,9 @@ def straggler(view: RuleView) -> Finding | None:
         Severity.WARNING,
         f"may delay its job, SM clock below {_peers(view)}",
         [
-            view.measured("SM clock below theirs", CLOCK, -behind, "%", headline="by {}"),
+            view.measured(
+                "SM clock below theirs", CLOCK, -behind, "%", headline="by {}"
+            ),
             view.measured("SM clock at work, mean", CLOCK, mine),
             view.measured("its peers", CLOCK, theirs),
             *_beside(view, *shown),
@@ -272,7 +308,9 @@ def imbalance(view: RuleView) -> Finding | None:
             f"less busy than {_peers(view)}, work may be uneven",
             [
                 view.measured("busy, mean", view.activity, mine, headline="{}"),
-                view.measured("its peers", view.activity, mine - busier, headline="they {}"),
+                view.measured(
+                    "its peers", view.activity, mine - busier, headline="they {}"
+                ),
                 *_beside(view, ("in use", USED)),
             ],
             "Check how work is split; in a pipeline, how its stages are cut",

@@ -23,7 +23,13 @@ from gputop.agent.snapshot import DriverState, Inventory, Process, Sample
 from gputop.health.conditions import XIDS
 from gputop.health.findings import Finding
 from gputop.health.judge import RULES
-from gputop.output.prometheus.state import ExporterState, Pods, XidCount, XidKey, holders_of
+from gputop.output.prometheus.state import (
+    ExporterState,
+    Pods,
+    XidCount,
+    XidKey,
+    holders_of,
+)
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS, Reading
 from gputop.schema.clock_events import mask_of
 from gputop.text import visible
@@ -36,7 +42,9 @@ MOST_PROCESSES = 32
 """Processes of a device that are exported. Each is a series of each metric, new at each start."""
 XID_HELP = "Value of the last XID error encountered."
 _UP = "Whether the newest sample is recent and the driver answers: 1 or 0."
-_INTERRUPTIONS = "How often the sampler was started again, or a line of it could not be read."
+_INTERRUPTIONS = (
+    "How often the sampler was started again, or a line of it could not be read."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +68,9 @@ class LabelledDevice(NamedTuple):
     """Labels of the containers that hold it."""
 
 
-def family(name: str, about: str, series: Iterable[Part], kind: Kind | None = None) -> Family:
+def family(
+    name: str, about: str, series: Iterable[Part], kind: Kind | None = None
+) -> Family:
     """Make a family; of series with the same labels keep the first. `_total` means a counter."""
     kind = kind or ("counter" if name.endswith("_total") else "gauge")
     unique: dict[frozenset[tuple[str, str]], Part] = {}
@@ -91,10 +101,14 @@ def parts_of(reading: Reading, value: Any) -> Iterator[Part]:
         for name in dict.fromkeys((*reading.words, *current)):
             yield {label: visible(name, 200)}, float(name in current)
     elif isinstance(value, Mapping):
-        yield from (({label: visible(name, 200)}, number) for name, number in value.items())
+        yield from (
+            ({label: visible(name, 200)}, number) for name, number in value.items()
+        )
     elif isinstance(value, tuple):
         each = enumerate(value)
-        yield from (({label: str(n)}, convert(part)) for n, part in each if part is not None)
+        yield from (
+            ({label: str(n)}, convert(part)) for n, part in each if part is not None
+        )
     else:
         yield {}, convert(value)
 
@@ -115,20 +129,28 @@ def families(
     up = current is not None and current[0].driver_state is DriverState.OK
     found = [
         family("gputop_up", _UP, [({}, float(up))]),
-        family("gputop_interruptions_total", _INTERRUPTIONS, [({}, state.interruptions)]),
+        family(
+            "gputop_interruptions_total", _INTERRUPTIONS, [({}, state.interruptions)]
+        ),
     ]
     if current is None:
         return found
     inventory, sample = current
     devices = _devices(inventory, sample, _dcgm_labels if dcgm else _labels, pods)
     held = [({**each.labels, **pod}, 1.0) for each in devices for pod in each.pods]
-    found.append(family("gputop_device_pod", "A container that holds a device: always 1.", held))
+    found.append(
+        family("gputop_device_pod", "A container that holds a device: always 1.", held)
+    )
     if dcgm:
         found += _dcgm(devices, state.xids)
     else:
         found += [_info(inventory), *_states(devices, sample, now - state.received)]
         samples = [(each.labels, each.sample) for each in devices]
-        found += [_measured(CATALOGUE[name], samples) for name in READINGS if name in CATALOGUE]
+        found += [
+            _measured(CATALOGUE[name], samples)
+            for name in READINGS
+            if name in CATALOGUE
+        ]
         found += _xids(inventory, devices, state.xids)
         if state.begun is not None:
             found += _findings(devices, state.findings, state.begun)
@@ -138,14 +160,22 @@ def families(
 
 
 def _devices(
-    inventory: Inventory, sample: Sample, label: Callable[[Device, Inventory], Labels], pods: Pods
+    inventory: Inventory,
+    sample: Sample,
+    label: Callable[[Device, Inventory], Labels],
+    pods: Pods,
 ) -> list[LabelledDevice]:
     known = {device.uuid: device for device in inventory.devices}
     found = []
     for device in known.values():
-        readings, gpu = sample.device(device.uuid), known.get(device.parent_uuid or "", device)
+        readings, gpu = (
+            sample.device(device.uuid),
+            known.get(device.parent_uuid or "", device),
+        )
         if readings is not None:
-            held = tuple(_present(each._asdict(), 253) for each in holders_of(device, gpu, pods))
+            held = tuple(
+                _present(each._asdict(), 253) for each in holders_of(device, gpu, pods)
+            )
             labels = {**label(device, inventory), **_common(held)}
             found.append(LabelledDevice(device, readings, labels, held))
     return found
@@ -169,7 +199,11 @@ def _labels(device: Device, inventory: Inventory) -> Labels:
         "gpu_instance": device.mig_gpu_instance,
         "compute_instance": device.mig_compute_instance,
     }
-    return {name: visible(str(value), 200) for name, value in labels.items() if value is not None}
+    return {
+        name: visible(str(value), 200)
+        for name, value in labels.items()
+        if value is not None
+    }
 
 
 def _info(inventory: Inventory) -> Family:
@@ -188,11 +222,19 @@ def _present(labels: Mapping[str, str | None], limit: int = 200) -> dict[str, st
     return {name: visible(value, limit) for name, value in labels.items() if value}
 
 
-def _states(devices: Sequence[LabelledDevice], sample: Sample, waited: float) -> Iterator[Family]:
+def _states(
+    devices: Sequence[LabelledDevice], sample: Sample, waited: float
+) -> Iterator[Family]:
     """Yield what is known of a device even if it answers nothing."""
     names = ("pci_bus_id", "pci_device_id", "architecture", "compute_capability")
     identity = [
-        ({**each.labels, **_present({name: getattr(each.device, name) for name in names})}, 1.0)
+        (
+            {
+                **each.labels,
+                **_present({name: getattr(each.device, name) for name in names}),
+            },
+            1.0,
+        )
         for each in devices
     ]
     yield family("gputop_device_info", "What a device is: always 1.", identity)
@@ -205,11 +247,17 @@ def _states(devices: Sequence[LabelledDevice], sample: Sample, waited: float) ->
     yield family("gputop_device_state", about, states)
     known = values_of([(each.labels, each.sample) for each in devices], "age_seconds")
     ages = [(own, age + waited) for own, age in known]
-    about = "Age of a device's readings; of one that does not answer, how long it has not."
+    about = (
+        "Age of a device's readings; of one that does not answer, how long it has not."
+    )
     yield family("gputop_reading_age_seconds", about, ages)
-    known = values_of([(each.labels, each.sample) for each in devices], "slow_age_seconds")
+    known = values_of(
+        [(each.labels, each.sample) for each in devices], "slow_age_seconds"
+    )
     ages = [(own, age + waited) for own, age in known]
-    about = "Age of the oldest of its readings that are read every second or every 10 s."
+    about = (
+        "Age of the oldest of its readings that are read every second or every 10 s."
+    )
     yield family("gputop_slow_reading_age_seconds", about, ages)
     listed = [
         (each.labels, float(len(_processes_on(each, sample))))
@@ -220,7 +268,9 @@ def _states(devices: Sequence[LabelledDevice], sample: Sample, waited: float) ->
 
 
 def _measured(
-    reading: Reading, records: Iterable[tuple[Labels, DeviceSample | Process]], prefix: str = ""
+    reading: Reading,
+    records: Iterable[tuple[Labels, DeviceSample | Process]],
+    prefix: str = "",
 ) -> Family:
     series = (
         ({**labels, **more}, number)
@@ -231,7 +281,9 @@ def _measured(
 
 
 def _xids(
-    inventory: Inventory, devices: Sequence[LabelledDevice], counts: Mapping[XidKey, XidCount]
+    inventory: Inventory,
+    devices: Sequence[LabelledDevice],
+    counts: Mapping[XidKey, XidCount],
 ) -> Iterator[Family]:
     """Yield the XidCount of devices that are there, and those without a device.
 
@@ -248,9 +300,13 @@ def _xids(
         if uuid in labels
     ]
     about = "Xid errors that the driver reported since this exporter started."
-    yield family("gputop_xid_errors_total", about, [(k, float(x.times)) for k, x in known])
+    yield family(
+        "gputop_xid_errors_total", about, [(k, float(x.times)) for k, x in known]
+    )
     about = "When the last of them was reported, in Unix time."
-    yield family("gputop_xid_last_timestamp_seconds", about, [(k, x.last) for k, x in known])
+    yield family(
+        "gputop_xid_last_timestamp_seconds", about, [(k, x.last) for k, x in known]
+    )
 
 
 def _findings(
@@ -264,7 +320,14 @@ def _findings(
     """
     labels = {each.device.uuid: each.labels for each in devices}
     active = [
-        ({**labels[found.device_uuid], "rule": found.rule, "severity": found.severity.word}, 1.0)
+        (
+            {
+                **labels[found.device_uuid],
+                "rule": found.rule,
+                "severity": found.severity.word,
+            },
+            1.0,
+        )
         for found in findings
         if found.device_uuid in labels
     ]
@@ -291,14 +354,20 @@ def _processes(
     for each in devices:
         on_it = _processes_on(each, sample)
         names = _common(each.pods) if len({p.pod for p in on_it if p.pod}) == 1 else {}
-        for process in nlargest(MOST_PROCESSES, on_it, key=lambda p: p.memory_used_bytes or 0):
+        for process in nlargest(
+            MOST_PROCESSES, on_it, key=lambda p: p.memory_used_bytes or 0
+        ):
             labels = {**_labels(each.device, inventory), **_process_labels(process)}
             largest.append(({**labels, **(names if process.pod else {})}, process))
     return (_measured(reading, largest, "process_") for reading in PROCESS_READINGS)
 
 
 def _processes_on(each: LabelledDevice, sample: Sample) -> list[Process]:
-    return [process for process in sample.processes if process.device_uuid == each.device.uuid]
+    return [
+        process
+        for process in sample.processes
+        if process.device_uuid == each.device.uuid
+    ]
 
 
 def _process_labels(process: Process) -> Labels:
@@ -315,7 +384,9 @@ def _process_labels(process: Process) -> Labels:
     return _present(labels, 64)
 
 
-def _dcgm(devices: Sequence[LabelledDevice], xids: Mapping[XidKey, XidCount]) -> Iterator[Family]:
+def _dcgm(
+    devices: Sequence[LabelledDevice], xids: Mapping[XidKey, XidCount]
+) -> Iterator[Family]:
     """Yield the readings, and the last Xid of each GPU: 0 where there was none, as in DCGM."""
     labelled = [(each.labels, each.sample) for each in devices]
     for reading in CATALOGUE.values():
@@ -323,14 +394,20 @@ def _dcgm(devices: Sequence[LabelledDevice], xids: Mapping[XidKey, XidCount]) ->
         if name:
             is_mask = reading.name == "clock_event_reasons"
             convert = mask_of if is_mask else reading.dcgm_unit(name)
-            series = [(own, float(convert(n))) for own, n in values_of(labelled, reading.name)]
+            series = [
+                (own, float(convert(n))) for own, n in values_of(labelled, reading.name)
+            ]
             kind: Kind = "counter" if reading.is_counter else "gauge"
             yield family(f"DCGM_FI_{name}", about, series, kind)
     remapped = values_of(labelled, "remapped_rows", "remapped_rows_uncorrected")
-    corrected = [(own, float(every - uncorrected)) for own, every, uncorrected in remapped]
+    corrected = [
+        (own, float(every - uncorrected)) for own, every, uncorrected in remapped
+    ]
     about = "Number of remapped rows for correctable errors"
     yield family("DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", about, corrected, "counter")
-    nvlink = values_of(labelled, "nvlink_rx_bytes_per_second", "nvlink_tx_bytes_per_second")
+    nvlink = values_of(
+        labelled, "nvlink_rx_bytes_per_second", "nvlink_tx_bytes_per_second"
+    )
     # DCGM calls it a counter, and gives MB per second: that is none.
     moved = [(own, (received + sent) / 1e6) for own, received, sent in nvlink]
     about = "Total number of NVLink bandwidth counters for all lanes."
@@ -343,14 +420,20 @@ def _dcgm(devices: Sequence[LabelledDevice], xids: Mapping[XidKey, XidCount]) ->
             if of == each.device.uuid and code is not None
         ]
         _, code = max(own, default=(0.0, 0))
-        words = XIDS[code].what if code in XIDS else "Unknown Error" if code else "No Error"
-        last.append(({**each.labels, "err_code": str(code), "err_msg": words}, float(code)))
+        words = (
+            XIDS[code].what if code in XIDS else "Unknown Error" if code else "No Error"
+        )
+        last.append(
+            ({**each.labels, "err_code": str(code), "err_msg": words}, float(code))
+        )
     yield family("DCGM_FI_DEV_XID_ERRORS", XID_HELP, last)
 
 
 def _dcgm_labels(device: Device, inventory: Inventory) -> Labels:
     """Return the labels of a GPU; a MIG instance adds its profile (`1g.10gb`) to those of its."""
-    gpu = inventory.device(device.parent_uuid) if device.parent_uuid is not None else None
+    gpu = (
+        inventory.device(device.parent_uuid) if device.parent_uuid is not None else None
+    )
     gpu = gpu or device
     labels = {
         "gpu": str(gpu.index),

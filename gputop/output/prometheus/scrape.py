@@ -116,7 +116,9 @@ def dcgm_text(found: Sequence[Family]) -> bytes:
     text = generate_latest(registry_of(lambda: found))
     for family in found:
         if family.kind == "counter":
-            untyped, typed = (f"# TYPE {family.name} {it}\n" for it in ("untyped", "counter"))
+            untyped, typed = (
+                f"# TYPE {family.name} {it}\n" for it in ("untyped", "counter")
+            )
             text = text.replace(untyped.encode(), typed.encode())
     return text
 
@@ -161,7 +163,11 @@ class WebConfig:
             _, users = self._read()
         except WebConfigError:
             return "500 Internal Server Error"
-        return None if not users or self._is_user(users, authorization) else "401 Unauthorized"
+        return (
+            None
+            if not users or self._is_user(users, authorization)
+            else "401 Unauthorized"
+        )
 
     def _is_user(self, users: Mapping[str, str], authorization: str) -> bool:
         scheme, _, encoded = authorization.partition(" ")
@@ -187,7 +193,9 @@ class WebConfig:
         try:
             tls, users = _parsed(read_at_once(self._file, MOST_BYTES))
             context = _context(self._file.parent, tls) if tls else None
-            self._check_protection((context.verify_mode if context else None, bool(users)))
+            self._check_protection(
+                (context.verify_mode if context else None, bool(users))
+            )
         except (OSError, WebConfigError) as error:
             why = getattr(error, "strerror", None) or str(error)
             if why != self._told:
@@ -200,7 +208,9 @@ class WebConfig:
     def _check_protection(self, now: tuple[ssl.VerifyMode | None, bool]) -> None:
         """Refuse a file with another kind of protection: it may be half written."""
         if self._protection not in (None, now):
-            raise WebConfigError("TLS, client certificates or users begin or end at a restart")
+            raise WebConfigError(
+                "TLS, client certificates or users begin or end at a restart"
+            )
         self._protection = now
 
 
@@ -212,9 +222,13 @@ def _parsed(content: bytes) -> tuple[dict[str, str], dict[str, str]]:
         line = getattr(getattr(error, "problem_mark", None), "line", 0) + 1
         raise WebConfigError(f"line {line} is not YAML") from None
     except (TypeError, AttributeError):
-        raise WebConfigError(f"{TLS} and {USERS} have to be fields with values") from None
+        raise WebConfigError(
+            f"{TLS} and {USERS} have to be fields with values"
+        ) from None
     for name in (*read, *(tls.keys() - {*FILES, *CHOICES})):
-        raise WebConfigError(f"{name} is not supported; {', '.join((*FILES, *CHOICES))} are")
+        raise WebConfigError(
+            f"{name} is not supported; {', '.join((*FILES, *CHOICES))} are"
+        )
     for user, stored in users.items():
         if not re.fullmatch(HASH, str(stored)):
             raise WebConfigError(f"the password of {user} is not a bcrypt hash")
@@ -240,7 +254,9 @@ def _context(folder: Path, tls: Mapping[str, str]) -> ssl.SSLContext:
         if verifies:
             context.load_verify_locations(authorities)
     except (OSError, ValueError) as error:
-        why = getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        why = (
+            getattr(error, "reason", None) or getattr(error, "strerror", None) or error
+        )
         raise WebConfigError(f"a file of {TLS} cannot be used: {why}") from None
     return context
 
@@ -275,7 +291,9 @@ class Server(ThreadingWSGIServer):
         """Bind to this address, or to all interfaces if the host is empty; raises `OSError`."""
         if not host:
             host = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
         address: Any
         self.address_family, _, _, _, address = found[0]
         self._pages, self.web_config, self._is_ready = pages, web_config, is_ready
@@ -284,7 +302,9 @@ class Server(ThreadingWSGIServer):
         self.is_open, self._is_on_loopback = bound.is_unspecified, bound.is_loopback
         self.set_app(self._answer)
 
-    def _answer(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+    def _answer(
+        self, environ: WSGIEnvironment, start: StartResponse
+    ) -> Iterable[bytes]:
         """Answer a request.
 
         On the loopback those for a foreign `Host` are refused, and users without a valid login.
@@ -294,8 +314,13 @@ class Server(ThreadingWSGIServer):
             start(status, [*TEXT, *headers])
             return [text]
 
-        if self._is_on_loopback and not _is_loopback(environ.get("HTTP_HOST", "localhost")):
-            return say("403 Forbidden", b"Only for localhost: --listen says who else may ask.\n")
+        if self._is_on_loopback and not _is_loopback(
+            environ.get("HTTP_HOST", "localhost")
+        ):
+            return say(
+                "403 Forbidden",
+                b"Only for localhost: --listen says who else may ask.\n",
+            )
         login = environ.get("HTTP_AUTHORIZATION", "")
         if self.web_config is not None and (refusal := self.web_config.refusal(login)):
             words = b"Only for users in the file of --web-config.\n"

@@ -98,7 +98,9 @@ class StreamFollower:
         if isinstance(record, Interruption):
             self.state = replace(self.state, interruptions=self.state.interruptions + 1)
         else:
-            self._inventory = record  # a part of the state with the sample that it announces
+            self._inventory = (
+                record  # a part of the state with the sample that it announces
+            )
         if record.problem is not None and record.problem != self._reported:
             self._reported = record.problem
             self._on_problem(record.problem)
@@ -112,12 +114,20 @@ class StreamFollower:
                 key = event.device_uuid, event.code
                 before = xids.get(key, XidCount(0, event.time))
                 xids[key] = XidCount(before.times + 1, max(before.last, event.time))
-        state = replace(state, inventory=known, sample=sample, received=self._clock(), xids=xids)
+        state = replace(
+            state, inventory=known, sample=sample, received=self._clock(), xids=xids
+        )
         # A restarted sampler knows nothing yet.
-        if state.begun is not None and known and known.driver_state is not DriverState.STARTING:
+        if (
+            state.begun is not None
+            and known
+            and known.driver_state is not DriverState.STARTING
+        ):
             self._history.add(sample)
             self._events.extend(sample.events)
-            findings = self._judge.judge(self._history, known, sample, self._events).findings
+            findings = self._judge.judge(
+                self._history, known, sample, self._events
+            ).findings
             active = {(each.device_uuid, each.rule) for each in state.findings}
             begun = Counter(state.begun)
             begun.update({(each.device_uuid, each.rule) for each in findings} - active)
@@ -191,7 +201,9 @@ class PodResources:
 async def _list_pods(socket: str) -> bytes:
     """Return the kubelet's answer. Raises OSError, and ImportError without gRPC."""
     _check_socket(socket)
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # its log would go to standard error
+    os.environ.setdefault(
+        "GRPC_VERBOSITY", "NONE"
+    )  # its log would go to standard error
     import grpc
 
     options = (

@@ -186,7 +186,9 @@ def _driver_of(device: Path) -> str | None:
 
 def _device_files(root: Path) -> tuple[str, ...]:
     return tuple(
-        f"/dev/{name}" for name in _names(root / "dev") if re.fullmatch(r"nvidia(ctl|\d+)", name)
+        f"/dev/{name}"
+        for name in _names(root / "dev")
+        if re.fullmatch(r"nvidia(ctl|\d+)", name)
     )
 
 
@@ -207,7 +209,10 @@ def _why_refused(path: Path, *, is_opened: bool) -> str | None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError as error:
-        if error.errno in (errno.ENXIO, errno.ENODEV):  # the kernel module is not loaded
+        if error.errno in (
+            errno.ENXIO,
+            errno.ENODEV,
+        ):  # the kernel module is not loaded
             return None
         return (error.strerror or str(error)).lower()
     return None
@@ -301,7 +306,9 @@ def _why_broken(root: Path, file: str) -> str | None:
     if path.is_symlink() and not path.exists():
         return f"links to {_missing_end(root, path)}, which is missing"
     with contextlib.suppress(OSError):
-        if path.is_dir():  # Docker makes one if it is told to mount a file that is missing
+        if (
+            path.is_dir()
+        ):  # Docker makes one if it is told to mount a file that is missing
             return "is a directory"
         if path.stat().st_size == 0:
             return "is empty"
@@ -368,7 +375,9 @@ def _address_numbers(address: str) -> list[int] | None:
 
 
 @functools.lru_cache(maxsize=8)
-def unlisted_gpus(plugged: tuple[str, ...], listed: tuple[str | None, ...]) -> tuple[str, ...]:
+def unlisted_gpus(
+    plugged: tuple[str, ...], listed: tuple[str | None, ...]
+) -> tuple[str, ...]:
     """Return the PCI addresses that are plugged in and not listed.
 
     Empty if the address of a listed device is unknown: it may be any of them.

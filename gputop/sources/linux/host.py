@@ -228,7 +228,10 @@ class Owners:
             pids = procfs.read_children(pid, self._proc)
         except PermissionError:
             return _Children(now, absent=dict.fromkeys(CHILDREN, Absence.NO_PERMISSION))
-        except (OSError, ValueError):  # a kernel that does not list them, or the process is gone
+        except (
+            OSError,
+            ValueError,
+        ):  # a kernel that does not list them, or the process is gone
             return _Children(now, absent=dict.fromkeys(CHILDREN, Absence.NOT_SUPPORTED))
         cpus = {}
         waiting = False
@@ -259,7 +262,9 @@ class Owners:
             return unseen(listed, Absence.ERROR)
         if _exists(listed.pid):  # hidepid=2 hides the directory, too
             return unseen(listed, Absence.NO_PERMISSION)
-        return unseen(listed, Absence.LOST)  # it is gone, or in a pid namespace of its own
+        return unseen(
+            listed, Absence.LOST
+        )  # it is gone, or in a pid namespace of its own
 
 
 def _children_values(

@@ -40,7 +40,9 @@ def read_kernel_log(
 ) -> KernelLog:
     """Return the Xids in the kernel's log now, never waiting for more."""
     try:
-        descriptor = os.open(root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(
+            root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        )
         try:
             text = b"".join(_records(descriptor)).decode(errors="replace")
         finally:

@@ -89,7 +89,9 @@ def cpu_times(root: Path = ROOT) -> CpuTimes:
 def cpu_percents(before: CpuTimes, after: CpuTimes) -> tuple[float, ...]:
     """Return how busy each CPU was between two readings, of the CPUs that are in both."""
     percents = [
-        _busy_percent(before[number], times) for number, times in after.items() if number in before
+        _busy_percent(before[number], times)
+        for number, times in after.items()
+        if number in before
     ]
     return tuple(percent for percent in percents if percent is not None)
 
@@ -153,7 +155,9 @@ def _clocks_in_sysfs(root: Path) -> list[float]:
     folders = _paths(root, FREQUENCIES[0]) or _paths(root, FREQUENCIES[1])
     for folder in folders:
         # Reading an offline CPU fails. Some kernels have only the second file.
-        kilohertz = _number(folder / "scaling_cur_freq") or _number(folder / "cpuinfo_cur_freq")
+        kilohertz = _number(folder / "scaling_cur_freq") or _number(
+            folder / "cpuinfo_cur_freq"
+        )
         if kilohertz:
             clocks.append(kilohertz / 1000)
     return clocks

@@ -37,7 +37,9 @@ def available_bytes(root: Path = Path("/")) -> Optional[int]:  # noqa: UP045 - P
     if row:
         available.append(int(row[1]) * 1024)
     for group, names in _groups(root):
-        with contextlib.suppress(OSError, ValueError):  # no such group, or no limit: "max"
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # no such group, or no limit: "max"
             available.append(_left_in(group, names))
     return min(available, default=None)
 
@@ -90,7 +92,9 @@ folder, the type and the options."""
 
 def _mounts(root: Path) -> Iterator[tuple[PurePosixPath, str, Limits]]:
     """Yield each mounted tree: the group that its folder shows, and the folder."""
-    for group, folder, kind, options in re.findall(_MOUNT, _text(root / "proc/self/mountinfo")):
+    for group, folder, kind, options in re.findall(
+        _MOUNT, _text(root / "proc/self/mountinfo")
+    ):
         if kind == "cgroup2":
             yield PurePosixPath(group), folder, VERSION_2
         elif "memory" in options.split(","):

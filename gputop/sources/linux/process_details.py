@@ -61,7 +61,9 @@ def _read(pid: int, proc: str) -> ProcessDetails:
     from gputop.masking import masked_arguments
 
     stat = procfs.read_stat(pid, proc)
-    status = dict(re.findall(_STATUS_ROWS, procfs.read(f"{proc}/{pid}/status", STATUS_BYTES)))
+    status = dict(
+        re.findall(_STATUS_ROWS, procfs.read(f"{proc}/{pid}/status", STATUS_BYTES))
+    )
     command_line = procfs.read(f"{proc}/{pid}/cmdline", COMMAND_BYTES)
     arguments = procfs.arguments_of(command_line)
     directory = environment = None

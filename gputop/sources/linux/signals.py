@@ -25,7 +25,9 @@ def send_signal(
     """
     what = f"Process {pid} got no signal"
     if pid <= 1:
-        return Problem(what, "pid 1 and below are the system and groups", "Choose another process")
+        return Problem(
+            what, "pid 1 and below are the system and groups", "Choose another process"
+        )
     if pid == os.getpid():
         return Problem(what, "it is this gputop", "Quit it with q")
     try:
@@ -50,7 +52,9 @@ def expect(
     stat = procfs.read_stat(pid, proc)
     if not procfs.is_process(stat, start_time, proc):
         raise ProblemError(
-            Problem(what, "it ended, and another process has its pid", "Choose it again")
+            Problem(
+                what, "it ended, and another process has its pid", "Choose it again"
+            )
         )
 
 
@@ -59,7 +63,9 @@ def _handle(pid: int) -> Iterator[int | None]:
     """Yield a descriptor of the process that has that pid now, or None if there is none."""
     handle = None
     try:
-        if hasattr(os, "pidfd_open"):  # missing from a Python that was built for an old kernel
+        if hasattr(
+            os, "pidfd_open"
+        ):  # missing from a Python that was built for an old kernel
             handle = os.pidfd_open(pid)
     except ProcessLookupError:
         raise
@@ -80,7 +86,10 @@ def explained(what: str) -> Iterator[None]:
     except (FileNotFoundError, ProcessLookupError, OverflowError):
         why, remedy = "it has ended", "The list is updated at the next reading"
     except PermissionError:
-        why, remedy = "it is not yours, or protected", "Run gputop as its user or as root"
+        why, remedy = (
+            "it is not yours, or protected",
+            "Run gputop as its user or as root",
+        )
     except OSError as error:
         why, remedy = error.strerror or str(error), "Try again"
     except ValueError as error:

@@ -10,7 +10,13 @@ from typing import Any
 from gputop.agent.device import Absence
 from gputop.schema.catalogue import RECOVERIES, VIRTUALIZATIONS
 from gputop.schema.clock_events import words_of
-from gputop.sources.nvml.fields import Durations, FieldBatch, FieldSum, FirstField, signed
+from gputop.sources.nvml.fields import (
+    Durations,
+    FieldBatch,
+    FieldSum,
+    FirstField,
+    signed,
+)
 from gputop.sources.nvml.query import (
     EVERY_10_SECONDS,
     EVERY_SECOND,
@@ -26,11 +32,26 @@ from gputop.sources.nvml.traffic import NvLink, Pcie
 from gputop.sources.nvml.utilization import BusySamples
 
 # Numbers, where the oldest supported nvidia-ml-py lacks the name.
-_ARCHITECTURES = {2: "kepler", 3: "maxwell", 4: "pascal", 5: "volta", 6: "turing", 7: "ampere"}
+_ARCHITECTURES = {
+    2: "kepler",
+    3: "maxwell",
+    4: "pascal",
+    5: "volta",
+    6: "turing",
+    7: "ampere",
+}
 _ARCHITECTURES |= {8: "ada", 9: "hopper", 10: "blackwell", 13: "rubin"}
-_COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
+_COMPUTE_MODES = {
+    0: "default",
+    1: "exclusive_thread",
+    2: "prohibited",
+    3: "exclusive_process",
+}
 _MODES = {0: "disabled", 1: "enabled"}
-_VIRTUALIZATIONS, _RECOVERY_ACTIONS = dict(enumerate(VIRTUALIZATIONS)), dict(enumerate(RECOVERIES))
+_VIRTUALIZATIONS, _RECOVERY_ACTIONS = (
+    dict(enumerate(VIRTUALIZATIONS)),
+    dict(enumerate(RECOVERIES)),
+)
 _CORES_PER_SM = {"3": 192, **dict.fromkeys(("5", "6", "8", "9", "10", "11", "12"), 128)}
 _CORES_PER_SM |= dict.fromkeys(("6.0", "7", "8.0"), 64)
 """CUDA cores per SM by compute capability, or its first part. Source: CUDA's helper_cuda.h."""
@@ -49,9 +70,17 @@ def clock_event_times(driver_version: tuple[int, ...]) -> Mapping[str, tuple[int
     Slowdown by heat has two numbers for one counter.
     """
     if driver_version >= (580, 82):
-        numbers = {"sw_thermal": (269, 75), "hw_thermal": (270,), "hw_power_brake": (271,)}
+        numbers = {
+            "sw_thermal": (269, 75),
+            "hw_thermal": (270,),
+            "hw_power_brake": (271,),
+        }
     elif (575, 51) <= driver_version <= (580, 65):
-        numbers = {"sw_thermal": (251, 75), "hw_thermal": (252,), "hw_power_brake": (253,)}
+        numbers = {
+            "sw_thermal": (251, 75),
+            "hw_thermal": (252,),
+            "hw_power_brake": (253,),
+        }
     else:  # such a driver has something else under these numbers
         numbers = {"sw_thermal": (75,)}
     return _CLOCK_EVENT_TIMES | numbers
@@ -93,7 +122,9 @@ def _pci(handle: Any) -> tuple[str, str]:
 def _word(words: Mapping[int, str], number: int) -> str | Absence:
     """Return the word for a number; a number of a later driver is kept."""
     unavailable = number in (-1, 0xFFFF_FFFF)
-    return Absence.NOT_SUPPORTED if unavailable else words.get(number, f"unknown_{number}")
+    return (
+        Absence.NOT_SUPPORTED if unavailable else words.get(number, f"unknown_{number}")
+    )
 
 
 def _clock_events(call: Callable[[Any], int], handle: Any) -> tuple[Any]:
@@ -143,7 +174,10 @@ _MARGIN_THRESHOLDS = {
 
 
 def _margin_thresholds(handle: Any) -> tuple[Any, ...]:
-    fields = (FirstField(name, key, convert=signed) for name, key in _MARGIN_THRESHOLDS.items())
+    fields = (
+        FirstField(name, key, convert=signed)
+        for name, key in _MARGIN_THRESHOLDS.items()
+    )
     return FieldBatch(time.monotonic, *fields)(handle)
 
 
@@ -156,9 +190,15 @@ MEMORY = Question(
     _memory_v2,
     _memory,
 )
-BAR1 = slowly("bar1_used_bytes", lambda h: (nvml.nvmlDeviceGetBAR1MemoryInfo(h).bar1Used,))
-MEMORY_TOTAL = once("memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory(h)[:1])
-BAR1_TOTAL = once("bar1_total_bytes", lambda h: (nvml.nvmlDeviceGetBAR1MemoryInfo(h).bar1Total,))
+BAR1 = slowly(
+    "bar1_used_bytes", lambda h: (nvml.nvmlDeviceGetBAR1MemoryInfo(h).bar1Used,)
+)
+MEMORY_TOTAL = once(
+    "memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory(h)[:1]
+)
+BAR1_TOTAL = once(
+    "bar1_total_bytes", lambda h: (nvml.nvmlDeviceGetBAR1MemoryInfo(h).bar1Total,)
+)
 """Total of BAR1 memory. MIG instances are asked these four, too."""
 
 IDENTITY = (
@@ -174,24 +214,47 @@ IDENTITY = (
     once("sm_count", _sm_count),
     MEMORY_TOTAL,
     BAR1_TOTAL,
-    once("sm_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)),
     once(
-        "graphics_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_GRAPHICS)
+        "sm_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)
     ),
-    once("memory_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM)),
-    once("video_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_VIDEO)),
-    once("power_limit_default_watts", scalar(nvml.nvmlDeviceGetPowerManagementDefaultLimit)),
+    once(
+        "graphics_clock_max_mhz",
+        scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_GRAPHICS),
+    ),
+    once(
+        "memory_clock_max_mhz",
+        scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_MEM),
+    ),
+    once(
+        "video_clock_max_mhz",
+        scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_VIDEO),
+    ),
+    once(
+        "power_limit_default_watts",
+        scalar(nvml.nvmlDeviceGetPowerManagementDefaultLimit),
+    ),
     once(
         "power_limit_min_watts power_limit_max_watts",
         nvml.nvmlDeviceGetPowerManagementLimitConstraints,
     ),
-    once("temperature_slowdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN)),
-    once("temperature_shutdown_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN)),
-    once("memory_temperature_max_celsius", _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX)),
+    once(
+        "temperature_slowdown_celsius",
+        _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
+    ),
+    once(
+        "temperature_shutdown_celsius",
+        _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
+    ),
+    once(
+        "memory_temperature_max_celsius",
+        _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX),
+    ),
     once(" ".join(_MARGIN_THRESHOLDS), _margin_thresholds),
     once("pcie_generation_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkGeneration)),
     once("pcie_width_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkWidth)),
-    once("virtualization", _mode(nvml.nvmlDeviceGetVirtualizationMode, _VIRTUALIZATIONS)),
+    once(
+        "virtualization", _mode(nvml.nvmlDeviceGetVirtualizationMode, _VIRTUALIZATIONS)
+    ),
 )
 """Questions that identify a device."""
 
@@ -205,7 +268,9 @@ MODES = (
 
 
 def reading_queries(
-    driver_version: tuple[int, ...] = (), clock: Clock = time.monotonic, pcie: Pcie | None = None
+    driver_version: tuple[int, ...] = (),
+    clock: Clock = time.monotonic,
+    pcie: Pcie | None = None,
 ) -> tuple[Question, ...]:
     """Return the questions that one device is asked repeatedly, with new counters."""
     samples = BusySamples(clock)
@@ -214,7 +279,9 @@ def reading_queries(
         FirstField("memory_temperature_celsius", nvml.NVML_FI_DEV_MEMORY_TEMP),
         FirstField("power_instant_watts", nvml.NVML_FI_DEV_POWER_INSTANT),
         FirstField(
-            "energy_joules", nvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION, nvml.NVML_FI_DEV_ENERGY
+            "energy_joules",
+            nvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION,
+            nvml.NVML_FI_DEV_ENERGY,
         ),
     )
     second = FieldBatch(
@@ -226,7 +293,11 @@ def reading_queries(
         Durations("clock_event_seconds", clock_event_times(driver_version)),
         FirstField("ecc_corrected", nvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL),
         FirstField("ecc_uncorrected", nvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL),
-        FieldSum("remapped_rows", nvml.NVML_FI_DEV_REMAPPED_COR, nvml.NVML_FI_DEV_REMAPPED_UNC),
+        FieldSum(
+            "remapped_rows",
+            nvml.NVML_FI_DEV_REMAPPED_COR,
+            nvml.NVML_FI_DEV_REMAPPED_UNC,
+        ),
         FirstField("remapped_rows_uncorrected", nvml.NVML_FI_DEV_REMAPPED_UNC),
         FirstField("remap_pending", nvml.NVML_FI_DEV_REMAPPED_PENDING, convert=bool),
         FirstField("remap_failed", nvml.NVML_FI_DEV_REMAPPED_FAILURE, convert=bool),
@@ -252,11 +323,16 @@ def reading_queries(
             scalar(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
         ),
         Question("power_watts", scalar(nvml.nvmlDeviceGetPowerUsage)),
-        Question("sm_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)),
         Question(
-            "graphics_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_GRAPHICS)
+            "sm_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)
         ),
-        Question("memory_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM)),
+        Question(
+            "graphics_clock_mhz",
+            scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_GRAPHICS),
+        ),
+        Question(
+            "memory_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM)
+        ),
         Question("performance_state", scalar(nvml.nvmlDeviceGetPerformanceState)),
         Question(
             "clock_event_reasons",
@@ -264,12 +340,21 @@ def reading_queries(
             partial(_clock_events, nvml.nvmlDeviceGetCurrentClocksThrottleReasons),
         ),
         Question(often.names, often),
-        each_second("encoder_utilization_percent", _first(nvml.nvmlDeviceGetEncoderUtilization)),
-        each_second("decoder_utilization_percent", _first(nvml.nvmlDeviceGetDecoderUtilization)),
+        each_second(
+            "encoder_utilization_percent", _first(nvml.nvmlDeviceGetEncoderUtilization)
+        ),
+        each_second(
+            "decoder_utilization_percent", _first(nvml.nvmlDeviceGetDecoderUtilization)
+        ),
         # A stress test ends by it: heat rises several degrees in a few seconds.
-        each_second("temperature_margin_celsius", scalar(nvml.nvmlDeviceGetMarginTemperature)),
+        each_second(
+            "temperature_margin_celsius", scalar(nvml.nvmlDeviceGetMarginTemperature)
+        ),
         each_second(second.names, second),
-        slowly("video_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_VIDEO)),
+        slowly(
+            "video_clock_mhz",
+            scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_VIDEO),
+        ),
         slowly("jpeg_utilization_percent", _first(nvml.nvmlDeviceGetJpgUtilization)),
         slowly("ofa_utilization_percent", _first(nvml.nvmlDeviceGetOfaUtilization)),
         slowly("fan_percent", scalar(nvml.nvmlDeviceGetFanSpeed)),
@@ -279,5 +364,8 @@ def reading_queries(
         slowly(slow.names, slow),
         BAR1,
         slowly("power_limit_watts", scalar(nvml.nvmlDeviceGetEnforcedPowerLimit)),
-        slowly("power_limit_requested_watts", scalar(nvml.nvmlDeviceGetPowerManagementLimit)),
+        slowly(
+            "power_limit_requested_watts",
+            scalar(nvml.nvmlDeviceGetPowerManagementLimit),
+        ),
     )

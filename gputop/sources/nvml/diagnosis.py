@@ -10,7 +10,13 @@ from collections.abc import Mapping
 
 from gputop import from_checkout
 from gputop.agent.problem import Problem
-from gputop.sources.linux.driver_files import CONTROL_FILE, LIBRARY, WSL_FOLDER, Refusal, System
+from gputop.sources.linux.driver_files import (
+    CONTROL_FILE,
+    LIBRARY,
+    WSL_FOLDER,
+    Refusal,
+    System,
+)
 
 BINDINGS, OLDEST_BINDINGS = "nvidia-ml-py", "12.570"
 _INSTALLS_PYNVML = r"(?m)^pynvml(?:\.py,|/__init__\.py,|$)"
@@ -40,7 +46,10 @@ def no_library(system: System) -> Problem:
     what, why = "No NVIDIA driver", f"{LIBRARY} is not found"
     if system.wsl:
         return Problem(
-            what, why, "Install it on Windows, then end all of WSL there by wsl --shutdown", "wsl"
+            what,
+            why,
+            "Install it on Windows, then end all of WSL there by wsl --shutdown",
+            "wsl",
         )
     if system.held_by("nouveau"):
         why += ", nouveau has the GPU"
@@ -54,7 +63,9 @@ def no_library(system: System) -> Problem:
 
 def _broken_library(system: System, file: str, why: str) -> Problem:
     remedy = "Reinstall the driver, then run sudo ldconfig"
-    if system.container:  # only a part of the host's driver was mounted, or copied into the image
+    if (
+        system.container
+    ):  # only a part of the host's driver was mounted, or copied into the image
         remedy = _start_with_gpus(system.container)
     elif system.wsl:
         remedy = "Run wsl --shutdown on Windows, or update the driver there"
@@ -70,7 +81,9 @@ def stub(system: System, file: str) -> Problem:
     """Return the problem of the CUDA toolkit's stub, loaded in place of the driver's library."""
     why = f"{file} is the CUDA toolkit's, for building only"
     remedy = "Remove its folder from LD_LIBRARY_PATH and /etc/ld.so.conf.d, then run sudo ldconfig"
-    if system.container and not system.library_version:  # the driver's own is not there at all
+    if (
+        system.container and not system.library_version
+    ):  # the driver's own is not there at all
         remedy = _start_with_gpus(system.container)
     return Problem("NVIDIA library is a stub", why, remedy, "library")
 
@@ -156,7 +169,9 @@ def no_devices(system: System) -> Problem:
         why = f"the driver has {failed[0]} and cannot start it"
         return Problem(what, why, "`sudo dmesg | grep NVRM` says why", "devices")
     why = "the driver is loaded and has none"
-    return Problem(what, why, "`lspci | grep -i nvidia` lists what is plugged in", "devices")
+    return Problem(
+        what, why, "`lspci | grep -i nvidia` lists what is plugged in", "devices"
+    )
 
 
 def other(system: System, words: str) -> Problem:
@@ -164,7 +179,9 @@ def other(system: System, words: str) -> Problem:
     # After `systemctl daemon-reload` a container may no longer open what it was given.
     if system.container and system.refusals:
         return no_permission(system)
-    return Problem("NVML does not work", words, "Run nvidia-smi, then read dmesg", "nvml")
+    return Problem(
+        "NVML does not work", words, "Run nvidia-smi, then read dmesg", "nvml"
+    )
 
 
 def too_old(_: System) -> Problem:
@@ -189,7 +206,11 @@ def diagnose_bindings() -> Problem:
     elif version_numbers(version) < version_numbers(OLDEST_BINDINGS):
         why = f"{version} is older than {OLDEST_BINDINGS}"
     else:
-        why = f"{instead} overwrote it" if instead else f"the file of {version} is damaged"
+        why = (
+            f"{instead} overwrote it"
+            if instead
+            else f"the file of {version} is damaged"
+        )
     remedy = f"Try {from_checkout('--force-reinstall .')}"
     return Problem(f"No usable {BINDINGS}", why, remedy, "bindings")
 
@@ -210,7 +231,9 @@ def installed_bindings() -> dict[str, str]:
 
 def other_bindings(found: Mapping[str, str]) -> str:
     """Return the names and versions of the distributions that are not nvidia-ml-py."""
-    return " and ".join(f"{name} {found[name]}" for name in sorted({*found} - {BINDINGS}))
+    return " and ".join(
+        f"{name} {found[name]}" for name in sorted({*found} - {BINDINGS})
+    )
 
 
 def version_numbers(version: str) -> tuple[int, ...]:

@@ -16,13 +16,27 @@ from gputop.agent.device import Absence, Device, DeviceState
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import Event
 from gputop.sources.interface import DeviceReading, DriverError
-from gputop.sources.linux.driver_files import System, inspect_system, loaded_stub, unlisted_gpus
+from gputop.sources.linux.driver_files import (
+    System,
+    inspect_system,
+    loaded_stub,
+    unlisted_gpus,
+)
 from gputop.sources.nvml import diagnosis
 from gputop.sources.nvml.device_queries import IDENTITY, MODES, reading_queries
 from gputop.sources.nvml.diagnosis import version_numbers
-from gputop.sources.nvml.integrated import MEMORY_NAMES, MemoryCheck, ZeroCheck, memory_is_shared
+from gputop.sources.nvml.integrated import (
+    MEMORY_NAMES,
+    MemoryCheck,
+    ZeroCheck,
+    memory_is_shared,
+)
 from gputop.sources.nvml.mig import Instances
-from gputop.sources.nvml.processes import device_reading, merge_processes, process_queries
+from gputop.sources.nvml.processes import (
+    device_reading,
+    merge_processes,
+    process_queries,
+)
 from gputop.sources.nvml.query import (
     DRIVER_IS_GONE,
     Answers,
@@ -80,7 +94,9 @@ def _diagnose(diagnosis_of: Callable[[System], Problem]) -> Problem:
 
 
 def _shut_down() -> None:
-    with contextlib.suppress(nvml.NVMLError):  # there is nobody left who could act on it
+    with contextlib.suppress(
+        nvml.NVMLError
+    ):  # there is nobody left who could act on it
         nvml.nvmlShutdown()
 
 
@@ -117,7 +133,8 @@ class NvmlDriver:
             raise DriverError(diagnosis.no_devices(system))
         self._plugged = system.usable_gpus
         self._readers = tuple(
-            NvmlReader(index, self.driver_version, events=self._events) for index in range(count)
+            NvmlReader(index, self.driver_version, events=self._events)
+            for index in range(count)
         )
         return self._readers
 
@@ -210,7 +227,9 @@ class NvmlReader:
             *lists, usage = self._cache.ask_due(self._handle, self._processes)
             # Only those that are asked every time: others may have been answered before.
             pairs = zip(answers, queries, strict=True)
-            _raise_common_failure(answer for answer, query in pairs if not query.interval)
+            _raise_common_failure(
+                answer for answer, query in pairs if not query.interval
+            )
             found = answers_by_name(queries, answers)
             self._update_modes()
             self._gpm = self._gpm or Gpm(self._handle, clock=self._clock)
@@ -222,14 +241,18 @@ class NvmlReader:
             _check_driver()
             return self._unreadable(error.value)
         answers += [*lists, usage]
-        if not DRIVER_IS_GONE.isdisjoint(each for each in answers if isinstance(each, int)):
+        if not DRIVER_IS_GONE.isdisjoint(
+            each for each in answers if isinstance(each, int)
+        ):
             _check_driver()
         listed = merge_processes(*(self.device.uuid, *parts.others, usage))
         held = total(listed.held_bytes, parts.attributed)
         self._mark_disabled(found)
         found |= percentages
         self._remove_untrue(found, held)
-        found["slow_age_seconds"] = older_by(began, self._cache.oldest, self._pcie.oldest)
+        found["slow_age_seconds"] = older_by(
+            began, self._cache.oldest, self._pcie.oldest
+        )
         reading = device_reading(self.device, found, answers, listed, held, held)
         if reading.sample.state is DeviceState.NEEDS_RESET:
             self._reset()  # or its answers to slow queries would outlast the reset
@@ -264,7 +287,10 @@ class NvmlReader:
     def _remove_untrue(self, found: dict[str, Any], held: int | Absence) -> None:
         """Remove what an integrated device does not have, whatever its driver says."""
         self._memory_check.remove_contradiction(found, held)
-        if self._memory_check.is_shared and self._identity["memory_is_shared"] is not True:
+        if (
+            self._memory_check.is_shared
+            and self._identity["memory_is_shared"] is not True
+        ):
             self._share_memory(self._identity)
             self._update_modes()
         if self.device.memory_is_shared:
@@ -283,7 +309,9 @@ class NvmlReader:
         _raise_common_failure(answers)  # who it was is known better
         found = self._identity = answers_by_name(IDENTITY, answers)
         known, memory = schema_fields(found), found["memory_total_bytes"]
-        shared = memory_is_shared(known.get("name"), known.get("compute_capability"), memory)
+        shared = memory_is_shared(
+            known.get("name"), known.get("compute_capability"), memory
+        )
         found["memory_is_shared"] = shared
         if shared is True:
             self._share_memory(found)

@@ -8,7 +8,14 @@ from typing import Any, NamedTuple, Protocol
 
 from gputop.agent.device import Absence
 from gputop.agent.lines import rounded
-from gputop.sources.nvml.query import AGAIN, UNAVAILABLE, Clock, absence_or_lost, nvml, total
+from gputop.sources.nvml.query import (
+    AGAIN,
+    UNAVAILABLE,
+    Clock,
+    absence_or_lost,
+    nvml,
+    total,
+)
 
 
 class FieldKey(NamedTuple):
@@ -180,7 +187,9 @@ class Durations(FieldReading):
 
     def __init__(self, name: str, fields: Mapping[str, tuple[int, ...]]) -> None:
         self.names = name
-        self._fields = {cause: FirstField(cause, *numbers) for cause, numbers in fields.items()}
+        self._fields = {
+            cause: FirstField(cause, *numbers) for cause, numbers in fields.items()
+        }
         self._before: dict[str, tuple[float, float]] = {}
         """When the last value of each cause was asked for, and its seconds."""
         self._credit: dict[str, float] = {}
@@ -210,7 +219,9 @@ class Durations(FieldReading):
         since, before = self._before.get(cause, (asked.ended, seconds))
         self._before[cause] = (asked.began, seconds)
         if credit >= 0:
-            credit = min(SLACK, credit + asked.ended - since - max(0.0, seconds - before))
+            credit = min(
+                SLACK, credit + asked.ended - since - max(0.0, seconds - before)
+            )
         self._credit[cause] = credit
         return credit >= 0
 

@@ -13,7 +13,9 @@ from typing import Any
 
 from gputop.agent.device import Absence
 
-MEMORY_NAMES = tuple(f"memory_{each}_bytes" for each in ("total", "used", "free", "reserved"))
+MEMORY_NAMES = tuple(
+    f"memory_{each}_bytes" for each in ("total", "used", "free", "reserved")
+)
 # From Tegra K1 to Thor (twice, since it was renumbered), and GB10.
 _SHARED_CAPABILITIES = {"3.2", "5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"}
 _SHARED_NAMES = r"\b(GB10|N1X?|Orin|Tegra|Thor|Xavier)\b"
@@ -34,7 +36,9 @@ def memory_is_shared(
         return True
     if not isinstance(total_bytes, Absence):
         return False
-    named = total_bytes is Absence.NOT_SUPPORTED and re.search(_SHARED_NAMES, name or "")
+    named = total_bytes is Absence.NOT_SUPPORTED and re.search(
+        _SHARED_NAMES, name or ""
+    )
     return True if named else total_bytes
 
 
@@ -77,8 +81,12 @@ class ZeroCheck:
 
     def remove_zeros(self, found: dict[str, Any]) -> None:
         """Replace zeros of sensors that are not there by the reason that they are missing."""
-        self._seen |= {name for name, value in found.items() if _is_number(value) and value}
-        if not self._seen.isdisjoint(_PROOFS) or all(found.get(name) != 0 for name in _SENSORS):
+        self._seen |= {
+            name for name, value in found.items() if _is_number(value) and value
+        }
+        if not self._seen.isdisjoint(_PROOFS) or all(
+            found.get(name) != 0 for name in _SENSORS
+        ):
             return
         for name, value in found.items():
             if name not in self._seen and _is_sensor(name) and _is_nothing(value):

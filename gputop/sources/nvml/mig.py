@@ -13,7 +13,13 @@ from typing import Any, NamedTuple
 
 from gputop.agent.device import READINGS, Absence, Device
 from gputop.sources.interface import DeviceReading
-from gputop.sources.nvml.device_queries import BAR1, BAR1_TOTAL, MEMORY, MEMORY_TOTAL, once
+from gputop.sources.nvml.device_queries import (
+    BAR1,
+    BAR1_TOTAL,
+    MEMORY,
+    MEMORY_TOTAL,
+    once,
+)
 from gputop.sources.nvml.processes import ProcessList, device_reading, merge_processes
 from gputop.sources.nvml.query import (
     EVERY_10_SECONDS,
@@ -32,7 +38,9 @@ from gputop.sources.nvml.query import (
 )
 from gputop.sources.nvml.utilization import Gpm, Percentages, all_missing
 
-_COUNT = Question("", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), interval=EVERY_10_SECONDS)
+_COUNT = Question(
+    "", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), interval=EVERY_10_SECONDS
+)
 _IDENTITY = (
     once("name", string(nvml.nvmlDeviceGetName)),
     once("mig_gpu_instance", scalar(nvml.nvmlDeviceGetGpuInstanceId)),
@@ -40,20 +48,33 @@ _IDENTITY = (
     once(
         "sm_count",
         lambda h: (
-            nvml.nvmlDeviceGetAttributes_v2(h).multiprocessorCount or Absence.NOT_SUPPORTED,
+            nvml.nvmlDeviceGetAttributes_v2(h).multiprocessorCount
+            or Absence.NOT_SUPPORTED,
         ),
     ),
     once(
         "memory_total_bytes",
         *MEMORY_TOTAL.sources,
-        lambda h: (nvml.nvmlDeviceGetAttributes_v2(h).memorySizeMB << 20 or Absence.NOT_SUPPORTED,),
+        lambda h: (
+            nvml.nvmlDeviceGetAttributes_v2(h).memorySizeMB << 20
+            or Absence.NOT_SUPPORTED,
+        ),
     ),
     BAR1_TOTAL,
 )
 _READINGS = (MEMORY, BAR1)
-_INHERITED = ("architecture", "compute_capability", "virtualization", "memory_is_shared")
+_INHERITED = (
+    "architecture",
+    "compute_capability",
+    "virtualization",
+    "memory_is_shared",
+)
 """Properties of a chip and of every part of it."""
-_GONE = (nvml.NVML_ERROR_NOT_FOUND, nvml.NVML_ERROR_INVALID_ARGUMENT, nvml.NVML_ERROR_GPU_IS_LOST)
+_GONE = (
+    nvml.NVML_ERROR_NOT_FOUND,
+    nvml.NVML_ERROR_INVALID_ARGUMENT,
+    nvml.NVML_ERROR_GPU_IS_LOST,
+)
 """Codes for an index without an instance, and for the handle of a destroyed one."""
 _MOST = 64
 """Instances at most, in case a driver says 0xFFFFFFFF."""
@@ -103,7 +124,9 @@ class Instances:
         # Compute instances of one GPU instance share its memory: each reports the use of all.
         held: dict[int | str, int | Absence] = defaultdict(int)
         for instance in instances:
-            held[instance.shares] = total(held[instance.shares], instance.listed.held_bytes)
+            held[instance.shares] = total(
+                held[instance.shares], instance.listed.held_bytes
+            )
         return InstanceReadings(
             tuple(instance.reading(held[instance.shares]) for instance in instances),
             [_others(rows, instances) for rows in lists],
@@ -112,7 +135,9 @@ class Instances:
 
     def identify(self, gpu: Any, parent: Device) -> tuple[Device, ...]:
         """Return the instances, if MIG is on. Raises `NVMLError` if the GPU is lost."""
-        return tuple(instance.device for instance in self._update(gpu, parent, gpm=False))
+        return tuple(
+            instance.device for instance in self._update(gpu, parent, gpm=False)
+        )
 
     def _update(self, gpu: Any, parent: Device, *, gpm: bool) -> tuple[_Instance, ...]:
         indices = self._indices(gpu, parent)
@@ -131,16 +156,24 @@ class Instances:
         for instance in self._known.values():
             instance.cache.forget()
             instance.close()
-        return tuple(unreadable(instance.device, code) for instance in self._known.values())
+        return tuple(
+            unreadable(instance.device, code) for instance in self._known.values()
+        )
 
     def _indices(self, gpu: Any, parent: Device) -> Sequence[int]:
         if parent.mig_mode == "enabled":
             (count,) = self._cache.ask_due(gpu, (_COUNT,))
-            return tuple(self._known) if isinstance(count, int) else range(min(count[0], _MOST))
+            return (
+                tuple(self._known)
+                if isinstance(count, int)
+                else range(min(count[0], _MOST))
+            )
         # A GPU that fails just now to report the mode or the number keeps those it had.
         return tuple(self._known) if parent.mig_mode is None else ()
 
-    def _find(self, gpu: Any, parent: Device, index: int, *, gpm: bool) -> _Instance | None:
+    def _find(
+        self, gpu: Any, parent: Device, index: int, *, gpm: bool
+    ) -> _Instance | None:
         """Return the instance at the index after asking it everything, or None without one.
 
         Instance and GPU may go at any moment. If the instance seems to be gone, the GPU is asked
@@ -153,7 +186,11 @@ class Instances:
             except nvml.NVMLError as error:
                 if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
                     raise
-                return known.silent(error.value) if known and error.value not in _GONE else None
+                return (
+                    known.silent(error.value)
+                    if known and error.value not in _GONE
+                    else None
+                )
             try:
                 # At every read: the driver reuses the handle of a destroyed instance.
                 uuid = _uuid(handle)
@@ -187,7 +224,12 @@ def _device(cache: Answers, handle: Any, parent: Device, **known: Any) -> Device
 
 class _Instance:
     def __init__(
-        self, device: Device, cache: Answers, lists: Sequence[Question], gpu: Any, clock: Clock
+        self,
+        device: Device,
+        cache: Answers,
+        lists: Sequence[Question],
+        gpu: Any,
+        clock: Clock,
     ) -> None:
         self.device = device
         self.cache = cache
@@ -217,7 +259,9 @@ class _Instance:
         if self._gpm is not None:
             self._percentages = self._gpm.read(wanted=gpm)
         else:
-            self._percentages = all_missing(Absence.NOT_SUPPORTED if gpm else Absence.DISABLED)
+            self._percentages = all_missing(
+                Absence.NOT_SUPPORTED if gpm else Absence.DISABLED
+            )
 
     def close(self) -> None:
         """Free its GPM samples."""
@@ -237,8 +281,12 @@ class _Instance:
 
     def assign_processes(self, gpu: Sequence[Any]) -> None:
         """Set its processes from its own lists or, if it has none, from those of the GPU."""
-        rows = [self._rows(own, all_) for own, all_ in zip(self._lists, gpu, strict=True)]
-        self.listed = merge_processes(*(self.device.uuid, *rows, nvml.NVML_ERROR_NOT_SUPPORTED))
+        rows = [
+            self._rows(own, all_) for own, all_ in zip(self._lists, gpu, strict=True)
+        ]
+        self.listed = merge_processes(
+            *(self.device.uuid, *rows, nvml.NVML_ERROR_NOT_SUPPORTED)
+        )
 
     def _rows(self, own: Any, gpu: Any) -> Any:
         if isinstance(own, list):

@@ -46,14 +46,21 @@ _Newest = dict[int, tuple[int, Percentages]]
 def process_queries(driver_version: tuple[int, ...], clock: Clock) -> list[Question]:
     """Return the queries for `merge_processes`: three lists, and utilization, of one device."""
     # These drivers fill in a wider struct for version 3 than nvidia-ml-py and all others know.
-    versions = ("v2", "v3") if (535, 43) <= driver_version <= (535, 86) else ("v3", "v2")
+    versions = (
+        ("v2", "v3") if (535, 43) <= driver_version <= (535, 86) else ("v3", "v2")
+    )
     questions = []
     for word in ("Compute", "Graphics", "MPSCompute"):
-        calls = [getattr(nvml, f"nvmlDeviceGet{word}RunningProcesses_{v}") for v in versions]
+        calls = [
+            getattr(nvml, f"nvmlDeviceGet{word}RunningProcesses_{v}") for v in versions
+        ]
         lists: list[Source] = [partial(_with_room, call) for call in calls]
         questions.append(Question("", *lists, interval=EVERY_SECOND))
     usage = _Usage(clock)
-    calls = [nvml.nvmlDeviceGetProcessesUtilizationInfo, nvml.nvmlDeviceGetProcessUtilization]
+    calls = [
+        nvml.nvmlDeviceGetProcessesUtilizationInfo,
+        nvml.nvmlDeviceGetProcessUtilization,
+    ]
     sources = [partial(usage.since, call) for call in calls]
     questions.append(Question("", *sources, interval=EVERY_SECOND))
     return questions
@@ -121,7 +128,9 @@ class _Usage:
         now = self._clock()
         self._ahead -= _DRIFT * (now - self._asked)
         self._asked = now
-        self._ahead = max([self._ahead, *(when / 1e6 - now for when, _ in rows.values())])
+        self._ahead = max(
+            [self._ahead, *(when / 1e6 - now for when, _ in rows.values())]
+        )
         oldest = now + self._ahead - _LONGEST_PERIOD
         return {pid: row for pid, row in rows.items() if row[0] / 1e6 > oldest}
 
@@ -149,11 +158,16 @@ class ProcessList(NamedTuple):
     @property
     def held_bytes(self) -> int | Absence:
         """Bytes held by the processes, or the reason that some are missing."""
-        held = (p.absent.get("memory_used_bytes", p.memory_used_bytes or 0) for p in self.processes)
+        held = (
+            p.absent.get("memory_used_bytes", p.memory_used_bytes or 0)
+            for p in self.processes
+        )
         return total(self.missing or 0, *held)
 
 
-def merge_processes(uuid: str, compute: Any, graphics: Any, mps: Any, usage: Any) -> ProcessList:
+def merge_processes(
+    uuid: str, compute: Any, graphics: Any, mps: Any, usage: Any
+) -> ProcessList:
     """Return the device's processes.
 
     Each list is rows or a return code. `usage` is percentages by pid, a return code, or an
@@ -170,7 +184,9 @@ def merge_processes(uuid: str, compute: Any, graphics: Any, mps: Any, usage: Any
         if isinstance(rows, int):
             reason = absence_of(rows)
             # Without graphics or MPS nothing is missing.
-            has_none = reason is Absence.NOT_SUPPORTED and kind is not ProcessKind.COMPUTE
+            has_none = (
+                reason is Absence.NOT_SUPPORTED and kind is not ProcessKind.COMPUTE
+            )
             if rows not in _NONE and not has_none:
                 missing = reason
             continue
@@ -191,7 +207,9 @@ def merge_processes(uuid: str, compute: Any, graphics: Any, mps: Any, usage: Any
         used, absent = _utilization(usage, pid)
         if pid not in memory:
             absent["memory_used_bytes"] = Absence.NOT_SUPPORTED
-        processes.append(Process(pid, uuid, kind, memory.get(pid), **used, absent=absent))
+        processes.append(
+            Process(pid, uuid, kind, memory.get(pid), **used, absent=absent)
+        )
     return ProcessList(tuple(processes), missing)
 
 

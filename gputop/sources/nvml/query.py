@@ -116,7 +116,12 @@ _NEVER_ZERO = {
 }
 """Limits and maxima, which a device has or has not: some drivers have 0 for "none"."""
 
-_WHOLE = {f.name for cls in (Device, DeviceSample) for f in fields(cls) if f.type == "int | None"}
+_WHOLE = {
+    f.name
+    for cls in (Device, DeviceSample)
+    for f in fields(cls)
+    if f.type == "int | None"
+}
 """Names that are integers in the schema: an NVML field may be a number of any type."""
 
 Clock = Callable[[], float]
@@ -132,7 +137,9 @@ class Question:
     perhaps an `Absence`.
     """
 
-    def __init__(self, names: str, *sources: Source, interval: float = EVERY_SAMPLE) -> None:
+    def __init__(
+        self, names: str, *sources: Source, interval: float = EVERY_SAMPLE
+    ) -> None:
         self.names = names.split()
         self.sources = sources
         self.interval = interval
@@ -265,7 +272,9 @@ def unreadable(device: Device, code: int) -> DeviceReading:
     return DeviceReading(device, sample)
 
 
-def answers_by_name(questions: Iterable[Question], answers: Iterable[Any]) -> dict[str, Any]:
+def answers_by_name(
+    questions: Iterable[Question], answers: Iterable[Any]
+) -> dict[str, Any]:
     """Return the value of each name, perhaps an `Absence`.
 
     Each answer is a row of NVML's values, or a return code for all of them.
@@ -317,7 +326,9 @@ def total(*parts: int | Absence) -> int | Absence:
 def value_of(name: str, raw: Any) -> Any:
     """Convert NVML's value to the unit that the name ends in, or to the reason for its absence."""
     kind = type(raw)
-    if kind is not int and kind is not float and raw is not None:  # words, or an absence
+    if (
+        kind is not int and kind is not float and raw is not None
+    ):  # words, or an absence
         return raw
     least, most, is_milli, is_whole = _numbers(name)
     if raw in UNAVAILABLE or raw is None:
@@ -341,7 +352,9 @@ def _numbers(name: str) -> tuple[float, float, bool, bool]:
     The flags are True if NVML has it in milliwatts or millijoules, and if it is an integer.
     """
     least, most = CATALOGUE[name].limits if name in CATALOGUE else ANY_NUMBER
-    if name.endswith("_utilization_percent"):  # the driver's own percent has no rounding error
+    if name.endswith(
+        "_utilization_percent"
+    ):  # the driver's own percent has no rounding error
         most = 100
     return least, most, name.endswith(("_watts", "_joules")), name in _WHOLE
 
@@ -357,7 +370,9 @@ def string(call: Callable[[Any], str | bytes]) -> Source:
     def source(handle: Any) -> tuple[str | Absence]:
         try:
             found = call(handle)
-        except UnicodeDecodeError as error:  # nvidia-ml-py decodes strictly; 11.495 did not at all
+        except (
+            UnicodeDecodeError
+        ) as error:  # nvidia-ml-py decodes strictly; 11.495 did not at all
             found = error.object
         if isinstance(found, bytes):
             found = found.decode(errors="replace")

@@ -7,7 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gputop.agent.device import Absence
-from gputop.sources.nvml.fields import Asked, FieldKey, FieldReading, FieldValues, first_reason
+from gputop.sources.nvml.fields import (
+    Asked,
+    FieldKey,
+    FieldReading,
+    FieldValues,
+    first_reason,
+)
 from gputop.sources.nvml.query import (
     AGAIN,
     EARLY,
@@ -94,7 +100,10 @@ class Pcie(FieldReading):
     def oldest(self) -> float:
         """Time of the measurement in place of a counter; infinite if there is none."""
         for key in self._needed:
-            if self._measured.get(key, Absence.NOT_SUPPORTED) is not Absence.NOT_SUPPORTED:
+            if (
+                self._measured.get(key, Absence.NOT_SUPPORTED)
+                is not Absence.NOT_SUPPORTED
+            ):
                 return self._measured_at
         return math.inf
 
@@ -172,14 +181,18 @@ class _Direction:
         rates = [rate for rate in each if not isinstance(rate, Absence)]
         reason = first_reason(each)
         is_missing = isinstance(total, Absence)
-        if not rates or reason is not Absence.NOT_SUPPORTED:  # a link without an answer just now
+        if (
+            not rates or reason is not Absence.NOT_SUPPORTED
+        ):  # a link without an answer just now
             return (reason if is_missing else total), reason
         if is_missing:
             total = sum(rates)
         elif _sum_of_counters(found, keys) > 1.5 * found[all_links]:
             # The driver ignores the link number, and returns the sum for each.
             return total, Absence.NOT_SUPPORTED
-        return total, tuple(None if isinstance(rate, Absence) else rate for rate in each)
+        return total, tuple(
+            None if isinstance(rate, Absence) else rate for rate in each
+        )
 
     def _family(self, found: FieldValues, links: int) -> tuple[int, int]:
         """Return the first family of which a link has a counter, or the first."""
@@ -189,7 +202,9 @@ class _Direction:
                     return family
         return self._families[0]
 
-    def _rate(self, key: FieldKey, scale: int, found: FieldValues, asked: Asked) -> int | Absence:
+    def _rate(
+        self, key: FieldKey, scale: int, found: FieldValues, asked: Asked
+    ) -> int | Absence:
         if key not in self._counters:
             fastest = _NVLINK_FASTEST if key.scope == _ALL_LINKS else _LINK_FASTEST
             self._counters[key] = RateCounter(scale, fastest)

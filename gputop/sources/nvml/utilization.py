@@ -49,7 +49,9 @@ class BusySamples:
         self._steps: deque[int] = deque(maxlen=64)
         """Microseconds from one sample to the next: the median is not moved by gaps."""
 
-    def __call__(self, handle: Any) -> tuple[tuple[int, ...] | Absence, float | Absence]:
+    def __call__(
+        self, handle: Any
+    ) -> tuple[tuple[int, ...] | Absence, float | Absence]:
         now = self._clock()
         # All of them if none comes: their clock may have been set back.
         wants_all = not self._begun or now - self._new_at > _SILENT_SECONDS
@@ -135,7 +137,10 @@ class Gpm:
     """GPM of an attached device, or of the GPU instance of that id on it. For one thread."""
 
     def __init__(
-        self, handle: Any, gpu_instance: int | None = None, clock: Clock = time.monotonic
+        self,
+        handle: Any,
+        gpu_instance: int | None = None,
+        clock: Clock = time.monotonic,
     ) -> None:
         self._handle = handle
         self._gpu_instance = gpu_instance
@@ -174,7 +179,9 @@ class Gpm:
     def close(self) -> None:
         """Free the samples. A `read` after this starts again, from a new first sample."""
         for sample in self._samples:
-            with contextlib.suppress(nvml.NVMLError):  # memory of the library, whatever it says
+            with contextlib.suppress(
+                nvml.NVMLError
+            ):  # memory of the library, whatever it says
                 nvml.nvmlGpmSampleFree(sample)
         self._samples.clear()
         self._values = all_missing(Absence.NO_DATA_YET)

@@ -65,7 +65,9 @@ class XidEvents:
         if current is None or current.outdated or address in self._refused:
             return
         asked = address in current.uuids
-        current.uuids[address] = uuid  # in any case: another device can come to a handle
+        current.uuids[address] = (
+            uuid  # in any case: another device can come to a handle
+        )
         if asked:
             return
         try:
@@ -111,7 +113,9 @@ class XidEvents:
         if not data.eventType & _XID:
             return ()
         number = None if data.eventData == _NO_NUMBER else int(data.eventData)
-        return (Event(time.time(), current.uuids.get(_address(data.device)), "xid", number),)
+        return (
+            Event(time.time(), current.uuids.get(_address(data.device)), "xid", number),
+        )
 
     def close(self) -> None:
         """Free the set before NVML is shut down: after that it cannot be freed."""

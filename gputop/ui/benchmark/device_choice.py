@@ -37,7 +37,10 @@ class DeviceChoice:
     def _now(self, chosen: Target) -> Target:
         """Return the device as it is now; one of unknown UUID is matched by index."""
         for target in self._offered.values():
-            if key_of(target) == key_of(chosen) or chosen.uuid == f"unknown:{target.number}":
+            if (
+                key_of(target) == key_of(chosen)
+                or chosen.uuid == f"unknown:{target.number}"
+            ):
                 return target
         return chosen
 
@@ -52,7 +55,9 @@ class DeviceChoice:
 
     @property
     def _gpus(self) -> tuple[Target, ...]:
-        return tuple(target for target in self._offered.values() if target.kind == "cuda")
+        return tuple(
+            target for target in self._offered.values() if target.kind == "cuda"
+        )
 
     def key(self, kind: str) -> str:
         """Return the key of the chosen option for that kind."""
@@ -106,7 +111,9 @@ class DeviceChoice:
     def available_targets(self, kind: str) -> tuple[Target, ...]:
         """Return the chosen devices; raise `ValueError` if one is not on offer."""
         if self.key(kind) == ALL and not self._gpus:
-            raise ValueError("All GPUs are away: choose the CPU, or wait until they are back.")
+            raise ValueError(
+                "All GPUs are away: choose the CPU, or wait until they are back."
+            )
         targets = self.targets(kind)
         for target in targets:
             if self._is_away(target):
@@ -140,7 +147,9 @@ def label(target: Target) -> str:
 class DevicesDialog(ChoiceDialog):
     """Dialog to mark devices. It returns the keys of those marked, or None."""
 
-    def __init__(self, offered: Sequence[tuple[str, str]], marked: Sequence[str]) -> None:
+    def __init__(
+        self, offered: Sequence[tuple[str, str]], marked: Sequence[str]
+    ) -> None:
         """Set the labels and keys on offer, and the marked keys."""
         self._offered, self._marked = offered, set(marked)
         keys = "Space marks · Enter chooses · Esc closes"

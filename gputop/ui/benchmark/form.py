@@ -40,7 +40,9 @@ class NumberInput(Input):
 
     def __init__(self, value: str, letters: str = "0123456789.", *, id: str) -> None:  # noqa: A002
         # 32 is far longer than any number: a longer text is refused, not cut.
-        super().__init__(value, id=id, compact=True, restrict=f"[{letters}]*", max_length=32)
+        super().__init__(
+            value, id=id, compact=True, restrict=f"[{letters}]*", max_length=32
+        )
         self._letters = letters
 
     def check_consume_key(self, key: str, character: str | None) -> bool:  # noqa: ARG002
@@ -81,7 +83,11 @@ class Form(Container):
         self.choice = DeviceChoice(cpu)
         self._dtype: str | None = None
         """Data type chosen by the user, or None for the device's default."""
-        kinds = [(kind.name, kind.name) for kind in KINDS.values() if not kind.several_devices]
+        kinds = [
+            (kind.name, kind.name)
+            for kind in KINDS.values()
+            if not kind.several_devices
+        ]
         self._options = {
             "kind": kinds,
             "device": [(label(cpu), CPU)],
@@ -89,7 +95,13 @@ class Form(Container):
         }
         """Label and value of every option, by field."""
         self._lists = tuple(
-            Select(_inert(each), id=name, compact=True, allow_blank=False, type_to_search=False)
+            Select(
+                _inert(each),
+                id=name,
+                compact=True,
+                allow_blank=False,
+                type_to_search=False,
+            )
             for name, each in self._options.items()
         )
         self._kind_field, self._device_field, self._dtype_field = self._lists
@@ -102,7 +114,12 @@ class Form(Container):
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="what"):
-            yield from (Label("Kind"), self._kind_field, Label("Device"), self._device_field)
+            yield from (
+                Label("Kind"),
+                self._kind_field,
+                Label("Device"),
+                self._device_field,
+            )
         with Horizontal(id="how"):
             yield from (Label("Type", id="type-label"), self._dtype_field)
             yield from (Label("Size", id="size-label"), self._size_field)
@@ -119,7 +136,10 @@ class Form(Container):
     def find_wrong(self) -> tuple[str, str]:
         """Return the first field whose number is wrong, and why; "" twice if none is."""
         size, seconds = self._size_field, self._seconds_field
-        for field, parse in ((size, request.parse_size), (seconds, request.parse_seconds)):
+        for field, parse in (
+            (size, request.parse_size),
+            (seconds, request.parse_seconds),
+        ):
             try:
                 if not field.disabled:
                     parse(field.value)
@@ -229,9 +249,13 @@ class Form(Container):
         self.set_class(not KINDS[kind].has_dtype, "untyped")
         self.set_class(not KINDS[kind].has_size, "unsized")
         self._fill(self._device_field, self.choice.options(kind), self.choice.key(kind))
-        self._fill(self._dtype_field, _dtypes(self._targets, kind), self._suitable_dtype())
+        self._fill(
+            self._dtype_field, _dtypes(self._targets, kind), self._suitable_dtype()
+        )
 
-    def _fill(self, field: Select[str], options: list[tuple[str, str]], value: str) -> None:
+    def _fill(
+        self, field: Select[str], options: list[tuple[str, str]], value: str
+    ) -> None:
         with self.prevent(Select.Changed):
             # Only what differs: new options close a list that somebody has open.
             if self._options[field.id or ""] != options:
@@ -252,7 +276,8 @@ class Form(Container):
         return tuple(
             name
             for name, kind in KINDS.items()
-            if (several or not kind.several_devices) and (kind.over_time or not simulated)
+            if (several or not kind.several_devices)
+            and (kind.over_time or not simulated)
             if gpus > 1 or name != "collective"
         )
 
@@ -273,7 +298,9 @@ class Form(Container):
         usual = target_choice.common_dtype(self._targets)
         dtypes = [str(self._dtype_field.value) if KINDS[self.kind].has_dtype else usual]
         if dtypes == [ALL]:  # the usual one first: a run stopped early has that
-            dtypes = [*dict.fromkeys((usual, *target_choice.shared_dtypes(self._targets)))]
+            dtypes = [
+                *dict.fromkeys((usual, *target_choice.shared_dtypes(self._targets)))
+            ]
         dtype, *further = dtypes
         sized = KINDS[self.kind].has_size
         size = request.parse_size(self._size_field.value) if sized else None
@@ -281,16 +308,31 @@ class Form(Container):
         if self.kind != "suite":
             seconds = request.parse_seconds(self._seconds_field.value)
         pulsed = self.kind == "pulse"
-        hertz = request.parse_hertz(self._hertz_field.value) if pulsed else request.DEFAULT_HERTZ
+        hertz = (
+            request.parse_hertz(self._hertz_field.value)
+            if pulsed
+            else request.DEFAULT_HERTZ
+        )
         return [
-            Request(target, dtype, size, seconds, python, self.kind, tuple(further), hertz=hertz)
+            Request(
+                target,
+                dtype,
+                size,
+                seconds,
+                python,
+                self.kind,
+                tuple(further),
+                hertz=hertz,
+            )
             for target in targets
         ]
 
 
 def field_of(why: str) -> str:
     """Return the id of the field of a refusal: its remedy names the option, as in `--size 4096`."""
-    return next((name for name in ("size", "seconds", "dtype") if f"--{name}" in why), "device")
+    return next(
+        (name for name in ("size", "seconds", "dtype") if f"--{name}" in why), "device"
+    )
 
 
 def _inert(options: Iterable[tuple[str, str]]) -> list[tuple[Content, str]]:

@@ -9,7 +9,13 @@ from gputop.agent.snapshot import Host
 from gputop.bench.events import DEGRADED, NOT_JUDGED, OK
 from gputop.bench.plan.request import Target, short_labels
 from gputop.bench.results.compare import ALONE, TOGETHER
-from gputop.bench.results.facts import best_row, ending, percent_of_peak, rate_text, verdict
+from gputop.bench.results.facts import (
+    best_row,
+    ending,
+    percent_of_peak,
+    rate_text,
+    verdict,
+)
 from gputop.console import INTERRUPTED
 from gputop.text import (
     ABSENT,
@@ -37,8 +43,24 @@ WIDEST_DEVICE = 30
 MOST_NOTES = 4
 SHORTEST_BAR, LONGEST_BAR = 10, 30
 
-WIDTHS = {"DEVICE": 6, "STATE": 13, "MEAN": 6, "ALONE": 6, "TOGETHER": 8, "COST": 7, "BEST": 14}
-WIDTHS |= {"ERRORS": 6, "TEMP": 5, "NOW": 6, "OF PEAK": 7, "DROOP": 6, "ROWS": 8, "PEAK": 6}
+WIDTHS = {
+    "DEVICE": 6,
+    "STATE": 13,
+    "MEAN": 6,
+    "ALONE": 6,
+    "TOGETHER": 8,
+    "COST": 7,
+    "BEST": 14,
+}
+WIDTHS |= {
+    "ERRORS": 6,
+    "TEMP": 5,
+    "NOW": 6,
+    "OF PEAK": 7,
+    "DROOP": 6,
+    "ROWS": 8,
+    "PEAK": 6,
+}
 WIDTHS |= {"POWER": 6, "CLOCK": 8}
 """Cells of the columns. In a narrow table the first ones stay."""
 WORDS = ("DEVICE", "STATE")
@@ -80,11 +102,18 @@ def _fitting(titles: Sequence[str], width: int) -> list[tuple[str, int]]:
     shown = fit_columns(ranked, room, lambda title: WIDTHS[title] + 1)
     left = room - 1 - sum(WIDTHS[title] + 1 for title in shown)
     spare = max(0, min(left, WIDEST_DEVICE - WIDTHS["DEVICE"]))
-    return [(each, WIDTHS[each] + spare * (each == "DEVICE")) for each in titles if each in shown]
+    return [
+        (each, WIDTHS[each] + spare * (each == "DEVICE"))
+        for each in titles
+        if each in shown
+    ]
 
 
 def _cells(
-    group: GroupState, target: Target, telemetry: Telemetry, behind: Mapping[Target, float]
+    group: GroupState,
+    target: Target,
+    telemetry: Telemetry,
+    behind: Mapping[Target, float],
 ) -> dict[str, tuple[str, Style]]:
     run = group.runs[target]
     alone, together, cost = group.pair(target)
@@ -104,7 +133,10 @@ def _cells(
         "OF PEAK": (percent_of_peak(run.result) if run.result else ABSENT, TEXT),
         "MEAN": (throughput(run.tflops_mean, short=True), STRONG),
         "PEAK": (throughput(run.tflops_peak, short=True), STRONG),
-        "DROOP": (percentage(run.result.droop_percent if run.result else None, digits=1), TEXT),
+        "DROOP": (
+            percentage(run.result.droop_percent if run.result else None, digits=1),
+            TEXT,
+        ),
         "ALONE": (throughput(alone, short=True), STRONG),
         "TOGETHER": (throughput(together, short=True), STRONG),
         "COST": (percentage(cost, digits=1), STRONG),
@@ -113,7 +145,10 @@ def _cells(
         "POWER": (quantity(watts, " W"), TEXT),
         "TEMP": (quantity(celsius, "°C"), TEXT),
         "CLOCK": (quantity(clock, " MHz"), TEXT),
-        "ERRORS": (ABSENT if errors is None else str(errors), FAULT if errors else TEXT),
+        "ERRORS": (
+            ABSENT if errors is None else str(errors),
+            FAULT if errors else TEXT,
+        ),
         "STATE": _state(group, target, behind.get(target)),
     }
 
@@ -124,10 +159,17 @@ def live_readings(target: Target, telemetry: Telemetry) -> tuple[float | None, .
         host = telemetry.host or Host()
         return None, None, host.cpu_clock_mhz, host.cpu_temperature_celsius
     now = telemetry.readings(target.gpu_uuid)
-    return now.power_watts, now.power_limit_watts, now.sm_clock_mhz, now.temperature_celsius
+    return (
+        now.power_watts,
+        now.power_limit_watts,
+        now.sm_clock_mhz,
+        now.temperature_celsius,
+    )
 
 
-def _state(group: GroupState, target: Target, percent: float | None) -> tuple[str, Style]:
+def _state(
+    group: GroupState, target: Target, percent: float | None
+) -> tuple[str, Style]:
     """Return the gravest of fault, early end, lag and progress."""
     run = group.runs[target]
     if group.is_faulty(target):
@@ -155,7 +197,13 @@ def _going(group: GroupState, target: Target, run: RunState) -> str:
         return "stopping"
     if group.kind == "pairs" and run.measured:
         *_, latest = (each for each, other in group.runs.items() if other.hello)
-        return TOGETHER if target in group.alone else ALONE if target is latest else "waits"
+        return (
+            TOGETHER
+            if target in group.alone
+            else ALONE
+            if target is latest
+            else "waits"
+        )
     if run.silent_seconds is not None:
         return f"silent {duration(run.silent_seconds)}"
     return "waits" if group.begun and run.hello is None else run.state
@@ -170,7 +218,10 @@ def _progress(group: GroupState, width: int) -> Row:
         rest = f" of at most {duration(seconds)}"
     text = f"  {duration(elapsed)}{'' if group.ended else rest}"
     room = width - len(text) - 4
-    cells, style = max(SHORTEST_BAR, min(LONGEST_BAR, room)), BUSY if group.ended else ACCENT
+    cells, style = (
+        max(SHORTEST_BAR, min(LONGEST_BAR, room)),
+        BUSY if group.ended else ACCENT,
+    )
     return [Span(" "), *bar(share, cells, style), Span(text, TEXT)]
 
 
@@ -179,7 +230,11 @@ def _notes(group: GroupState, width: int) -> list[Row]:
         return []  # the chart's space has it
     failed: dict[str, list[Target]] = {}
     for target, run in group.runs.items():
-        if run.problem is not None and (run.faulty or not run.stopping) and run.limit is None:
+        if (
+            run.problem is not None
+            and (run.faulty or not run.stopping)
+            and run.limit is None
+        ):
             failed.setdefault(visible(str(run.problem)), []).append(target)
     lines = [
         line

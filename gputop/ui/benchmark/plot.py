@@ -49,7 +49,9 @@ class PlotAxis(NamedTuple):
 
     def share(self, value: float) -> float:
         """Return the position of a value, 0 to 1."""
-        return (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
+        return (
+            (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
+        )
 
 
 def mark_of(n: int) -> tuple[str, Style]:
@@ -117,7 +119,10 @@ def _built(points: Sequence[tuple[float, float]], area: PlotArea) -> list[str]:
         [at for at, _ in y.ticks], [label.rjust(left - 1) for _, label in y.ticks]
     )
     # Beyond the axes plotext draws on, dot by dot, until there is no memory left.
-    xs, ys = [x.within(at) for at, _ in points], [y.within(value) for _, value in points]
+    xs, ys = (
+        [x.within(at) for at, _ in points],
+        [y.within(value) for _, value in points],
+    )
     figure.draw(figure.signal(xs, ys, marker="braille").lines())
     return Text.from_ansi(str(figure.build())).plain.splitlines()
 
@@ -135,7 +140,9 @@ def _merged(layers: Sequence[str], styles: Sequence[Style]) -> list[Span]:
     """Merge the dots of all layers, in the style of the front one."""
     row: list[Span] = []
     for cells in zip(*layers, strict=True):
-        dots = [ord(each) - BLANK if BLANK <= ord(each) <= LAST else 0 for each in cells]
+        dots = [
+            ord(each) - BLANK if BLANK <= ord(each) <= LAST else 0 for each in cells
+        ]
         front = next((n for n, each in enumerate(dots) if each), None)
         if front is not None:
             row.append(Span(chr(BLANK + reduce(or_, dots)), styles[front]))
@@ -145,7 +152,9 @@ def _merged(layers: Sequence[str], styles: Sequence[Style]) -> list[Span]:
     return row
 
 
-def _set_marks(rows: list[list[Span]], lines: Sequence[PlotLine], area: PlotArea) -> None:
+def _set_marks(
+    rows: list[list[Span]], lines: Sequence[PlotLine], area: PlotArea
+) -> None:
     x, y, left = area[:3]
     down, across = len(rows) - 3, max(len(row) for row in rows) - left - 1
     taken: set[tuple[int, int]] = set()

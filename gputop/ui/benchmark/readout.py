@@ -11,7 +11,16 @@ from gputop.bench.plan.request import Target, short_labels
 from gputop.bench.results.facts import ending, verified_text
 from gputop.bench.results.verdict import verdict_lines
 from gputop.schema.values import value_text
-from gputop.text import count, duration, percentage, quantity, short_name, tflops, visible, watts_of
+from gputop.text import (
+    count,
+    duration,
+    percentage,
+    quantity,
+    short_name,
+    tflops,
+    visible,
+    watts_of,
+)
 from gputop.ui.benchmark import group_table, results
 from gputop.ui.drawing.cells import Row, Span, bar, clip, reading, width_of
 from gputop.ui.drawing.live import LiveView, TelemetryView
@@ -88,15 +97,23 @@ def _ended(group: GroupState) -> tuple[str, Style, str]:
     done = [target for target, each in group.runs.items() if each.took_its_time]
     if len(done) == len(group.runs):
         ends = [(target, group.runs[target].result) for target in done]
-        if bad := [target for target, result in ends if result and result.state == DEGRADED]:
-            return "DEGRADED: ", WARN, (f"{short_labels(bad)}, " if group.is_several else "") + what
+        if bad := [
+            target for target, result in ends if result and result.state == DEGRADED
+        ]:
+            return (
+                "DEGRADED: ",
+                WARN,
+                (f"{short_labels(bad)}, " if group.is_several else "") + what,
+            )
         return "Done ", GOOD, what
     if group.stopping or not group.is_several:
         return "Stopped ", GOOD, what
     if group.problem is not None and not group.measured:
         return "Not run: ", WARN, visible(group.problem.what)
     others = "; ".join(
-        f"{target.place} {_why(each)}" for target, each in group.runs.items() if target not in done
+        f"{target.place} {_why(each)}"
+        for target, each in group.runs.items()
+        if target not in done
     )
     return f"{len(done)} of {len(group.runs)} done: ", WARN, f"{others} · {what}"
 
@@ -108,23 +125,37 @@ def _failed(run: RunState, problem: Problem) -> tuple[str, Style, str]:
         wrong = f", {wrong_elements_text(run)}" if run.wrong_elements else ""
         return f"FAULTY{after}: ", FAULT, visible(problem.what) + wrong
     if run.limit is not None:
-        return f"{run.limit.title}: ", WARN, f"{run.limit.why}, before there was a result"
+        return (
+            f"{run.limit.title}: ",
+            WARN,
+            f"{run.limit.why}, before there was a result",
+        )
     if run.stopping:
         return "Stopped ", WARN, "before there was a result"
-    word = f"Ended after {duration(run.elapsed_seconds)}: " if run.measured else "Not run: "
+    word = (
+        f"Ended after {duration(run.elapsed_seconds)}: "
+        if run.measured
+        else "Not run: "
+    )
     return word, WARN, visible(problem.what)
 
 
 def _what(group: GroupState) -> str:
     """Return what runs: `bfloat16 8192×8192×8192 on 4 × H100 80GB HBM3 · torch 2.9.1`."""
     runs = list(group.runs.values())
-    shapes = {(run.planned.m, run.planned.n, run.planned.k) for run in runs if run.planned}
+    shapes = {
+        (run.planned.m, run.planned.n, run.planned.k) for run in runs if run.planned
+    }
     shape = ""
     if len(shapes) == 1 and not group.is_table:
         shape = "×".join(map(str, shapes.pop())) + " "
     parts = [f"{group.first.description} {shape}on {_devices(list(group.runs))}"]
     results = [run.result for run in runs if run.result]
-    if len(results) == len(runs) and all(each.checks for each in results) and not group.faulty:
+    if (
+        len(results) == len(runs)
+        and all(each.checks for each in results)
+        and not group.faulty
+    ):
         said = verified_text(results[0]).partition(" (")[0]
         said += f"{'' if 'check' in said else ' checked'}, none wrong"
         parts.append("all checks passed" if group.is_several else said)
@@ -157,7 +188,11 @@ def _faults(group: GroupState) -> str:
 def _fault(group: GroupState, target: Target) -> str:
     run = group.runs[target]
     if wrong := group.wrong_elements(target):
-        return count(wrong, "wrong element") if group.is_several else wrong_elements_text(run)
+        return (
+            count(wrong, "wrong element")
+            if group.is_several
+            else wrong_elements_text(run)
+        )
     bad = run.result.verdict.bad if run.result and run.result.verdict else ()
     return bad[0].why if bad else "failed"
 
@@ -165,7 +200,9 @@ def _fault(group: GroupState, target: Target) -> str:
 def wrong_elements_text(run: RunState) -> str:
     """Return the number of wrong elements, and when the first was found."""
     many = count(run.wrong_elements, "wrong element")
-    return many if run.wrong_at is None else f"{many}, first at {duration(run.wrong_at)}"
+    return (
+        many if run.wrong_at is None else f"{many}, first at {duration(run.wrong_at)}"
+    )
 
 
 def _why(run: RunState) -> str:
@@ -195,7 +232,11 @@ class ReadoutView(TelemetryView, RunView):
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - it has what it wants
         run = self.run
         if run is None:
-            return group_table.group_rows(self.group, self._telemetry, width) if self.group else []
+            return (
+                group_table.group_rows(self.group, self._telemetry, width)
+                if self.group
+                else []
+            )
         if run.problem is not None:
             if not run.measured or (run.stopping and not run.faulty):
                 return []
@@ -221,7 +262,9 @@ class ReadoutView(TelemetryView, RunView):
         A MIG instance has none: its GPU's are labelled as such.
         """
         target = run.request.target
-        watts, limit, clock, celsius = group_table.live_readings(target, self._telemetry)
+        watts, limit, clock, celsius = group_table.live_readings(
+            target, self._telemetry
+        )
         whose = "" if target.parent_uuid is None else f"of GPU {target.index}: "
         return [
             [Span(f"  {whose}temp ", DIM), reading(quantity(celsius, "°C"))],
@@ -253,7 +296,11 @@ class ReadoutView(TelemetryView, RunView):
 
 def _bad(run: RunState) -> list[str]:
     result = run.result
-    return [*verdict_lines(result)] if result and result.state in (FAULTY, DEGRADED) else []
+    return (
+        [*verdict_lines(result)]
+        if result and result.state in (FAULTY, DEGRADED)
+        else []
+    )
 
 
 def _figures(run: RunState) -> Row:
@@ -282,12 +329,21 @@ def _checks(run: RunState) -> list[Row]:
     products = result.verified_products if result else verified and verified.products
     said = count(checks, "check")
     if products is not None and not run.is_table:
-        made = result.iterations if result else run.progress.iterations if run.progress else 0
+        made = (
+            result.iterations
+            if result
+            else run.progress.iterations
+            if run.progress
+            else 0
+        )
         said = f"{products:,} of {count(made, 'product')} verified"
     peaks = run.trace.percent_of_peak(run.tflops_mean, run.request.dtype)
     others: tuple[str, ...] = run.trace.others
     if result is not None:
-        peaks, others = result.known_conditions.percent_of_peak, result.known_conditions.other_load
+        peaks, others = (
+            result.known_conditions.percent_of_peak,
+            result.known_conditions.other_load,
+        )
     verdict = Span(f"{wrong or 'none'} wrong", FAULT if wrong else GOOD)
     found = [[Span(f"{said}, "), verdict]] if checks else []
     for n, (name, share) in enumerate(peaks.items()):
@@ -303,7 +359,9 @@ def _conditions(run: RunState) -> list[Row]:
         return []
     known, found = run.result.known_conditions, list[Row]()
     if known.tflop_per_joule is not None:
-        found.append([Span(f"  {tflops(known.tflop_per_joule)}", STRONG), Span(" TFLOP/J", DIM)])
+        found.append(
+            [Span(f"  {tflops(known.tflop_per_joule)}", STRONG), Span(" TFLOP/J", DIM)]
+        )
     if known.energy_joules is not None:
         energy = value_text("energy_joules", known.energy_joules)
         found.append([Span("  energy ", DIM), Span(energy)])

@@ -19,10 +19,25 @@ from gputop.bench.results.facts import (
     rate_text,
 )
 from gputop.bench.results.tables import FASTEST, TextTable, table
-from gputop.bench.results.text_report import FAILED, suite_problems, suite_table, suite_title
+from gputop.bench.results.text_report import (
+    FAILED,
+    suite_problems,
+    suite_table,
+    suite_title,
+)
 from gputop.text import ABSENT, brief, count, duration, flops_unit, size, visible
 from gputop.ui.benchmark import plot as plots
-from gputop.ui.drawing.cells import Row, Span, cell, clip, fit, list_row, paragraph, width_of, wrap
+from gputop.ui.drawing.cells import (
+    Row,
+    Span,
+    cell,
+    clip,
+    fit,
+    list_row,
+    paragraph,
+    width_of,
+    wrap,
+)
 from gputop.ui.drawing.live import CursorList, TelemetryView
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 
@@ -43,7 +58,9 @@ def result_rows(run: RunState, width: int, height: int) -> list[Row]:
     """Draw the table, of a search the best shapes, and below it the notes of a complete run."""
     most = height - 1 - WORDS
     found = table(run.request.kind, run.rows, max(LEAST_SHAPES, min(FASTEST, most)))
-    if found.named and not _fits(found, width):  # the columns of others are not of one sort
+    if found.named and not _fits(
+        found, width
+    ):  # the columns of others are not of one sort
         found = found.transposed()
     shown = table_rows(found, width)[:height]
     notes = note_rows(run, width, height - len(shown) - 1, TEXT)
@@ -73,7 +90,9 @@ def note_rows(run: RunState, width: int, room: int, style: Style) -> list[Row]:
 
 
 def _widths(table: TextTable) -> list[int]:
-    return [max(len(text) for text in column) for column in zip(*table.lines, strict=True)]
+    return [
+        max(len(text) for text in column) for column in zip(*table.lines, strict=True)
+    ]
 
 
 def _fits(table: TextTable, width: int) -> bool:
@@ -108,7 +127,10 @@ def last_and_best(run: RunState, width: int) -> Row:
     """Return the last row, and the best so far if it fits."""
     row: Row = [Span(" ")]
     if not run.rows:
-        return [*row, Span("the first row is being measured" if run.planned else "", DIM)]
+        return [
+            *row,
+            Span("the first row is being measured" if run.planned else "", DIM),
+        ]
     last, best = run.rows[-1], best_row(run.rows) or run.rows[-1]
     latency = run.request.kind == "latency"
     named = [("last", last), ("best", best)]
@@ -118,7 +140,11 @@ def last_and_best(run: RunState, width: int) -> Row:
         named = named[1:]
     for name, point in named:
         said = brief(point.values.get("seconds")) if latency else rate_text(point)
-        part = [Span(f"{name} ", DIM), Span(said, STRONG), Span(f" {_where(run, point)}  ", DIM)]
+        part = [
+            Span(f"{name} ", DIM),
+            Span(said, STRONG),
+            Span(f" {_where(run, point)}  ", DIM),
+        ]
         if point is named[0][1] or width_of([*row, *part]) <= width:
             row += part
     return row
@@ -142,9 +168,14 @@ def progress(run: RunState) -> tuple[float, str]:
         return share, text if run.ended else f"{text}, {left} left"
     most = run.planned.rows if run.planned else 0
     if run.ended:
-        return 1.0 if run.took_its_time else share, f"  {count(done, 'row')} in {duration(elapsed)}"
+        return (
+            1.0 if run.took_its_time else share,
+            f"  {count(done, 'row')} in {duration(elapsed)}",
+        )
     of = f"{done} of at most {most} rows" if most else count(done, "row")
-    return min(1.0, max(share, done / most if most else 0.0)), f"  {of}, at most {left} left"
+    return min(
+        1.0, max(share, done / most if most else 0.0)
+    ), f"  {of}, at most {left} left"
 
 
 LEAST_PLOT = 8
@@ -174,7 +205,9 @@ def sweep_rows_of_group(group: GroupState, width: int, height: int) -> list[Row]
 
 def _logs(line: Sequence[Point]) -> tuple[tuple[float, float], ...]:
     known = ((point.x, point.values.get("tflops", 0.0)) for point in line)
-    return tuple(sorted((math.log2(x), rate) for x, rate in known if x >= 1 and rate > 0))
+    return tuple(
+        sorted((math.log2(x), rate) for x, rate in known if x >= 1 and rate > 0)
+    )
 
 
 def _chart(
@@ -184,16 +217,23 @@ def _chart(
     height: int,
 ) -> list[Row]:
     marked = [plots.mark_of(n) for n in range(len(series))]
-    named = [(f"{mark} {name}", style) for name, (mark, style) in zip(series, marked, strict=True)]
+    named = [
+        (f"{mark} {name}", style)
+        for name, (mark, style) in zip(series, marked, strict=True)
+    ]
     xs = [x for points in series.values() for x, _ in points]
     ys = [y for points in series.values() for _, y in points]
     unit, factor = flops_unit(max(ys, default=None))
     ys = [factor * y for y in ys]
-    head = plots.legend(f" {unit}, by N " if width >= WIDE else f" {unit}", named, width)
+    head = plots.legend(
+        f" {unit}, by N " if width >= WIDE else f" {unit}", named, width
+    )
     if not xs:
         return [head]
     # The largest expected N, so that the axis stays for a while.
-    expected = (run.planned.n for run in runs if not run.ended and run.planned is not None)
+    expected = (
+        run.planned.n for run in runs if not run.ended and run.planned is not None
+    )
     high = max((min(USUAL, math.log2(n)) for n in expected if n > 0), default=0.0)
     x = _sizes(min(xs), max(high, *xs), width - plots.LABEL)
     y, scaled = rates(min(ys), max(ys), height - 1)
@@ -217,14 +257,18 @@ def _sizes(low: float, high: float, width: int) -> plots.PlotAxis:
     return plots.PlotAxis(first, last, tuple((power, f"{2**power}") for power in at))
 
 
-def rates(low: float, high: float, height: int) -> tuple[plots.PlotAxis, Callable[[float], float]]:
+def rates(
+    low: float, high: float, height: int
+) -> tuple[plots.PlotAxis, Callable[[float], float]]:
     """Return the axis of the rates and its scale: logarithmic if they are far apart."""
     if high < FAR * low:
         return plots.linear_axis(0.0, 1.08 * high, height), float
     bottom, top = math.log10(low), math.log10(high)
     first, last = math.ceil(bottom), math.floor(top)
     step = max(1, math.ceil((last - first) / max(1, (height - 3) // 2)))
-    powers = range(last, first - 1, -step)  # from the top: there are the figures that count
+    powers = range(
+        last, first - 1, -step
+    )  # from the top: there are the figures that count
     ticks = tuple((n, f"{10.0**n:g}") for n in reversed(powers))
     return plots.PlotAxis(bottom, top + 0.01 * (top - bottom), ticks), math.log10
 
@@ -273,7 +317,9 @@ class ResultsView(CursorList, TelemetryView):
         rows += [self._line(each, columns, width) for each in listed]
         return [*note, *rows]
 
-    def _heading(self, columns: tuple[tuple[ResultColumn, int], ...], width: int) -> Row:
+    def _heading(
+        self, columns: tuple[tuple[ResultColumn, int], ...], width: int
+    ) -> Row:
         """Return the titles, and which results are shown if not all are."""
         first, last, total = self._first + 1, self.listed.stop, self.total
         row: Row = []

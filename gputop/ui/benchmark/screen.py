@@ -25,7 +25,13 @@ from gputop.bench.results.store import append, curves_of, forget, judged, recent
 from gputop.bench.run import supervision
 from gputop.bench.run.group import DeviceGroup, GroupState, Pairs, group_runner
 from gputop.bench.run.run_state import RunState
-from gputop.bench.run.suite import DEFAULT_LEVEL, LEVELS, Suite, part_requests, part_result
+from gputop.bench.run.suite import (
+    DEFAULT_LEVEL,
+    LEVELS,
+    Suite,
+    part_requests,
+    part_result,
+)
 from gputop.bench.run.supervision import SIMULATED, Simulation
 from gputop.text import short_name, visible
 from gputop.ui.benchmark.device_choice import ALL, DevicesDialog, key_of, label
@@ -63,7 +69,9 @@ class BenchmarkTab(LiveTab):
     class Changed(Message):
         """A run started or ended."""
 
-    def __init__(self, telemetry: Telemetry, python: str | None, ask: Callable[..., None]) -> None:
+    def __init__(
+        self, telemetry: Telemetry, python: str | None, ask: Callable[..., None]
+    ) -> None:
         """Set the `ask` of the stream, which the load of simulated devices is passed to."""
         super().__init__(id="benchmark")
         self._telemetry = telemetry
@@ -94,7 +102,9 @@ class BenchmarkTab(LiveTab):
 
     def on_mount(self) -> None:
         self._chart.hint = lambda *size: hint(
-            self._form.kinds, *size, others=any(not d.is_here for d in self._telemetry.devices)
+            self._form.kinds,
+            *size,
+            others=any(not d.is_here for d in self._telemetry.devices),
         )
         self.show_targets()
         self._redraws = [
@@ -109,7 +119,9 @@ class BenchmarkTab(LiveTab):
             results, problem = await asyncio.to_thread(recent, RESULTS_SHOWN), None
         except ProblemError as error:
             results, problem = [], str(error)
-        self._show_results(self._results.results, problem, results)  # some may be new meanwhile
+        self._show_results(
+            self._results.results, problem, results
+        )  # some may be new meanwhile
 
     def _show_results(
         self, first: list[Result], problem: str | None, others: Sequence[Result] = ()
@@ -130,14 +142,19 @@ class BenchmarkTab(LiveTab):
 
     def show_targets(self) -> None:
         """Offer the stream's devices on this machine; recorded ones cannot run."""
-        inventory, telemetry = local_inventory(self._telemetry.inventory), self._telemetry
+        inventory, telemetry = (
+            local_inventory(self._telemetry.inventory),
+            self._telemetry,
+        )
         if inventory is None or telemetry.replayed or telemetry.scraped:
             self._form.offer((plan.cpu_target(),))
         else:
             targets = target_choice.targets(inventory, self._telemetry.latest)
             if telemetry.simulated:
                 targets = tuple(
-                    replace(gpu, name=f"{SIMULATED} {short_name(gpu.name)}", simulated=True)
+                    replace(
+                        gpu, name=f"{SIMULATED} {short_name(gpu.name)}", simulated=True
+                    )
                     for gpu in targets[:-1]
                 )
             self._form.offer(targets, target_choice.gpus_in_mig_mode(inventory))
@@ -168,16 +185,22 @@ class BenchmarkTab(LiveTab):
             of_all = self._form.choice.key(self._form.kind) == ALL
             requests, left_out = usable_requests(latest, chosen, of_all=of_all)
         except ValueError as error:
-            self._form.refuse(self._form.find_wrong()[0] or field_of(str(error)), str(error))
+            self._form.refuse(
+                self._form.find_wrong()[0] or field_of(str(error)), str(error)
+            )
             return
         self._form.refuse("", "")
         if left_out:
             self.notify(left_out, title="Left out", severity="warning", markup=False)
-        asked = busy_question(self._telemetry.latest, [request.target for request in requests])
+        asked = busy_question(
+            self._telemetry.latest, [request.target for request in requests]
+        )
         if asked is None or requests[0].target.simulated:  # that disturbs nobody
             self._begin(requests)
             return
-        ConfirmScreen(*asked, "Start anyway").ask(self.app, lambda _: self._begin(requests))
+        ConfirmScreen(*asked, "Start anyway").ask(
+            self.app, lambda _: self._begin(requests)
+        )
 
     def _begin(self, requests: list[Request]) -> None:
         self.screen.set_focus(None)  # the next key is not for a field: x stops
@@ -196,7 +219,9 @@ class BenchmarkTab(LiveTab):
         group = GroupState(requests)
         self._show_group(group, when, rest)
         simulated = group.request.target.simulated
-        self._runs = group_runner(group, self._simulation.session if simulated else None)
+        self._runs = group_runner(
+            group, self._simulation.session if simulated else None
+        )
         for timer in self._redraws:
             timer.resume()
         self.post_message(self.Changed())
@@ -214,7 +239,11 @@ class BenchmarkTab(LiveTab):
     @work(group="bench", exit_on_error=False)
     async def _follow_suite(self, requests: list[Request]) -> None:
         assert self._suite is not None
-        suite, parts, seconds = self._suite, LEVELS[DEFAULT_LEVEL].parts, requests[0].seconds
+        suite, parts, seconds = (
+            self._suite,
+            LEVELS[DEFAULT_LEVEL].parts,
+            requests[0].seconds,
+        )
         try:
             for n, part in enumerate(parts, 1):
                 asked, planned = part_requests(part, requests)
@@ -239,9 +268,13 @@ class BenchmarkTab(LiveTab):
         assert runs is not None
         try:
             simulated = group.request.target.simulated
-            watch = nullcontext(self._simulation) if simulated else supervision.Supervisor()
+            watch = (
+                nullcontext(self._simulation) if simulated else supervision.Supervisor()
+            )
             with watch as together:
-                await runs.follow(together, partial(self._ended_by, group), group.add_event)
+                await runs.follow(
+                    together, partial(self._ended_by, group), group.add_event
+                )
         finally:
             self._runs = None
             for timer in self._redraws:  # one that ticks wakes the whole dashboard
@@ -249,9 +282,13 @@ class BenchmarkTab(LiveTab):
             # Begun even if the dashboard ends, as it may say "Done" by now: asyncio waits for it at
             # its own end. In a thread, as the home may be far away.
             problem = self._results.problem
-            keeping = asyncio.get_running_loop().run_in_executor(None, self._keep, group, problem)
+            keeping = asyncio.get_running_loop().run_in_executor(
+                None, self._keep, group, problem
+            )
         if not group.measured and (fault := group.problem) is not None:
-            self._chart.hint = partial(problem_rows, fault, FAULT if group.faulty else WARN)
+            self._chart.hint = partial(
+                problem_rows, fault, FAULT if group.faulty else WARN
+            )
         self._show_results(group.results, problem, self._results.results)
         self.post_message(self.Changed())
         problem = await asyncio.shield(keeping)
@@ -273,7 +310,9 @@ class BenchmarkTab(LiveTab):
             return f"Not kept: {error}"
         return problem
 
-    def _ended_by(self, group: GroupState, target: Target, limit: supervision.RunLimit) -> None:
+    def _ended_by(
+        self, group: GroupState, target: Target, limit: supervision.RunLimit
+    ) -> None:
         group.runs[target].limit = limit
         which = f" of {visible(target.label)}" if group.is_several else ""
         title = f"{limit.title}: the stress test{which} ends"
@@ -289,15 +328,24 @@ class BenchmarkTab(LiveTab):
     async def _draw(self, result: Result) -> None:
         uuid = result.device_uuid
         here = self._telemetry.find_device(uuid)
-        index, simulated = None if here is None else here.index, result.python == SIMULATED
+        index, simulated = (
+            None if here is None else here.index,
+            result.python == SIMULATED,
+        )
         kind: DeviceKind = "cpu" if uuid is None else "cuda"
-        target = Target(kind, uuid, index, result.device, None, None, simulated=simulated)
+        target = Target(
+            kind, uuid, index, result.device, None, None, simulated=simulated
+        )
         try:
-            kept = self._curves.get(result.started_at) or await asyncio.to_thread(curves_of, result)
+            kept = self._curves.get(result.started_at) or await asyncio.to_thread(
+                curves_of, result
+            )
             run = RunState.of_result(result, target, kept)
             measured = run.measured  # a newer gputop's kind is not known here
         except (ProblemError, ValueError, KeyError) as error:
-            self.notify(f"Not drawn: {visible(str(error))}", severity="warning", markup=False)
+            self.notify(
+                f"Not drawn: {visible(str(error))}", severity="warning", markup=False
+            )
             return
         if self.running:
             return
@@ -314,7 +362,9 @@ class BenchmarkTab(LiveTab):
         if now is None or view.marked in (None, now):
             view.marked = None if view.marked is now else now
         else:
-            before, after = sorted(filter(None, (view.marked, now)), key=lambda one: one.started_at)
+            before, after = sorted(
+                filter(None, (view.marked, now)), key=lambda one: one.started_at
+            )
             found = differences(before, after, view.results)
             lines = [Choice(line, "", None) for line in found.splitlines()]
             window = ChoiceDialog("Comparison, 95 % intervals", lines, "Esc closes")
@@ -328,7 +378,10 @@ class BenchmarkTab(LiveTab):
         if result is None:
             return
         what = f"{when(result)}  {device(result)}  {result.kind}, {result.dtype}, {speed(result)}"
-        lines = [visible(what), "This removes it and its curve from the stored results."]
+        lines = [
+            visible(what),
+            "This removes it and its curve from the stored results.",
+        ]
         question = ConfirmScreen("Forget this result?", lines, "Forget")
         question.ask(self.app, lambda _: self._forget(result))
 
@@ -339,7 +392,9 @@ class BenchmarkTab(LiveTab):
         except ProblemError as error:
             self._show_results(self._results.results, f"Not forgotten: {error}")
         else:
-            self._show_results([one for one in self._results.results if one is not result], None)
+            self._show_results(
+                [one for one in self._results.results if one is not result], None
+            )
 
     def stop(self) -> None:
         """Stop the runs of all devices. What they measured so far is their result."""
@@ -378,7 +433,9 @@ class BenchmarkTab(LiveTab):
         wanted = self._readout.wanted(width)
         share = height - AROUND - HINT  # without a chart there is more
         if self._group is not None:
-            share = int(height * SHARE_OF_RESULTS) if self.screen.has_class("tall") else 0
+            share = (
+                int(height * SHARE_OF_RESULTS) if self.screen.has_class("tall") else 0
+            )
         results = min(self._results.wanted, max(LEAST_RESULTS, share))
         left = height - AROUND - wanted - results
         self.set_class(wanted > 3 and left < LEAST_CHART, "crowded")

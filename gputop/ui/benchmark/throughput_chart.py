@@ -22,7 +22,16 @@ from gputop.ui.benchmark import plot as plots
 from gputop.ui.benchmark import results
 from gputop.ui.benchmark.readout import RunView
 from gputop.ui.drawing import palette
-from gputop.ui.drawing.cells import ChartWindow, Row, Span, cell, chart, clip, paragraph, width_of
+from gputop.ui.drawing.cells import (
+    ChartWindow,
+    Row,
+    Span,
+    cell,
+    chart,
+    clip,
+    paragraph,
+    width_of,
+)
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, STRONG, TEXT, WARN
 from gputop.ui.monitor.panel import limit_text
 
@@ -82,13 +91,18 @@ class ThroughputChart(RunView):
         rest = height - len(below)
         x, y = plots.PlotAxis(0, seconds), plots.linear_axis(0, top, rest)
         area = plots.PlotArea(x, y, left, left + room, rest - 1)
-        head = Span(clip(f" {unit} over time (s)", left + room - len(plots.SIMULATION.text)), DIM)
+        head = Span(
+            clip(f" {unit} over time (s)", left + room - len(plots.SIMULATION.text)),
+            DIM,
+        )
         plot = plots.plot_rows((plots.PlotLine(tuple(points), BUSY),), area)
         badge = [plots.SIMULATION] if run.request.target.simulated else []
         return [[*badge, head], *plot, *below]
 
 
-def hint(kinds: Sequence[str], width: int, height: int, *, others: bool = False) -> list[Row]:
+def hint(
+    kinds: Sequence[str], width: int, height: int, *, others: bool = False
+) -> list[Row]:
     """Draw how to start a run, and the kinds of run.
 
     With `others`, devices on other hosts, it says why those are not offered.
@@ -144,7 +158,9 @@ class TimeAxis(NamedTuple):
         """Return the dots of a time interval, at least one."""
         most = 2 * self.width
         first = min(most - 1, int(since / self.seconds * most))
-        return range(first, max(first + 1, min(most, math.ceil(until / self.seconds * most))))
+        return range(
+            first, max(first + 1, min(most, math.ceil(until / self.seconds * most)))
+        )
 
 
 def trace_rows(run: RunState, axis: TimeAxis, height: int) -> list[Row]:
@@ -156,9 +172,13 @@ def trace_rows(run: RunState, axis: TimeAxis, height: int) -> list[Row]:
     lines = lines[:room]
     drawn: list[Row] = []
     for line in lines:
-        drawn += _line(line, run.trace.moments, axis, min(ROWS_OF_TALL_LINES, room // len(lines)))
+        drawn += _line(
+            line, run.trace.moments, axis, min(ROWS_OF_TALL_LINES, room // len(lines))
+        )
     if numbers:
-        words = (f"{line.label} {re.sub('^(mean|max) ', '', line.text)}" for line in constant)
+        words = (
+            f"{line.label} {re.sub('^(mean|max) ', '', line.text)}" for line in constant
+        )
         text = clip(" · ".join(words), axis.width + RIGHT)
         drawn.append([_label("constant", DIM), Span(text, STRONG)])
     return drawn + _strips(run.trace, axis, reasons)
@@ -174,8 +194,15 @@ def _lines(run: RunState) -> tuple[list[ReadingLine], list[ReadingLine]]:
         return [], []
     last, gpu = moments[-1], trace.gpu
     if run.ended:
-        power, clock = quantity(trace.power.value, " W"), quantity(trace.clock.value, " MHz")
-        texts = (f"mean {power}", f"mean {clock}", f"max {quantity(trace.temperature_max, '°C')}")
+        power, clock = (
+            quantity(trace.power.value, " W"),
+            quantity(trace.clock.value, " MHz"),
+        )
+        texts = (
+            f"mean {power}",
+            f"mean {clock}",
+            f"max {quantity(trace.temperature_max, '°C')}",
+        )
     else:
         texts = (
             f"{watts_of(last.power_watts, trace.power_limit_watts, '')} W",
@@ -212,12 +239,20 @@ def _line(
     drawn = chart(means, 0, window, height, top - floor or 1.0, line.style)
     left = [_label(line.label, DIM)] + [Span(" " * LEFT)] * (height - 1)
     right = [Span(f" {line.text}", STRONG)] + [Span("")] * (height - 1)
-    return [[name, *_parted(row), text] for name, row, text in zip(left, drawn, right, strict=True)]
+    return [
+        [name, *_parted(row), text]
+        for name, row, text in zip(left, drawn, right, strict=True)
+    ]
 
 
 def _parted(row: Row) -> Row:
     """Part blanks from dots: in a screenshot a font may have another width for each."""
-    return [Span(part, span.style) for span in row for part in re.split("( +)", span.text) if part]
+    return [
+        Span(part, span.style)
+        for span in row
+        for part in re.split("( +)", span.text)
+        if part
+    ]
 
 
 def _label(text: str, style: Style) -> Span:
@@ -285,10 +320,15 @@ def _over_time(group: GroupState, width: int, height: int) -> list[Row]:
     if 0 < high > results.FAR * min(lasts):  # a CPU beside a GPU
         y, scaled = results.rates(max(low, high / 1e6), high, height - 1)
     shown = tuple(
-        plots.PlotLine(tuple((x, scaled(max(rate, high / 1e6))) for x, rate in drawn), style, mark)
+        plots.PlotLine(
+            tuple((x, scaled(max(rate, high / 1e6))) for x, rate in drawn), style, mark
+        )
         for drawn, style, mark in lines
     )
     area = plots.PlotArea(plots.PlotAxis(0, seconds), y, plots.LABEL, width, height - 1)
     badge = [plots.SIMULATION] if group.request.target.simulated else []
-    head = [*badge, *plots.legend(f" {unit} over time (s)", named, width - width_of(badge))]
+    head = [
+        *badge,
+        *plots.legend(f" {unit} over time (s)", named, width - width_of(badge)),
+    ]
     return [head, *plots.plot_rows(shown, area)]

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
     from gputop.ui.telemetry import Telemetry
 
-BEHIND_REMEDY = "These are the last readings received: the connection is slow, or the host stalls"
+BEHIND_REMEDY = (
+    "These are the last readings received: the connection is slow, or the host stalls"
+)
 WIDE, TALL = 150, 40
 """Width from which charts and readings are side by side, and height with room for events."""
 DETAILS, NARROWEST_CHARTS, GAP = 60, 60, 2
@@ -49,9 +51,14 @@ class DeviceTitle(DeviceView):
         device, telemetry = self.device, self._telemetry
         if device is None:
             return [[Span("No device", WARN)]]
-        left = [Span(f"{label_of(device)} ", ACCENT), Span(f"{model_of(device)} ", STRONG)]
+        left = [
+            Span(f"{label_of(device)} ", ACCENT),
+            Span(f"{model_of(device)} ", STRONG),
+        ]
         since = telemetry.history.since(device.uuid)
-        right = [] if since is None else [Span(f" statistics since {moment(since)} ", DIM)]
+        right = (
+            [] if since is None else [Span(f" statistics since {moment(since)} ", DIM)]
+        )
         right = right if width_of([*left, *right]) <= width else []
         rows = [rule_of(left, right, width)]
         if self.fault is not None:
@@ -72,16 +79,24 @@ class DeviceTitle(DeviceView):
         if telemetry.find_device(device.uuid) is None:
             return "GONE: the driver no longer lists it", "These are its last readings"
         machine = telemetry.machine_of(device)
-        if machine is not None and machine.state is MachineState.AWAY and machine.problem:
+        if (
+            machine is not None
+            and machine.state is MachineState.AWAY
+            and machine.problem
+        ):
             problem = machine.problem
-            return f"{visible(problem.what)}: {visible(problem.why)}", visible(problem.remedy)
+            return f"{visible(problem.what)}: {visible(problem.why)}", visible(
+                problem.remedy
+            )
         behind = None if machine is None else telemetry.old_seconds(machine)
         if machine is not None and behind is not None:
             return f"{visible(machine.name)} is {age(behind)} behind", BEHIND_REMEDY
         readings = telemetry.readings(device.uuid)
         old = telemetry.old_seconds(readings)
         return (
-            fault_of(device, readings) if old is None else (f"Readings are {age(old)} old", HANGING)
+            fault_of(device, readings)
+            if old is None
+            else (f"Readings are {age(old)} old", HANGING)
         )
 
 
@@ -97,10 +112,18 @@ class EventsView(DeviceView):
     def draw(self, width: int, height: int) -> list[Row]:
         events = self._telemetry.events(self.device.uuid) if self.device else []
         if not events:
-            none = "none so far" if self._telemetry.replayed else "none since gputop started"
+            none = (
+                "none so far"
+                if self._telemetry.replayed
+                else "none since gputop started"
+            )
             return [[Span("Events", ACCENT)], [Span(none, DIM)]]
         shown = events[: height - 1]
-        some = f", the newest {len(shown)} of {len(events)}" if 0 < len(shown) < len(events) else ""
+        some = (
+            f", the newest {len(shown)} of {len(events)}"
+            if 0 < len(shown) < len(events)
+            else ""
+        )
         heading = [Span("Events", ACCENT), Span(some, DIM)]
         return [heading, *(self._row(event, width) for event in shown)]
 
@@ -113,7 +136,11 @@ class EventsView(DeviceView):
         style = GOOD if event.kind == DeviceState.OK.value else FAULT
         row = [Span(f"{moment(event.time)} ", DIM), Span(f"{what}{where}", style)]
         left = width - sum(len(span.text) for span in row) - 2
-        return [*row, Span(f"  {cells.clip_advice(remedy, left)}", DIM)] if left > 0 else row
+        return (
+            [*row, Span(f"  {cells.clip_advice(remedy, left)}", DIM)]
+            if left > 0
+            else row
+        )
 
 
 class DetailsView(ScrolledView):
@@ -132,10 +159,14 @@ class DetailsView(ScrolledView):
         columns = max(1, min(MOST_COLUMNS, (width + GAP) // (NARROWEST_COLUMN + GAP)))
         each = min(WIDEST_COLUMN, (width - (columns - 1) * GAP) // columns)
         lacking: Counter[str] = Counter()
-        rows = cells.in_columns(self._groups(self.device, each, lacking), columns, each, GAP)
+        rows = cells.in_columns(
+            self._groups(self.device, each, lacking), columns, each, GAP
+        )
         return [*rows, *_lacking_lines(lacking, width)]
 
-    def _groups(self, device: Device, width: int, lacking: Counter[str]) -> list[list[Row]]:
+    def _groups(
+        self, device: Device, width: int, lacking: Counter[str]
+    ) -> list[list[Row]]:
         """Return the rows of each group, and count the readings that are left out by reason."""
         telemetry = self._telemetry
         sample = telemetry.readings(device.uuid)
@@ -151,7 +182,11 @@ class DetailsView(ScrolledView):
                     continue
                 reason = row.reason(shown, sample, host)
                 value = value_of(row.names[0], shown, sample)
-                if self.folded and value is Absence.NOT_SUPPORTED and row.label != "used":
+                if (
+                    self.folded
+                    and value is Absence.NOT_SUPPORTED
+                    and row.label != "used"
+                ):
                     lacking[reason] += 1
                     continue
                 figures = since_start(row.names[0], of)
@@ -168,13 +203,27 @@ class DetailsView(ScrolledView):
         machine = self._telemetry.machine_of(device) or self._telemetry.inventory
         if title == "Health":
             events = self._telemetry.events(device.uuid)
-            codes = [e.code for e in events if e.kind == "xid" and e.device_uuid is not None]
-            last = "" if not codes else f", the last one {ABSENT if codes[0] is None else codes[0]}"
-            return [_line("Xids seen", [Span(f"{len(codes) or 'none'}{last}", STRONG)], width)]
+            codes = [
+                e.code for e in events if e.kind == "xid" and e.device_uuid is not None
+            ]
+            last = (
+                ""
+                if not codes
+                else f", the last one {ABSENT if codes[0] is None else codes[0]}"
+            )
+            return [
+                _line(
+                    "Xids seen", [Span(f"{len(codes) or 'none'}{last}", STRONG)], width
+                )
+            ]
         if title == "Identity" and machine is not None:
             driver = visible(machine.driver_version or ABSENT, 40)
             cuda = visible(machine.cuda_version or ABSENT, 40)
-            return [_line("driver", [Span(f"{driver}, for CUDA up to {cuda}", STRONG)], width)]
+            return [
+                _line(
+                    "driver", [Span(f"{driver}, for CUDA up to {cuda}", STRONG)], width
+                )
+            ]
         return []
 
 
@@ -189,7 +238,11 @@ def _lacking_lines(lacking: Counter[str], width: int) -> list[Row]:
 
 
 def _heading(title: str, width: int, *, figures: bool) -> Row:
-    words = "".join(word.rjust(FIGURE) for word in ("min", "mean", "max")) if figures else ""
+    words = (
+        "".join(word.rjust(FIGURE) for word in ("min", "mean", "max"))
+        if figures
+        else ""
+    )
     return rule_of([Span(f"{title} ", ACCENT)], [Span(words, DIM)] * figures, width)
 
 
@@ -214,7 +267,11 @@ def _lines(
     lines = [_line(label, [Span(first, style)], width)]
     lines += [_line("", [Span(part, style)], width) for part in rest]
     if len(figures) == 1:
-        lines.append(_line("", [Span(cells.clip(f"since start: {figures[0]}", room), DIM)], width))
+        lines.append(
+            _line(
+                "", [Span(cells.clip(f"since start: {figures[0]}", room), DIM)], width
+            )
+        )
     return lines
 
 

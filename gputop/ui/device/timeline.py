@@ -18,7 +18,16 @@ from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.values import value_text
 from gputop.text import ABSENT, duration, moment
 from gputop.ui.drawing import palette
-from gputop.ui.drawing.cells import ChartWindow, Row, Span, cell, chart, clip, live_window, spread
+from gputop.ui.drawing.cells import (
+    ChartWindow,
+    Row,
+    Span,
+    cell,
+    chart,
+    clip,
+    live_window,
+    spread,
+)
 from gputop.ui.drawing.live import DeviceView
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TRACK, ink
 
@@ -40,21 +49,29 @@ class Chart(NamedTuple):
     rank: int = 0
     """Order in which charts are given room."""
 
-    def top(self, device: Device, readings: DeviceSample, values: Sequence[float | None]) -> float:
+    def top(
+        self, device: Device, readings: DeviceSample, values: Sequence[float | None]
+    ) -> float:
         """Return the value at full height: the limit of the reading, if it has one."""
         limits: dict[str, float | None] = {
-            "memory_used_bytes": readings.memory_total_bytes or device.memory_total_bytes,
-            "power_watts": readings.power_limit_watts or device.power_limit_default_watts,
+            "memory_used_bytes": readings.memory_total_bytes
+            or device.memory_total_bytes,
+            "power_watts": readings.power_limit_watts
+            or device.power_limit_default_watts,
             "temperature_celsius": device.temperature_shutdown_celsius or 100,
             "sm_clock_mhz": device.sm_clock_max_mhz,
         }
         if self.name.endswith("_percent"):
             return 100.0
-        return limits.get(self.name) or round_up(max((v for v in values if v), default=0.0))
+        return limits.get(self.name) or round_up(
+            max((v for v in values if v), default=0.0)
+        )
 
     def text(self, value: float) -> str:
         """Return the value without decimals that are not in the reading, or mean nothing."""
-        name = self.name if self.name in CATALOGUE else "gpu_utilization_percent"  # of the host
+        name = (
+            self.name if self.name in CATALOGUE else "gpu_utilization_percent"
+        )  # of the host
         fine = name.endswith(("_percent", "_watts")) and value != round(value)
         return value_text(name, value if fine else round(value))
 
@@ -98,12 +115,18 @@ class TimelineView(DeviceView):
     @property
     def rows_needed(self) -> int:
         """Rows needed for all charts and the axis."""
-        return len(self._charts(self.device.uuid, 99)) * MOST_ROWS + 1 if self.device else 1
+        return (
+            len(self._charts(self.device.uuid, 99)) * MOST_ROWS + 1
+            if self.device
+            else 1
+        )
 
     def action_side(self, step: int) -> None:
         """Move the cursor by `step` dots; beyond the newest it follows the stream again."""
         last = self._dots - 1
-        cursor = max(self._oldest, (last if self._cursor is None else self._cursor) + step)
+        cursor = max(
+            self._oldest, (last if self._cursor is None else self._cursor) + step
+        )
         self._cursor = None if cursor >= last else cursor
         self.redraw()
 
@@ -127,7 +150,9 @@ class TimelineView(DeviceView):
         charts = self._charts(self.device.uuid, height - 1)
         window = self._window(room)
         rows: list[Row] = []
-        for each, rows_of_it in zip(charts, heights(height - 1, len(charts)), strict=True):
+        for each, rows_of_it in zip(
+            charts, heights(height - 1, len(charts)), strict=True
+        ):
             rows += self._chart(self.device, each, window, rows_of_it)
         return [*rows, self._axis(window)]
 
@@ -135,7 +160,9 @@ class TimelineView(DeviceView):
         has = {
             chart
             for chart in CHARTS
-            if any(v is not None for v in self._telemetry.history.series(uuid, chart.name))
+            if any(
+                v is not None for v in self._telemetry.history.series(uuid, chart.name)
+            )
         } or CHARTS[:1]
         shown = sorted(has, key=attrgetter("rank"))[: rows // FEWEST_ROWS or rows]
         return [chart for chart in CHARTS if chart in shown]
@@ -162,16 +189,26 @@ class TimelineView(DeviceView):
                 dots[sample // n - first].append(value)
         return [math.fsum(dot) / len(dot) if dot else None for dot in dots]
 
-    def _chart(self, device: Device, each: Chart, window: ChartWindow, height: int) -> list[Row]:
-        values = self._means(self._telemetry.history.series(device.uuid, each.name), window.first)
+    def _chart(
+        self, device: Device, each: Chart, window: ChartWindow, height: int
+    ) -> list[Row]:
+        values = self._means(
+            self._telemetry.history.series(device.uuid, each.name), window.first
+        )
         top = each.top(device, self._telemetry.readings(device.uuid), values)
         drawn = chart(values, window.first, window, height, top, each.style)
-        value = values[(self._dots - 1 if self._cursor is None else self._cursor) - window.first]
+        value = values[
+            (self._dots - 1 if self._cursor is None else self._cursor) - window.first
+        ]
         text = ABSENT if value is None else each.text(value)
         style = DIM if value is None else STRONG if self._cursor is None else ACCENT
-        labels = [spread([Span(each.label, DIM)], [Span(text, style), Span(" ")], GUTTER)]
+        labels = [
+            spread([Span(each.label, DIM)], [Span(text, style), Span(" ")], GUTTER)
+        ]
         if height > 1:
-            labels.append([cell(f"of {each.text(top)}", GUTTER - 1, DIM, right=True), Span(" ")])
+            labels.append(
+                [cell(f"of {each.text(top)}", GUTTER - 1, DIM, right=True), Span(" ")]
+            )
         labels += [[Span(" " * GUTTER)]] * (height - len(labels))
         if self._cursor is not None:
             drawn = [_mark(row, window.slot(self._cursor) // 2) for row in drawn]
@@ -188,7 +225,9 @@ class TimelineView(DeviceView):
             oldest = next((seconds for seconds in axis if seconds is not None), None)
             label = Span("" if oldest is None else f"last {_ago(newest - oldest)}", DIM)
         else:
-            label = Span(clip(f"{moment(stamp)}, {_ago(newest - read)} ago", GUTTER - 1), ACCENT)
+            label = Span(
+                clip(f"{moment(stamp)}, {_ago(newest - read)} ago", GUTTER - 1), ACCENT
+            )
         ticks = ""
         for x in range(0, room - len("╵00:00:00"), TICK):
             dot = window.value_at(2 * x)

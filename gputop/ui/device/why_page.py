@@ -77,7 +77,9 @@ class FindingsView(ScrolledView):
         rows: list[Row] = []
         for name in [name for name in names if name in EVIDENCE_CHARTS][:MOST_CHARTS]:
             chart = EVIDENCE_CHARTS[name]
-            rows += _drawn(chart, entry.devices[0], self._telemetry, max(1, width - INDENT))
+            rows += _drawn(
+                chart, entry.devices[0], self._telemetry, max(1, width - INDENT)
+            )
         return [[Span(" " * INDENT), *row] for row in rows]
 
 
@@ -92,7 +94,9 @@ class WhyTitle(DeviceView):
         device, devices = self._findings.device, self._telemetry.devices
         left = [Span("Why is it slow? ", ACCENT)]
         if self._findings.of_all:
-            left.append(Span(f"all {len(devices)} devices " if len(devices) > 1 else "", STRONG))
+            left.append(
+                Span(f"all {len(devices)} devices " if len(devices) > 1 else "", STRONG)
+            )
         elif device is not None:
             left.append(Span(f"GPU {label_of(device)} {model_of(device)} ", STRONG))
         history = self._telemetry.history
@@ -105,7 +109,10 @@ class WhyTitle(DeviceView):
 
 
 def _hanging(text: str, width: int) -> list[Row]:
-    return [[Span(" " * (1 + bool(n))), Span(each)] for n, each in enumerate(wrap(text, width - 2))]
+    return [
+        [Span(" " * (1 + bool(n))), Span(each)]
+        for n, each in enumerate(wrap(text, width - 2))
+    ]
 
 
 def entry_rows(entry: Entry, width: int) -> list[Row]:
@@ -146,7 +153,9 @@ def _drawn(each: Chart, device: Device, telemetry: Telemetry, width: int) -> lis
         return []
     top = each.top(device, telemetry.readings(device.uuid), values)
     window = cells.live_window(history.count, room, scroll=telemetry.scroll_charts)
-    drawn = cells.chart(values, history.count - len(values), window, CHART_ROWS, top, each.style)
+    drawn = cells.chart(
+        values, history.count - len(values), window, CHART_ROWS, top, each.style
+    )
     scale = f"of {each.text(top)}, {window.span_text(telemetry.interval)}"
     labels = [cells.cell(each.label, GUTTER, DIM), cells.cell(scale, GUTTER, DIM)]
     return [[label, *row] for label, row in zip(labels, drawn, strict=True)]

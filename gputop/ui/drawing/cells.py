@@ -32,7 +32,9 @@ blocks and braille."""
 
 def is_narrow(text: str) -> bool:
     """True if each character takes one cell: then cells can be counted as characters."""
-    return not _UNCOMMON.search(text) or all(cell_len(character) == 1 for character in set(text))
+    return not _UNCOMMON.search(text) or all(
+        cell_len(character) == 1 for character in set(text)
+    )
 
 
 def cells_of(text: str) -> int:
@@ -48,7 +50,11 @@ def text_of(row: Iterable[Span]) -> str:
 def width_of(row: Sequence[Span]) -> int:
     """Return the cells of a row."""
     text = text_of(row)
-    return sum(cells_of(span.text) for span in row) if _UNCOMMON.search(text) else len(text)
+    return (
+        sum(cells_of(span.text) for span in row)
+        if _UNCOMMON.search(text)
+        else len(text)
+    )
 
 
 def fit(row: Sequence[Span], width: int, fill: str = " ", style: Style = TEXT) -> Row:
@@ -61,7 +67,11 @@ def fit(row: Sequence[Span], width: int, fill: str = " ", style: Style = TEXT) -
     for span in row:
         cells = cells_of(span.text)
         if cells > left:
-            return [*fitted, Span(clip(span.text, left), span.style)] if left > 0 else fitted
+            return (
+                [*fitted, Span(clip(span.text, left), span.style)]
+                if left > 0
+                else fitted
+            )
         fitted.append(span)
         left -= cells
     return fitted
@@ -98,9 +108,13 @@ def wrap(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, max(10, width), break_on_hyphens=False)
 
 
-def paragraph(text: str, width: int, style: Style = TEXT, indent: str = "") -> list[Row]:
+def paragraph(
+    text: str, width: int, style: Style = TEXT, indent: str = ""
+) -> list[Row]:
     """Return the text in rows of at most `width` characters, each after the `indent`."""
-    return [[Span(indent), Span(line, style)] for line in wrap(text, width - len(indent))]
+    return [
+        [Span(indent), Span(line, style)] for line in wrap(text, width - len(indent))
+    ]
 
 
 def cell(text: str, width: int, style: Style = TEXT, *, right: bool = False) -> Span:
@@ -136,7 +150,9 @@ def heading(title: str, width: int) -> Row:
 def merged(row: Row) -> Row:
     """Return the row with neighbours of one style as one span."""
     made: Row = []
-    for _, group in groupby(row, key=lambda span: id(span.style)):  # equal ones are the same one
+    for _, group in groupby(
+        row, key=lambda span: id(span.style)
+    ):  # equal ones are the same one
         spans = [*group]
         made.append(Span(text_of(spans), spans[0].style))
     return made
@@ -152,7 +168,9 @@ def beside(blocks: Sequence[list[Row]], width: int, gap: int) -> list[Row]:
     ]
 
 
-def in_columns(blocks: Sequence[list[Row]], columns: int, width: int, gap: int) -> list[Row]:
+def in_columns(
+    blocks: Sequence[list[Row]], columns: int, width: int, gap: int
+) -> list[Row]:
     """Arrange unbroken blocks in columns, in order, at the smallest height."""
     blocks = [[fit(row, width) for row in block] for block in blocks]
     height = max((len(block) for block in blocks), default=0)
@@ -184,7 +202,10 @@ def list_row(row: Row, *, selected: bool, focused: bool) -> Row:
     """
     if not selected:
         return [Span(" "), *row]
-    row = [Span(t, CURSOR if focused else style if style.color else STRONG) for t, style in row]
+    row = [
+        Span(t, CURSOR if focused else style if style.color else STRONG)
+        for t, style in row
+    ]
     return [Span("▌", ACCENT if focused else DIM), *row]
 
 
@@ -206,7 +227,9 @@ def half_cells(share: float, width: int, drawn: int | None = None) -> int:
     return halves
 
 
-def bar(share: float | None, width: int, style: Style, halves: int | None = None) -> Row:
+def bar(
+    share: float | None, width: int, style: Style, halves: int | None = None
+) -> Row:
     """Return a bar filled by `share` (0 to 1), or by so many half cells; dotted if unknown."""
     if width <= 0:
         return []
@@ -286,7 +309,9 @@ def chart(
 
 def _levels(values: Sequence[float | None], top: float, height: int) -> list[int]:
     room = 4 * height
-    return [0 if v is None else max(1, min(room, round(v / top * room))) for v in values]
+    return [
+        0 if v is None else max(1, min(room, round(v / top * room))) for v in values
+    ]
 
 
 @lru_cache(maxsize=1024)
@@ -294,7 +319,8 @@ def _column(left: int, right: int, height: int) -> str:
     """Return cells from top to bottom, with dots up to a level in each half."""
     below = range(4 * (height - 1), -1, -4)
     dots = (
-        DOT_LEVELS[0][max(0, min(4, left - under))] + DOT_LEVELS[1][max(0, min(4, right - under))]
+        DOT_LEVELS[0][max(0, min(4, left - under))]
+        + DOT_LEVELS[1][max(0, min(4, right - under))]
         for under in below
     )
     return "".join(chr(0x2800 + each) if each else " " for each in dots)

@@ -77,7 +77,9 @@ class QuietPeriod:
         self._timer = self._owner.set_timer(seconds, lambda: self._look(due))
 
     def _look(self, due: float) -> None:
-        if time.monotonic() - due > QUIET_SECONDS / 2:  # it stalled: its keys are still unread
+        if (
+            time.monotonic() - due > QUIET_SECONDS / 2
+        ):  # it stalled: its keys are still unread
             self._wait(QUIET_SECONDS / 2)
             return
         self.over = True
@@ -104,7 +106,11 @@ class ConfirmScreen(Dialog[bool]):
         self._quiet.begin()
 
     def _show_answers(self) -> None:
-        yes = Text.assemble(("y", "bold"), f" {self._yes}") if self._quiet.over else Text(WAIT)
+        yes = (
+            Text.assemble(("y", "bold"), f" {self._yes}")
+            if self._quiet.over
+            else Text(WAIT)
+        )
         yes.pad_right(len(self._yes) + 5 - len(yes))
         self._answers.update(Text.assemble(yes, ("n", "bold"), " Cancel"))
 
@@ -129,7 +135,9 @@ class Choice(NamedTuple):
 class ChoiceList(CursorList, FilterView):
     """The typed text, and under it the choices that contain its words."""
 
-    def __init__(self, choices: Sequence[Choice], clicked: Callable[[Choice], object]) -> None:
+    def __init__(
+        self, choices: Sequence[Choice], clicked: Callable[[Choice], object]
+    ) -> None:
         """List the `choices`; call `clicked` with one that the mouse chooses."""
         super().__init__(id="choices")
         self.choices, self.clicked = choices, clicked
@@ -139,8 +147,14 @@ class ChoiceList(CursorList, FilterView):
     def found(self) -> Sequence[Choice]:
         """Choices that match, in their order: first those that begin with the typed text."""
         typed = self.typed.lower()
-        found = [c for c in self.choices if all(each in c.text.lower() for each in typed.split())]
-        return sorted(found, key=lambda choice: not choice.text.lower().startswith(typed))
+        found = [
+            c
+            for c in self.choices
+            if all(each in c.text.lower() for each in typed.split())
+        ]
+        return sorted(
+            found, key=lambda choice: not choice.text.lower().startswith(typed)
+        )
 
     @property
     def total(self) -> int:
@@ -173,7 +187,9 @@ class ChoiceList(CursorList, FilterView):
             styles = (TAB, TAB) if n == self.at else (TEXT, ACCENT)
             hint = f"  {found[n].hint} " if found[n].hint else ""
             left, right = map(Span, (f"{indent}{found[n].text}", hint), styles)
-            rows.append([*fit([left], width - width_of([right]), style=left.style), right])
+            rows.append(
+                [*fit([left], width - width_of([right]), style=left.style), right]
+            )
         self._head = head
         return [*head, *rows]
 
@@ -226,7 +242,9 @@ class NumberDialog(ChoiceDialog):
     def press(self, key: str, character: str | None) -> None:
         super().press(key, character)
         typed, chosen = self._list.typed, self._list.chosen
-        begun = sum(typed != "" and each.text.startswith(typed) for each in self._list.choices)
+        begun = sum(
+            typed != "" and each.text.startswith(typed) for each in self._list.choices
+        )
 
         def choose() -> None:
             if chosen is not None and self._list.typed == typed:

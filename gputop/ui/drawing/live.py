@@ -84,7 +84,9 @@ class LiveView(Widget):
         if self._drawn_size != self.size:
             self._draw()
         row = self._rows[y] if y < len(self._rows) else fit([], self.size.width)
-        return Strip(self.apply_filters([Segment(*span) for span in row]), self.size.width)
+        return Strip(
+            self.apply_filters([Segment(*span) for span in row]), self.size.width
+        )
 
     def text(self) -> str:
         """Return the text on screen, without styles."""
@@ -150,7 +152,11 @@ class FilterView(LiveView):
     @property
     def filter_keys(self) -> str:
         """Words that say how keys change the filter."""
-        return "  Enter keeps · Esc clears " if self.typing else "  / changes it · Esc clears "
+        return (
+            "  Enter keeps · Esc clears "
+            if self.typing
+            else "  / changes it · Esc clears "
+        )
 
     def prompt(self, room: int) -> Row:
         """Return the filter and its cursor. Of a text longer than `room` cells, show the end."""
@@ -241,7 +247,9 @@ class CursorList(Wheel):
 
     def list_in(self, room: int) -> range:
         """Scroll to the cursor, and return the indexes of the lines to draw in so many rows."""
-        self._first = max(self.at - room + 1, min(self._first, self.at, max(0, self.total - room)))
+        self._first = max(
+            self.at - room + 1, min(self._first, self.at, max(0, self.total - room))
+        )
         self.listed = range(self._first, min(self._first + room, self.total))
         return self.listed
 
@@ -268,7 +276,10 @@ class ScrolledView(Wheel, DeviceView):
         below = len(rows) - room - first
         others = f"{count(first, 'row')} above" if first else count(below, "more row")
         others += f", {below} below" if first and below else ""
-        return [*rows[first : first + room], [Span(f"{others} · PgUp PgDn".rjust(width), DIM)]]
+        return [
+            *rows[first : first + room],
+            [Span(f"{others} · PgUp PgDn".rjust(width), DIM)],
+        ]
 
 
 def space_of(tab: Widget) -> Size:
@@ -313,7 +324,13 @@ class DeviceTab(LiveTab):
     wants_gpm = True
     """True: half of what the page shows needs GPM."""
 
-    def __init__(self, telemetry: Telemetry, views: Sequence[DeviceView], *, id: str) -> None:  # noqa: A002
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        views: Sequence[DeviceView],
+        *,
+        id: str,  # noqa: A002
+    ) -> None:
         """Show a device in `views`, which also do what keys do."""
         super().__init__(id=id)
         self.telemetry, self._views = telemetry, views

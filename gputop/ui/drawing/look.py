@@ -86,7 +86,9 @@ MONOCHROME = Theme(
 )
 """Theme for NO_COLOR: important text is bold, and faults are reversed."""
 
-THEMES = {theme.name: theme for theme in (DARK, LIGHT, ANSI, COLOUR_BLIND, COLOUR_BLIND_LIGHT)}
+THEMES = {
+    theme.name: theme for theme in (DARK, LIGHT, ANSI, COLOUR_BLIND, COLOUR_BLIND_LIGHT)
+}
 
 
 class Terminal(NamedTuple):
@@ -105,7 +107,9 @@ class Terminal(NamedTuple):
     @property
     def themes(self) -> tuple[str, ...]:
         """Names of the themes that it can show."""
-        return tuple(THEMES) if self.colours > 16 else (ANSI.name,) if self.colours else ()
+        return (
+            tuple(THEMES) if self.colours > 16 else (ANSI.name,) if self.colours else ()
+        )
 
 
 def _colours(environment: Mapping[str, str]) -> int:
@@ -144,7 +148,9 @@ class Look(LineFilter):
         return [
             segment
             if segment.control
-            else Segment(text(segment.text), segment.style and self._restyled(segment.style))
+            else Segment(
+                text(segment.text), segment.style and self._restyled(segment.style)
+            )
             for segment in segments
         ]
 
@@ -153,11 +159,17 @@ class Look(LineFilter):
         found = self._exact.get(key) or self._by_colour.get(key[0])
         if found is not None:
             style += found
-        behind = self._by_colour.get(_key(Style(color=style.bgcolor))[0]) if style.bgcolor else None
+        behind = (
+            self._by_colour.get(_key(Style(color=style.bgcolor))[0])
+            if style.bgcolor
+            else None
+        )
         if behind is not None and behind.color is not None:
             style += Style(bgcolor=behind.color)
         if self.theme.colours <= 16:  # colours without a role too
-            style += Style.from_color(_downgraded(style.color), _downgraded(style.bgcolor))
+            style += Style.from_color(
+                _downgraded(style.color), _downgraded(style.bgcolor)
+            )
         return style
 
 
@@ -230,7 +242,9 @@ def _ascii(character: str) -> str:
     if character.isascii():
         return character
     width = cell_len(character)
-    return (_glyph(character) or _letters(character, width) or UNKNOWN * width)[:width].ljust(width)
+    return (_glyph(character) or _letters(character, width) or UNKNOWN * width)[
+        :width
+    ].ljust(width)
 
 
 def _glyph(character: str) -> str:
@@ -243,7 +257,9 @@ def _glyph(character: str) -> str:
     if not name.startswith("BOX DRAWINGS"):
         return ""
     if "VERTICAL" in name or " UP" in name or " DOWN" in name:
-        crosses = any(part in name for part in ("HORIZONTAL", "LEFT", "RIGHT", "ARC", " AND "))
+        crosses = any(
+            part in name for part in ("HORIZONTAL", "LEFT", "RIGHT", "ARC", " AND ")
+        )
         return "+" if crosses else "|"
     return "-"
 

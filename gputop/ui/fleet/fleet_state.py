@@ -165,10 +165,17 @@ class FleetState:
     def fit(self, width: int, height: int) -> None:
         """Set the size of the map; group anew unless the user chose a label."""
         self._space = width, height
-        free = self._group_by is None and not self._unfinished  # while one types all stays
+        free = (
+            self._group_by is None and not self._unfinished
+        )  # while one types all stays
         if free and self.age_seconds is not None:
             room = self._space, self._wide()
-            conditions = room, self.halves, self.fleet.label_names, len(self.view.numbers)
+            conditions = (
+                room,
+                self.halves,
+                self.fleet.label_names,
+                len(self.view.numbers),
+            )
             if conditions != self._suits:
                 self._suits = conditions
                 found = grouping.find_grouping(self.view, *room, halves=self.halves)

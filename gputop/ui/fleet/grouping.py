@@ -28,8 +28,16 @@ SIGN_STYLES = dict(zip(GRAVEST_FIRST, (FAULT, DIM, WARN, ACCENT), strict=True))
 
 
 _WORD = re.compile(r"([^\s=!~]*)(!=|!~|=|~)(\S*)")
-_FIELDS = {"host": "host", "gpu": "index", "index": "index", "model": "name", "uuid": "uuid"}
-_OWN: Mapping[str, Callable[[Gpu], str]] = {n: attrgetter(f) for n, f in _FIELDS.items()}
+_FIELDS = {
+    "host": "host",
+    "gpu": "index",
+    "index": "index",
+    "model": "name",
+    "uuid": "uuid",
+}
+_OWN: Mapping[str, Callable[[Gpu], str]] = {
+    n: attrgetter(f) for n, f in _FIELDS.items()
+}
 """Fields of a GPU that a filter knows besides its labels."""
 EXAMPLE = "rack=r3 pod~train host!=node7"
 
@@ -37,7 +45,9 @@ EXAMPLE = "rack=r3 pod~train host!=node7"
 class GpuFilter:
     """A filter as it was typed: every valid word must be true. Without words every GPU passes."""
 
-    def __init__(self, text: str, names: Collection[str], *, unfinished: bool = False) -> None:
+    def __init__(
+        self, text: str, names: Collection[str], *, unfinished: bool = False
+    ) -> None:
         """Read a filter over the labels `names`.
 
         While it is `unfinished`, a last word that may become the name of a label excludes no GPU.
@@ -46,7 +56,11 @@ class GpuFilter:
         """Message about the first invalid word, with the right form, or ""."""
         self.tests: list[Callable[[Gpu], bool]] = []
         words = text.split()
-        if unfinished and words and any(name.startswith(words[-1]) for name in (*names, *_OWN)):
+        if (
+            unfinished
+            and words
+            and any(name.startswith(words[-1]) for name in (*names, *_OWN))
+        ):
             words.pop()
         for word in words:
             try:
@@ -55,7 +69,9 @@ class GpuFilter:
                 self.refused = self.refused or str(error)
 
     def passing(self, gpus: Sequence[Gpu]) -> list[int]:
-        return [n for n, gpu in enumerate(gpus) if all(test(gpu) for test in self.tests)]
+        return [
+            n for n, gpu in enumerate(gpus) if all(test(gpu) for test in self.tests)
+        ]
 
 
 def _test(word: str, names: Collection[str]) -> Callable[[Gpu], bool]:
@@ -66,7 +82,10 @@ def _test(word: str, names: Collection[str]) -> Callable[[Gpu], bool]:
             raise ValueError(f"{word} is not a filter. Try {EXAMPLE}")
         anywhere = word.casefold()  # one joined text is three times as fast as many
         return lambda gpu: (
-            anywhere in "\n".join((gpu.host, gpu.name, gpu.uuid, *gpu.labels.values())).casefold()
+            anywhere
+            in "\n".join(
+                (gpu.host, gpu.name, gpu.uuid, *gpu.labels.values())
+            ).casefold()
         )
     name, sign, value = match.groups()
     if not name:
@@ -78,10 +97,17 @@ def _test(word: str, names: Collection[str]) -> Callable[[Gpu], bool]:
         raise ValueError(f"No label {name}: {rest}")
     if not value:  # it is still being typed
         return lambda _: True
-    wanted, pattern = value.casefold(), re.compile(translate(value))  # `*` is a wildcard
+    wanted, pattern = (
+        value.casefold(),
+        re.compile(translate(value)),
+    )  # `*` is a wildcard
 
     def passes(text: str) -> bool:
-        return wanted in text.casefold() if "~" in sign else pattern.match(text) is not None
+        return (
+            wanted in text.casefold()
+            if "~" in sign
+            else pattern.match(text) is not None
+        )
 
     denied = sign.startswith("!")
     of = _OWN.get(name) or (lambda gpu: gpu.labels.get(name, ""))
@@ -135,7 +161,9 @@ VALUE, SHAPE = 5, len(BUSY.edges) + 1
 class FilteredGpus:
     """GPUs that pass the filter, by their numbers in the fleet."""
 
-    def __init__(self, fleet: Fleet, numbers: Mapping[str, int], passing: GpuFilter) -> None:
+    def __init__(
+        self, fleet: Fleet, numbers: Mapping[str, int], passing: GpuFilter
+    ) -> None:
         """Filter a fleet, whose GPUs have these `numbers` by their keys."""
         self.fleet, self.filtered = fleet, bool(passing.tests)
         self.numbers = passing.passing(fleet.gpus)
@@ -145,12 +173,16 @@ class FilteredGpus:
         """Gravest severity by the number of a GPU."""
         for wrong in self.wrong:
             number = numbers[wrong.device_uuid]
-            self.health[number] = max(wrong.severity, self.health.get(number, Severity.OK))
+            self.health[number] = max(
+                wrong.severity, self.health.get(number, Severity.OK)
+            )
         gpus = [fleet.gpus[number] for number in self.numbers]
         self.totals = totals(gpus, self.wrong)
         self.all_gpus = len(devices(fleet.gpus)) if self.filtered else self.totals.gpus
         """Number of GPUs, whether they pass the filter or not."""
-        self.index_cells = min(LONGEST_INDEX, max(map(len, {gpu.index for gpu in gpus}), default=1))
+        self.index_cells = min(
+            LONGEST_INDEX, max(map(len, {gpu.index for gpu in gpus}), default=1)
+        )
         """Cells of the longest index of a GPU on its host, within a limit."""
         self.summary = [*distributions(gpus)]
 
@@ -195,7 +227,9 @@ class Grouping:
         names = [cells(group.name or self.unnamed) for group in self.groups]
         name = min(LONGEST_NAME, max(names, default=1))
         figures = self.count_cells + 1 + VALUE + 1 + self.count_cells + 1
-        return Labels(name + 1 + figures, max(name, figures), name + 1 + figures + 1 + SHAPE)
+        return Labels(
+            name + 1 + figures, max(name, figures), name + 1 + figures + 1 + SHAPE
+        )
 
     @cached_property
     def count_cells(self) -> int:
@@ -211,7 +245,9 @@ class Grouping:
         """Return the median of a group, or None if no GPU in it reports the value."""
         asked = group, metric.name
         if asked not in self._medians:
-            gpus = (self._view.fleet.gpus[number] for number in self.groups[group].members)
+            gpus = (
+                self._view.fleet.gpus[number] for number in self.groups[group].members
+            )
             self._medians[asked] = distribution(gpus, metric).median
         return self._medians[asked]
 
@@ -226,13 +262,28 @@ def find_grouping(
     """
     made = [Grouping(view, name) for name in choices(view.fleet)]
     # A label with as many values as there are hosts is only another name for them.
-    made = [each for each in made if each.by == HOST or len(each.groups) < view.totals.hosts]
+    made = [
+        each for each in made if each.by == HOST or len(each.groups) < view.totals.hosts
+    ]
     # Hosts first, then labels that all GPUs have, the most groups first.
-    made.sort(key=lambda g: (g.by != HOST, "" in (each.name for each in g.groups), -len(g.groups)))
+    made.sort(
+        key=lambda g: (
+            g.by != HOST,
+            "" in (each.name for each in g.groups),
+            -len(g.groups),
+        )
+    )
     labels = [each.by for each in made if each.by not in (HOST, MODEL)]
-    layouts = [arrange(each.sizes, each.labels, wide, space, -1, halves=halves) for each in made]
+    layouts = [
+        arrange(each.sizes, each.labels, wide, space, -1, halves=halves)
+        for each in made
+    ]
     rows = [layout.height for layout in layouts]
-    fitting = [n for n, layout in enumerate(layouts) if layout.density is not MapDensity.FOLDED]
-    lines = [n for n, each in enumerate(made) if rows[n] <= space[1] and len(each.groups) > 1]
+    fitting = [
+        n for n, layout in enumerate(layouts) if layout.density is not MapDensity.FOLDED
+    ]
+    lines = [
+        n for n, each in enumerate(made) if rows[n] <= space[1] and len(each.groups) > 1
+    ]
     best = (fitting or lines or [rows.index(min(rows))])[0]
     return made[best], labels[0] if labels else ""

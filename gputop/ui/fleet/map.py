@@ -55,7 +55,9 @@ def _pair(upper: Style, lower: Style | None) -> Style:
     return Style(color=upper.color, bgcolor=lower.color if lower else None)
 
 
-WORDS = dict(zip((*GRAVEST_FIRST, None), ("fault", "stale", "warn", "note", "ok"), strict=True))
+WORDS = dict(
+    zip((*GRAVEST_FIRST, None), ("fault", "stale", "warn", "note", "ok"), strict=True)
+)
 
 
 class Painter:
@@ -63,10 +65,16 @@ class Painter:
 
     def __init__(self, state: FleetState, layout: MapLayout, *, ascii: bool) -> None:  # noqa: A002
         self._state, self._layout, self._grouping = state, layout, state.grouping
-        self._gpus, self._levels, self._health = state.fleet.gpus, state.levels, state.view.health
+        self._gpus, self._levels, self._health = (
+            state.fleet.gpus,
+            state.levels,
+            state.view.health,
+        )
         self._cursor, self._old = state.cursor, state.is_old
         levels = range(UNKNOWN, len(LEVELS))
-        self._glyphs = {level: glyph(level, state.metric, ascii=ascii) for level in levels}
+        self._glyphs = {
+            level: glyph(level, state.metric, ascii=ascii) for level in levels
+        }
 
     def row(self, y: int) -> Row:
         row: Row = []
@@ -90,27 +98,49 @@ class Painter:
             return []
         width, figures = self._layout.label, self._figures(tile)
         if not self._layout.stacked:
-            return [*self._name(tile, width - width_of(figures) - 1), Span(" "), *figures]
+            return [
+                *self._name(tile, width - width_of(figures) - 1),
+                Span(" "),
+                *figures,
+            ]
         return figures if row else self._name(tile, width)
 
     def _name(self, tile: Tile, width: int) -> Row:
         name = self._grouping.groups[tile.group].name
         style = STRONG if self._state.place[0] == tile.group else TEXT
-        return [cell(visible(name) or self._grouping.unnamed, width, style if name else DIM)]
+        return [
+            cell(visible(name) or self._grouping.unnamed, width, style if name else DIM)
+        ]
 
     def _figures(self, tile: Tile) -> Row:
         metric = self._state.metric
-        middle = "" if metric is HEALTH else metric.text(self._grouping.median(tile.group, metric))
+        middle = (
+            ""
+            if metric is HEALTH
+            else metric.text(self._grouping.median(tile.group, metric))
+        )
         size = cell(str(tile.size), self._grouping.count_cells, DIM, right=True)
-        return [size, Span(" "), cell(middle, VALUE, right=True), Span(" "), *self._wrong(tile)]
+        return [
+            size,
+            Span(" "),
+            cell(middle, VALUE, right=True),
+            Span(" "),
+            *self._wrong(tile),
+        ]
 
     def _wrong(self, tile: Tile) -> Row:
-        found, width = self._grouping.wrong.get(tile.group), self._grouping.count_cells + 1
+        found, width = (
+            self._grouping.wrong.get(tile.group),
+            self._grouping.count_cells + 1,
+        )
         if not found:
             return [Span(" " * width)]
         gravest = max(found)
         style = SIGN_STYLES[gravest]
-        return [Span(SIGNS[gravest], style), cell(str(sum(found.values())), width - 1, style)]
+        return [
+            Span(SIGNS[gravest], style),
+            cell(str(sum(found.values())), width - 1, style),
+        ]
 
     def _line(self, tile: Tile) -> Row:
         figures = self._figures(tile)
@@ -118,9 +148,14 @@ class Painter:
         row = [*name, Span(" "), *figures, Span(" ")]
         if self._state.metric is HEALTH:
             return [*row, Span(" " * SHAPE)]
-        counts = Counter(self._levels[n] for n in self._grouping.groups[tile.group].members)
+        counts = Counter(
+            self._levels[n] for n in self._grouping.groups[tile.group].members
+        )
         bars = shares([counts[level] for level in range(SHAPE)])
-        return [*row, *(Span(bar, style) for bar, style in zip(bars, LEVELS, strict=True))]
+        return [
+            *row,
+            *(Span(bar, style) for bar, style in zip(bars, LEVELS, strict=True)),
+        ]
 
     # GPUs.
 
@@ -145,7 +180,9 @@ class Painter:
     def _halves(self, upper: int, lower: int | None) -> Span:
         """Return a cell of two GPUs, with the sign of the graver problem if there is one."""
         glyphs, levels = self._glyphs, self._levels
-        wrong = [h for n in (upper, lower) if n is not None and (h := self._health.get(n))]
+        wrong = [
+            h for n in (upper, lower) if n is not None and (h := self._health.get(n))
+        ]
         if self._old and not wrong and lower is not None:  # in one colour, two are one
             return glyphs[max(levels[upper], levels[lower])]
         if self._cursor in (upper, lower):
@@ -157,9 +194,16 @@ class Painter:
 
     def _wide(self, number: int) -> Row:
         """Return a GPU with its number and value, and a sign if it has a problem."""
-        gpu, health, metric = self._gpus[number], self._health.get(number), self._state.metric
+        gpu, health, metric = (
+            self._gpus[number],
+            self._health.get(number),
+            self._state.metric,
+        )
         text = WORDS[health] if metric is HEALTH else metric.text(metric.value(gpu))
-        absent, index_cells = text == ABSENT, self._layout.cell - VALUE_CELLS - AROUND_VALUE
+        absent, index_cells = (
+            text == ABSENT,
+            self._layout.cell - VALUE_CELLS - AROUND_VALUE,
+        )
         row = [cell(visible(gpu.index), index_cells, DIM, right=True), Span(" ")]
         row.append(Span(" ") if absent else self._glyphs[self._levels[number]])
         row.append(cell(text, VALUE_CELLS, DIM if absent else TEXT, right=True))
@@ -202,7 +246,9 @@ class MapView(Wheel, LiveView):
         for _ in range(abs(step)):
             layout = state.layout
             at = layout.slot(*state.place) if layout else None
-            found = layout.vertical(at, 1 if step > 0 else -1) if layout and at else None
+            found = (
+                layout.vertical(at, 1 if step > 0 else -1) if layout and at else None
+            )
             if found is None:
                 break
             state.move_to(*found)
@@ -225,7 +271,9 @@ class MapView(Wheel, LiveView):
         if layout is None or event.y < LEGEND_ROWS:
             return
         y = event.y - LEGEND_ROWS + self._first
-        found = layout.at(MapPlace(event.x, y)) or layout.at(MapPlace(event.x, y, lower=True))
+        found = layout.at(MapPlace(event.x, y)) or layout.at(
+            MapPlace(event.x, y, lower=True)
+        )
         if found is not None:
             self._state.move_to(*found)
             self._moved()
@@ -262,12 +310,16 @@ class MapView(Wheel, LiveView):
         by = f"by {visible(state.by, 24)} ({len(state.grouping.groups):,})"
         words = [by, DENSITY_WORDS[layout.density]]
         if rows < layout.height:
-            words.append(f"rows {self._first + 1}–{self._first + rows} of {layout.height}")
+            words.append(
+                f"rows {self._first + 1}–{self._first + rows} of {layout.height}"
+            )
         room = width - width_of(row) - 1
         words = [*filter(None, words)]
         while len(" · ".join(words)) > room and len(words) > 1:
             words.pop(1)
-        return spread(row, [Span(clip(f"{' · '.join(words)} ", max(0, room)), TEXT)], width)
+        return spread(
+            row, [Span(clip(f"{' · '.join(words)} ", max(0, room)), TEXT)], width
+        )
 
 
 LOOKED_FOR = "DCGM_FI_DEV_GPU_UTIL, DCGM_FI_DEV_FB_USED, … and gputop_gpu_…"
@@ -288,13 +340,26 @@ def empty_rows(state: FleetState, where: str, match: str, width: int) -> list[Ro
             Span(f"of {len(fleet.gpus):,}. Esc shows all, / changes the filter", TEXT),
         ]
     elif not fleet.fresh:
-        lines = [Span("No answer yet", STRONG), Span("gputop keeps asking; R asks now", TEXT)]
+        lines = [
+            Span("No answer yet", STRONG),
+            Span("gputop keeps asking; R asks now", TEXT),
+        ]
     else:
         matching = f" that match {visible(match, 200)}" if match else ""
         lines = [
             Span(f"The server answers, but has no GPUs{matching}", STRONG),
-            *([Span("Check --match: its labels and their values", TEXT)] if match else []),
-            Span("Check that dcgm-exporter or `gputop exporter` is scraped: Status, Targets", TEXT),
+            *(
+                [Span("Check --match: its labels and their values", TEXT)]
+                if match
+                else []
+            ),
+            Span(
+                "Check that dcgm-exporter or `gputop exporter` is scraped: Status, Targets",
+                TEXT,
+            ),
             Span(f"These metrics were looked for: {LOOKED_FOR}", DIM),
         ]
-    return [[], *([Span("  "), Span(clip(text, width - 2), style)] for text, style in lines)]
+    return [
+        [],
+        *([Span("  "), Span(clip(text, width - 2), style)] for text, style in lines),
+    ]

@@ -100,7 +100,9 @@ class MapLayout(NamedTuple):
             return None
         lane, column = divmod(member, tile.across)
         row, lower = divmod(lane, self.lanes)
-        return MapPlace(tile.cells_x + column * self.cell, tile.cells_y + row, bool(lower))
+        return MapPlace(
+            tile.cells_x + column * self.cell, tile.cells_y + row, bool(lower)
+        )
 
     def members(self, tile: Tile, row: int) -> range:
         """Return the GPUs in row `row` of a tile: in half blocks those of both halves."""
@@ -118,17 +120,27 @@ class MapLayout(NamedTuple):
         here = self.at(slot)
         while 0 <= (lane := lane + step) < self.height * self.lanes:
             y, lower = divmod(lane, self.lanes)
-            if here is not None and y == self.tiles[here[0]].y < self.tiles[here[0]].cells_y:
+            if (
+                here is not None
+                and y == self.tiles[here[0]].y < self.tiles[here[0]].cells_y
+            ):
                 continue  # the line of the open group, which is where one comes from
             found = [
-                (min(abs(x - slot.x), abs(end - slot.x)) if not x <= slot.x <= end else 0, where)
+                (
+                    min(abs(x - slot.x), abs(end - slot.x))
+                    if not x <= slot.x <= end
+                    else 0,
+                    where,
+                )
                 for x, end, where in self._in_lane(y, lower)
             ]
             if found:
                 return min(found)[1]
         return None
 
-    def _in_lane(self, y: int, lower: int) -> Iterator[tuple[int, int, tuple[int, int]]]:
+    def _in_lane(
+        self, y: int, lower: int
+    ) -> Iterator[tuple[int, int, tuple[int, int]]]:
         """Yield the first and last cell and the GPU of all that is in a lane."""
         for group in self.rows[y] if 0 <= y < self.height else ():
             tile = self.tiles[group]
@@ -158,7 +170,11 @@ def arrange(
     all but `opened`.
     """
     width, height = space[0] - MARGIN, space[1]
-    for each in (MapDensity.WIDE, MapDensity.ONE, *([MapDensity.HALF] if halves else [])):
+    for each in (
+        MapDensity.WIDE,
+        MapDensity.ONE,
+        *([MapDensity.HALF] if halves else []),
+    ):
         cell = wide if each is MapDensity.WIDE else 1
         lanes = 2 if each is MapDensity.HALF else 1
         if sum(sizes) * cell > width * height * lanes:
@@ -184,7 +200,9 @@ class _Shape(NamedTuple):
     """Top of each row of tiles, and the end of the last."""
 
 
-def _shape(sizes: Sequence[int], labels: Labels, cell: int, lanes: int, width: int) -> _Shape:
+def _shape(
+    sizes: Sequence[int], labels: Labels, cell: int, lanes: int, width: int
+) -> _Shape:
     largest = max(sizes, default=1)
     made = []
     for stacked, longest in ((False, labels.flat), (True, labels.stacked)):
@@ -195,22 +213,32 @@ def _shape(sizes: Sequence[int], labels: Labels, cell: int, lanes: int, width: i
             columns = max(1, (width + GAP) // (label + 1 + across * cell + GAP))
             each = across * lanes
             heights = [max(1 + stacked, -(-size // each)) for size in sizes]
-            rows = [max(heights[n : n + columns]) for n in range(0, len(heights), columns)]
+            rows = [
+                max(heights[n : n + columns]) for n in range(0, len(heights), columns)
+            ]
             tops = [0, *accumulate(rows)]
             ragged = sum(size > across and size % across > 0 for size in sizes)
-            made.append(_Shape(tops[-1], ragged, -across, stacked, columns, label, tops))
+            made.append(
+                _Shape(tops[-1], ragged, -across, stacked, columns, label, tops)
+            )
     return min(made)
 
 
-def _tiles(sizes: Sequence[int], density: MapDensity, cell: int, shape: _Shape) -> MapLayout:
+def _tiles(
+    sizes: Sequence[int], density: MapDensity, cell: int, shape: _Shape
+) -> MapLayout:
     across, columns, label = -shape.beside, shape.columns, shape.label
     width = label + 1 + across * cell + GAP
     tiles = []
     for group, size in enumerate(sizes):
         line, column = divmod(group, columns)
         x, top, bottom = MARGIN + column * width, shape.tops[line], shape.tops[line + 1]
-        tiles.append(Tile(group, x, top, bottom - top, size, across, x + label + 1, top))
-    return MapLayout(density, cell, label, shape.stacked, tuple(tiles), _rows(tiles, shape.height))
+        tiles.append(
+            Tile(group, x, top, bottom - top, size, across, x + label + 1, top)
+        )
+    return MapLayout(
+        density, cell, label, shape.stacked, tuple(tiles), _rows(tiles, shape.height)
+    )
 
 
 def _folded(sizes: Sequence[int], labels: Labels, width: int, opened: int) -> MapLayout:
@@ -225,10 +253,14 @@ def _folded(sizes: Sequence[int], labels: Labels, width: int, opened: int) -> Ma
         y = row + cells * (row > opened_row >= 0)
         tile = Tile(group, MARGIN + column * (line + GAP), y, 1, size)
         if group == opened:
-            tile = tile._replace(height=1 + cells, across=width, cells_x=MARGIN, cells_y=y + 1)
+            tile = tile._replace(
+                height=1 + cells, across=width, cells_x=MARGIN, cells_y=y + 1
+            )
         tiles.append(tile)
     height = -(-len(sizes) // columns) + cells
-    return MapLayout(MapDensity.FOLDED, 1, line, False, tuple(tiles), _rows(tiles, height))
+    return MapLayout(
+        MapDensity.FOLDED, 1, line, False, tuple(tiles), _rows(tiles, height)
+    )
 
 
 def _rows(tiles: Sequence[Tile], height: int) -> tuple[tuple[int, ...], ...]:

@@ -31,8 +31,24 @@ from gputop.text import (
 from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, Span, cell, clip, faded, fit, spread, width_of
 from gputop.ui.drawing.live import LONGEST_FILTER, FilterView, LiveView, Wheel
-from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, GOOD, LEVELS, STRONG, TAB, TEXT, WARN
-from gputop.ui.fleet.grouping import EXAMPLE, GRAVEST_FIRST, SIGN_STYLES, SIGNS, FilteredGpus
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    BADGE,
+    DIM,
+    GOOD,
+    LEVELS,
+    STRONG,
+    TAB,
+    TEXT,
+    WARN,
+)
+from gputop.ui.fleet.grouping import (
+    EXAMPLE,
+    GRAVEST_FIRST,
+    SIGN_STYLES,
+    SIGNS,
+    FilteredGpus,
+)
 
 if TYPE_CHECKING:
     from textual.events import Click
@@ -63,7 +79,11 @@ class FleetHeader(LiveView):
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as there are
         state, fleet, view = self._state, self._state.fleet, self._state.view
         rows = [self._title(width)]
-        rows += [row for problem in fleet.problems[:MOST_PROBLEMS] for row in _said(problem, width)]
+        rows += [
+            row
+            for problem in fleet.problems[:MOST_PROBLEMS]
+            for row in _said(problem, width)
+        ]
         if not fleet.gpus:
             return rows
         figures = [self._totals(view, width)]
@@ -83,7 +103,9 @@ class FleetHeader(LiveView):
         newest = Span("")
         if age is not None:
             old = state.is_old
-            newest = Span(f"{'from ' if old else ''}{duration(age)} ago ", WARN if old else TEXT)
+            newest = Span(
+                f"{'from ' if old else ''}{duration(age)} ago ", WARN if old else TEXT
+            )
         room = width - width_of([*left, newest]) - 4
         while parts and len(" · ".join(parts)) > room:
             parts.pop(1 if len(parts) > 1 else 0)
@@ -141,7 +163,10 @@ class FilterLine(FilterView):
             many = len(state.view.numbers)
             said, style = count(many, "GPU"), TEXT if many else WARN
         room = width - cells.cells_of(visible(self.typed)) - len(self.filter_keys) - 8
-        right = [Span(clip(visible(said), max(8, room)), style), Span(self.filter_keys, DIM)]
+        right = [
+            Span(clip(visible(said), max(8, room)), style),
+            Span(self.filter_keys, DIM),
+        ]
         return [spread(self.prompt(width // 2), right, width)]
 
 
@@ -160,7 +185,10 @@ def _distributions(view: FilteredGpus, fleet: Fleet, width: int) -> list[Row]:
 def _distribution(metric: MapMetric, found: MetricDistribution, width: int) -> Row:
     """Return `busy  median 87%  p5 0%  p95 100%` and a bar for each level."""
     name = "temp" if metric is TEMPERATURE else metric.name
-    row = [Span(f" {name:<7}", DIM), *([Span("median ", DIM)] if width >= WITH_MEDIAN else [])]
+    row = [
+        Span(f" {name:<7}", DIM),
+        *([Span("median ", DIM)] if width >= WITH_MEDIAN else []),
+    ]
     row += [cell(metric.text(found.median), 5, STRONG, right=True), Span("  p5", DIM)]
     row += [cell(metric.text(found.p5), 5, right=True), Span("  p95", DIM)]
     row += [cell(metric.text(found.p95), 5, right=True), Span(" ")]
@@ -169,7 +197,9 @@ def _distribution(metric: MapMetric, found: MetricDistribution, width: int) -> R
 
 
 def _said(problem: Problem, width: int) -> list[Row]:
-    lines = textwrap.wrap(visible(str(problem)), max(10, width - 4), max_lines=3, placeholder=" …")
+    lines = textwrap.wrap(
+        visible(str(problem)), max(10, width - 4), max_lines=3, placeholder=" …"
+    )
     return [
         [Span(f" {' ' if n else SIGNS[Severity.WARNING]} {line}", WARN)]
         for n, line in enumerate(lines)
@@ -220,7 +250,9 @@ class ProblemsView(Wheel, LiveView):
         wrong, room, row = self._state.view.wrong, max(0, height - 1), state.row
         self.follow(row, row, len(wrong), room)
         shown = wrong[self._first : self._first + room]
-        longest = max((cells.cells_of(gpu_name(state.gpu_of(each))) for each in shown), default=0)
+        longest = max(
+            (cells.cells_of(gpu_name(state.gpu_of(each))) for each in shown), default=0
+        )
         names = min(LONGEST_NAME, longest)
         rows = [self._heading(width, len(shown))]
         rows += [
@@ -237,7 +269,9 @@ class ProblemsView(Wheel, LiveView):
         found, gpus = state.view.totals.findings, state.view.totals.gpus_with_findings
         words = " · ".join(counted(found[h], h) for h in GRAVEST_FIRST if h in found)
         words += f" on {count(gpus, 'GPU')}"
-        seen = f"{self._first + 1}–{self._first + shown} of {len(self._state.view.wrong)} "
+        seen = (
+            f"{self._first + 1}–{self._first + shown} of {len(self._state.view.wrong)} "
+        )
         right = [Span(seen, DIM)] if 0 < shown < len(self._state.view.wrong) else []
         return spread([title, Span(f" {words}, worst first", DIM)], right, width)
 
@@ -287,7 +321,9 @@ def in_rows(parts: Iterable[Row], width: int, most: int) -> list[Row]:
     for whole in parts:
         for part in (whole, whole[:2]):
             into = rows if len(rows) == most else rows[-1:]
-            fitting = (r for r in into if len(r) == 1 or width_of([*r, *part]) + 2 <= width)
+            fitting = (
+                r for r in into if len(r) == 1 or width_of([*r, *part]) + 2 <= width
+            )
             row = next(fitting, None)
             if row is None and len(rows) < most:
                 rows.append(row := [Span("▌", ACCENT)])
@@ -325,17 +361,27 @@ def _readings(gpu: Gpu, lag: Callable[[str], float]) -> Iterator[Row]:
     if gpu.gpu_utilization_percent is None and gpu.temperature_celsius is None:
         yield [Span("no readings", WARN)]
     age = None if gpu.age_seconds is None else duration(gpu.age_seconds)
-    reasons = None if gpu.clock_event_reasons is None else ", ".join(gpu.clock_event_reasons)
+    reasons = (
+        None if gpu.clock_event_reasons is None else ", ".join(gpu.clock_event_reasons)
+    )
     shown = [
         ("busy", percentage(gpu.gpu_utilization_percent), "gpu_utilization_percent"),
-        ("mem", used_of(gpu.memory_used_bytes, gpu.memory_total_bytes), "memory_used_bytes"),
+        (
+            "mem",
+            used_of(gpu.memory_used_bytes, gpu.memory_total_bytes),
+            "memory_used_bytes",
+        ),
         ("", quantity(gpu.temperature_celsius, "°C"), "temperature_celsius"),
         ("power", watts_of(gpu.power_watts, gpu.power_limit_watts), "power_watts"),
         ("clock", quantity(gpu.sm_clock_mhz, " MHz"), "sm_clock_mhz"),
         ("SM", percentage(gpu.sm_active_percent), "sm_active_percent"),
         ("tensor", percentage(gpu.tensor_active_percent), "tensor_active_percent"),
         ("DRAM", percentage(gpu.dram_active_percent), "dram_active_percent"),
-        ("mem temp", quantity(gpu.memory_temperature_celsius, "°C"), "memory_temperature_celsius"),
+        (
+            "mem temp",
+            quantity(gpu.memory_temperature_celsius, "°C"),
+            "memory_temperature_celsius",
+        ),
         ("scraped", f"{age} ago" if age else ABSENT, ""),
         ("clocks", visible(reasons) if reasons else ABSENT, "clock_event_reasons"),
         ("", visible(gpu.uuid), ""),

@@ -83,7 +83,9 @@ def process_rows(processes: int, height: int) -> int:
     return min(processes + 1, max(LEAST_PROCESS_ROWS, int(PROCESS_SHARE * height)))
 
 
-def _layout_at(density: Density, sections: Sequence[int], width: int, room: int) -> DeviceLayout:
+def _layout_at(
+    density: Density, sections: Sequence[int], width: int, room: int
+) -> DeviceLayout:
     """Return the layout of fewest columns with a chart in each panel, or else of tallest panels."""
     heading = density is Density.ROW
     narrowest = NARROWEST_ROW if heading else NARROWEST_PANEL
@@ -94,14 +96,19 @@ def _layout_at(density: Density, sections: Sequence[int], width: int, room: int)
         lines = max(1, sum(-(-devices // columns) for devices in sections))
         each = (width - (columns - 1) * GAP) // columns
         rows = max(density, min(tallest, room // lines))
-        known.append(DeviceLayout(density, columns, each, rows, lines * rows + heading, heading))
+        known.append(
+            DeviceLayout(density, columns, each, rows, lines * rows + heading, heading)
+        )
     fitting = [
         each
         for each in known
-        if each.rows <= room and (heading or each.panel_width <= WIDEST_PANEL or each is known[-1])
+        if each.rows <= room
+        and (heading or each.panel_width <= WIDEST_PANEL or each is known[-1])
     ]
     charts = (each for each in fitting if each.panel_height >= CHART_ROWS)
-    return next(charts, max(fitting, key=lambda each: each.panel_height, default=known[-1]))
+    return next(
+        charts, max(fitting, key=lambda each: each.panel_height, default=known[-1])
+    )
 
 
 class PanelLine(NamedTuple):
@@ -138,13 +145,18 @@ class DevicesView(Wheel, TelemetryView):
     def selected(self) -> Device | None:
         """Selected device. It is kept by UUID, as an index may later mean another device."""
         devices = self._telemetry.devices
-        return self._telemetry.find_device(self._selected) or (devices[0] if devices else None)
+        return self._telemetry.find_device(self._selected) or (
+            devices[0] if devices else None
+        )
 
     @property
     def shows_gpm(self) -> bool:
         """True if the layout has room for GPM readings."""
         now = self.current_layout
-        return now.density is not Density.ROW or self._row_layout(now.panel_width).shows_gpm
+        return (
+            now.density is not Density.ROW
+            or self._row_layout(now.panel_width).shows_gpm
+        )
 
     def plan(self, width: int, height: int) -> DeviceLayout:
         """Return the layout for a space that devices and processes share."""
@@ -153,10 +165,15 @@ class DevicesView(Wheel, TelemetryView):
         return self.current_layout
 
     def _layout(self, density: str) -> DeviceLayout:
-        telemetry, chosen = self._telemetry, None if density == AUTO else Density[density.upper()]
+        telemetry, chosen = (
+            self._telemetry,
+            None if density == AUTO else Density[density.upper()],
+        )
         sections = [*Counter(device.machine for device in telemetry.devices).values()]
         titles = sum(row.title_rows(each) for each in telemetry.machines)
-        return plan_layout(sections, telemetry.process_count, *self._space, chosen, titles)
+        return plan_layout(
+            sections, telemetry.process_count, *self._space, chosen, titles
+        )
 
     def next_density(self) -> None:
         """Switch to the next density: one row, three rows, full. The one that suits is `auto`."""
@@ -168,7 +185,9 @@ class DevicesView(Wheel, TelemetryView):
     def is_right(self, uuid: str) -> bool:
         """Return True if the panel of the device with that UUID is in the right half."""
         columns = self.current_layout.columns
-        places = ((n, each) for line in self._shown for n, each in enumerate(line.devices))
+        places = (
+            (n, each) for line in self._shown for n, each in enumerate(line.devices)
+        )
         return any(d.uuid == uuid and 2 * n >= columns for n, d in places)
 
     def action_move(self, step: int) -> None:
@@ -181,7 +200,9 @@ class DevicesView(Wheel, TelemetryView):
 
     def action_page(self, step: int) -> None:
         now = self.current_layout
-        self.action_move(step * max(1, self.size.height // now.panel_height - 1) * now.columns)
+        self.action_move(
+            step * max(1, self.size.height // now.panel_height - 1) * now.columns
+        )
 
     def wheel(self, step: int) -> None:
         self.action_move(1 if step > 0 else -1)
@@ -219,8 +240,12 @@ class DevicesView(Wheel, TelemetryView):
         heights = [line.rows for line in lines]
         self._first = first_visible(heights, at, self._first, space - counted)
         below = lines[self._first :]
-        self._shown = fit_columns(below, space - counted, lambda line: line.rows) or below[:1]
-        layout = self._row_layout(now.panel_width) if now.density is Density.ROW else None
+        self._shown = (
+            fit_columns(below, space - counted, lambda line: line.rows) or below[:1]
+        )
+        layout = (
+            self._row_layout(now.panel_width) if now.density is Density.ROW else None
+        )
         cells = max((len(str(device.index)) for device in devices), default=1)
         rows: list[Row] = []
         if layout:
@@ -229,9 +254,13 @@ class DevicesView(Wheel, TelemetryView):
             if line.machine is not None:
                 telemetry = self._telemetry
                 behind = telemetry.old_seconds(line.machine)
-                rows += row.host_title(line.machine, width, behind, telemetry.silence_limit)
+                rows += row.host_title(
+                    line.machine, width, behind, telemetry.silence_limit
+                )
                 continue
-            panels = [self._panel(each, each is selected, cells) for each in line.devices]
+            panels = [
+                self._panel(each, each is selected, cells) for each in line.devices
+            ]
             if layout:
                 drawn = [[row.draw_row(each, layout)] for each in panels]
             else:
@@ -269,7 +298,9 @@ class DevicesView(Wheel, TelemetryView):
             for device in line.devices:
                 drawn = self._panel(device, device is selected, 1)
                 rows.append(row.short_row(drawn, width))
-        if selected is None and len(lines) > height > 1:  # without devices no key scrolls
+        if (
+            selected is None and len(lines) > height > 1
+        ):  # without devices no key scrolls
             rows[-1] = [Span(f" and {len(lines) - height + 1} more hosts", DIM)]
         return rows
 
@@ -278,9 +309,13 @@ class DevicesView(Wheel, TelemetryView):
         lines = []
         for machine in telemetry.machines or [None]:
             own = [
-                each for each in telemetry.devices if machine in (None, telemetry.machine_of(each))
+                each
+                for each in telemetry.devices
+                if machine in (None, telemetry.machine_of(each))
             ]
-            if machine is not None and (machine.state is not MachineState.OK or not own):
+            if machine is not None and (
+                machine.state is not MachineState.OK or not own
+            ):
                 lines.append(PanelLine(1, machine=machine))
             lines += [PanelLine(1, [device]) for device in own]
         return lines
@@ -288,7 +323,11 @@ class DevicesView(Wheel, TelemetryView):
     def _renew(self, now: DeviceLayout, *, anew: bool) -> None:
         """Decide what stays: nothing if all is drawn anew, or the picture stands still."""
         telemetry = self._telemetry
-        still = telemetry.paused or telemetry.replayed or telemetry.silent_seconds is not None
+        still = (
+            telemetry.paused
+            or telemetry.replayed
+            or telemetry.silent_seconds is not None
+        )
         if anew or still or now != self._drawn_as:
             self._caches.clear()
         self._drawn_as = now
@@ -307,7 +346,9 @@ class DevicesView(Wheel, TelemetryView):
                 lines.append(PanelLine(row.title_rows(machine), machine=machine))
                 own = tuple(each for each in own if each.machine == machine.name)
             starts = range(0, len(own), now.columns)
-            lines += [PanelLine(now.panel_height, own[n : n + now.columns]) for n in starts]
+            lines += [
+                PanelLine(now.panel_height, own[n : n + now.columns]) for n in starts
+            ]
         return lines
 
     @property
@@ -330,7 +371,9 @@ class DevicesView(Wheel, TelemetryView):
     def _row_layout(self, width: int) -> row.RowLayout:
         devices = self._telemetry.devices
         own = [device.own for device in devices]  # labels as under the machine's title
-        return row.row_layout(own, [self._telemetry.readings(d.uuid) for d in devices], width)
+        return row.row_layout(
+            own, [self._telemetry.readings(d.uuid) for d in devices], width
+        )
 
     def _panel(self, device: Device, selected: bool, index_cells: int) -> Panel:
         telemetry = self._telemetry

@@ -17,9 +17,28 @@ from gputop.health.thresholds import FULL_MARK, HOT_MARGIN
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
 from gputop.schema.derived import label_of, model_of
 from gputop.schema.values import degrees_to_slowdown, rate
-from gputop.text import ABSENT, age, fit_columns, in_unit_of, percentage, quantity, size, visible
+from gputop.text import (
+    ABSENT,
+    age,
+    fit_columns,
+    in_unit_of,
+    percentage,
+    quantity,
+    size,
+    visible,
+)
 from gputop.ui.drawing import cells, palette
-from gputop.ui.drawing.cells import Row, Span, cell, clip, faded, fit, reading, share_of, width_of
+from gputop.ui.drawing.cells import (
+    Row,
+    Span,
+    cell,
+    clip,
+    faded,
+    fit,
+    reading,
+    share_of,
+    width_of,
+)
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TAB, TEXT, TRACK, WARN
 
 
@@ -101,13 +120,17 @@ class Panel:
     @property
     def fault(self) -> Fault | None:
         """Fault that replaces the readings."""
-        return fault_of(self.device, self.readings) or (NO_ANSWER if self.unanswered else None)
+        return fault_of(self.device, self.readings) or (
+            NO_ANSWER if self.unanswered else None
+        )
 
     @property
     def unanswered(self) -> bool:
         """True until the device answers for the first time."""
         r = self.readings
-        nothing = r.age_seconds is None and r.absent.get("processes") is Absence.NO_DATA_YET
+        nothing = (
+            r.age_seconds is None and r.absent.get("processes") is Absence.NO_DATA_YET
+        )
         return r.state is DeviceState.OK and nothing
 
     @property
@@ -127,7 +150,9 @@ class Panel:
 def name_of(device: Device) -> str:
     """Return the short name of a device; for a MIG instance, its profile."""
     name = model_of(device)
-    return name if device.parent_uuid is None else f"└ MIG {name.rpartition(' MIG ')[2]}"
+    return (
+        name if device.parent_uuid is None else f"└ MIG {name.rpartition(' MIG ')[2]}"
+    )
 
 
 def lacks(readings: DeviceSample, name: str) -> bool:
@@ -191,10 +216,14 @@ def _histories(panel: Panel, width: int, rows: int) -> list[Row]:
     for n, each in enumerate(panel.histories[:many]):
         height = (rows - len(drawn)) // (many - n)
         start = panel.count - len(each.values)
-        rows_of_it = cells.chart(each.values, start, window, height, each.top, each.style)
+        rows_of_it = cells.chart(
+            each.values, start, window, height, each.top, each.style
+        )
         for y, row in enumerate(rows_of_it):
             label, words = ("", "") if y else (each.label, f" 0–{each.top_text}{past}")
-            drawn.append([cell(label, LABEL, DIM), *row, Span(clip(words, VALUE + 1), DIM)])
+            drawn.append(
+                [cell(label, LABEL, DIM), *row, Span(clip(words, VALUE + 1), DIM)]
+            )
     return drawn
 
 
@@ -235,7 +264,9 @@ def _figures(device: Device, r: DeviceSample, *, bars: bool) -> list[Row]:
     """Return the figures of a title, the most useful first; with `bars`, no power or clock."""
     right: list[Row] = []
     if not lacks(r, "temperature_celsius"):
-        right.append([reading(quantity(r.temperature_celsius, "°C"), heat_style(device, r))])
+        right.append(
+            [reading(quantity(r.temperature_celsius, "°C"), heat_style(device, r))]
+        )
     if not (bars or lacks(r, "power_watts")):
         right.append(_power(r, "/"))
     if not (bars or lacks(r, "sm_clock_mhz")):
@@ -289,7 +320,9 @@ def limited_by(readings: DeviceSample) -> tuple[str, Style]:
 
 
 def _fault_rows(fault: Fault, what: Style, width: int, room: int) -> list[Row]:
-    rows = cells.paragraph(fault.what, width, what) + cells.paragraph(fault.remedy, width)
+    rows = cells.paragraph(fault.what, width, what) + cells.paragraph(
+        fault.remedy, width
+    )
     if len(rows) > room:
         return [
             [Span(clip(fault.what, width), what)],
@@ -311,11 +344,18 @@ def _labelled_bar(
 def _busy_bar(panel: Panel, width: int) -> Row:
     name = activity_of(panel.readings)
     active = getattr(panel.readings, name)
-    label, style = ("SM", palette.SM) if name == "sm_active_percent" else ("busy", palette.BUSY)
-    value = [cell(percentage(active), 5, STRONG if active is not None else DIM, right=True)]
+    label, style = (
+        ("SM", palette.SM) if name == "sm_active_percent" else ("busy", palette.BUSY)
+    )
+    value = [
+        cell(percentage(active), 5, STRONG if active is not None else DIM, right=True)
+    ]
     tensor = panel.readings.tensor_active_percent
     if tensor is not None:  # busy does not say how much of the GPU is used
-        value += [Span(" tensor ", DIM), cell(percentage(tensor), 5, STRONG, right=True)]
+        value += [
+            Span(" tensor ", DIM),
+            cell(percentage(tensor), 5, STRONG, right=True),
+        ]
     return _labelled_bar(panel, label, share_of(active, 100), style, value, width)
 
 
@@ -327,20 +367,28 @@ def _memory_bar(panel: Panel, width: int) -> Row:
         number = Span(in_unit_of(used, total).rjust(5), memory_style(used, total))
         value = [number, Span(f" of {size(total)}", DIM)]
     label = "host" if panel.device.memory_is_shared else "mem"
-    return _labelled_bar(panel, label, share_of(used, total), palette.MEMORY, value, width)
+    return _labelled_bar(
+        panel, label, share_of(used, total), palette.MEMORY, value, width
+    )
 
 
 def _power_bar(panel: Panel, width: int) -> Row:
     r = panel.readings
     share = share_of(r.power_watts, r.power_limit_watts)
-    return _labelled_bar(panel, "power", share, palette.POWER, _power(r, " of ", pad=5), width)
+    return _labelled_bar(
+        panel, "power", share, palette.POWER, _power(r, " of ", pad=5), width
+    )
 
 
 def _power(r: DeviceSample, of: str, pad: int = 0) -> Row:
     if r.power_watts is None:
         return [Span(ABSENT.rjust(pad), DIM)]
     watts = Span(quantity(r.power_watts, "").rjust(pad), STRONG if pad else TEXT)
-    limit = "" if r.power_limit_watts is None else f"{of}{quantity(r.power_limit_watts, '')}"
+    limit = (
+        ""
+        if r.power_limit_watts is None
+        else f"{of}{quantity(r.power_limit_watts, '')}"
+    )
     return [watts, Span(f"{limit} W", DIM)]
 
 
@@ -355,7 +403,11 @@ def _details(panel: Panel, width: int, most: int) -> list[Row]:
         ("DRAM", percentage(r.dram_active_percent)),
         ("occupancy", percentage(r.sm_occupancy_percent)),
     )
-    clock = ("SM", "sm_clock_mhz", _with_maximum(r.sm_clock_mhz, device.sm_clock_max_mhz))
+    clock = (
+        "SM",
+        "sm_clock_mhz",
+        _with_maximum(r.sm_clock_mhz, device.sm_clock_max_mhz),
+    )
     memory_clock = _with_maximum(r.memory_clock_mhz, device.memory_clock_max_mhz)
     others = (
         ("mem", "memory_clock_mhz", memory_clock),
@@ -406,7 +458,9 @@ def _links(r: DeviceSample, width: int) -> list[list[tuple[str, str]]]:
 
 def _in_line(parts: Sequence[tuple[str, str]], width: int) -> Row:
     gap = 3
-    shown = fit_columns(parts, width + gap, lambda part: len(part[0]) + 1 + len(part[1]) + gap)
+    shown = fit_columns(
+        parts, width + gap, lambda part: len(part[0]) + 1 + len(part[1]) + gap
+    )
     row: Row = []
     for label, value in shown:
         row += [Span(" · ", TRACK)] * bool(row)

@@ -27,8 +27,29 @@ from gputop.text import (
     visible,
     watts_of,
 )
-from gputop.ui.drawing.cells import Row, Span, cell, clip, faded, fit, rule_of, share_of, width_of
-from gputop.ui.drawing.palette import ACCENT, BADGE, BUSY, DIM, FAULT, MEMORY, SM, TEXT, TRACK, WARN
+from gputop.ui.drawing.cells import (
+    Row,
+    Span,
+    cell,
+    clip,
+    faded,
+    fit,
+    rule_of,
+    share_of,
+    width_of,
+)
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    BADGE,
+    BUSY,
+    DIM,
+    FAULT,
+    MEMORY,
+    SM,
+    TEXT,
+    TRACK,
+    WARN,
+)
 from gputop.ui.monitor import panel as panels
 
 
@@ -97,7 +118,9 @@ MARK, BUSY_VALUE, MEMORY_VALUE = 1, 5, 14
 SHORTEST_BAR, LONGEST_BAR, LONGEST_NAME = 6, 40, 30
 
 
-def row_layout(devices: Sequence[Device], samples: Sequence[DeviceSample], width: int) -> RowLayout:
+def row_layout(
+    devices: Sequence[Device], samples: Sequence[DeviceSample], width: int
+) -> RowLayout:
     """Return the layout for these devices: the least useful columns are dropped first.
 
     A column that every answering device lacks is left out.
@@ -108,9 +131,12 @@ def row_layout(devices: Sequence[Device], samples: Sequence[DeviceSample], width
     known = (
         column
         for column in COLUMNS
-        if not answering or any(not panels.lacks(sample, column.name) for sample in answering)
+        if not answering
+        or any(not panels.lacks(sample, column.name) for sample in answering)
     )
-    others = fit_columns(known, left, lambda column: column.width, lambda column: column.room)
+    others = fit_columns(
+        known, left, lambda column: column.width, lambda column: column.room
+    )
     left -= sum(column.width for column in others)
     longest = max((cell_len(panels.name_of(device)) for device in devices), default=0)
     name = max(8, min(longest, LONGEST_NAME, left - 3 - 2 * SHORTEST_BAR))
@@ -161,9 +187,14 @@ def draw_row(panel: panels.Panel, c: RowLayout) -> Row:
 def short_row(panel: panels.Panel, width: int) -> Row:
     """Draw what fits of a device's readings on the smallest terminals, the most useful first."""
     r, device = panel.readings, panel.device
-    row = [panels.selection_mark(panel), Span(f"{label_of(device)} ", panel.title_styles[0])]
+    row = [
+        panels.selection_mark(panel),
+        Span(f"{label_of(device)} ", panel.title_styles[0]),
+    ]
     if panel.fault:
-        return fit([*row, Span(panel.fault.what, WARN if panel.unanswered else FAULT)], width)
+        return fit(
+            [*row, Span(panel.fault.what, WARN if panel.unanswered else FAULT)], width
+        )
     used, total = panel.memory
     limit, style = panels.limited_by(r)
     parts = [
@@ -183,7 +214,11 @@ def _busy(panel: panels.Panel, cells: int) -> Row:
     active = getattr(panel.readings, name)
     term, style = (" SM", SM) if name == "sm_active_percent" else ("", BUSY)
     drawn = panel.cache.bar(name, share_of(active, 100), cells - len(term), style)
-    return [*drawn, cell(term, min(cells, len(term)), DIM), _value(_percent(active), BUSY_VALUE)]
+    return [
+        *drawn,
+        cell(term, min(cells, len(term)), DIM),
+        _value(_percent(active), BUSY_VALUE),
+    ]
 
 
 def _value(text: str, width: int, style: Style = TEXT) -> Span:
@@ -198,17 +233,25 @@ def title_rows(machine: Machine) -> int:
     return 1 + len(_problem(machine))
 
 
-def host_title(machine: Machine, width: int, behind: float | None, limit: float) -> list[Row]:
+def host_title(
+    machine: Machine, width: int, behind: float | None, limit: float
+) -> list[Row]:
     """Draw the title of a host: its name and state, and why it is away or has no devices.
 
     It says that the host is `behind` seconds behind; more than `limit` is shown as a fault.
     """
     right = _state(machine, behind, limit)
-    left = [Span("─ ", TRACK), Span(clip(visible(machine.name), LONGEST_HOST), ACCENT), Span(" ")]
+    left = [
+        Span("─ ", TRACK),
+        Span(clip(visible(machine.name), LONGEST_HOST), ACCENT),
+        Span(" "),
+    ]
     if machine.source is Source.SIMULATED:
         left += [Span(" SIMULATED ", BADGE), Span(" ")]
     room = width - width_of(right) - 4 - width_of(left)
-    left += [span for part in fit_columns(_facts(machine), room, width_of) for span in part]
+    left += [
+        span for part in fit_columns(_facts(machine), room, width_of) for span in part
+    ]
     return [rule_of(left, right, width), *_problem(machine)]
 
 
@@ -235,7 +278,9 @@ def _problem(machine: Machine) -> list[Row]:
 def _why(problem: Problem, machine: Machine) -> str:
     """Return the problem's cause. A host that is away says already what the problem is."""
     why = visible(problem.why)
-    return why if machine.state is MachineState.AWAY else f"{visible(problem.what)}: {why}"
+    return (
+        why if machine.state is MachineState.AWAY else f"{visible(problem.what)}: {why}"
+    )
 
 
 def _facts(machine: Machine) -> list[Row]:
@@ -259,7 +304,9 @@ def _state(machine: Machine, behind: float | None, limit: float) -> Row:
         return [Span(" connecting ", WARN)]
     if machine.state is MachineState.AWAY:
         since, again = duration(machine.age_seconds or 0.0), machine.retry_seconds
-        next_try = f", next try in {duration(max(1.0, again))}" if again else ", next try now"
+        next_try = (
+            f", next try in {duration(max(1.0, again))}" if again else ", next try now"
+        )
         return [Span(f" UNREACHABLE for {since}", FAULT), Span(f"{next_try} ", DIM)]
     if behind is not None:
         return [Span(f" {age(behind)} behind ", FAULT if behind > limit else WARN)]

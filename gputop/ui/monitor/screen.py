@@ -7,8 +7,27 @@ from typing import TYPE_CHECKING
 from textual import on
 
 from gputop.settings import CHARTS
-from gputop.text import ABSENT, duration, fit_columns, in_unit_of, number, percentage, size, visible
-from gputop.ui.drawing.cells import Row, Span, bar, beside, cell, fit, paragraph, share_of, width_of
+from gputop.text import (
+    ABSENT,
+    duration,
+    fit_columns,
+    in_unit_of,
+    number,
+    percentage,
+    size,
+    visible,
+)
+from gputop.ui.drawing.cells import (
+    Row,
+    Span,
+    bar,
+    beside,
+    cell,
+    fit,
+    paragraph,
+    share_of,
+    width_of,
+)
 from gputop.ui.drawing.live import TelemetryView, space_of
 from gputop.ui.drawing.palette import CPU, DIM, MEMORY, STRONG, TEXT, WARN
 from gputop.ui.monitor.device_list import DevicesView, process_rows
@@ -120,13 +139,19 @@ class MonitorTab(ListTab):
         has_devices = bool(self.telemetry.devices or self.telemetry.machines)
         self._host.display = not has_devices
         alone = self.devices.alone = self.screen.has_class(SMALLEST)
-        self.devices.display, self.processes.display = has_devices, has_devices and not alone
+        self.devices.display, self.processes.display = (
+            has_devices,
+            has_devices and not alone,
+        )
         width, height = space_of(self)
         if alone:
             self.devices.styles.height = height
         elif has_devices and width and height:
             count = self.telemetry.process_count
-            rows = min(self.devices.plan(width, height).rows, height - process_rows(count, height))
+            rows = min(
+                self.devices.plan(width, height).rows,
+                height - process_rows(count, height),
+            )
             spare = height - rows - count - 1
             rows += max(0, min(self.devices.finding_rows, spare))
             self.devices.styles.height = rows
@@ -140,7 +165,11 @@ class HostView(TelemetryView):
         rows = [[Span("  "), *row] for row in self._problem(width - 4)]
         host = self._telemetry.host
         if host is None:
-            return rows if self._telemetry.interruption else [*rows, [Span("  Starting …", DIM)]]
+            return (
+                rows
+                if self._telemetry.interruption
+                else [*rows, [Span("  Starting …", DIM)]]
+            )
         inner, busy = width - 4, [Span(percentage(host.cpu_percent).rjust(5), STRONG)]
         used, total = host.memory_used_bytes, host.memory_total_bytes
         in_use = ABSENT if used is None else in_unit_of(used, total)
@@ -161,8 +190,14 @@ class HostView(TelemetryView):
         if telemetry.starting and telemetry.interruption is None:
             seconds = telemetry.waiting_seconds
             if seconds < NOTICED_SECONDS:
-                return [[], [Span("Waiting for the NVIDIA driver to answer …", WARN)], []]
-            waiting = f"Waiting for {duration(seconds)} for the NVIDIA driver to answer …"
+                return [
+                    [],
+                    [Span("Waiting for the NVIDIA driver to answer …", WARN)],
+                    [],
+                ]
+            waiting = (
+                f"Waiting for {duration(seconds)} for the NVIDIA driver to answer …"
+            )
             return [[], [Span(waiting, WARN)], *paragraph(SLOW_DRIVER, width, TEXT), []]
         inventory = telemetry.inventory
         problem = telemetry.interruption or (inventory.problem if inventory else None)
@@ -171,7 +206,11 @@ class HostView(TelemetryView):
         if problem is not None:
             what = f"{visible(problem.what)}: {visible(problem.why)}"
             remedy = visible(problem.remedy)
-        rows = [[], *paragraph(f"{what}.", width, WARN), *paragraph(f"{remedy}.", width, TEXT)]
+        rows = [
+            [],
+            *paragraph(f"{what}.", width, WARN),
+            *paragraph(f"{remedy}.", width, TEXT),
+        ]
         hints = "Press b to stress-test the CPU. gputop --demo simulates devices."
         return [*rows, *paragraph(hints, width, DIM), []]
 
@@ -180,7 +219,10 @@ def _line(label: str, share: float | None, value: Row, width: int) -> Row:
     style = MEMORY if label == "mem" else CPU
     room = max(0, min(60, width - LABEL - VALUE))
     row = [cell(label, LABEL, DIM), *bar(share, room, style), Span(" " * (room > 0))]
-    return [*row, *fit_columns(value, width - width_of(row), lambda span: len(span.text))]
+    return [
+        *row,
+        *fit_columns(value, width - width_of(row), lambda span: len(span.text)),
+    ]
 
 
 def _load(host: Host, width: int) -> Row:
@@ -192,7 +234,11 @@ def _load(host: Host, width: int) -> Row:
 
 def _clock(host: Host) -> str:
     clock = f"  {host.cpu_clock_mhz:.0f} MHz" if host.cpu_clock_mhz else ""
-    heat = f"  {host.cpu_temperature_celsius:.0f}°C" if host.cpu_temperature_celsius else ""
+    heat = (
+        f"  {host.cpu_temperature_celsius:.0f}°C"
+        if host.cpu_temperature_celsius
+        else ""
+    )
     return clock + heat
 
 
@@ -200,12 +246,18 @@ def _cores(host: Host, width: int, room: int) -> list[Row]:
     cores = host.cpu_core_percent
     if not cores or room <= 0:
         return []
-    columns = max(1, min(len(cores), width // CORE_WIDTH, -(-len(cores) // min(room, 8))))
+    columns = max(
+        1, min(len(cores), width // CORE_WIDTH, -(-len(cores) // min(room, 8)))
+    )
     each = min(44, (width - 2 * (columns - 1)) // columns)
     lines = -(-len(cores) // columns)
     drawn = []
     for n, percent in enumerate(cores):
-        row = [cell(str(n), 4, DIM, right=True), Span(" "), *bar(percent / 100, each - 11, CPU)]
+        row = [
+            cell(str(n), 4, DIM, right=True),
+            Span(" "),
+            *bar(percent / 100, each - 11, CPU),
+        ]
         drawn.append(fit([*row, Span(percentage(percent).rjust(6))], each))
     blocks = [drawn[start : start + lines] for start in range(0, len(drawn), lines)]
     return beside(blocks, each, 2)[:room]

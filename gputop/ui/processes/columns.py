@@ -57,7 +57,9 @@ class ProcessContext:
     ) -> ProcessContext:
         """Return the context for a sample taken at `time`, with the devices in list order."""
         places = {d.uuid: DevicePlace(n, d.number) for n, d in enumerate(devices)}
-        return cls(time, places, {m.name: m.time for m in machines if m.time is not None})
+        return cls(
+            time, places, {m.name: m.time for m in machines if m.time is not None}
+        )
 
 
 class ProcessColumn(NamedTuple):
@@ -86,7 +88,8 @@ class ProcessColumn(NamedTuple):
     def is_empty(self, processes: Iterable[Process], context: ProcessContext) -> bool:
         """Return True if it has nothing to show for any of them, now and at the next sample."""
         return all(
-            self.value(p, context) is None and p.absent.get(self.reading) is not Absence.NO_DATA_YET
+            self.value(p, context) is None
+            and p.absent.get(self.reading) is not Absence.NO_DATA_YET
             for p in processes
         )
 
@@ -174,11 +177,17 @@ def _text(
 
 
 def _percent(title: str, about: str, name: str) -> ProcessColumn:
-    return _number(title, about, name, len(title) + 1, lambda value: quantity(value, ""))
+    return _number(
+        title, about, name, len(title) + 1, lambda value: quantity(value, "")
+    )
 
 
 HOST = _text(
-    "HOST", "host that it runs on, if there are several", lambda p: p.machine or ABSENT, 12, 20
+    "HOST",
+    "host that it runs on, if there are several",
+    lambda p: p.machine or ABSENT,
+    12,
+    20,
 )
 GPU = ProcessColumn(
     "GPU",
@@ -189,23 +198,36 @@ GPU = ProcessColumn(
 )
 PID = ProcessColumn("PID", "process ID", 7, lambda p, _: p.pid, lambda p, _: str(p.pid))
 USER = _text("USER", "owner", lambda p: p.user or ABSENT, 10, 16)
-TYPE = _text("TYPE", "compute, graphics, both, or compute through MPS", lambda p: KINDS[p.kind], 8)
+TYPE = _text(
+    "TYPE",
+    "compute, graphics, both, or compute through MPS",
+    lambda p: KINDS[p.kind],
+    8,
+)
 GPU_MEMORY = _number("GPU MEM", "device memory in use", "memory_used_bytes", 8, size)
 SM = _percent("SM%", "share of time that its kernels ran", "sm_utilization_percent")
 MEMORY = _percent(
     "MEM%", "share of time that it accessed device memory", "memory_utilization_percent"
 )
-ENCODER = _percent("ENC", "share of time of the video encoder", "encoder_utilization_percent")
-DECODER = _percent("DEC", "share of time of the video decoder", "decoder_utilization_percent")
+ENCODER = _percent(
+    "ENC", "share of time of the video encoder", "encoder_utilization_percent"
+)
+DECODER = _percent(
+    "DEC", "share of time of the video decoder", "decoder_utilization_percent"
+)
 CPU = _percent("CPU%", "of one core: several threads can exceed 100", "cpu_percent")
 RESIDENT = _number("RES", "host memory in use", "memory_resident_bytes", 8, size)
-AGE = ProcessColumn("AGE", "time since it started", 6, _age_seconds, _age, largest_first=True)
+AGE = ProcessColumn(
+    "AGE", "time since it started", 6, _age_seconds, _age, largest_first=True
+)
 WHERE = _text("WHERE", "Kubernetes pod, Slurm job or container (ctr)", where, 12, 20)
 COMMAND = ProcessColumn(
     "COMMAND",
     "command line",
     0,
-    value=lambda p, _: _sort_text(p.command[:SEARCHED_CHARACTERS] if p.command else None),
+    value=lambda p, _: _sort_text(
+        p.command[:SEARCHED_CHARACTERS] if p.command else None
+    ),
     text=lambda p, _: command_of(p, SEARCHED_CHARACTERS),
     right=False,
 )
@@ -261,7 +283,11 @@ def shown_columns(
     last of them the command is scrolled. Columns grow to their `longest` texts, the most useful
     first, as far as the command has more room than is enough.
     """
-    ranked = [c for c in dict.fromkeys((sorted_by, *_BY_USE)) if c in among and c is not COMMAND]
+    ranked = [
+        c
+        for c in dict.fromkeys((sorted_by, *_BY_USE))
+        if c in among and c is not COMMAND
+    ]
     least = dict.fromkeys((HOST, *_NEEDED), LEAST_COMMAND) | {sorted_by: -math.inf}
     skipped = 0
     if steps:
@@ -281,7 +307,9 @@ def shown_columns(
             grown = max(0, min(longest.get(column, 0) - widths[column], left - enough))
             widths[column] += grown
             left -= grown
-    slots = [ShownColumn(column, widths[column]) for column in among if column in widths]
+    slots = [
+        ShownColumn(column, widths[column]) for column in among if column in widths
+    ]
     return [*slots, ShownColumn(COMMAND, left, skipped)]
 
 
@@ -293,6 +321,19 @@ def search_text(process: Process, context: ProcessContext) -> str:
     """
     label, kind = context.place(process).label, process.kind
     command = unseen(process) if process.command is None else process.command
-    within = (where(process), process.container, process.pod, process.slurm_job, process.machine)
-    texts = (f"gpu{label}", str(process.pid), process.user, kind.value, KINDS[kind], *within)
+    within = (
+        where(process),
+        process.container,
+        process.pod,
+        process.slurm_job,
+        process.machine,
+    )
+    texts = (
+        f"gpu{label}",
+        str(process.pid),
+        process.user,
+        kind.value,
+        KINDS[kind],
+        *within,
+    )
     return "\n".join([*filter(None, texts), command[:SEARCHED_CHARACTERS]]).casefold()

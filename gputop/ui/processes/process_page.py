@@ -17,7 +17,13 @@ from gputop.schema.derived import label_of
 from gputop.sources.linux.process_details import ProcessDetails, read_details
 from gputop.text import ABSENT, count, moment, size, visible
 from gputop.ui.drawing.cells import Row, Span, clip, is_narrow, rule_of, spread, wrap
-from gputop.ui.drawing.dialogs import WAIT, Choice, ChoiceDialog, ChoiceList, QuietPeriod
+from gputop.ui.drawing.dialogs import (
+    WAIT,
+    Choice,
+    ChoiceDialog,
+    ChoiceList,
+    QuietPeriod,
+)
 from gputop.ui.drawing.live import FilterView, ScrolledView
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
 from gputop.ui.processes import columns
@@ -39,7 +45,13 @@ ON_DEVICE = (
 ON_HOST = (columns.CPU, columns.RESIDENT)
 NOT_PERMITTED = "not permitted: run gputop as its user or as root"
 INDENT = "    "
-_WORDS = ("running", "sleeping", "waiting for storage or a driver", "suspended", "a zombie")
+_WORDS = (
+    "running",
+    "sleeping",
+    "waiting for storage or a driver",
+    "suspended",
+    "a zombie",
+)
 STATES = dict(zip("RSDTZ", _WORDS, strict=True))
 
 
@@ -53,7 +65,9 @@ class Variable(NamedTuple):
 
 def variables_of(environment: Iterable[tuple[str, str]]) -> list[Variable]:
     """Return the variables sorted by name."""
-    return sorted(Variable(visible(n), visible(v), is_secret(n, v)) for n, v in environment)
+    return sorted(
+        Variable(visible(n), visible(v), is_secret(n, v)) for n, v in environment
+    )
 
 
 class ProcessDetailsView(ScrolledView, FilterView):
@@ -120,7 +134,9 @@ class ProcessDetailsView(ScrolledView, FilterView):
         if process.start_time is not None:
             since = moment(process.start_time, "%Y-%m-%d %H:%M:%S")
             started = f" started {since}, {columns.AGE.text(process, self._place)} ago "
-        return rule_of([Span(f"{process.pid} ", ACCENT), *left], [Span(started, DIM)], width)
+        return rule_of(
+            [Span(f"{process.pid} ", ACCENT), *left], [Span(started, DIM)], width
+        )
 
     def all_rows(self, width: int) -> list[Row]:
         rows: list[Row] = []
@@ -138,13 +154,22 @@ class ProcessDetailsView(ScrolledView, FilterView):
         process, details = self._held[0], self._details
         command = (process.unmasked if self._unmasked else "") or process.command
         if details is not None:
-            command = (details.unmasked if self._unmasked else details.command) or command
+            command = (
+                details.unmasked if self._unmasked else details.command
+            ) or command
         yield "Command", command or ""
         for each in self._held:
             yield f"GPU {self._place.place(each).label}", self._values(ON_DEVICE, each)
         yield "Host", self._values(ON_HOST, process)
-        places = {"job": process.slurm_job, "pod": process.pod, "container": process.container}
-        yield "Runs in", " · ".join(f"{kind} {name}" for kind, name in places.items() if name)
+        places = {
+            "job": process.slurm_job,
+            "pod": process.pod,
+            "container": process.container,
+        }
+        yield (
+            "Runs in",
+            " · ".join(f"{kind} {name}" for kind, name in places.items() if name),
+        )
         if details is None:
             yield "Parent", str(process.parent_pid or "")
             return
@@ -158,7 +183,9 @@ class ProcessDetailsView(ScrolledView, FilterView):
 
     def _values(self, shown: Sequence[columns.ProcessColumn], process: Process) -> str:
         known = [each for each in shown if each.value(process, self._place) is not None]
-        return " · ".join(f"{each.title} {each.text(process, self._place)}" for each in known)
+        return " · ".join(
+            f"{each.title} {each.text(process, self._place)}" for each in known
+        )
 
     def _environment(self, details: ProcessDetails, width: int) -> list[Row]:
         if details.environment is None:
@@ -179,8 +206,15 @@ class ProcessDetailsView(ScrolledView, FilterView):
         left = [Span("Environment ", ACCENT), Span(" / filter", DIM)]
         if self.typing or self.typed:
             left[1:] = self.prompt(width // 3)
-        none = "No variable contains all of these words" if self._variables else "No variables"
-        return [spread(left, [Span(counts, DIM)], width), *(rows or [[Span(none, DIM)]])]
+        none = (
+            "No variable contains all of these words"
+            if self._variables
+            else "No variables"
+        )
+        return [
+            spread(left, [Span(counts, DIM)], width),
+            *(rows or [[Span(none, DIM)]]),
+        ]
 
 
 def _folded(text: str, width: int) -> list[str]:
@@ -191,7 +225,11 @@ def _folded(text: str, width: int) -> list[str]:
 def _variable_rows(variable: Variable, text: str, width: int) -> list[Row]:
     room = max(2, width - len(INDENT))
     starts = range(0, len(text), room)  # a megabyte of it is cut at each drawing
-    chunks = [text[n : n + room] for n in starts] if text.isascii() else chop_cells(text, room)
+    chunks = (
+        [text[n : n + room] for n in starts]
+        if text.isascii()
+        else chop_cells(text, room)
+    )
     name, value = chunks[0][: len(variable.name)], chunks[0][len(variable.name) :]
     style = TEXT if text.endswith(variable.value) else DIM
     row = [Span(name, STRONG), Span(value, style)]
@@ -228,7 +266,9 @@ class ProcessPage(ProcessTab):
         found: ProcessDetails | Problem
         try:
             # Reading blocks if the process hangs in the kernel.
-            found = await asyncio.to_thread(read_details, process.pid, process.start_time)
+            found = await asyncio.to_thread(
+                read_details, process.pid, process.start_time
+            )
         except ProblemError as error:
             found = error.problem
         self._read_for = None if self._read_for is process else self._read_for
@@ -272,15 +312,24 @@ def signal_target(
     """Return the target with all devices that it uses."""
     memory = {p.device_uuid: p.memory_used_bytes for p in rows_of(process, processes)}
     used = (device for device in devices if device.uuid in memory)
-    return SignalTarget(process, tuple((label_of(each), memory[each.uuid]) for each in used))
+    return SignalTarget(
+        process, tuple((label_of(each), memory[each.uuid]) for each in used)
+    )
 
 
 class SignalList(ChoiceList):
     """Process and list of signals; once a signal is chosen, the question."""
 
-    def __init__(self, target: SignalTarget, clicked: Callable[[Choice], object]) -> None:
-        names = ((signal.name.removeprefix("SIG"), signal, about) for signal, about in SIGNALS)
-        choices = [Choice(f"{name:<5}{n:>3}  {about}", "", n) for name, n, about in names]
+    def __init__(
+        self, target: SignalTarget, clicked: Callable[[Choice], object]
+    ) -> None:
+        names = (
+            (signal.name.removeprefix("SIG"), signal, about)
+            for signal, about in SIGNALS
+        )
+        choices = [
+            Choice(f"{name:<5}{n:>3}  {about}", "", n) for name, n, about in names
+        ]
         super().__init__(choices, clicked)
         self._target = target
         self.asking = False
@@ -317,7 +366,10 @@ class SignalList(ChoiceList):
         return [*rows, []]
 
     def _question(self, width: int) -> list[Row]:
-        (process, devices), name = self._target, SIGNALS[self.at][0].name.removeprefix("SIG")
+        (process, devices), name = (
+            self._target,
+            SIGNALS[self.at][0].name.removeprefix("SIG"),
+        )
         labels = [label for label, _ in devices]
         many = len(labels) > DEVICES_NAMED
         on = f" on {len(labels)} devices" if many else f" on GPU {', '.join(labels)}"
@@ -325,7 +377,9 @@ class SignalList(ChoiceList):
         user = "" if process.user is None else f"{visible(process.user, 64)}, "
         room = 2 * width - len(start) - len(user) - len(end) - SLACK
         command = clip(visible(process.command or "", 4 * width), room)
-        who = f" ({user}{command})" if room >= 8 else ""  # else it has a line of its own above
+        who = (
+            f" ({user}{command})" if room >= 8 else ""
+        )  # else it has a line of its own above
         return [[Span(line, WARN)] for line in wrap(start + who + end, width)]
 
 
@@ -364,4 +418,6 @@ class SendSignal(ChoiceDialog):
     def _show_keys(self) -> None:
         self._list.redraw()
         asking = ASKING if self._quiet.over else NOT_YET
-        self.query_one(Vertical).border_subtitle = asking if self._list.asking else CHOOSING
+        self.query_one(Vertical).border_subtitle = (
+            asking if self._list.asking else CHOOSING
+        )

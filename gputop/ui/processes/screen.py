@@ -13,7 +13,13 @@ from gputop.schema.derived import label_of
 from gputop.schema.values import unseen
 from gputop.text import ABSENT, fit_columns
 from gputop.ui.drawing.cells import Row, Span, cell, list_row, spread, width_of
-from gputop.ui.drawing.live import LONGEST_FILTER, FilterView, LiveTab, TelemetryView, Wheel
+from gputop.ui.drawing.live import (
+    LONGEST_FILTER,
+    FilterView,
+    LiveTab,
+    TelemetryView,
+    Wheel,
+)
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
 from gputop.ui.processes import columns
 from gputop.ui.processes.table_state import ProcessLine, ProcessTable
@@ -111,7 +117,9 @@ class ProcessesView(Wheel, TelemetryView, FilterView):
         else:
             at, lines = table.at, table.window(self._room)
             slots = self._slots(width)
-            longest = max((len(f"{p.command}{branch}") for p, branch in lines), default=0)
+            longest = max(
+                (len(f"{p.command}{branch}") for p, branch in lines), default=0
+            )
             past_end = slots[-1].skipped + slots[-1].cells - longest
             if (excess := min(past_end, slots[-1].skipped) // columns.SIDE_CELLS) > 0:
                 self._side -= excess
@@ -136,7 +144,9 @@ class ProcessesView(Wheel, TelemetryView, FilterView):
 
     def _listed(self) -> ProcessTable:
         """Return the table, updated to the current sample."""
-        self._table.update(self._telemetry.sample, self._telemetry.devices, self.device_uuid)
+        self._table.update(
+            self._telemetry.sample, self._telemetry.devices, self.device_uuid
+        )
         return self._table
 
     def _none(self) -> str:
@@ -154,7 +164,9 @@ class ProcessesView(Wheel, TelemetryView, FilterView):
             return "Prometheus has no processes: run gputop on the host itself"
         if silent:
             return f"The driver does not list the processes of GPU {', '.join(silent)}"
-        return "No process uses " + ("a device" if self.device_uuid is None else "this device")
+        return "No process uses " + (
+            "a device" if self.device_uuid is None else "this device"
+        )
 
     def _heading(self, slots: Sequence[ShownColumn]) -> Row:
         table = self._table
@@ -162,13 +174,20 @@ class ProcessesView(Wheel, TelemetryView, FilterView):
         for column, cells, _ in slots:
             at = column is table.sorted_by
             title = column.title + ("▼" if table.descending else "▲") * at
-            if column is columns.COMMAND and table.tree:  # often the only visible change
+            if (
+                column is columns.COMMAND and table.tree
+            ):  # often the only visible change
                 title += " (tree)"
             style = STRONG if at else DIM
-            row += [Span(" " * columns.GAP), cell(title, cells, style, right=column.right)]
+            row += [
+                Span(" " * columns.GAP),
+                cell(title, cells, style, right=column.right),
+            ]
         return row
 
-    def _line(self, line: ProcessLine, slots: Sequence[ShownColumn], *, selected: bool) -> Row:
+    def _line(
+        self, line: ProcessLine, slots: Sequence[ShownColumn], *, selected: bool
+    ) -> Row:
         process, context = line.process, self._table.context
         row: Row = []
         for column, cells, skipped in slots:
@@ -185,7 +204,9 @@ class ProcessesView(Wheel, TelemetryView, FilterView):
     def _footer(self, width: int) -> Row:
         table = self._table
         listed, total = len(table.lines), table.total
-        shown = f"{table.first + 1} to {min(listed, table.first + self._room)} of {listed}"
+        shown = (
+            f"{table.first + 1} to {min(listed, table.first + self._room)} of {listed}"
+        )
         if not self.typing and not table.filter:
             parts = (f"  {shown} processes", " · ↑↓ scroll", " · / filter")
             return [Span("".join(fit_columns(parts, width, len)), DIM)]
@@ -203,7 +224,9 @@ class ProcessesView(Wheel, TelemetryView, FilterView):
             if column is not None:
                 table.sort_by(column)
                 self.redraw()
-        elif (row := event.y - self._headed) < min(self._room, len(table.lines) - table.first):
+        elif (row := event.y - self._headed) < min(
+            self._room, len(table.lines) - table.first
+        ):
             table.select(table.first + row)
             self.redraw()
             self.post_message(self.RowClicked())
@@ -227,7 +250,10 @@ def _command(line: ProcessLine, cells: int, skipped: int) -> Row:
         branch = "…" + branch[-max(3, cells // 2 - 1) :]
     room = max(0, cells - len(branch))
     text = cell(columns.command_of(line.process, room, skipped), room)
-    return [Span(branch, DIM), Span(text.text, DIM if line.process.command is None else TEXT)]
+    return [
+        Span(branch, DIM),
+        Span(text.text, DIM if line.process.command is None else TEXT),
+    ]
 
 
 def why_untouched(process: Process, telemetry: Telemetry) -> str:
@@ -270,7 +296,9 @@ class ProcessTab(LiveTab):
     @property
     def selected(self) -> Device | None:
         """Device of that process; the first one, if it is on several."""
-        return self.telemetry.find_device(self.process.device_uuid if self.process else None)
+        return self.telemetry.find_device(
+            self.process.device_uuid if self.process else None
+        )
 
     def is_right(self, uuid: str) -> bool:  # noqa: ARG002 - for the tab with panels
         """Return True if the device with that UUID is shown in the right half."""

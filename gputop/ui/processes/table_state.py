@@ -31,7 +31,9 @@ def identity(process: Process) -> Identity:
 def rows_of(process: Process, processes: Iterable[Process]) -> list[Process]:
     """Return the rows of the same process, one for each of its devices."""
     same = process.pid, process.start_time, process.machine
-    return [each for each in processes if (each.pid, each.start_time, each.machine) == same]
+    return [
+        each for each in processes if (each.pid, each.start_time, each.machine) == same
+    ]
 
 
 def _passes(process: Process, text: str, word: str) -> bool:
@@ -79,7 +81,9 @@ class ProcessTable:
         self.several = len(machines) > 1 and only is None
         if self.sorted_by is columns.HOST and sample is not None and not self.several:
             self.sorted_by = columns.GPU
-        self.context = ProcessContext.for_sample(sample.time if sample else 0.0, devices, machines)
+        self.context = ProcessContext.for_sample(
+            sample.time if sample else 0.0, devices, machines
+        )
         last = len(self.context.places)
 
         def tie_break(process: Process) -> tuple[int, int]:
@@ -104,9 +108,15 @@ class ProcessTable:
         The command and the one that they are sorted by are always among them.
         """
         among = (columns.HOST, *columns.COLUMNS) if self.several else columns.COLUMNS
-        empty = {c for c in among if c.is_empty(self._processes, self.context)} - {*columns.FIXED}
+        empty = {c for c in among if c.is_empty(self._processes, self.context)} - {
+            *columns.FIXED
+        }
         always = (columns.COMMAND, self.sorted_by)
-        return [c for c in among if c in always or not (c in empty or c.title in self.hidden)]
+        return [
+            c
+            for c in among
+            if c in always or not (c in empty or c.title in self.hidden)
+        ]
 
     @cached_property
     def longest_texts(self) -> Mapping[ProcessColumn, int]:
@@ -119,7 +129,9 @@ class ProcessTable:
         words, found = self.filter.casefold().split(), self._in_order
         if words:
             texts = ((process, search_text(process, self.context)) for process in found)
-            found = [p for p, text in texts if all(_passes(p, text, word) for word in words)]
+            found = [
+                p for p, text in texts if all(_passes(p, text, word) for word in words)
+            ]
         lines = branches(found) if self.tree else [*map(ProcessLine, found)]
         self._follow(lines)
         return lines
@@ -129,7 +141,9 @@ class ProcessTable:
         column, context = self.sorted_by, self.context
         processes = self._processes
         if column is columns.GPU:  # the largest first on each device
-            processes = sorted(processes, key=lambda p: p.memory_used_bytes or 0, reverse=True)
+            processes = sorted(
+                processes, key=lambda p: p.memory_used_bytes or 0, reverse=True
+            )
         values = [(column.value(process, context), process) for process in processes]
         known = [pair for pair in values if pair[0] is not None]
         known.sort(key=itemgetter(0), reverse=self.descending)
@@ -137,12 +151,16 @@ class ProcessTable:
         return [process for _, process in chain(known, unknown)]
 
     def _changed(self, *, order: bool = True) -> None:
-        for name in ("lines", "_in_order", "columns", "longest_texts") if order else ("lines",):
+        for name in (
+            ("lines", "_in_order", "columns", "longest_texts") if order else ("lines",)
+        ):
             self.__dict__.pop(name, None)
 
     def apply_settings(self, title: str, reverse: bool, tree: bool) -> None:
         """Apply the settings: sort by the column of that title, if it exists."""
-        column = next((c for c in (columns.HOST, *columns.COLUMNS) if c.title == title), None)
+        column = next(
+            (c for c in (columns.HOST, *columns.COLUMNS) if c.title == title), None
+        )
         self.sorted_by = column or self.sorted_by
         self.descending = self.sorted_by.largest_first is not reverse
         self.tree = tree
@@ -196,7 +214,11 @@ class ProcessTable:
         if self._identity is None:
             self._at = 0
         elif lines:
-            same = (n for n, each in enumerate(lines) if identity(each.process) == self._identity)
+            same = (
+                n
+                for n, each in enumerate(lines)
+                if identity(each.process) == self._identity
+            )
             self._select(next(same, self._at), lines)
 
     def select(self, number: int) -> None:

@@ -180,14 +180,23 @@ def explanation(key: str, *, replay: bool) -> str:
     if key in OTHERS:
         return OTHERS[key]
     for action in ACTIONS:
-        if action.has_key(key) and action.tabs and action.works_on(action.tabs[0], replay=replay):
+        if (
+            action.has_key(key)
+            and action.tabs
+            and action.works_on(action.tabs[0], replay=replay)
+        ):
             return f"{key_name(key)} works {TAB_NAMES[action.tabs[0]]}: {action.help}"
-    if replay and any(action.has_key(key) and action.when == "live" for action in ACTIONS):
+    if replay and any(
+        action.has_key(key) and action.when == "live" for action in ACTIONS
+    ):
         return f"{key_name(key)} works on live data, not in a replay"
     return ""
 
 
-TAB_NAMES: dict[Tab, str] = {"monitor": "in the monitor (1)", "benchmark": "in the benchmark (2)"}
+TAB_NAMES: dict[Tab, str] = {
+    "monitor": "in the monitor (1)",
+    "benchmark": "in the benchmark (2)",
+}
 TAB_NAMES |= {"processes": "in the processes (3)", "page": "on a device's page (Enter)"}
 TAB_NAMES |= {"why": "among the findings (w)", "process": "on a process's page (Enter)"}
 OTHERS = dict.fromkeys(("f7", "f8"), "gputop cannot change priorities: use renice")
@@ -195,8 +204,20 @@ OTHERS |= {"f12": "S saves the settings", "K": "F9 sends a signal (asks first)"}
 OTHERS |= {"Z": "Space pauses", "f": "c changes the density"}
 """Keys of htop, nvtop and nvitop that do something else here, or nothing, with what to press."""
 
-SIGNS = {"up": "↑", "down": "↓", "left": "←", "right": "→", "pageup": "PgUp", "pagedown": "PgDn"}
-SIGNS |= {"escape": "Esc", "question_mark": "?", "exclamation_mark": "!", "full_stop": "."}
+SIGNS = {
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+    "pageup": "PgUp",
+    "pagedown": "PgDn",
+}
+SIGNS |= {
+    "escape": "Esc",
+    "question_mark": "?",
+    "exclamation_mark": "!",
+    "full_stop": ".",
+}
 SIGNS |= {"comma": ",", "slash": "/", "backslash": "\\", "plus": "+", "minus": "-"}
 SIGNS |= {"equals_sign": "=", "less_than_sign": "<", "greater_than_sign": ">"}
 
@@ -210,7 +231,14 @@ def key_name(key: str) -> str:
 
 def bindings(actions: Iterable[Action] = ACTIONS) -> list[Binding]:
     return [
-        Binding(key, f"act('{a.id}')", a.help, id=a.id, show=False, priority=key in EVERYWHERE)
+        Binding(
+            key,
+            f"act('{a.id}')",
+            a.help,
+            id=a.id,
+            show=False,
+            priority=key in EVERYWHERE,
+        )
         for a in actions
         for key in a.keys.split(",")
     ]
@@ -277,7 +305,11 @@ class ActionScreen(Screen[None]):
             return False
         if self.focused is not None:
             return False
-        if field is not None and typing and field.filter_key(event.key, event.character):
+        if (
+            field is not None
+            and typing
+            and field.filter_key(event.key, event.character)
+        ):
             return True
         action = self.action_for(event.key)
         return (action is not None and await self.act(action)) or self._explain(event)
@@ -289,18 +321,27 @@ class ActionScreen(Screen[None]):
         now = time.monotonic()
         if now - self._explained_at >= EXPLAIN_SECONDS:
             self._explained_at = now
-            self.notify(self.explain(event.key, event.character or ""), timeout=EXPLAINED_SECONDS)
+            self.notify(
+                self.explain(event.key, event.character or ""),
+                timeout=EXPLAINED_SECONDS,
+            )
         return True
 
     def explain(self, key: str, character: str) -> str:
         """Return what to press in place of a key that does nothing here."""
-        return f"Nothing on {character.strip() or key_name(key)} here · ? lists the keys"
+        return (
+            f"Nothing on {character.strip() or key_name(key)} here · ? lists the keys"
+        )
 
     async def act(self, action: Action) -> bool:
         """Do the action if it is on offer here; return True if it was done."""
         if not self.offers(action):
             return False
-        does = (node for node in (*self.actors, self.app) if hasattr(node, f"action_{action.name}"))
+        does = (
+            node
+            for node in (*self.actors, self.app)
+            if hasattr(node, f"action_{action.name}")
+        )
         return await self.app.run_action(action.action, next(does, None))
 
     def on_screen_suspend(self) -> None:
@@ -323,7 +364,10 @@ class ActionScreen(Screen[None]):
     def action_commands(self) -> None:
         from gputop.ui.drawing.dialogs import Choice, ChoiceDialog
 
-        themes = [Action("", "", f"theme('{n}')", f"Theme: {n}") for n in self.app.other_themes]
+        themes = [
+            Action("", "", f"theme('{n}')", f"Theme: {n}")
+            for n in self.app.other_themes
+        ]
         left_out = {"commands", *CURSOR}
         offered = [a for a in self.actions if self.offers(a) and a.name not in left_out]
         choices = [Choice(a.help, a.key_names[0], a) for a in (*offered, *themes)]
@@ -371,7 +415,11 @@ class KeysView(LiveView):
         assert isinstance(screen, ActionScreen)
         actions = sorted(filter(screen.offers, screen.actions), key=screen.order)
         labelled = ((each, screen.label_of(each)) for each in actions)
-        return [Entry(a, f" {a.key_names[0]}", f" {label} ") for a, label in labelled if label]
+        return [
+            Entry(a, f" {a.key_names[0]}", f" {label} ")
+            for a, label in labelled
+            if label
+        ]
 
     def _shown(self, width: int) -> list[Entry]:
         """Return the entries that fit, and always the last two, help and quit."""
@@ -387,7 +435,13 @@ class KeysView(LiveView):
         if self.app.screen is not self.screen and self._rows:
             return faded(self._rows)
         entries = self._shown(width)
-        return [[span for e in entries for span in (Span(e.key, ACCENT), Span(e.label, DIM))]]
+        return [
+            [
+                span
+                for e in entries
+                for span in (Span(e.key, ACCENT), Span(e.label, DIM))
+            ]
+        ]
 
     def on_click(self, event: Click) -> None:
         x = 0

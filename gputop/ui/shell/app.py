@@ -72,7 +72,9 @@ class Sheet(Stylesheet):
         self.parse()
 
 
-class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed Ctrl+S before
+class GputopApp(
+    App[None], inherit_bindings=False
+):  # Ctrl+Q is for who pressed Ctrl+S before
     """The one application. It survives its faults, and ends with its terminal."""
 
     CSS_PATH = Path(__file__).with_name("gputop.tcss")  # also for subclasses elsewhere
@@ -80,7 +82,9 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
     AUTO_FOCUS = None
     ENABLE_COMMAND_PALETTE = False  # ours has what keys do, and only what they do here
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("f10,ctrl+c", "quit", "Quit", show=False, priority=True),  # also in a dialog
+        Binding(
+            "f10,ctrl+c", "quit", "Quit", show=False, priority=True
+        ),  # also in a dialog
         Binding("ctrl+l", "repaint", "Repaint", show=False, priority=True),
     ]
 
@@ -147,7 +151,11 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         if not self.is_headless:
             self._watchdog.watch(asyncio.get_running_loop(), self._leave)
         if self._problems:
-            self.notify("\n".join(map(str, self._problems)), title="Settings", severity="warning")
+            self.notify(
+                "\n".join(map(str, self._problems)),
+                title="Settings",
+                severity="warning",
+            )
 
     def _screen_changed(self, screen: Screen[Any]) -> None:
         """Paint nothing until the screen is laid out, then all of it at once."""
@@ -199,16 +207,24 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
         """Empty caches, collect garbage, and return to the system what glibc keeps of both."""
         import ctypes  # the first screen does without it
 
-        views = (view for screen in self.screen_stack for view in screen.query(LiveView))
+        views = (
+            view for screen in self.screen_stack for view in screen.query(LiveView)
+        )
         textual_patches.forget_drawn(views)
         gc.collect()
-        with contextlib.suppress(AttributeError, OSError):  # other C libraries have no such call
+        with contextlib.suppress(
+            AttributeError, OSError
+        ):  # other C libraries have no such call
             ctypes.CDLL(None).malloc_trim(0)
 
     @property
     def _action_screen(self) -> ActionScreen | None:
         """The screen that is shown, behind a dialog or not."""
-        screens = (each for each in reversed(self.screen_stack) if isinstance(each, ActionScreen))
+        screens = (
+            each
+            for each in reversed(self.screen_stack)
+            if isinstance(each, ActionScreen)
+        )
         return next(screens, None)
 
     async def action_quit(self, status: int = 0) -> None:
@@ -245,16 +261,23 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
 
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return the filters of all that is drawn: the look first, then NO_COLOR of the rest."""
-        return [*([self.look] if self.look.enabled else []), *super().get_line_filters()]
+        return [
+            *([self.look] if self.look.enabled else []),
+            *super().get_line_filters(),
+        ]
 
     def show_look(self) -> None:
         """Show everything in the theme and the characters of the settings, if they have changed."""
-        chosen = look.choose_look(self.settings.theme, self.settings.ascii, self._terminal)
+        chosen = look.choose_look(
+            self.settings.theme, self.settings.ascii, self._terminal
+        )
         if (chosen.theme, chosen.ascii) == (self.look.theme, self.look.ascii):
             return
         self.look = chosen
         for screen in self.screen_stack:
-            for widget in screen.query("*"):  # else each drawn line stays, in up to four looks
+            for widget in screen.query(
+                "*"
+            ):  # else each drawn line stays, in up to four looks
                 widget.refresh()
             screen.refresh()
 
@@ -276,7 +299,9 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
 
     async def action_save(self) -> None:
         try:
-            await asyncio.to_thread(save, self._config, self._changes)  # the home may be far away
+            await asyncio.to_thread(
+                save, self._config, self._changes
+            )  # the home may be far away
         except ProblemError as error:
             self.notify(str(error), title="Not saved", severity="error")
             return
@@ -298,11 +323,15 @@ class GputopApp(App[None], inherit_bindings=False):  # Ctrl+Q is for who pressed
     ) -> None:
         """Show a notification in place of the one before, without markup: it has foreign text."""
         self.clear_notifications()
-        for screen in self.screen_stack:  # Textual leaves what was around each of them, for ever
+        for (
+            screen
+        ) in self.screen_stack:  # Textual leaves what was around each of them, for ever
             for around in screen.query("ToastHolder"):
                 self.call_later(around.remove)  # the caller may be outside of the app
         message = "\n".join(map(visible, message.splitlines()))
-        super().notify(message, title=title, severity=severity, timeout=timeout, markup=False)
+        super().notify(
+            message, title=title, severity=severity, timeout=timeout, markup=False
+        )
 
     def report(self, error: BaseException) -> None:
         """Notify of a fault in gputop that does not end it."""

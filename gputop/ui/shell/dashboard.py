@@ -20,7 +20,14 @@ from gputop.ui.monitor.screen import SMALLEST, MonitorTab
 from gputop.ui.processes.columns import GPU
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.table_state import ProcessTable
-from gputop.ui.shell.actions import ACTIONS, PAGES, ActionScreen, KeysView, bindings, explanation
+from gputop.ui.shell.actions import (
+    ACTIONS,
+    PAGES,
+    ActionScreen,
+    KeysView,
+    bindings,
+    explanation,
+)
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.recording import Recordings
 from gputop.ui.shell.tabs import Tabs
@@ -85,7 +92,9 @@ class Dashboard(ActionScreen):
         self._bar: ReplayBar | None = None
         self._recordings = Recordings(self.notify, self._recording_changed, record)
         clock = time.monotonic if replay is None else replay.now
-        self.telemetry = Telemetry(clock, replayed=replay is not None, show_secrets=show_secrets)
+        self.telemetry = Telemetry(
+            clock, replayed=replay is not None, show_secrets=show_secrets
+        )
         self._python = python
         self._back_to, self._search = back_to, search
         self._rung: set[tuple[object, ...]] = set()
@@ -97,7 +106,9 @@ class Dashboard(ActionScreen):
         self._table.set_filter(self._search)
         self._monitor = MonitorTab(self.telemetry, self._table)
         first = (self._monitor, ProcessesTab(self.telemetry, self._table))
-        self.tabs = Tabs(self.telemetry, first, self._python, self._stream.ask, self._switched)
+        self.tabs = Tabs(
+            self.telemetry, first, self._python, self._stream.ask, self._switched
+        )
         self._keys = KeysView(id="keys")
         self._apply_settings()
         yield self._header
@@ -160,7 +171,9 @@ class Dashboard(ActionScreen):
             for record in played.records:
                 if not isinstance(record, Event):
                     self.telemetry.receive(record)
-                    await asyncio.sleep(0)  # of many samples at once; a key may wait for one
+                    await asyncio.sleep(
+                        0
+                    )  # of many samples at once; a key may wait for one
         self._show_targets()
         self._ring()
         self.show()
@@ -196,7 +209,9 @@ class Dashboard(ActionScreen):
     def explain(self, key: str, character: str) -> str:
         if self.action_for(key) is not None:
             found = bool(self.telemetry.devices)
-            return "No signals: gputop is readonly" if found else "There is no device yet"
+            return (
+                "No signals: gputop is readonly" if found else "There is no device yet"
+            )
         why = explanation(key, replay=self._replay is not None)
         return why or super().explain(key, character)
 
@@ -223,7 +238,9 @@ class Dashboard(ActionScreen):
             case "back" if self.focused is not None:
                 return "Leave the field"
             case "back":
-                return "Back" if self.tabs.shown in (*PAGES, "process") else self._back_to
+                return (
+                    "Back" if self.tabs.shown in (*PAGES, "process") else self._back_to
+                )
             case "details" if self.tabs.shown == "process":
                 return "GPU"
             case "switch" if self.tabs.on_processes:
@@ -232,9 +249,13 @@ class Dashboard(ActionScreen):
                 return "Resume"
             case "play" if self._replay is not None and not self._replay.playing:
                 return "Play"
-            case "bench.stop" if not (self.tabs.benchmark and self.tabs.benchmark.running):
+            case "bench.stop" if not (
+                self.tabs.benchmark and self.tabs.benchmark.running
+            ):
                 return ""
-            case "bench.start" | "signal" if self.telemetry.scraped:  # they say what to do
+            case "bench.start" | "signal" if (
+                self.telemetry.scraped
+            ):  # they say what to do
                 return action.label if self.tabs.shown == "benchmark" else ""
         return action.label
 
@@ -247,7 +268,9 @@ class Dashboard(ActionScreen):
         return 2 if self.tabs.on_processes and action.is_for_processes else 3
 
     def offers(self, action: Action) -> bool:
-        if not super().offers(action) or (action.id == "signal" and self.app.settings.readonly):
+        if not super().offers(action) or (
+            action.id == "signal" and self.app.settings.readonly
+        ):
             return False
         lists = action.is_for_processes or action.tabs == ("monitor",)
         of_devices = (lists and action.when != "replay") or action.id == "why"
@@ -279,7 +302,9 @@ class Dashboard(ActionScreen):
     async def action_start(self) -> None:
         """Stress-test what the form says on the benchmark tab, elsewhere the selected device."""
         if self.telemetry.starting:  # the device that is meant may be about to appear
-            self.notify("The driver is still starting: `Start` in the form tests the CPU")
+            self.notify(
+                "The driver is still starting: `Start` in the form tests the CPU"
+            )
             return
         tab, benchmark = self.tabs.tab, await self.tabs.get_benchmark()
         if tab is benchmark:

@@ -28,7 +28,16 @@ ROOMY = 18
 FEWEST_WRONG, MOST_OF_HEIGHT = 4, 6
 """Fewest rows of the list, and the divisor of the height that gives its most rows while the map
 needs the rest."""
-SHARED = ("page.next", "page.previous", "theme", "commands", "help", "repaint", "suspend", "quit")
+SHARED = (
+    "page.next",
+    "page.previous",
+    "theme",
+    "commands",
+    "help",
+    "repaint",
+    "suspend",
+    "quit",
+)
 """Actions of the dashboard that are the same here."""
 # fmt: off
 ACTIONS = (
@@ -202,7 +211,11 @@ class FleetScreen(ActionScreen):
     def label_of(self, action: Action) -> str:
         if action.id == "back":
             return "Show all" if self._filter.wanted else ""
-        return "Map" if action.id == "fleet.switch" and self.state.on_list else action.label
+        return (
+            "Map"
+            if action.id == "fleet.switch" and self.state.on_list
+            else action.label
+        )
 
     async def act(self, action: Action) -> bool:
         done = await super().act(action)

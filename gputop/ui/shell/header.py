@@ -11,7 +11,16 @@ from gputop.agent.device import DeviceSample, DeviceState
 from gputop.health.causes import alerts_beside, cause_text
 from gputop.health.findings import Severity, summarize
 from gputop.schema.derived import gpus_text, label_of
-from gputop.text import count, duration, fit_columns, moment, number, percentage, used_of, visible
+from gputop.text import (
+    count,
+    duration,
+    fit_columns,
+    moment,
+    number,
+    percentage,
+    used_of,
+    visible,
+)
 from gputop.ui.drawing.cells import (
     Row,
     Span,
@@ -34,7 +43,11 @@ if TYPE_CHECKING:
     from gputop.recording.replay import Replay
     from gputop.ui.telemetry import Telemetry
 
-TABS = (("monitor", " 1 Monitor "), ("benchmark", " 2 Benchmark "), ("processes", " 3 Processes "))
+TABS = (
+    ("monitor", " 1 Monitor "),
+    ("benchmark", " 2 Benchmark "),
+    ("processes", " 3 Processes "),
+)
 TITLE = " gputop "
 ROOMY = 80
 """Width in cells from which on there are gaps in the top line."""
@@ -67,7 +80,11 @@ class Header(TelemetryView):
         """Return what draws each row. On a short screen the sums give way to what is wrong."""
         telemetry = self._telemetry
         if self._remedy:
-            return [self._top, self._summary, lambda w: [Span(clip(f" {self._remedy}", w))]]
+            return [
+                self._top,
+                self._summary,
+                lambda w: [Span(clip(f" {self._remedy}", w))],
+            ]
         silent = telemetry.silent_seconds is not None
         cause = telemetry.slowest if telemetry.devices and not silent else None
         lines: list[Callable[[int], Row]] = [self._top]
@@ -82,12 +99,17 @@ class Header(TelemetryView):
     def _remedy(self) -> str:
         """Remedy for a stream that broke off, or "" if waiting is enough."""
         telemetry = self._telemetry
-        problem = telemetry.interruption if telemetry.silent_seconds is not None else None
+        problem = (
+            telemetry.interruption if telemetry.silent_seconds is not None else None
+        )
         return visible(problem.remedy) if problem is not None and problem.check else ""
 
     def _top(self, width: int) -> Row:
         left = [Span(TITLE, ACCENT)]
-        left += [Span(label, TAB if name == self.tab else DIM) for name, label in self._tabs(width)]
+        left += [
+            Span(label, TAB if name == self.tab else DIM)
+            for name, label in self._tabs(width)
+        ]
         telemetry, gap = self._telemetry, " " * (width >= ROOMY)
         badges = {" SIMULATED " if gap else " DEMO ": telemetry.simulated}
         badges |= {" PAUSED ": telemetry.paused, " REC ": self.recording}
@@ -102,16 +124,24 @@ class Header(TelemetryView):
             where = f"{many} hosts" if many > 1 else visible(inventory.hostname)
             ranked.append(clip(where, 24))
             if inventory.driver_version:
-                cuda = inventory.cuda_version and f" · CUDA {visible(inventory.cuda_version)}"
+                cuda = (
+                    inventory.cuda_version
+                    and f" · CUDA {visible(inventory.cuda_version)}"
+                )
                 ranked.append(f"driver {visible(inventory.driver_version)}{cuda or ''}")
-        kept = fit_columns(ranked, width - width_of(left) + 1, lambda part: cells_of(part) + 3)
+        kept = fit_columns(
+            ranked, width - width_of(left) + 1, lambda part: cells_of(part) + 3
+        )
         right = " · ".join((*kept[1:], *kept[:1]))
         return spread(left, [Span(f"{right} ", DIM)], width)
 
     def _tabs(self, width: int) -> list[tuple[str, str]]:
         """Return names and labels of the tabs, which are numbers alone on a narrow screen."""
         short = width < NARROW
-        return [(name, text[:3] if short and name != self.tab else text) for name, text in TABS]
+        return [
+            (name, text[:3] if short and name != self.tab else text)
+            for name, text in TABS
+        ]
 
     def _summary(self, width: int) -> Row:
         telemetry = self._telemetry
@@ -126,19 +156,26 @@ class Header(TelemetryView):
             problem = telemetry.inventory.problem if telemetry.inventory else None
             what = visible(problem.what) if problem else "The driver lists no GPUs"
             parts = (f" {what}", ": showing only the host")
-            return [Span("".join(fit_columns(parts, width, cells_of)) or parts[0], WARN)]
+            return [
+                Span("".join(fit_columns(parts, width, cells_of)) or parts[0], WARN)
+            ]
         devices, host = self._devices(), self._host()
         # What the devices say beyond their sums gives way first.
         ranked = (*devices[:SUMS], *host, *devices[SUMS:])
         kept = fit_columns(ranked, width, width_of) or devices[:1]
         left, right = (
-            [span for part in parts if part in kept for span in part] for parts in (devices, host)
+            [span for part in parts if part in kept for span in part]
+            for parts in (devices, host)
         )
         return spread(left, right, width)
 
     def _silence(self, seconds: float) -> str:
         telemetry = self._telemetry
-        text = f" No data for {duration(seconds)}" if seconds >= 1 else " The sampler stopped"
+        text = (
+            f" No data for {duration(seconds)}"
+            if seconds >= 1
+            else " The sampler stopped"
+        )
         problem = telemetry.interruption
         if problem is not None and self._remedy:
             return f" {visible(problem.what)}: no data for {duration(seconds)}"
@@ -164,7 +201,9 @@ class Header(TelemetryView):
 
     def _devices(self) -> list[Row]:
         """Return the devices in parts: the sums, then the hottest and the busiest."""
-        gpus = [device for device in self._telemetry.devices if device.parent_uuid is None]
+        gpus = [
+            device for device in self._telemetry.devices if device.parent_uuid is None
+        ]
         pairs = [(gpu, self._telemetry.readings(gpu.uuid)) for gpu in gpus]
         old = sum(self._telemetry.old_seconds(r) is not None for _, r in pairs)
         lost = sum(r.state is not DeviceState.OK for _, r in pairs)
@@ -174,16 +213,25 @@ class Header(TelemetryView):
             first.append(Span(f"  {lost} not answering", FAULT))
         if old:  # the sums are of this moment
             first.append(Span(f"  {old} slow", WARN))
-            pairs = [(gpu, r) for gpu, r in pairs if self._telemetry.old_seconds(r) is None]
+            pairs = [
+                (gpu, r) for gpu, r in pairs if self._telemetry.old_seconds(r) is None
+            ]
         parts, readings = [first], [r for _, r in pairs]
         busy = _values(readings, "gpu_utilization_percent")
         if busy:
             mean = percentage(sum(busy) / len(busy)).rjust(5)
             parts.append([Span("  busy ", DIM), Span(mean)])
         # Of the same devices: else it would be what some use of what all have.
-        told = [r for r in readings if None not in (r.memory_used_bytes, r.memory_total_bytes)]
+        told = [
+            r
+            for r in readings
+            if None not in (r.memory_used_bytes, r.memory_total_bytes)
+        ]
         if told:
-            used, total = _values(told, "memory_used_bytes"), _values(told, "memory_total_bytes")
+            used, total = (
+                _values(told, "memory_used_bytes"),
+                _values(told, "memory_total_bytes"),
+            )
             parts.append([Span("  mem ", DIM), Span(used_of(sum(used), sum(total)))])
         watts = _values(readings, "power_watts")
         if watts:
@@ -196,11 +244,18 @@ class Header(TelemetryView):
             ("hottest", "temperature_celsius", "°C"),
             ("busiest", "gpu_utilization_percent", " %"),
         ):
-            known = [(value, gpu) for gpu, r in pairs if (value := getattr(r, name)) is not None]
+            known = [
+                (value, gpu)
+                for gpu, r in pairs
+                if (value := getattr(r, name)) is not None
+            ]
             if len(gpus) > 1 and known:
                 value, gpu = max(known, key=lambda each: each[0])
                 parts.append(
-                    [Span(f"  {label} ", DIM), Span(f"GPU {label_of(gpu)}: {value}{unit}")]
+                    [
+                        Span(f"  {label} ", DIM),
+                        Span(f"GPU {label_of(gpu)}: {value}{unit}"),
+                    ]
                 )
         return parts
 
@@ -261,7 +316,13 @@ class ReplayBar(TelemetryView):
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
         replay = self._replay
         row = [Span(" REPLAY ", BADGE), Span(f" {self._moment()}  ", STRONG)]
-        pace = "end" if replay.ended else "paused" if replay.paused else f"×{replay.speed:g}"
+        pace = (
+            "end"
+            if replay.ended
+            else "paused"
+            if replay.paused
+            else f"×{replay.speed:g}"
+        )
         row.append(Span(f"{pace:<7}", ACCENT))
         end = duration(replay.end)
         row.append(Span(f"{duration(replay.position):>{len(end)}} of {end} "))

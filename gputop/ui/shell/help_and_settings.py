@@ -15,7 +15,15 @@ from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, Dialog
 from gputop.ui.drawing.live import LiveView
 from gputop.ui.drawing.palette import ACCENT, STRONG
 from gputop.ui.processes.columns import COLUMNS, COMMAND, HOST
-from gputop.ui.shell.actions import ACTIONS, DEVICES, LISTS, LIVE, PAGES, PROCESSES, Action
+from gputop.ui.shell.actions import (
+    ACTIONS,
+    DEVICES,
+    LISTS,
+    LIVE,
+    PAGES,
+    PROCESSES,
+    Action,
+)
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -30,8 +38,25 @@ TWO_FROM, GAP = 110, 3
 NAME, ROOMY = 17, 48
 """Cells of a name, and those of a column from which on its meaning stands beside it."""
 FIRST = (
-    *("tab.monitor", "tab.benchmark", "tab.processes", "previous", "next", "switch", "details"),
-    *("why", "bench.start", "bench.stop", "filter", "sort", "sort.previous", "signal", "record"),
+    *(
+        "tab.monitor",
+        "tab.benchmark",
+        "tab.processes",
+        "previous",
+        "next",
+        "switch",
+        "details",
+    ),
+    *(
+        "why",
+        "bench.start",
+        "bench.stop",
+        "filter",
+        "sort",
+        "sort.previous",
+        "signal",
+        "record",
+    ),
     *("pause", "play", "help", "quit"),
 )
 """Keys of the README, which come first."""
@@ -85,7 +110,11 @@ BENCHMARK = {
     "peak": "best window of 0.1 to 0.2 s; the mean is of the whole run",
     "droop": "how far the second half is below the first seconds",
 }
-LEGENDS: dict[str, Mapping[str, str]] = {"Mouse": MOUSE, "Signs": SIGNS, "Panels and rows": PANELS}
+LEGENDS: dict[str, Mapping[str, str]] = {
+    "Mouse": MOUSE,
+    "Signs": SIGNS,
+    "Panels and rows": PANELS,
+}
 LEGENDS |= {"Readings": LEGEND, "Stress test": BENCHMARK}
 LEGENDS |= {"Processes": {each.title: each.about for each in COLUMNS}}
 
@@ -127,10 +156,14 @@ class HelpPage(Dialog[None]):
         self._text.styles.width, self._text.styles.height = width_of(rows[0]), len(rows)
 
     def _rows(self, screen_width: int) -> list[Row]:
-        width = screen_width * 96 // 100 - FRAME  # the box has at most 96 % of the screen
+        width = (
+            screen_width * 96 // 100 - FRAME
+        )  # the box has at most 96 % of the screen
         two = screen_width >= TWO_FROM
         width = min(WIDEST, (width - GAP) // 2 if two else width)
-        blocks = [_block(title, entries, width) for title, entries in self._groups.items()]
+        blocks = [
+            _block(title, entries, width) for title, entries in self._groups.items()
+        ]
         return in_columns(blocks, 1 + two, width, GAP)
 
 
@@ -142,12 +175,16 @@ class Help(HelpPage):
     ) -> None:
         """List the actions that are `offered`; explain several `hosts` if they are shown."""
         actions = {action.id: action for action in ACTIONS if offered(action)}
-        first = {"Main keys": _lines(actions.pop(each) for each in FIRST if each in actions)}
+        first = {
+            "Main keys": _lines(actions.pop(each) for each in FIRST if each in actions)
+        }
         others = {
             title: _lines(a for a in actions.values() if a.tabs == tabs)
             for tabs, title in PLACES.items()
         }
-        super().__init__(first | others | ({"Several hosts": HOSTS} if hosts else {}) | LEGENDS)
+        super().__init__(
+            first | others | ({"Several hosts": HOSTS} if hosts else {}) | LEGENDS
+        )
 
 
 def _lines(actions: Iterable[Action]) -> dict[str, str]:
@@ -176,7 +213,10 @@ ABOUT = {
 ABOUT |= {"bell": "ring on each new alert", "interval": "between samples"}
 ABOUT |= {"gpm": "read profiling counters", "readonly": "no signals; restart to undo"}
 ABOUT |= {"density": "rows per device", "charts": "in full panels"}
-ABOUT |= {"scroll": "scroll charts (up to 6× the data)", "sort": "column to sort processes by"}
+ABOUT |= {
+    "scroll": "scroll charts (up to 6× the data)",
+    "sort": "column to sort processes by",
+}
 ABOUT |= {"reverse": "reverse the order", "tree": "children under parents"}
 SORTS = {"n": "GPU", "u": "USER", "p": "PID", "g": "GPU MEM", "s": "SM%", "c": "CPU%"}
 SORTS |= {"m": "RES", "t": "AGE"}
@@ -194,7 +234,9 @@ WORDS = {None: "auto", True: "on", False: "off"}
 class SettingsScreen(ChoiceDialog):
     """Dialog with a line for each setting, and one for each column of processes."""
 
-    def __init__(self, app: GputopApp, changed: Callable[[], None], *, columns: bool) -> None:
+    def __init__(
+        self, app: GputopApp, changed: Callable[[], None], *, columns: bool
+    ) -> None:
         """Show the settings of `app`, all or first the `columns`; call `changed` after each."""
         keys = "↑ ↓ select · ← → change · S saves · Esc closes"
         super().__init__("Settings", _rows(app.settings), keys)
@@ -208,7 +250,9 @@ class SettingsScreen(ChoiceDialog):
             hidden = {*self._gputop.settings.hidden_columns.split(",")} ^ {name}
             self._set(hidden_columns=",".join(sorted(hidden - {""})))
         else:
-            choices = VALUES.get(name, (False, True)) if name != "readonly" else (now, True)
+            choices = (
+                VALUES.get(name, (False, True)) if name != "readonly" else (now, True)
+            )
             choices = choices if now in choices else (now, *choices)
             self._set(**{name: choices[(choices.index(now) + step) % len(choices)]})
 
@@ -235,9 +279,14 @@ class SettingsScreen(ChoiceDialog):
 
 def _rows(settings: Settings) -> list[Choice]:
     hidden = settings.hidden_columns.split(",")
-    rows = [(name, getattr(settings, name), about, name) for name, about in ABOUT.items()]
+    rows = [
+        (name, getattr(settings, name), about, name) for name, about in ABOUT.items()
+    ]
     rows += [(t, t not in hidden, about, f"column {t}") for t, about in TITLES.items()]
-    words = [f"{v:g} s" if isinstance(v, float) else WORDS.get(v, f"{v}") for _, v, *_ in rows]
+    words = [
+        f"{v:g} s" if isinstance(v, float) else WORDS.get(v, f"{v}")
+        for _, v, *_ in rows
+    ]
     return [
         Choice(f"{label:<15} {word:<19}{about}", ALSO.get(name, ""), (name, value))
         for word, (name, value, about, label) in zip(words, rows, strict=True)

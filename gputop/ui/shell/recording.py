@@ -80,7 +80,9 @@ class RecordingThread(threading.Thread):
             recorder.close()
         if not self._over and not self.is_last:
             length = f"{duration(time.monotonic() - self._since)}, {size(recorder.file.size)}"
-            self._notify(f"{length}. Play it with: gputop --replay {where}", title="Recorded")
+            self._notify(
+                f"{length}. Play it with: gputop --replay {where}", title="Recorded"
+            )
 
 
 class Recordings:
@@ -92,7 +94,10 @@ class Recordings:
     """
 
     def __init__(
-        self, notify: Callable[..., None], changed: Callable[[], None], wanted: Path | None = None
+        self,
+        notify: Callable[..., None],
+        changed: Callable[[], None],
+        wanted: Path | None = None,
     ) -> None:
         self.current: RecordingThread | None = None
         self._notify, self._changed = notify, changed
@@ -142,9 +147,13 @@ class Recordings:
         def failed(problem: Problem) -> None:
             if self.current is recording:
                 self._end(recording)
-            self._notify(f"{visible(str(problem))}.", title="Not recorded", severity="error")
+            self._notify(
+                f"{visible(str(problem))}.", title="Not recorded", severity="error"
+            )
 
-        recording = RecordingThread(path, partial(later, self._notify), partial(later, failed))
+        recording = RecordingThread(
+            path, partial(later, self._notify), partial(later, failed)
+        )
         recording.write(inventory)
         recording.write(sample)
         self.current = recording

@@ -54,7 +54,9 @@ def run(
     environments of this machine's processes unmasked. The other arguments are the app's.
     """
     interval, replay, process = settings.interval, None, None
-    asked = StreamOptions(interval, gpm=False, control=True, secrets=show_secrets, **chosen)
+    asked = StreamOptions(
+        interval, gpm=False, control=True, secrets=show_secrets, **chosen
+    )
     if not hosts and recording is None:
         process = launch(asked.command)
     load_asyncio()
@@ -73,7 +75,9 @@ def run(
 
         source = StreamChild(asked.command, interval, process)
     load()
-    return _show(source, settings=settings, replay=replay, show_secrets=show_secrets, **shown)
+    return _show(
+        source, settings=settings, replay=replay, show_secrets=show_secrets, **shown
+    )
 
 
 def run_fleet(
@@ -116,7 +120,9 @@ def _show(*arguments: Any, **options: Any) -> int:
         print(f"gputop: error: {TOO_MANY_FILES}", file=sys.stderr)
         return COULD_NOT_RUN
     if app.fault is not None and says_process_limit(app.fault):
-        print(f"gputop: error: {process_limit_problem('gputop ended')}.", file=sys.stderr)
+        print(
+            f"gputop: error: {process_limit_problem('gputop ended')}.", file=sys.stderr
+        )
         return COULD_NOT_RUN
     if app.fault is not None:
         print(

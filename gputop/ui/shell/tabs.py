@@ -55,7 +55,11 @@ class Tabs(ContentSwitcher):
         """Tab that each of the pages was opened from."""
 
     def refresh(
-        self, *regions: Region, repaint: bool = True, layout: bool = False, recompose: bool = False
+        self,
+        *regions: Region,
+        repaint: bool = True,
+        layout: bool = False,
+        recompose: bool = False,
     ) -> Self:
         """Lay out without painting: what that changes is painted, and nothing else is here."""
         return super().refresh(
@@ -126,7 +130,9 @@ class Tabs(ContentSwitcher):
         if self.on_processes and isinstance(tab, ListTab) and tab.process is not None:
             await self.action_environment(first=False)
             return
-        from gputop.ui.device.screen import DevicePage  # the first screen does without it
+        from gputop.ui.device.screen import (
+            DevicePage,
+        )  # the first screen does without it
 
         await self._open("page", DevicePage)
 
@@ -146,7 +152,9 @@ class Tabs(ContentSwitcher):
         else:
             await self._show_page("process", ProcessPage, process, first)
 
-    async def _open(self, name: str, make: Callable[[Telemetry], LiveTab], *more: bool) -> None:
+    async def _open(
+        self, name: str, make: Callable[[Telemetry], LiveTab], *more: bool
+    ) -> None:
         device = self.tab.selected
         if device is None:
             self.notify("No device to show")

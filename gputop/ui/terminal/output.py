@@ -162,7 +162,9 @@ class FlowControl:
         self._fastest = min(self._fastest, seconds)
         self._on_way -= count
         on_line = seconds - self._fastest
-        is_enough = count >= LEAST_BYTES  # to tell a slow line from a moment without a processor
+        is_enough = (
+            count >= LEAST_BYTES
+        )  # to tell a slow line from a moment without a processor
         if on_line > SLOW_SECONDS * min(1.0, count / ASK_BYTES if is_enough else 1.0):
             self._most = max(LEAST_BYTES, AHEAD_SECONDS * count / on_line)
         elif is_enough:
@@ -263,7 +265,9 @@ class FrameWriter:
         while self._frames:
             frame = self._frames[0]
             try:
-                self._sent += os.write(self._descriptor, memoryview(frame)[self._sent :])
+                self._sent += os.write(
+                    self._descriptor, memoryview(frame)[self._sent :]
+                )
             except BlockingIOError:
                 self._blocked_at = self._clock()
                 return True

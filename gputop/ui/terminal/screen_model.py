@@ -106,11 +106,16 @@ class ScreenModel:
     def put(self, x: int, y: int, text: str, codes: str) -> int:
         """Want text in a style from a cell on; return its width in cells."""
         self._is_begun = True
-        cells: Sequence[str] = text if text.isascii() or is_narrow(text) else divide(text)
+        cells: Sequence[str] = (
+            text if text.isascii() or is_narrow(text) else divide(text)
+        )
         many = len(cells)
         if -many < x < self._width and 0 <= y < self._height:
             if x < 0 or x + many > self._width:
-                cells, x = _cut(cells, max(0, -x), min(many, self._width - x)), max(0, x)
+                cells, x = (
+                    _cut(cells, max(0, -x), min(many, self._width - x)),
+                    max(0, x),
+                )
             self._wanted[y].put(x, cells, codes)
             self._changed.add(y)
         return many
@@ -183,24 +188,35 @@ class ScreenModel:
         style = ANY
         for first, after in chunks:
             if not texts[after - 1] or len(texts[first]) > 1:
-                yield CellRun(first, y, texts[first], codes[first], after - first, is_odd=True)
+                yield CellRun(
+                    first, y, texts[first], codes[first], after - first, is_odd=True
+                )
                 continue
             is_near = end > start and first - end <= BRIDGE_CELLS
             joined = _joined(texts, codes, end, first, style) if is_near else None
             if joined is None:
                 if end > start:
-                    yield CellRun(start, y, "".join(texts[start:end]), style.strip(), end - start)
+                    yield CellRun(
+                        start, y, "".join(texts[start:end]), style.strip(), end - start
+                    )
                 start, joined = first, codes[first]
             style, end = joined, after
         if end > start:
-            yield CellRun(start, y, "".join(texts[start:end]), style.strip(), end - start)
+            yield CellRun(
+                start, y, "".join(texts[start:end]), style.strip(), end - start
+            )
 
 
 def _chunks(codes: list[str], cells: Iterable[int]) -> Iterator[tuple[int, int]]:
     """Yield the ends of cells of one style that are side by side. No cell is a part of another."""
     columns = sorted(cells)
     # Of columns side by side, the difference to their position in the list is the same.
-    places = zip(columns, map(codes.__getitem__, columns), map(sub, columns, count()), strict=False)
+    places = zip(
+        columns,
+        map(codes.__getitem__, columns),
+        map(sub, columns, count()),
+        strict=False,
+    )
     for _, group in groupby(places, itemgetter(1, 2)):
         chunk = [*group]
         yield chunk[0][0], chunk[-1][0] + 1
@@ -236,7 +252,9 @@ ANY = " "
 """Style of a blank that looks the same in all styles but those that mark blanks."""
 
 
-def _joined(texts: list[str], codes: list[str], end: int, x: int, style: str) -> str | None:
+def _joined(
+    texts: list[str], codes: list[str], end: int, x: int, style: str
+) -> str | None:
     """Return the style in which a run goes on to a cell, or None if it has to be another run."""
     for at in range(end, x + 1):
         new = codes[at]
@@ -360,7 +378,11 @@ class FrameBuilder:
             texts = _BLANKS.split(run.text)
         for text in filter(None, texts):
             self._move(x, run.y)
-            if len(text) >= ERASED_CELLS and text.isspace() and not marks_blanks(run.codes):
+            if (
+                len(text) >= ERASED_CELLS
+                and text.isspace()
+                and not marks_blanks(run.codes)
+            ):
                 self._erase(len(text))
             else:
                 self._text(text)

@@ -36,7 +36,12 @@ MONOCHROME = ("1;39", "2;39", "1;39")
 """Those for NO_COLOR."""
 TABS = ((" 1 Monitor ", True), (" 2 Benchmark ", False), (" 3 Processes ", False))
 WAITING = " Waiting for the NVIDIA driver"
-KEYS = ((" b", " Stress test "), (" Space", " Pause "), (" ?", " Help "), (" q", " Quit "))
+KEYS = (
+    (" b", " Stress test "),
+    (" Space", " Pause "),
+    (" ?", " Help "),
+    (" q", " Quit "),
+)
 """Keys that do something before there is a device."""
 FEWEST_COLUMNS, FEWEST_ROWS = 60, 12
 SETTINGS_BYTES = 1 << 16
@@ -59,16 +64,26 @@ class Skeleton:
         """Sequence that restores the terminal; empty if there is nothing to restore."""
         self._pid = 0
 
-    def show(self, words: Sequence[str], environment: Mapping[str, str] = os.environ) -> None:
+    def show(
+        self, words: Sequence[str], environment: Mapping[str, str] = os.environ
+    ) -> None:
         """Write the frame if these words are those of a dashboard that this terminal can draw."""
         try:
             colours = colours_of(words, environment)
-            if colours is None or os.tcgetpgrp(0) != os.getpgrp() or not _takes_output(0):
+            if (
+                colours is None
+                or os.tcgetpgrp(0) != os.getpgrp()
+                or not _takes_output(0)
+            ):
                 return
             columns, rows = os.get_terminal_size(1)
             if columns < FEWEST_COLUMNS or rows < FEWEST_ROWS:
                 return
-            self.modes, self._restore, self._pid = termios.tcgetattr(0), LEAVE, os.getpid()
+            self.modes, self._restore, self._pid = (
+                termios.tcgetattr(0),
+                LEAVE,
+                os.getpid(),
+            )
             for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
                 if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
                     signal.signal(number, self._end)
@@ -95,7 +110,9 @@ class Skeleton:
         return self.modes
 
     def _leave(self) -> None:
-        if not self._restore or os.getpid() != self._pid:  # or in a child that was forked
+        if (
+            not self._restore or os.getpid() != self._pid
+        ):  # or in a child that was forked
             return
         try:
             if _takes_output(PATIENCE_SECONDS):
@@ -113,7 +130,9 @@ class Skeleton:
 SKELETON = Skeleton()
 
 
-def colours_of(words: Sequence[str], environment: Mapping[str, str]) -> Sequence[str] | None:
+def colours_of(
+    words: Sequence[str], environment: Mapping[str, str]
+) -> Sequence[str] | None:
     """Return the colours of the frame, or None if there is to be none.
 
     That is where the words may be wrong or ask for something else, and where a person may not be
@@ -199,12 +218,16 @@ def frame(columns: int, rows: int, colours: Sequence[str]) -> str:
     """Return what to write for the first frame of the app."""
     accent, dim, warning = colours
     clock = time.strftime("%H:%M:%S ")
-    title = [(" gputop ", accent), *((label, "1;7" if chosen else dim) for label, chosen in TABS)]
+    title = [
+        (" gputop ", accent),
+        *((label, "1;7" if chosen else dim) for label, chosen in TABS),
+    ]
     title.append((clock.rjust(columns - sum(len(text) for text, _ in title)), dim))
     keys = [part for key, label in KEYS for part in ((key, accent), (label, dim))]
     lines = ((1, title), (2, [(WAITING, warning)]), (rows, keys))
     return "".join(
-        f"\x1b[{row};1H" + "".join(f"\x1b[{colour}m{text}\x1b[0m" for text, colour in line)
+        f"\x1b[{row};1H"
+        + "".join(f"\x1b[{colour}m{text}\x1b[0m" for text, colour in line)
         for row, line in lines
     )
 
@@ -216,7 +239,9 @@ def _takes_output(seconds: float) -> bool:
 def silent(modes: list[Any]) -> list[Any]:
     """Return the modes with keys kept for the app, and not shown. Ctrl+C is still a signal."""
     changed = [*modes[:6], [*modes[6]]]
-    changed[0] &= ~(termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR)
+    changed[0] &= ~(
+        termios.IXON | termios.IXOFF | termios.ICRNL | termios.INLCR | termios.IGNCR
+    )
     changed[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
     for key in (termios.VSUSP, termios.VQUIT):
         changed[6][key] = b"\0"

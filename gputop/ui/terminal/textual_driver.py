@@ -20,7 +20,11 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from textual import constants
-from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
+from textual._xterm_parser import (
+    BRACKETED_PASTE_END,
+    BRACKETED_PASTE_START,
+    XTermParser,
+)
 from textual.driver import Driver
 from textual.events import Key, Paste, Resize
 from textual.geometry import Size
@@ -63,7 +67,9 @@ class TerminalDriver(Driver):
     can_suspend = True
     """True: Ctrl+Z suspends the app."""
 
-    def __init__(self, app: App[Any], *, size: tuple[int, int] | None = None, **more: Any) -> None:
+    def __init__(
+        self, app: App[Any], *, size: tuple[int, int] | None = None, **more: Any
+    ) -> None:
         super().__init__(app, size=size or terminal_size(), **more)
         self._typed = KeyParser(answered=self._answered)
         self._screen = ScreenModel(*terminal_size(), Sequences.of_terminal())
@@ -157,10 +163,15 @@ class TerminalDriver(Driver):
 
     def _await_answer(self) -> None:
         """Read the terminal's last answer: the shell would take it for typed."""
-        until = time.monotonic() + min(output.END_SECONDS, self._outlet.flow.answer_seconds)
+        until = time.monotonic() + min(
+            output.END_SECONDS, self._outlet.flow.answer_seconds
+        )
         read = b""
         with contextlib.suppress(OSError):
-            while output.ANSWER.encode() not in read and (left := until - time.monotonic()) > 0:
+            while (
+                output.ANSWER.encode() not in read
+                and (left := until - time.monotonic()) > 0
+            ):
                 if not select.select([self._input], [], [], left)[0]:
                     return
                 read += os.read(self._input, CHUNK_BYTES)
@@ -208,7 +219,9 @@ class TerminalDriver(Driver):
         if not data:
             self._pause_input()  # if the terminal is gone, the app sees that and ends
             return
-        if data.replace(output.ANSWER.encode(), b""):  # answers do not keep a paste open
+        if data.replace(
+            output.ANSWER.encode(), b""
+        ):  # answers do not keep a paste open
             self._typed_at = self._loop.time()
         for message in self._typed.feed(data):
             self.process_message(message)
@@ -255,7 +268,9 @@ _TOKEN = re.compile(
     r"|[^\[O\]PX^_\x1b])",
     re.DOTALL,
 )
-_UNFINISHED = re.compile(rf"\x1b(?:\[(?:M.{{0,2}}|\[|[0-?]*[ -/]*)|O|{_STRING}\x1b?)?\Z", re.DOTALL)
+_UNFINISHED = re.compile(
+    rf"\x1b(?:\[(?:M.{{0,2}}|\[|[0-?]*[ -/]*)|O|{_STRING}\x1b?)?\Z", re.DOTALL
+)
 _BROKEN = re.compile(rf"\x1b(?:\[[0-?]*[ -/]*|O|{_STRING})?", re.DOTALL)
 
 
@@ -324,7 +339,11 @@ class KeyParser:
                     yield self._paste()
                 continue
             token = _TOKEN.match(text, at)
-            if token is None and len(text) - at < LONGEST_HELD and _UNFINISHED.match(text, at):
+            if (
+                token is None
+                and len(text) - at < LONGEST_HELD
+                and _UNFINISHED.match(text, at)
+            ):
                 self._held = text[at:]
                 break
             found = token or _BROKEN.match(text, at)
@@ -344,8 +363,12 @@ class KeyParser:
     def _paste_on(self, text: str, at: int) -> tuple[int, bool]:
         """Add text to the paste; return where to read on, and True if the paste is over."""
         end = text.find(BRACKETED_PASTE_END, at)
-        upto = len(text) - len(_begun(text[at:], BRACKETED_PASTE_END)) if end < 0 else end
-        self._pasted = ((self._pasted or "") + text[at:upto][:LONGEST_PASTE])[:LONGEST_PASTE]
+        upto = (
+            len(text) - len(_begun(text[at:], BRACKETED_PASTE_END)) if end < 0 else end
+        )
+        self._pasted = ((self._pasted or "") + text[at:upto][:LONGEST_PASTE])[
+            :LONGEST_PASTE
+        ]
         if end < 0:
             self._held = text[upto:]
             return len(text), False
@@ -369,9 +392,15 @@ class KeyParser:
             textual_patches.forget_keys()
         if is_sequence and token[-1] != "u":
             # Textual takes an unknown function key for the character of its number.
-            found = [each for each in found if not (isinstance(each, Key) and each.is_printable)]
+            found = [
+                each
+                for each in found
+                if not (isinstance(each, Key) and each.is_printable)
+            ]
         # Sizes come from the kernel only: reports of them can be forged.
-        return [each for each in found if not isinstance(each, Resize | InBandWindowResize)]
+        return [
+            each for each in found if not isinstance(each, Resize | InBandWindowResize)
+        ]
 
 
 def is_known() -> bool:

@@ -110,7 +110,9 @@ def _capturing(
             at = x
             for text, style, control in segments:
                 if text and not control:
-                    at += put(at, y, text, "" if style is None else codes_of(style, system))
+                    at += put(
+                        at, y, text, "" if style is None else codes_of(style, system)
+                    )
         return ""
 
     return render_segments
@@ -125,7 +127,9 @@ def _layout_cells(update: Any) -> Iterator[tuple[int, int, Iterable[Segment]]]:
 def _chops_cells(update: Any) -> Iterator[tuple[int, int, Iterable[Segment]]]:
     # Elsewhere on their lines there may be the blank of a container: what is in it is not rendered.
     for y, left, right in update.spans:
-        for end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
+        for end, (x, strip) in zip(
+            update.chop_ends[y], update.chops[y].items(), strict=False
+        ):
             if strip is not None and x < right and left < end:
                 yield x, y, strip
 
@@ -218,11 +222,17 @@ def install_layouts() -> bool:
     stock: Callable[..., bool] = _stock(Widget._size_updated)  # noqa: SLF001
 
     def size_updated(
-        self: Widget, size: Any, virtual_size: Any, container_size: Any, layout: bool = True
+        self: Widget,
+        size: Any,
+        virtual_size: Any,
+        container_size: Any,
+        layout: bool = True,
     ) -> bool:
         scrolls = "auto" in (self.styles.overflow_x, self.styles.overflow_y)
         over = any(each.id == "textual-toastrack" for each in self.ancestors_with_self)
-        if not layout or scrolls or over:  # notifications are laid out as they are painted
+        if (
+            not layout or scrolls or over
+        ):  # notifications are laid out as they are painted
             return stock(self, size, virtual_size, container_size, layout)
         changed = stock(self, size, virtual_size, container_size, False)
         if changed:  # the frame of this layout has it all
@@ -235,7 +245,9 @@ def install_layouts() -> bool:
 
 def hand_on_size(app: Any) -> None:
     """Hand on a new size whose timer Textual dropped, as it was late at once: else none ever is."""
-    if getattr(app, "_resize_event", None) is not None and hasattr(app, "_check_resize"):
+    if getattr(app, "_resize_event", None) is not None and hasattr(
+        app, "_check_resize"
+    ):
         app._check_resize()  # noqa: SLF001
 
 
