@@ -139,7 +139,7 @@ def _note_unknown(users: Sequence[str]) -> None:
     from concurrent import futures
     from functools import partial
 
-    from gputop.threads import call_in_thread
+    from gputop.agent.threads import call_in_thread
 
     for user in users:
         try:

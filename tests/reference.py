@@ -15,13 +15,13 @@ from pathlib import Path
 
 import gputop
 from gputop import __version__
+from gputop.agent.nvml.device_queries import reading_queries
+from gputop.agent.nvml.query import EVERY_SECOND
 from gputop.agent.snapshot import DriverState, Source
 from gputop.commands.parser import COMMANDS, parser
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED, USAGE
 from gputop.output.csv_lines import ALIASES, COLUMNS
 from gputop.schema.catalogue import CATALOGUE
-from gputop.sources.nvml.device_queries import reading_queries
-from gputop.sources.nvml.query import EVERY_SECOND
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference.md"

@@ -106,8 +106,8 @@ def test_the_first_screen_has_a_budget_of_modules(package: str, most: int) -> No
 
 
 def test_the_sampler_does_without_what_only_the_dashboard_needs() -> None:
-    program = "import gputop.cli as c; c.parse(['stream']); import gputop.stream.sender"
-    program += ", gputop.sources.nvml.driver, gputop.sources.sampler"
+    program = "import gputop.cli as c; c.parse(['stream']); import gputop.agent.sender"
+    program += ", gputop.agent.nvml.driver, gputop.agent.sampler"
     unwanted = {"asyncio", "decimal", "fractions", "platformdirs", "ssl", "statistics"}
     assert loaded_by(program, unwanted) == set()
 
@@ -133,7 +133,7 @@ def test_the_dashboard_starts_the_sampler_before_it_loads_textual() -> None:
 def test_the_simulation_needs_no_nvml() -> None:
     program = (
         "from gputop.stream.launch import StreamOptions\n"
-        "from gputop.stream.sender import make_sampler\n"
+        "from gputop.agent.sender import make_sampler\n"
         "make_sampler(StreamOptions(1.0, demo=True))"
     )
     assert loaded_by(program, {"pynvml", "textual", "torch"}) == set()
@@ -162,10 +162,10 @@ def test_the_worker_needs_nothing_of_gputop() -> None:
     [
         "bench.worker",
         "bench.cluster.node_actor",
-        "sources.linux.cgroup",
-        "sources.linux.machine",
-        "sources.linux.memory_limit",
-        "sources.linux.procfs",
+        "agent.linux.cgroup",
+        "agent.linux.machine",
+        "agent.linux.memory_limit",
+        "agent.linux.procfs",
     ],
 )
 def test_what_runs_elsewhere_imports_only_its_own_and_the_standard_library(name: str) -> None:

@@ -17,11 +17,11 @@ import pytest
 import yaml
 
 from gputop.agent.device import DeviceState
+from gputop.agent.simulated import SimulatedReader
 from gputop.commands.exporter import SOCKET
 from gputop.console import INTERRUPTED
 from gputop.health.judge import BY_NAME
 from gputop.schema.clock_events import BY_WORD
-from gputop.sources.simulated import SimulatedReader
 from gputop.stream.launch import module_command
 from tests import streams
 from tests.e2e.shipped import SOON

@@ -102,7 +102,7 @@ def pids(text: str) -> list[int]:
 @argument_type
 def ids(text: str) -> tuple[str, ...]:
     """Parse the choice of GPUs."""
-    from gputop.sources.selection import parse_ids
+    from gputop.agent.selection import parse_ids
 
     return parse_ids(text)
 

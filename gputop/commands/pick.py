@@ -151,7 +151,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _names(arguments: argparse.Namespace, outcome: Outcome) -> list[str]:
     if not arguments.index:
         return [each.device.uuid for each in outcome.picked]
-    from gputop.sources.visible_devices import in_bus_order
+    from gputop.agent.visible_devices import in_bus_order
 
     order = in_bus_order(outcome.inventory.devices)
     return [str(order.index(each.device)) for each in outcome.picked]
@@ -186,7 +186,7 @@ async def look(
     from contextlib import aclosing
 
     from gputop.agent.times import IDENTIFY_SECONDS
-    from gputop.sources.visible_devices import VARIABLE
+    from gputop.agent.visible_devices import VARIABLE
     from gputop.stream.child import Snapshot, awaits_identity
 
     looks: deque[Sample] = deque(maxlen=LOOKS)
@@ -226,8 +226,8 @@ async def look(
 def _outcome(
     wanted: int, needs: Requirements, inventory: Inventory, looks: Sequence[Sample]
 ) -> Outcome:
+    from gputop.agent.visible_devices import seen
     from gputop.health.idle_devices import candidates, too_small
-    from gputop.sources.visible_devices import seen
 
     if not inventory.devices:
         why = "the driver has none"

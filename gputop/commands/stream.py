@@ -84,8 +84,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the stream, and return the exit status, or end the process with it."""
+    from gputop.agent.sender import counted
     from gputop.recording.writer import OutputError
-    from gputop.stream.sender import counted
 
     _redirect_prints()
     csv, output = _csv_lines(arguments), arguments.output
@@ -148,8 +148,8 @@ def open_sink(
 
     The output is `path`, or standard output without one. Opening and writing raise `OutputError`.
     """
+    from gputop.agent.sender import write_all, write_to_stdout
     from gputop.recording.writer import GrowingFile, Recorder
-    from gputop.stream.sender import write_all, write_to_stdout
 
     if csv is None:
         if path is None:
@@ -201,10 +201,10 @@ def whole_records(
 def _live(
     arguments: argparse.Namespace, write: Callable[[Record], None], csv: CsvLines | None
 ) -> None:
+    from gputop.agent.sender import run as run_one
+    from gputop.agent.sender import run_several
     from gputop.stream.crash_note import say_if_it_crashes
     from gputop.stream.launch import StreamOptions, end_with_parent, is_child_of_gputop
-    from gputop.stream.sender import run as run_one
-    from gputop.stream.sender import run_several
 
     hosts = hosts_of(arguments)
     # A parent of gputop's own says itself how its child ended.

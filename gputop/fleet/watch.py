@@ -15,6 +15,7 @@ from itertools import chain
 from typing import Any
 
 from gputop.agent.problem import Problem
+from gputop.agent.threads import call_in_thread
 from gputop.console import process_limit_problem, says_process_limit
 from gputop.fleet.builder import FleetBuilder
 from gputop.fleet.client import (
@@ -41,7 +42,6 @@ from gputop.fleet.queries import (
 )
 from gputop.fleet.server import PrometheusServer, one_of
 from gputop.text import visible
-from gputop.threads import call_in_thread
 
 ANSWERS_BYTES = 128 << 20
 """Bytes of all answers that are read at the same time."""

@@ -2,7 +2,7 @@
 
 The device page, `gputop status --columns`, CSV, the exporter under its own and under
 DCGM's names, the fleet's queries and the history read this table. A new reading needs a row here,
-a typed field in `agent.device`, a question in `sources.nvml.device_queries`, and a test.
+a typed field in `agent.device`, a question in `agent.nvml.device_queries`, and a test.
 
 This module is data alone: the first screen imports it. Functions that format a value are chosen by
 the reading's `form`, or else by its unit, where they are needed.

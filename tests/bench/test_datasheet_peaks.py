@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.agent.device import Absence, Device
+from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.bench.plan import kinds
 from gputop.bench.plan.peaks import (
     AT_LIVE_CLOCK,
@@ -25,7 +26,6 @@ from gputop.bench.plan.peaks import (
     percent_lines,
     percent_of_peak,
 )
-from gputop.sources.nvml.driver import NvmlReader, start
 from tests.bench.chips import CHIPS, Chip
 from tests.driver import FakeDevice, FakeDriver
 

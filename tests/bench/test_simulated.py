@@ -12,15 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.events import Done, Verified
-from gputop.bench.plan import target_choice
-from gputop.bench.plan.request import Request
-from gputop.bench.results.verdict import with_verdicts
-from gputop.bench.run import supervision as simulated
-from gputop.bench.run.run_state import RunState
-from gputop.bench.run.supervision import Simulation
-from gputop.sources import simulated as sources
-from gputop.sources.simulated import (
+from gputop.agent import simulated as sources
+from gputop.agent.simulated import (
     BOOST_MHZ,
     LIMIT_WATTS,
     STRESS_PID,
@@ -28,6 +21,13 @@ from gputop.sources.simulated import (
     SimulatedLoad,
     SimulatedReader,
 )
+from gputop.bench.events import Done, Verified
+from gputop.bench.plan import target_choice
+from gputop.bench.plan.request import Request
+from gputop.bench.results.verdict import with_verdicts
+from gputop.bench.run import supervision as simulated
+from gputop.bench.run.run_state import RunState
+from gputop.bench.run.supervision import Simulation
 from tests.runs import Clock
 from tests.streams import inventory, sample
 

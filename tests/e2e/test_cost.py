@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.agent.readings import FUNCTIONS
+from tests.agent.test_nvml import ASKED_EVERY_10_SECONDS, ASKED_EVERY_SECOND, ASKED_EVERY_TICK
 from tests.driver import FakeDevice
 from tests.e2e.shipped import ESCAPE, F9, SOON, dashboard, see
 from tests.perf.machine import Machine, Scene
-from tests.sources.readings import FUNCTIONS
-from tests.sources.test_nvml import ASKED_EVERY_10_SECONDS, ASKED_EVERY_SECOND, ASKED_EVERY_TICK
 
 if TYPE_CHECKING:
     from pathlib import Path

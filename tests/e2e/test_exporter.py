@@ -21,7 +21,7 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gputop.sources.simulated import SimulatedReader
+from gputop.agent.simulated import SimulatedReader
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON
 from tests.health.machines import h100, has

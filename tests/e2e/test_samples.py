@@ -16,8 +16,8 @@ import pytest
 from gputop.agent.snapshot import Sample
 from gputop.schema.decode import decode
 from gputop.stream.history import History
+from tests.agent.fakes import BOUND
 from tests.driver import FakeDevice, FakeDriver, FakeSample
-from tests.sources.fakes import BOUND
 
 pytestmark = pytest.mark.driver
 

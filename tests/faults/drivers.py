@@ -7,15 +7,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop.sources.linux.driver_files import inspect_system
-from gputop.sources.nvml import diagnosis
+from gputop.agent.linux.driver_files import inspect_system
+from gputop.agent.nvml import diagnosis
 from tests.driver import DRIVER_NOT_LOADED, NO_PERMISSION, UNKNOWN, VERSION_MISMATCH
 from tests.e2e.shipped import ENTER, ESCAPE
 from tests.faults.scenario import KEYS, Key, Scenario, hides, shows, three
 
 if TYPE_CHECKING:
+    from gputop.agent.linux.driver_files import System
     from gputop.agent.problem import Problem
-    from gputop.sources.linux.driver_files import System
     from tests.driver import FakeDevice
     from tests.faults.stage import Stage
 

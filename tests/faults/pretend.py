@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tests.sources.fake_proc import stat_line
+from tests.agent.fake_proc import stat_line
 
 _SOURCE = Path(__file__).with_name("pretend.c")
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.agent.device import GPM_READINGS
+from gputop.agent.linux.driver_files import inspect_system
+from gputop.agent.nvml import diagnosis
 from gputop.console import COULD_NOT_RUN, FAULT
-from gputop.sources.linux.driver_files import inspect_system
-from gputop.sources.nvml import diagnosis
 from tests.driver import DRIVER_NOT_LOADED, UNKNOWN, FakeDriver
 from tests.e2e.shipped import GPUTOP
 from tests.e2e.test_exporter import exporting

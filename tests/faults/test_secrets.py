@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.agent.linux.host import Owners
+from gputop.agent.masking import MASK
 from gputop.agent.snapshot import Process, ProcessKind
-from gputop.masking import MASK
-from gputop.sources.linux.host import Owners
 from tests.e2e.shipped import ENTER, ESCAPE, GPUTOP, dashboard, device, held_by, see
 
 if TYPE_CHECKING:

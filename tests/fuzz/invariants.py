@@ -13,6 +13,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gputop.agent.lines import to_line
+from gputop.agent.sender import SendWindow, handle_requests
 from gputop.agent.snapshot import Host, Inventory, Record, Sample
 from gputop.output.csv_lines import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.output.prometheus.metrics import families
@@ -22,7 +23,6 @@ from gputop.recording.index import Index, read_head
 from gputop.recording.reader import CHUNK_BYTES, GZIP_MAGIC, UNREADABLE, read_lines
 from gputop.schema.decode import decode
 from gputop.schema.limits import LINE_BYTES, NUMBER_LIMIT, STRING_CHARACTERS, DecodeError
-from gputop.stream.sender import SendWindow, handle_requests
 from gputop.ui.telemetry import Telemetry
 
 if TYPE_CHECKING:

@@ -24,6 +24,7 @@ from gputop.agent.device import (
     DeviceSample,
     DeviceState,
 )
+from gputop.agent.nvml import device_queries as nvml_readings
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Event, Inventory, Process, Record, Sample, Source
 from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
@@ -33,7 +34,6 @@ from gputop.output.prometheus.scrape import dcgm_text, registry_of
 from gputop.output.prometheus.state import ExporterState, PodContainer, StreamFollower
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS
 from gputop.schema.clock_events import BITS
-from gputop.sources.nvml import device_queries as nvml_readings
 from gputop.stream.child import Interruption
 from gputop.text import visible
 from tests import streams

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tests.sources.test_nvml import ASKED_EVERY_10_SECONDS, ASKED_EVERY_SECOND, ASKED_EVERY_TICK
+from tests.agent.test_nvml import ASKED_EVERY_10_SECONDS, ASKED_EVERY_SECOND, ASKED_EVERY_TICK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

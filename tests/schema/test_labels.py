@@ -20,12 +20,12 @@ from gputop.agent.device import (
     DeviceSample,
     DeviceState,
 )
+from gputop.agent.nvml.device_queries import _RECOVERY_ACTIONS, clock_event_times
 from gputop.agent.snapshot import Event, Host
 from gputop.health.conditions import XIDS, event_text, fault_of
 from gputop.schema.clock_events import BITS
 from gputop.schema.labels import GROUPS, LEGEND, ROWS, since_start, value_of
 from gputop.schema.values import CAUSES, Statistics, absence_text, value_text
-from gputop.sources.nvml.device_queries import _RECOVERY_ACTIONS, clock_event_times
 from tests import streams
 
 GIB = 1 << 30

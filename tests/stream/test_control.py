@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.agent.device import Absence
+from gputop.agent.sender import IN_FLIGHT, handle_requests
 from gputop.agent.snapshot import Inventory, Sample
 from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.schema.decode import decode
 from gputop.stream.child import StreamChild
 from gputop.stream.launch import StreamOptions
-from gputop.stream.sender import IN_FLIGHT, handle_requests
 
 BOUND = 20.0
 

@@ -6,14 +6,14 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.linux.process_details import ProcessDetails
 from gputop.agent.snapshot import Event, Process, Sample
-from gputop.sources.linux.process_details import ProcessDetails
 from tests import streams
 from tests.streams import GIB, NOW
 
 if TYPE_CHECKING:
+    from gputop.agent.interface import DeviceReading
     from gputop.agent.snapshot import Record
-    from gputop.sources.interface import DeviceReading
 
 MIB = 1 << 20
 SAMPLES = 90

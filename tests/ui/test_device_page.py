@@ -14,12 +14,12 @@ from textual.widget import Widget
 
 from gputop.agent.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
 from gputop.agent.lines import to_line
+from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.snapshot import Event, Sample
 from gputop.schema.decode import decode
 from gputop.schema.derived import label_of
 from gputop.schema.labels import ROWS
 from gputop.schema.values import absence_text
-from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.ui.device.screen import DetailsView, DevicePage, DeviceTitle, EventsView
 from gputop.ui.device.timeline import TimelineView
 from gputop.ui.drawing.cells import Span, in_columns, width_of
@@ -27,9 +27,9 @@ from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.telemetry import EVENTS_KEPT, Telemetry
 from tests import streams
-from tests.sources.readings import A_SECOND_LATER, INVENTORY, OLDER, SAMPLE, device
-from tests.sources.test_nvml import Clock
-from tests.sources.test_readings import REASONS
+from tests.agent.readings import A_SECOND_LATER, INVENTORY, OLDER, SAMPLE, device
+from tests.agent.test_nvml import Clock
+from tests.agent.test_readings import REASONS
 from tests.ui.pilots import resize, settle, shown
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from textual.geometry import Region
     from textual.pilot import Pilot
 
+    from gputop.agent.interface import DeviceReading
     from gputop.agent.snapshot import Record
-    from gputop.sources.interface import DeviceReading
     from tests.driver import FakeDriver
 
 UUID = streams.device(0).uuid

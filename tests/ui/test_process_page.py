@@ -9,10 +9,10 @@ import pytest
 from textual import events
 
 from gputop.agent.device import Absence
+from gputop.agent.linux.process_details import ProcessDetails
+from gputop.agent.masking import MASK
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Source
-from gputop.masking import MASK
-from gputop.sources.linux.process_details import ProcessDetails
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.drawing.palette import DIM
 from gputop.ui.processes.process_page import (

@@ -17,11 +17,11 @@ from rich.color import ColorSystem
 from rich.style import Style
 from textual.widgets import Input, Select
 
+from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.snapshot import DriverState, Inventory, Sample, Source
 from gputop.bench.events import Done, Progress, Verified
 from gputop.bench.run.group import GroupState
 from gputop.settings import Settings
-from gputop.sources.nvml.driver import NvmlReader, start
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
@@ -30,11 +30,11 @@ from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.processes.process_page import ProcessDetailsView
 from gputop.ui.shell.app import GputopApp
+from tests.agent.test_nvml import Clock
 from tests.bench.kept import soak
 from tests.driver.platforms import PLATFORMS
 from tests.runs import alone, gpu_run
 from tests.sessions import table_events, table_result
-from tests.sources.test_nvml import Clock
 from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sample
 from tests.ui import scenes
 from tests.ui.pilots import app_with, at_second, dashboard_of, lines, settle, shown, text_of, until

@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from gputop.agent.linux.machine import cpu_name
+from gputop.agent.linux.memory_limit import available_bytes
 from gputop.agent.problem import Problem
 from gputop.bench.plan.kinds import (
     DEFAULT_KIND,
@@ -23,8 +25,6 @@ from gputop.bench.plan.kinds import (
     is_turing_without_tensor_cores,
 )
 from gputop.console import COULD_NOT_RUN
-from gputop.sources.linux.machine import cpu_name
-from gputop.sources.linux.memory_limit import available_bytes
 from gputop.text import size as sized
 from gputop.text import visible
 

@@ -10,7 +10,9 @@ from dataclasses import replace
 
 from gputop.agent.device import Device, DeviceState
 from gputop.agent.problem import Problem
+from gputop.agent.selection import has_id, is_address
 from gputop.agent.snapshot import Inventory, Process, ProcessKind, Sample
+from gputop.agent.visible_devices import VARIABLE, is_identified, seen
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import (
@@ -24,8 +26,6 @@ from gputop.bench.plan.request import (
 from gputop.console import print_message
 from gputop.schema.advice import mig_command, state_advice
 from gputop.schema.derived import label_of
-from gputop.sources.selection import has_id, is_address
-from gputop.sources.visible_devices import VARIABLE, is_identified, seen
 from gputop.text import fold_list, visible
 
 ALL = "all"

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.selection import has_id, is_address
 from gputop.bench.events import Conditions, Result
 from gputop.bench.results import compare
 from gputop.bench.results.facts import fitting_columns
@@ -29,7 +30,6 @@ from gputop.bench.results.verdict import DEFAULTS, VerdictLimits, with_verdicts
 from gputop.files import NoHomeError, user_folder
 from gputop.schema.decode import from_plain
 from gputop.schema.limits import DecodeError
-from gputop.sources.selection import has_id, is_address
 from gputop.text import ABSENT, csv_field, visible
 
 VERSION = 1

@@ -17,7 +17,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from gputop.agent import simulated as model
 from gputop.agent.device import DeviceState
+from gputop.agent.simulated import SimulatedLoad
 from gputop.agent.snapshot import Inventory, Sample
 from gputop.bench.events import (
     UNWATCHED,
@@ -33,8 +35,6 @@ from gputop.bench.plan import peaks
 from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.plan.peaks import by_formula
 from gputop.bench.run.session import Session
-from gputop.sources import simulated as model
-from gputop.sources.simulated import SimulatedLoad
 from gputop.stream.child import StreamChild
 from gputop.stream.launch import StreamOptions
 

@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop import DISTRIBUTION, FROM_CHECKOUT, __version__
+from gputop.agent.linux.driver_files import LIBRARY, WSL_FOLDER
+from gputop.agent.nvml.diagnosis import BINDINGS, ask_for, other_bindings
 from gputop.console import ascii_is_safer, locale_of, without_colours
 from gputop.health.conditions import UNLISTED_REMEDY
 from gputop.health.findings import Finding, Severity
-from gputop.sources.linux.driver_files import LIBRARY, WSL_FOLDER
-from gputop.sources.nvml.diagnosis import BINDINGS, ask_for, other_bindings
 from gputop.text import count, fold_list, visible
 
 if TYPE_CHECKING:

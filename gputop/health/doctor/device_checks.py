@@ -11,7 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.linux.driver_files import same_address
 from gputop.agent.snapshot import Event
+from gputop.agent.visible_devices import BY_BUS, ORDER, VARIABLE, seen
 from gputop.bench.run.worker_launch import GET_TORCH
 from gputop.bench.worker.backends import runs_on
 from gputop.health.conditions import PROGRAM_XIDS, event_text, fault_of, gravest_xid
@@ -22,8 +24,6 @@ from gputop.health.thresholds import FULL, LOG_SECONDS
 from gputop.schema.advice import shared_command
 from gputop.schema.derived import label_of
 from gputop.schema.values import absence_text, enable_ecc, value_text
-from gputop.sources.linux.driver_files import same_address
-from gputop.sources.visible_devices import BY_BUS, ORDER, VARIABLE, seen
 from gputop.text import duration, visible
 
 if TYPE_CHECKING:

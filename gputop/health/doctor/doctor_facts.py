@@ -14,8 +14,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from gputop.agent.linux.driver_files import System, inspect_system
+from gputop.agent.linux.kernel_log import KernelLog, read_kernel_log
+from gputop.agent.nvml.diagnosis import installed_bindings
 from gputop.agent.problem import ProblemError
 from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
+from gputop.agent.threads import call_in_thread
+from gputop.agent.visible_devices import VARIABLE
 from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_launch import (
     InterpreterSearch,
@@ -27,12 +32,7 @@ from gputop.console import terminfo_colours
 from gputop.health.doctor.checks import USER_SECONDS
 from gputop.schema.decode import from_plain
 from gputop.schema.limits import DecodeError
-from gputop.sources.linux.driver_files import System, inspect_system
-from gputop.sources.linux.kernel_log import KernelLog, read_kernel_log
-from gputop.sources.nvml.diagnosis import installed_bindings
-from gputop.sources.visible_devices import VARIABLE
 from gputop.stream.child import StreamError, one_snapshot
-from gputop.threads import call_in_thread
 
 if TYPE_CHECKING:
     from gputop.agent.device import Device
@@ -167,7 +167,7 @@ class DoctorFacts:
 
 async def find_slow_users(sample: Sample) -> tuple[str, ...]:
     """Return the numbers of the users whose names are not answered within `USER_SECONDS`."""
-    from gputop.sources.linux.identity import user_name
+    from gputop.agent.linux.identity import user_name
 
     numbers = {
         each.user for each in sample.processes if each.user and each.user.isdecimal()

@@ -32,8 +32,8 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest, make_w
 from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.registry import Collector
 
+from gputop.agent.threads import start_daemon
 from gputop.files import read_at_once
-from gputop.threads import start_daemon
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment

@@ -11,10 +11,10 @@ from rich.cells import chop_cells
 from textual import work
 from textual.containers import Vertical
 
+from gputop.agent.linux.process_details import ProcessDetails, read_details
+from gputop.agent.masking import MASK, is_secret
 from gputop.agent.problem import Problem, ProblemError
-from gputop.masking import MASK, is_secret
 from gputop.schema.derived import label_of
-from gputop.sources.linux.process_details import ProcessDetails, read_details
 from gputop.text import ABSENT, count, moment, size, visible
 from gputop.ui.drawing.cells import Row, Span, clip, is_narrow, rule_of, spread, wrap
 from gputop.ui.drawing.dialogs import (

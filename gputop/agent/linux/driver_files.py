@@ -1,0 +1,391 @@
+"""The NVIDIA driver as files show it, without a call to NVML.
+
+Nothing here opens a GPU, which can take seconds or block: only the driver's control file is opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from gputop.agent.linux.cgroup import parse_cgroup
+
+LIBRARY = "libnvidia-ml.so.1"
+CONTROL_FILE = "/dev/nvidiactl"
+WSL_FOLDER = "/usr/lib/wsl/lib"
+LIBRARY_FOLDERS = (
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+    "/usr/lib",
+)
+OTHER_FOLDERS = (
+    WSL_FOLDER,
+    "/usr/local/nvidia/lib64",  # nodes of Kubernetes
+    "/run/opengl-driver/lib",  # NixOS
+)
+"""Folders that the loader does not search by default."""
+NVIDIA = "0x10de"
+"""PCI vendor."""
+DISPLAY = ("0x0300", "0x0302")
+"""PCI classes of VGA and 3D controllers."""
+_VERSION = r"\d{3}\.\d+(?:\.\d+)?"
+
+
+class PciGpu(NamedTuple):
+    """An NVIDIA GPU on the PCI bus, and the kernel driver that has it: `nvidia`, `nouveau`, …."""
+
+    address: str
+    driver: str | None = None
+    excluded: bool = False
+    """True if an administrator told the driver to leave it alone (NVreg_ExcludedGpus)."""
+
+
+class Refusal(NamedTuple):
+    """A device file that this process may not open."""
+
+    file: str
+    why: str
+    group: str | None = None
+    """Group that may open it, unless it is root's."""
+
+
+class BrokenLibrary(NamedTuple):
+    """A file with the library's name that cannot be loaded, and why: it `links to ...`."""
+
+    file: str
+    why: str
+
+
+class System(NamedTuple):
+    """Parts of the driver that a machine has; by default none."""
+
+    kernel: str | None = None
+    """Release of the kernel, such as `6.8.0-45-generic`."""
+    module_version: str | None = None
+    """Version of NVIDIA's kernel module, if it is loaded: in a container, the host's."""
+    module_is_built: bool | None = None
+    """True if it is built for this kernel; None if unknown, as in a container."""
+    nouveau: bool = False
+    gpus: tuple[PciGpu, ...] | None = None
+    """NVIDIA GPUs on the PCI bus; None if no bus is shown."""
+    device_files: tuple[str, ...] = ()
+    """`CONTROL_FILE`, which comes before any GPU, and the files of the GPUs."""
+    refusals: tuple[Refusal, ...] = ()
+    container: str | None = None
+    """Kind of container, such as `docker`; `container` if unknown."""
+    batch_job: bool = False
+    """True in a job of a cluster's scheduler, which may withhold GPUs."""
+    wsl: bool = False
+    library: str | None = None
+    library_version: str | None = None
+    library_aside: bool = False
+    """True if it is in one of `OTHER_FOLDERS`, and the loader does not search there."""
+    broken_library: BrokenLibrary | None = None
+    """Set if there is no other library."""
+
+    def held_by(self, driver: str) -> tuple[str, ...]:
+        """Return the addresses of the GPUs that this kernel driver has."""
+        return tuple(gpu.address for gpu in self.gpus or () if gpu.driver == driver)
+
+    @property
+    def usable_gpus(self) -> tuple[str, ...]:
+        """Addresses of the GPUs that the driver should list; none where some may be withheld."""
+        if self.container or self.batch_job:
+            return ()
+        return tuple(
+            gpu.address
+            for gpu in self.gpus or ()
+            if gpu.driver in (None, "nvidia") and not gpu.excluded
+        )
+
+
+def inspect_system(
+    root: Path = Path("/"),
+    environment: Mapping[str, str] = os.environ,
+) -> System:
+    """Return the parts of the driver under that root; unreadable files count as missing."""
+    kernel = _text(root / "proc/sys/kernel/osrelease") or None
+    library, aside, broken = _library(root, environment)
+    files = _device_files(root)
+    return System(
+        kernel=kernel,
+        module_version=_module_version(root),
+        module_is_built=_is_built(root, kernel),
+        nouveau=(root / "sys/module/nouveau").exists(),
+        gpus=_gpus(root),
+        device_files=files,
+        refusals=_refusals(root, files),
+        container=_container(root, environment),
+        batch_job=_is_batch_job(environment),
+        wsl=_is_wsl(root, kernel),
+        library=library,
+        library_version=_library_version(root, library),
+        library_aside=aside,
+        broken_library=broken,
+    )
+
+
+def _text(path: Path) -> str:
+    with contextlib.suppress(OSError):
+        return path.read_text(errors="replace").strip()
+    return ""
+
+
+def _names(folder: Path) -> list[str]:
+    with contextlib.suppress(OSError):
+        return sorted(path.name for path in folder.iterdir())
+    return []
+
+
+def _module_version(root: Path) -> str | None:
+    for file in ("sys/module/nvidia/version", "proc/driver/nvidia/version"):
+        found = re.search(_VERSION, _text(root / file))
+        if found:
+            return found[0]
+    return None
+
+
+def _is_built(root: Path, kernel: str | None) -> bool | None:
+    if kernel is None:
+        return None
+    modules = _text(root / "lib/modules" / kernel / "modules.dep")
+    if not modules:
+        return None
+    return re.search(r"^\S*/nvidia\.ko\S*:", modules, re.MULTILINE) is not None
+
+
+def _gpus(root: Path) -> tuple[PciGpu, ...] | None:
+    bus = root / "sys/bus/pci/devices"
+    if not bus.is_dir():
+        return None
+    gpus = []
+    for address in _names(bus):
+        device = bus / address
+        if _text(device / "vendor") != NVIDIA:
+            continue
+        if not _text(device / "class").startswith(DISPLAY):
+            continue
+        information = _text(root / "proc/driver/nvidia/gpus" / address / "information")
+        excluded = re.search(r"Excluded:\s*Yes", information) is not None
+        gpus.append(PciGpu(address, _driver_of(device), excluded))
+    return tuple(gpus)
+
+
+def _driver_of(device: Path) -> str | None:
+    with contextlib.suppress(OSError):
+        return (device / "driver").readlink().name
+    return None
+
+
+def _device_files(root: Path) -> tuple[str, ...]:
+    return tuple(
+        f"/dev/{name}"
+        for name in _names(root / "dev")
+        if re.fullmatch(r"nvidia(ctl|\d+)", name)
+    )
+
+
+def _refusals(root: Path, files: tuple[str, ...]) -> tuple[Refusal, ...]:
+    refusals = []
+    for file in files:
+        path = root / file[1:]
+        why = _why_refused(path, is_opened=file == CONTROL_FILE)
+        if why:
+            refusals.append(Refusal(file, why, _group(path)))
+    return tuple(refusals)
+
+
+def _why_refused(path: Path, *, is_opened: bool) -> str | None:
+    if not is_opened:
+        return None if os.access(path, os.R_OK | os.W_OK) else "permission denied"
+    # Only opening it shows what control groups refuse: no mode bit does.
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
+    except OSError as error:
+        if error.errno in (
+            errno.ENXIO,
+            errno.ENODEV,
+        ):  # the kernel module is not loaded
+            return None
+        return (error.strerror or str(error)).lower()
+    return None
+
+
+def _group(path: Path) -> str | None:
+    with contextlib.suppress(KeyError, OSError):
+        if path.stat().st_gid:
+            return path.group()
+    return None
+
+
+_CONTAINER_VARIABLES = {
+    "KUBERNETES_SERVICE_HOST": "kubernetes",
+    "APPTAINER_CONTAINER": "apptainer",
+}
+_CONTAINER_FILES = {
+    ".dockerenv": "docker",
+    "run/.containerenv": "podman",
+    ".singularity.d": "apptainer",
+}
+_JOB_VARIABLES = (
+    "SLURM_JOB_ID",
+    "PBS_JOBID",
+    "LSB_JOBID",  # LSF
+)
+
+
+def _container(root: Path, environment: Mapping[str, str]) -> str | None:
+    for variable, kind in _CONTAINER_VARIABLES.items():
+        if environment.get(variable):
+            return kind
+    for file, kind in _CONTAINER_FILES.items():
+        if (root / file).exists():
+            return kind
+    systemd = _text(root / "run/systemd/container")[:40]
+    if systemd:
+        return systemd
+    if parse_cgroup(_text(root / "proc/self/cgroup")).container:
+        return "container"
+    return None
+
+
+def _is_batch_job(environment: Mapping[str, str]) -> bool:
+    return any(map(environment.get, _JOB_VARIABLES))
+
+
+def _is_wsl(root: Path, kernel: str | None) -> bool:
+    if kernel is not None and "microsoft" in kernel.lower():
+        return True
+    return (root / "dev/dxg").exists()
+
+
+def _library(
+    root: Path,
+    environment: Mapping[str, str],
+) -> tuple[str | None, bool, BrokenLibrary | None]:
+    """Return the library's path and True if the loader does not search there, or a broken one."""
+    named = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    searched = [
+        *(os.path.normpath(folder) for folder in named if folder.startswith("/")),
+        *_configured_folders(root),
+        *LIBRARY_FOLDERS,
+    ]
+    broken = None
+    for folder in (*searched, *OTHER_FOLDERS):
+        file = f"{folder}/{LIBRARY}"
+        why = _why_broken(root, file)
+        if why is None and (root / file[1:]).exists():
+            return file, folder not in searched, None
+        if why is not None and broken is None:
+            broken = BrokenLibrary(file, why)
+    return None, False, broken
+
+
+def _library_version(root: Path, library: str | None) -> str | None:
+    """Return the version in the name of the file that the library links to.
+
+    Such a name is `libnvidia-ml.so.580.95.05`.
+    """
+    if library is None:
+        return None
+    file = os.path.realpath(root / library[1:])
+    found = re.search(_VERSION, Path(file).name)
+    return found[0] if found else None
+
+
+def _why_broken(root: Path, file: str) -> str | None:
+    """Return why a file cannot be a library, or None if it may be one, or is not there."""
+    path = root / file[1:]
+    if path.is_symlink() and not path.exists():
+        return f"links to {_missing_end(root, path)}, which is missing"
+    with contextlib.suppress(OSError):
+        if (
+            path.is_dir()
+        ):  # Docker makes one if it is told to mount a file that is missing
+            return "is a directory"
+        if path.stat().st_size == 0:
+            return "is empty"
+    return None
+
+
+def _missing_end(root: Path, link: Path) -> str:
+    """Return where a broken link leads: for a link to a link, the end of the chain."""
+    end = link.readlink()
+    if (link.parent / end).is_symlink():
+        below = os.path.relpath(os.path.realpath(link), os.path.realpath(root))
+        return f"/{below}"
+    return str(end)
+
+
+def _configured_folders(root: Path) -> Iterator[str]:
+    """Yield the folders that the configuration of ldconfig names."""
+    patterns = ["/etc/ld.so.conf"]
+    for pattern in patterns:
+        for file in sorted(root.glob(pattern.lstrip("/"))):
+            for line in _text(file).splitlines():
+                words = line.partition("#")[0].split()
+                if not words:
+                    continue
+                if words[0] == "include":
+                    patterns.extend(str(Path("/etc", name)) for name in words[1:])
+                elif words[0].startswith("/"):
+                    yield os.path.normpath(words[0])
+
+
+_STUB_TEXT = b"is a stub library"
+"""Part of a warning in NVML's stub, which the CUDA toolkit has for linking."""
+_STUB_BYTES = 1 << 20
+"""Bytes read of a library: stubs are much smaller."""
+
+
+def loaded_stub(root: Path = Path("/")) -> str | None:
+    """Return the stub of NVML that this process has loaded in place of the driver's library."""
+    maps = _text(root / "proc/self/maps")
+    for file in dict.fromkeys(re.findall(r"(/\S*libnvidia-ml\.so\S*)", maps)):
+        if Path(file).parent.name == "stubs":
+            return str(file)
+        with contextlib.suppress(OSError), (root / file[1:]).open("rb") as library:
+            if _STUB_TEXT in library.read(_STUB_BYTES):
+                return str(file)
+    return None
+
+
+_ADDRESS = r"(?i)([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)(?:\..*)?"
+"""Domain, bus and device of a PCI address, with or without a function."""
+
+
+def same_address(one: str, other: str) -> bool:
+    """Return True if two PCI addresses name one device: `0000:17:00` and `00000000:17:00.0`."""
+    numbers = _address_numbers(one)
+    return numbers is not None and numbers == _address_numbers(other)
+
+
+def _address_numbers(address: str) -> list[int] | None:
+    found = re.fullmatch(_ADDRESS, address)
+    if found is None:
+        return None
+    return [int(number, 16) for number in found.groups()]
+
+
+@functools.lru_cache(maxsize=8)
+def unlisted_gpus(
+    plugged: tuple[str, ...], listed: tuple[str | None, ...]
+) -> tuple[str, ...]:
+    """Return the PCI addresses that are plugged in and not listed.
+
+    Empty if the address of a listed device is unknown: it may be any of them.
+    """
+    if None in listed:
+        return ()
+    return tuple(
+        address
+        for address in plugged
+        if not any(same_address(address, each or "") for each in listed)
+    )

@@ -1,0 +1,106 @@
+"""Properties of a process of this machine that no sample has, read when somebody asks."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from gputop.agent.linux import procfs
+from gputop.agent.linux.procfs import PROC
+from gputop.agent.linux.signals import expect, explained
+
+COMMAND_BYTES = 1 << 15
+"""Bytes read of a command line: secrets are searched for in all of them."""
+ENVIRONMENT_BYTES = 1 << 22
+"""Bytes read of an environment; the kernel allows a few MiB."""
+STATUS_BYTES = 1 << 16
+MOST_PARENTS = 32
+_STATUS_ROWS = rb"(?m)^(Threads|SigIgn|SigCgt):\s+(\w+)$"
+
+
+class ProcessDetails(NamedTuple):
+    """Properties of a process that no sample has. All text is foreign."""
+
+    command: str
+    """Command line without its secrets; empty for a kernel thread and a zombie."""
+    unmasked: str
+    state: str
+    """One letter, as in `procfs.Stat`."""
+    threads: int
+    parents: tuple[tuple[int, str], ...]
+    """Pid and name of each, the nearest first."""
+    caught: int
+    """Signals that it handles itself, as bits: the lowest is signal 1."""
+    ignored: int
+    directory: str | None
+    """Working directory; it and the environment are None if they may not be read."""
+    environment: tuple[tuple[str, str], ...] | None
+    """Environment that it was started with, in its order: secret, not to be logged or kept."""
+
+
+def read_details(
+    pid: int,
+    start_time: float,
+    proc: str = PROC,
+) -> ProcessDetails:
+    """Return the details of a process of this machine. Raises ProblemError.
+
+    May block for a process that hangs in the kernel.
+    """
+    what = f"Process {pid} is not shown"
+    with explained(what):
+        details = _read(pid, proc)
+        # At the end: until here all of it was that process's, or empty.
+        expect(pid, start_time, what, proc)
+    return details
+
+
+def _read(pid: int, proc: str) -> ProcessDetails:
+    from gputop.agent.masking import masked_arguments
+
+    stat = procfs.read_stat(pid, proc)
+    status = dict(
+        re.findall(_STATUS_ROWS, procfs.read(f"{proc}/{pid}/status", STATUS_BYTES))
+    )
+    command_line = procfs.read(f"{proc}/{pid}/cmdline", COMMAND_BYTES)
+    arguments = procfs.arguments_of(command_line)
+    directory = environment = None
+    with contextlib.suppress(OSError):
+        directory = str(Path(f"{proc}/{pid}/cwd").readlink())
+        environment = _environment(Path(f"{proc}/{pid}/environ"))
+    return ProcessDetails(
+        command=" ".join(masked_arguments(arguments)),
+        unmasked=" ".join(arguments),
+        state=stat.state,
+        threads=int(status.get(b"Threads", b"1")),
+        parents=_parents(stat.parent_pid, proc),
+        caught=int(status.get(b"SigCgt", b"0"), 16),
+        ignored=int(status.get(b"SigIgn", b"0"), 16),
+        directory=directory,
+        environment=environment,
+    )
+
+
+def _environment(file: Path) -> tuple[tuple[str, str], ...]:
+    with file.open("rb") as opened:
+        data = opened.read(ENVIRONMENT_BYTES)
+    variables = []
+    for variable in procfs.text(data).split("\0"):
+        if variable:
+            name, _, value = variable.partition("=")
+            variables.append((name, value))
+    return tuple(variables)
+
+
+def _parents(pid: int, proc: str) -> tuple[tuple[int, str], ...]:
+    parents: dict[int, str] = {}
+    while pid and pid not in parents and len(parents) < MOST_PARENTS:
+        try:
+            stat = procfs.read_stat(pid, proc)
+        except (OSError, ValueError):
+            break
+        parents[pid] = stat.name
+        pid = stat.parent_pid
+    return tuple(parents.items())

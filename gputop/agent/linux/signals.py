@@ -1,0 +1,99 @@
+"""Signals to a process of this machine, which never reach another one with the same pid."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+
+from gputop.agent.linux import procfs
+from gputop.agent.linux.procfs import PROC
+from gputop.agent.problem import Problem, ProblemError
+
+
+def send_signal(
+    pid: int,
+    start_time: float,
+    number: int,
+    proc: str = PROC,
+) -> Problem | None:
+    """Send a signal to a process of this machine, if it is still the one of that start time.
+
+    No other process can get it, even if the pid is reused at this moment (Linux 5.3 and later).
+    Returns the problem if it was not sent.
+    """
+    what = f"Process {pid} got no signal"
+    if pid <= 1:
+        return Problem(
+            what, "pid 1 and below are the system and groups", "Choose another process"
+        )
+    if pid == os.getpid():
+        return Problem(what, "it is this gputop", "Quit it with q")
+    try:
+        with explained(what), _handle(pid) as handle:
+            expect(pid, start_time, what, proc)
+            if handle is None:
+                os.kill(pid, number)
+            else:
+                signal.pidfd_send_signal(handle, number)
+    except ProblemError as error:
+        return error.problem
+    return None
+
+
+def expect(
+    pid: int,
+    start_time: float,
+    what: str,
+    proc: str,
+) -> None:
+    """Check that a process has that start time. Raises ProblemError, or as `read_stat`."""
+    stat = procfs.read_stat(pid, proc)
+    if not procfs.is_process(stat, start_time, proc):
+        raise ProblemError(
+            Problem(
+                what, "it ended, and another process has its pid", "Choose it again"
+            )
+        )
+
+
+@contextlib.contextmanager
+def _handle(pid: int) -> Iterator[int | None]:
+    """Yield a descriptor of the process that has that pid now, or None if there is none."""
+    handle = None
+    try:
+        if hasattr(
+            os, "pidfd_open"
+        ):  # missing from a Python that was built for an old kernel
+            handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
+    except OSError:
+        pass  # an old kernel, or a sandbox that refuses the call
+    try:
+        yield handle
+    finally:
+        if handle is not None:
+            os.close(handle)
+
+
+@contextlib.contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Turn the system's errors into a ProblemError."""
+    try:
+        yield
+    except (FileNotFoundError, ProcessLookupError, OverflowError):
+        why, remedy = "it has ended", "The list is updated at the next reading"
+    except PermissionError:
+        why, remedy = (
+            "it is not yours, or protected",
+            "Run gputop as its user or as root",
+        )
+    except OSError as error:
+        why, remedy = error.strerror or str(error), "Try again"
+    except ValueError as error:
+        why, remedy = str(error), "Check that /proc is the kernel's"
+    else:
+        return
+    raise ProblemError(Problem(what, why, remedy))

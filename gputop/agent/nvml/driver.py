@@ -1,0 +1,348 @@
+"""NVML as a driver with one reader for each GPU.
+
+A call on a sick GPU can block forever, attaching to it included. So nothing here touches a device
+before `NvmlReader.read`, and each reader needs a thread of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
+
+from gputop.agent.device import Absence, Device, DeviceState
+from gputop.agent.interface import DeviceReading, DriverError
+from gputop.agent.linux.driver_files import (
+    System,
+    inspect_system,
+    loaded_stub,
+    unlisted_gpus,
+)
+from gputop.agent.nvml import diagnosis
+from gputop.agent.nvml.device_queries import IDENTITY, MODES, reading_queries
+from gputop.agent.nvml.diagnosis import version_numbers
+from gputop.agent.nvml.integrated import (
+    MEMORY_NAMES,
+    MemoryCheck,
+    ZeroCheck,
+    memory_is_shared,
+)
+from gputop.agent.nvml.mig import Instances
+from gputop.agent.nvml.processes import device_reading, merge_processes, process_queries
+from gputop.agent.nvml.query import (
+    DRIVER_IS_GONE,
+    Answers,
+    Clock,
+    absence_of,
+    answers_by_name,
+    common_failure,
+    nvml,
+    older_by,
+    schema_fields,
+    total,
+    unreadable,
+)
+from gputop.agent.nvml.traffic import Pcie
+from gputop.agent.nvml.utilization import Gpm
+from gputop.agent.nvml.xid_events import XidEvents
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import Event
+
+_DIAGNOSES = {
+    nvml.NVML_ERROR_LIBRARY_NOT_FOUND: diagnosis.no_library,
+    nvml.NVML_ERROR_DRIVER_NOT_LOADED: diagnosis.not_loaded,
+    nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: diagnosis.mismatch,
+    nvml.NVML_ERROR_NO_PERMISSION: diagnosis.no_permission,
+    nvml.NVML_ERROR_FUNCTION_NOT_FOUND: diagnosis.too_old,
+    nvml.NVML_ERROR_UNINITIALIZED: diagnosis.gone,
+}
+
+
+def start() -> NvmlDriver:
+    """Initialize NVML, which can take seconds; raises `DriverError`."""
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as error:
+        raise driver_error(error) from None
+    except nvml.NVMLLibraryMismatchError:  # not an NVMLError
+        raise DriverError(_diagnose(diagnosis.too_old)) from None
+    try:
+        return NvmlDriver()
+    except DriverError:
+        _shut_down()
+        raise
+
+
+def driver_error(error: Any) -> DriverError:
+    words = " ".join(str(error).split())[:45].rstrip(".")
+    other = partial(diagnosis.other, words=f"{words} (code {error.value})")
+    problem = _diagnose(_DIAGNOSES.get(error.value, other))
+    mismatch = error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
+    return DriverError(problem, mismatch=mismatch)
+
+
+def _diagnose(diagnosis_of: Callable[[System], Problem]) -> Problem:
+    """Return what is wrong, unless it is that a stub was loaded: that fails in any way."""
+    system, stub = inspect_system(), loaded_stub()
+    return diagnosis.stub(system, stub) if stub else diagnosis_of(system)
+
+
+def _shut_down() -> None:
+    with contextlib.suppress(
+        nvml.NVMLError
+    ):  # there is nobody left who could act on it
+        nvml.nvmlShutdown()
+
+
+class NvmlDriver:
+    """The initialized driver. `cuda_version` is the newest CUDA that it runs, such as `13.0`.
+
+    Raises `DriverError` if it does not answer for its version: the library has no driver then.
+    """
+
+    def __init__(self) -> None:
+        self.driver_version: str | None = _driver_says(nvml.nvmlSystemGetDriverVersion)
+        self.cuda_version: str | None = None
+        with contextlib.suppress(nvml.NVMLError):
+            version = nvml.nvmlSystemGetCudaDriverVersion_v2()
+            self.cuda_version = f"{version // 1000}.{version % 1000 // 10}"
+        self._events = XidEvents()
+        self._readers: tuple[NvmlReader, ...] = ()
+        self._plugged: tuple[str, ...] = ()
+
+    def readers(self) -> tuple[NvmlReader, ...]:
+        """Return one reader for each of NVML's indices, without touching a device.
+
+        Raises `DriverError`, also if there is no device. NVML is shut down then, since it looks for
+        devices only when it starts.
+        """
+        try:
+            count = nvml.nvmlDeviceGetCount()
+        except nvml.NVMLError as error:
+            self.close()
+            raise driver_error(error) from None
+        system = inspect_system()
+        if not count:
+            self.close()
+            raise DriverError(diagnosis.no_devices(system))
+        self._plugged = system.usable_gpus
+        self._readers = tuple(
+            NvmlReader(index, self.driver_version, events=self._events)
+            for index in range(count)
+        )
+        return self._readers
+
+    def unlisted_gpus(self) -> tuple[str, ...]:
+        """Return the PCI addresses of GPUs on the bus that are none of the readers' devices."""
+        return unlisted_gpus(
+            self._plugged, tuple(reader.device.pci_bus_id for reader in self._readers)
+        )
+
+    def pci_addresses(self) -> tuple[str, ...]:
+        """Return the PCI addresses of the GPUs that the kernel lists for NVML to find."""
+        return self._plugged
+
+    def events(self) -> tuple[Event, ...]:
+        """Return the events since the last call; wait for some up to a second."""
+        return self._events.wait()
+
+    def close(self) -> None:
+        """Shut NVML down. The driver may wait for calls that are running."""
+        self._events.close()
+        _shut_down()
+
+
+def _driver_says(call: Callable[[], Any]) -> Any:
+    """Return the driver's answer about itself, or None without one. Raises `DriverError`."""
+    try:
+        return call()
+    except UnicodeDecodeError:
+        return None
+    except nvml.NVMLError as error:
+        if absence_of(error.value) is Absence.NOT_SUPPORTED:
+            return None
+        raise driver_error(error) from None
+
+
+def _check_driver() -> None:
+    """Raise `DriverError` if a device fails because the driver itself is gone."""
+    for call in (nvml.nvmlSystemGetDriverVersion, nvml.nvmlDeviceGetCount):
+        _driver_says(call)
+
+
+def _raise_common_failure(answers: Iterable[Any]) -> None:
+    """Raise `NVMLError` if all of these failed: the device as a whole does not respond."""
+    code = common_failure(answers)
+    if code is not None:
+        raise nvml.NVMLError(code)
+
+
+class NvmlReader:
+    """One GPU and the MIG instances on it, asked from one thread at a time.
+
+    `device` is a placeholder with the uuid `unknown:INDEX` until the device has been identified. It
+    can be another one after a loss, since indices move: the caller compares it after every `read`.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        driver_version: str | None = None,
+        clock: Clock = time.monotonic,
+        events: XidEvents | None = None,
+    ) -> None:
+        self.index = index
+        self.device = self._unknown_device(Absence.NO_DATA_YET)
+        self._clock = clock
+        self._version = version_numbers(driver_version or "")
+        self._events = events
+        self._gpm: Gpm | None = None
+        self._start_counting()
+        self._handle: Any = None
+        self._cache = Answers(clock)
+        self._identity: dict[str, Any] = {}
+        self._instances = Instances(self._processes[:-1], clock)
+
+    def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
+        """Ask what is due, however long the driver takes. Errors of a device are not raised.
+
+        Raises `DriverError` if the driver is gone: unloaded, or replaced by another.
+
+        Each of `READINGS` gets either a value or a reason in `sample.absent`; `absent["processes"]`
+        is the reason that some or all processes are missing.
+        """
+        began = self._clock()
+        try:
+            # Without its uuid a device has no key, so it is asked again.
+            if self._handle is None or "uuid" in self.device.absent:
+                self._attach()
+            queries = self._queries
+            answers = self._cache.ask_due(self._handle, queries)
+            *lists, usage = self._cache.ask_due(self._handle, self._processes)
+            # Only those that are asked every time: others may have been answered before.
+            pairs = zip(answers, queries, strict=True)
+            _raise_common_failure(
+                answer for answer, query in pairs if not query.interval
+            )
+            found = answers_by_name(queries, answers)
+            self._update_modes()
+            self._gpm = self._gpm or Gpm(self._handle, clock=self._clock)
+            percentages = self._gpm.read(wanted=gpm)
+            parts = self._instances.read(self._handle, self.device, lists, gpm=gpm)
+            if self._events:
+                self._events.register(self._handle, self.device.uuid)
+        except nvml.NVMLError as error:
+            _check_driver()
+            return self._unreadable(error.value)
+        answers += [*lists, usage]
+        if not DRIVER_IS_GONE.isdisjoint(
+            each for each in answers if isinstance(each, int)
+        ):
+            _check_driver()
+        listed = merge_processes(*(self.device.uuid, *parts.others, usage))
+        held = total(listed.held_bytes, parts.attributed)
+        self._mark_disabled(found)
+        found |= percentages
+        self._remove_untrue(found, held)
+        found["slow_age_seconds"] = older_by(
+            began, self._cache.oldest, self._pcie.oldest
+        )
+        reading = device_reading(self.device, found, answers, listed, held, held)
+        if reading.sample.state is DeviceState.NEEDS_RESET:
+            self._reset()  # or its answers to slow queries would outlast the reset
+        return (reading, *parts.readings)
+
+    def identify(self) -> tuple[Device, ...]:
+        """Return the GPU and its MIG instances, however long the driver takes; no readings."""
+        try:
+            self._attach()
+            return (self.device, *self._instances.identify(self._handle, self.device))
+        except nvml.NVMLError as error:
+            self._unreadable(error.value)
+            return (self.device,)
+
+    @property
+    def heard_at(self) -> float:
+        """Time of the device's last answer, by the clock."""
+        return self._cache.heard_at
+
+    def _start_counting(self) -> None:
+        self._memory_check, self._zero_check = MemoryCheck(), ZeroCheck()
+        self._processes = process_queries(self._version, self._clock)
+        self._pcie = Pcie(self._clock)
+        self._queries = reading_queries(self._version, self._clock, self._pcie)
+
+    def _mark_disabled(self, found: dict[str, Any]) -> None:
+        if self.device.ecc_enabled is False:
+            for name, value in found.items():
+                if name.startswith("ecc_") and value is Absence.NOT_SUPPORTED:
+                    found[name] = Absence.DISABLED
+
+    def _remove_untrue(self, found: dict[str, Any], held: int | Absence) -> None:
+        """Remove what an integrated device does not have, whatever its driver says."""
+        self._memory_check.remove_contradiction(found, held)
+        if (
+            self._memory_check.is_shared
+            and self._identity["memory_is_shared"] is not True
+        ):
+            self._share_memory(self._identity)
+            self._update_modes()
+        if self.device.memory_is_shared:
+            found |= dict.fromkeys(MEMORY_NAMES, Absence.NOT_SUPPORTED)
+            self._zero_check.remove_zeros(found)
+
+    @staticmethod
+    def _share_memory(identity: dict[str, Any]) -> None:
+        identity["memory_is_shared"] = True
+        identity["memory_total_bytes"] = Absence.NOT_SUPPORTED
+
+    def _attach(self) -> None:
+        self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
+        self._cache.forget()
+        answers = self._cache.ask_due(self._handle, IDENTITY)
+        _raise_common_failure(answers)  # who it was is known better
+        found = self._identity = answers_by_name(IDENTITY, answers)
+        known, memory = schema_fields(found), found["memory_total_bytes"]
+        shared = memory_is_shared(
+            known.get("name"), known.get("compute_capability"), memory
+        )
+        found["memory_is_shared"] = shared
+        if shared is True:
+            self._share_memory(found)
+        self._update_modes()  # also if it identifies itself and answers nothing else
+
+    def _reset(self) -> None:
+        """Make the next `read` attach to the device again: its counters may have restarted."""
+        if self._gpm is not None:
+            self._gpm.close()
+            self._gpm = None
+        if self._events and self._handle is not None:
+            self._events.forget(self._handle)
+        self._handle = None
+        self._cache.forget()
+        self._start_counting()
+
+    def _update_modes(self) -> None:
+        modes = answers_by_name(MODES, self._cache.ask_due(self._handle, MODES))
+        device = self._known_device(self._identity | modes)
+        if {device.mig_mode, self.device.mig_mode} == {"enabled", "disabled"}:
+            self._cache.forget()  # it has other fields now
+            self._start_counting()
+        if device != self.device:
+            self.device = device
+
+    def _known_device(self, found: Mapping[str, Any]) -> Device:
+        unknown = {"uuid": f"unknown:{self.index}", "name": "unknown device"}
+        return Device(index=self.index, **{**unknown, **schema_fields(found)})
+
+    def _unknown_device(self, absence: Absence) -> Device:
+        names = [name for query in (*IDENTITY, *MODES) for name in query.names]
+        return self._known_device(dict.fromkeys([*names, "memory_is_shared"], absence))
+
+    def _unreadable(self, code: int) -> tuple[DeviceReading, ...]:
+        self._reset()
+        if "uuid" in self.device.absent:
+            self.device = self._unknown_device(absence_of(code))
+        return (unreadable(self.device, code), *self._instances.unreadable(code))

@@ -1,0 +1,238 @@
+"""NVML's field values: many in one call, each with its return code, and readings made of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from gputop.agent.device import Absence
+from gputop.agent.lines import rounded
+from gputop.agent.nvml.query import (
+    AGAIN,
+    UNAVAILABLE,
+    Clock,
+    absence_or_lost,
+    nvml,
+    total,
+)
+
+
+class FieldKey(NamedTuple):
+    """A field. `scope` is the link, for fields that exist once per link."""
+
+    field: int
+    scope: int = 0
+
+
+FieldValues = Mapping[FieldKey, Any]
+"""The number of each field, or an `Absence`."""
+
+_MEMBERS: Mapping[int, str] = {
+    nvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
+    nvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+    nvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+    nvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+    nvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
+    nvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
+    nvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
+}
+
+
+def number_of(value: Any, kind: int) -> Any:
+    """Return the number in an `nvmlValue_t` of that type, or None for an unknown type."""
+    member = _MEMBERS.get(kind)
+    return None if member is None else getattr(value, member)
+
+
+class Asked(NamedTuple):
+    """When fields were asked for: their values are from between these monotonic times."""
+
+    began: float
+    ended: float
+
+
+class FieldReading(Protocol):
+    """One or more readings made of fields."""
+
+    names: str
+
+    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
+        """Yield the fields that it needs, given the values so far."""
+        ...
+
+    def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:
+        """Return a value or an `Absence` for each name."""
+        ...
+
+
+class FieldBatch:
+    """A source of several readings: their fields in one call, and dependent fields in another.
+
+    It belongs to one device, and remembers which fields that lacks. It asks for one again `AGAIN`
+    seconds later: so long does a field stay away that was "not supported" for a moment.
+    """
+
+    def __init__(self, clock: Clock, *parts: FieldReading) -> None:
+        self.names = " ".join(part.names for part in parts)
+        self._clock = clock
+        self._parts = parts
+        self._missing: dict[FieldKey, float] = {}
+        """When the device was found to lack each."""
+
+    def __call__(self, handle: Any) -> tuple[Any, ...]:
+        now = self._clock()
+        found: dict[FieldKey, Any] = {}
+        for key, since in self._missing.items():
+            if now - since < AGAIN:
+                found[key] = Absence.NOT_SUPPORTED
+        while wanted := self._wanted(found):
+            for key, value in zip(wanted, fetch(handle, wanted), strict=True):
+                found[key] = value
+                if value is Absence.NOT_SUPPORTED:
+                    self._missing[key] = now
+        asked = Asked(now, self._clock())
+        values: list[Any] = []
+        for part in self._parts:
+            values += part.values(found, handle, asked)
+        return tuple(values)
+
+    def _wanted(self, found: FieldValues) -> list[FieldKey]:
+        """Return the fields that are still to be asked for, each once."""
+        wanted: dict[FieldKey, None] = {}
+        for part in self._parts:
+            for key in part.wanted(found):
+                if key not in found:
+                    wanted[key] = None
+        return [*wanted]
+
+
+def fetch(handle: Any, keys: Sequence[FieldKey]) -> list[Any]:
+    """Return the number of each field, or an `Absence`. Raises `NVMLError`."""
+    if not keys:
+        return []
+    return [_value(each) for each in nvml.nvmlDeviceGetFieldValues(handle, keys)]
+
+
+def _value(answer: Any) -> Any:
+    code = answer.nvmlReturn
+    if code == nvml.NVML_ERROR_INVALID_ARGUMENT:  # a field newer than the driver
+        return Absence.NOT_SUPPORTED
+    if code != nvml.NVML_SUCCESS:
+        return absence_or_lost(code)
+    number = number_of(answer.value, answer.valueType)
+    if number is None:
+        return Absence.ERROR
+    if number in UNAVAILABLE:
+        return Absence.NOT_SUPPORTED
+    if not math.isfinite(number):
+        return Absence.ERROR
+    return number
+
+
+def first_value(found: FieldValues, keys: Iterable[FieldKey]) -> Any:
+    """Return the number of the first of the fields that the device has, or why it is missing."""
+    for key in keys:
+        if found[key] is not Absence.NOT_SUPPORTED:
+            return found[key]
+    return Absence.NOT_SUPPORTED
+
+
+class FirstField(FieldReading):
+    """A reading from the first of these fields that the device has, converted by `convert`."""
+
+    def __init__(
+        self, name: str, *fields: int, convert: Callable[[Any], Any] | None = None
+    ) -> None:
+        self.names = name
+        self._keys = [FieldKey(number) for number in fields]
+        self._convert = convert
+
+    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
+        for key in self._keys:
+            yield key
+            if found.get(key) is not Absence.NOT_SUPPORTED:
+                return
+
+    def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
+        value = first_value(found, self._keys)
+        if self._convert is not None and not isinstance(value, Absence):
+            value = self._convert(value)
+        return (value,)
+
+
+def signed(number: int) -> int:
+    """Return a negative number that a driver sent as an unsigned one of 32 or 64 bits."""
+    bits = 64 if number >> 32 else 32
+    if number >> (bits - 1) == 1:
+        return number - (1 << bits)
+    return number
+
+
+class FieldSum(FirstField):
+    """A reading that is the sum of fields, missing if one of them is."""
+
+    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:  # noqa: ARG002 - a `FieldReading`
+        yield from self._keys
+
+    def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
+        return (total(*(found[key] for key in self._keys)),)
+
+
+class Durations(FieldReading):
+    """A reading by cause: seconds from nanosecond counters, each the first that the device has.
+
+    A counter that runs faster than the clock does not count time, and is an error from then on.
+    """
+
+    def __init__(self, name: str, fields: Mapping[str, tuple[int, ...]]) -> None:
+        self.names = name
+        self._fields = {
+            cause: FirstField(cause, *numbers) for cause, numbers in fields.items()
+        }
+        self._before: dict[str, tuple[float, float]] = {}
+        """When the last value of each cause was asked for, and its seconds."""
+        self._credit: dict[str, float] = {}
+        """Seconds by which each may still run ahead; negative if it has run too fast."""
+
+    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
+        for field in self._fields.values():
+            yield from field.wanted(found)
+
+    def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:
+        """Return the seconds by cause; without any, the most specific reason."""
+        sound: dict[str, float] = {}
+        reasons = []
+        for cause, field in self._fields.items():
+            (counted,) = field.values(found, handle, asked)
+            if isinstance(counted, Absence):
+                reasons.append(counted)
+            elif self._counts_time(cause, counted / 1e9, asked):
+                sound[cause] = rounded(counted / 1e9)
+            else:
+                reasons.append(Absence.ERROR)
+        return (sound or first_reason(reasons),)
+
+    def _counts_time(self, cause: str, seconds: float, asked: Asked) -> bool:
+        credit = self._credit.get(cause, SLACK)
+        # None of the values is older than the time at which it was asked for.
+        since, before = self._before.get(cause, (asked.ended, seconds))
+        self._before[cause] = (asked.began, seconds)
+        if credit >= 0:
+            credit = min(
+                SLACK, credit + asked.ended - since - max(0.0, seconds - before)
+            )
+        self._credit[cause] = credit
+        return credit >= 0
+
+
+SLACK = 2.0
+"""Seconds by which a counter may run ahead, since it is not updated and read at the same time."""
+
+
+def first_reason(values: Iterable[Any]) -> Absence:
+    """Return why these are missing: a temporary reason before a permanent one."""
+    for value in values:
+        if isinstance(value, Absence) and value is not Absence.NOT_SUPPORTED:
+            return value
+    return Absence.NOT_SUPPORTED

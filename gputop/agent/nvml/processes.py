@@ -1,0 +1,254 @@
+"""Processes on a device: queries for them and their utilization, and the answers as one list."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from gputop.agent.device import Absence, Device, DeviceSample
+from gputop.agent.interface import UTILIZATIONS, DeviceReading
+from gputop.agent.nvml.query import (
+    EVERY_SECOND,
+    Clock,
+    Question,
+    Source,
+    absence_of,
+    nvml,
+    schema_fields,
+    state_of,
+    total,
+    value_of,
+)
+from gputop.agent.snapshot import Process, ProcessKind
+
+_NONE = (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
+"""Codes of an empty answer: nvidia-ml-py raises the first one, too."""
+_LONGEST_PERIOD = 1.25
+"""Seconds within which the driver has a new row for a busy process: mostly it has several."""
+_AHEAD = 1.0
+"""Seconds that a row may be newer than this moment; more is garbage."""
+_DRIFT = 0.01
+"""Seconds per second by which two clocks may drift apart, one of them being corrected."""
+
+_LARGEST_PID = 1 << 22
+"""Largest pid of Linux. Beyond it, and 0, mean "not available"."""
+
+Percentages = tuple[int | None, ...]
+"""Percentages of SMs, memory, encoder and decoder."""
+_NOTHING: Percentages = (None, None, None, None)
+_IDLE: Percentages = (0, 0, 0, 0)
+_Newest = dict[int, tuple[int, Percentages]]
+
+
+def process_queries(driver_version: tuple[int, ...], clock: Clock) -> list[Question]:
+    """Return the queries for `merge_processes`: three lists, and utilization, of one device."""
+    # These drivers fill in a wider struct for version 3 than nvidia-ml-py and all others know.
+    versions = (
+        ("v2", "v3") if (535, 43) <= driver_version <= (535, 86) else ("v3", "v2")
+    )
+    questions = []
+    for word in ("Compute", "Graphics", "MPSCompute"):
+        calls = [
+            getattr(nvml, f"nvmlDeviceGet{word}RunningProcesses_{v}") for v in versions
+        ]
+        lists: list[Source] = [partial(_with_room, call) for call in calls]
+        questions.append(Question("", *lists, interval=EVERY_SECOND))
+    usage = _Usage(clock)
+    calls = [
+        nvml.nvmlDeviceGetProcessesUtilizationInfo,
+        nvml.nvmlDeviceGetProcessUtilization,
+    ]
+    sources = [partial(usage.since, call) for call in calls]
+    questions.append(Question("", *sources, interval=EVERY_SECOND))
+    return questions
+
+
+def _with_room(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call again if nvidia-ml-py made room for the rows that there were, and another came."""
+    try:
+        return call(*arguments)
+    except nvml.NVMLError as error:
+        if error.value != nvml.NVML_ERROR_INSUFFICIENT_SIZE:
+            raise
+    return call(*arguments)
+
+
+class _Usage:
+    """Utilization of each process since the previous call.
+
+    The driver has a ring of samples for all processes of a device. The clock of their times is
+    undocumented (on some it is that since boot), so they are compared with each other only.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._begun = False
+        self._seen = 0
+        """Time of the newest row so far."""
+        self._ahead = -math.inf
+        """Seconds that the driver's clock is ahead of ours, at least."""
+        self._asked = clock()
+        self._recent: _Newest = {}
+        """Newest row by pid, with its time."""
+
+    def since(
+        self, call: Callable[[Any, int], Any], handle: Any
+    ) -> Mapping[int, Percentages] | Absence:
+        """Return percentages by pid; the driver leaves out idle processes."""
+        latest = int((time.time() + _AHEAD) * 1e6)  # by either clock
+        if self._seen > latest:  # it was set back
+            self._begun, self._ahead = False, -math.inf
+        seen = self._seen if self._begun else 0
+        newest: _Newest = {}
+        for row in _fetch_rows(call, handle, seen):
+            pid, when = row.pid, row.timeStamp  # nvidia-ml-py looks up each in Python
+            percentages = _plausible(row.smUtil, row.memUtil, row.encUtil, row.decUtil)
+            # The driver at times hands out rows that were never filled in.
+            sound = seen < when <= latest and percentages != _NOTHING
+            if sound and when >= newest.get(pid, (0,))[0]:
+                newest[pid] = when, percentages
+        begun, self._begun = self._begun, True
+        self._seen = max((when for when, _ in newest.values()), default=seen)
+        if begun:
+            newest = self._recent | newest
+        self._recent = self._recently_busy(newest)
+        if newest and not begun:
+            # The first answer covers all the time that the ring goes back.
+            return Absence.NO_DATA_YET
+        return {pid: percentages for pid, (_, percentages) in self._recent.items()}
+
+    def _recently_busy(self, rows: _Newest) -> _Newest:
+        """Return the rows of busy processes: one without a new row for a moment is not yet idle.
+
+        The ring goes back a minute. The row that came soonest tells the time of its clock.
+        """
+        now = self._clock()
+        self._ahead -= _DRIFT * (now - self._asked)
+        self._asked = now
+        self._ahead = max(
+            [self._ahead, *(when / 1e6 - now for when, _ in rows.values())]
+        )
+        oldest = now + self._ahead - _LONGEST_PERIOD
+        return {pid: row for pid, row in rows.items() if row[0] / 1e6 > oldest}
+
+
+def _plausible(*percentages: int) -> Percentages:
+    """Return percentages with None for those that are impossible."""
+    return tuple(each if each <= 100 else None for each in percentages)
+
+
+def _fetch_rows(call: Callable[[Any, int], Any], handle: Any, seen: int) -> Any:
+    try:
+        return _with_room(call, handle, seen)
+    except nvml.NVMLError as error:
+        if error.value in _NONE:
+            return ()
+        raise
+
+
+class ProcessList(NamedTuple):
+    """Processes of a device by pid, and the reason that some may be missing."""
+
+    processes: tuple[Process, ...]
+    missing: Absence | None
+
+    @property
+    def held_bytes(self) -> int | Absence:
+        """Bytes held by the processes, or the reason that some are missing."""
+        held = (
+            p.absent.get("memory_used_bytes", p.memory_used_bytes or 0)
+            for p in self.processes
+        )
+        return total(self.missing or 0, *held)
+
+
+def merge_processes(
+    uuid: str, compute: Any, graphics: Any, mps: Any, usage: Any
+) -> ProcessList:
+    """Return the device's processes.
+
+    Each list is rows or a return code. `usage` is percentages by pid, a return code, or an
+    `Absence`.
+    """
+    kinds: dict[int, ProcessKind] = {}
+    memory: dict[int, int] = {}
+    missing = None
+    for kind, rows in (
+        (ProcessKind.MPS, mps),
+        (ProcessKind.GRAPHICS, graphics),
+        (ProcessKind.COMPUTE, compute),
+    ):
+        if isinstance(rows, int):
+            reason = absence_of(rows)
+            # Without graphics or MPS nothing is missing.
+            has_none = (
+                reason is Absence.NOT_SUPPORTED and kind is not ProcessKind.COMPUTE
+            )
+            if rows not in _NONE and not has_none:
+                missing = reason
+            continue
+        for row in rows:
+            if not 0 < row.pid <= _LARGEST_PID:
+                missing = missing or Absence.ERROR  # a process without a pid
+                continue
+            if kinds.get(row.pid, kind) not in (kind, ProcessKind.MPS):
+                kinds[row.pid] = ProcessKind.BOTH
+            else:
+                kinds.setdefault(row.pid, kind)
+            used = value_of("memory_used_bytes", row.usedGpuMemory)
+            if not isinstance(used, Absence):
+                # Each list has all memory of the process: a sum would count it twice.
+                memory[row.pid] = max(used, memory.get(row.pid, 0))
+    processes = []
+    for pid, kind in sorted(kinds.items()):
+        used, absent = _utilization(usage, pid)
+        if pid not in memory:
+            absent["memory_used_bytes"] = Absence.NOT_SUPPORTED
+        processes.append(
+            Process(pid, uuid, kind, memory.get(pid), **used, absent=absent)
+        )
+    return ProcessList(tuple(processes), missing)
+
+
+def _utilization(usage: Any, pid: int) -> tuple[dict[str, Any], dict[str, Absence]]:
+    """Return the utilization of a process by name, and the reasons for what is missing."""
+    if isinstance(usage, int):
+        usage = absence_of(usage)
+    if isinstance(usage, Absence):
+        return {}, dict.fromkeys(UTILIZATIONS, usage)
+    used: dict[str, Any] = {}
+    absent: dict[str, Absence] = {}
+    for name, value in zip(UTILIZATIONS, usage.get(pid, _IDLE), strict=True):
+        used[name] = value
+        if value is None:  # the driver returned something impossible
+            absent[name] = Absence.ERROR
+    return used, absent
+
+
+def device_reading(
+    device: Device,
+    found: dict[str, Any],
+    answers: Sequence[Any],
+    listed: ProcessList,
+    attributed: int | Absence,
+    held: int | Absence,
+) -> DeviceReading:
+    """Return the reading of a device whose values, `found`, come from these answers.
+
+    `attributed` are the bytes held by its processes, `held` by those of all that share its memory.
+    """
+    if listed.missing:
+        found["processes"] = listed.missing
+    found["memory_attributed_bytes"] = attributed
+    used = found["memory_used_bytes"]
+    rest = total(used, held)
+    if not isinstance(rest, Absence):
+        # The lists are older than the memory, by up to a second.
+        rest = max(0, used - held)
+    found["memory_unattributed_bytes"] = rest
+    state, fields = state_of(answers), schema_fields(found)
+    sample = DeviceSample(device.uuid, state, age_seconds=0.0, **fields)
+    return DeviceReading(device, sample, listed.processes)

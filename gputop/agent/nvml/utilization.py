@@ -1,0 +1,243 @@
+"""Utilization between two reads: the driver's own samples of *busy*, and GPM's counters.
+
+The samples are those of https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html. The
+driver keeps about a hundred, five or six a second on many devices, each the mean since the one
+before. The clock of their times is undocumented (mostly it is that since boot), so they are
+compared with each other only.
+
+GPM counts what SMs, tensor cores and memory do between two samples of counters. Hopper and later
+have it, and GeForce from the 50 series on. The calls are those of
+https://docs.nvidia.com/deploy/nvml-api/group__nvmlGpmFunctions.html.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+from gputop.agent.device import GPM_READINGS, SERIES_READINGS, Absence
+from gputop.agent.lines import rounded
+from gputop.agent.nvml.fields import number_of
+from gputop.agent.nvml.query import AGAIN, Clock, absence_or_lost, nvml
+
+_BUSY = nvml.NVML_GPU_UTILIZATION_SAMPLES
+_SILENT_SECONDS = 4.8
+"""Seconds without a new sample after which all are asked for: their clock may be set back."""
+
+
+class BusySamples:
+    """A source of the samples since the previous call, and the seconds from one to the next.
+
+    It belongs to one device. The first call returns nothing yet.
+    """
+
+    names = " ".join(SERIES_READINGS)
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._begun = False
+        self._seen = 0
+        """Time of the newest sample so far, in microseconds."""
+        self._new_at = clock()
+        """Time of the last new sample, or of the last request for all."""
+        self._steps: deque[int] = deque(maxlen=64)
+        """Microseconds from one sample to the next: the median is not moved by gaps."""
+
+    def __call__(
+        self, handle: Any
+    ) -> tuple[tuple[int, ...] | Absence, float | Absence]:
+        now = self._clock()
+        # All of them if none comes: their clock may have been set back.
+        wants_all = not self._begun or now - self._new_at > _SILENT_SECONDS
+        return self.select_new(self._fetch(handle, 0 if wants_all else self._seen), now)
+
+    def select_new(
+        self, rows: Sequence[tuple[int, int | None]], now: float
+    ) -> tuple[tuple[int, ...] | Absence, float | Absence]:
+        """Return the new ones of these samples, in order of time; None is an impossible value."""
+        silent = now - self._new_at > _SILENT_SECONDS
+        set_back = silent and bool(rows) and rows[-1][0] < self._seen
+        if set_back:
+            self._seen = 0
+        new = []
+        for when, percent in rows:
+            if when > self._seen:
+                if self._seen:
+                    self._steps.append(when - self._seen)
+                self._seen = when
+                new.append(percent)
+        if new or silent:
+            self._new_at = now
+        if set_back or not self._begun:
+            self._begun = True
+            return Absence.NO_DATA_YET, Absence.NO_DATA_YET
+        sound = tuple(percent for percent in new if percent is not None)
+        if new and not sound:
+            return Absence.ERROR, Absence.ERROR
+        if not self._steps:
+            return sound, Absence.NO_DATA_YET
+        step = _median(self._steps) / 1e6
+        return sound, rounded(step) or step
+
+    def _fetch(self, handle: Any, since: int) -> list[tuple[int, int | None]]:
+        """Return the time and percentage of each sample since then, in order of time."""
+        try:
+            kind, samples = nvml.nvmlDeviceGetSamples(handle, _BUSY, since)
+        except nvml.NVMLError_NotFound:  # nothing new: some take none while it is idle
+            return []
+        rows = []
+        for sample in samples:
+            value = number_of(sample.sampleValue, kind)
+            if value is None:  # without a type it is the documented one
+                value = sample.sampleValue.uiVal
+            rows.append((sample.timeStamp, _percent(value)))
+        return sorted(rows, key=itemgetter(0))
+
+
+def _percent(value: float) -> int | None:
+    return round(value) if 0 <= value <= 100 else None  # nor if it is no number
+
+
+def _median(values: Iterable[int]) -> float:
+    """Return the median without `statistics`, which loads fractions and decimals."""
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
+SHORTEST_WINDOW = 0.1
+_OVERSHOOT = 1.0
+"""Percent above 100 that come from counters that are not read at the same moment."""
+_METRICS = {
+    "graphics_active_percent": nvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
+    "sm_active_percent": nvml.NVML_GPM_METRIC_SM_UTIL,
+    "sm_occupancy_percent": nvml.NVML_GPM_METRIC_SM_OCCUPANCY,
+    "tensor_active_percent": nvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
+    "dram_active_percent": nvml.NVML_GPM_METRIC_DRAM_BW_UTIL,
+    "fp64_active_percent": nvml.NVML_GPM_METRIC_FP64_UTIL,
+    "fp32_active_percent": nvml.NVML_GPM_METRIC_FP32_UTIL,
+    "fp16_active_percent": nvml.NVML_GPM_METRIC_FP16_UTIL,
+}
+
+Percentages = Mapping[str, float | Absence]
+"""Each of `GPM_READINGS`, 0 to 100, or the reason that it is missing."""
+
+
+def all_missing(reason: Absence) -> Percentages:
+    """Return that reason for each of them."""
+    return dict.fromkeys(GPM_READINGS, reason)
+
+
+class Gpm:
+    """GPM of an attached device, or of the GPU instance of that id on it. For one thread."""
+
+    def __init__(
+        self,
+        handle: Any,
+        gpu_instance: int | None = None,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._handle = handle
+        self._gpu_instance = gpu_instance
+        self._clock = clock
+        self._supported: bool | None = None
+        """The device's answer; it is asked once."""
+        self._works = False
+        """True if it worked once: some virtual GPUs say that it is supported, and then fail."""
+        self._samples: list[Any] = []
+        """The sample before the last one, which is filled again, and the last one."""
+        self._values = all_missing(Absence.NO_DATA_YET)
+        self._until = -math.inf
+
+    def read(self, *, wanted: bool = True) -> Percentages:
+        """Return the means since the last call, or a little longer if that was a moment ago.
+
+        Unless `wanted`, they are disabled, and their samples freed. Never waits: the first call
+        returns `no_data_yet`. Raises `NVMLError` if the device is lost.
+        """
+        if not wanted:
+            self.close()
+            return all_missing(Absence.DISABLED)
+        now = self._clock()
+        if now < self._until:
+            return self._values
+        try:
+            self._values = self._sample()
+        except nvml.NVMLError as error:
+            self.close()
+            reason = absence_or_lost(error.value)
+            self._values = all_missing(reason)
+            if reason is Absence.NOT_SUPPORTED or not self._works:
+                self._until = now + AGAIN
+        return self._values
+
+    def close(self) -> None:
+        """Free the samples. A `read` after this starts again, from a new first sample."""
+        for sample in self._samples:
+            with contextlib.suppress(
+                nvml.NVMLError
+            ):  # memory of the library, whatever it says
+                nvml.nvmlGpmSampleFree(sample)
+        self._samples.clear()
+        self._values = all_missing(Absence.NO_DATA_YET)
+        self._until = -math.inf
+
+    __del__ = close  # for an instance that went without a close
+
+    def _sample(self) -> Percentages:
+        if self._supported is None:
+            found = nvml.nvmlGpmQueryDeviceSupport(self._handle)
+            self._supported = bool(found.isSupportedDevice)
+        if not self._supported:
+            return all_missing(Absence.NOT_SUPPORTED)
+        before = self._samples[-1] if self._samples else None
+        if len(self._samples) < 2:
+            self._samples.append(nvml.nvmlGpmSampleAlloc())
+        else:
+            self._samples.reverse()
+        newest = self._samples[-1]
+        if self._gpu_instance is None:
+            nvml.nvmlGpmSampleGet(self._handle, newest)
+        else:
+            nvml.nvmlGpmMigSampleGet(self._handle, self._gpu_instance, newest)
+        # From the end of the call: a slow one must not make the next window too short.
+        self._until = self._clock() + SHORTEST_WINDOW
+        if before is None:
+            return all_missing(Absence.NO_DATA_YET)
+        values = self._between(before, newest)
+        self._works = True
+        return values
+
+    def _between(self, before: Any, newest: Any) -> Percentages:
+        request = self._request
+        request.sample1 = before
+        request.sample2 = newest
+        for metric, number in zip(request.metrics, _METRICS.values(), strict=False):
+            metric.metricId = number
+            metric.value = math.nan
+        nvml.nvmlGpmMetricsGet(request)
+        found = {}
+        for metric, name in zip(request.metrics, _METRICS, strict=False):
+            found[name] = _metric_percent(metric.nvmlReturn, metric.value)
+        return found
+
+    @functools.cached_property
+    def _request(self) -> Any:
+        """Request of 19 KB, which is used again."""
+        request = nvml.c_nvmlGpmMetricsGet_t()
+        request.version = nvml.NVML_GPM_METRICS_GET_VERSION
+        request.numMetrics = len(_METRICS)
+        return request
+
+
+def _metric_percent(code: int, value: float) -> float | Absence:
+    if code != nvml.NVML_SUCCESS:
+        return absence_or_lost(code)
+    if not 0.0 <= value <= 100.0 + _OVERSHOOT:  # nor if it is no number
+        return Absence.ERROR
+    return rounded(min(100.0, value))

@@ -1,0 +1,243 @@
+"""The threads that read the devices of a driver.
+
+One thread reads all devices, one after another. If it is stuck on one of them, it keeps that
+device, and a new thread takes over the others. So there is one thread, and one more for each device
+that has been slow at any time. A device that hangs delays no other.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from gputop.agent.device import Device, DeviceSample
+from gputop.agent.interface import DeviceReading, DriverError, Reader
+from gputop.agent.problem import Problem
+from gputop.agent.snapshot import Process, carry_samples
+
+STUCK_SECONDS = 0.3
+"""Seconds after which a thread keeps the device that it reads, and gives away the others."""
+LOOK_SECONDS = 0.1
+"""Seconds between two looks for a thread that is stuck, while somebody waits for the devices."""
+
+Read = Callable[[Reader], tuple[DeviceReading, ...]]
+
+
+class Known(NamedTuple):
+    """A GPU and its MIG instances, their samples, and the processes on them."""
+
+    devices: tuple[Device, ...] = ()
+    samples: tuple[DeviceSample, ...] = ()
+    processes: tuple[Process, ...] = ()
+
+
+@dataclass(eq=False, repr=False, slots=True)
+class Slot:
+    """A reader and its last reading; guarded by the lock of its `ReadingThreads`."""
+
+    reader: Reader
+    identity: tuple[Device, ...]
+    """The GPU, or its placeholder, and its MIG instances: the choices of a selection."""
+    identified: bool
+    """True if `identity` is known, or not needed."""
+    instances: frozenset[str] | None = None
+    """UUIDs of the MIG instances that are read; None for all."""
+    asked: int = 0
+    """Number of the newest tick."""
+    answered: int = 0
+    """Number of the newest tick for which the device was read."""
+    asked_at: float = 0.0
+    """Start of the oldest tick that is not answered, or of the last one."""
+    busy_since: float | None = None
+    """Start of the read that is going on; None if there is none."""
+    was_slow: bool = False
+    """True if the last read took longer than `STUCK_SECONDS`."""
+    read_at: float = 0.0
+    """Start of the last complete read: no value in `known` is older. 0 before the first."""
+    heard_at: float = 0.0
+    """End of the last complete read, or the time at which the slot was chosen."""
+    known: Known = field(default_factory=Known)
+    sent: bool = False
+    """True if `known` has been sent before."""
+
+    def is_stuck(self, now: float) -> bool:
+        """Return True if the read that is going on takes too long."""
+        return self.busy_since is not None and now - self.busy_since > STUCK_SECONDS
+
+    def keep(self, readings: Sequence[DeviceReading], began: float) -> None:
+        """Take over the readings of a read that began then."""
+        chosen = []
+        for number, reading in enumerate(readings):
+            is_gpu = number == 0
+            if (
+                is_gpu
+                or self.instances is None
+                or reading.device.uuid in self.instances
+            ):
+                chosen.append(reading)
+        samples = tuple(reading.sample for reading in chosen)
+        if not self.sent:
+            samples = tuple(carry_samples(self.known.samples, samples))
+        processes: list[Process] = []
+        for reading in chosen:
+            processes += reading.processes
+        devices = tuple(reading.device for reading in chosen)
+        self.known = Known(devices, samples, tuple(processes))
+        self.sent = False
+        self.read_at = began
+
+
+class ReadingThreads:
+    """Reads the devices of one driver, until that is gone."""
+
+    def __init__(
+        self, readers: Sequence[Reader], read: Read, *, identifies: bool
+    ) -> None:
+        """Start the first thread. With `identifies`, each device is identified before it is read.
+
+        `read` is called with a reader, and raises `DriverError` if the driver is gone.
+        """
+        self.changed = threading.Condition()
+        """Notified when a thread has nothing to do, and when the driver is gone."""
+        self.slots: tuple[Slot, ...] = tuple(
+            Slot(reader, (reader.device,), identified=not identifies)
+            for reader in readers
+        )
+        self.problem: Problem | None = None
+        """Why the driver is gone, if it is."""
+        self._read = read
+        self._tick = 0
+        self._groups: list[list[Slot]] = []
+        """Slots of each thread."""
+        with self.changed:
+            self._start_thread([*self.slots])
+
+    def choose(self, chosen: Mapping[Slot, frozenset[str] | None]) -> None:
+        """Read these devices only, each with these MIG instances, or all of them if None."""
+        with self.changed:
+            now = time.monotonic()
+            self.slots = tuple(slot for slot in self.slots if slot in chosen)
+            for slot in self.slots:
+                slot.instances = chosen[slot]
+                slot.heard_at = now
+            for group in self._groups:
+                group[:] = [slot for slot in group if slot in chosen]
+            self.changed.notify_all()
+
+    def identify(self, is_enough: Callable[[], bool], seconds: float) -> None:
+        """Identify all devices. Wait until that is enough, but not longer than `seconds`."""
+        with self.changed:
+            self._ask(time.monotonic())
+            self._wait_for(is_enough, seconds)
+
+    def read_all(self, patience: float) -> None:
+        """Read all devices. Wait for those that are quick, but not longer than `patience`."""
+        with self.changed:
+            self._ask(time.monotonic())
+            self._wait_for(self._has_quick_answers, patience)
+
+    def wait_for_end(self) -> Problem:
+        """Wait until the driver is gone, and return why."""
+        with self.changed:
+            self.changed.wait_for(lambda: self.problem is not None)
+            assert self.problem is not None
+            return self.problem
+
+    def _ask(self, now: float) -> None:
+        self._tick += 1
+        for slot in self.slots:
+            if slot.answered == slot.asked:
+                slot.asked_at = now
+            slot.asked = self._tick
+        self.changed.notify_all()
+
+    def _has_quick_answers(self) -> bool:
+        """Return True if nobody has to wait any longer: all but slow devices have been read."""
+        if self.problem is not None:
+            return True
+        now = time.monotonic()
+        for slot in self.slots:
+            is_slow = slot.was_slow or slot.is_stuck(now)
+            if slot.answered < self._tick and not is_slow:
+                return False
+        return True
+
+    def _wait_for(self, is_enough: Callable[[], bool], seconds: float) -> None:
+        """Wait for a condition, and meanwhile let no device wait for one that is stuck."""
+        self._relieve()
+        while not self.changed.wait_for(is_enough, min(seconds, LOOK_SECONDS)):
+            seconds -= LOOK_SECONDS
+            if seconds <= 0:
+                return
+            self._relieve()
+
+    def _relieve(self) -> None:
+        """Give the other devices of each thread that is stuck to a new thread."""
+        now = time.monotonic()
+        for group in [*self._groups]:
+            for slot in [*group]:
+                if slot.is_stuck(now) and len(group) > 1:
+                    group.remove(slot)
+                    others = [*group]
+                    group[:] = [slot]
+                    self._start_thread(others)
+
+    def _start_thread(self, group: list[Slot]) -> None:
+        thread = threading.Thread(
+            target=self._run, args=(group,), name="reading", daemon=True
+        )
+        thread.start()
+        self._groups.append(group)
+
+    def _run(self, group: list[Slot]) -> None:
+        while True:
+            slot = self._next(group)
+            if slot is None:
+                return
+            tick = slot.asked
+            began = time.monotonic()
+            try:
+                if slot.identified:
+                    readings = self._read(slot.reader)
+                    identity = slot.identity
+                else:
+                    readings = ()
+                    identity = slot.reader.identify()
+            except DriverError as error:
+                self._end(error.problem)
+                return
+            with self.changed:
+                if slot.identified:
+                    slot.keep(readings, began)
+                slot.identity = identity
+                slot.identified = True
+                slot.answered = tick
+                slot.busy_since = None
+                slot.heard_at = time.monotonic()
+                slot.was_slow = slot.heard_at - began > STUCK_SECONDS
+
+    def _next(self, group: list[Slot]) -> Slot | None:
+        """Wait until a device of this thread is due, and return it; None if the thread should end.
+
+        The device that has waited longest comes first.
+        """
+        with self.changed:
+            while group and self.problem is None:
+                due = [slot for slot in group if slot.answered < slot.asked]
+                if due:
+                    slot = min(due, key=lambda slot: slot.answered)
+                    slot.busy_since = time.monotonic()
+                    return slot
+                self.changed.notify_all()
+                self.changed.wait()
+            return None
+
+    def _end(self, problem: Problem) -> None:
+        """End all threads: the driver is gone."""
+        with self.changed:
+            if self.problem is None:
+                self.problem = problem
+            self.changed.notify_all()

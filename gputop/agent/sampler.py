@@ -1,0 +1,240 @@
+"""The loop behind `gputop stream`: all devices are read and a sample is made at each interval.
+
+The loop waits a moment for the readings, then makes the sample, on time. A device whose reading is
+late keeps its last one, with its age.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gputop import __version__
+from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.agent.interface import (
+    DeviceReading,
+    Driver,
+    OwnerLookup,
+    Reader,
+    unanswered_process,
+)
+from gputop.agent.lines import rounded
+from gputop.agent.linux.host import WINDOW_SECONDS, HostReader, Owners
+from gputop.agent.linux.machine import cpu_name
+from gputop.agent.opening import Opened, Opening, pause
+from gputop.agent.owner_thread import OwnerThread
+from gputop.agent.reading import Known, ReadingThreads, Slot
+from gputop.agent.snapshot import (
+    Inventory,
+    Process,
+    Record,
+    Sample,
+    Source,
+    without_samples,
+)
+from gputop.agent.times import silence_limit
+
+if TYPE_CHECKING:
+    from gputop.agent.selection import Selection
+
+PATIENCE = 0.15
+"""Share of the interval for which a sample waits for readings and owners: a reading that comes too
+late for a sample is at most this much older than the interval in it."""
+LONGEST_PATIENCE = 1.0
+"""Seconds that a sample waits at most, and that the first one with devices waits."""
+
+
+class Sampler:
+    """Yields the records of this machine's stream forever, on time."""
+
+    def __init__(
+        self,
+        start: Callable[[], Driver],
+        interval: float,
+        source: Source = Source.NVML,
+        owners: Callable[[], OwnerLookup] = Owners,
+        *,
+        gpm: bool = True,
+        selection: Selection | None = None,
+        simulate: Callable[[Mapping[str, tuple[float, float]]], None] = lambda _: None,
+    ) -> None:
+        """Set how the driver starts.
+
+        `selection` says which devices are read; None means all.
+        `simulate` puts simulated devices under load, by their UUIDs.
+        """
+        self._simulate = simulate
+        self._interval = interval
+        self._gpm = gpm
+        self._source = source
+        self._host = HostReader()
+        self._owners = OwnerThread(owners())
+        self._hurry = threading.Event()
+        """Set if the next tick should come at once."""
+        self._opening = Opening(start, selection, self._read, self._hurry)
+        self._hostname = socket.gethostname()
+        self._cpu_name = cpu_name()
+
+    def records(self) -> Iterator[Record]:
+        """Yield an inventory, then samples, and a new inventory before the sample that differs."""
+        self._opening.begin()
+        sent: Inventory | None = None
+        for opened in self._ticks():
+            # Both at one moment: a reader may learn more about its device between them.
+            devices, sample = self._current(opened)
+            inventory = self._inventory(opened, devices)
+            if sent is None or replace(inventory, time=sent.time) != sent:
+                sent = inventory
+                yield inventory
+            yield sample
+
+    def set_interval(self, seconds: float) -> None:
+        """Change the interval, from now on."""
+        self._interval = seconds
+        self._hurry.set()
+
+    def set_gpm(self, *, wanted: bool) -> None:
+        """Switch GPM on or off: it costs the devices more than all else."""
+        begins = wanted and not self._gpm
+        self._gpm = wanted
+        if begins:  # it takes two ticks until there is a value
+            self._hurry.set()
+
+    def simulate(self, loads: Mapping[str, tuple[float, float]]) -> None:
+        """Put exactly these devices under load if they are simulated."""
+        self._simulate(loads)
+        self._hurry.set()
+
+    def _read(self, reader: Reader) -> tuple[DeviceReading, ...]:
+        return reader.read(gpm=self._gpm)
+
+    def _ticks(self) -> Iterator[Opened]:
+        """Read all devices at each interval, and as soon as the driver has answered.
+
+        Yields the driver that was read at that tick: another may open at any moment. If it is gone
+        at the end of the tick, yields the problem.
+        """
+        pause(WINDOW_SECONDS)
+        due = time.monotonic()
+        read: ReadingThreads | None = None
+        while True:
+            self._hurry.clear()
+            opened = self._opening.opened
+            threads = opened.threads
+            patience = LONGEST_PATIENCE
+            if threads is read:
+                patience = min(LONGEST_PATIENCE, PATIENCE * self._interval)
+            read = threads
+            self._read_all(threads, patience)
+            if threads is not None and threads.problem is not None:
+                opened = Opened(problem=threads.problem)
+            yield opened
+            due += self._interval
+            hurried = pause(due - time.monotonic(), self._hurry)
+            now = time.monotonic()
+            # This process was stopped, or nobody read the stream: what was missed stays missed.
+            if hurried or now - due > self._interval / 2:
+                due = now
+
+    def _read_all(self, threads: ReadingThreads | None, patience: float) -> None:
+        """Read all devices, and look up the owners of the processes on them."""
+        if threads is None:
+            return
+        end = time.monotonic() + patience
+        threads.read_all(patience)
+        listed: list[Process] = []
+        with threads.changed:
+            for slot in threads.slots:
+                listed += slot.known.processes
+        self._owners.look_up(listed, max(0.0, end - time.monotonic()))
+
+    def _inventory(self, opened: Opened, devices: Sequence[Device]) -> Inventory:
+        driver = opened.driver
+        return Inventory(
+            time=time.time(),
+            source=self._source,
+            driver_state=opened.state,
+            interval_seconds=self._interval,
+            driver_version=driver.driver_version if driver else None,
+            cuda_version=driver.cuda_version if driver else None,
+            problem=opened.problem,
+            devices=tuple(devices),
+            hostname=self._hostname,
+            cpu_name=self._cpu_name,
+            gputop_version=__version__,
+            devices_left_out=opened.left_out or None,
+            unlisted_gpus=driver.unlisted_gpus() if driver else (),
+        )
+
+    def _current(self, opened: Opened) -> tuple[list[Device], Sample]:
+        """Return the devices, and a sample of them."""
+        devices: list[Device] = []
+        samples: list[DeviceSample] = []
+        processes: list[Process] = []
+        for known in self._known(opened.threads):
+            devices += known.devices
+            samples += known.samples
+            processes += map(self._owners.complete, known.processes)
+        sample = Sample(
+            rounded(time.time()),
+            self._host.read(),
+            tuple(samples),
+            tuple(processes),
+            self._opening.take_events(),
+            uptime_seconds=rounded(time.clock_gettime(time.CLOCK_BOOTTIME)),
+        )
+        return devices, sample
+
+    def _known(self, threads: ReadingThreads | None) -> list[Known]:
+        """Return what is known of each GPU now, once."""
+        if threads is None:
+            return []
+        found: dict[str, Known] = {}
+        with threads.changed:
+            now = time.monotonic()
+            for slot in threads.slots:
+                # Indices move when a device is lost: two readers may have found the same one.
+                known = _current(slot, now, self._interval)
+                found.setdefault(known.devices[0].uuid, known)
+                slot.sent = True
+        return [*found.values()]
+
+
+def _current(slot: Slot, now: float, interval: float) -> Known:
+    """Return what is known of the devices of a slot: the last reading, or why there is none."""
+    # While the interval was longer, or nobody read the stream, it was not asked. A device that
+    # takes long over each question is slow, and does not hang.
+    heard_at = max(slot.heard_at, slot.reader.heard_at, slot.asked_at - interval)
+    # The last tick within the limit comes a moment before it. It is reported as hung then.
+    is_hung = now - heard_at > silence_limit(interval) - interval / 2
+    age = rounded(now - (slot.read_at or slot.heard_at))
+    known = slot.known
+    devices = known.devices or (slot.reader.device,)
+    if is_hung:
+        hung = tuple(
+            _without_answer(device, Absence.TIMED_OUT, age) for device in devices
+        )
+        return Known(devices, hung, tuple(map(unanswered_process, known.processes)))
+    if not known.devices:
+        return Known(devices, (_without_answer(devices[0], Absence.NO_DATA_YET),))
+    samples = []
+    for sample in known.samples:
+        new = without_samples(sample) if slot.sent else sample
+        samples.append(new.aged(age))
+    return Known(devices, tuple(samples), known.processes)
+
+
+def _without_answer(
+    device: Device, reason: Absence, age: float | None = None
+) -> DeviceSample:
+    """Return the sample of a device without an answer; one that hangs has an age."""
+    return DeviceSample(
+        uuid=device.uuid,
+        state=DeviceState.OK if age is None else DeviceState.NOT_RESPONDING,
+        age_seconds=age,
+        absent=dict.fromkeys((*READINGS, "processes"), reason),
+    )

@@ -1,0 +1,210 @@
+"""The devices that `--id` and `--only-visible` choose.
+
+Only indices are known before a device answers. All other ids need the devices to be identified
+first, and a device that hangs never is.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from gputop.agent.device import Device
+from gputop.agent.linux.driver_files import same_address
+from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.visible_devices import VARIABLE, is_identified, old_instance_id, seen
+from gputop.text import fold_list, visible
+
+_NUMBER = r"[0-9]{1,4}(?::[0-9]{1,4})?"
+_UUID = r"(?:GPU|MIG|MIG-GPU)-[0-9a-f-]+(?:/[0-9]{1,4}){0,2}"
+_ADDRESS = (
+    r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?|[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+)
+_UNIQUE_LENGTH = len("GPU-12345678")
+"""Length from which the start of a UUID belongs to one device only, in practice."""
+_LIST = "`gputop status -L` lists"
+
+
+def parse_ids(text: str) -> tuple[str, ...]:
+    """Parse what `--id` takes: indices, PCI addresses or starts of UUIDs. Raises `ValueError`."""
+    ids = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    for each in ids:
+        if not re.fullmatch(f"{_NUMBER}|{_UUID}|{_ADDRESS}", each, re.IGNORECASE):
+            raise ValueError(
+                f"{text!r} names no GPUs. Give indices, PCI addresses or the start of UUIDs, such "
+                "as 0,2 or GPU-4f2a; `gputop status -L` lists them."
+            )
+    return ids
+
+
+def is_address(wanted: str) -> bool:
+    """Return True if the text is a PCI address, and not a number or a UUID."""
+    return re.fullmatch(_ADDRESS, wanted, re.IGNORECASE) is not None
+
+
+def has_id(device: Device, wanted: str) -> bool:
+    """Return True if this is the device's number, its PCI address or the start of its UUID."""
+    if is_address(wanted):
+        address = (device.pci_bus_id or "").lower()
+        ends = address.endswith(
+            f":{wanted.lower()}"
+        )  # as `lspci` writes it, without its domain
+        return device.parent_uuid is None and (ends or same_address(wanted, address))
+    if wanted == device.number:
+        return True
+    names = [device.uuid]
+    if device.parent_uuid is not None:
+        names.append(old_instance_id(device))
+    return any(name.lower().startswith(wanted.lower()) for name in names)
+
+
+Chosen = dict[str, frozenset[str] | None]
+"""UUIDs of the chosen GPUs, each with those of its chosen MIG instances, or None for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The GPUs and MIG instances that `--id` and `--only-visible` choose."""
+
+    ids: tuple[str, ...] = ()
+    """Ids that `parse_ids` accepts. Without any, all GPUs are chosen."""
+    only_visible: bool = False
+    """True to choose only among the devices that CUDA_VISIBLE_DEVICES leaves visible."""
+
+    @property
+    def needs_identities(self) -> bool:
+        """False if the indices of the devices decide, which are known without asking them."""
+        by_index = all(each.isdecimal() for each in self.ids)
+        return not by_index or self._by_variable
+
+    @property
+    def _by_variable(self) -> bool:
+        return self.only_visible and VARIABLE in os.environ
+
+    def is_certain(self, devices: Sequence[Device]) -> bool:
+        """Return True if devices that have not answered yet cannot change the result."""
+        ids = self.ids
+        if self._by_variable:
+            value = os.environ[VARIABLE]
+            if not value.startswith(("GPU-", "MIG-")):
+                return False  # the names of all devices decide whether numbers are ambiguous
+            ids += tuple(value.split(","))
+        for each in ids:
+            fits = sum(has_id(device, each) for device in devices)
+            is_unique = len(each) >= _UNIQUE_LENGTH or ":" in each or each.isdecimal()
+            if fits == 0 or (fits == 1 and not is_unique):
+                return False
+        return True
+
+    def among(
+        self, devices: Sequence[Device], addresses: Callable[[], Sequence[str]] = tuple
+    ) -> Chosen:
+        """Return the chosen ones of all GPUs and MIG instances of this machine.
+
+        `addresses` returns the PCI addresses of all GPUs as the kernel lists them. Raises
+        `ProblemError` for an id without a device, for ambiguous numbers, and if none is left.
+        """
+        left = self._visible(devices)
+        if self.ids:
+            placed = _with_addresses(devices, addresses)
+            named = {_device_with(each, placed).uuid for each in self.ids}
+            left &= _with_instances(devices, named)
+        if not left:
+            what = f"{VARIABLE}={visible(os.environ[VARIABLE], 80)} hides {', '.join(self.ids)}"
+            remedy = "Choose another GPU, or leave out --only-visible"
+            raise ProblemError(Problem("No GPU was chosen", what, remedy))
+        chosen: Chosen = {}
+        for device in devices:
+            parent = device.parent_uuid
+            if device.uuid in left and parent is None:
+                chosen[device.uuid] = None
+            elif device.uuid in left and parent is not None and parent not in left:
+                chosen[parent] = (chosen.get(parent) or frozenset()) | {device.uuid}
+        return chosen
+
+    def _visible(self, devices: Sequence[Device]) -> frozenset[str]:
+        if not self.only_visible:
+            return frozenset(device.uuid for device in devices)
+        try:
+            left, note = seen(devices)
+        except ValueError as error:
+            why, _, remedy = str(error).rpartition(". ")
+            raise ProblemError(Problem("No GPU was chosen", why, remedy)) from None
+        if not left:
+            why = note or f"{VARIABLE} is empty, which hides all GPUs"
+            raise ProblemError(Problem("No GPU was chosen", why, f"{_LIST} the GPUs"))
+        return left
+
+
+def _with_instances(devices: Sequence[Device], named: set[str]) -> frozenset[str]:
+    """Return the named devices, GPUs with their MIG instances."""
+    return frozenset(
+        d.uuid for d in devices if d.uuid in named or d.parent_uuid in named
+    )
+
+
+def _with_addresses(
+    devices: Sequence[Device], addresses: Callable[[], Sequence[str]]
+) -> Sequence[Device]:
+    """Return the devices, with the remaining PCI addresses for those that are not identified.
+
+    A device that hangs does not tell its address. NVML counts devices in the order of the bus.
+    """
+    silent = [device for device in devices if not is_identified(device)]
+    if not silent:
+        return devices
+    remaining = [
+        address
+        for address in addresses()
+        if not any(same_address(address, device.pci_bus_id or "") for device in devices)
+    ]
+    if len(remaining) != len(silent):
+        return devices
+    places = dict(
+        zip([device.uuid for device in silent], sorted(remaining), strict=True)
+    )
+    return [replace(d, pci_bus_id=places.get(d.uuid, d.pci_bus_id)) for d in devices]
+
+
+def _device_with(wanted: str, devices: Sequence[Device]) -> Device:
+    """Return the one device with that id. Raises `ProblemError` if there is none or several."""
+    found = [device for device in devices if has_id(device, wanted)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        which = fold_list([f"GPU {each.number} ({each.uuid})" for each in found], 4)
+        raise ProblemError(
+            Problem(f"{wanted} is ambiguous", f"it fits {which}", "Give more of it")
+        )
+    raise ProblemError(_no_device_with(wanted, devices))
+
+
+def _no_device_with(wanted: str, devices: Sequence[Device]) -> Problem:
+    gpus = [device for device in devices if device.parent_uuid is None]
+    silent = [gpu for gpu in gpus if not is_identified(gpu)]
+    why = f"this machine has {_numbers(gpus)}"
+    if wanted.isdecimal():
+        return Problem(f"There is no GPU {wanted}", why, f"{_LIST} them")
+    what, remedy = f"No device has the UUID {wanted}", f"{_LIST} the UUIDs"
+    if is_address(wanted):
+        what = f"No GPU has the PCI address {wanted}"
+        why = f"they have {fold_list([gpu.pci_bus_id or 'an unknown one' for gpu in gpus], 8)}"
+    elif wanted[0].isdecimal():
+        what = f"There is no MIG instance {wanted}"
+    if silent:
+        why += f", and {_numbers(silent)} {'does' if len(silent) == 1 else 'do'} not answer"
+        remedy = f"A GPU that does not answer can be chosen by its index, such as {silent[0].index}"
+    return Problem(what, why, remedy)
+
+
+def _numbers(gpus: Sequence[Device]) -> str:
+    """Return the GPUs as `GPU 0`, `GPUs 0 and 1` or `GPUs 0 to 7`."""
+    indices = sorted({gpu.index for gpu in gpus})
+    first, last = indices[0], indices[-1]
+    if len(indices) == 1:
+        return f"GPU {first}"
+    if len(indices) > 2 and len(indices) == last - first + 1:
+        return f"GPUs {first} to {last}"
+    return f"GPUs {', '.join(map(str, indices[:-1]))} and {last}"

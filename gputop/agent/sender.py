@@ -1,0 +1,345 @@
+"""The sending side of `gputop stream`: snapshots on standard output until nobody reads them.
+
+With `--control` the reader sends lines of JSON on standard input. `{"interval": 2.0}` sets the
+interval, and `{"gpm": true}` switches GPM. After `{"acknowledge": true}` the reader acknowledges
+samples by their time and tells its own clock, `{"received": 1763726400.123, "clock": 5000.0}`, and
+gets no more than it keeps up with. Unknown and unreadable lines are ignored: the reader may be
+another version of gputop.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import math
+import os
+import select
+import stat
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from gputop.agent.interface import Driver, ReplacedError
+from gputop.agent.lines import rounded, to_line
+from gputop.agent.linux.host import Owners
+from gputop.agent.sampler import Sampler
+from gputop.agent.snapshot import (
+    DriverState,
+    Inventory,
+    MachineState,
+    Record,
+    Sample,
+    Source,
+    merge_samples,
+)
+from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
+from gputop.console import COULD_NOT_RUN, process_limit_problem, says_process_limit
+
+if TYPE_CHECKING:
+    from gputop.stream.launch import StreamOptions
+    from gputop.stream.machines import Machines
+
+NEW_OBJECTS = 50_000
+"""Objects until the garbage collector runs.
+
+A sample of many processes has as many, none of them in a cycle. With Python's default of 700 the
+collector took a fifth of the time.
+"""
+COLLECTED = 100
+"""Samples between full collections: the driver's bindings leave some cycles, for hours."""
+IN_FLIGHT = 2
+"""Samples on their way. One would leave the line idle for a round trip after each; more than two
+would only wait for each other."""
+
+
+def write_to_stdout(record: Record) -> None:
+    """Write a record as a line of JSON; unbuffered, so that it arrives when it is written."""
+    write_all(sys.stdout.fileno(), to_line(record).encode() + b"\n")
+
+
+def run(
+    options: StreamOptions, write: Callable[[Record], None] = write_to_stdout
+) -> None:
+    """Write the stream until nobody reads it, or as many samples as the options say.
+
+    Raises what `write` does.
+    """
+    threading.excepthook = _end_process
+    gc.set_threshold(NEW_OBJECTS)
+    sampler, window = make_sampler(options), SendWindow()
+    if options.control:
+        threading.Thread(
+            target=_read_requests, args=(sampler, window), name="control", daemon=True
+        ).start()
+    else:
+        leave_with_parent()
+    # The reader has what it wanted: `gputop stream | head -1`.
+    with contextlib.suppress(BrokenPipeError):
+        for number, record in enumerate(counted(sampler.records(), options.count), 1):
+            if number % COLLECTED == 0:
+                gc.collect()
+            for each in window.select(record):
+                write(each)
+
+
+def run_several(
+    hosts: Sequence[str],
+    remote: Sequence[str],
+    options: StreamOptions,
+    write: Callable[[Record], None] = write_to_stdout,
+) -> None:
+    """Write the stream of several machines, as `run` does.
+
+    With a count, samples are written from when each machine has answered, or is away.
+    """
+    import asyncio
+
+    from gputop.stream.machines import Machines
+
+    leave_with_parent()
+    with contextlib.suppress(BrokenPipeError):
+        asyncio.run(
+            _write_several(Machines(hosts, options.interval, remote), options, write)
+        )
+
+
+async def _write_several(
+    machines: Machines, options: StreamOptions, write: Callable[[Record], None]
+) -> None:
+    left = options.count
+    machines.ask(gpm=options.gpm)
+    try:
+        async with contextlib.aclosing(machines.records()) as records:
+            async for record in records:
+                if left is None or isinstance(record, Inventory):
+                    write(record)
+                    continue
+                if _connects(record):
+                    continue
+                write(record)
+                left -= 1
+                if left == 0:
+                    return
+    finally:
+        await machines.close()
+
+
+def _connects(sample: Sample) -> bool:
+    """Return True if one of the machines has not yet said what it has."""
+    return any(
+        machine.state is MachineState.CONNECTING
+        or (
+            machine.state is MachineState.OK
+            and machine.driver_state is DriverState.STARTING
+        )
+        for machine in sample.machines
+    )
+
+
+class SendWindow:
+    """Flow control: selects what is written. Before `open` is called that is everything.
+
+    Between this process and its reader are a pipe, `sshd`, the kernel and `ssh`, which together
+    hold back megabytes: on a slow line a sample would wait there for minutes. So at most
+    `IN_FLIGHT` samples are not acknowledged. A sample that does not fit is dropped. The newest
+    inventory, events, and samples of utilization are kept for the next one. `received` may be
+    called by another thread.
+    """
+
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+        self._lock = threading.Lock()
+        self._opened = False
+        self._in_flight: deque[float] = deque()
+        """Times of the samples, as they are written."""
+        self._reader_ahead: float | None = None
+        """Reader's clock minus ours, less the time that the acknowledgement took."""
+        self._inventory: Inventory | None = None
+        self._dropped: Sample | None = None
+
+    def open(self) -> None:
+        """Begin to wait for acknowledgements."""
+        self._opened = True
+
+    def received(self, time: float, clock: float) -> None:
+        """Note that the sample of that time, and all before it, arrived; `clock` is the reader's.
+
+        If the time is no sample's, such as an inventory's, only the clock is noted.
+        """
+        with self._lock:
+            self._reader_ahead = clock - self._clock()
+            if time in self._in_flight:
+                while self._in_flight.popleft() != time:
+                    pass
+
+    def select(self, record: Record) -> list[Record]:
+        """Return what to write now that the record was made."""
+        if not self._opened:
+            return [record]
+        if isinstance(record, Inventory):
+            self._inventory = record
+            return []
+        sample = (
+            record if self._dropped is None else merge_samples(self._dropped, record)
+        )
+        with self._lock:
+            if len(self._in_flight) >= IN_FLIGHT:
+                self._dropped = sample
+                return []
+            self._in_flight.append(rounded(sample.time))
+            if self._reader_ahead is not None and sample.uptime_seconds is not None:
+                echo = rounded(sample.uptime_seconds + self._reader_ahead)
+                sample = replace(sample, echo_seconds=echo)
+        inventory, self._inventory, self._dropped = self._inventory, None, None
+        return [sample] if inventory is None else [inventory, sample]
+
+
+def _read_requests(sampler: Sampler, window: SendWindow) -> None:
+    # One that is closed from the start has come to its end.
+    with contextlib.suppress(OSError), open(0, "rb", closefd=False) as requests:
+        handle_requests(sampler, window, requests)
+    os._exit(0)  # its end is the reader's
+
+
+def handle_requests(
+    sampler: Sampler, window: SendWindow, lines: Iterable[bytes]
+) -> None:
+    """Do what the reader's lines ask for, up to their end."""
+    for line in lines:
+        wanted: Any = None
+        with contextlib.suppress(ValueError, RecursionError):
+            wanted = json.loads(line)
+        if not isinstance(wanted, dict):
+            continue
+        interval, gpm = _number(wanted.get("interval")), wanted.get("gpm")
+        if interval is not None and interval > 0:
+            sampler.set_interval(
+                min(LONGEST_INTERVAL, max(SHORTEST_INTERVAL, interval))
+            )
+        if isinstance(gpm, bool):
+            sampler.set_gpm(wanted=gpm)
+        if isinstance(loads := wanted.get("loads"), dict):
+            with contextlib.suppress(TypeError, ValueError):
+                sampler.simulate(loads)
+        if wanted.get("acknowledge") is True:
+            window.open()
+        time, clock = _number(wanted.get("received")), _number(wanted.get("clock"))
+        if time is not None and clock is not None:
+            window.received(time, clock)
+
+
+def _number(value: Any) -> float | None:
+    """Return a finite number as it is; true is not a number here."""
+    return value if type(value) in (int, float) and abs(value) < math.inf else None
+
+
+_ending = threading.Lock()
+
+
+def _end_process(fault: threading.ExceptHookArgs) -> None:
+    """End the stream with a thread that fails: the reader says why, and starts it again."""
+    _ending.acquire()  # never released: what fails at the same time must not write between
+    if isinstance(fault.exc_value, ReplacedError):  # no fault of ours
+        print(f"gputop: error: {fault.exc_value}. Start it again.", file=sys.stderr)
+    elif fault.exc_value is not None and says_process_limit(fault.exc_value):
+        problem = process_limit_problem("gputop cannot run")
+        print(f"gputop: error: {problem}.", file=sys.stderr)
+        os._exit(COULD_NOT_RUN)
+    else:
+        threading.__excepthook__(fault)
+    os._exit(1)
+
+
+def make_sampler(options: StreamOptions) -> Sampler:
+    """Return the sampler of this machine, or of the simulation."""
+    selection = None
+    if options.ids or options.only_visible:
+        from gputop.agent.selection import Selection
+
+        selection = Selection(options.ids, options.only_visible)
+    common = partial(
+        Sampler, interval=options.interval, gpm=options.gpm, selection=selection
+    )
+    if options.demo:
+        from gputop.agent.simulated import SimulatedDriver, SimulatedOwners
+
+        driver = SimulatedDriver()
+        return common(
+            lambda: driver,
+            source=Source.SIMULATED,
+            owners=SimulatedOwners,
+            simulate=driver.simulate,
+        )
+    return common(_start_driver, owners=partial(Owners, secrets=options.secrets))
+
+
+def _start_driver() -> Driver:
+    """Initialize NVML. Raises `DriverError`, also if there is no usable nvidia-ml-py."""
+    # Not before: the import fails without it, and is tried again with the driver.
+    from gputop.agent.nvml import driver
+
+    return driver.start()
+
+
+def counted(records: Iterable[Record], count: int | None) -> Iterator[Record]:
+    """Yield the records, with `count` samples of a driver that has answered or failed."""
+    if count is None:
+        yield from records
+        return
+    settled, left = False, count
+    for record in records:
+        if isinstance(record, Inventory):
+            settled = record.driver_state is not DriverState.STARTING
+            yield record
+        elif settled:
+            yield record
+            left -= 1
+            if left == 0:
+                return
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of `data`, however little of it a pipe accepts at a time.
+
+    Waits also where others who share the pipe or the terminal have made it non-blocking.
+    """
+    view = memoryview(data)
+    while view:
+        try:
+            view = view[os.write(descriptor, view) :]
+        except BlockingIOError:
+            room = select.poll()
+            room.register(descriptor, select.POLLOUT)
+            room.poll()
+
+
+def leave_with_parent() -> None:
+    """End this process when the other end of its standard input closes.
+
+    Only a pipe or a socket has one. Its input is left unread, so that a shell loop around the
+    command keeps its input. One that is closed from the start is nobody's parent: a shell loop over
+    what a finished command wrote.
+    """
+    try:
+        mode = os.fstat(0).st_mode
+    except OSError:
+        return
+    if not (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
+        return
+    poll = select.poll()
+    poll.register(0, select.POLLRDHUP)
+    if not poll.poll(0):
+        threading.Thread(
+            target=_end_after, args=(poll,), name="parent", daemon=True
+        ).start()
+
+
+def _end_after(hang_up: select.poll) -> None:
+    hang_up.poll()
+    os._exit(0)

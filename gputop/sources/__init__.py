@@ -1,1 +1,0 @@
-"""Producers of snapshots: NVML, the Linux host, the sampler, and a simulation."""

@@ -1,0 +1,179 @@
+"""Control groups as the runtimes name them, from their documentation and their issues."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.agent.linux.cgroup import Cgroup, parse_cgroup
+
+ID = "4f1c0ab2d9e7" + "8635" * 13
+OTHER = "b00b1e5c0de5" + "9ace" * 13
+SHORT = ID[:12]
+UID = "2b7c1f30-5a4e-4d1b-9c7e-0f6a8b9c0d1e"
+UID_ = UID.replace("-", "_")
+STATIC = "7260904bbd08e72e4dff95d9fccd2ee8"
+QOS = "/kubepods.slice/kubepods-burstable.slice"
+USER = "/user.slice/user-1000.slice/user@1000.service"
+TABLE: dict[str, tuple[str, Cgroup]] = {
+    "no control groups": ("", Cgroup()),
+    "root": ("0::/\n", Cgroup()),
+    "a session": ("0::/user.slice/user-1000.slice/session-4.scope\n", Cgroup()),
+    "a service": ("0::/system.slice/nvidia-persistenced.service\n", Cgroup()),
+    "docker, systemd": (f"0::/system.slice/docker-{ID}.scope\n", Cgroup(SHORT)),
+    "docker, cgroupfs": (f"0::/docker/{ID}\n", Cgroup(SHORT)),
+    "docker, v1": (
+        f"12:devices:/docker/{ID}\n11:cpu,cpuacct:/docker/{ID}\n1:name=systemd:/docker/{ID}\n",
+        Cgroup(SHORT),
+    ),
+    "docker, v1, one hierarchy without it": (
+        f"13:rdma:/\n12:devices:/docker/{ID}\n0::/system.slice/containerd.service\n",
+        Cgroup(SHORT),
+    ),
+    "docker, rootless": (f"0::{USER}/user.slice/docker-{ID}.scope\n", Cgroup(SHORT)),
+    "docker, of another name": (f"0::/actions_job/{ID}\n", Cgroup(SHORT)),
+    "docker, with systemd in it": (f"0::/docker/{ID}/system.slice/ssh.service\n", Cgroup(SHORT)),
+    "docker in docker": (f"0::/docker/{OTHER}/docker/{ID}\n", Cgroup(SHORT)),
+    "docker, seen from inside": ("0::/\n", Cgroup()),
+    "docker, seen from its neighbour": (f"0::/../docker-{ID}.scope\n", Cgroup(SHORT)),
+    "docker, ended": (f"0::/system.slice/docker-{ID}.scope (deleted)\n", Cgroup(SHORT)),
+    "docker build": ("0::/docker/buildkit/t4967jvf8rbufklrhkicskyes\n", Cgroup()),
+    "dockerd": ("0::/system.slice/docker.service\n", Cgroup()),
+    "nerdctl": (f"0::/system.slice/nerdctl-{ID}.scope\n", Cgroup(SHORT)),
+    "ecs": (f"9:memory:/ecs/0f1d{'0' * 28}/{ID}\n", Cgroup(SHORT)),
+    "podman": (f"0::/machine.slice/libpod-{ID}.scope/container\n", Cgroup(SHORT)),
+    "podman, rootless": (f"0::{USER}/user.slice/libpod-{ID}.scope/container\n", Cgroup(SHORT)),
+    "podman, cgroupfs": (f"8:devices:/libpod_parent/libpod-{ID}\n", Cgroup(SHORT)),
+    "podman, split": (f"0::/system.slice/web.service/libpod-payload-{ID}\n", Cgroup(SHORT)),
+    "podman, in a pod of its own": (
+        f"0::/machine.slice/machine-libpod_pod_{OTHER}.slice/libpod-{ID}.scope/container\n",
+        Cgroup(SHORT),
+    ),
+    "podman's conmon": (f"0::/machine.slice/libpod-conmon-{ID}.scope\n", Cgroup()),
+    "cri-o's conmon": (
+        f"0::{QOS}/kubepods-burstable-pod{UID_}.slice/crio-conmon-{ID}.scope\n",
+        Cgroup(None, UID),
+    ),
+    "kubernetes, containerd": (
+        f"0::{QOS}/kubepods-burstable-pod{UID_}.slice/cri-containerd-{ID}.scope\n",
+        Cgroup(SHORT, UID),
+    ),
+    "kubernetes, guaranteed": (
+        f"0::/kubepods.slice/kubepods-pod{UID_}.slice/cri-containerd-{ID}.scope\n",
+        Cgroup(SHORT, UID),
+    ),
+    "kubernetes, cri-o": (
+        f"0::{QOS}/kubepods-burstable-pod{UID_}.slice/crio-{ID}.scope/container\n",
+        Cgroup(SHORT, UID),
+    ),
+    "kubernetes, docker": (
+        f"5:memory:{QOS}/kubepods-burstable-pod{UID_}.slice/docker-{ID}.scope\n",
+        Cgroup(SHORT, UID),
+    ),
+    "kubernetes, cgroupfs": (f"0::/kubepods/besteffort/pod{UID}/{ID}\n", Cgroup(SHORT, UID)),
+    "kubernetes, cgroupfs, guaranteed": (f"0::/kubepods/pod{UID}/{ID}\n", Cgroup(SHORT, UID)),
+    "kubernetes, two drivers": (
+        (
+            f"1:name=systemd:/system.slice/containerd.service/kubepods-burstable-pod{UID_}.slice"
+            f":cri-containerd:{ID}\n"
+        ),
+        Cgroup(SHORT, UID),
+    ),
+    "kubernetes, a static pod": (
+        f"0::{QOS}/kubepods-burstable-pod{STATIC}.slice/cri-containerd-{ID}.scope\n",
+        Cgroup(SHORT, STATIC),
+    ),
+    "kubernetes in docker": (
+        (
+            f"0::/system.slice/docker-{OTHER}.scope/kubelet.slice/kubelet-kubepods.slice"
+            f"/kubelet-kubepods-pod{UID_}.slice/cri-containerd-{ID}.scope\n"
+        ),
+        Cgroup(SHORT, UID),
+    ),
+    "kubernetes in kubernetes": (
+        f"0::/kubepods/pod{STATIC}/{OTHER}/kubelet/kubepods/besteffort/pod{UID}/{ID}\n",
+        Cgroup(SHORT, UID),
+    ),
+    "slurm": (
+        "0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0\n",
+        Cgroup(slurm_job="4711"),
+    ),
+    "slurm, batch": (
+        "0::/system.slice/slurmstepd.scope/job_4711/step_batch/user/task_special\n",
+        Cgroup(slurm_job="4711"),
+    ),
+    "slurm, several daemons": (
+        "0::/system.slice/gx10-ac12_slurmstepd.scope/job_12/step_extern/user/task_special\n",
+        Cgroup(slurm_job="12"),
+    ),
+    "slurm, v1": (
+        "9:memory:/slurm/uid_1000/job_1234/step_0/task_0\n5:cpuset:/slurm/uid_1000/job_1234\n",
+        Cgroup(slurm_job="1234"),
+    ),
+    "slurm, v1, in some hierarchies": (
+        "11:pids:/system.slice/slurmd.service\n4:devices:/slurm/uid_2687/job_13759490/step_batch\n",
+        Cgroup(slurm_job="13759490"),
+    ),
+    "slurm, v1, several daemons": (
+        "4:freezer:/slurm_node01/uid_1000/job_77/step_1\n",
+        Cgroup(slurm_job="77"),
+    ),
+    "slurm's daemon": ("0::/system.slice/slurmd.service\n", Cgroup()),
+    "slurm's own part": ("0::/system.slice/slurmstepd.scope/system\n", Cgroup()),
+    "a job of something else": ("0::/galaxy/job_12\n", Cgroup()),
+    "podman in a slurm job": (
+        f"0::/system.slice/slurmstepd.scope/job_9/step_0/user/libpod-{ID}.scope\n",
+        Cgroup(SHORT, slurm_job="9"),
+    ),
+    "slurm in kubernetes": (
+        (
+            f"0::/kubepods.slice/kubepods-pod{UID_}.slice/cri-containerd-{ID}.scope"
+            "/system.slice/slurmstepd.scope/job_3/step_0\n"
+        ),
+        Cgroup(SHORT, UID, "3"),
+    ),
+    "lxc": ("0::/lxc.payload.trainer/system.slice/ssh.service\n", Cgroup("trainer")),
+    "lxc, 3.1": ("7:memory:/lxc.payload/trainer/user.slice\n", Cgroup("trainer")),
+    "lxc, old": ("7:memory:/lxc/trainer\n", Cgroup("trainer")),
+    "lxc, proxmox": ("0::/lxc/101/ns/system.slice/jupyter.service\n", Cgroup("101")),
+    "lxd, in a project": ("0::/lxc.payload.lab_gpu-1/init.scope\n", Cgroup("lab_gpu-1")),
+    "lxc's monitor": ("0::/lxc.monitor.trainer\n", Cgroup()),
+    "lxc's monitor, 3.1": ("7:memory:/lxc.monitor/trainer\n", Cgroup()),
+    "docker in lxc": (f"0::/lxc.payload.trainer/system.slice/docker-{ID}.scope\n", Cgroup(SHORT)),
+    "nspawn": ("0::/machine.slice/machine-fedora.scope/payload/init.scope\n", Cgroup("fedora")),
+    "nspawn, a dash": ("0::/machine.slice/machine-dev\\x2dbox.scope/payload\n", Cgroup("dev-box")),
+    "nspawn, a service": (
+        "0::/machine.slice/systemd-nspawn@fedora.service/payload\n",
+        Cgroup("fedora"),
+    ),
+    "a virtual machine": ("0::/machine.slice/machine-qemu\\x2d1\\x2dwin.scope\n", Cgroup()),
+    "apptainer": ("0::/user.slice/user-1000.slice/session-4.scope\n", Cgroup()),
+    "an id that is too short": (f"0::/docker/{ID[:-1]}\n", Cgroup()),
+    "an id that is too long": (f"0::/docker/{ID}0\n", Cgroup()),
+    "no id": (f"0::/system.slice/backup-{ID.upper()}.scope\n", Cgroup()),
+    "a pod of nothing": (f"0::/system.slice/pod{UID}\n", Cgroup()),
+    "one line without its colons": (f"/docker/{ID}", Cgroup(SHORT)),
+}
+
+
+@pytest.mark.parametrize(("cgroup", "place"), TABLE.values(), ids=TABLE)
+def test_place(cgroup: str, place: Cgroup) -> None:
+    assert parse_cgroup(cgroup) == place
+
+
+def test_a_foreign_name_comes_as_it_is() -> None:
+    """Making it harmless is for who shows it."""
+    assert parse_cgroup("0::/lxc/\x1b[31m[red]\udcff\n") == Cgroup("\x1b[31m[red]\udcff")
+
+
+PIECES = ("/", "-", "_", ":", "pod", "kubepods", "slurm", "job_1", "lxc/", ".scope", "\n", ID, UID)
+
+
+@given(st.lists(st.one_of(st.sampled_from(PIECES), st.text())).map("".join))
+def test_any_text_has_some_place(cgroup: str) -> None:
+    """And what it says is a part of the text, never made up."""
+    place = parse_cgroup(cgroup)
+    for found in (place.container, place.slurm_job):
+        assert found is None or found in cgroup.replace("\\x2d", "-")
+    assert place.pod is None or place.pod in cgroup.replace("_", "-")

@@ -1,0 +1,226 @@
+"""What a machine shows of its driver: whole machines as files, and what is made of them."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.agent.linux.driver_files import (
+    BrokenLibrary,
+    PciGpu,
+    System,
+    inspect_system,
+    loaded_stub,
+    unlisted_gpus,
+)
+from tests.fake_root import (
+    BUILT,
+    DEVICES,
+    DOCKER,
+    FOLDER,
+    LIBRARY,
+    LINK,
+    LOADED,
+    NOT_BUILT,
+    NOUVEAU,
+    REFUSED,
+    WSL,
+    WSL_LIBRARY,
+    fake_root,
+    gpu,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+ADDRESS = "0000:17:00.0"
+PROC_VERSION = (
+    "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs)\n"
+    "GCC version:  gcc version 13.2.0\n"
+)
+NOT_GPUS = {
+    "/sys/bus/pci/devices/0000:17:00.1/vendor": "0x10de\n",  # its sound
+    "/sys/bus/pci/devices/0000:17:00.1/class": "0x040300\n",
+    "/sys/bus/pci/devices/0000:00:02.0/vendor": "0x8086\n",
+    "/sys/bus/pci/devices/0000:00:02.0/class": "0x030000\n",
+}
+
+NAMED = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+DANGLING = {NAMED: f"{LINK}libnvidia-ml.so.535.54.03"}
+GONE = "links to libnvidia-ml.so.535.54.03, which is missing"
+CONFIGURED = {
+    "/etc/ld.so.conf": "include ld.so.conf.d/*.conf\n",
+    "/etc/ld.so.conf.d/nvidia.conf": "# the driver\n/opt/nvidia/lib/  # here\n",
+    "/opt/nvidia/lib/libnvidia-ml.so.1": "\x7fELF",
+}
+
+MACHINES: list[tuple[dict[str, str], dict[str, object]]] = [
+    ({}, {}),
+    (LOADED, {"module_version": "550.54.14"}),
+    ({"/proc/driver/nvidia/version": PROC_VERSION}, {"module_version": "580.95.05"}),
+    (NOT_BUILT, {"kernel": "6.8.0-45-generic", "module_is_built": False}),
+    (BUILT, {"kernel": "6.8.0-45-generic", "module_is_built": True}),
+    (NOUVEAU, {"nouveau": True, "gpus": (PciGpu(ADDRESS, "nouveau"),)}),
+    ({**gpu(0), **NOT_GPUS}, {"gpus": (PciGpu(ADDRESS, "nvidia"),)}),
+    (gpu(0, None), {"gpus": (PciGpu(ADDRESS, None),)}),
+    (NOT_GPUS, {"gpus": ()}),
+    (DEVICES, {"device_files": ("/dev/nvidia0", "/dev/nvidiactl")}),
+    ({"/dev/nvidia-uvm": ""}, {"device_files": ()}),
+    (DOCKER, {"container": "docker"}),
+    ({"/run/.containerenv": ""}, {"container": "podman"}),
+    ({"/run/systemd/container": "lxc\n"}, {"container": "lxc"}),
+    ({"/proc/self/cgroup": f"0::/docker/{'0d' * 32}\n"}, {"container": "container"}),
+    ({"/proc/self/cgroup": "0::/user.slice/user-1000.slice\n"}, {"container": None}),
+    (WSL, {"wsl": True}),
+    (
+        LIBRARY,
+        {
+            "library": "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1",
+            "library_version": "580.95.05",
+            "library_aside": False,
+        },
+    ),
+    (WSL_LIBRARY, {"library": "/usr/lib/wsl/lib/libnvidia-ml.so.1", "library_aside": True}),
+    ({**WSL_LIBRARY, **LIBRARY}, {"library_aside": False}),
+    (DANGLING, {"library": None, "broken_library": BrokenLibrary(NAMED, GONE)}),
+    (
+        {NAMED: f"{LINK}../nvidia/current.so", "/usr/lib/nvidia/current.so": f"{LINK}gone.so"},
+        {
+            "broken_library": BrokenLibrary(
+                NAMED, "links to /usr/lib/nvidia/gone.so, which is missing"
+            )
+        },
+    ),
+    ({NAMED: ""}, {"library": None, "broken_library": BrokenLibrary(NAMED, "is empty")}),
+    ({NAMED: FOLDER}, {"library": None, "broken_library": BrokenLibrary(NAMED, "is a directory")}),
+    (
+        {**DANGLING, "/usr/lib64/libnvidia-ml.so.1": "\x7fELF"},
+        {"library": "/usr/lib64/libnvidia-ml.so.1", "broken_library": None},
+    ),
+    (CONFIGURED, {"library": "/opt/nvidia/lib/libnvidia-ml.so.1", "library_aside": False}),
+]
+
+
+@pytest.mark.parametrize(("files", "seen"), MACHINES)
+def test_what_is_seen_of_a_machine(
+    tmp_path: Path, files: Mapping[str, str], seen: Mapping[str, object]
+) -> None:
+    found = inspect_system(fake_root(tmp_path, files), {})
+    assert {name: getattr(found, name) for name in seen} == seen
+
+
+def test_a_machine_that_has_nothing(tmp_path: Path) -> None:
+    assert inspect_system(fake_root(tmp_path, {}), {}) == System()
+
+
+@pytest.mark.parametrize(
+    ("variable", "kind"),
+    [("KUBERNETES_SERVICE_HOST", "kubernetes"), ("APPTAINER_CONTAINER", "apptainer")],
+)
+def test_a_container_by_its_environment(tmp_path: Path, variable: str, kind: str) -> None:
+    assert inspect_system(fake_root(tmp_path, DOCKER), {variable: "10.0.0.1"}).container == kind
+
+
+def test_a_folder_that_the_loader_is_told_of_is_not_aside(tmp_path: Path) -> None:
+    told = {"LD_LIBRARY_PATH": "relative::/opt:/usr/lib/wsl/lib/"}
+    found = inspect_system(fake_root(tmp_path, WSL_LIBRARY), told)
+    assert found.library == "/usr/lib/wsl/lib/libnvidia-ml.so.1"
+    assert not found.library_aside
+
+
+def test_a_control_file_that_cannot_be_opened(tmp_path: Path) -> None:
+    """Opened, and not only its mode looked at: control groups refuse what the mode allows."""
+    (refusal,) = inspect_system(fake_root(tmp_path, {**REFUSED, "/dev/nvidia0": ""}), {}).refusals
+    assert (refusal.file, refusal.why) == ("/dev/nvidiactl", "is a directory")
+
+
+def test_a_control_file_without_its_module_is_not_refused(tmp_path: Path) -> None:
+    root = fake_root(tmp_path, {})
+    (root / "dev").mkdir(exist_ok=True)
+    with socket.socket(
+        socket.AF_UNIX
+    ) as listening:  # opening it fails as a node without a module does
+        listening.bind(str(root / "dev/nvidiactl"))
+        found = inspect_system(root, {})
+    assert found.device_files == ("/dev/nvidiactl",)
+    assert found.refusals == ()
+
+
+def test_a_device_file_that_is_forbidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPUs themselves are not opened: that could wake one, or block."""
+    allowed = os.access
+    opened: list[str] = []
+    really_open = os.open
+
+    def access(path: Path, mode: int) -> bool:
+        return path.name != "nvidia1" and allowed(path, mode)
+
+    def open_(path: Path, flags: int) -> int:
+        opened.append(path.name)
+        return really_open(path, flags)
+
+    monkeypatch.setattr(os, "access", access)
+    monkeypatch.setattr(os, "open", open_)
+    root = fake_root(tmp_path, {**DEVICES, "/dev/nvidia1": ""})
+    (refusal,) = inspect_system(root, {}).refusals
+    assert (refusal.file, refusal.why) == ("/dev/nvidia1", "permission denied")
+    assert opened == ["nvidiactl"]
+
+
+MAPS = """\
+7f0a1c000000-7f0a1c021000 r-xp 00000000 08:01 131 /usr/lib/x86_64-linux-gnu/libc.so.6
+7f0a1c200000-7f0a1c221000 r-xp 00000000 08:01 132 {}
+"""
+WARNING = (
+    "NVIDIA Display Driver.\nlibnvidia-ml.so in GDK package is a stub library that is attached"
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "is_stub"),
+    [
+        ("/usr/local/cuda-12.2/targets/x86_64-linux/lib/stubs/libnvidia-ml.so", "ELF", True),
+        ("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1", f"ELF {WARNING}", True),
+        ("/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05", "ELF", False),
+    ],
+)
+def test_a_stub_is_told_by_its_folder_or_its_warning(
+    tmp_path: Path, file: str, content: str, is_stub: bool
+) -> None:
+    root = fake_root(tmp_path, {"/proc/self/maps": MAPS.format(file), file: content})
+    assert loaded_stub(root) == (file if is_stub else None)
+
+
+def test_without_a_library_there_is_no_stub(tmp_path: Path) -> None:
+    assert loaded_stub(fake_root(tmp_path, {"/proc/self/maps": MAPS.format("/usr/bin/x")})) is None
+
+
+def test_gpus_that_the_driver_should_list(tmp_path: Path) -> None:
+    told = "Model: NVIDIA L4\nGPU Excluded:\t Yes\n"
+    files = gpu(0) | gpu(1, None) | gpu(2, "vfio-pci") | gpu(3)
+    files |= {"/proc/driver/nvidia/gpus/0000:47:00.0/information": told}
+    system = inspect_system(fake_root(tmp_path, files), {})
+    assert system.usable_gpus == ("0000:17:00.0", "0000:27:00.0")
+    # A container or a scheduler's job may have been given some of them only.
+    assert system._replace(container="docker").usable_gpus == ()
+    (tmp_path / "job").mkdir()
+    in_job = inspect_system(fake_root(tmp_path / "job", files), {"SLURM_JOB_ID": "7"})
+    assert in_job.usable_gpus == ()
+
+
+@pytest.mark.parametrize(
+    ("listed", "unlisted"),
+    [
+        (("00000000:17:00.0",), ("0000:27:00.0",)),
+        (("00000000:17:00.0", "00000000:27:00.0"), ()),
+        (("00000000:17:00.0", None), ()),  # which may be that one
+    ],
+)
+def test_gpus_that_the_driver_does_not_list(
+    listed: tuple[str | None, ...], unlisted: tuple[str, ...]
+) -> None:
+    assert unlisted_gpus(("0000:17:00.0", "0000:27:00.0"), listed) == unlisted

@@ -1,0 +1,351 @@
+"""GPM through the fake driver, whose metrics are the mean of what it did at both samples."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+
+from gputop.agent.device import GPM_READINGS, Absence, DeviceSample, DeviceState
+from gputop.agent.nvml.driver import NvmlReader, start
+from gputop.agent.nvml.utilization import Gpm
+from tests.agent.test_nvml import Clock, check
+from tests.driver import (
+    FUNCTION_NOT_FOUND,
+    GPM,
+    GPU_IS_LOST,
+    NO_DATA,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    RESET_REQUIRED,
+    TIMEOUT,
+    UNKNOWN,
+    FakeDevice,
+    FakeDriver,
+    loaded,
+)
+
+pytestmark = pytest.mark.driver
+
+METRICS = {
+    "graphics_active_percent": 1,
+    "sm_active_percent": 2,
+    "sm_occupancy_percent": 3,
+    "tensor_active_percent": 5,
+    "dram_active_percent": 10,
+    "fp64_active_percent": 11,
+    "fp32_active_percent": 12,
+    "fp16_active_percent": 13,
+}
+SAMPLING = ("nvmlGpmSampleGet", "nvmlGpmMetricsGet", "nvmlGpmSampleAlloc")
+CODES = {
+    NOT_SUPPORTED: Absence.NOT_SUPPORTED,
+    NO_PERMISSION: Absence.NO_PERMISSION,
+    TIMEOUT: Absence.TIMED_OUT,
+    FUNCTION_NOT_FOUND: Absence.NOT_SUPPORTED,
+    RESET_REQUIRED: Absence.LOST,
+    NO_DATA: Absence.NO_DATA_YET,
+    UNKNOWN: Absence.ERROR,
+    4711: Absence.ERROR,
+}
+
+
+class Machine:
+    """The only device of a driver, read at a time of the test's own."""
+
+    def __init__(self, driver: FakeDriver, device: FakeDevice) -> None:
+        self.driver = driver
+        driver.write(device)
+        start()
+        self.clock = Clock()
+        self.reader = NvmlReader(0, clock=self.clock)
+
+    def read(self, *, gpm: bool = True, after: float = 1.0) -> DeviceSample:
+        self.clock.seconds += after
+        reading = self.reader.read(gpm=gpm)[0]
+        check(reading)
+        return reading.sample
+
+    def calls(self) -> dict[str, int]:
+        """How often GPM's functions were called."""
+        return {name: n for name, n in self.driver.calls().items() if name.startswith("nvmlGpm")}
+
+
+@pytest.fixture
+def machine(nvml: FakeDriver) -> Machine:
+    return Machine(nvml, FakeDevice())
+
+
+def busy(percent: float) -> dict[int | str, float]:
+    """All metrics at that value."""
+    return dict.fromkeys(GPM, percent)
+
+
+def values(sample: DeviceSample) -> set[Any]:
+    """GPM's values, or the reasons why they are missing."""
+    return {sample.absent.get(name, getattr(sample, name)) for name in GPM_READINGS}
+
+
+def test_the_metrics_are_those_of_the_schema() -> None:
+    assert set(METRICS) == set(GPM_READINGS)
+    assert set(METRICS.values()) == set(GPM)
+
+
+def test_two_readings_make_a_window(machine: Machine) -> None:
+    assert values(machine.read()) == {Absence.NO_DATA_YET}
+    sample = machine.read()
+    assert {name: getattr(sample, name) for name in METRICS} == {
+        name: GPM[metric] for name, metric in METRICS.items()
+    }
+    assert not set(GPM_READINGS) & set(sample.absent)
+
+
+def test_each_window_begins_where_the_last_one_ended(machine: Machine) -> None:
+    found = []
+    for percent in (10.0, 20.0, 40.0, 80.0):
+        machine.driver.change(0, gpm=busy(percent))
+        found.append(values(machine.read(after=0.25)))
+    assert found == [{Absence.NO_DATA_YET}, {15.0}, {30.0}, {60.0}]
+    # Two samples take turns, and whether it is supported is asked once.
+    assert machine.calls() == {
+        "nvmlGpmQueryDeviceSupport": 1,
+        "nvmlGpmSampleAlloc": 2,
+        "nvmlGpmSampleGet": 4,
+        "nvmlGpmMetricsGet": 3,
+    }
+
+
+def test_nobody_asks_where_nobody_looks(machine: Machine) -> None:
+    for _ in range(3):
+        assert values(machine.read(gpm=False)) == {Absence.DISABLED}
+    assert machine.calls() == {}
+
+
+def test_disabled_comes_before_not_supported(nvml: FakeDriver) -> None:
+    machine = Machine(nvml, FakeDevice(gpm_supported=0))
+    assert values(machine.read(gpm=False)) == {Absence.DISABLED}
+    assert values(machine.read()) == {Absence.NOT_SUPPORTED}
+    assert values(machine.read(gpm=False)) == {Absence.DISABLED}
+
+
+def test_a_pause_is_in_no_window(machine: Machine) -> None:
+    machine.driver.change(0, gpm=busy(10.0))
+    machine.read()
+    assert values(machine.read()) == {10.0}
+    assert values(machine.read(gpm=False)) == {Absence.DISABLED}
+    assert machine.calls()["nvmlGpmSampleFree"] == machine.calls()["nvmlGpmSampleAlloc"] == 2
+    machine.driver.change(0, gpm=busy(30.0))
+    assert values(machine.read(after=0.01)) == {Absence.NO_DATA_YET}
+    assert values(machine.read()) == {30.0}
+    assert machine.calls()["nvmlGpmQueryDeviceSupport"] == 1
+
+
+def test_a_window_is_never_too_short(machine: Machine) -> None:
+    machine.driver.change(0, gpm=busy(10.0))
+    machine.read()
+    assert values(machine.read(after=0.09)) == {Absence.NO_DATA_YET}
+    assert values(machine.read(after=0.02)) == {10.0}
+    machine.driver.change(0, gpm=busy(20.0))
+    machine.driver.forget_calls()
+    assert values(machine.read(after=0.05)) == {10.0}
+    assert machine.calls() == {}
+    assert values(machine.read(after=0.06)) == {15.0}
+
+
+def test_a_window_begins_when_the_sample_is_there(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice())
+    start()
+    ticks = iter([0.0, 5.0, 5.05, 5.2, 5.3])
+    gpm = Gpm(pynvml.nvmlDeviceGetHandleByIndex(0), clock=lambda: next(ticks))
+    assert set(gpm.read().values()) == {Absence.NO_DATA_YET}  # which took five seconds
+    assert set(gpm.read().values()) == {Absence.NO_DATA_YET}
+    assert nvml.calls()["nvmlGpmSampleGet"] == 1
+    assert gpm.read()["sm_active_percent"] == GPM[2]
+    gpm.close()
+
+
+def test_a_device_without_it_is_asked_once(nvml: FakeDriver) -> None:
+    machine = Machine(nvml, FakeDevice(gpm_supported=0))
+    for _ in range(3):
+        assert values(machine.read(after=100.0)) == {Absence.NOT_SUPPORTED}
+    assert machine.calls() == {"nvmlGpmQueryDeviceSupport": 1}
+    nvml.change(0, code=GPU_IS_LOST)
+    machine.read()
+    nvml.change(0, code=0, gpm_supported=1)  # another one may have come to its place
+    machine.read()
+    assert values(machine.read()) == set(GPM.values())
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("function", ["nvmlGpmQueryDeviceSupport", *SAMPLING])
+def test_one_that_never_worked_is_left_alone_for_a_minute(
+    nvml: FakeDriver, function: str, code: int
+) -> None:
+    machine = Machine(nvml, FakeDevice())
+    nvml.change_machine(fail={function: code})
+    for _ in range(4):
+        sample = machine.read(after=0.5)
+    assert values(sample) == {CODES[code]}
+    nvml.change_machine(fail={})
+    assert values(machine.read(after=50.0)) == {CODES[code]}
+    assert machine.calls()[function] == 1
+    allocated = machine.calls().get("nvmlGpmSampleAlloc", 0) - (function == "nvmlGpmSampleAlloc")
+    assert machine.calls().get("nvmlGpmSampleFree", 0) == allocated
+    machine.read(after=10.0)
+    assert values(machine.read()) == set(GPM.values())
+
+
+@pytest.mark.parametrize("code", sorted({*CODES} - {NOT_SUPPORTED, FUNCTION_NOT_FOUND}))
+@pytest.mark.parametrize("function", SAMPLING[:2])
+def test_one_that_worked_begins_anew(machine: Machine, function: str, code: int) -> None:
+    machine.read()
+    machine.read()
+    machine.driver.change(0, fail={function: code}, gpm=busy(99.0))
+    sample = machine.read()
+    assert values(sample) == {CODES[code]}
+    assert sample.state is DeviceState.OK
+    machine.driver.change(0, fail={}, gpm=busy(20.0))
+    assert values(machine.read(after=0.01)) == {Absence.NO_DATA_YET}
+    assert values(machine.read()) == {20.0}
+
+
+def test_one_that_is_switched_off_underneath_is_left_alone_too(machine: Machine) -> None:
+    machine.read()
+    machine.read()
+    machine.driver.change(0, gpm_supported=0)  # as by MIG
+    machine.driver.forget_calls()
+    for _ in range(5):
+        assert values(machine.read()) == {Absence.NOT_SUPPORTED}
+    assert machine.calls() == {"nvmlGpmSampleGet": 1, "nvmlGpmSampleFree": 2}
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("name", METRICS)
+def test_each_metric_has_its_own_code(machine: Machine, name: str, code: int) -> None:
+    machine.driver.change(0, fail={f"gpm.{METRICS[name]}": code})
+    machine.read()
+    sample = machine.read()
+    assert {k: v for k, v in sample.absent.items() if k in METRICS} == {name: CODES[code]}
+    machine.driver.change(0, fail={})
+    assert name not in machine.read().absent
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (0.0, 0.0),
+        (100.0, 100.0),
+        (100.75, 100.0),
+        (101.5, Absence.ERROR),
+        (-0.5, Absence.ERROR),
+        (1e300, Absence.ERROR),
+        (float("nan"), Absence.ERROR),
+        (float("inf"), Absence.ERROR),
+    ],
+)
+def test_a_percentage_or_an_error(machine: Machine, said: float, expected: float | Absence) -> None:
+    machine.driver.change(0, gpm=busy(said))
+    machine.read()
+    assert values(machine.read()) == {expected}
+
+
+@pytest.mark.parametrize("cause", [*SAMPLING[:2], "nvmlGpmQueryDeviceSupport", "gpm.13"])
+def test_a_loss_is_known_from_any_call(nvml: FakeDriver, cause: str) -> None:
+    machine = Machine(nvml, FakeDevice(fail={cause: GPU_IS_LOST}))
+    machine.read()
+    sample = machine.read()
+    assert sample.state is DeviceState.LOST
+    assert values(sample) == {Absence.LOST}
+    nvml.change(0, fail={})
+    nvml.forget_calls()
+    assert values(machine.read()) == {Absence.NO_DATA_YET}
+    assert values(machine.read()) == set(GPM.values())
+    assert machine.calls()["nvmlGpmQueryDeviceSupport"] == 1
+
+
+def test_a_lost_device_gives_its_samples_back(machine: Machine) -> None:
+    machine.read()
+    machine.read()
+    machine.driver.change(0, code=GPU_IS_LOST)
+    for _ in range(2):
+        assert values(machine.read()) == {Absence.LOST}
+    assert machine.calls()["nvmlGpmSampleFree"] == machine.calls()["nvmlGpmSampleAlloc"] == 2
+    machine.driver.change(0, code=0)
+    assert values(machine.read()) == {Absence.NO_DATA_YET}
+
+
+def test_samples_that_cannot_be_given_back(machine: Machine) -> None:
+    machine.read()
+    machine.driver.change_machine(fail={"nvmlGpmSampleFree": UNKNOWN})
+    assert values(machine.read(gpm=False)) == {Absence.DISABLED}
+
+
+def test_a_driver_that_is_older_than_gpm(build_driver: Callable[..., Path], tmp_path: Path) -> None:
+    older = FakeDriver(tmp_path, build_driver("nvmlGpmQueryDeviceSupport", *SAMPLING))
+    with loaded(older):
+        machine = Machine(older, FakeDevice())
+        assert values(machine.read()) == {Absence.NOT_SUPPORTED}
+
+
+def test_a_gpu_instance_has_its_own(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(gpm={"5.3": 40.0, "5.4": 60.0, 5: 99.0}))
+    start()
+    clock = Clock()
+    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    instances = [Gpm(handle, instance, clock) for instance in (3, 4)]
+    for gpm in instances:
+        gpm.read()
+    clock.seconds += 1.0
+    found = [gpm.read() for gpm in instances]
+    assert [row["tensor_active_percent"] for row in found] == [40.0, 60.0]
+    assert found[0]["sm_active_percent"] is Absence.NOT_SUPPORTED
+    assert nvml.calls()["nvmlGpmSampleGet"] == 0
+    for gpm in instances:
+        gpm.close()
+
+
+def stream(driver: FakeDriver, *arguments: str) -> list[dict[str, Any]]:
+    """The devices of the samples of `gputop stream`, one after the other."""
+    done = subprocess.run(
+        [sys.executable, "-m", "gputop", "stream", "--interval", "0.25", *arguments],
+        env={**os.environ, **driver.environment()},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    documents = [json.loads(line) for line in done.stdout.splitlines()]
+    return [row for document in documents if "host" in document for row in document["devices"]]
+
+
+def test_the_stream_has_it_unless_it_is_switched_off(driver: FakeDriver) -> None:
+    driver.write(FakeDevice())
+    last = stream(driver, "--count", "4")[-1]
+    assert {name: last[name] for name in METRICS} == {name: GPM[n] for name, n in METRICS.items()}
+    driver.forget_calls()
+    for row in stream(driver, "--count", "2", "--no-gpm"):
+        assert {row["absent"][name] for name in METRICS} == {"disabled"}
+    assert not [name for name in driver.calls() if name.startswith("nvmlGpm")]
+
+
+def test_what_is_dropped_gives_its_samples_back(nvml: FakeDriver) -> None:
+    """As an instance of a GPU that is lost while the next instance is asked."""
+    nvml.write(FakeDevice())
+    start()
+    clock = Clock()
+    gpm = Gpm(pynvml.nvmlDeviceGetHandleByIndex(0), clock=clock)
+    for _ in range(3):
+        clock.seconds += 1.0
+        gpm.read()
+    del gpm
+    gc.collect()
+    calls = nvml.calls()
+    assert calls["nvmlGpmSampleFree"] == calls["nvmlGpmSampleAlloc"] == 2

@@ -1,0 +1,373 @@
+"""The machine's files, as kinds of kernels and containers have them, and against psutil."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.agent.linux import machine
+from gputop.agent.linux.machine import Memory
+from tests.agent import machines
+from tests.agent.machines import chip, cpuinfo, meminfo, policy, stat, zone
+from tests.fake_root import fake_root
+
+if TYPE_CHECKING:
+    from tests.agent.machines import Files
+
+KIB = 1024
+
+
+def percents(folder: Path, before: Files, after: Files) -> tuple[float, ...]:
+    (folder / "before").mkdir()
+    (folder / "after").mkdir()
+    earlier = machine.cpu_times(fake_root(folder / "before", before))
+    later = machine.cpu_times(fake_root(folder / "after", after))
+    return machine.cpu_percents(earlier, later)
+
+
+TWO = stat("cpu0 100 0 100 800 0 0 0 0 0 0", "cpu1 100 0 100 800 0 0 0 0 0 0")
+
+
+@pytest.mark.parametrize(
+    ("after", "expected"),
+    [
+        pytest.param(
+            stat("cpu0 125 0 125 850 0 0 0 0 0 0", "cpu1 100 0 100 900 0 0 0 0 0 0"),
+            (50.0, 0.0),
+            id="each CPU has its own",
+        ),
+        pytest.param(
+            stat("cpu0 101 2 103 804 90 0 0 0 0 0", "cpu1 101 2 103 800 4 5 6 7 0 0"),
+            (6.0, 85.7),
+            id="waiting for storage is idle, interrupts and stolen time are not",
+        ),
+        pytest.param(
+            stat("cpu0 150 30 100 820 0 0 0 0 50 30", "cpu1 100 0 100 900 0 0 0 0 0 0"),
+            (80.0, 0.0),
+            id="time of guests is counted once",
+        ),
+        pytest.param(
+            stat("cpu0 150 0 100 850", "cpu1 100 0 100 900"),
+            (50.0, 0.0),
+            id="an old kernel has fewer columns",
+        ),
+        pytest.param(
+            stat("cpu0 150 0 100 850 0 0 0 0 0 0 77 88", "cpu1 100 0 100 900 0 0 0 0 0 0 7 8"),
+            (50.0, 0.0),
+            id="a new kernel has more",
+        ),
+        pytest.param(
+            stat("cpu1 150 0 100 850 0 0 0 0 0 0"),
+            (50.0,),
+            id="a CPU went offline: the others keep their own times",
+        ),
+        pytest.param(
+            stat(
+                "cpu0 150 0 100 850 0 0 0 0 0 0",
+                "cpu1 100 0 100 900 0 0 0 0 0 0",
+                "cpu7 9999 0 0 1 0 0 0 0 0 0",
+            ),
+            (50.0, 0.0),
+            id="a CPU was plugged in: it has no time before",
+        ),
+        pytest.param(stat("cpu7 9999 0 0 1 0 0 0 0 0 0"), (), id="all are others"),
+        pytest.param(TWO, (), id="no time went by"),
+        pytest.param({}, (), id="no file any more"),
+    ],
+)
+def test_cpu_percents(tmp_path: Path, after: Files, expected: tuple[float, ...]) -> None:
+    assert percents(tmp_path, TWO, after) == expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ("150 0 100 850 -3 0 0 0 0 0", 50.0),
+        ("150 0 100 850 4 0 0 0 0 0", 50.0),
+        ("150 0 90 850 5 0 0 0 0 0", 50.0),
+        ("150 0 100 700 5 0 0 0 0 0", 100.0),
+    ],
+    ids=["below 0", "waiting for storage", "lxcfs: one column", "lxcfs: idle time"],
+)
+def test_a_column_that_goes_backwards(tmp_path: Path, columns: str, expected: float) -> None:
+    before = stat("cpu0 100 0 100 800 5 0 0 0 0 0")
+    assert percents(tmp_path, before, stat(f"cpu0 {columns}")) == (expected,)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"/proc/stat": ""},
+        {"/proc/stat": "cpu  1 2 3\nbtime 1\n"},
+        {"/proc/stat": "btime 1700000000\n"},
+        stat("cpu0 1 x 3 4"),
+        stat("cpux 1 2 3 4"),
+        stat("cpu0"),
+        stat("cpu0 0 0 0 0 0 0 0 0 0 0", "cpu1 0 0 0 0 0 0 0 0 0 0"),
+    ],
+    ids=["none", "empty", "a sum", "no CPU", "a word", "no number", "no column", "gVisor"],
+)
+def test_no_cpu_times(tmp_path: Path, files: Files) -> None:
+    assert machine.cpu_times(fake_root(tmp_path, files)) == {}
+
+
+COLUMN = st.integers(0, 1 << 40)
+CPU = st.lists(COLUMN, min_size=10, max_size=10)
+
+
+@given(st.lists(st.tuples(CPU, CPU), min_size=1, max_size=4))
+def test_cpu_percents_are_those_of_psutil(
+    tmp_path_factory: pytest.TempPathFactory, cpus: list[tuple[list[int], list[int]]]
+) -> None:
+    """With columns that go backwards, too, and guests that have more time than users."""
+    folder = tmp_path_factory.mktemp("machine")
+    files = []
+    for moment in (0, 1):
+        lines = []
+        for number, columns in enumerate(cpus):
+            words = " ".join(map(str, columns[moment]))
+            lines.append(f"cpu{number} {words}")
+        files.append(stat(*lines))
+    own = percents(folder, *files)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(psutil, "PROCFS_PATH", str(folder / "before/root/proc"))
+        psutil.cpu_percent(percpu=True)
+        patch.setattr(psutil, "PROCFS_PATH", str(folder / "after/root/proc"))
+        theirs = psutil.cpu_percent(percpu=True)
+    if len(own) == len(cpus):  # psutil has 0 for a CPU whose time stands still
+        assert own == pytest.approx(theirs, abs=0.11)  # both round to a tenth
+
+
+@pytest.mark.parametrize(
+    ("files", "expected", "used"),
+    [
+        (machines.MEMORY, Memory(1000 * KIB, 600 * KIB), 400 * KIB),
+        (meminfo(MemTotal=1000, MemFree=300), Memory(1000 * KIB, None), None),
+        (
+            meminfo(MemTotal=1000, MemFree=300, MemAvailable=9000),
+            Memory(1000 * KIB, 300 * KIB),
+            700 * KIB,
+        ),
+        (
+            meminfo(MemTotal=1000, MemFree=300, MemAvailable=0),
+            Memory(1000 * KIB, 300 * KIB),
+            700 * KIB,
+        ),
+        (meminfo(MemTotal=1000, MemAvailable=9000), Memory(1000 * KIB, None), None),
+        (meminfo(MemAvailable=600), Memory(None, 600 * KIB), None),
+        ({"/proc/meminfo": "MemTotal: many kB\n"}, Memory(None, None), None),
+        ({"/proc/meminfo": ""}, Memory(None, None), None),
+        ({}, Memory(None, None), None),
+    ],
+    ids=[
+        "as usual",
+        "Linux before 3.14",
+        "LXC: the host's estimate",
+        "an estimate of nothing",
+        "a wrong estimate and no free memory",
+        "no total",
+        "no numbers",
+        "empty",
+        "none",
+    ],
+)
+def test_memory(tmp_path: Path, files: Files, expected: Memory, used: int | None) -> None:
+    found = machine.memory(fake_root(tmp_path, files))
+    assert found == expected
+    assert found.used == used
+
+
+@given(total=st.integers(1, 1 << 33), shares=st.tuples(*[st.floats(0.001, 1.5)] * 2))
+def test_memory_is_that_of_psutil(
+    tmp_path_factory: pytest.TempPathFactory, total: int, shares: tuple[float, float]
+) -> None:
+    """Where the estimate is larger than the total, too."""
+    free, available = (max(1, int(total * share)) for share in shares)
+    others = dict.fromkeys(("Buffers", "Cached", "Shmem", "Active", "Inactive"), 7)
+    files = meminfo(MemTotal=total, MemFree=free, MemAvailable=available, **others)
+    root = fake_root(tmp_path_factory.mktemp("machine"), files)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(psutil, "PROCFS_PATH", str(root / "proc"))
+        theirs = psutil.virtual_memory()
+    assert machine.memory(root) == Memory(theirs.total, theirs.available)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("0.51 1.25 2.00 3/456 789\n", (0.51, 1.25, 2.0)),
+        ("a b c\n", ()),
+        ("", ()),
+        (None, ()),
+    ],
+)
+def test_load_average(tmp_path: Path, content: str | None, expected: tuple[float, ...]) -> None:
+    files = {} if content is None else {"/proc/loadavg": content}
+    assert machine.load_average(fake_root(tmp_path, files)) == expected
+
+
+OLD_POLICY = {"/sys/devices/system/cpu/cpu0/cpufreq/scaling_cur_freq": "1500000\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (machines.INTEL, 3000.25),
+        (machines.AMD, 2450.0),
+        (machines.GRACE, 2601.0),
+        (machines.BOARD, None),
+        (machines.CONTAINER_WITHOUT_SYS, 3000.25),
+        (cpuinfo("0.000", "2600.000"), 2600.0),
+        (cpuinfo("Unknown", "2600.000"), 2600.0),
+        (cpuinfo("0.000"), None),
+        (cpuinfo("0.000") | policy(0, "1500000"), 1500.0),
+        (cpuinfo("2600.000") | policy(0, "2600000") | policy(1, None), 2600.0),
+        (policy(0, "1500000") | policy(1, None, None), 1500.0),
+        (policy(0, "1500000") | policy(1, "0", "0"), 1500.0),
+        (policy(0, "1500000") | policy(10, "2500000"), 2000.0),
+        (policy(0, "<unknown>", "1600000"), 1600.0),
+        (policy(0, None, "1700000"), 1700.0),
+        (policy(0, "<unknown>"), None),
+        (OLD_POLICY, 1500.0),
+        ({}, None),
+    ],
+    ids=[
+        "Intel",
+        "AMD",
+        "Grace",
+        "a board without frequencies",
+        "a container without /sys",
+        "one unknown",
+        "another unknown",
+        "unknown to a virtual machine",
+        "known to the driver only",
+        "x86 with an offline CPU",
+        "ARM with an offline CPU",
+        "ARM with a CPU that stands",
+        "two digits",
+        "a word in the first file",
+        "the second file only",
+        "a word",
+        "an old kernel",
+        "none",
+    ],
+)
+def test_cpu_clock(tmp_path: Path, files: Files, expected: float | None) -> None:
+    assert machine.cpu_clock_mhz(fake_root(tmp_path, files)) == expected
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        (machines.INTEL, 58.0),
+        (machines.AMD, 67.375),
+        (machines.GRACE, None),
+        (machines.BOARD, 48.5),
+        (machines.CONTAINER_WITHOUT_SYS, None),
+        (machines.LINKED, 58.0),
+        (chip(0, "acpitz", "16800") | chip(1, "coretemp", "40000", folder=machines.PLATFORM), 40.0),
+        (
+            chip(0, "", folder="/sys/class/hwmon/hwmon0")
+            | chip(0, "coretemp", "44000", folder="/sys/class/hwmon/hwmon0/device"),
+            44.0,
+        ),
+        (chip(0, "coretemp", "40000") | chip(1, "coretemp", "62000"), 62.0),
+        (chip(0, "zenpower", "55250"), 55.25),
+        (chip(0, "cpu_thermal", "39000"), 39.0),
+        (chip(0, "acpitz", "27800"), 27.8),
+        (chip(0, "coretemp", "", "x", "41000"), 41.0),
+        (chip(0, "coretemp", "") | chip(1, "acpitz", "30000"), 30.0),
+        (chip(0, "coretemp", "-5000"), -5.0),
+        (chip(0, "nvme", "50000") | zone(0, "cpu-thermal", "48500"), None),
+        (zone(0, "cpu_thermal", "48500") | zone(1, "acpitz", "99000"), 48.5),
+        (zone(0, "cpu-thermal", ""), None),
+        ({}, None),
+    ],
+    ids=[
+        "Intel",
+        "AMD",
+        "Grace",
+        "a board with thermal zones",
+        "a container without /sys",
+        "chips are links",
+        "Intel's chip in its own folder only",
+        "CentOS 7",
+        "two sockets",
+        "another driver for AMD",
+        "a chip for a thermal zone",
+        "the firmware's",
+        "a core that cannot be read",
+        "a chip that cannot be read",
+        "frost",
+        "zones do not count beside chips",
+        "the best zone",
+        "a zone that cannot be read",
+        "none",
+    ],
+)
+def test_cpu_temperature(tmp_path: Path, files: Files, expected: float | None) -> None:
+    assert machine.cpu_temperature_celsius(fake_root(tmp_path, files)) == expected
+
+
+def test_only_sensors_of_a_cpu_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading the temperature of a disk may wake it up."""
+    read: list[str] = []
+    really = Path.read_text
+
+    def read_text(self: Path, *arguments: str, **options: str) -> str:
+        read.append(self.parent.name + "/" + self.name)
+        return really(self, *arguments, **options)
+
+    root = fake_root(tmp_path, machines.INTEL)
+    monkeypatch.setattr(Path, "read_text", read_text)
+    machine.cpu_temperature_celsius(root)
+    assert sorted(read) == [
+        "hwmon0/name",
+        "hwmon1/name",
+        "hwmon1/temp1_input",
+        "hwmon1/temp2_input",
+        "hwmon1/temp3_input",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ("processor\t: 0\nmodel name\t: AMD  EPYC 7763 \nflags: x\n", "AMD EPYC 7763"),
+        ("processor : 0\nHardware : x\nModel\t: Raspberry Pi 5 : B\n", "Raspberry Pi 5 : B"),
+        ("processor : 0\n", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_cpu_name(tmp_path: Path, content: str | None, name: str | None) -> None:
+    files = {} if content is None else {"/proc/cpuinfo": content}
+    assert machine.cpu_name(fake_root(tmp_path, files)) == name
+
+
+def test_folders_instead_of_files(tmp_path: Path) -> None:
+    """No function raises, whatever is there."""
+    root = fake_root(tmp_path, dict.fromkeys(machines.INTEL, "folder"))
+    assert machine.cpu_times(root) == {}
+    assert machine.memory(root) == Memory(None, None)
+    assert machine.load_average(root) == ()
+    assert machine.cpu_clock_mhz(root) is None
+    assert machine.cpu_temperature_celsius(root) is None
+    assert machine.cpu_name(root) is None
+
+
+def test_this_machine_is_as_psutil_reads_it() -> None:
+    assert machine.memory().total == psutil.virtual_memory().total
+    assert len(machine.cpu_times()) == psutil.cpu_count()
+    frequency = psutil.cpu_freq()
+    if frequency is not None and frequency.current:
+        assert machine.cpu_clock_mhz() == pytest.approx(frequency.current, rel=0.5)
+    found = psutil.sensors_temperatures()
+    if not set(found) & set(machine.CPU_SENSORS):
+        assert machine.cpu_temperature_celsius() is None

@@ -1,0 +1,137 @@
+"""Secrets are masked by name and by shape; what is none stays readable."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.agent.masking import _SHAPES, MASK, is_secret, masked_arguments, masked_text
+
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl"
+GITHUB = "ghp_" + "a1B2" * 9
+OPENAI = "sk-proj-" + "a1B2" * 6
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("GITHUB_TOKEN", "x"),
+        ("aws_secret_access_key", "x"),
+        ("PGPASSWORD", "x"),
+        ("DB_PASSWD", "x"),
+        ("DB_PASS", "1"),
+        ("WANDB_API_KEY", "x"),
+        ("GOOGLE_CREDENTIALS", "x"),
+        ("MYSQL_PWD", "hunter2"),
+        ("GITHUB_PAT", "x"),
+        ("AUTH", "x"),
+        ("HTTP_AUTHORIZATION", "x"),
+        ("REDISCLI_AUTH", "x"),
+        ("SESSION_COOKIE", "x"),
+        ("SLACK_WEBHOOK", "https://hooks.slack.com/services/T0/B0/abc"),
+        ("NOTIFY", "https://hooks.slack.com/services/T0/B0/abc"),
+        ("NOTIFY", "https://discord.com/api/webhooks/123/abc"),
+        ("SENTRY_DSN", "https://0123456789abcdef0123456789abcdef@o1.ingest.sentry.io/1"),
+        ("REPORTS", "https://0123456789abcdef0123456789abcdef@o1.ingest.sentry.io/1"),
+        ("DATABASE_URL", "postgres://ada:pw@db/runs"),
+        ("CACHE", "redis://:pw@cache:6379/0"),
+        ("DB", "Server=db;Database=runs;User Id=ada;Password=hunter2;"),
+        ("STORE", "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=Zm9vYmFy;"),
+        ("DATA", "https://a.blob.core.windows.net/d?sv=2024&sig=abc%2Fdef"),
+        ("MYSQL_CONNSTR", "x"),
+        ("ARGS", "--password=hunter2"),
+        ("HEADER", "Authorization: Bearer abcdefghij"),
+        ("WITH", "Bearer abcdefghij"),
+        ("OPENAI", OPENAI),
+        ("GH", GITHUB),
+        ("HUB", "hf_" + "aB" * 17),
+        ("SESSION", JWT),
+        ("AWS_ID", "AKIAIOSFODNN7EXAMPLE"),
+        ("SLACK", "xoxb-1234567890-abcdef"),
+        ("PEM", "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----"),
+        ("npm_config__authToken", "x"),
+    ],
+)
+def test_a_secret(name: str, value: str) -> None:
+    assert is_secret(name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PWD", "/home/ada"),
+        ("OLDPWD", "/home/ada"),
+        ("SSH_AUTH_SOCK", "/run/user/1000/ssh"),
+        ("XAUTHORITY", "/home/ada/.Xauthority"),
+        ("DATABASE_URL", "postgres://db/runs"),
+        ("MASTER_ADDR", "10.0.0.1:29500"),
+        ("PATH", "/usr/bin:/usr/lib/passwd"),
+        ("TOKENIZERS_PARALLELISM", "false"),
+        ("MAX_TOKENS", "4096"),
+        ("HTTPS_PROXY", "http://proxy:3128"),
+        ("PYTHONPATH", "/srv/tokenizer"),
+        ("KEYBOARD", "us"),
+        ("COMPASS_MODE", "north"),
+        ("GITHUB_TOKEN", ""),
+        ("NCCL_DEBUG", "INFO"),
+        ("CUDA_VISIBLE_DEVICES", "GPU-8f2c2c2e-5b7a-4a7b-9d43-2f6f0a9f5c11"),
+    ],
+)
+def test_no_secret(name: str, value: str) -> None:
+    assert not is_secret(name, value)
+
+
+@pytest.mark.parametrize(
+    ("command", "masked"),
+    [
+        ("train --token=abc -x", f"train --token={MASK} -x"),
+        ("train --api-key abc -x", f"train --api-key {MASK} -x"),
+        ("train --token -x", "train --token -x"),
+        ("train --max-tokens 4096", "train --max-tokens 4096"),
+        ("train --max-tokens=4096", "train --max-tokens=4096"),
+        ("train --tokenizer llama", "train --tokenizer llama"),
+        ("train --keys 3", "train --keys 3"),
+        ("train --hfToken abc", f"train --hfToken {MASK}"),
+        ("env WANDB_API_KEY=abc python a.py", f"env WANDB_API_KEY={MASK} python a.py"),
+        ("curl -u ada:pw https://x", f"curl -u ada:{MASK} https://x"),
+        ("docker run -u 1000:1000 x", "docker run -u 1000:1000 x"),
+        ("psql postgres://ada:pw@db/runs", f"psql postgres://ada:{MASK}@db/runs"),
+        (f"serve {GITHUB} {OPENAI} {JWT}", f"serve {MASK} {MASK} {MASK}"),
+        ("get https://x/?a=1&sig=abc&b=2", f"get https://x/?a=1&sig={MASK}&b=2"),
+        ("python train.py --lr 0.1 --out /data/a", "python train.py --lr 0.1 --out /data/a"),
+        ("python -m vllm --model a/b --tensor-parallel-size 8",) * 2,
+    ],
+)
+def test_a_command_line(command: str, masked: str) -> None:
+    assert " ".join(masked_arguments(command.split(" "))) == masked
+
+
+def test_an_argument_with_spaces_in_it() -> None:
+    said = ["curl", "-H", "Authorization: Bearer abc.def", "-H", "X-Api-Key: abc", "https://x"]
+    assert [*masked_arguments(said)] == [
+        *("curl", "-H", f"Authorization: {MASK}", "-H", f"X-Api-Key: {MASK}", "https://x")
+    ]
+    (code,) = masked_arguments(["connect(user='ada', password='hunter2')"])
+    assert code == f"connect(user='ada', password='{MASK}')"
+
+
+@given(st.lists(st.text(max_size=40), max_size=6))
+def test_masking_again_changes_nothing(arguments: list[str]) -> None:
+    once = [*masked_arguments(arguments)]
+    assert len(once) == len(arguments)
+    assert [*masked_arguments(once)] == once
+
+
+@given(st.text(alphabet="a:/@=&?;'\" .-_", max_size=2000))
+def test_it_takes_any_text_in_time(text: str) -> None:
+    assert masked_text(masked_text(text)) == masked_text(text)
+
+
+@pytest.mark.parametrize("shape", _SHAPES, ids=lambda shape: shape[1][:20])
+@given(st.data())
+def test_what_a_shape_matches_has_the_text_that_it_needs(
+    shape: tuple[str, str, str], data: st.DataObject
+) -> None:
+    needed, pattern, _ = shape
+    assert needed in data.draw(st.from_regex(pattern))

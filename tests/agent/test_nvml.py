@@ -1,0 +1,982 @@
+"""NVML's readings, through the real nvidia-ml-py and the fake driver."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pynvml
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gputop.agent.device import (
+    GPM_READINGS,
+    READINGS,
+    SERIES_READINGS,
+    Absence,
+    DeviceSample,
+    DeviceState,
+)
+from gputop.agent.interface import UTILIZATIONS, DeviceReading, DriverError
+from gputop.agent.lines import to_line
+from gputop.agent.linux.driver_files import inspect_system
+from gputop.agent.nvml import driver as module
+from gputop.agent.nvml.device_queries import reading_queries
+from gputop.agent.nvml.driver import NvmlDriver, NvmlReader, start
+from gputop.agent.nvml.query import EVERY_10_SECONDS, EVERY_SAMPLE, EVERY_SECOND, string
+from gputop.agent.nvml.xid_events import XidEvents
+from gputop.agent.snapshot import Host, Process, ProcessKind, Sample
+from gputop.schema.decode import decode
+from tests.agent.readings import FUNCTIONS, OLDER, RATES, WITHOUT_A_DEFAULT
+from tests.driver import (
+    DRIVER_NOT_LOADED,
+    FUNCTION_NOT_FOUND,
+    GPM,
+    GPU_IS_LOST,
+    NO_DATA,
+    NO_PERMISSION,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    RESET_REQUIRED,
+    TIMEOUT,
+    UNINITIALIZED,
+    UNKNOWN,
+    VERSION_MISMATCH,
+    FakeDevice,
+    FakeDriver,
+    FakeProcess,
+    loaded,
+)
+from tests.fake_root import fake_root, gpu
+
+if TYPE_CHECKING:
+    from gputop.agent.problem import Problem
+
+pytestmark = pytest.mark.driver
+
+MIB = 1 << 20
+DEVICE = FakeDevice(fan_percent=38, fans=2, power_limit_enforced_milliwatts=650_500)
+FUNCTION_OF = {
+    query: function
+    for query in reading_queries()
+    for function, names in FUNCTIONS.items()
+    if query.names[0] in names
+}
+"""The function that each query calls first."""
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def only_reader() -> NvmlReader:
+    (reader,) = start().readers()
+    return reader
+
+
+def reasons(sample: DeviceSample) -> dict[str, Absence]:
+    """Why readings are missing, but for those that need another reading, a value or GPM."""
+    return settled(sample.absent)
+
+
+def settled(absent: Mapping[str, Absence]) -> dict[str, Absence]:
+    return {
+        name: reason
+        for name, reason in absent.items()
+        if not (name in (*RATES, *SERIES_READINGS) and reason is Absence.NO_DATA_YET)
+        and not (name in WITHOUT_A_DEFAULT and reason is Absence.NOT_SUPPORTED)
+        and not (name in GPM_READINGS and reason is Absence.DISABLED)
+    }
+
+
+def check(reading: DeviceReading) -> None:
+    """Each reading has a value or a reason, and the stream can carry it."""
+    sample = reading.sample
+    assert {name for name in READINGS if getattr(sample, name) is None} == set(sample.absent) - {
+        "processes"
+    }
+    record = Sample(time=1.0, host=Host(), devices=(sample,))
+    assert isinstance(decode(to_line(record)), Sample)
+
+
+def test_the_driver_and_who_its_devices_are(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(), FakeDevice(name="NVIDIA L4", pci_device_id="27B8"))
+    driver = start()
+    assert (driver.driver_version, driver.cuda_version) == ("580.95.05", "13.0")
+    first, second = driver.readers()
+    assert nvml.calls(0) == nvml.calls(1) == {}  # nothing was asked of a device so far
+    assert (second.device.uuid, second.device.name) == ("unknown:1", "unknown device")
+    assert set(second.device.absent.values()) == {Absence.NO_DATA_YET}
+    for reader in (first, second):
+        assert reader.read(gpm=False)[0].sample.uuid == reader.device.uuid
+        assert reader.device.absent == {}
+    device = first.device
+    assert (device.index, device.name) == (0, "NVIDIA H100 80GB HBM3")
+    assert device.uuid == "GPU-00000000-fa4e-4dcf-8a3b-000000000000"
+    assert (device.pci_bus_id, device.pci_device_id) == ("00000000:17:00.0", "2330")
+    assert (device.memory_total_bytes, device.compute_capability) == (81_559 * MIB, "9.0")
+    assert (device.sm_clock_max_mhz, device.memory_clock_max_mhz) == (1980, 2619)
+    assert device.sm_count == 132
+    assert device.power_limit_default_watts == 700.0
+    assert device.temperature_slowdown_celsius == 89
+    assert (second.device.index, second.device.name) == (1, "NVIDIA L4")
+    assert (second.device.pci_bus_id, second.device.pci_device_id) == ("00000000:27:00.0", "27b8")
+    driver.close()
+    with pytest.raises(DriverError, match="NVIDIA driver gone"):
+        driver.readers()
+
+
+def test_a_driver_that_cannot_be_used_is_begun_anew(nvml: FakeDriver) -> None:
+    """NVML looks for devices when it is initialized for the first of several times."""
+    nvml.write(FakeDevice(), fail={"nvmlDeviceGetCount_v2": NO_PERMISSION})
+    for _ in range(3):
+        driver = start()
+        with pytest.raises(DriverError, match="No permission"):
+            driver.readers()
+    calls = nvml.calls()
+    assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] == 3
+    nvml.change_machine(fail={})
+    assert only_reader().read(gpm=False)[0].sample.temperature_celsius == 64
+
+
+def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDriver) -> None:
+    nvml.write(
+        FakeDevice(
+            name=None,
+            pci_bus_id=None,
+            compute_capability_major=None,
+            memory_total_bytes=None,
+            power_limit_default_milliwatts=None,
+            values={},
+            fail={"nvmlDeviceGetMaxClockInfo": NO_PERMISSION},
+        ),
+        driver_version=None,
+        cuda_version=None,
+    )
+    driver = start()
+    assert driver.driver_version is driver.cuda_version is None
+    (reader,) = driver.readers()
+    reader.read(gpm=False)[0]
+    assert reader.device.name == "unknown device"
+    assert reader.device.absent == {
+        "name": Absence.NOT_SUPPORTED,
+        "pci_bus_id": Absence.NOT_SUPPORTED,
+        "pci_device_id": Absence.NOT_SUPPORTED,
+        "compute_capability": Absence.NOT_SUPPORTED,
+        "memory_total_bytes": Absence.NOT_SUPPORTED,
+        "memory_is_shared": Absence.NOT_SUPPORTED,
+        "power_limit_default_watts": Absence.NOT_SUPPORTED,
+        "temperature_slowdown_celsius": Absence.NOT_SUPPORTED,
+        "temperature_shutdown_celsius": Absence.NOT_SUPPORTED,
+        "memory_temperature_max_celsius": Absence.NOT_SUPPORTED,
+        "temperature_shutdown_margin_celsius": Absence.NOT_SUPPORTED,
+        "temperature_slowdown_margin_celsius": Absence.NOT_SUPPORTED,
+        "memory_temperature_max_margin_celsius": Absence.NOT_SUPPORTED,
+        "temperature_max_margin_celsius": Absence.NOT_SUPPORTED,
+        "sm_count": Absence.NOT_SUPPORTED,
+        "sm_clock_max_mhz": Absence.NO_PERMISSION,
+        "graphics_clock_max_mhz": Absence.NO_PERMISSION,
+        "memory_clock_max_mhz": Absence.NO_PERMISSION,
+        "video_clock_max_mhz": Absence.NO_PERMISSION,
+    }
+
+
+def test_a_name_that_is_not_utf8(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(name="Card \udcff\udcfe"))
+    reader = only_reader()
+    reader.read(gpm=False)[0]
+    assert reader.device.name == "Card ��"
+
+
+def test_a_driver_version_that_is_not_utf8(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(), driver_version="580 \udcff")
+    assert start().driver_version is None
+
+
+def test_a_name_in_bytes_as_from_old_versions() -> None:
+    source = string(lambda _handle: b"Tesla \xff")
+    assert source(None) == ("Tesla �",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [(1, 0xFFFF_FFFE), (2, 0xFFFF_FFFE), (3, 0xFFFF_FFFE), (3, -2), (4, -2), (5, 0xFFFF_FFFE)],
+)
+def test_a_threshold_below_zero_is_the_same_in_every_type(
+    nvml: FakeDriver, kind: int, value: int
+) -> None:
+    """In the types 1, 2 and 3, which are unsigned, of 32 or 64 bits; 4 and 5 are signed."""
+    nvml.write(FakeDevice(values={"field.194": value, "field_type.194": kind, "field.196": 0}))
+    reader = only_reader()
+    reader.read(gpm=False)
+    assert reader.device.temperature_slowdown_margin_celsius == -2
+    assert reader.device.temperature_max_margin_celsius == 0
+    assert reader.device.absent["temperature_shutdown_margin_celsius"] is Absence.NOT_SUPPORTED
+
+
+def test_a_device_without_a_uuid_is_asked_again(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(fail={"nvmlDeviceGetUUID": UNKNOWN}))
+    reader = only_reader()
+    assert reader.read(gpm=False)[0].sample.uuid == reader.device.uuid == "unknown:0"
+    assert reader.device.absent == {"uuid": Absence.ERROR}
+    nvml.change(0, fail={})
+    assert reader.read(gpm=False)[0].sample.uuid == reader.device.uuid
+    assert reader.device.uuid.startswith("GPU-")
+
+
+FOLLOWS = ("memory_free_bytes", "memory_unattributed_bytes", "fans_percent")
+REASONS = {
+    NOT_SUPPORTED: Absence.NOT_SUPPORTED,
+    NO_PERMISSION: Absence.NO_PERMISSION,
+    NOT_FOUND: Absence.NO_DATA_YET,
+    TIMEOUT: Absence.TIMED_OUT,
+    FUNCTION_NOT_FOUND: Absence.NOT_SUPPORTED,
+    NO_DATA: Absence.NO_DATA_YET,
+    UNKNOWN: Absence.ERROR,
+    4711: Absence.ERROR,
+}
+
+
+@pytest.mark.parametrize("code", REASONS)
+def test_every_reading_says_why_it_is_missing(nvml: FakeDriver, code: int) -> None:
+    for function, names in FUNCTIONS.items():
+        older = OLDER.get(function, function)
+        nvml.write(FakeDevice(fan_percent=38, fans=2, fail={function: code, older: code}))
+        reading = only_reader().read(gpm=False)[0]
+        check(reading)
+        assert reasons(reading.sample) == settled(dict.fromkeys(names, REASONS[code]))
+        assert reading.sample.state is DeviceState.OK
+
+
+@pytest.mark.parametrize(
+    ("values", "absent"),
+    [
+        ({"fan_percent": 0xFFFFFFFF}, {"fan_percent": Absence.NOT_SUPPORTED}),
+        ({"temperature_celsius": 0xFFFFFFFF}, {"temperature_celsius": Absence.NOT_SUPPORTED}),
+        ({"power_milliwatts": 0xFFFFFFFF}, {"power_watts": Absence.NOT_SUPPORTED}),
+        ({"performance_state": 16}, {"performance_state": Absence.NOT_SUPPORTED}),
+        ({"performance_state": 32}, {"performance_state": Absence.NOT_SUPPORTED}),
+        (
+            {"memory_reserved_bytes": (1 << 64) - 1},
+            {"memory_reserved_bytes": Absence.NOT_SUPPORTED},
+        ),
+        ({"memory_total_bytes": 1 << 63}, {"memory_total_bytes": Absence.ERROR}),
+        ({"gpu_utilization_percent": 101}, {"gpu_utilization_percent": Absence.ERROR}),
+        ({"memory_utilization_percent": 4096}, {"memory_utilization_percent": Absence.ERROR}),
+        (
+            {"gpu_utilization_percent": 0xFFFFFFFF},
+            {"gpu_utilization_percent": Absence.NOT_SUPPORTED},
+        ),
+    ],
+)
+def test_what_is_no_number_is_missing(
+    nvml: FakeDriver, values: dict[str, Any], absent: dict[str, Absence]
+) -> None:
+    nvml.write(FakeDevice(**{"fan_percent": 38, "fans": 2, **values}))
+    reading = only_reader().read(gpm=False)[0]
+    check(reading)
+    # These follow from the other numbers, and are odd where they are.
+    found = {k: v for k, v in reasons(reading.sample).items() if k not in FOLLOWS}
+    assert found == absent
+
+
+def test_the_fan_may_run_above_a_hundred_percent(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(fan_percent=105))
+    assert only_reader().read(gpm=False)[0].sample.fan_percent == 105
+
+
+def test_version_1_of_memory_where_there_is_no_other(nvml: FakeDriver) -> None:
+    nvml.write(DEVICE, fail={"nvmlDeviceGetMemoryInfo_v2": FUNCTION_NOT_FOUND})
+    reader = only_reader()
+    sample = reader.read(gpm=False)[0].sample
+    assert reasons(sample) == {"memory_reserved_bytes": Absence.NOT_SUPPORTED}
+    assert sample.memory_used_bytes == (24 << 30) + 633 * MIB
+    assert sample.memory_total_bytes == reader.device.memory_total_bytes == 81_559 * MIB
+
+
+def test_another_function_is_asked_only_where_the_first_is_not_supported(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(fan_percent=1, fans=2, fail={"nvmlDeviceGetTemperatureV": NO_PERMISSION}))
+    sample = only_reader().read(gpm=False)[0].sample
+    assert reasons(sample) == {"temperature_celsius": Absence.NO_PERMISSION}
+    assert "nvmlDeviceGetTemperature" not in nvml.calls(0)
+
+
+def test_the_requested_power_limit_does_not_stand_for_the_enforced_one(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(power_limit_enforced_milliwatts=None, power_limit_milliwatts=450_000))
+    sample = only_reader().read(gpm=False)[0].sample
+    assert (sample.power_limit_watts, sample.power_limit_requested_watts) == (None, 450.0)
+
+
+def test_a_function_that_is_not_there_is_not_called_again(nvml: FakeDriver) -> None:
+    nvml.write(DEVICE, fail=dict.fromkeys(FUNCTIONS, FUNCTION_NOT_FOUND))
+    reader = only_reader()
+    for _ in range(3):
+        sample = reader.read(gpm=False)[0].sample
+    # Several queries call for clocks, and for fields, memory and BAR1 also for who the device is.
+    identity = ("FieldValues", "MemoryInfo_v2", "BAR1MemoryInfo")
+    calls = nvml.calls(0)
+    assert {name: calls[name] for name in FUNCTIONS} == Counter(
+        (*FUNCTION_OF.values(), *(f"nvmlDeviceGet{name}" for name in identity))
+    )
+    assert calls["nvmlDeviceGetTemperature"] == 3
+    assert sample.temperature_celsius == 64
+    assert sample.absent["power_watts"] is Absence.NOT_SUPPORTED
+
+
+def test_a_driver_older_than_a_function(build_driver: Callable[..., Path], tmp_path: Path) -> None:
+    gone = [*OLDER, "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetPowerUsage"]
+    older = FakeDriver(tmp_path, build_driver(*gone))
+    older.write(FakeDevice(fan_percent=38, fans=2, processes=(FakeProcess(5),)))
+    with loaded(older):
+        reading = only_reader().read(gpm=False)[0]
+        check(reading)
+    assert reading.sample.temperature_celsius == 64
+    assert reading.sample.power_limit_watts == 700.0
+    assert reasons(reading.sample) == {
+        "power_watts": Absence.NOT_SUPPORTED,
+        "memory_reserved_bytes": Absence.NOT_SUPPORTED,
+    }
+    assert [process.pid for process in reading.processes] == [5]
+
+
+def test_a_device_lost_in_between_comes_back(nvml: FakeDriver) -> None:
+    nvml.write(DEVICE, DEVICE)
+    reader, other = start().readers()
+    device = (reader.read(gpm=False)[0], reader.device)[1]
+    nvml.change(0, code=GPU_IS_LOST)
+    for _ in range(2):
+        reading = reader.read(gpm=False)[0]
+        check(reading)
+        assert reading.sample.state is DeviceState.LOST
+        assert reading.sample.uuid == device.uuid
+        assert reading.sample.absent == dict.fromkeys((*READINGS, "processes"), Absence.LOST)
+        assert reading.processes == ()
+    assert reader.device is device
+    assert other.read(gpm=False)[0].sample.state is DeviceState.OK
+    nvml.change(0, code=0, temperature_celsius=31, fan_percent=77)
+    sample = reader.read(gpm=False)[0].sample
+    assert (sample.state, sample.temperature_celsius) == (DeviceState.OK, 31)
+    assert sample.fan_percent == 77  # nothing from before the loss, however seldom it is asked for
+    assert reasons(sample) == {}
+    assert reader.device == device
+    assert nvml.calls(0)["nvmlDeviceGetHandleByIndex_v2"] == 3
+
+
+def test_another_device_may_come_back_at_the_index(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(uuid="GPU-first"))
+    reader = only_reader()
+    assert reader.read(gpm=False)[0].sample.uuid == "GPU-first"
+    nvml.change(0, code=GPU_IS_LOST)
+    assert reader.read(gpm=False)[0].sample.uuid == "GPU-first"
+    nvml.change(0, code=0, uuid="GPU-second")
+    assert reader.read(gpm=False)[0].sample.uuid == reader.device.uuid == "GPU-second"
+
+
+@pytest.mark.parametrize("function", [*FUNCTIONS, "nvmlDeviceGetComputeRunningProcesses_v3"])
+def test_one_call_is_enough_to_know_of_a_loss(nvml: FakeDriver, function: str) -> None:
+    nvml.write(FakeDevice(fan_percent=38, fans=2, fail={function: GPU_IS_LOST}))
+    reading = only_reader().read(gpm=False)[0]
+    check(reading)
+    assert reading.sample.state is DeviceState.LOST
+    assert set(reading.sample.absent.values()) == {Absence.LOST}
+
+
+def test_a_device_lost_at_the_start_keeps_its_index(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(), FakeDevice(code=GPU_IS_LOST), FakeDevice(name="third"))
+    readers = start().readers()
+    samples = [reader.read(gpm=False)[0].sample for reader in readers]
+    assert [reader.device.index for reader in readers] == [0, 1, 2]
+    assert [sample.state for sample in samples] == [
+        DeviceState.OK,
+        DeviceState.LOST,
+        DeviceState.OK,
+    ]
+    lost = readers[1].device
+    assert (lost.uuid, lost.name) == ("unknown:1", "unknown device")
+    assert set(lost.absent.values()) == {Absence.LOST}
+    assert samples[1].uuid == lost.uuid
+    assert readers[2].device.name == "third"
+    nvml.change(1, code=0)
+    sample = readers[1].read(gpm=False)[0].sample
+    assert readers[1].device.uuid == sample.uuid == "GPU-00000001-fa4e-4dcf-8a3b-000000000001"
+    assert sample.state is DeviceState.OK
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "absence"),
+    [
+        (RESET_REQUIRED, DeviceState.NEEDS_RESET, Absence.LOST),
+        (NO_PERMISSION, DeviceState.NOT_RESPONDING, Absence.NO_PERMISSION),
+        (UNKNOWN, DeviceState.NOT_RESPONDING, Absence.ERROR),
+    ],
+)
+def test_a_device_that_cannot_be_attached(
+    nvml: FakeDriver, code: int, state: DeviceState, absence: Absence
+) -> None:
+    nvml.write(FakeDevice(fail={"nvmlDeviceGetHandleByIndex_v2": code}))
+    reader = only_reader()
+    reading = reader.read(gpm=False)[0]
+    check(reading)
+    assert reading.sample.state is state
+    assert set(reading.sample.absent.values()) == {absence}
+    assert set(reader.device.absent.values()) == {absence}
+
+
+def test_a_device_that_needs_a_reset_says_what_it_can(nvml: FakeDriver) -> None:
+    nvml.write(
+        FakeDevice(fan_percent=38, fans=2, fail={"nvmlDeviceGetUtilizationRates": RESET_REQUIRED})
+    )
+    reading = only_reader().read(gpm=False)[0]
+    check(reading)
+    assert reading.sample.state is DeviceState.NEEDS_RESET
+    assert reading.sample.temperature_celsius == 64
+    assert reasons(reading.sample) == dict.fromkeys(
+        ("gpu_utilization_percent", "memory_utilization_percent"), Absence.LOST
+    )
+
+
+def test_after_a_reset_everything_is_asked_anew(nvml: FakeDriver) -> None:
+    """Also what is asked seldom, and GPM, which it refused."""
+    nvml.write(FakeDevice(code=RESET_REQUIRED, fan_percent=38, fans=2))
+    reader = only_reader()
+    for _ in range(2):
+        assert reader.read(gpm=True)[0].sample.state is DeviceState.NEEDS_RESET
+    nvml.change(0, code=0)
+    reading = reader.read(gpm=True)[0]
+    check(reading)
+    assert reading.sample.state is DeviceState.OK
+    assert reading.sample.fan_percent == 38
+    assert reading.sample.absent["tensor_active_percent"] is Absence.NO_DATA_YET
+    assert reading.device.absent == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [(UNINITIALIZED, "NVIDIA driver gone"), (DRIVER_NOT_LOADED, "NVIDIA driver not loaded")],
+)
+def test_a_driver_is_gone_only_where_it_says_so_itself(
+    nvml: FakeDriver, code: int, what: str
+) -> None:
+    nvml.write(FakeDevice(fail={"nvmlDeviceGetUtilizationRates": code}), stale_code=code)
+    driver = start()
+    (reader,) = driver.readers()
+    sample = reader.read(gpm=False)[0].sample
+    assert sample.absent["gpu_utilization_percent"] is Absence.ERROR
+    assert sample.temperature_celsius == 64
+    nvml.change_machine(generation=1)
+    with pytest.raises(DriverError, match=what):
+        reader.read(gpm=False)
+    driver.close()
+    assert only_reader().read(gpm=False)[0].sample.temperature_celsius == 64
+
+
+@pytest.mark.parametrize(
+    ("code", "absence"),
+    [(UNKNOWN, Absence.ERROR), (TIMEOUT, Absence.TIMED_OUT), (4711, Absence.ERROR)],
+)
+def test_a_device_that_fails_every_call_is_not_ok(
+    nvml: FakeDriver, code: int, absence: Absence
+) -> None:
+    """Nor is anything of what it said before, and everything is asked anew once it answers."""
+    nvml.write(FakeDevice(fan_percent=38, fans=2), FakeDevice())
+    sick, well = start().readers()
+    device = sick.read(gpm=False)[0].device
+    nvml.change(0, code=code)
+    for _ in range(3):
+        (reading,) = sick.read(gpm=False)
+        check(reading)
+        assert reading.device == device
+        assert reading.sample.state is DeviceState.NOT_RESPONDING
+        assert set(reading.sample.absent.values()) == {absence}
+        assert reading.processes == ()
+    assert well.read(gpm=False)[0].sample.state is DeviceState.OK
+    nvml.change(0, code=0, fan_percent=39)
+    (reading,) = sick.read(gpm=False)
+    assert reading.sample.state is DeviceState.OK
+    assert (reading.sample.fan_percent, reading.device) == (39, device)
+
+
+def test_a_device_that_fails_every_call_from_the_start_is_not_ok(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(code=UNKNOWN))
+    reader = only_reader()
+    reading = reader.read(gpm=False)[0]
+    check(reading)
+    assert reading.sample.state is DeviceState.NOT_RESPONDING
+    assert reader.device.uuid == "unknown:0"
+    nvml.change(0, code=0)
+    assert reader.read(gpm=False)[0].sample.state is DeviceState.OK
+
+
+def test_what_a_device_does_not_support_is_no_failure(nvml: FakeDriver) -> None:
+    numbers = {f.name: None for f in fields(FakeDevice) if f.type == "int | None"}
+    nothing: dict[str, Any] = {**numbers, "values": {}, "samples": (), "max_instances": 0}
+    nvml.write(FakeDevice(**nothing))
+    sample = only_reader().read(gpm=False)[0].sample
+    assert sample.state is DeviceState.OK
+    assert Absence.NOT_SUPPORTED in sample.absent.values()
+
+
+VERSION = "nvmlSystemGetDriverVersion"
+
+
+@pytest.mark.parametrize(
+    ("code", "what"),
+    [
+        (DRIVER_NOT_LOADED, "NVIDIA driver not loaded"),
+        (UNINITIALIZED, "NVIDIA driver gone"),
+        (UNKNOWN, "NVML does not work"),
+    ],
+)
+def test_a_driver_that_does_not_know_its_version_is_gone_with_its_devices(
+    nvml: FakeDriver, code: int, what: str
+) -> None:
+    nvml.write(FakeDevice())
+    driver = start()
+    (reader,) = driver.readers()
+    reader.read(gpm=False)
+    nvml.change_machine(fail={VERSION: code})
+    assert reader.read(gpm=False)[0].sample.state is DeviceState.OK  # nobody has to ask
+    nvml.change(0, code=UNKNOWN)
+    with pytest.raises(DriverError, match=what):
+        reader.read(gpm=False)
+    driver.close()
+    for _ in range(2):  # NVML itself can be initialized, and is shut down again
+        with pytest.raises(DriverError, match=what):
+            start()
+    nvml.change(0, code=0)
+    nvml.change_machine(fail={})
+    assert only_reader().read(gpm=False)[0].sample.state is DeviceState.OK
+    calls = nvml.calls()
+    assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] + 1
+
+
+def test_a_device_that_answers_slowly_is_heard_all_the_time(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(delay_ms=20))
+    reader = only_reader()
+    heard = set()
+    thread = threading.Thread(target=lambda: reader.read(gpm=False))
+    thread.start()
+    while thread.is_alive():
+        heard.add(reader.heard_at)
+        thread.join(0.005)
+    assert len(heard) > 10
+
+
+def test_a_device_that_hangs_holds_up_its_reader_only(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(hang=True), FakeDevice())
+    sick, well = start().readers()
+    readings: list[DeviceReading] = []
+    done = threading.Event()
+
+    def read() -> None:
+        readings.append(sick.read(gpm=False)[0])
+        done.set()
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    assert well.read(gpm=False)[0].sample.state is DeviceState.OK
+    assert not done.wait(0.1)
+    nvml.change(0, hang=False)
+    assert done.wait(10)
+    thread.join(10)
+    assert readings[0].sample.state is DeviceState.OK
+
+
+def idle(pid: int, kind: ProcessKind, used: int | None, **absent: Absence) -> tuple[object, ...]:
+    return pid, kind, used, {0}, absent
+
+
+def shown(process: Process) -> tuple[object, ...]:
+    usage = {getattr(process, name) for name in UTILIZATIONS}
+    return process.pid, process.kind, process.memory_used_bytes, usage, process.absent
+
+
+def test_processes_of_both_lists_are_one_each(nvml: FakeDriver) -> None:
+    nvml.write(
+        FakeDevice(
+            processes=(
+                FakeProcess(40, "graphics", 10 * MIB),
+                FakeProcess(30, "compute", 300 * MIB),
+                FakeProcess(20, "compute", 200 * MIB),
+                FakeProcess(20, "graphics", 210 * MIB),
+                FakeProcess(10, "compute", None),
+                FakeProcess(50, "compute", None),
+                FakeProcess(50, "graphics", 5 * MIB),
+            )
+        )
+    )
+    reading = only_reader().read(gpm=False)[0]
+    assert tuple(map(shown, reading.processes)) == (
+        idle(10, ProcessKind.COMPUTE, None, memory_used_bytes=Absence.NOT_SUPPORTED),
+        idle(20, ProcessKind.BOTH, 210 * MIB),
+        idle(30, ProcessKind.COMPUTE, 300 * MIB),
+        idle(40, ProcessKind.GRAPHICS, 10 * MIB),
+        idle(50, ProcessKind.BOTH, 5 * MIB),
+    )
+    assert "processes" not in reading.sample.absent
+
+
+def test_many_processes(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(processes=tuple(FakeProcess(pid) for pid in range(1, 301))))
+    assert [process.pid for process in only_reader().read(gpm=False)[0].processes] == list(
+        range(1, 301)
+    )
+
+
+LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
+
+
+@pytest.mark.parametrize(
+    ("compute", "graphics", "absence", "pids"),
+    [
+        (NOT_FOUND, NOT_FOUND, None, []),
+        (0, NOT_SUPPORTED, None, [1]),
+        (NOT_SUPPORTED, NOT_SUPPORTED, Absence.NOT_SUPPORTED, []),
+        (NO_PERMISSION, 0, Absence.NO_PERMISSION, [2]),
+        (0, NO_PERMISSION, Absence.NO_PERMISSION, [1]),
+        (UNKNOWN, NO_PERMISSION, Absence.ERROR, []),
+    ],
+)
+def test_process_lists_that_fail(
+    nvml: FakeDriver, compute: int, graphics: int, absence: Absence | None, pids: list[int]
+) -> None:
+    codes = dict(zip(LISTS, (compute, graphics), strict=True))
+    nvml.write(
+        FakeDevice(
+            fan_percent=1,
+            fans=2,
+            processes=(FakeProcess(1), FakeProcess(2, "graphics")),
+            fail={f"{name}_{v}": code for name, code in codes.items() for v in ("v2", "v3")},
+        )
+    )
+    reading = only_reader().read(gpm=False)[0]
+    names = ("processes", "memory_attributed_bytes", "memory_unattributed_bytes")
+    assert reasons(reading.sample) == (dict.fromkeys(names, absence) if absence else {})
+    assert [process.pid for process in reading.processes] == pids
+
+
+@pytest.mark.parametrize(
+    ("version", "list_version"),
+    [("535.43.02", "v2"), ("535.86.05", "v2"), ("535.98", "v3"), ("525.60", "v3"), (None, "v3")],
+)
+def test_drivers_with_a_wider_process_struct_are_asked_for_version_2(
+    nvml: FakeDriver, version: str | None, list_version: str
+) -> None:
+    nvml.write(FakeDevice(processes=(FakeProcess(7),)), driver_version=version)
+    assert [process.pid for process in only_reader().read(gpm=False)[0].processes] == [7]
+    asked = {name for name in nvml.calls(0) if "RunningProcesses" in name}
+    mps = "nvmlDeviceGetMPSComputeRunningProcesses"
+    assert asked == {f"{name}_{list_version}" for name in (*LISTS, mps)}
+
+
+def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(fan_percent=38, fans=2, processes=(FakeProcess(1),)))
+    clock = Clock()
+    start()
+    reader = NvmlReader(0, clock=clock)
+    reader.read(gpm=False)[0]
+    nvml.forget_calls()
+    nvml.change(0, fan_percent=50, power_milliwatts=1_000, processes=(FakeProcess(2),))
+    for _ in range(40):  # 20 s, twice a second
+        clock.seconds += 0.5
+        reading = reader.read(gpm=False)[0]
+        if clock.seconds < 101:
+            assert reading.processes[0].pid == 1
+        if clock.seconds < 109.8:
+            assert reading.sample.fan_percent == 38
+        assert reading.sample.power_watts == 1.0
+    assert reading.sample.fan_percent == 50
+    assert reading.processes[0].pid == 2
+    assert nvml.calls(0) == {
+        **calls_in_twenty_seconds(),
+        **dict.fromkeys(ASKED_EVERY_TICK, 40),
+        **dict.fromkeys(ASKED_EVERY_SECOND, 20),
+        **dict.fromkeys(ASKED_EVERY_10_SECONDS, 2),
+        # Once for the size of a list that is not empty, and once for the list.
+        "nvmlDeviceGetComputeRunningProcesses_v3": 40,
+        "nvmlDeviceGetSamples": 80,
+        "nvmlDeviceGetFieldValues": 40 + 20 + 2,
+        "nvmlDeviceGetFanSpeed_v2": 4,  # for each fan
+    }
+
+
+def calls_in_twenty_seconds() -> Counter[str]:
+    """Calls for the readings that a `FakeDevice` supports, asked twice a second."""
+    calls: Counter[str] = Counter()
+    times = {EVERY_SAMPLE: 40, EVERY_SECOND: 20, EVERY_10_SECONDS: 2}
+    for query, function in FUNCTION_OF.items():
+        if query.names[0] not in WITHOUT_A_DEFAULT:
+            calls[function] += times[query.interval]
+    return calls
+
+
+def test_the_video_clock_is_asked_less_often_than_the_others() -> None:
+    interval = {query.names[0]: query.interval for query in FUNCTION_OF}
+    assert interval["sm_clock_mhz"] == interval["memory_clock_mhz"] == EVERY_SAMPLE
+    assert interval["video_clock_mhz"] == EVERY_10_SECONDS
+
+
+@pytest.mark.parametrize("interval", [0.25, 0.5, 1.0, 2.0])
+def test_a_tick_that_comes_late_does_not_make_the_next_one_too_early(
+    nvml: FakeDriver, interval: float
+) -> None:
+    """What is asked for every second is asked for at every tick of one second, however uneven."""
+    nvml.write(FakeDevice())
+    clock = Clock()
+    start()
+    reader = NvmlReader(0, clock=clock)
+    began = clock.seconds
+    reader.read(gpm=False)
+    nvml.forget_calls()
+    ticks = round(20 / interval)
+    for tick in range(1, ticks + 1):
+        clock.seconds = began + tick * interval + (0.15 if tick % 3 == 1 else 0.0)
+        reader.read(gpm=False)
+    calls = nvml.calls(0)
+    assert calls["nvmlDeviceGetEncoderUtilization"] == min(ticks, 20)
+    assert calls["nvmlDeviceGetBAR1MemoryInfo"] == 2
+
+
+ASKED_EVERY_TICK = (
+    "nvmlDeviceGetUtilizationRates",
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetTemperatureV",
+    "nvmlDeviceGetSamples",
+    "nvmlDeviceGetPowerUsage",
+    "nvmlDeviceGetPerformanceState",
+    "nvmlDeviceGetCurrentClocksEventReasons",
+)
+ASKED_EVERY_SECOND = (
+    "nvmlDeviceGetEncoderUtilization",
+    "nvmlDeviceGetDecoderUtilization",
+    "nvmlDeviceGetMarginTemperature",
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetGraphicsRunningProcesses_v3",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+    "nvmlDeviceGetProcessesUtilizationInfo",
+    "nvmlDeviceGetMigMode",
+)
+ASKED_EVERY_10_SECONDS = (
+    "nvmlDeviceGetJpgUtilization",
+    "nvmlDeviceGetOfaUtilization",
+    "nvmlDeviceGetFanSpeed",
+    "nvmlDeviceGetNumFans",
+    "nvmlDeviceGetBAR1MemoryInfo",
+    "nvmlDeviceGetCurrPcieLinkGeneration",
+    "nvmlDeviceGetCurrPcieLinkWidth",
+    "nvmlDeviceGetEnforcedPowerLimit",
+    "nvmlDeviceGetPowerManagementLimit",
+    "nvmlDeviceGetComputeMode",
+    "nvmlDeviceGetPersistenceMode",
+    "nvmlDeviceGetEccMode",
+)
+
+
+def test_what_a_device_does_not_support_is_asked_for_once_a_minute(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(encoder_utilization_percent=None, memory_used_bytes=None, values={}))
+    clock = Clock()
+    start()
+    reader = NvmlReader(0, clock=clock)
+    reader.read(gpm=False)[0]
+    nvml.change(0, encoder_utilization_percent=5, values={"field.82": 58})
+    nvml.forget_calls()
+    for _ in range(11):
+        clock.seconds += 5
+        reader.read(gpm=False)[0]
+    calls = nvml.calls(0)
+    assert not {"nvmlDeviceGetEncoderUtilization", "nvmlDeviceGetMemoryInfo_v2"} & set(calls)
+    assert calls["nvmlDeviceGetFieldValues"] == 0
+    clock.seconds += 5
+    sample = reader.read(gpm=False)[0].sample
+    assert sample.encoder_utilization_percent == 5
+    assert sample.memory_temperature_celsius == 58
+    assert nvml.calls(0)["nvmlDeviceGetEncoderUtilization"] == 1
+
+
+def test_a_tick_that_comes_a_moment_early_does_not_skip_the_processes(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice())
+    clock = Clock()
+    start()
+    reader = NvmlReader(0, clock=clock)
+    reader.read(gpm=False)[0]
+    clock.seconds += 0.98
+    reader.read(gpm=False)[0]
+    assert nvml.calls(0)["nvmlDeviceGetComputeRunningProcesses_v3"] == 2
+
+
+PROBLEMS = {
+    4: "No permission for the GPUs",
+    8: "NVML does not work: Insufficient External Power (code 8)",
+    DRIVER_NOT_LOADED: "NVIDIA driver not loaded",
+    12: "NVIDIA library not loaded: libnvidia-ml.so.1 is there, but does not fit",
+    13: "NVIDIA driver too old",
+    15: "NVML does not work: GPU is lost (code 15)",
+    17: "NVML does not work: The operating system has blocked the request (code 17)",
+    VERSION_MISMATCH: "NVIDIA driver half upgraded",
+    UNKNOWN: "NVML does not work: Unknown Error (code 999)",
+    4711: "NVML does not work: fake driver's error 4711 (code 4711)",
+}
+
+
+def check_problem(problem: Problem) -> None:
+    assert len(str(problem)) <= 120
+    for phrase in (problem.what, problem.why, problem.remedy):
+        assert phrase
+        assert phrase == phrase.strip()
+        assert not phrase.endswith((".", "!"))
+
+
+@pytest.mark.parametrize("code", PROBLEMS)
+def test_init_that_fails_is_explained(nvml: FakeDriver, code: int) -> None:
+    nvml.write(init_code=code)
+    with pytest.raises(DriverError) as caught:
+        start()
+    check_problem(caught.value.problem)
+    assert str(caught.value.problem).startswith(PROBLEMS[code])
+    nvml.write(FakeDevice(), init_code=0)
+    assert only_reader().read(gpm=False)[0].sample.state is DeviceState.OK  # and can be tried again
+
+
+def test_a_mismatch_that_is_no_nvml_error_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    def mismatch() -> None:
+        raise pynvml.NVMLLibraryMismatchError("versions")
+
+    monkeypatch.setattr(pynvml, "nvmlInit", mismatch)
+    with pytest.raises(DriverError, match="too old"):
+        start()
+
+
+def test_a_count_that_fails_is_explained(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(), fail={"nvmlDeviceGetCount_v2": NO_PERMISSION})
+    driver = start()
+    assert isinstance(driver, NvmlDriver)
+    with pytest.raises(DriverError, match="No permission"):
+        driver.readers()
+
+
+def test_a_driver_without_devices_is_explained_and_can_be_tried_again(nvml: FakeDriver) -> None:
+    nvml.write()
+    with pytest.raises(DriverError) as caught:
+        start().readers()
+    check_problem(caught.value.problem)
+    nvml.write(FakeDevice())
+    assert only_reader().read(gpm=False)[0].sample.state is DeviceState.OK
+
+
+def test_a_machine_without_the_library() -> None:
+    """In a process of its own, whose loader finds no NVML anywhere."""
+    program = """if True:
+        import ctypes, pynvml
+        def missing(name, *rest):
+            raise OSError(f"{name}: cannot open shared object file")
+        pynvml.CDLL = missing
+        from gputop.agent.nvml.driver import start
+        from gputop.agent.interface import DriverError
+        try:
+            start()
+        except DriverError as error:
+            print(error)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=True, text=True, timeout=60
+    )
+    assert done.stdout.startswith("No NVIDIA driver: libnvidia-ml.so.1 is not found. ")
+
+
+def test_every_reading_of_the_schema_is_asked_for() -> None:
+    asked = [name for question in reading_queries() for name in question.names]
+    derived = ["memory_attributed_bytes", "memory_unattributed_bytes"]
+    assert sorted([*asked, *derived, *GPM_READINGS]) == sorted(READINGS)
+
+
+CODES = st.sampled_from([0, 1, 2, 3, 4, 6, 7, 10, 13, 15, 16, 17, 18, 21, 25, 26, 27, 999, 4711])
+CALLS = st.sampled_from(
+    [
+        *FUNCTIONS,
+        *OLDER.values(),
+        *(f"{name}_{version}" for name in LISTS for version in ("v2", "v3")),
+        "nvmlDeviceGetHandleByIndex_v2",
+        "nvmlDeviceGetName",
+        "nvmlDeviceGetUUID",
+        "nvmlDeviceGetPciInfo_v3",
+        "nvmlDeviceGetCudaComputeCapability",
+        "nvmlDeviceGetMaxClockInfo",
+        "nvmlDeviceGetPowerManagementDefaultLimit",
+        "nvmlDeviceGetPcieThroughput",
+        "nvmlDeviceGetFanSpeed_v2",
+        "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+        "nvmlDeviceGetProcessesUtilizationInfo",
+        "nvmlDeviceGetProcessUtilization",
+        "nvmlGpmQueryDeviceSupport",
+        "nvmlGpmSampleGet",
+        "nvmlGpmMetricsGet",
+        "nvmlDeviceGetSupportedEventTypes",
+        "nvmlDeviceRegisterEvents",
+        *(f"gpm.{metric}" for metric in GPM),
+    ]
+)
+NUMBERS = st.one_of(st.none(), st.integers(0, 120), st.integers(0, (1 << 64) - 1))
+
+
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(
+    codes=st.lists(st.dictionaries(CALLS, CODES, max_size=6), min_size=1, max_size=4),
+    numbers=st.tuples(NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS, NUMBERS),
+)
+def test_whatever_a_driver_says_each_reading_is_there_or_has_its_reason(
+    nvml: FakeDriver, codes: list[dict[str, int]], numbers: tuple[int | None, ...]
+) -> None:
+    names = (
+        "gpu_utilization_percent",
+        "memory_used_bytes",
+        "memory_total_bytes",
+        "temperature_celsius",
+        "power_milliwatts",
+        "performance_state",
+    )
+    start()
+    clock = Clock()
+    reader = NvmlReader(0, clock=clock, events=XidEvents())
+    for fail in codes:
+        clock.seconds += 0.5
+        values: dict[str, Any] = dict(zip(names, numbers, strict=True))
+        device = FakeDevice(fail=fail, processes=(FakeProcess(1, sm_percent=50),), **values)
+        nvml.write(device)
+        reading = reader.read(gpm=True)[0]
+        check(reading)
+        assert reading.sample.uuid == reader.device.uuid
+        for process in reading.processes:
+            absent = "sm_utilization_percent" in process.absent
+            assert (process.sm_utilization_percent is None) == absent
+        for name in ("pci_bus_id", "memory_total_bytes", "compute_capability", "sm_clock_max_mhz"):
+            assert (getattr(reader.device, name) is None) == (name in reader.device.absent)
+
+
+def test_a_gpu_on_the_bus_that_the_driver_does_not_list(
+    nvml: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = inspect_system(fake_root(tmp_path, gpu(0) | gpu(1) | gpu(2)), {})
+    monkeypatch.setattr(module, "inspect_system", lambda: system)
+    nvml.write(FakeDevice(), FakeDevice())
+    driver = start()
+    first, second = driver.readers()
+    first.read(gpm=False)
+    assert driver.unlisted_gpus() == ()  # the other may be any of them
+    second.read(gpm=False)
+    assert driver.unlisted_gpus() == ("0000:37:00.0",)

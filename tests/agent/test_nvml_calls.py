@@ -1,0 +1,150 @@
+"""How many calls of the driver there are."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import TYPE_CHECKING
+
+import pynvml
+import pytest
+
+from gputop.agent.device import Absence
+from gputop.agent.lines import to_line
+from gputop.agent.linux.host import HostReader, Owners
+from gputop.agent.nvml.driver import NvmlReader, start
+from gputop.agent.nvml.fields import number_of
+from gputop.agent.snapshot import Sample
+from gputop.schema.decode import decode
+from tests.agent.test_nvml import Clock
+from tests.driver import GPU_IS_LOST, RESET_REQUIRED, FakeDevice, FakeDriver, FakeProcess
+
+if TYPE_CHECKING:
+    from gputop.agent.interface import DeviceReading
+
+pytestmark = pytest.mark.driver
+
+LISTS = [
+    f"nvmlDeviceGet{kind}RunningProcesses_v3" for kind in ("Compute", "Graphics", "MPSCompute")
+]
+
+
+def ticks(reader: NvmlReader, clock: Clock, count: int) -> list[DeviceReading]:
+    found = []
+    for _ in range(count):
+        clock.seconds += 1.0
+        found.append(reader.read(gpm=False)[0])
+    return found
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 64, 200])
+def test_a_list_of_any_length(nvml: FakeDriver, count: int) -> None:
+    nvml.write(FakeDevice(processes=tuple(FakeProcess(pid) for pid in range(1, count + 1))))
+    start()
+    processes = NvmlReader(0).read(gpm=False)[0].processes
+    assert [process.pid for process in processes] == [*range(1, count + 1)]
+
+
+def test_an_empty_list_is_one_call(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice())
+    start()
+    assert NvmlReader(0).read(gpm=False)[0].processes == ()
+    assert [nvml.calls(0)[name] for name in LISTS] == [1, 1, 1]
+
+
+def test_every_type_of_a_number_is_known() -> None:
+    """As the library writes it: nothing of what was in the place before counts."""
+    numbers = {"DOUBLE": -1.5, "UNSIGNED_INT": 0xFFFF_FFFE, "SIGNED_INT": -7}
+    numbers |= {"UNSIGNED_LONG": 1 << 40, "UNSIGNED_LONG_LONG": (1 << 64) - 2}
+    numbers |= {"SIGNED_LONG_LONG": -5, "UNSIGNED_SHORT": 65_000}
+    members = {"DOUBLE": "dVal", "UNSIGNED_INT": "uiVal", "SIGNED_INT": "siVal"}
+    members |= {"UNSIGNED_LONG": "ulVal", "UNSIGNED_LONG_LONG": "ullVal"}
+    members |= {"SIGNED_LONG_LONG": "sllVal", "UNSIGNED_SHORT": "usVal"}
+    prefix = "NVML_VALUE_TYPE_"
+    names = [name for name in dir(pynvml) if name.startswith(prefix) and "COUNT" not in name]
+    assert {name.removeprefix(prefix) for name in names} == {*numbers}
+    for name in names:
+        word = name.removeprefix(prefix)
+        value = pynvml.c_nvmlValue_t()
+        value.ullVal = 0xAAAA_AAAA_AAAA_AAAA
+        setattr(value, members[word], numbers[word])
+        assert number_of(value, getattr(pynvml, name)) == numbers[word]
+    assert number_of(value, 99) is None
+
+
+def test_numbers_are_rounded_where_they_are_read(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(processes=(FakeProcess(os.getpid()),)))
+    start()
+    clock, owners, host = Clock(), Owners(), HostReader()
+    reader = NvmlReader(0, clock=clock)
+    for _ in range(8):
+        clock.seconds += 1.0
+        (read,) = reader.read(gpm=True)
+        (process,) = map(owners.complete, read.processes)
+    sample = Sample(1.5, host.read(), (read.sample,), (process,))
+    assert read.sample.sm_active_percent is not None
+    assert decode(to_line(sample)) == sample
+
+
+def test_a_device_is_asked_for_its_fields_in_one_call(nvml: FakeDriver) -> None:
+    """And for just those that it has, from the second time on."""
+    nvml.write(FakeDevice())
+    start()
+    clock = Clock()
+    reader = NvmlReader(0, clock=clock)
+    ticks(reader, clock, 12)
+    asked = nvml.calls()["nvmlDeviceGetFieldValues"]
+    ticks(reader, clock, 10)
+    intervals = 10 + 10 + 1  # at every tick, every second, every 10 seconds
+    assert nvml.calls()["nvmlDeviceGetFieldValues"] - asked == intervals
+
+
+def lacking(device: FakeDevice) -> FakeDevice:
+    """The device without the temperature of its memory."""
+    values = {key: value for key, value in device.values.items() if key != "field.82"}
+    return dataclasses.replace(device, values=values)
+
+
+def test_a_field_that_was_not_supported_for_a_moment_is_back_within_a_minute(
+    nvml: FakeDriver,
+) -> None:
+    device = FakeDevice()
+    nvml.write(device)
+    start()
+    clock = Clock()
+    reader = NvmlReader(0, clock=clock)
+    assert ticks(reader, clock, 3)[-1].sample.memory_temperature_celsius == 58
+    nvml.write(lacking(device))
+    read = ticks(reader, clock, 2)[-1].sample
+    assert read.absent["memory_temperature_celsius"] is Absence.NOT_SUPPORTED
+    assert read.energy_joules is not None
+    nvml.write(device)
+    came = [each.sample.memory_temperature_celsius for each in ticks(reader, clock, 60)]
+    assert came[:50] == [None] * 50
+    assert came[-1] == 58
+
+
+def test_a_device_that_was_lost_or_reset_is_asked_for_everything_anew(nvml: FakeDriver) -> None:
+    device = FakeDevice()
+    for code in (GPU_IS_LOST, RESET_REQUIRED):
+        nvml.write(lacking(device))
+        start()
+        clock = Clock()
+        reader = NvmlReader(0, clock=clock)
+        assert ticks(reader, clock, 3)[-1].sample.memory_temperature_celsius is None
+        nvml.write(dataclasses.replace(lacking(device), code=code))
+        ticks(reader, clock, 1)
+        nvml.write(device)
+        assert ticks(reader, clock, 1)[-1].sample.memory_temperature_celsius == 58
+
+
+def test_a_device_whose_mig_was_switched_is_asked_for_its_fields_anew(nvml: FakeDriver) -> None:
+    device = FakeDevice()
+    nvml.write(lacking(device))
+    start()
+    clock = Clock()
+    reader = NvmlReader(0, clock=clock)
+    assert ticks(reader, clock, 3)[-1].sample.memory_temperature_celsius is None
+    nvml.write(dataclasses.replace(device, mig_mode=1))
+    came = [each.sample.memory_temperature_celsius for each in ticks(reader, clock, 8)]
+    assert came[-1] == 58

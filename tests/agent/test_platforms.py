@@ -1,0 +1,455 @@
+"""The machines of `platforms`: never a wrong number, and each absence has its reason."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.agent.device import GPM_READINGS, READINGS, SERIES_READINGS, Absence, DeviceState
+from gputop.agent.lines import to_line
+from gputop.agent.nvml.driver import NvmlReader, start
+from gputop.agent.nvml.integrated import memory_is_shared
+from gputop.agent.snapshot import Host, Sample
+from gputop.schema.decode import decode
+from gputop.schema.derived import label_of
+from tests.agent.readings import WITHOUT_A_DEFAULT
+from tests.driver import NOT_SUPPORTED, FakeDevice, FakeDriver, FakeInstance, FakeProcess
+from tests.driver.platforms import PLATFORMS, gb10, h100, n1x, orin, orin_of_zeros
+
+if TYPE_CHECKING:
+    from gputop.agent.interface import DeviceReading
+
+pytestmark = pytest.mark.driver
+
+MEMORY = (
+    "memory_used_bytes",
+    "memory_total_bytes",
+    "memory_free_bytes",
+    "memory_reserved_bytes",
+    "memory_unattributed_bytes",
+)
+ENGINES = (
+    "encoder_utilization_percent",
+    "decoder_utilization_percent",
+    "jpeg_utilization_percent",
+    "ofa_utilization_percent",
+)
+FANS = ("fan_percent", "fans_percent")
+POWER_AVERAGES = ("power_average_watts", "power_instant_watts")
+REMAPS = ("remapped_rows", "remapped_rows_uncorrected", "remap_pending", "remap_failed")
+ECC = ("ecc_corrected", "ecc_uncorrected", "ecc_corrected_lifetime", "ecc_uncorrected_lifetime")
+PCIE_RATES = ("pcie_rx_bytes_per_second", "pcie_tx_bytes_per_second")
+NVLINK = (
+    "nvlink_rx_bytes_per_second",
+    "nvlink_tx_bytes_per_second",
+    "nvlink_link_rx_bytes_per_second",
+    "nvlink_link_tx_bytes_per_second",
+)
+GEFORCE = (*NVLINK, *REMAPS, "memory_temperature_celsius")
+
+NOT_THERE: dict[str, tuple[str, ...]] = {
+    "h100": FANS,
+    "a100_mig": (
+        *FANS,
+        *ENGINES,
+        *SERIES_READINGS,
+        *POWER_AVERAGES,
+        "gpu_utilization_percent",
+        "memory_utilization_percent",
+        "temperature_margin_celsius",
+    ),
+    "rtx4090": GEFORCE,
+    "v100": (
+        *FANS,
+        *POWER_AVERAGES,
+        *REMAPS,
+        "jpeg_utilization_percent",
+        "ofa_utilization_percent",
+        "temperature_margin_celsius",
+        "recovery_action",
+    ),
+    "gb10": (
+        *FANS,
+        *MEMORY,
+        *GEFORCE,
+        *ECC,
+        *PCIE_RATES,
+        "bar1_used_bytes",
+        "temperature_margin_celsius",
+        "power_limit_watts",
+        "power_limit_requested_watts",
+        "energy_joules",
+        "memory_clock_mhz",
+        "pcie_replays",
+    ),
+    "orin": (*(name for name in READINGS if name not in GPM_READINGS), "processes"),
+    "wsl": (
+        *FANS,
+        *GEFORCE,
+        *PCIE_RATES,
+        "memory_attributed_bytes",
+        "memory_unattributed_bytes",
+        "pcie_replays",
+        "recovery_action",
+    ),
+    "vgpu_guest": (
+        *FANS,
+        *POWER_AVERAGES,
+        *GEFORCE,
+        *PCIE_RATES,
+        "temperature_celsius",
+        "temperature_margin_celsius",
+        "power_watts",
+        "power_limit_watts",
+        "power_limit_requested_watts",
+        "energy_joules",
+        "sm_clock_mhz",
+        "memory_clock_mhz",
+        "video_clock_mhz",
+        "clock_event_reasons",
+        "clock_event_seconds",
+        "pcie_generation",
+        "pcie_width",
+        "pcie_replays",
+        "recovery_action",
+    ),
+}
+"""What NVML does not have there; besides, GPM was not asked for and rates need a second reading."""
+DISABLED = {"rtx4090": ECC, "wsl": ECC}
+IDENTITY = {
+    # virtualization, memory_is_shared, memory in MiB
+    "h100": ("none", False, 81_559),
+    "a100_mig": ("none", False, 40_960),
+    "rtx4090": ("none", False, 24_564),
+    "v100": ("none", False, 32_768),
+    "gb10": ("none", True, None),
+    "orin": (None, True, None),
+    "wsl": ("none", False, 24_564),
+    "vgpu_guest": ("vgpu", False, 24_576),
+}
+
+
+def said(device: FakeDevice) -> dict[str, Any]:
+    """What the preset gives the driver to say, by the reading's name; None for what it has not."""
+
+    def thousandths(number: int | None) -> float | None:
+        return None if number is None else number / 1000
+
+    listed = [*device.processes]
+    listed += [p for instance in device.instances if instance for p in instance.processes]
+    known = all(p.memory_bytes is not None for p in listed) and not device.fail
+    held = sum(p.memory_bytes or 0 for p in listed) if known else None
+    used = device.memory_used_bytes
+    reasons = {None: None, 0: (), 4: ("sw_power_cap",)}
+    numbers: dict[str, Any] = {
+        **{name: getattr(device, name) for name in READINGS if hasattr(device, name)},
+        "power_watts": thousandths(device.power_milliwatts),
+        "power_limit_watts": thousandths(device.power_limit_enforced_milliwatts),
+        "power_limit_requested_watts": thousandths(device.power_limit_milliwatts),
+        "energy_joules": thousandths(device.values.get("field.83")),
+        "power_average_watts": thousandths(device.values.get("field.185")),
+        "power_instant_watts": thousandths(device.values.get("field.186")),
+        "memory_temperature_celsius": device.values.get("field.82"),
+        "pcie_replays": device.values.get("field.94"),
+        "memory_attributed_bytes": held,
+        "memory_unattributed_bytes": None if used is None or held is None else used - held,
+        "clock_event_reasons": reasons[device.clock_event_reasons],
+    }
+    if "field.197" not in device.values:  # counters that a first reading only begins with
+        for direction, name in ((0, PCIE_RATES[1]), (1, PCIE_RATES[0])):
+            kib = device.values.get(f"pcie_throughput_kib.{direction}")
+            numbers[name] = None if kib is None else kib * 1024
+    return numbers
+
+
+def read(nvml: FakeDriver, *devices: FakeDevice) -> tuple[DeviceReading, ...]:
+    nvml.write(*devices)
+    start()
+    readings = tuple(
+        r for n in range(len(devices)) for r in NvmlReader(n, "580.95.05").read(gpm=False)
+    )
+    record = Sample(1.0, Host(), tuple(reading.sample for reading in readings))
+    assert decode(to_line(record)) == record
+    for reading in readings:
+        missing = {name for name in READINGS if getattr(reading.sample, name) is None}
+        assert missing == set(reading.sample.absent) - {"processes"}
+    return readings
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_each_absence_has_its_reason(nvml: FakeDriver, platform: str) -> None:
+    device = PLATFORMS[platform]()
+    sample = read(nvml, device)[0].sample
+    counters = () if "field.197" not in device.values else PCIE_RATES
+    links = () if "field.91" not in device.values else NVLINK
+    assert sample.absent == {
+        **dict.fromkeys(GPM_READINGS, Absence.DISABLED),
+        **dict.fromkeys((*counters, *links, *SERIES_READINGS), Absence.NO_DATA_YET),
+        **dict.fromkeys((*NOT_THERE[platform], *WITHOUT_A_DEFAULT), Absence.NOT_SUPPORTED),
+        **dict.fromkeys(DISABLED.get(platform, ()), Absence.DISABLED),
+    }
+    assert sample.state is DeviceState.OK
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_no_number_is_a_wrong_one(nvml: FakeDriver, platform: str) -> None:
+    device = PLATFORMS[platform]()
+    sample = read(nvml, device)[0].sample
+    numbers = said(device)
+    assert len(numbers) > 20
+    assert {name: getattr(sample, name) for name in numbers} == numbers
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_what_a_device_is(nvml: FakeDriver, platform: str) -> None:
+    device = read(nvml, PLATFORMS[platform]())[0].device
+    virtualization, shared, mib = IDENTITY[platform]
+    assert device.virtualization == virtualization
+    assert device.memory_is_shared is shared
+    assert device.memory_total_bytes == (None if mib is None else mib << 20)
+    assert device.name == PLATFORMS[platform]().name
+
+
+def test_instances_have_their_own_memory_and_nothing_of_the_gpus(nvml: FakeDriver) -> None:
+    device = PLATFORMS["a100_mig"]()
+    parent, *readings = read(nvml, device)
+    assert [label_of(reading.device) for reading in readings] == ["0:0", "0:1", "0:3"]
+    instances = [instance for instance in device.instances if instance is not None]
+    for instance, reading in zip(instances, readings, strict=True):
+        check_instance(instance, reading)
+    assert parent.processes == ()
+
+
+def check_instance(instance: FakeInstance, reading: DeviceReading) -> None:
+    sample = reading.sample
+    has = {name for name in READINGS if getattr(sample, name) is not None}
+    assert has == {*MEMORY, "memory_attributed_bytes", "bar1_used_bytes"}
+    assert sample.memory_used_bytes == instance.memory_used_bytes
+    assert sample.memory_total_bytes == instance.memory_total_bytes
+    assert (reading.device.name, reading.device.sm_count) == (instance.name, instance.sm_count)
+    listed = [(process.pid, process.memory_used_bytes) for process in reading.processes]
+    assert listed == [(process.pid, process.memory_bytes) for process in instance.processes]
+
+
+def test_processes_have_their_memory_where_the_device_has_none(nvml: FakeDriver) -> None:
+    (reading,) = read(nvml, gb10())
+    assert [process.memory_used_bytes for process in reading.processes] == [43 << 20, 61 << 30]
+    assert reading.sample.memory_attributed_bytes == (43 << 20) + (61 << 30)
+
+
+def test_processes_without_their_memory_are_listed(nvml: FakeDriver) -> None:
+    (reading,) = read(nvml, PLATFORMS["wsl"]())
+    (process,) = reading.processes
+    assert (process.pid, process.memory_used_bytes) == (4601, None)
+    assert process.absent["memory_used_bytes"] is Absence.NOT_SUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("mode", "word"),
+    [
+        (0, "none"),
+        (1, "passthrough"),
+        (2, "vgpu"),
+        (3, "host_vgpu"),
+        (4, "host_vsga"),
+        (9, "unknown_9"),
+    ],
+)
+def test_virtualization_in_words(nvml: FakeDriver, mode: int, word: str) -> None:
+    assert read(nvml, h100(virtualization_mode=mode))[0].device.virtualization == word
+
+
+def test_virtualization_that_is_not_said(nvml: FakeDriver) -> None:
+    device = read(nvml, h100(virtualization_mode=None))[0].device
+    assert device.virtualization is None
+    assert device.absent["virtualization"] is Absence.NOT_SUPPORTED
+
+
+NO = Absence.NOT_SUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "total", "shared"),
+    [
+        ("NVIDIA GB10", "12.1", NO, True),
+        ("Orin (nvgpu)", None, NO, True),
+        ("Orin (nvgpu)", "8.7", NO, True),
+        ("NVIDIA Thor", "11.0", NO, True),
+        ("NVIDIA N1X", "12.1", NO, True),
+        # A driver that says the host's memory as the device's does not make it the device's.
+        ("NVIDIA GB10", "12.1", 128 << 30, True),
+        # Beside a chip that is known by its name alone, what the driver says counts more.
+        ("NVIDIA Thor Something", None, 16 << 30, False),
+        ("NVIDIA H100 80GB HBM3", "9.0", 80 << 30, False),
+        ("NVIDIA GH200 480GB", "9.0", 96 << 30, False),
+        ("NVIDIA GB100", "10.0", NO, NO),
+        # A discrete device whose memory is not said: nobody knows.
+        ("NVIDIA H100 80GB HBM3", "9.0", NO, NO),
+        ("Orin (nvgpu)", None, Absence.NO_PERMISSION, Absence.NO_PERMISSION),
+        (None, None, Absence.ERROR, Absence.ERROR),
+    ],
+)
+def test_whether_the_hosts_memory_is_the_devices(
+    name: str | None, capability: str | None, total: int | Absence, shared: bool | Absence
+) -> None:
+    assert memory_is_shared(name, capability, total) is shared
+
+
+def test_memory_of_no_bytes_is_none(nvml: FakeDriver) -> None:
+    """So some drivers say it instead of "not supported"."""
+    nothing = dict.fromkeys(("memory_total_bytes", "memory_used_bytes", "memory_reserved_bytes"), 0)
+    (reading,) = read(nvml, gb10(**nothing))
+    assert {reading.sample.absent[name] for name in MEMORY} == {Absence.NOT_SUPPORTED}
+    assert reading.device.absent["memory_total_bytes"] is Absence.NOT_SUPPORTED
+    assert reading.device.memory_is_shared is True
+
+
+def test_numbers_of_the_hosts_memory_are_not_the_devices(nvml: FakeDriver) -> None:
+    (reading,) = read(nvml, n1x())
+    assert {reading.sample.absent[name] for name in MEMORY} == {Absence.NOT_SUPPORTED}
+    assert reading.device.absent["memory_total_bytes"] is Absence.NOT_SUPPORTED
+    assert reading.device.memory_is_shared is True
+    assert reading.sample.memory_attributed_bytes == (43 << 20) + (61 << 30)
+
+
+SMALL = {"memory_total_bytes": 1 << 30, "memory_used_bytes": 1 << 29, "memory_reserved_bytes": 0}
+
+
+def test_a_total_below_what_processes_hold_is_not_the_devices(nvml: FakeDriver) -> None:
+    """No table has every chip: this one has a new compute capability."""
+    unknown = h100(name="NVIDIA New", **SMALL, processes=(FakeProcess(4101, memory_bytes=3 << 30),))
+    nvml.write(unknown)
+    (reader,) = start().readers()
+    readings = [reader.read(gpm=False)[0] for _ in range(4)]
+    assert {reading.sample.memory_total_bytes for reading in readings} == {None}
+    assert readings[0].device.memory_is_shared is False
+    assert readings[0].sample.absent["memory_used_bytes"] is Absence.ERROR
+    assert readings[-1].device.memory_is_shared is True
+    assert readings[-1].device.memory_total_bytes is None
+    assert readings[-1].sample.absent["memory_used_bytes"] is Absence.NOT_SUPPORTED
+
+
+@pytest.mark.parametrize("held", [1 << 29, 1 << 62])
+def test_a_process_that_fits_or_is_garbage_says_nothing_of_the_total(
+    nvml: FakeDriver, held: int
+) -> None:
+    nvml.write(h100(**SMALL, processes=(FakeProcess(4101, memory_bytes=held),)))
+    (reader,) = start().readers()
+    for _ in range(4):
+        (reading,) = reader.read(gpm=False)
+        assert reading.sample.memory_total_bytes == 1 << 30
+        assert reading.device.memory_is_shared is False
+
+
+def test_a_jetson_that_answers_with_zeros_has_no_readings(nvml: FakeDriver) -> None:
+    (reading,) = read(nvml, orin_of_zeros())
+    there = {name for name in READINGS if getattr(reading.sample, name) is not None}
+    assert there == set()
+    assert reading.sample.absent["gpu_utilization_percent"] is Absence.NOT_SUPPORTED
+    assert reading.sample.absent["temperature_celsius"] is Absence.NOT_SUPPORTED
+    assert reading.device.sm_clock_max_mhz is None
+
+
+def test_a_reading_that_was_more_than_zero_stays_one_at_zero(nvml: FakeDriver) -> None:
+    nvml.write(orin_of_zeros(gpu_utilization_percent=40))
+    (reader,) = start().readers()
+    assert reader.read(gpm=False)[0].sample.gpu_utilization_percent == 40
+    nvml.change(0, gpu_utilization_percent=0)
+    (reading,) = reader.read(gpm=False)
+    assert reading.sample.gpu_utilization_percent == 0
+    assert reading.sample.temperature_celsius is None
+
+
+@pytest.mark.parametrize(
+    "device",
+    [
+        gb10(gpu_utilization_percent=0),
+        h100(gpu_utilization_percent=0),
+        h100(gpu_utilization_percent=0, temperature_celsius=0, power_milliwatts=0),
+        orin_of_zeros(temperature_celsius=41),
+        orin(gpu_utilization_percent=0, memory_utilization_percent=0),
+    ],
+    ids=["GB10", "H100", "an H100 of zeros", "a Jetson with a temperature", "no sensor at all"],
+)
+def test_an_idle_device_is_at_zero(nvml: FakeDriver, device: FakeDevice) -> None:
+    assert read(nvml, device)[0].sample.gpu_utilization_percent == 0
+
+
+def test_a_limit_of_zero_is_none(nvml: FakeDriver) -> None:
+    zeros = dict.fromkeys(("power_limit_default_milliwatts", "sm_clock_max_mhz"), 0)
+    (reading,) = read(nvml, h100(**zeros, pcie_generation=0, pcie_width=0))
+    assert reading.device.power_limit_default_watts is None
+    assert reading.device.sm_clock_max_mhz is None
+    assert reading.sample.absent["pcie_width"] is Absence.NOT_SUPPORTED
+
+
+def test_a_discrete_device_that_fails_to_say_its_memory_is_given_none(nvml: FakeDriver) -> None:
+    codes = {f"nvmlDeviceGetMemoryInfo{version}": NOT_SUPPORTED for version in ("", "_v2")}
+    (reading,) = read(nvml, h100(fail=codes))
+    assert reading.device.memory_is_shared is None
+    assert reading.device.absent["memory_is_shared"] is Absence.NOT_SUPPORTED
+    assert reading.sample.memory_used_bytes is None
+
+
+@pytest.fixture
+def zoo(driver: FakeDriver) -> FakeDriver:
+    """All of them in one machine."""
+    driver.write(*(preset() for preset in PLATFORMS.values()))
+    return driver
+
+
+def run(driver: FakeDriver, *command: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-m", "gputop", *command],
+        env={**os.environ, **driver.environment()},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        text=True,
+        timeout=60,
+    ).stdout
+
+
+def test_status_on_each(zoo: FakeDriver) -> None:
+    lines = run(zoo, "status", "--no-processes").splitlines()[2:]
+    rows = {line.split()[0]: line for line in lines if line[:5].strip()[:1].isdecimal()}
+    labels = [str(n) for n in range(len(PLATFORMS))]
+    assert list(rows) == [*labels[:2], "1:0", "1:1", "1:3", *labels[2:]]
+    of = {name: rows[str(n)] for n, name in enumerate(PLATFORMS)}
+    assert " 15.0/19.6 GiB " in rows["1:0"]
+    assert of["a100_mig"].split()[2] == "–"
+    assert "61.0 GiB of the host's" in of["gb10"]
+    assert "the host's" in of["orin"]
+    assert "9.0/24.0 GiB" in of["wsl"]
+    assert of["wsl"].endswith(" –")
+    assert "host" not in of["h100"]
+
+
+def test_the_stream_of_each(zoo: FakeDriver) -> None:
+    records = [decode(line) for line in run(zoo, "stream", "--count", "2").splitlines()]
+    # Those of the host alone, while a driver still starts, do not count.
+    samples = [record for record in records if isinstance(record, Sample) and record.devices]
+    assert len(samples) == 2
+    names = [*PLATFORMS]
+    names[2:2] = ["instance"] * 3
+    for sample in samples:
+        assert [device.state for device in sample.devices] == [DeviceState.OK] * len(names)
+        for name, device in zip(names, sample.devices, strict=True):
+            missing = {reading for reading in READINGS if getattr(device, reading) is None}
+            assert missing == set(device.absent) - {"processes"}
+            assert set(NOT_THERE.get(name, ())) <= {*missing, "processes"}
+    # The status in JSON is the same two records.
+    document = json.loads(run(zoo, "status", "--json"))
+    assert len(document["inventory"]["devices"]) == len(names)
+
+
+def test_a_jetson_has_its_name_and_reasons(nvml: FakeDriver) -> None:
+    (reading,) = read(nvml, orin())
+    assert reading.device.name == "Orin (nvgpu)"
+    assert reading.device.uuid.startswith("GPU-")
+    assert reading.processes == ()

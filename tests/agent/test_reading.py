@@ -1,0 +1,231 @@
+"""The threads that read the devices: one, and one more for each device that was slow."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from gputop.agent import reading as module
+from gputop.agent.device import Device
+from gputop.agent.interface import DeviceReading, Reader
+from gputop.agent.problem import Problem
+from gputop.agent.reading import STUCK_SECONDS, ReadingThreads
+from tests.agent.fakes import BOUND, FakeReader, answer
+
+PATIENCE = 60.0
+"""Seconds that a tick would wait for a device that it waits for."""
+
+
+class Time:
+    """Seconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
+    clock = Time()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+@pytest.fixture
+def readers() -> Iterator[list[FakeReader]]:
+    readers = [FakeReader(Device(n, f"GPU-{n}", "Fake"), answer(f"GPU-{n}")) for n in range(8)]
+    for reader in readers:
+        reader.gate.set()
+    yield readers
+    for reader in readers:
+        reader.gate.set()
+        reader.identity_gate.set()
+
+
+class Machine:
+    """Devices, the threads that read them, and who reads which."""
+
+    def __init__(self, readers: list[FakeReader], *, identifies: bool = False) -> None:
+        self.readers = readers
+        self.by: list[tuple[int, int]] = []
+        """The thread and the device of each read, in order."""
+        self.threads = ReadingThreads(readers, self.read, identifies=identifies)
+        self.threads.choose(dict.fromkeys(self.threads.slots))
+
+    def read(self, reader: Reader) -> tuple[DeviceReading, ...]:
+        self.by.append((threading.get_ident(), reader.device.index))
+        return reader.read(gpm=True)
+
+    def tick(self, patience: float = PATIENCE) -> dict[int, list[int]]:
+        """Reads all; returns the devices that each thread read, in its order."""
+        self.by.clear()
+        self.threads.read_all(patience)
+        found: dict[int, list[int]] = {}
+        for thread, index in [*self.by]:
+            found.setdefault(thread, []).append(index)
+        return found
+
+    def hang(self, index: int) -> None:
+        """Lets the device hang in this tick."""
+        self.readers[index].gate.clear()
+        self.readers[index].asked.clear()
+        self.tick(patience=0.01)
+        assert self.readers[index].asked.wait(BOUND)
+
+    def wait_for(self, index: int) -> None:
+        slot = self.threads.slots[index]
+        with self.threads.changed:
+            assert self.threads.changed.wait_for(lambda: slot.answered == slot.asked, BOUND)
+
+
+@pytest.fixture
+def machine(clock: Time, readers: list[FakeReader]) -> Iterator[Machine]:
+    machine = Machine(readers)
+    yield machine
+    machine.threads.choose({})  # which ends its threads
+
+
+def test_one_thread_reads_all_devices_in_order(machine: Machine) -> None:
+    (first,) = machine.tick().items()
+    assert first[1] == [*range(8)]
+    assert [machine.tick() for _ in range(3)] == [dict([first])] * 3
+
+
+def test_the_devices_behind_a_stuck_one_are_read_by_another_thread(
+    machine: Machine, clock: Time
+) -> None:
+    (stuck,) = machine.tick()
+    machine.hang(3)
+    assert machine.by == [(stuck, index) for index in range(4)]
+    clock.now += STUCK_SECONDS + 0.01
+    ((other, devices),) = machine.tick().items()
+    assert other != stuck
+    # Those that were not read in the tick before come first.
+    assert devices == [4, 5, 6, 7, 0, 1, 2]
+    assert [machine.tick() for _ in range(2)] == [{other: [0, 1, 2, 4, 5, 6, 7]}] * 2
+
+
+def test_a_device_that_takes_a_moment_keeps_the_thread_that_reads_all(
+    machine: Machine, clock: Time
+) -> None:
+    (thread,) = machine.tick()
+    machine.hang(3)
+    clock.now += STUCK_SECONDS - 0.01
+    machine.readers[3].gate.set()
+    machine.wait_for(7)
+    assert machine.tick() == {thread: [*range(8)]}
+
+
+def test_a_device_that_comes_back_keeps_its_thread(machine: Machine, clock: Time) -> None:
+    (stuck,) = machine.tick()
+    machine.hang(3)
+    clock.now += 5.0
+    (other,) = machine.tick()
+    machine.readers[3].gate.set()
+    machine.wait_for(3)
+    machine.tick()  # it was slow, and is not waited for
+    machine.wait_for(3)
+    assert machine.tick() == {stuck: [3], other: [0, 1, 2, 4, 5, 6, 7]}
+
+
+def test_each_slow_device_has_a_thread(machine: Machine, clock: Time) -> None:
+    """Also one that hangs in the thread that took over."""
+    machine.tick()
+    for index in (3, 5):
+        machine.hang(index)
+        clock.now += 1.0
+    ((_, devices),) = machine.tick().items()
+    assert sorted(devices) == [0, 1, 2, 4, 6, 7]
+    for index in (3, 5):
+        machine.readers[index].gate.set()
+        machine.wait_for(index)
+    machine.tick()
+    machine.wait_for(3)
+    machine.wait_for(5)
+    assert sorted(machine.tick().values()) == [[0, 1, 2, 4, 6, 7], [3], [5]]
+
+
+def test_a_tick_that_waits_finds_the_stuck_thread(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where ticks are far apart the others are not read one tick later only."""
+    monkeypatch.setattr(module, "time", time)
+    machine.readers[3].gate.clear()
+    found = machine.tick()
+    assert sorted(index for devices in found.values() for index in devices) == [*range(8)]
+    assert len(found) == 2
+
+
+def test_a_slow_machine_reads_every_device_before_one_twice(machine: Machine) -> None:
+    """A tick that comes before the last one has ended begins with the devices left."""
+    machine.tick()
+    machine.hang(5)
+    machine.threads.read_all(0.01)
+    machine.readers[5].gate.set()
+    machine.wait_for(7)
+    machine.wait_for(5)
+    assert [index for _, index in machine.by] == [0, 1, 2, 3, 4, 5, 6, 7, 0, 1, 2, 3, 4, 5]
+
+
+def test_a_driver_that_is_gone_ends_all_threads(
+    readers: list[FakeReader], machine: Machine, clock: Time
+) -> None:
+    before = {*threading.enumerate()}
+    other = Machine(readers)
+    other.tick()
+    other.hang(3)
+    clock.now += 1.0
+    other.tick()
+    reading = {*threading.enumerate()} - before
+    assert len(reading) == 2
+    problem = Problem("Gone", "it was unloaded", "Load it")
+    readers[6].problem = problem
+    other.threads.read_all(PATIENCE)
+    assert other.threads.wait_for_end() == problem
+    readers[3].gate.set()
+    for thread in reading:
+        thread.join(BOUND)
+        assert not thread.is_alive()
+
+
+def test_a_device_that_hangs_while_it_is_identified_stops_no_other(
+    readers: list[FakeReader], clock: Time
+) -> None:
+    readers[0].identity_gate.clear()
+    machine = Machine(readers, identifies=True)
+    threads = machine.threads
+
+    def is_enough() -> bool:
+        clock.now += 0.2
+        return sum(slot.identified for slot in threads.slots) == 7
+
+    threads.identify(is_enough, PATIENCE)
+    assert not threads.slots[0].identified
+    assert machine.by == []
+    threads.choose({threads.slots[0]: None, threads.slots[2]: None})
+    assert [*machine.tick().values()] == [[2]]
+    readers[0].identity_gate.set()
+    machine.wait_for(0)
+    assert machine.by[-1][1] == 0
+
+
+def test_readings_of_other_instances_are_left_out(readers: list[FakeReader], clock: Time) -> None:
+    reader = readers[0]
+    parts = []
+    for number in range(3):
+        part = replace(reader.reading.device, uuid=f"MIG-{number}", parent_uuid="GPU-0")
+        sample = replace(reader.reading.sample, uuid=f"MIG-{number}")
+        parts.append(DeviceReading(part, sample))
+    reader.instances = tuple(parts)
+    machine = Machine(readers[:1])
+    (slot,) = machine.threads.slots
+    machine.threads.choose({slot: frozenset(["MIG-1"])})
+    machine.tick()
+    assert [device.uuid for device in slot.known.devices] == ["GPU-0", "MIG-1"]
+    machine.threads.choose({})

@@ -1,0 +1,439 @@
+"""Each reading, from the driver to the JSON of the stream: its value, and why it is missing."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from gputop.agent.device import GPM_READINGS, READINGS, SERIES_READINGS, Absence, Device
+from gputop.agent.lines import to_line, to_plain
+from gputop.agent.nvml.driver import NvmlReader, start
+from gputop.agent.nvml.fields import Durations, FieldBatch, FieldKey
+from gputop.agent.snapshot import Host, Sample
+from gputop.schema.decode import decode
+from tests.agent.readings import (
+    A_SECOND_LATER,
+    INVENTORY,
+    OLDER,
+    RATES,
+    SAMPLE,
+    SECONDS,
+    Row,
+    device,
+    field,
+    get,
+)
+from tests.agent.test_nvml import Clock
+from tests.driver import (
+    FIELDS,
+    FUNCTION_NOT_FOUND,
+    NO_DATA,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    TIMEOUT,
+    UNKNOWN,
+    FakeDevice,
+    FakeDriver,
+    FakeProcess,
+    FakeSample,
+)
+
+pytestmark = pytest.mark.driver
+
+ELSEWHERE = {
+    "parent_uuid",
+    "mig_index",
+    "mig_gpu_instance",
+    "mig_compute_instance",
+    "memory_is_shared",
+    "machine",
+}
+"""What MIG instances, unusual platforms and other machines say has tests of its own."""
+
+
+def later(
+    nvml: FakeDriver, fail: dict[str, int] | None = None
+) -> tuple[dict[str, Any], NvmlReader]:
+    """The second reading as JSON, GPM included, a second after the first."""
+    nvml.write(device(fail=fail or {}))
+    start()
+    clock = Clock()
+    reader = NvmlReader(0, "580.95.05", clock)
+    reader.read(gpm=True)
+    fresh = (FakeSample(1_400_000, 72), FakeSample(1_600_000, 73))
+    nvml.change(
+        0,
+        values={**nvml.devices[0].values, **A_SECOND_LATER},
+        samples=nvml.devices[0].samples + fresh,
+    )
+    clock.seconds += 1.0
+    return to_plain(reader.read(gpm=True)[0].sample), reader
+
+
+def test_the_table_has_every_reading() -> None:
+    assert {row.name for row in SAMPLE} == set(READINGS)
+    named = {f.name for f in dataclasses.fields(Device)} - {"index", "absent"}
+    assert {row.name for row in INVENTORY} == named - ELSEWHERE
+
+
+def test_every_reading_has_the_drivers_value(nvml: FakeDriver) -> None:
+    sample, reader = later(nvml)
+    assert "absent" not in sample
+    assert {row.name: sample[row.name] for row in SAMPLE} == {row.name: row.value for row in SAMPLE}
+    found = to_plain(reader.device)
+    assert "absent" not in found
+    assert {row.name: found[row.name] for row in INVENTORY} == {
+        row.name: row.value for row in INVENTORY
+    }
+
+
+@pytest.mark.parametrize("command", [["stream", "--count", "1"], ["status", "--json"]])
+def test_the_commands_say_the_same(driver: FakeDriver, command: list[str]) -> None:
+    driver.write(device())
+    done = subprocess.run(
+        [sys.executable, "-m", "gputop", *command],
+        env={**os.environ, **driver.environment()},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=True,
+        timeout=60,
+    )
+    documents = (
+        [json.loads(line) for line in done.stdout.splitlines()] if command[0] == "stream" else []
+    )
+    if not documents:
+        document = json.loads(done.stdout)
+        documents = [document["inventory"], document["sample"]]
+    (found,), (sample,) = documents[-2]["devices"], documents[-1]["devices"]
+    assert {row.name: found[row.name] for row in INVENTORY} == {
+        row.name: row.value for row in INVENTORY
+    }
+    second = (*RATES, *SERIES_READINGS, *GPM_READINGS)
+    """What a second reading is needed for."""
+    assert sample["absent"] == dict.fromkeys(second, "no_data_yet")
+    assert {row.name: sample[row.name] for row in SAMPLE} == {
+        row.name: None if row.name in second else row.value for row in SAMPLE
+    }
+
+
+REASONS = {
+    NOT_SUPPORTED: "not_supported",
+    FUNCTION_NOT_FOUND: "not_supported",
+    NO_PERMISSION: "no_permission",
+    TIMEOUT: "timed_out",
+    NO_DATA: "no_data_yet",
+    UNKNOWN: "error",
+}
+SECOND_FAN = Row("fans_percent", {}, None, get("FanSpeed_v2"))
+"""Asked after the number of fans, which the row of the table has."""
+
+
+@pytest.mark.parametrize("code", REASONS)
+@pytest.mark.parametrize("row", [*SAMPLE, SECOND_FAN], ids=lambda row: row.name)
+def test_every_reading_says_why_it_is_missing(nvml: FakeDriver, row: Row, code: int) -> None:
+    sample, _ = later(nvml, dict.fromkeys(row.fails, code))
+    assert sample[row.name] is None
+    assert sample["absent"][row.name] == REASONS[code]
+
+
+@pytest.mark.parametrize("code", REASONS)
+@pytest.mark.parametrize("row", INVENTORY[2:], ids=lambda row: row.name)
+def test_what_a_device_is_says_why_it_is_missing(nvml: FakeDriver, row: Row, code: int) -> None:
+    fails = (*row.fails, *(OLDER[name] for name in row.fails if name in OLDER))
+    _, reader = later(nvml, dict.fromkeys(fails, code))
+    found = to_plain(reader.device)
+    assert found[row.name] is None
+    assert found["absent"][row.name] == REASONS[code]
+
+
+def test_a_field_that_an_older_driver_does_not_know(nvml: FakeDriver) -> None:
+    sample, _ = later(nvml, {"field.230": 2})
+    assert sample["absent"] == {"recovery_action": "not_supported"}
+
+
+def test_errors_are_not_counted_where_ecc_is_off(nvml: FakeDriver) -> None:
+    codes = dict.fromkeys(field(3, 4, 5), NOT_SUPPORTED) | {"field.6": NO_PERMISSION}
+    nvml.write(device(ecc_mode_pending=0, fail=codes))
+    nvml.change(0, ecc_mode=0)
+    start()
+    absent = to_plain(NvmlReader(0).read(gpm=False)[0].sample)["absent"]
+    assert absent["ecc_corrected"] == absent["ecc_uncorrected"] == "disabled"
+    assert absent["ecc_corrected_lifetime"] == "disabled"
+    assert absent["ecc_uncorrected_lifetime"] == "no_permission"
+
+
+def test_energy_where_only_the_newer_field_has_it(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(values={"field.191": 5_000}))
+    start()
+    assert NvmlReader(0).read(gpm=False)[0].sample.energy_joules == 5.0
+
+
+RENUMBERED = {
+    **{f"field.{number}": n * 10**9 for n, number in enumerate((251, 252, 253), 51)},
+    **{f"field.{number}": n * 10**9 for n, number in enumerate((269, 270, 271), 69)},
+    "field.74": 5 * 10**9,
+    "field.75": 75 * 10**9,
+}
+
+
+@pytest.mark.parametrize(
+    ("version", "heat", "hardware"),
+    [
+        (None, 75.0, ()),
+        ("570.124.06", 75.0, ()),
+        ("575.51.03", 51.0, (52.0, 53.0)),
+        ("580.65.06", 51.0, (52.0, 53.0)),
+        ("580.76.05", 75.0, ()),  # which numbers it has is not known
+        ("580.82.07", 69.0, (70.0, 71.0)),
+        ("595.80", 69.0, (70.0, 71.0)),
+    ],
+)
+def test_throttle_times_have_the_numbers_of_the_drivers_version(
+    nvml: FakeDriver, version: str | None, heat: float, hardware: tuple[float, ...]
+) -> None:
+    """Slowdown by heat under two numbers is one counter."""
+    nvml.write(FakeDevice(values=RENUMBERED))
+    start()
+    seconds = NvmlReader(0, version).read(gpm=False)[0].sample.clock_event_seconds
+    known = zip(("hw_thermal", "hw_power_brake"), hardware, strict=False)
+    assert seconds == {"sw_power_cap": 5.0, "sw_thermal": heat, **dict(known)}
+
+
+def test_slowdown_by_heat_where_only_the_older_number_has_it(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice(values={"field.75": 3 * 10**9}))
+    start()
+    sample = NvmlReader(0, "595.80").read(gpm=False)[0].sample
+    assert sample.clock_event_seconds == {"sw_thermal": 3.0}
+
+
+def throttled(reader: NvmlReader, nvml: FakeDriver, seconds: float) -> float | None:
+    """What it says when the driver has counted that many seconds of a power cap."""
+    nvml.change(0, values={"field.74": round(seconds * 1e9), "field.78": 0})
+    found = reader.read(gpm=False)[0].sample.clock_event_seconds
+    assert found is not None
+    assert found["low_utilization"] == 0.0
+    return found.get("sw_power_cap")
+
+
+def test_a_throttle_time_that_grows_faster_than_time_is_absent(nvml: FakeDriver) -> None:
+    """A device page said 29:42:57 after three minutes."""
+    nvml.write(FakeDevice())
+    start()
+    clock = Clock()
+    reader = NvmlReader(0, clock=clock)
+    assert throttled(reader, nvml, 1000.0) == 1000.0  # it was loaded long ago
+    clock.seconds += 5.0
+    assert throttled(reader, nvml, 1005.5) == 1005.5  # not read at the very same moments
+    clock.seconds += 5.0
+    assert throttled(reader, nvml, 1600.0) is None
+    for _ in range(3):  # it does not count seconds, whatever it says now
+        clock.seconds += 5.0
+        assert throttled(reader, nvml, 1601.0) is None
+
+
+def test_a_throttle_time_that_runs_a_little_too_fast_is_found_out(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice())
+    start()
+    clock = Clock()
+    reader = NvmlReader(0, clock=clock)
+    shown = []
+    for n in range(20):
+        shown.append(throttled(reader, nvml, 6.0 * n))
+        clock.seconds += 5.0
+    assert shown[:3] == [0.0, 6.0, 12.0]
+    assert shown[3:] == [None] * 17
+
+
+def test_a_throttle_time_begins_anew_after_a_reset(nvml: FakeDriver) -> None:
+    nvml.write(FakeDevice())
+    start()
+    clock = Clock()
+    reader = NvmlReader(0, clock=clock)
+    said = []
+    for seconds in (1000.0, 0.0, 5.0):
+        said.append(throttled(reader, nvml, seconds))
+        clock.seconds += 5.0
+    assert said == [1000.0, 0.0, 5.0]
+
+
+def test_a_call_that_takes_long_is_no_reason_to_doubt_a_throttle_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its value may be of any moment of the call."""
+    clock = Clock()
+    rows = iter([(0.0, 60.0), (125.0, 60.0)])
+
+    def fetch(_: object, keys: tuple[FieldKey, ...]) -> list[int]:
+        seconds, took = next(rows)
+        clock.seconds += took
+        return [round(seconds * 1e9) for _ in keys]
+
+    monkeypatch.setattr("gputop.agent.nvml.fields.fetch", fetch)
+    ask = FieldBatch(clock, Durations("clock_event_seconds", {"sw_power_cap": (74,)}))
+    assert ask(None) == ({"sw_power_cap": 0.0},)
+    clock.seconds += 5.0
+    assert ask(None) == ({"sw_power_cap": 125.0},)
+
+
+def test_causes_that_a_device_does_not_count_are_left_out(nvml: FakeDriver) -> None:
+    codes = {"field.76": NOT_SUPPORTED, "field.77": NO_PERMISSION}
+    sample, _ = later(nvml, codes)
+    gone = {"sync_boost", "board_limit"}
+    assert set(sample["clock_event_seconds"]) == set(SECONDS) - gone
+
+
+@pytest.mark.parametrize(
+    ("mask", "words"), [(0, []), (0x1, ["idle"]), (0x60, ["sw_thermal", "hw_thermal"])]
+)
+def test_reasons_combine_and_none_is_a_value(nvml: FakeDriver, mask: int, words: list[str]) -> None:
+    nvml.write(FakeDevice(clock_event_reasons=mask))
+    start()
+    sample = to_plain(NvmlReader(0).read(gpm=False)[0].sample)
+    assert sample["clock_event_reasons"] == words
+
+
+@pytest.mark.parametrize(
+    ("capability", "cores", "count"),
+    [
+        ((3, 7), 2_496, 13),  # Tesla K80
+        ((5, 2), 1_024, 8),  # Tesla M4
+        ((6, 0), 3_584, 56),  # Tesla P100
+        ((6, 1), 3_840, 30),  # Tesla P40
+        ((7, 0), 5_120, 80),  # Tesla V100
+        ((7, 5), 2_560, 40),  # Tesla T4
+        ((8, 0), 6_912, 108),  # A100
+        ((8, 6), 10_496, 82),  # GeForce RTX 3090
+        ((8, 9), 18_176, 142),  # L40S
+        ((9, 0), 16_896, 132),  # H100 SXM
+        ((10, 0), 18_944, 148),  # B200
+        ((12, 0), 24_064, 188),  # RTX PRO 6000
+        ((8, 0), 0, None),
+        ((8, 0), 6_911, None),  # no whole number of SMs
+        ((99, 0), 6_912, None),  # whose SMs are not known
+    ],
+)
+def test_sms_are_counted_by_their_cores(
+    nvml: FakeDriver, capability: tuple[int, int], cores: int, count: int | None
+) -> None:
+    major, minor = capability
+    nvml.write(
+        FakeDevice(compute_capability_major=major, compute_capability_minor=minor, gpu_cores=cores)
+    )
+    start()
+    reader = NvmlReader(0)
+    reader.read(gpm=False)
+    assert reader.device.sm_count == count
+    reason = None if count else "not_supported"
+    assert reader.device.absent.get("sm_count") == reason
+
+
+def test_words_of_a_later_driver_keep_their_number(nvml: FakeDriver) -> None:
+    values = {"field.230": 12}
+    nvml.write(FakeDevice(architecture=21, compute_mode=9, values=values))
+    start()
+    reader = NvmlReader(0)
+    assert reader.read(gpm=False)[0].sample.recovery_action == "unknown_12"
+    assert (reader.device.architecture, reader.device.compute_mode) == ("unknown_21", "unknown_9")
+
+
+def test_all_bits_set_is_not_available(nvml: FakeDriver) -> None:
+    nvml.write(
+        FakeDevice(
+            architecture=0xFFFF_FFFF,
+            clock_event_reasons=(1 << 64) - 1,
+            fans=2,
+            fan_percent=0xFFFF_FFFF,
+            values={"field.230": 0xFFFF_FFFF, "field.186": 0xFFFF_FFFF, "field_type.186": 1},
+        )
+    )
+    start()
+    reader = NvmlReader(0)
+    absent = to_plain(reader.read(gpm=False)[0].sample)["absent"]
+    names = ("clock_event_reasons", "fans_percent", "recovery_action", "power_instant_watts")
+    assert {absent[name] for name in names} == {"not_supported"}
+    assert reader.device.absent["architecture"] == "not_supported"
+
+
+@pytest.mark.parametrize(
+    ("type_", "unavailable"), [(1, 0xFFFF_FFFF), (3, 0xFFFF_FFFF), (3, (1 << 64) - 1)]
+)
+def test_a_field_with_all_bits_set_is_not_available(
+    nvml: FakeDriver, type_: int, unavailable: int
+) -> None:
+    """Neither is it a sum, nor a cause's time, nor true."""
+    fields = (74, 83, 142, 144, 145, 197)
+    values = {f"field.{number}": value for number, value in FIELDS.items()}
+    values |= {f"field.{number}": unavailable for number in fields}
+    values |= {f"field_type.{number}": type_ for number in fields}
+    nvml.write(FakeDevice(values=values))
+    start()
+    sample = NvmlReader(0, "580.95.05").read(gpm=False)[0].sample
+    missing = ("energy_joules", "remapped_rows", "remap_pending", "remap_failed")
+    assert {name: sample.absent.get(name) for name in missing} == dict.fromkeys(
+        missing, Absence.NOT_SUPPORTED
+    )
+    assert sample.clock_event_seconds is not None
+    assert "sw_power_cap" not in sample.clock_event_seconds
+    assert sample.clock_event_seconds["low_utilization"] == 1.5
+
+
+def test_what_is_counted_comes_as_an_integer(nvml: FakeDriver) -> None:
+    """Or the reader of the stream leaves the whole sample out."""
+    values = {f"field.{number}": value for number, value in FIELDS.items()}
+    values |= {f"field.{number}": 0x4008 << 48 for number in (94, 142, 143)}  # 3.0
+    values |= {f"field_type.{number}": 0 for number in (94, 142, 143)}
+    nvml.write(FakeDevice(values=values))
+    start()
+    sample = NvmlReader(0).read(gpm=False)[0].sample
+    assert (sample.pcie_replays, sample.remapped_rows) == (3, 6)
+    decode(to_line(Sample(0.0, Host(), (sample,))))
+
+
+@pytest.mark.parametrize("bits", [0x7FF8 << 48, 0x7FF0 << 48], ids=["NaN", "infinity"])
+def test_a_field_that_is_no_number_is_an_error(nvml: FakeDriver, bits: int) -> None:
+    """JSON has no word for it, and the stream would end."""
+    fields = (74, 83, 138, 139, 142, 186, 197, 198)
+    values = {f"field.{number}": value for number, value in FIELDS.items()}
+    values |= {f"field.{number}": bits for number in fields}
+    values |= {f"field_type.{number}": 0 for number in fields}
+    nvml.write(FakeDevice(values=values))
+    start()
+    reader = NvmlReader(0, "580.95.05")
+    sample = [reader.read(gpm=False)[0].sample for _ in range(2)][-1]
+    to_line(Sample(0.0, Host(), (sample,)))
+    for name in ("energy_joules", "remapped_rows", "power_instant_watts"):
+        assert sample.absent[name] is Absence.ERROR
+    assert "sw_power_cap" not in (sample.clock_event_seconds or {})
+
+
+@pytest.mark.parametrize(
+    ("used", "held", "attributed", "unattributed", "reason"),
+    [
+        (50, (30, 5), 35, 15, None),
+        (50, (), 0, 50, None),
+        (10, (30,), 30, 0, None),  # the lists are older than the memory
+        (50, (30, None), None, None, "not_supported"),
+    ],
+)
+def test_memory_that_no_listed_process_explains(
+    nvml: FakeDriver,
+    used: int,
+    held: tuple[int | None, ...],
+    attributed: int | None,
+    unattributed: int | None,
+    reason: str | None,
+) -> None:
+    processes = tuple(FakeProcess(pid, memory_bytes=size) for pid, size in enumerate(held, 1))
+    nvml.write(FakeDevice(memory_used_bytes=used, processes=processes))
+    start()
+    sample = to_plain(NvmlReader(0).read(gpm=False)[0].sample)
+    assert sample["memory_attributed_bytes"] == attributed
+    assert sample["memory_unattributed_bytes"] == unattributed
+    assert sample["absent"].get("memory_attributed_bytes") == reason
+    assert sample["absent"].get("memory_unattributed_bytes") == reason

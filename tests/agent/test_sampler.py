@@ -1,0 +1,775 @@
+"""The sampler's loop, with drivers and readers that answer when a test lets them.
+
+Time is the test's own: a pause of the loop moves the clock instead of waiting. What is waited for
+is waited for with events; real seconds are bounds only.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop import __version__
+from gputop.agent import opening, owner_thread
+from gputop.agent import sampler as module
+from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
+from gputop.agent.interface import OWNER_FIELDS, DeviceReading, DriverError, ReplacedError
+from gputop.agent.linux.host import Owners
+from gputop.agent.sampler import Sampler
+from gputop.agent.snapshot import DriverState, Event, Inventory, ProcessKind, Sample, Source
+from gputop.agent.times import silence_limit
+from gputop.schema.derived import label_of
+from tests.agent.fakes import (
+    BOUND,
+    INTERVAL,
+    NO_DRIVER,
+    Clock,
+    FakeDriver,
+    FakeOwners,
+    FakeReader,
+    Open,
+    Stream,
+    answer,
+    owned,
+)
+
+if TYPE_CHECKING:
+    from gputop.agent.snapshot import Process
+
+
+def started(opened: Open, readers: list[FakeReader]) -> Stream:
+    """A stream whose driver has answered."""
+    stream = opened(lambda: FakeDriver(*readers))
+    stream.until(lambda _: stream.state() is DriverState.OK)
+    return stream
+
+
+def steps(times: list[float]) -> list[float]:
+    return [later - earlier for earlier, later in itertools.pairwise(times)]
+
+
+def hang(stream: Stream, reader: FakeReader, patch: pytest.MonkeyPatch) -> None:
+    """Shuts the reader's gate; returns after the sample that waited for it, but not for ever."""
+    reader.gate.clear()
+    reader.asked.clear()
+    with patch.context() as short:
+        short.setattr(module, "LONGEST_PATIENCE", 0.05)
+        stream.until(lambda _: reader.asked.is_set())
+
+
+def test_the_inventory_comes_first_and_says_who(opened: Open, readers: list[FakeReader]) -> None:
+    stream = opened(lambda: FakeDriver(*readers))
+    assert isinstance(stream.next(), Inventory)
+    stream.until(lambda _: stream.state() is DriverState.OK)
+    assert stream.inventory == Inventory(
+        time=stream.inventory.time if stream.inventory else 0,
+        hostname=stream.inventory.hostname if stream.inventory else "",
+        cpu_name=stream.inventory.cpu_name if stream.inventory else "",
+        source=Source.NVML,
+        driver_state=DriverState.OK,
+        interval_seconds=INTERVAL,
+        driver_version="580.1",
+        cuda_version="13.0",
+        devices=tuple(reader.device for reader in readers),
+        gputop_version=__version__,
+    )
+    assert stream.inventory.hostname
+
+
+def test_the_inventory_is_sent_again_when_it_changes_only(
+    opened: Open, readers: list[FakeReader]
+) -> None:
+    stream = started(opened, readers)
+    sent = stream.inventories
+    for _ in range(5):
+        stream.sample()
+    assert stream.inventories == sent
+    other = answer("GPU-9")
+    readers[1].reading = replace(other, device=replace(other.device, name="Known now"))
+    stream.until(lambda _: stream.inventories > sent)
+    assert stream.inventories == sent + 1
+    assert stream.inventory is not None
+    assert [device.name for device in stream.inventory.devices] == ["Fake", "Known now", "Fake"]
+    for _ in range(5):
+        stream.sample()
+    assert stream.inventories == sent + 1
+
+
+def test_the_gpu_comes_before_its_instances(opened: Open, readers: list[FakeReader]) -> None:
+    stream = started(opened, readers)
+    instance = answer("GPU-7", gpu_utilization_percent=None)
+    part = replace(instance.device, uuid="MIG-1", parent_uuid="GPU-1", index=1, mig_index=0)
+    sample = replace(instance.sample, uuid="MIG-1", absent={})
+    reader = readers[1]
+    reader.instances = (
+        DeviceReading(part, replace(sample, gpu_utilization_percent=1, fan_percent=2)),
+    )
+    appeared = stream.until(lambda sample: len(sample.devices) > 3)
+    assert [device.uuid for device in appeared.devices] == ["GPU-0", "GPU-1", "MIG-1", "GPU-2"]
+    assert stream.inventory is not None
+    assert [label_of(device) for device in stream.inventory.devices] == ["0", "1", "1:0", "2"]
+    reader.instances = ()
+    assert len(stream.until(lambda sample: len(sample.devices) == 3).devices) == 3
+
+
+def test_events_come_once(opened: Open, readers: list[FakeReader]) -> None:
+    driver = FakeDriver(*readers)
+    stream = opened(lambda: driver)
+    stream.until(lambda sample: bool(sample.devices))
+    event = Event(5.0, "GPU-1", "xid", 79)
+    driver.reported.put(event)
+    assert stream.until(lambda sample: bool(sample.events)).events == (event,)
+    assert stream.sample().events == ()
+
+
+def fine(sample: Sample, uuid: str) -> tuple[int, ...] | None:
+    device = sample.device(uuid)
+    assert device is not None
+    return device.gpu_utilization_samples_percent
+
+
+def with_samples(reader: FakeReader, *samples: int) -> None:
+    """What it answers from here on, each time anew."""
+    changed = replace(reader.reading.sample, gpu_utilization_samples_percent=samples)
+    reader.reading = replace(reader.reading, sample=changed)
+
+
+def test_samples_of_utilization_come_once(
+    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a device that is late: what it answers between two ticks is not lost."""
+    stream = started(opened, readers)
+    first, second, _ = readers
+    with_samples(first, 1, 2)
+    with_samples(second, 3, 4)
+    stream.until(lambda sample: fine(sample, "GPU-1") == (3, 4))
+    hang(stream, second, monkeypatch)
+    late = stream.sample()
+    assert (fine(late, "GPU-0"), fine(late, "GPU-1")) == ((1, 2), ())
+    assert late.devices[1].gpu_utilization_percent == 7  # as it was
+    second.gate.set()
+    stream.wait_for(second)
+    threads = stream.sampler._opening.opened.threads
+    assert threads is not None
+    slot = next(slot for slot in threads.slots if slot.reader is second)
+    with_samples(second, 5)
+    with threads.changed:  # asked, and answered again, before anything is sent
+        slot.asked += 1
+        threads.changed.notify_all()
+    stream.wait_for(second)
+    # What it was asked as it hung, and since then, and this.
+    assert fine(stream.sample(), "GPU-1") == (3, 4, 3, 4, 5)
+    with_samples(second, 3, 4)
+    stream.sample()
+    assert fine(stream.sample(), "GPU-1") == (3, 4)
+
+
+def test_another_interval_is_in_the_inventory(opened: Open, readers: list[FakeReader]) -> None:
+    stream = started(opened, readers)
+    stream.sampler.set_interval(2.0)
+    stream.until(lambda _: stream.interval() == 2.0)
+    times = [stream.sample().time for _ in range(3)]
+    assert steps(times) == pytest.approx([2.0] * 2)
+
+
+def test_readers_are_told_whether_gpm_is_wanted(opened: Open, readers: list[FakeReader]) -> None:
+    stream = started(opened, readers)
+    assert [reader.gpm for reader in readers] == [True] * 3
+    stream.sampler.set_gpm(wanted=False)
+    stream.until(lambda _: not any(reader.gpm for reader in readers))
+
+
+def test_gpm_begins_at_once(opened: Open, readers: list[FakeReader], clock: Clock) -> None:
+    """Where ticks are far apart, its two samples would take two of them."""
+    stream = opened(lambda: FakeDriver(*readers), 60.0)
+    stream.sampler.set_gpm(wanted=False)
+    stream.until(lambda sample: bool(sample.devices))
+    stream.sampler.set_gpm(wanted=False)
+    assert not stream.sampler._hurry.is_set()
+    stream.sampler.set_gpm(wanted=True)
+    assert stream.sampler._hurry.is_set()
+    stream.until(lambda _: not stream.sampler._hurry.is_set())
+    stream.sampler.set_gpm(wanted=True)
+    assert not stream.sampler._hurry.is_set()
+
+
+def test_samples_come_on_time(opened: Open, readers: list[FakeReader], clock: Clock) -> None:
+    stream = started(opened, readers)
+    times = [stream.sample().time for _ in range(5)]
+    assert steps(times) == pytest.approx([INTERVAL] * 4)
+    assert stream.inventory is not None
+    assert max(clock.pauses) <= INTERVAL
+
+
+def test_a_driver_that_starts_slowly_delays_nothing(
+    opened: Open, readers: list[FakeReader], clock: Clock
+) -> None:
+    """And once it answers nobody waits for the interval, an hour here, to see its devices."""
+    ready = threading.Event()
+
+    def start() -> FakeDriver:
+        assert ready.wait(60)
+        return FakeDriver(*readers)
+
+    stream = opened(start, 3600.0)
+    try:
+        first = stream.sample()
+        assert stream.state() is DriverState.STARTING
+        assert first.devices == ()
+        assert first.host.memory_total_bytes
+    finally:
+        ready.set()
+    second = stream.sample()
+    assert stream.state() is DriverState.OK
+    assert [device.gpu_utilization_percent for device in second.devices] == [7, 7, 7]
+    assert sum(clock.pauses) < 1.0
+
+
+def test_host_samples_go_on_while_the_driver_starts(
+    opened: Open, readers: list[FakeReader]
+) -> None:
+    ready = threading.Event()
+
+    def start() -> FakeDriver:
+        assert ready.wait(60)
+        return FakeDriver(*readers)
+
+    stream = opened(start, 0.01)
+    try:
+        samples = [stream.sample() for _ in range(5)]
+        assert stream.inventories == 1
+        assert stream.state() is DriverState.STARTING
+        assert all(sample.host.memory_total_bytes for sample in samples)
+    finally:
+        ready.set()
+    stream.until(lambda sample: len(sample.devices) == 3)
+
+
+def test_another_interval_while_the_driver_starts(opened: Open, readers: list[FakeReader]) -> None:
+    """From a long one: it must not come after that only."""
+    may_start = threading.Event()
+
+    def start() -> FakeDriver:
+        assert may_start.wait(60)
+        return FakeDriver(*readers)
+
+    stream = opened(start, 60.0)
+    stream.sample()
+    assert stream.interval() == 60.0
+    threading.Timer(0.1, stream.sampler.set_interval, [0.25]).start()
+    stream.until(lambda _: stream.interval() == 0.25)
+    assert stream.state() is DriverState.STARTING
+    may_start.set()
+    stream.until(lambda sample: bool(sample.devices))
+
+
+@pytest.mark.parametrize("moment", ["_read_all", "_inventory"])
+def test_a_driver_that_answers_within_a_tick(
+    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """What was not asked is not sent: every first sample of a device has its readings."""
+    ready = threading.Event()
+    usual = getattr(Sampler, moment)
+
+    def just_before(self: Sampler, *arguments: object) -> object:
+        result = usual(self, *arguments)
+        ready.set()
+        while self._opening.opened.state is DriverState.STARTING:
+            time.sleep(0.001)
+        return result
+
+    def start() -> FakeDriver:
+        assert ready.wait(60)
+        return FakeDriver(*readers)
+
+    monkeypatch.setattr(Sampler, moment, just_before)
+    stream = opened(start)
+    assert stream.sample().devices == ()
+    assert stream.state() is DriverState.STARTING
+    assert [device.age_seconds for device in stream.sample().devices] == [0.0] * 3
+
+
+def test_a_device_that_learns_its_name_between_two_records(
+    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sample has the devices of the inventory before it; `Stream` sees to that."""
+    stream = started(opened, readers)
+    usual, other = Sampler._inventory, answer("GPU-9")
+
+    def inventory(self: Sampler, *arguments: object) -> Inventory:
+        result = usual(self, *arguments)  # type: ignore[arg-type]
+        readers[0].reading = other
+        return result
+
+    monkeypatch.setattr(Sampler, "_inventory", inventory)
+    assert stream.sample().devices[0].uuid == "GPU-0"
+    assert stream.sample().devices[0].uuid == "GPU-9"
+
+
+def test_without_a_driver_the_host_is_sampled_and_the_driver_tried_again(
+    opened: Open, readers: list[FakeReader], clock: Clock
+) -> None:
+    tries = []
+
+    def start() -> FakeDriver:
+        tries.append(1)
+        if len(tries) < 3:
+            raise DriverError(NO_DRIVER)
+        return FakeDriver(*readers)
+
+    stream = opened(start)
+    stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
+    assert stream.inventory is not None
+    assert stream.problem() == NO_DRIVER
+    assert stream.inventory.devices == ()
+    assert stream.inventory.driver_version is None
+    for _ in range(3):
+        sample = stream.sample()
+        assert sample.devices == ()
+        assert sample.host.memory_total_bytes
+    assert len(tries) == 1
+    clock.retry.set()
+    stream.until(lambda sample: len(sample.devices) == 3)
+    assert len(tries) == 3
+    assert stream.problem() is None
+    assert stream.state() is DriverState.OK
+
+
+def test_readers_are_those_of_the_driver_that_could_be_used(
+    opened: Open, readers: list[FakeReader], clock: Clock
+) -> None:
+    """`readers` may fail too: it is the first call that asks the driver for devices."""
+
+    class Failing(FakeDriver):
+        def readers(self) -> tuple[FakeReader, ...]:
+            raise DriverError(NO_DRIVER)
+
+    drivers = iter([Failing(), FakeDriver(readers[0])])
+    clock.retry.set()
+    stream = opened(lambda: next(drivers))
+    stream.until(lambda sample: len(sample.devices) == 1)
+    assert stream.problem() is None
+
+
+def test_a_driver_without_devices(opened: Open) -> None:
+    stream = opened(FakeDriver)
+    sample = stream.until(lambda _: stream.state() is DriverState.OK)
+    assert (sample.devices, sample.processes) == ((), ())
+
+
+def test_a_hung_reader_holds_up_nobody_else(
+    opened: Open, readers: list[FakeReader], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = started(opened, readers)
+    stream.sample()
+    hung = readers[1]
+    hang(stream, hung, monkeypatch)
+    limit = silence_limit(INTERVAL)
+    times = []
+    # From here on a tick that waited for it would wait for a minute.
+    sample = stream.sample()
+    while sample.devices[1].state is DeviceState.OK:
+        times.append(sample.time)
+        first, second, third = sample.devices
+        assert first.age_seconds == third.age_seconds == 0.0
+        assert second.age_seconds is not None
+        assert 0 < second.age_seconds < limit
+        assert second.gpu_utilization_percent == 7  # what it said last
+        sample = stream.sample()
+    assert steps(times) == pytest.approx([INTERVAL] * (len(times) - 1))
+    first, second, third = sample.devices
+    assert second == DeviceSample(
+        "GPU-1",
+        DeviceState.NOT_RESPONDING,
+        second.age_seconds,
+        absent=dict.fromkeys((*READINGS, "processes"), Absence.TIMED_OUT),
+    )
+    assert second.age_seconds is not None
+    assert second.age_seconds == pytest.approx(limit)  # the third tick without an answer
+    assert first.state is third.state is DeviceState.OK
+    held = [process for process in sample.processes if process.device_uuid == "GPU-1"]
+    assert [process.pid for process in held] == [11, 12]
+    for process in held:
+        assert process.memory_used_bytes is None
+        assert process.absent["memory_used_bytes"] is Absence.TIMED_OUT
+    assert held[0].command == "command 11"
+
+    hung.reading = answer("GPU-1", temperature_celsius=50)
+    hung.gate.set()
+    back = stream.until(lambda sample: sample.devices[1].temperature_celsius == 50)
+    assert back.devices[1].state is DeviceState.OK
+    # Once it has answered, it is waited for again.
+    assert stream.until(lambda sample: sample.devices[1].age_seconds == 0.0)
+    assert [stream.sample().devices[1].age_seconds for _ in range(3)] == [0.0] * 3
+
+
+def test_a_reader_that_is_slow_does_not_hang(
+    opened: Open, readers: list[FakeReader], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of its questions is answered: what it read last stays, as old as it is."""
+    stream = started(opened, readers)
+    stream.sample()
+    slow = readers[1]
+    hang(stream, slow, monkeypatch)
+    ages = []
+    for _ in range(10):
+        slow.heard_at = clock.now
+        second = stream.sample().devices[1]
+        assert (second.state, second.gpu_utilization_percent) == (DeviceState.OK, 7)
+        ages.append(second.age_seconds or 0.0)
+    assert steps(ages) == pytest.approx([INTERVAL] * 9)
+    assert ages[-1] > 3 * silence_limit(INTERVAL)
+    began = clock.now
+    slow.gate.set()
+    # What comes at last was asked long ago, and is as old as that.
+    late = stream.until(lambda sample: (sample.devices[1].age_seconds or 0.0) < ages[-1])
+    assert late.devices[1].state is DeviceState.OK
+    assert clock.now - began < 60
+
+
+def test_a_driver_that_is_gone_takes_its_devices_with_it(
+    opened: Open, readers: list[FakeReader], clock: Clock
+) -> None:
+    """It is closed, said to be gone, and begun anew, with other devices perhaps."""
+    others = [FakeReader(answer("GPU-8").device, answer("GPU-8"))]
+    others[0].gate.set()
+    before = {*threading.enumerate()}
+    drivers = [FakeDriver(*readers), FakeDriver(*others)]
+    starts = iter([drivers[0], None, drivers[1]])
+
+    def start() -> FakeDriver:
+        driver = next(starts)
+        if driver is None:
+            raise DriverError(NO_DRIVER)
+        return driver
+
+    stream = opened(start)
+    stream.until(lambda sample: len(sample.processes) == 6)
+    reading = {each for each in threading.enumerate() if each.name == "reading"} - before
+    assert len(reading) == 1
+    readers[2].problem = replace(NO_DRIVER, what="Gone")
+    sample = stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
+    assert (sample.devices, sample.processes) == ((), ())
+    assert drivers[0].closed.wait(BOUND)
+    stream.until(lambda _: stream.problem() == NO_DRIVER)
+    clock.retry.set()
+    sample = stream.until(lambda sample: bool(sample.processes))
+    assert [device.uuid for device in sample.devices] == ["GPU-8"]
+    assert not drivers[1].closed.is_set()
+    for thread in reading:
+        thread.join(BOUND)
+        assert not thread.is_alive()
+
+
+def test_a_driver_that_goes_within_a_tick_is_gone_in_the_sample_of_that_tick(
+    opened: Open, readers: list[FakeReader]
+) -> None:
+    """Whoever asks once must not be told that the driver is well."""
+    starts = iter([FakeDriver(*readers)])
+
+    def start() -> FakeDriver:
+        if driver := next(starts, None):
+            return driver
+        raise DriverError(NO_DRIVER)
+
+    readers[1].problem = NO_DRIVER
+    stream = opened(start)
+    sample = stream.until(lambda _: stream.state() is not DriverState.STARTING)
+    assert (stream.state(), stream.problem()) == (DriverState.UNAVAILABLE, NO_DRIVER)
+    assert sample.devices == ()
+
+
+def test_a_driver_that_comes_back_as_another_ends_the_sampler(
+    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library that this process has loaded does not fit it: a new process is needed."""
+    fallen: queue.SimpleQueue[threading.ExceptHookArgs] = queue.SimpleQueue()
+    monkeypatch.setattr(threading, "excepthook", fallen.put)
+    starts = iter([FakeDriver(*readers), None])
+
+    def start() -> FakeDriver:
+        driver = next(starts)
+        if driver is None:
+            raise DriverError(NO_DRIVER, mismatch=True)
+        return driver
+
+    stream = opened(start)
+    stream.until(lambda sample: len(sample.processes) == 6)
+    readers[0].problem = NO_DRIVER
+    stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
+    assert fallen.get(timeout=BOUND).exc_type is ReplacedError
+
+
+def test_a_library_that_never_fitted_is_no_reason_to_end(opened: Open) -> None:
+    """A new process would find the same."""
+
+    def start() -> FakeDriver:
+        raise DriverError(NO_DRIVER, mismatch=True)
+
+    stream = opened(start)
+    stream.until(lambda _: stream.problem() == NO_DRIVER)
+
+
+@pytest.mark.parametrize("stall", ["a long interval", "nobody read the stream"])
+def test_who_was_not_asked_owes_no_answer(
+    opened: Open,
+    readers: list[FakeReader],
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    stall: str,
+) -> None:
+    """A device that takes a moment hangs no more than it did before."""
+    stream = opened(lambda: FakeDriver(*readers), 60.0 if stall == "a long interval" else INTERVAL)
+    stream.until(lambda sample: bool(sample.devices))
+    stream.sample()
+    for reader in readers:
+        reader.gate.clear()
+    monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.01)
+    stream.wait_for(*readers)
+    clock.now += 59.0
+    stream.sampler.set_interval(INTERVAL)
+    sample = stream.sample()
+    assert [device.state for device in sample.devices] == [DeviceState.OK] * 3
+    assert sample.devices[0].temperature_celsius == 7
+    assert sample.devices[0].age_seconds is not None
+    assert sample.devices[0].age_seconds > silence_limit(INTERVAL)
+    hung = stream.until(lambda sample: sample.devices[0].state is not DeviceState.OK)
+    assert hung.devices[0].absent["temperature_celsius"] is Absence.TIMED_OUT
+
+
+def test_a_reader_that_never_answered(
+    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers[2].gate.clear()
+    monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.05)
+    stream = started(opened, readers)
+    stream.wait_for(readers[0], readers[1])
+    young = stream.sample()
+    everything = (*READINGS, "processes")
+    assert young.devices[2] == DeviceSample(
+        "GPU-2", absent=dict.fromkeys(everything, Absence.NO_DATA_YET)
+    )
+    old = stream.until(lambda sample: sample.devices[2].state is not DeviceState.OK)
+    assert old.devices[2] == DeviceSample(
+        "GPU-2",
+        DeviceState.NOT_RESPONDING,
+        pytest.approx(silence_limit(INTERVAL), abs=INTERVAL),  # type: ignore[arg-type]
+        absent=dict.fromkeys(everything, Absence.TIMED_OUT),
+    )
+    assert {process.device_uuid for process in old.processes} == {"GPU-0", "GPU-1"}
+    readers[2].gate.set()
+    stream.until(lambda sample: sample.devices[2].gpu_utilization_percent == 7)
+
+
+@pytest.mark.parametrize("failures", [0, 2])
+def test_the_first_devices_are_waited_for(
+    opened: Open,
+    readers: list[FakeReader],
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    failures: int,
+) -> None:
+    """Also those of a driver that came back: a first reading takes longer than a tick's grace."""
+    problems = iter([DriverError(NO_DRIVER)] * failures)
+
+    def start() -> FakeDriver:
+        if problem := next(problems, None):
+            raise problem
+        return FakeDriver(*readers)
+
+    clock.retry.set()
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    first = opened(start).until(lambda sample: bool(sample.devices))
+    assert [device.age_seconds for device in first.devices] == [0.0] * 3
+
+
+def test_a_lost_device_is_passed_on(opened: Open, readers: list[FakeReader]) -> None:
+    lost = DeviceSample(
+        "GPU-0", DeviceState.LOST, absent=dict.fromkeys((*READINGS, "processes"), Absence.LOST)
+    )
+    stream = started(opened, readers)
+    readers[0].reading = replace(readers[0].reading, sample=lost, processes=())
+    sample = stream.until(lambda sample: sample.devices[0].state is not DeviceState.OK)
+    assert sample.devices[0] == replace(lost, age_seconds=0.0)
+    assert [device.state for device in sample.devices[1:]] == [DeviceState.OK] * 2
+    assert {process.device_uuid for process in sample.processes} == {"GPU-1", "GPU-2"}
+
+
+def test_a_device_that_two_readers_found_is_sent_once(
+    opened: Open, readers: list[FakeReader]
+) -> None:
+    """As where indices moved up after a loss: devices are keyed by UUID."""
+    readers[1].device, readers[1].reading = readers[0].device, readers[0].reading
+    stream = started(opened, readers)
+    sample = stream.until(lambda sample: bool(sample.processes))
+    assert [device.uuid for device in sample.devices] == ["GPU-0", "GPU-2"]
+    keys = [(process.device_uuid, process.pid) for process in sample.processes]
+    assert len(keys) == len(set(keys))
+
+
+def test_processes_have_their_owners(opened: Open, readers: list[FakeReader]) -> None:
+    seen, unseen = started(opened, readers[:1]).sample().processes
+    assert (seen.pid, seen.device_uuid, seen.kind) == (11, "GPU-0", ProcessKind.COMPUTE)
+    assert (seen.user, seen.command, seen.start_time) == ("user11", "command 11", 111.0)
+    assert seen.memory_used_bytes == 1 << 30
+    assert seen.absent == {}
+    assert (unseen.pid, unseen.user, unseen.command, unseen.start_time) == (12, None, None, None)
+    assert unseen.absent == dict.fromkeys(OWNER_FIELDS, Absence.LOST) | {
+        "memory_used_bytes": Absence.NOT_SUPPORTED
+    }
+
+
+def test_owners_are_kept_as_long_as_their_processes(
+    clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[set[int]] = []
+    monkeypatch.setattr(Owners, "complete", lambda _, process: owned(process))
+    monkeypatch.setattr(Owners, "forget_others", lambda _, pids: kept.append(pids))
+    stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL))
+    stream.until(lambda sample: bool(sample.processes))
+    assert kept[-1] == {11, 12}
+    for reader in readers:
+        reader.reading = replace(reader.reading, processes=())
+    stream.until(lambda sample: not sample.processes)
+    assert kept[-1] == set()
+    stream.close()
+
+
+def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
+    clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readings are complete and on time, and processes have what the driver says of them."""
+    monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.01)
+    asked, released = threading.Event(), threading.Event()
+
+    class Stuck(FakeOwners):
+        def complete(self, listed: Process) -> Process:
+            if listed.pid == 12:
+                asked.set()
+                assert released.wait(60)
+            return super().complete(listed)
+
+    stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL, owners=Stuck))
+    stream.until(lambda _: stream.state() is DriverState.OK)
+    assert asked.wait(BOUND)
+    stream.wait_for(*readers)
+    samples = [stream.sample() for _ in range(10)]
+    assert steps([sample.time for sample in samples]) == pytest.approx([INTERVAL] * 9)
+    for sample in samples:
+        assert [device.state for device in sample.devices] == [DeviceState.OK] * 3
+        assert [device.temperature_celsius for device in sample.devices] == [7] * 3
+        assert [process.pid for process in sample.processes] == [11, 12] * 3
+        known, stuck = sample.processes[:2]
+        assert (known.user, known.memory_used_bytes) == ("user11", 1 << 30)
+        assert stuck.user is None
+        assert stuck.absent["user"] is Absence.NO_DATA_YET
+    released.set()
+    stream.until(lambda sample: sample.processes[1].absent["user"] is Absence.LOST)
+    stream.close()
+
+
+def test_owners_of_long_ago_are_those_of_nobody(
+    clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process may have the pid by now."""
+    monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.01)
+    monkeypatch.setattr(owner_thread, "OLD_SECONDS", 0.0)
+    released, stuck = threading.Event(), threading.Event()
+    released.set()
+
+    class Stuck(FakeOwners):
+        def complete(self, listed: Process) -> Process:
+            if not released.is_set():
+                stuck.set()
+            assert released.wait(60)
+            return super().complete(listed)
+
+    stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL, owners=Stuck))
+    stream.until(lambda sample: any(process.user for process in sample.processes))
+    released.clear()
+    sample = stream.until(lambda _: stuck.is_set())
+    sample = stream.sample()
+    assert {process.absent["user"] for process in sample.processes} == {Absence.TIMED_OUT}
+    assert sample.processes[0].memory_used_bytes == 1 << 30
+    released.set()
+    stream.until(lambda sample: any(process.user for process in sample.processes))
+    stream.close()
+
+
+@pytest.mark.parametrize("where", ["asleep", "in a tick", "nobody read the stream"])
+@pytest.mark.parametrize("stall", [2.0, 4.0, 4.3, 100.0])
+def test_one_sample_after_a_stall_and_then_on_with_the_interval(
+    opened: Open,
+    readers: list[FakeReader],
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    where: str,
+    stall: float,
+) -> None:
+    """The process was stopped, or whoever reads the stream: what it missed is not caught up."""
+    stream = started(opened, readers)
+    last = stream.sample().time
+    once = threading.Event()
+
+    def stop() -> None:
+        if not once.is_set():
+            once.set()
+            clock.now += stall
+
+    usual_pause, usual_read = clock.pause, Sampler._read_all
+
+    def pause(seconds: float, cut_short: threading.Event | None = None) -> bool:
+        stop()
+        return usual_pause(seconds, cut_short)
+
+    def read_all(self: Sampler, *arguments: object) -> None:
+        usual_read(self, *arguments)  # type: ignore[arg-type]
+        stop()
+
+    if where == "asleep":
+        monkeypatch.setattr(module, "pause", pause)
+    elif where == "in a tick":
+        monkeypatch.setattr(Sampler, "_read_all", read_all)
+    else:
+        stop()
+    times = [stream.sample().time for _ in range(4)]
+    assert times[0] - last > 0.999 * stall
+    assert steps(times)[1:] == pytest.approx([INTERVAL] * 2)
+    # One that was in the making when it was stopped is followed by a fresh one.
+    assert steps(times)[0] == pytest.approx(0.0 if where == "in a tick" else INTERVAL)
+
+
+def test_a_tick_that_is_a_little_late_does_not_shift_the_others(
+    opened: Open, readers: list[FakeReader], clock: Clock
+) -> None:
+    stream = started(opened, readers)
+    first = stream.sample().time
+    clock.now += 1.4 * INTERVAL
+    times = [stream.sample().time for _ in range(3)]
+    assert [time - first for time in times] == pytest.approx([1.4, 2.0, 3.0])
+
+
+def test_a_pause_is_as_long_as_it_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(threading.Event, "wait", lambda _, seconds: waited.append(seconds))
+    for seconds in (0.5, 0.0, -1.0):
+        opening.pause(seconds)
+    assert waited == [0.5, 0.0, 0.0]
+
+
+def test_gpus_that_the_driver_does_not_list_are_in_the_inventory(
+    opened: Open, readers: list[FakeReader]
+) -> None:
+    driver = FakeDriver(*readers)
+    stream = opened(lambda: driver)
+    stream.until(lambda _: stream.state() is DriverState.OK)
+    driver.unlisted = ("0000:27:00.0",)
+    stream.until(lambda _: stream.inventory is not None and stream.inventory.unlisted_gpus != ())
+    assert stream.inventory is not None
+    assert stream.inventory.unlisted_gpus == ("0000:27:00.0",)

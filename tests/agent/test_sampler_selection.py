@@ -1,0 +1,167 @@
+"""The sampler with a selection: devices are identified first, and one that hangs stops no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gputop.agent import opening
+from gputop.agent import sampler as module
+from gputop.agent.device import Absence, Device, DeviceState
+from gputop.agent.interface import DeviceReading
+from gputop.agent.selection import Selection
+from gputop.agent.snapshot import DriverState, Sample
+from tests.agent.fakes import BOUND, Clock, FakeDriver, FakeReader, Open, Stream, answer
+
+UUIDS = [f"GPU-{number}5678901-fa4e-4dcf-8a3b-000000000000" for number in range(3)]
+ADDRESSES = tuple(f"0000:{number + 1}a:00.0" for number in range(3))
+
+
+@pytest.fixture
+def readers(readers: list[FakeReader]) -> list[FakeReader]:
+    """Readers of devices that are not known before they are identified, as those of NVML are."""
+    for index, reader in enumerate(readers):
+        reading = answer(f"GPU-{index}")
+        device = replace(reading.device, uuid=UUIDS[index], pci_bus_id=f"0000{ADDRESSES[index]}")
+        sample = replace(reading.sample, uuid=UUIDS[index])
+        reader.reading = replace(reading, device=device, sample=sample, processes=())
+        absent = dict.fromkeys(("uuid", "pci_bus_id"), Absence.NO_DATA_YET)
+        reader.device = Device(index, f"unknown:{index}", "unknown device", absent=absent)
+    return readers
+
+
+def indices(stream: Stream, sample: Sample) -> list[int]:
+    assert stream.inventory is not None
+    assert [each.uuid for each in sample.devices] == [d.uuid for d in stream.inventory.devices]
+    return [device.index for device in stream.inventory.devices]
+
+
+def first(stream: Stream) -> Sample:
+    return stream.until(lambda _: stream.state() is DriverState.OK)
+
+
+@pytest.mark.parametrize("text", [UUIDS[1], UUIDS[1][:6], ADDRESSES[1], "2A:00.0"])
+def test_a_device_is_chosen_by_what_it_is_identified_by(
+    opened: Open, readers: list[FakeReader], text: str
+) -> None:
+    stream = opened(lambda: FakeDriver(*readers), selection=Selection((text,)))
+    sample = first(stream)
+    assert indices(stream, sample) == [1]
+    assert sample.devices[0].temperature_celsius == 7
+    assert stream.inventory is not None
+    assert stream.inventory.devices_left_out == 2
+    assert [reader.gpm for reader in readers] == [None, True, None]
+
+
+def test_an_index_needs_no_device_to_be_identified(opened: Open, readers: list[FakeReader]) -> None:
+    for reader in readers:
+        reader.identity_gate.clear()
+    stream = opened(lambda: FakeDriver(*readers), selection=Selection(("2",)))
+    assert indices(stream, first(stream)) == [2]
+    assert [reader.gpm for reader in readers] == [None, None, True]
+
+
+@pytest.mark.parametrize("text", [UUIDS[1], ADDRESSES[1], f"{UUIDS[1]},2"])
+def test_a_device_that_hangs_is_not_waited_for(
+    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """The other ids are certain without it."""
+    monkeypatch.setattr(opening, "IDENTIFY_SECONDS", 3600.0)
+    readers[0].identity_gate.clear()
+    stream = opened(lambda: FakeDriver(*readers), selection=Selection(tuple(text.split(","))))
+    assert indices(stream, first(stream)) == ([1, 2] if "," in text else [1])
+    readers[0].identity_gate.set()
+
+
+def test_a_short_start_of_a_uuid_waits_for_a_while(
+    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device that hangs may begin like this, too."""
+    monkeypatch.setattr(opening, "IDENTIFY_SECONDS", 0.2)
+    readers[0].identity_gate.clear()
+    stream = opened(lambda: FakeDriver(*readers), selection=Selection(("GPU-1",)))
+    assert indices(stream, first(stream)) == [1]
+    readers[0].identity_gate.set()
+
+
+def test_a_device_that_hangs_can_be_chosen_by_its_address(
+    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "IDENTIFY_SECONDS", 0.2)
+    monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.05)
+    readers[1].identity_gate.clear()
+    driver = FakeDriver(*readers)
+    driver.addresses = ADDRESSES
+    stream = opened(lambda: driver, selection=Selection((ADDRESSES[1],)))
+    assert indices(stream, first(stream)) == [1]
+    hung = stream.until(lambda sample: sample.devices[0].state is not DeviceState.OK)
+    assert hung.devices[0].state is DeviceState.NOT_RESPONDING
+    readers[1].identity_gate.set()
+    back = stream.until(lambda sample: sample.devices[0].temperature_celsius == 7)
+    assert back.devices[0].uuid == UUIDS[1]
+
+
+def test_a_device_that_answers_late_is_found_then(
+    opened: Open, readers: list[FakeReader], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then one line says which device does not answer. The driver is not started again."""
+    monkeypatch.setattr(opening, "IDENTIFY_SECONDS", 0.2)
+    readers[1].identity_gate.clear()
+    starts: list[FakeDriver] = []
+
+    def start() -> FakeDriver:
+        starts.append(FakeDriver(*readers))
+        return starts[-1]
+
+    stream = opened(start, selection=Selection((UUIDS[1],)))
+    sample = stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
+    assert sample.devices == ()
+    assert str(stream.problem()) == (
+        f"No device has the UUID {UUIDS[1]}: this machine has GPUs 0 to 2, and GPU 1 does not "
+        "answer. A GPU that does not answer can be chosen by its index, such as 1"
+    )
+    readers[1].identity_gate.set()
+    assert indices(stream, first(stream)) == [1]
+    assert stream.problem() is None
+    assert len(starts) == 1
+    assert not starts[0].closed.is_set()
+
+
+def test_a_uuid_that_no_device_has_is_looked_for_again(
+    opened: Open, readers: list[FakeReader], clock: Clock
+) -> None:
+    """With a new start of the driver, which finds devices only then."""
+    starts: list[FakeDriver] = []
+
+    def start() -> FakeDriver:
+        starts.append(FakeDriver(*readers[: 1 + len(starts)]))
+        return starts[-1]
+
+    stream = opened(start, selection=Selection((UUIDS[1],)))
+    stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
+    assert starts[0].closed.wait(BOUND)
+    clock.retry.set()
+    assert indices(stream, first(stream)) == [1]
+
+
+def test_an_instance_is_read_with_its_gpu_and_without_the_others(
+    opened: Open, readers: list[FakeReader]
+) -> None:
+    reader = readers[1]
+    whole = reader.reading
+    parts = []
+    for number in range(3):
+        uuid = f"MIG-{number}"
+        changes = {"uuid": uuid, "parent_uuid": UUIDS[1], "mig_index": number}
+        part = replace(whole.device, **changes)  # type: ignore[arg-type]
+        parts.append(DeviceReading(part, replace(whole.sample, uuid=uuid)))
+    reader.instances = tuple(parts)
+    stream = opened(lambda: FakeDriver(*readers), selection=Selection(("MIG-1",)))
+    sample = first(stream)
+    assert [device.uuid for device in sample.devices] == [UUIDS[1], "MIG-1"]
+    assert stream.inventory is not None
+    assert stream.inventory.devices_left_out == 2
+    reader.instances = ()
+    gone = stream.until(lambda sample: len(sample.devices) < 2)
+    assert [device.uuid for device in gone.devices] == [UUIDS[1]]

@@ -1,0 +1,186 @@
+"""Which devices `--id` and `--only-visible` choose."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from gputop.agent.device import Absence, Device
+from gputop.agent.problem import ProblemError
+from gputop.agent.selection import Chosen, Selection, parse_ids
+from tests.agent.test_visible_devices import ALIKE, M1, M2, MIXED, A, B, C
+
+ALL: Chosen = {A: None, B: None, C: None}
+SILENT = Device(1, "unknown:1", "unknown device", absent={"uuid": Absence.NO_DATA_YET})
+HUNG = (ALIKE[0], SILENT, *ALIKE[2:])
+"""The devices where GPU 1 does not answer."""
+
+
+def select(text: str) -> Chosen:
+    return Selection(parse_ids(text)).among(ALIKE)
+
+
+@pytest.mark.parametrize(
+    ("text", "uuids"),
+    [
+        ("0", {A}),
+        ("2,0", {A, C}),
+        (" 1 , 1", {B}),
+        ("GPU-aa1", {A}),
+        ("GPU-aa11", {A}),
+        ("gpu-BB33,0", {A, C}),
+        ("00000000:2a:00.0", {B}),
+        ("00000000:2A:00.0", {B}),
+        ("0000:2a:00.0", {B}),
+        ("0000:2A:00", {B}),
+        ("3A:00.0", {C}),
+        ("3a:00.0,GPU-aa2,0", {A, B, C}),
+    ],
+)
+def test_gpus_are_chosen_with_their_instances(text: str, uuids: set[str]) -> None:
+    assert select(text) == dict.fromkeys(uuids)
+
+
+@pytest.mark.parametrize(
+    ("text", "instances"),
+    [
+        ("MIG-1", {M1}),
+        ("mig-2", {M2}),
+        ("MIG-1,MIG-2", {M1, M2}),
+        ("MIG-GPU-bb33/8/0", {M2}),
+        ("2:0", {M1}),
+        ("MIG-1,2", None),
+    ],
+)
+def test_an_instance_comes_with_its_gpu(text: str, instances: set[str] | None) -> None:
+    assert select(text) == {C: instances}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("3", "There is no GPU 3: this machine has GPUs 0 to 2. `gputop status -L` lists them"),
+        (
+            "0,GPU-77",
+            "No device has the UUID GPU-77: this machine has GPUs 0 to 2. `gputop status -L` lists",
+        ),
+        (
+            "0000:99:00.0",
+            "No GPU has the PCI address 0000:99:00.0: they have 00000000:1A:00.0, 00000000:2A:",
+        ),
+        ("2:7", "There is no MIG instance 2:7: this machine has GPUs 0 to 2. "),
+        (
+            "GPU-aa",
+            "GPU-aa is ambiguous: it fits GPU 0 (GPU-aa11), GPU 1 (GPU-aa22). Give more of it",
+        ),
+        ("MIG-", "'MIG-' names no GPUs"),
+        ("00.0", "'00.0' names no GPUs"),
+        ("", "'' names no GPUs"),
+        ("0,,1", "names no GPUs"),
+        ("cuda:0", "names no GPUs"),
+        ("\x1b[2J", "names no GPUs"),
+    ],
+)
+def test_an_id_without_a_device_is_refused(text: str, why: str) -> None:
+    with pytest.raises((ProblemError, ValueError), match=f"^.*{re.escape(why)}"):
+        select(text)
+
+
+@pytest.mark.parametrize(
+    ("count", "which"), [(1, "GPU 0"), (2, "GPUs 0 and 1"), (3, "GPUs 0 to 2")]
+)
+def test_the_message_says_which_gpus_there_are(count: int, which: str) -> None:
+    with pytest.raises(ProblemError, match=rf"There is no GPU 9: this machine has {which}\."):
+        Selection(("9",)).among(ALIKE[:count])
+    with pytest.raises(ProblemError, match=r"this machine has GPUs 0, 1 and 5\."):
+        Selection(("9",)).among((*ALIKE[:2], Device(5, "GPU-5", "H100")))
+
+
+def test_only_those_that_cuda_sees(monkeypatch: pytest.MonkeyPatch) -> None:
+    visible = Selection(only_visible=True)
+    assert visible.among(ALIKE) == ALL
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,1")
+    assert visible.among(ALIKE) == {B: None, C: None}
+    assert Selection(("1", "0"), only_visible=True).among(ALIKE) == {B: None}
+    why = "No GPU was chosen: CUDA_VISIBLE_DEVICES=2,1 hides 0. Choose another GPU, or leave out "
+    with pytest.raises(ProblemError, match=why):
+        Selection(("0",), only_visible=True).among(ALIKE)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-2")
+    assert visible.among(ALIKE) == {C: frozenset({M2})}
+    assert Selection(("2",), only_visible=True).among(ALIKE) == {C: frozenset({M2})}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    with pytest.raises(ProblemError, match="ends at '7': there is no such device"):
+        visible.among(ALIKE)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(ProblemError, match="CUDA_VISIBLE_DEVICES is empty, which hides all GPUs"):
+        visible.among(ALIKE)
+
+
+def test_ambiguous_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    why = (
+        "^No GPU was chosen: CUDA_VISIBLE_DEVICES=0 is ambiguous: CUDA counts the fastest device "
+        "first, and this machine has H100, T4. Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name devices"
+    )
+    with pytest.raises(ProblemError, match=why):
+        Selection(only_visible=True).among(MIXED)
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    assert Selection(only_visible=True).among(MIXED) == {B: None}
+
+
+@pytest.mark.parametrize(
+    ("text", "needs", "is_certain"),
+    [
+        ("0", False, True),
+        ("0,1", False, True),
+        ("9", False, False),
+        ("GPU-aa11", True, False),  # GPU 1 may begin like this, too
+        ("GPU-", True, True),  # it is ambiguous already
+        ("0000:1a:00.0", True, True),
+        ("0000:1a:00.0,1", True, True),
+        ("0000:2a:00.0", True, False),
+        ("2:0", True, True),
+    ],
+)
+def test_what_a_device_that_does_not_answer_can_change(
+    text: str, needs: bool, is_certain: bool
+) -> None:
+    selection = Selection(tuple(text.split(",")))
+    assert (selection.needs_identities, selection.is_certain(HUNG)) == (needs, is_certain)
+
+
+def test_a_long_start_of_a_uuid_belongs_to_one_device() -> None:
+    known = (Device(0, "GPU-558d9f47-1", "H100"), SILENT)
+    assert not Selection(("GPU-558d9f4",)).is_certain(known)
+    assert Selection(("GPU-558D9f47",)).is_certain(known)
+
+
+def test_the_variable_needs_all_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not Selection(only_visible=True).needs_identities
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert Selection(only_visible=True).needs_identities
+    assert not Selection(("0000:1a:00.0",), only_visible=True).is_certain(HUNG)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-558d9f47-1,MIG-1")
+    known = (Device(0, "GPU-558d9f47-1", "H100"), *HUNG[1:])
+    assert Selection(only_visible=True).is_certain((*known, Device(2, "MIG-1", "H100", C, 2)))
+    assert not Selection(only_visible=True).is_certain(HUNG[:3])
+    assert not Selection().needs_identities
+
+
+ADDRESSES = ["0000:3a:00.0", "0000:1a:00.0", "0000:2a:00.0"]
+
+
+def test_a_gpu_that_does_not_answer_has_the_address_that_is_left() -> None:
+    wanted = Selection(("2A:00.0",))
+    assert wanted.among(HUNG, ADDRESSES.copy) == {"unknown:1": None}
+    assert Selection(("1",)).among(HUNG, ADDRESSES.copy) == {"unknown:1": None}
+    # In a container, the kernel lists GPUs that are not in it: it could be any of them.
+    for addresses in ([], [*ADDRESSES, "0000:4a:00.0"], ADDRESSES[:2]):
+        with pytest.raises(ProblemError) as caught:
+            wanted.among(HUNG, addresses.copy)
+        assert str(caught.value) == (
+            "No GPU has the PCI address 2A:00.0: they have 00000000:1A:00.0, an unknown one, "
+            "00000000:3A:00.0, and GPU 1 does not answer. "
+            "A GPU that does not answer can be chosen by its index, such as 1"
+        )

@@ -1,0 +1,135 @@
+"""The simulation: the same at every start, and physically possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gputop.agent import simulated
+from gputop.agent.device import READINGS, DeviceSample
+from gputop.agent.lines import to_line
+from gputop.agent.sender import make_sampler
+from gputop.agent.simulated import (
+    CHECKPOINT_EVERY_SECONDS,
+    DEVICES,
+    HOT_DEVICE,
+    LIMIT_WATTS,
+    NOTEBOOK_DEVICE,
+    TOTAL_BYTES,
+    SimulatedDriver,
+    SimulatedOwners,
+    SimulatedReader,
+)
+from gputop.agent.snapshot import Inventory, Sample, Source
+from gputop.schema.decode import decode
+from gputop.stream.launch import StreamOptions
+
+FIVE_MINUTES = 300
+
+
+class Clock:
+    """Stands in for the module's `time`."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(simulated, "time", clock)
+    return clock
+
+
+def run(clock: Clock, seconds: int) -> Iterator[tuple[DeviceSample, ...]]:
+    """All devices' readings, second by second."""
+    clock.now = 1000.0
+    readers = [SimulatedReader(index, 1000.0, {}) for index in range(DEVICES)]
+    for _ in range(seconds):
+        yield tuple(reader.read(gpm=False)[0].sample for reader in readers)
+        clock.now += 1.0
+
+
+def test_eight_devices_with_keys_of_their_own() -> None:
+    devices = [reader.device for reader in SimulatedDriver().readers()]
+    assert [device.index for device in devices] == list(range(8))
+    assert len({device.uuid for device in devices}) == 8
+    assert len({device.pci_bus_id for device in devices}) == 8
+    assert devices == [reader.device for reader in SimulatedDriver().readers()]
+
+
+def test_every_start_shows_the_same(clock: Clock) -> None:
+    assert list(run(clock, 30)) == list(run(clock, 30))
+
+
+def test_nothing_impossible_in_five_minutes(clock: Clock) -> None:
+    for samples in run(clock, FIVE_MINUTES):
+        for sample in samples:
+            s: Any = sample
+            assert {name for name in READINGS if getattr(s, name) is None} == set(s.absent)
+            assert 0 <= s.gpu_utilization_percent <= 100
+            assert 0 <= s.memory_utilization_percent <= s.gpu_utilization_percent
+            assert (
+                s.memory_used_bytes + s.memory_free_bytes + s.memory_reserved_bytes
+                == s.memory_total_bytes
+                == TOTAL_BYTES
+            )
+            assert s.memory_free_bytes > 0
+            assert s.memory_attributed_bytes + s.memory_unattributed_bytes == s.memory_used_bytes
+            assert s.nvlink_rx_bytes_per_second == sum(s.nvlink_link_rx_bytes_per_second)
+            assert s.pcie_rx_bytes_per_second < 64e9
+            assert (s.clock_event_reasons == ("idle",)) == (s.gpu_utilization_percent == 0)
+            assert 50 < s.power_watts <= LIMIT_WATTS == s.power_limit_watts
+            assert 20 <= s.temperature_celsius < 90
+            assert 0 < s.sm_clock_mhz <= 1980
+            assert 0 < s.memory_clock_mhz <= 2619
+
+
+def test_the_devices_train_in_step_and_one_does_nothing(clock: Clock) -> None:
+    runs = list(run(clock, FIVE_MINUTES))
+    busy = [[sample.gpu_utilization_percent or 0 for sample in samples] for samples in runs]
+    assert {row[NOTEBOOK_DEVICE] for row in busy} == {0}
+    training = [row[:NOTEBOOK_DEVICE] for row in busy]
+    assert all(max(row) - min(row) < 20 for row in training)
+    checkpoint = [max(row) < 10 for row in training]
+    assert sum(checkpoint) == pytest.approx(
+        FIVE_MINUTES // CHECKPOINT_EVERY_SECONDS * simulated.CHECKPOINT_SECONDS, abs=6
+    )
+    assert sum(min(row) > 90 for row in training) > FIVE_MINUTES / 2
+    hottest = max(runs[80], key=lambda sample: sample.temperature_celsius or 0)
+    assert hottest == runs[80][HOT_DEVICE]
+
+
+def test_processes_fit_into_the_memory_in_use_and_have_owners() -> None:
+    pids = set()
+    for reader in SimulatedDriver().readers():
+        reading = reader.read(gpm=False)[0]
+        (process,) = reading.processes
+        assert process.memory_used_bytes is not None
+        assert 0 < process.memory_used_bytes < (reading.sample.memory_used_bytes or 0)
+        owner = SimulatedOwners().complete(process)
+        assert owner.user
+        assert owner.command
+        assert owner.start_time
+        pids.add(process.pid)
+    assert len(pids) == DEVICES
+
+
+def test_the_stream_is_marked() -> None:
+    records = make_sampler(StreamOptions(0.25, demo=True)).records()
+    inventory, sample = next(records), next(records)
+    while isinstance(inventory, Inventory) and not inventory.devices:
+        inventory, sample = sample, next(records)
+    assert isinstance(inventory, Inventory)
+    assert isinstance(sample, Sample)
+    assert inventory.source is Source.SIMULATED
+    assert len(sample.devices) == len(sample.processes) == DEVICES
+    sent = decode(to_line(inventory))
+    assert isinstance(sent, Inventory)
+    assert sent.devices == inventory.devices
+    assert {process.user for process in sample.processes} == {"ada", "bo"}

@@ -1,0 +1,128 @@
+"""CUDA_VISIBLE_DEVICES, as CUDA reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.agent.device import Absence, Device
+from gputop.agent.visible_devices import BY_BUS, ORDER, VARIABLE, Seen, in_bus_order, seen
+
+A, B, C = "GPU-aa11", "GPU-aa22", "GPU-bb33"
+M1, M2 = "MIG-1", "MIG-2"
+ALIKE = (
+    Device(0, A, "H100", pci_bus_id="00000000:1A:00.0"),
+    Device(1, B, "H100", pci_bus_id="00000000:2A:00.0"),
+    Device(2, C, "H100", pci_bus_id="00000000:3A:00.0"),
+    Device(2, M1, "H100 MIG", C, 0, 7, 0),
+    Device(2, M2, "H100 MIG", C, 1, 8, 0),
+)
+MIXED = (
+    Device(0, A, "T4", pci_bus_id="00000000:9A:00.0"),
+    Device(1, B, "H100", pci_bus_id="00000000:1a:00.0"),
+    Device(2, C, "H100", pci_bus_id="00000000:1B:00.0"),
+)
+ALL = (A, B, C, M1, M2)
+REPEATED = "which leaves CUDA nothing"
+NONE_SUCH = "there is no such device"
+
+
+def left(devices: Sequence[Device], value: str | None, order: str | None) -> Seen:
+    given = {VARIABLE: value, ORDER: order}
+    return seen(devices, {name: each for name, each in given.items() if each is not None})
+
+
+@pytest.mark.parametrize(
+    ("value", "uuids", "note"),
+    [
+        (None, ALL, ""),
+        ("0,1,2", ALL, ""),
+        ("1", (B,), ""),
+        (" 1 ,+0", (A, B), ""),
+        ("1gpu2,0ampere", (A, B), ""),
+        ("2", (C, M1, M2), ""),
+        ("", (), ""),
+        ("-1", (), NONE_SUCH),
+        ("1,-1,0", (B,), NONE_SUCH),
+        ("0,3,1", (A,), NONE_SUCH),
+        ("0,,1", (A,), NONE_SUCH),
+        ("x,0", (), NONE_SUCH),
+        ("none", (), NONE_SUCH),
+        ("99999999999999", (), NONE_SUCH),
+        ("٠", (), NONE_SUCH),
+        ("0,1,0", (), REPEATED),
+        (A, (A,), ""),
+        ("GPU-bb", (C, M1, M2), ""),
+        ("GPU-aa2,GPU-aa1", (A, B), ""),
+        ("GPU-aa", (), NONE_SUCH),  # it could be either
+        ("GPU-aa1,GPU-zz,GPU-aa2", (A,), NONE_SUCH),
+        ("GPU-aa1,GPU-aa11", (), REPEATED),
+        ("GPU-aa1,1", (A,), NONE_SUCH),  # numbers after UUIDs are none
+        ("0,GPU-aa2", (A,), NONE_SUCH),
+        ("gpu-aa11", (), NONE_SUCH),
+        ("MIG-1", (M1,), ""),
+        ("MIG-2,MIG-1", (M1, M2), ""),
+        ("MIG-GPU-bb33/8/0", (M2,), ""),
+        ("MIG-GPU-bb33/8/0,MIG-2", (), REPEATED),
+        ("MIG-", (), NONE_SUCH),
+        ("MIG-1,GPU-aa11", (M1,), NONE_SUCH),
+    ],
+)
+def test_what_is_visible(value: str | None, uuids: tuple[str, ...], note: str) -> None:
+    found = left(ALIKE, value, None)
+    assert found.uuids == {*uuids}
+    assert (found.note or "").endswith(note)
+    assert bool(found.note) is bool(note)
+
+
+def test_numbers_are_those_of_the_bus() -> None:
+    assert [gpu.uuid for gpu in in_bus_order(MIXED)] == [B, C, A]
+    assert left(MIXED, "0", BY_BUS).uuids == {B}
+    assert left(MIXED, "2", BY_BUS).uuids == {A}
+
+
+def test_without_a_bus_it_is_the_drivers_order() -> None:
+    unknown = (*MIXED[:2], Device(2, C, "H100"))
+    assert [gpu.uuid for gpu in in_bus_order(unknown)] == [A, B, C]
+
+
+@pytest.mark.parametrize("order", [None, "FASTEST_FIRST", ""])
+def test_numbers_on_a_mixed_machine_are_refused(order: str | None) -> None:
+    """CUDA says only which is the first, and not even how it is found."""
+    wanted = (
+        r"^CUDA_VISIBLE_DEVICES=0,1 is ambiguous: .* this machine has H100, T4\. "
+        r"Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name devices by their UUIDs$"
+    )
+    with pytest.raises(ValueError, match=wanted):
+        left(MIXED, "0,1", order)
+
+
+@pytest.mark.parametrize("value", [None, "", "-1", "0,1,2", "2,1,0", A, f"{C},{B}"])
+def test_what_is_the_same_in_any_order_is_not_refused(value: str | None) -> None:
+    assert left(MIXED, value, None) == left(MIXED, value, BY_BUS)
+
+
+@given(st.text("0123,-+ GPUMIab/x", max_size=12), st.sampled_from([None, BY_BUS]))
+def test_any_value_leaves_some_of_the_devices(value: str, order: str | None) -> None:
+    assert left(ALIKE, value, order).uuids <= {*ALL}
+
+
+def test_a_foreign_entry_is_inert() -> None:
+    assert "\x1b" not in (left(ALIKE, "0,\x1b[31m", None).note or "")
+
+
+def test_a_gpu_that_does_not_answer_makes_later_numbers_ambiguous() -> None:
+    """CUDA may not count it. Numbers before it stay what they are."""
+    silent = Device(1, "unknown:1", "unknown device", absent={"uuid": Absence.LOST})
+    devices = (ALIKE[0], silent, ALIKE[2])
+    assert left(devices, "0", None).uuids == {A}
+    for value in ("1", "2", "2,0"):
+        with pytest.raises(ValueError, match=r"is ambiguous: GPU 1 does not answer, and CUDA may"):
+            left(devices, value, BY_BUS)
+    assert left(devices, C, None).uuids == {C}
+    assert left(devices, "GPU-9", None).note == (
+        "CUDA_VISIBLE_DEVICES ends at 'GPU-9': no GPU that answers is that device"
+    )
