@@ -171,6 +171,24 @@ def test_a_sick_gpu_is_status_4_and_the_part_is_named(
     assert capsys.readouterr().out.count(line) == 1
 
 
+@pytest.mark.parametrize(
+    ("device_share", "state", "why"),
+    [
+        (0.80, "not judged", "the host kept it waiting for 50 % of the time"),
+        (0.48, "degraded", "40.0 % of the dense peak in its datasheet, under 50 %"),
+        (0.41, "degraded", "40.0 % of the dense peak in its datasheet, under 50 %"),
+    ],
+)
+def test_a_device_that_waited_for_its_host_is_not_judged_by_its_datasheet(
+    device_share: float, state: str, why: str
+) -> None:
+    """The rate of the run is 40 % of the peak, and that of the device itself the given share."""
+    run = simulated(rate=lambda _: 0.4 * PEAK, tflops_device=device_share * PEAK)
+    (result,) = with_verdicts(results([run]))
+    part = parts(result)["datasheet"]
+    assert (part.state, part.why) == (state, why)
+
+
 @pytest.mark.parametrize("sickness", SICK)
 def test_a_cluster_and_files_judge_as_one_machine_does(
     sickness: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -72,6 +72,8 @@ DATASHEETS = {
     DATASHEET: "dense peak in its datasheet",
     BANDWIDTH: "memory bandwidth in its datasheet",
 }
+LONG_WAIT = 10.0
+"""Percent of a run that the device waited for its host, from which the host may be the reason."""
 LARGE_DIP = 15.0
 """Percent that the slowest seconds of a run are slower by to need a reason."""
 LINK = re.compile(r"(.+): (write to|read from|both directions with) (.+)")
@@ -199,6 +201,23 @@ def _memory(result: Result) -> Judged:
 
 
 def _datasheet(result: Result, least: float) -> Judged:
+    """Judge the share of the peak. A device that its host kept waiting is not at fault."""
+    judged = _by_peak(result, least)
+    rate, device = result.tflops_mean, result.tflops_device
+    if judged[0] != DEGRADED or not rate or not device:
+        return judged
+    waited = 100 * (1 - rate / device)
+    if waited < LONG_WAIT:
+        return judged
+    known = result.known_conditions
+    own = {name: share * device / rate for name, share in known.percent_of_peak.items()}
+    busy = replace(result, conditions=replace(known, percent_of_peak=own))
+    if _by_peak(busy, least)[0] == DEGRADED:
+        return judged
+    return NOT_JUDGED, f"the host kept it waiting for {waited:.0f} % of the time"
+
+
+def _by_peak(result: Result, least: float) -> Judged:
     """Judge by the datasheet, or by the formula at the live clock if that is held down.
 
     At their power limits a healthy T4 and L4 reach 36 to 49 % of their datasheets, and 64 and 93 %
