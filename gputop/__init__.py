@@ -4,7 +4,7 @@ Scripts, notebooks and tests use `gputop.snapshot()`, `gputop.snapshots()` and `
 `gputop.__all__` lists is public and follows semantic versions. All else may change.
 """
 
-__version__ = "0.1.0"
+from gputop.agent import __version__ as __version__
 
 DISTRIBUTION = "gputop-tui"
 """Name of the distribution. It is not published yet, so no remedy says to install it by name."""

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from gputop.agent.problem import Problem, ProblemError
-from gputop.console import process_limit_problem, says_process_limit
+from gputop.agent.process_limit import process_limit_problem, says_process_limit
 from gputop.health.idle_devices import Amount, Requirements, parse_amount
 from gputop.stream import child as streams
 from gputop.stream.child import ANSWER_SECONDS, Snapshot, StreamChild, first_snapshot

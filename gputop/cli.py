@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from gputop import __version__
+from gputop.agent.process_limit import process_limit_problem, says_process_limit
 from gputop.commands.arguments import (
     check_fleet,
     fail,
@@ -31,8 +32,6 @@ from gputop.console import (
     discard_output,
     in_notebook_cell,
     print_message,
-    process_limit_problem,
-    says_process_limit,
 )
 from gputop.settings import KEYS, load
 from gputop.settings import path as settings_path

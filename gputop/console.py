@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import re
-import resource
 import shutil
 import signal
 import sys
 from collections.abc import Mapping
 from types import ModuleType
 
-from gputop.agent.problem import Problem
+from gputop.agent.problem import COULD_NOT_RUN as COULD_NOT_RUN  # noqa: PLC0414 - public here
 from gputop.bounds import COLUMNS, ROWS
 from gputop.text import visible
 
@@ -21,8 +19,6 @@ FINE = 0
 FAULT = 1
 """A fault was found: a wrong result, a failed check."""
 USAGE = 2
-COULD_NOT_RUN = 3
-"""No device, no torch, not enough memory."""
 DEGRADED = 4
 """Throttled, ended early by a limit, or below its baseline."""
 INTERRUPTED = 130
@@ -36,37 +32,6 @@ def signal_name(status: int) -> str:
 
 TOO_MANY_FILES = "too many files are open. Raise the limit: `ulimit -n 1024`."
 """Message if a command hits the limit on descriptors, when no module can be imported any more."""
-
-_PROCESS_LIMIT = "|".join(
-    (
-        "can't start new thread(?! at)",  # Python, unless it is "at interpreter shutdown"
-        os.strerror(errno.EAGAIN),  # fork, shells and libgomp
-        "no more threads or processes",  # another gputop, below
-    )
-)
-
-
-def says_process_limit(error: BaseException | str) -> bool:
-    """Return True for an error, or for what a process wrote, if no thread or process could start.
-
-    The system gives the same error number for a write that would block. Python's buffered output
-    has words of its own for that.
-    """
-    if isinstance(error, OSError) and error.errno != errno.EAGAIN:
-        return False
-    return re.search(_PROCESS_LIMIT, str(error)) is not None
-
-
-def process_limit_problem(what: str) -> Problem:
-    """Return the problem that no thread or process can be started, with the limits to raise."""
-    limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
-    shown = "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
-    return Problem(
-        what,
-        f"no more threads or processes can be started (`ulimit -u`: {shown})",
-        "Raise `ulimit -u` (RLIMIT_NPROC) or pids.max of the container's cgroup, or end programs",
-    )
-
 
 _IPYKERNEL = {"TERM": "xterm-color", "GIT_PAGER": "cat"}
 """Variables that ipykernel sets for its children; Jupyter adds JPY_PARENT_PID."""

@@ -4,34 +4,21 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import TypeVar
-from unicodedata import category, east_asian_width
+from unicodedata import east_asian_width
+
+from gputop.agent.text import fold_list as fold_list  # noqa: PLC0414 - public here
+from gputop.agent.text import visible as visible  # noqa: PLC0414 - public here
 
 ABSENT = "–"
 """Sign of a missing reading; the reason is in the stream."""
 
 Column = TypeVar("Column")
-_CONTROL_PICTURES = 0x2400
 _NUMBER = r"[+-]?(?:inf|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\Z"
 _FORMULA = rf"(?i)(?!{_NUMBER})[\s\u2400-\u2421]*[=+@-]"
 """Start of a formula in a spreadsheet, also after white space or a control character's picture."""
-_COMBINING = {"Mc", "Me", "Mn"}
-# Letters and signs without a cell of their own: Hangul jamo and fillers, skin tones.
-_JOINING = "[\u115f-\u11ff\u3164\ud7b0-\ud7ff\uffa0\U0001f3fb-\U0001f3ff]"
-
-
-def visible(text: str, limit: int = 4096) -> str:
-    """Make control, bidirectional, zero-width and broken characters of foreign text visible.
-
-    A control character becomes its picture (␛), any other invisible one its code (⟨202e⟩). The text
-    is cut to `limit` characters first.
-    """
-    text = text[:limit]
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(c if _stands_alone(c) else _shown(c) for c in text)
 
 
 def csv_field(text: str) -> str:
@@ -74,31 +61,6 @@ def fit_columns(
             break
         kept.append(column)
     return kept
-
-
-def fold_list(names: Sequence[str], most: int) -> str:
-    """Join names with commas, counting those after the first `most`: `a, b, c and 12 more`."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
-def _stands_alone(character: str) -> bool:
-    return (
-        character.isprintable()
-        and category(character) not in _COMBINING
-        and not re.match(_JOINING, character)
-    )
-
-
-def _shown(character: str) -> str:
-    code = ord(character)
-    if code < 0x20:
-        return chr(_CONTROL_PICTURES + code)
-    if code == 0x7F:
-        return "␡"
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that was not UTF-8
-        return f"⟨{code - 0xDC00:02x}⟩"
-    return f"⟨{code:04x}⟩"
 
 
 def rounded(value: float, digits: int = 0, full: float | None = None) -> str:

@@ -190,7 +190,7 @@ def test_what_is_built_leaves_the_environment_out(tmp_path: Path) -> None:
     clone.mkdir()
     for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
         (clone / name).write_bytes((ROOT / name).read_bytes())
-    for name in ("gputop/__init__.py", "man/gputop.1", ".venv/lib/gputop/secret.py"):
+    for name in ("gputop/agent/__init__.py", "man/gputop.1", ".venv/lib/gputop/secret.py"):
         (clone / name).parent.mkdir(parents=True)
         (clone / name).write_text('__version__ = "0"\n')
     build = [sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path)]

@@ -15,10 +15,10 @@ import pytest
 import gputop
 from gputop import api
 from gputop.agent.problem import ProblemError
+from gputop.agent.process_limit import process_limit_problem, says_process_limit
 from gputop.bench.run import worker_launch
 from gputop.cli import main
 from gputop.commands import status
-from gputop.console import process_limit_problem, says_process_limit
 from gputop.health.doctor.doctor_facts import torch_facts
 
 USED_UP = RuntimeError("can't start new thread")

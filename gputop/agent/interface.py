@@ -27,7 +27,7 @@ class ReplacedError(Exception):
     """The driver was replaced: only a new process can load the library that fits it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DeviceReading:
     """Values of one device at one moment: a GPU, or a MIG instance on it."""
 

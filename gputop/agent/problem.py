@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+COULD_NOT_RUN = 3
+"""Exit status: no device, no torch, not enough memory."""
+
 
 @dataclass(frozen=True)
 class Problem:

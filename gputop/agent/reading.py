@@ -34,7 +34,7 @@ class Known(NamedTuple):
     processes: tuple[Process, ...] = ()
 
 
-@dataclass(eq=False, repr=False, slots=True)
+@dataclass(eq=False, repr=False)
 class Slot:
     """A reader and its last reading; guarded by the lock of its `ReadingThreads`."""
 

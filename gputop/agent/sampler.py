@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop import __version__
+from gputop.agent import __version__
 from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.agent.interface import (
     DeviceReading,

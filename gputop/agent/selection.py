@@ -10,12 +10,13 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Optional
 
 from gputop.agent.device import Device
 from gputop.agent.linux.driver_files import same_address
 from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.text import fold_list, visible
 from gputop.agent.visible_devices import VARIABLE, is_identified, old_instance_id, seen
-from gputop.text import fold_list, visible
 
 _NUMBER = r"[0-9]{1,4}(?::[0-9]{1,4})?"
 _UUID = r"(?:GPU|MIG|MIG-GPU)-[0-9a-f-]+(?:/[0-9]{1,4}){0,2}"
@@ -60,11 +61,11 @@ def has_id(device: Device, wanted: str) -> bool:
     return any(name.lower().startswith(wanted.lower()) for name in names)
 
 
-Chosen = dict[str, frozenset[str] | None]
+Chosen = dict[str, Optional[frozenset[str]]]
 """UUIDs of the chosen GPUs, each with those of its chosen MIG instances, or None for all."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Selection:
     """The GPUs and MIG instances that `--id` and `--only-visible` choose."""
 
@@ -162,9 +163,7 @@ def _with_addresses(
     ]
     if len(remaining) != len(silent):
         return devices
-    places = dict(
-        zip([device.uuid for device in silent], sorted(remaining), strict=True)
-    )
+    places = dict(zip([device.uuid for device in silent], sorted(remaining)))
     return [replace(d, pci_bus_id=places.get(d.uuid, d.pci_bus_id)) for d in devices]
 
 

@@ -20,30 +20,27 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gputop.agent.interface import Driver, ReplacedError
 from gputop.agent.lines import rounded, to_line
 from gputop.agent.linux.host import Owners
+from gputop.agent.options import AgentOptions
+from gputop.agent.problem import COULD_NOT_RUN
+from gputop.agent.process_limit import process_limit_problem, says_process_limit
 from gputop.agent.sampler import Sampler
 from gputop.agent.snapshot import (
     DriverState,
     Inventory,
-    MachineState,
     Record,
     Sample,
     Source,
     merge_samples,
 )
 from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from gputop.console import COULD_NOT_RUN, process_limit_problem, says_process_limit
-
-if TYPE_CHECKING:
-    from gputop.stream.launch import StreamOptions
-    from gputop.stream.machines import Machines
 
 NEW_OBJECTS = 50_000
 """Objects until the garbage collector runs.
@@ -58,13 +55,26 @@ IN_FLIGHT = 2
 would only wait for each other."""
 
 
+def redirect_prints() -> None:
+    """Send to standard error what libraries print: standard output is for records alone.
+
+    The CUDA toolkit's stub of NVML prints a warning.
+    """
+    if sys.stderr is None:  # it is closed
+        return
+    with contextlib.suppress(OSError):
+        records = os.dup(sys.stdout.fileno())
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+        sys.stdout = open(records, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
 def write_to_stdout(record: Record) -> None:
     """Write a record as a line of JSON; unbuffered, so that it arrives when it is written."""
     write_all(sys.stdout.fileno(), to_line(record).encode() + b"\n")
 
 
 def run(
-    options: StreamOptions, write: Callable[[Record], None] = write_to_stdout
+    options: AgentOptions, write: Callable[[Record], None] = write_to_stdout
 ) -> None:
     """Write the stream until nobody reads it, or as many samples as the options say.
 
@@ -86,60 +96,6 @@ def run(
                 gc.collect()
             for each in window.select(record):
                 write(each)
-
-
-def run_several(
-    hosts: Sequence[str],
-    remote: Sequence[str],
-    options: StreamOptions,
-    write: Callable[[Record], None] = write_to_stdout,
-) -> None:
-    """Write the stream of several machines, as `run` does.
-
-    With a count, samples are written from when each machine has answered, or is away.
-    """
-    import asyncio
-
-    from gputop.stream.machines import Machines
-
-    leave_with_parent()
-    with contextlib.suppress(BrokenPipeError):
-        asyncio.run(
-            _write_several(Machines(hosts, options.interval, remote), options, write)
-        )
-
-
-async def _write_several(
-    machines: Machines, options: StreamOptions, write: Callable[[Record], None]
-) -> None:
-    left = options.count
-    machines.ask(gpm=options.gpm)
-    try:
-        async with contextlib.aclosing(machines.records()) as records:
-            async for record in records:
-                if left is None or isinstance(record, Inventory):
-                    write(record)
-                    continue
-                if _connects(record):
-                    continue
-                write(record)
-                left -= 1
-                if left == 0:
-                    return
-    finally:
-        await machines.close()
-
-
-def _connects(sample: Sample) -> bool:
-    """Return True if one of the machines has not yet said what it has."""
-    return any(
-        machine.state is MachineState.CONNECTING
-        or (
-            machine.state is MachineState.OK
-            and machine.driver_state is DriverState.STARTING
-        )
-        for machine in sample.machines
-    )
 
 
 class SendWindow:
@@ -240,6 +196,7 @@ def _number(value: Any) -> float | None:
 
 
 _ending = threading.Lock()
+_print_traceback = threading.excepthook
 
 
 def _end_process(fault: threading.ExceptHookArgs) -> None:
@@ -252,11 +209,11 @@ def _end_process(fault: threading.ExceptHookArgs) -> None:
         print(f"gputop: error: {problem}.", file=sys.stderr)
         os._exit(COULD_NOT_RUN)
     else:
-        threading.__excepthook__(fault)
+        _print_traceback(fault)
     os._exit(1)
 
 
-def make_sampler(options: StreamOptions) -> Sampler:
+def make_sampler(options: AgentOptions) -> Sampler:
     """Return the sampler of this machine, or of the simulation."""
     selection = None
     if options.ids or options.only_visible:

@@ -73,7 +73,7 @@ class LoadReadings(NamedTuple):
     reasons: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SimulatedLoad:
     """A stress test that begins at a time of the monotonic clock, on a device that warm."""
 
@@ -318,7 +318,7 @@ class SimulatedOwners:
             "cpu_percent",
             "memory_resident_bytes",
         )
-        named = zip((*names, "parent_pid", "slurm_job"), known, strict=True)
+        named = zip((*names, "parent_pid", "slurm_job"), known)
         return with_owner(listed, {}, **dict(named))
 
     def forget_others(self, pids: set[int]) -> None:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -84,10 +84,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the stream, and return the exit status, or end the process with it."""
-    from gputop.agent.sender import counted
+    from gputop.agent.sender import counted, redirect_prints
     from gputop.recording.writer import OutputError
 
-    _redirect_prints()
+    redirect_prints()
     csv, output = _csv_lines(arguments), arguments.output
     recording = open_recording(arguments.replay) if arguments.replay else None
     try:
@@ -126,19 +126,6 @@ def run(arguments: argparse.Namespace) -> int:
             print_message("error: there are no devices. Try `gputop status`")
     # A reader thread may hang inside the driver; a normal exit would wait for it.
     os._exit(status)
-
-
-def _redirect_prints() -> None:
-    """Send to standard error what libraries print: standard output is for records alone.
-
-    The CUDA toolkit's stub of NVML prints a warning.
-    """
-    if sys.stderr is None:  # it is closed
-        return
-    with suppress(OSError):
-        records = os.dup(sys.stdout.fileno())
-        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-        sys.stdout = open(records, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
 
 
 def open_sink(
@@ -202,7 +189,6 @@ def _live(
     arguments: argparse.Namespace, write: Callable[[Record], None], csv: CsvLines | None
 ) -> None:
     from gputop.agent.sender import run as run_one
-    from gputop.agent.sender import run_several
     from gputop.stream.crash_note import say_if_it_crashes
     from gputop.stream.launch import StreamOptions, end_with_parent, is_child_of_gputop
 
@@ -221,6 +207,8 @@ def _live(
         secrets=arguments.control and arguments.unmasked,
     )
     if hosts:
+        from gputop.stream.several import run_several
+
         run_several(hosts, arguments.remote_command, options, write)
     else:
         run_one(options, write)

@@ -10,12 +10,12 @@ from statistics import median
 from typing import Any
 
 from gputop.agent.problem import Problem
+from gputop.agent.words import clock_event_words
 from gputop.fleet import parse
 from gputop.fleet.client import FEWER, SERIES, AskError
 from gputop.fleet.fleet_findings import Known, find
 from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.queries import ALWAYS, ANY, EVERY, LIMITS, NUMBERS, READ_AS, SELDOM
-from gputop.schema.clock_events import words_of
 from gputop.text import brief, fold_list, visible
 
 KEPT_SECONDS = 3600.0
@@ -140,7 +140,7 @@ class FleetBuilder:
         match name:
             case "mask":
                 masks = (
-                    None if mask is None else words_of(int(mask))
+                    None if mask is None else clock_event_words(int(mask))
                     for mask in values.values()
                 )
                 return dict(zip(values, masks, strict=True))

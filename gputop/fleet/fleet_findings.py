@@ -14,12 +14,12 @@ from functools import lru_cache
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from gputop.agent.words import CLOCK_EVENT_BITS
 from gputop.bench.results.statistics import robust_sigma
 from gputop.health import conditions
 from gputop.health import thresholds as t
 from gputop.health.findings import Finding, Severity, capitalized
 from gputop.schema.clock_events import (
-    BITS,
     BY_WORD,
     CLOCK_EVENTS,
     SLOWDOWNS,
@@ -442,7 +442,7 @@ def condition_of(rule: str, gpu: Gpu, known: Known) -> Condition:
             return {name: lambda is_so: is_so > 0}
         case "thermal" | "slowdown":
             bits = sum(
-                BITS[reason]
+                CLOCK_EVENT_BITS[reason]
                 for reason in gpu.clock_event_reasons or ()
                 if reason in SLOWDOWNS and slowdown_rule(BY_WORD[reason]) == rule
             )

@@ -15,9 +15,9 @@ from itertools import chain
 from sys import intern
 from typing import Any, NamedTuple
 
+from gputop.agent.words import CLOCK_EVENT_BITS
 from gputop.fleet.model import Gpu
 from gputop.fleet.queries import ANY, LIMITS, NAMES, READING_OF, TIMES
-from gputop.schema.clock_events import BITS
 from gputop.schema.limits import STRING_CHARACTERS
 
 Labels = Mapping[str, str]
@@ -203,7 +203,7 @@ def readings_over_time(result: list[Any], key_of: KeyOf) -> dict[str, Moments]:
             continue
         _, factor = READING_OF.get(name, (reading, 1.0))
         if "reason" in labels:
-            factor = BITS.get(labels["reason"], 0)
+            factor = CLOCK_EVENT_BITS.get(labels["reason"], 0)
         moments = found[key_of(labels)]
         points = each.get("values") if isinstance(each, dict) else None
         for time, value in _numbers(*points) if isinstance(points, list) else ():

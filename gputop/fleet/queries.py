@@ -13,9 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from gputop.agent.device import READINGS, DeviceSample
+from gputop.agent.units import ANY_NUMBER, Limits
+from gputop.agent.words import CLOCK_EVENT_BITS
 from gputop.health import thresholds as t
-from gputop.schema.catalogue import ANY_NUMBER, CATALOGUE, Limits
-from gputop.schema.clock_events import BITS, HEAT_REASONS, SLOWDOWNS
+from gputop.schema.catalogue import CATALOGUE
+from gputop.schema.clock_events import HEAT_REASONS, SLOWDOWNS
 
 DCGM, OWN = "DCGM_FI_", "gputop_"
 SELDOM = 6
@@ -264,7 +266,7 @@ def _mask(match: str) -> Iterator[str]:
         yield _max_by_gpu(name, _select(match, name))
     ours = f"{OWN}clock_event_active"
     each = []
-    for reason, bit in BITS.items():
+    for reason, bit in CLOCK_EVENT_BITS.items():
         selected = _select(match, ours, f'reason="{reason}"')
         each.append(f"{bit} * {_max_by_gpu(ours, selected, ',reason')}")
     yield f"sum by (uuid) ({' or '.join(each)})"

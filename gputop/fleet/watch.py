@@ -15,8 +15,8 @@ from itertools import chain
 from typing import Any
 
 from gputop.agent.problem import Problem
+from gputop.agent.process_limit import process_limit_problem, says_process_limit
 from gputop.agent.threads import call_in_thread
-from gputop.console import process_limit_problem, says_process_limit
 from gputop.fleet.builder import FleetBuilder
 from gputop.fleet.client import (
     ANSWER_BYTES,

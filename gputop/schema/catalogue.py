@@ -13,33 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from gputop.schema.clock_events import BITS, BY_WORD
+from gputop.agent.units import Limits, limits_of, unit_of
+from gputop.agent.words import CLOCK_EVENT_BITS
+from gputop.schema.clock_events import BY_WORD
 
-UNITS = (
-    "percent",
-    "bytes_per_second",
-    "bytes",
-    "celsius",
-    "watts",
-    "joules",
-    "mhz",
-    "seconds",
-)
-"""Endings of names that say the unit."""
 OF = "{} of {}"
 Convert = Callable[[Any], float]
-Limits = tuple[float, float]
-"""Smallest and largest plausible number."""
-ANY_NUMBER: Limits = (0, 1 << 53)
-_LIMITS: Mapping[str, Limits] = {
-    "percent": (0, 101),  # quotients of counters are over 100 at times
-    "bytes": (0, 1 << 46),
-    "bytes_per_second": (0, 1e14),
-    "celsius": (-60, 250),
-    "watts": (0, 20_000),
-    "joules": (0, 1e13),
-    "mhz": (0, 100_000),
-}
 _BASE_UNITS: Mapping[str, Convert] = {
     "percent": lambda percent: round(percent / 100, 6),
     "mhz": lambda mhz: mhz * 1e6,
@@ -92,18 +71,16 @@ class Reading(NamedTuple):
     """True if it only grows: its increase is shown, and Prometheus counts it."""
     fastest: float = float("inf")
     """Most that a counter can grow in a second: more is a counter that was replaced."""
-    own_limits: Limits | None = None
-    """Smallest and largest plausible number where the unit does not tell."""
 
     @property
     def unit(self) -> str:
         """Unit that the name ends in; empty for none."""
-        return next((unit for unit in UNITS if self.name.endswith(f"_{unit}")), "")
+        return unit_of(self.name)
 
     @property
     def limits(self) -> Limits:
         """Smallest and largest plausible number."""
-        return self.own_limits or _LIMITS.get(self.unit, ANY_NUMBER)
+        return limits_of(self.name)
 
     @property
     def metric_name(self) -> str:
@@ -154,7 +131,7 @@ RECOVERIES = {
     "system_reboot": Recovery("a reboot of its machine", "reboot its machine"),
 }
 # fmt: on
-"""Recovery actions, in the order of NVML's numbers."""
+"""Recovery actions by their words in `agent.words`."""
 VIRTUALIZATIONS = {
     "none": "none",
     "passthrough": "passed through to this guest",
@@ -162,7 +139,7 @@ VIRTUALIZATIONS = {
     "host_vgpu": "host of virtual GPUs",
     "host_vsga": "host of shared graphics",
 }
-"""Words for the virtualization, in the order of NVML's numbers."""
+"""Texts for the virtualization, by its words in `agent.words`."""
 _GPM = "Average since the reading before, by GPM."
 _LOADED = "since the driver was loaded"
 
@@ -282,7 +259,7 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
         Reading("temperature_margin_celsius", "margin",
             "Degrees left until the GPU slows itself down.",
             legend="how much warmer it may get before it slows itself down",
-            smi=("temperature.gpu.tlimit",), own_limits=(-300, 300)),
+            smi=("temperature.gpu.tlimit",)),
         Reading("temperature_slowdown_celsius", "slowdown at"),
         Reading("temperature_shutdown_celsius", "shutdown at"),
         # As nvidia-smi calls it. Devices have this scale or the absolute thresholds above.
@@ -297,8 +274,8 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             smi=("temperature.memory",)),
         Reading("memory_temperature_max_celsius", term="maximum"),
         Reading("fan_percent", "fan", "Speed the fans are to have, 1 is their nominal maximum.",
-            not_supported="no fan that the driver knows of", metric="fan_speed", smi=("fan.speed",),
-            own_limits=(0, 200)),
+            not_supported="no fan that the driver knows of", metric="fan_speed",
+            smi=("fan.speed",)),
         Reading("fans_percent", "each fan", "Speed each fan is to have, 1 is its nominal maximum.",
             form="percentages", not_supported="no fan that the driver knows of",
             metric="each_fan_speed", part_label="fan"),
@@ -322,12 +299,13 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
         Reading("video_clock_max_mhz", term="maximum"),
         Reading("performance_state", "P-state", "Performance state, 0 (P0, the fastest) to 15.",
             form="p_state", legend="P0 is the fastest, P15 the slowest", smi=("pstate",),
-            has_mean=False, own_limits=(0, 32)),
+            has_mean=False),
         # nvidia-smi has columns for each of them: see `schema.clock_events`.
         Reading("clock_event_reasons", "held back by",
             "Whether that reason holds the clocks back now: 1 or 0.", form="reasons",
             legend="why clocks are not higher; a power cap is normal at full load, heat is not",
-            words={word: BY_WORD[word].label for word in BITS}, metric="clock_event_active",
+            words={word: BY_WORD[word].label for word in CLOCK_EVENT_BITS},
+            metric="clock_event_active",
             part_label="reason", dcgm=("DEV_CLOCKS_EVENT_REASONS",
             "Reasons for which the clocks are held back (bit mask).")),
         Reading("clock_event_seconds", "held back for",
@@ -339,10 +317,10 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             "Generation of the PCIe link now; lower while idle.", template="gen {} {} of gen {} {}",
             term="generation", legend="as it is now: it slows down when there is nothing to send",
             smi=("pcie.link.gen.current", "pcie.link.gen.gpucurrent"), in_history=True,
-            has_mean=False, own_limits=(0, 32)),
+            has_mean=False),
         Reading("pcie_width", about="Lanes of the PCIe link now.", form="width", term="width",
             metric="pcie_width_lanes", smi=("pcie.link.width.current",), in_history=True,
-            has_mean=False, own_limits=(0, 64)),
+            has_mean=False),
         Reading("pcie_generation_max", term="maximum generation", smi=("pcie.link.gen.max",)),
         Reading("pcie_width_max", form="width", term="maximum width", smi=("pcie.link.width.max",)),
         Reading("pcie_rx_bytes_per_second", "PCIe rx", "What the device receives over PCIe.",

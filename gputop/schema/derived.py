@@ -7,7 +7,7 @@ from operator import or_
 
 from gputop.agent.device import Device
 from gputop.agent.snapshot import Inventory, Sample
-from gputop.schema.clock_events import BITS
+from gputop.agent.words import CLOCK_EVENT_BITS
 from gputop.text import count, short_name, visible
 
 
@@ -41,7 +41,7 @@ PROCESS_IO_WAIT = "process_io_wait"
 HOST_CPU = "host_cpu_percent"
 """Percent of all cores of the host."""
 SLOWDOWN_BITS = "slowdown_bits"
-"""Clock event reasons as a sum of `clock_events.BITS` and `OTHER_SLOWDOWN`."""
+"""Clock event reasons as a sum of `agent.words.CLOCK_EVENT_BITS` and `OTHER_SLOWDOWN`."""
 DERIVED = (PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, HOST_CPU, SLOWDOWN_BITS)
 """Numbers of a device that are computed from a sample, and kept over time like its readings."""
 OTHER_SLOWDOWN = 1 << 32
@@ -54,7 +54,9 @@ def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
     found: dict[str, dict[str, float | None]] = {}
     for readings in sample.devices:
         held, reasons = processes[readings.uuid], readings.clock_event_reasons
-        bits = (BITS.get(reason, OTHER_SLOWDOWN) for reason in reasons or ())
+        bits = (
+            CLOCK_EVENT_BITS.get(reason, OTHER_SLOWDOWN) for reason in reasons or ()
+        )
         cpu = [
             each for p in held for each in (p.cpu_percent, p.children_cpu_most_percent)
         ]

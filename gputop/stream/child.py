@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, SupportsIndex
 
 from gputop.agent.device import Absence, DeviceState
 from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.process_limit import process_limit_problem, says_process_limit
 from gputop.agent.snapshot import DriverState, Inventory, Record, Sample
 from gputop.agent.times import IDENTIFY_SECONDS, silence_limit
-from gputop.console import process_limit_problem, says_process_limit, signal_name
+from gputop.console import signal_name
 from gputop.schema.decode import NewerSchemaError, decode
 from gputop.schema.limits import LINE_BYTES, DecodeError
 from gputop.stream.launch import StreamOptions, launch

@@ -14,7 +14,8 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from gputop.agent.options import AgentOptions
 
 PARENT = "GPUTOP_PARENT"
 """Variable with the pid of the parent that a child of gputop's own ends with."""
@@ -36,24 +37,8 @@ def module_command(module: str) -> list[str]:
     return [sys.executable, "-P", "-m", module]
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOptions:
-    """Options of `gputop stream`."""
-
-    interval: float
-    """Seconds between samples."""
-    count: int | None = None
-    """Samples of a settled driver after which it ends."""
-    demo: bool = False
-    gpm: bool = True
-    control: bool = False
-    """True if the reader sends requests on standard input: it then asks for GPM, too."""
-    secrets: bool = False
-    """True if command lines are sent unmasked, too."""
-    ids: tuple[str, ...] = ()
-    """Indices, PCI addresses or starts of UUIDs of the GPUs that are wanted; all if empty."""
-    only_visible: bool = False
-    """True if only GPUs are wanted that CUDA_VISIBLE_DEVICES leaves visible."""
+class StreamOptions(AgentOptions):
+    """Options of `gputop stream`, and the words of its command line."""
 
     @property
     def words(self) -> list[str]:

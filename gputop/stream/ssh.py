@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gputop import FROM_CHECKOUT
 from gputop.agent.device import THIS_MACHINE
 from gputop.agent.problem import Problem
-from gputop.console import says_process_limit
+from gputop.agent.process_limit import says_process_limit
 from gputop.text import visible
 
 if TYPE_CHECKING:

@@ -1,39 +1,288 @@
-"""The agent needs only the standard library, and the syntax of Python 3.9."""
+"""The agent alone: sent as an archive, and run from memory by any Python from 3.9 on."""
 
 from __future__ import annotations
 
-import ast
+import io
+import os
+import pwd
+import select
 import shutil
+import signal
 import subprocess
 import sys
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
 import gputop.agent
+from gputop.agent.snapshot import DriverState, Inventory, Sample
+from gputop.schema.decode import decode
+from gputop.stream.agent_archive import BOOTSTRAP, PYTHON, agent_archive, agent_input
+from gputop.stream.launch import module_command
+from tests.driver import FakeDevice, FakeDriver, FakeProcess
 
 FOLDER = Path(gputop.agent.__file__).parent
-MODULES = sorted(FOLDER.glob("*.py"))
-
-
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: path.stem)
-def test_its_syntax_is_that_of_python_3_9(module: Path) -> None:
-    ast.parse(module.read_text(), feature_version=(3, 9))
-
-
-def test_it_writes_a_line_without_the_rest_of_gputop(tmp_path: Path) -> None:
-    shutil.copytree(FOLDER, tmp_path / "gputop" / "agent")
-    imports = "\n".join(f"import gputop.agent.{module.stem}" for module in MODULES)
-    program = f"""
-import sys
-sys.path.insert(0, {str(tmp_path)!r})
-{imports}
-from gputop.agent.lines import to_line
-from gputop.agent.snapshot import Host, Sample
-print(to_line(Sample(1.0, Host())))
-assert gputop.agent.__file__.startswith({str(tmp_path)!r})
+BOUND = 60.0
+SENT_BYTES = 160_000
+OLDEST = (3, 9)
+WRITES = """
+import os, sys
+def note(event, arguments):
+    if event == "open":
+        path, _, flags = arguments
+        if isinstance(path, int) or not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+            return
+    elif event not in ("os.mkdir", "os.rename", "os.symlink", "os.link"):
+        return
+    sys.stderr.write("%s %r\\n" % (event, arguments))
+sys.addaudithook(note)
 """
-    command = [sys.executable, "-I", "-S", "-c", program]
-    done = subprocess.run(command, capture_output=True, check=False, text=True)
-    assert done.stderr == ""
-    assert done.stdout.startswith('{"type":"sample","time":1.0,')
+
+
+def _pythons() -> dict[tuple[int, int], str]:
+    """Return an interpreter of each version that is on this machine."""
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    candidates = [sys.executable, *map(str, home.glob(".pyenv/versions/*/bin/python"))]
+    names = (f"python3.{minor}" for minor in range(OLDEST[1], OLDEST[1] + 10))
+    candidates += filter(None, map(shutil.which, names))
+    found: dict[tuple[int, int], str] = {}
+    question = "import sys; print('%d.%d' % sys.version_info[:2])"
+    for candidate in candidates:
+        asked = subprocess.run(
+            [candidate, "-c", question], capture_output=True, text=True, check=False
+        )
+        if asked.returncode == 0:
+            major, _, minor = asked.stdout.strip().partition(".")
+            found.setdefault((int(major), int(minor)), candidate)
+    return found
+
+
+PYTHONS = _pythons()
+EACH = pytest.mark.parametrize(
+    "python",
+    [path for version, path in sorted(PYTHONS.items()) if version >= OLDEST],
+    ids=[f"{x}.{y}" for x, y in sorted(PYTHONS) if (x, y) >= OLDEST],
+)
+TOO_OLD = [(path, f"{x}.{y}") for (x, y), path in PYTHONS.items() if (x, y) < OLDEST]
+
+
+@contextmanager
+def agent(
+    *words: str,
+    python: str = sys.executable,
+    before: str = "",
+    environment: dict[str, str] | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Start the agent from memory; `before` is executed first. It ends with the block."""
+    command = [python, *PYTHON[1:], "-c", f"{before}{BOOTSTRAP}", *words]
+    with subprocess.Popen(
+        command,
+        env={**os.environ, **(environment or {})},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None
+        try:
+            process.stdin.write(agent_input())
+            process.stdin.flush()
+            yield process
+        finally:
+            process.kill()
+
+
+def said(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """Return what an agent writes until it ends by itself. Its input stays open."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    return process.stdout.read(), process.stderr.read()
+
+
+def newest(lines: list[bytes]) -> tuple[Inventory, Sample]:
+    """Return the last inventory and the last sample of a stream."""
+    records = [decode(line) for line in lines]
+    inventories = [each for each in records if isinstance(each, Inventory)]
+    samples = [each for each in records if isinstance(each, Sample)]
+    return inventories[-1], samples[-1]
+
+
+def run(command: list[str], driver: FakeDriver) -> tuple[Inventory, Sample]:
+    done = subprocess.run(
+        command,
+        env={**os.environ, **driver.environment()},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=BOUND,
+        check=True,
+    )
+    return newest(done.stdout.splitlines())
+
+
+def known(record: object) -> set[str]:
+    """Return the names of the fields that have a value."""
+    return {f.name for f in fields(record) if getattr(record, f.name) is not None}  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def busy_driver(driver: FakeDriver) -> FakeDriver:
+    process = FakeProcess(os.getpid(), sm_percent=40)
+    driver.write(FakeDevice(processes=(process,)), FakeDevice())
+    return driver
+
+
+@EACH
+def test_everything_that_gputop_stream_sends(python: str, busy_driver: FakeDriver) -> None:
+    words = ["--interval", "0.5", "--count", "4"]
+    expected, sample = run([*module_command("gputop"), "stream", *words], busy_driver)
+    with agent(*words, python=python, environment=busy_driver.environment()) as process:
+        output, errors = said(process)
+    assert errors == b""
+    found, found_sample = newest(output.splitlines())
+    assert found.driver_state is DriverState.OK
+    assert replace(found, time=0.0) == replace(expected, time=0.0)
+    assert known(found_sample.host) == known(sample.host)
+    assert len(found_sample.devices) == 2
+    for device, other in zip(found_sample.devices, sample.devices, strict=True):
+        assert known(device) == known(other)
+        assert device.absent == other.absent
+    (listed,), (other_listed,) = found_sample.processes, sample.processes
+    assert listed.pid == os.getpid()
+    assert listed.command == other_listed.command
+    assert known(listed) == known(other_listed)
+
+
+@EACH
+def test_the_simulation(python: str) -> None:
+    with agent("--demo", "--count", "1", python=python) as process:
+        output, errors = said(process)
+    assert errors == b""
+    inventory, sample = newest(output.splitlines())
+    assert len(inventory.devices) == len(sample.devices) == 8
+    assert {process.user for process in sample.processes} == {"ada", "bo"}
+
+
+@pytest.mark.parametrize(("python", "version"), TOO_OLD, ids=[version for _, version in TOO_OLD])
+def test_a_python_that_is_too_old(python: str, version: str) -> None:
+    done = subprocess.run(
+        [python, "-c", BOOTSTRAP],
+        input=agent_input(),
+        capture_output=True,
+        timeout=BOUND,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert done.stderr.decode() == (
+        f"gputop: error: python3 there is {version}, which is too old. gputop needs 3.9 or later\n"
+    )
+
+
+def test_no_shell_changes_the_bootstrap() -> None:
+    """Every shell takes the bootstrap within single quotes: csh and fish are strict."""
+    assert not {*"'\\\n!$`"} & {*BOOTSTRAP}
+    assert BOOTSTRAP.isascii()
+
+
+@pytest.mark.parametrize("control", [False, True])
+@pytest.mark.parametrize("sent", ["nothing", "half", "all"])
+def test_the_end_of_its_input_is_the_end_of_it(sent: str, control: bool) -> None:
+    words = ["--control"] if control else []
+    whole = agent_input()
+    part = {"nothing": b"", "half": whole[: len(whole) // 2], "all": whole}[sent]
+    process = subprocess.Popen(
+        [*PYTHON, "-c", BOOTSTRAP, "--demo", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    _, errors = process.communicate(part, timeout=BOUND)
+    assert process.returncode == 0
+    assert errors == b""
+
+
+@pytest.mark.parametrize("where", ["start", "device"])
+def test_a_driver_that_hangs_does_not_keep_it(driver: FakeDriver, where: str) -> None:
+    driver.write(FakeDevice(hang=where == "device"), init_hang=where == "start")
+    with agent("--control", environment=driver.environment()) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        wanted = b'"starting"' if where == "start" else b'"ok"'
+        while wanted not in process.stdout.readline():
+            pass
+        process.stdin.close()
+        assert process.wait(BOUND) == 0
+
+
+def test_nothing_is_written(busy_driver: FakeDriver) -> None:
+    """A home without write permission, `noexec`, and no /tmp make no difference."""
+    with agent(
+        "--count", "2", before=f"exec({WRITES!r});", environment=busy_driver.environment()
+    ) as process:
+        output, errors = said(process)
+    assert newest(output.splitlines())[1].processes
+    assert errors == b""
+
+
+def test_that_writing_would_be_noticed(tmp_path: Path) -> None:
+    program = f"exec({WRITES!r}); open({str(tmp_path / 'new')!r}, 'w')"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stderr.startswith(b"open ")
+
+
+def test_requests_follow_the_archive() -> None:
+    with agent("--demo", "--control", "--interval", "60") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b'{"interval": 0.25}\n')
+        process.stdin.flush()
+        interval = 60.0
+        while interval != 0.25:
+            assert select.select([process.stdout], [], [], BOUND)[0]
+            record = decode(process.stdout.readline())
+            if isinstance(record, Inventory):
+                interval = record.interval_seconds
+
+
+def test_a_signal_ends_it() -> None:
+    with agent("--demo") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(BOUND) == 130
+
+
+def test_the_archive_is_small_and_always_the_same() -> None:
+    first = agent_archive()
+    agent_archive.cache_clear()
+    assert agent_archive() == first
+    assert len(agent_input()) < SENT_BYTES
+
+
+def test_the_archive_is_a_program_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "agent.zip"
+    file.write_bytes(agent_archive())
+    command = [sys.executable, "-IBS", str(file), "--demo", "--count", "1"]
+    done = subprocess.run(command, capture_output=True, check=True, stdin=subprocess.DEVNULL)
+    assert newest(done.stdout.splitlines())[1].devices
+
+
+def test_it_has_only_the_agent_and_the_bindings() -> None:
+    names = zipfile.ZipFile(io.BytesIO(agent_archive())).namelist()
+    others = {name for name in names if not name.startswith("gputop/agent/")}
+    assert others == {"__main__.py", "gputop/__init__.py", "pynvml.py"}
+
+
+def test_it_uses_nothing_newer_than_python_3_9() -> None:
+    program = "import vermin; vermin.main()"
+    words = ["-q", "--target=3.9-", "--violations", "--no-tips", str(FOLDER)]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == ""
+    assert done.returncode == 0

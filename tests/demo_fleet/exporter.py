@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qs
 from wsgiref.util import application_uri
 
+from gputop.agent.words import CLOCK_EVENT_BITS
 from gputop.output.prometheus.metrics import XID_HELP
 from gputop.output.prometheus.scrape import TEXT
 from gputop.schema.catalogue import CATALOGUE
-from gputop.schema.clock_events import BITS
 from tests.demo_fleet.site import DRIVER, Flaw, SimulatedGpu, hosts_of
 
 if TYPE_CHECKING:
@@ -136,10 +136,10 @@ _CLOCK: dict[Flaw | None, float] = {Flaw.SLOW: 0.6, Flaw.THERMAL: 0.55}
 
 def _reasons(flaw: Flaw | None, level: float, of_limit: float) -> int:
     if flaw is Flaw.THERMAL:
-        return BITS["hw_slowdown"] | BITS["hw_thermal"]
+        return CLOCK_EVENT_BITS["hw_slowdown"] | CLOCK_EVENT_BITS["hw_thermal"]
     if not level:
-        return BITS["idle"]
-    return BITS["sw_power_cap"] if of_limit > 0.9 else 0
+        return CLOCK_EVENT_BITS["idle"]
+    return CLOCK_EVENT_BITS["sw_power_cap"] if of_limit > 0.9 else 0
 
 
 _HELPS = dict(reading.dcgm for reading in CATALOGUE.values()) | {"DEV_XID_ERRORS": XID_HELP}

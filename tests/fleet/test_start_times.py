@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.agent.words import CLOCK_EVENT_BITS
 from gputop.fleet.client import Client
 from gputop.fleet.fleet_findings import LOOK_BACK_SECONDS, MOST_DATED, find_start
 from gputop.fleet.parse import readings_over_time
 from gputop.fleet.queries import MASKS, values_of
 from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import Refresher
-from gputop.schema.clock_events import BITS
 from tests.prometheus import (
     NOW,
     FakePrometheus,
@@ -206,7 +206,7 @@ def test_throttling_of_both_exporters() -> None:
 
 
 def test_a_reason_that_both_exporters_report_is_one() -> None:
-    bit = BITS["hw_thermal"]
+    bit = CLOCK_EVENT_BITS["hw_thermal"]
     theirs = {"__name__": MASKS[0], "UUID": "a"}
     ours = [
         {"__name__": "gputop_clock_event_active", "uuid": "a", "reason": reason}
@@ -218,7 +218,7 @@ def test_a_reason_that_both_exporters_report_is_one() -> None:
     ]
     for order in (result, result[::-1]):
         found = readings_over_time(order, lambda row: row.get("UUID") or row["uuid"])
-        assert found == {"a": {60.0: {"mask": float(bit | BITS["hw_slowdown"])}}}
+        assert found == {"a": {60.0: {"mask": float(bit | CLOCK_EVENT_BITS["hw_slowdown"])}}}
 
 
 MEAN = next(query.text for query in values_of("") if query.name == "busy_mean")

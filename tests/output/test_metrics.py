@@ -24,16 +24,15 @@ from gputop.agent.device import (
     DeviceSample,
     DeviceState,
 )
-from gputop.agent.nvml import device_queries as nvml_readings
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Event, Inventory, Process, Record, Sample, Source
+from gputop.agent.words import CLOCK_EVENT_BITS, RECOVERY_ACTIONS
 from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
 from gputop.health.judge import BY_NAME, RULES
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
 from gputop.output.prometheus.scrape import dcgm_text, registry_of
 from gputop.output.prometheus.state import ExporterState, PodContainer, StreamFollower
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS
-from gputop.schema.clock_events import BITS
 from gputop.stream.child import Interruption
 from gputop.text import visible
 from tests import streams
@@ -135,7 +134,7 @@ def test_every_reading_has_a_metric_and_each_its_own_name() -> None:
 
 
 def test_the_words_are_those_of_the_driver() -> None:
-    assert set(ACTIONS) == set(nvml_readings._RECOVERY_ACTIONS.values())
+    assert set(ACTIONS) == set(RECOVERY_ACTIONS.values())
 
 
 @pytest.mark.parametrize(
@@ -163,7 +162,7 @@ def test_a_reading_in_base_units(name: str, expected: dict[str, float]) -> None:
 @pytest.mark.parametrize(
     ("name", "label", "known", "holding"),
     [
-        ("clock_event_active", "reason", BITS, {"hw_thermal", "bit_0x800"}),
+        ("clock_event_active", "reason", CLOCK_EVENT_BITS, {"hw_thermal", "bit_0x800"}),
         ("recovery_action", "action", ACTIONS, {"drain_p2p"}),
         ("device_state", "state", DeviceState, {"ok"}),
     ],

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.agent import words
 from gputop.agent.device import READINGS, SERIES_READINGS, Device
+from gputop.agent.units import UNITS
 from gputop.fleet.queries import LIMITS, NUMBERS, READ_AS, all_of
 from gputop.output.csv_lines import COLUMNS as CSV_COLUMNS
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.state import ExporterState
 from gputop.output.status_page import COLUMNS, parse_columns
-from gputop.schema.catalogue import CATALOGUE, UNITS
+from gputop.schema.catalogue import CATALOGUE, RECOVERIES, VIRTUALIZATIONS
 from gputop.schema.labels import LEGEND, ROWS, since_start
 from gputop.schema.values import Statistics, value_text
 from gputop.stream.history import KEPT, History
@@ -40,6 +42,11 @@ def test_each_field_of_a_device_has_a_row() -> None:
     assert set(CATALOGUE) == ({*READINGS} | fields) - {*SERIES_READINGS}
     assert all(reading.name == name for name, reading in CATALOGUE.items())
     assert all(reading.label or reading.term for reading in CATALOGUE.values())
+
+
+def test_each_word_of_the_agent_has_a_text() -> None:
+    assert [*RECOVERIES] == [*words.RECOVERY_ACTIONS.values()]
+    assert [*VIRTUALIZATIONS] == [*words.VIRTUALIZATIONS.values()]
 
 
 @pytest.mark.parametrize("reading", CATALOGUE.values(), ids=CATALOGUE)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gputop.schema.clock_events import BITS, BY_WORD, CLOCK_EVENTS, gravest, mask_of, words_of
+from gputop.agent.words import CLOCK_EVENT_BITS, clock_event_words
+from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravest, mask_of
 
 NAMED = {
     "idle": pynvml.nvmlClocksEventReasonGpuIdle,
@@ -23,9 +24,9 @@ NAMED = {
 
 
 def test_the_bits_are_those_of_nvml() -> None:
-    assert BITS == NAMED
-    assert mask_of(BITS) == 0x1FF
-    assert list(BITS) == [*words_of(0x1FF)]
+    assert CLOCK_EVENT_BITS == NAMED
+    assert mask_of(CLOCK_EVENT_BITS) == 0x1FF
+    assert list(CLOCK_EVENT_BITS) == [*clock_event_words(0x1FF)]
     assert len(BY_WORD) == len(CLOCK_EVENTS)
 
 
@@ -33,7 +34,7 @@ def test_the_bits_are_those_of_nvml() -> None:
 @example(0x600)
 @example((1 << 64) - 1)
 def test_any_mask_can_be_made_again(mask: int) -> None:
-    words = words_of(mask)
+    words = clock_event_words(mask)
     assert len(words) == mask.bit_count()
     assert mask_of(words) == mask
 
@@ -54,7 +55,7 @@ def test_words_of_other_versions(words: tuple[str, ...], mask: int) -> None:
 
 
 def test_bits_without_a_name_keep_their_number() -> None:
-    assert words_of(0x604) == ("sw_power_cap", "bit_0x200", "bit_0x400")
+    assert clock_event_words(0x604) == ("sw_power_cap", "bit_0x200", "bit_0x400")
 
 
 def test_the_gravest_explains_the_others() -> None:

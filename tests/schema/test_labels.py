@@ -20,10 +20,10 @@ from gputop.agent.device import (
     DeviceSample,
     DeviceState,
 )
-from gputop.agent.nvml.device_queries import _RECOVERY_ACTIONS, clock_event_times
+from gputop.agent.nvml.device_queries import clock_event_times
 from gputop.agent.snapshot import Event, Host
+from gputop.agent.words import CLOCK_EVENT_BITS, RECOVERY_ACTIONS
 from gputop.health.conditions import XIDS, event_text, fault_of
-from gputop.schema.clock_events import BITS
 from gputop.schema.labels import GROUPS, LEGEND, ROWS, since_start, value_of
 from gputop.schema.values import CAUSES, Statistics, absence_text, value_text
 from tests import streams
@@ -144,8 +144,8 @@ def test_the_link() -> None:
 
 
 def test_every_word_of_the_driver_has_words_for_people() -> None:
-    assert {*BITS, *clock_event_times((580, 82)), "thermal"} <= set(CAUSES)
-    for action in _RECOVERY_ACTIONS.values():
+    assert {*CLOCK_EVENT_BITS, *clock_event_times((580, 82)), "thermal"} <= set(CAUSES)
+    for action in RECOVERY_ACTIONS.values():
         assert "_" not in value_text("recovery_action", action)
 
 

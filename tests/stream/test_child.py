@@ -17,9 +17,9 @@ import pytest
 
 from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
+from gputop.agent.process_limit import process_limit_problem
 from gputop.agent.snapshot import DriverState, Host, Inventory, Record, Sample, Source
 from gputop.agent.times import silence_limit
-from gputop.console import process_limit_problem
 from gputop.schema.limits import LINE_BYTES
 from gputop.stream import child as module
 from gputop.stream.child import (

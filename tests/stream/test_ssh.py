@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.agent.problem import Problem
-from gputop.console import process_limit_problem
+from gputop.agent.process_limit import process_limit_problem
 from gputop.stream.child import Interruption
 from gputop.stream.launch import StreamOptions
 from gputop.stream.ssh import explain_absence, parse_command, parse_host, ssh_command

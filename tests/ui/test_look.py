@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from gputop.agent.device import DeviceState
+from gputop.agent.process_limit import process_limit_problem
 from gputop.agent.snapshot import Source
 from gputop.bench.results import store
-from gputop.console import process_limit_problem
 from gputop.settings import Settings
 from gputop.ui.benchmark import screen as benchmark
 from gputop.ui.drawing import palette

@@ -22,30 +22,15 @@ from gputop.agent.nvml.query import (
 )
 from gputop.agent.nvml.traffic import NvLink, Pcie
 from gputop.agent.nvml.utilization import BusySamples
-from gputop.schema.catalogue import RECOVERIES, VIRTUALIZATIONS
-from gputop.schema.clock_events import words_of
-
-# Numbers, where the oldest supported nvidia-ml-py lacks the name.
-_ARCHITECTURES = {
-    2: "kepler",
-    3: "maxwell",
-    4: "pascal",
-    5: "volta",
-    6: "turing",
-    7: "ampere",
-}
-_ARCHITECTURES |= {8: "ada", 9: "hopper", 10: "blackwell", 13: "rubin"}
-_COMPUTE_MODES = {
-    0: "default",
-    1: "exclusive_thread",
-    2: "prohibited",
-    3: "exclusive_process",
-}
-_MODES = {0: "disabled", 1: "enabled"}
-_VIRTUALIZATIONS, _RECOVERY_ACTIONS = (
-    dict(enumerate(VIRTUALIZATIONS)),
-    dict(enumerate(RECOVERIES)),
+from gputop.agent.words import (
+    ARCHITECTURES,
+    COMPUTE_MODES,
+    ON_OR_OFF,
+    RECOVERY_ACTIONS,
+    VIRTUALIZATIONS,
+    clock_event_words,
 )
+
 _CORES_PER_SM = {"3": 192, **dict.fromkeys(("5", "6", "8", "9", "10", "11", "12"), 128)}
 _CORES_PER_SM |= dict.fromkeys(("6.0", "7", "8.0"), 64)
 """CUDA cores per SM by compute capability, or its first part. Source: CUDA's helper_cuda.h."""
@@ -123,7 +108,11 @@ def _word(words: Mapping[int, str], number: int) -> str | Absence:
 
 def _clock_events(call: Callable[[Any], int], handle: Any) -> tuple[Any]:
     mask = call(handle)
-    return (Absence.NOT_SUPPORTED if mask == 0xFFFF_FFFF_FFFF_FFFF else words_of(mask),)
+    return (
+        Absence.NOT_SUPPORTED
+        if mask == 0xFFFF_FFFF_FFFF_FFFF
+        else clock_event_words(mask),
+    )
 
 
 def _fans(handle: Any) -> tuple[Any]:
@@ -149,7 +138,7 @@ def _first(call: Callable[[Any], Any]) -> Callable[[Any], tuple[Any]]:
 
 
 def _mode(
-    call: Callable[[Any], Any], words: Mapping[int, str] = _MODES
+    call: Callable[[Any], Any], words: Mapping[int, str] = ON_OR_OFF
 ) -> Callable[[Any], tuple[Any]]:
     return lambda handle: (_word(words, call(handle)),)
 
@@ -200,7 +189,7 @@ IDENTITY = (
     once("name", string(nvml.nvmlDeviceGetName)),
     once("pci_bus_id pci_device_id", _pci),
     once("minor_number", scalar(nvml.nvmlDeviceGetMinorNumber)),
-    once("architecture", _mode(nvml.nvmlDeviceGetArchitecture, _ARCHITECTURES)),
+    once("architecture", _mode(nvml.nvmlDeviceGetArchitecture, ARCHITECTURES)),
     once(
         "compute_capability",
         lambda h: ("{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)),),
@@ -247,13 +236,13 @@ IDENTITY = (
     once("pcie_generation_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkGeneration)),
     once("pcie_width_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkWidth)),
     once(
-        "virtualization", _mode(nvml.nvmlDeviceGetVirtualizationMode, _VIRTUALIZATIONS)
+        "virtualization", _mode(nvml.nvmlDeviceGetVirtualizationMode, VIRTUALIZATIONS)
     ),
 )
 """Questions that identify a device."""
 
 MODES = (
-    slowly("compute_mode", _mode(nvml.nvmlDeviceGetComputeMode, _COMPUTE_MODES)),
+    slowly("compute_mode", _mode(nvml.nvmlDeviceGetComputeMode, COMPUTE_MODES)),
     slowly("persistence_mode", _mode(nvml.nvmlDeviceGetPersistenceMode)),
     each_second("mig_mode", _mode(lambda h: nvml.nvmlDeviceGetMigMode(h)[0])),
     slowly("ecc_enabled", lambda h: (bool(nvml.nvmlDeviceGetEccMode(h)[0]),)),
@@ -298,7 +287,7 @@ def reading_queries(
         FirstField(
             "recovery_action",
             nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
-            convert=lambda number: _word(_RECOVERY_ACTIONS, number),
+            convert=lambda number: _word(RECOVERY_ACTIONS, number),
         ),
     )
     slow = FieldBatch(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from gputop import from_checkout
 from gputop.agent.linux.driver_files import (
     CONTROL_FILE,
     LIBRARY,
@@ -211,7 +210,7 @@ def diagnose_bindings() -> Problem:
             if instead
             else f"the file of {version} is damaged"
         )
-    remedy = f"Try {from_checkout('--force-reinstall .')}"
+    remedy = "Try `pip install --force-reinstall .` in a checkout of gputop"
     return Problem(f"No usable {BINDINGS}", why, remedy, "bindings")
 
 

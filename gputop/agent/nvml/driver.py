@@ -222,7 +222,7 @@ class NvmlReader:
             answers = self._cache.ask_due(self._handle, queries)
             *lists, usage = self._cache.ask_due(self._handle, self._processes)
             # Only those that are asked every time: others may have been answered before.
-            pairs = zip(answers, queries, strict=True)
+            pairs = zip(answers, queries)
             _raise_common_failure(
                 answer for answer, query in pairs if not query.interval
             )

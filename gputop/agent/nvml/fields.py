@@ -87,7 +87,7 @@ class FieldBatch:
             if now - since < AGAIN:
                 found[key] = Absence.NOT_SUPPORTED
         while wanted := self._wanted(found):
-            for key, value in zip(wanted, fetch(handle, wanted), strict=True):
+            for key, value in zip(wanted, fetch(handle, wanted)):
                 found[key] = value
                 if value is Absence.NOT_SUPPORTED:
                     self._missing[key] = now

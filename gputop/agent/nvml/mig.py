@@ -281,9 +281,7 @@ class _Instance:
 
     def assign_processes(self, gpu: Sequence[Any]) -> None:
         """Set its processes from its own lists or, if it has none, from those of the GPU."""
-        rows = [
-            self._rows(own, all_) for own, all_ in zip(self._lists, gpu, strict=True)
-        ]
+        rows = [self._rows(own, all_) for own, all_ in zip(self._lists, gpu)]
         self.listed = merge_processes(
             *(self.device.uuid, *rows, nvml.NVML_ERROR_NOT_SUPPORTED)
         )

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from gputop.agent.device import Absence, Device, DeviceSample
 from gputop.agent.interface import UTILIZATIONS, DeviceReading
@@ -36,7 +36,7 @@ _DRIFT = 0.01
 _LARGEST_PID = 1 << 22
 """Largest pid of Linux. Beyond it, and 0, mean "not available"."""
 
-Percentages = tuple[int | None, ...]
+Percentages = tuple[Optional[int], ...]
 """Percentages of SMs, memory, encoder and decoder."""
 _NOTHING: Percentages = (None, None, None, None)
 _IDLE: Percentages = (0, 0, 0, 0)
@@ -221,7 +221,7 @@ def _utilization(usage: Any, pid: int) -> tuple[dict[str, Any], dict[str, Absenc
         return {}, dict.fromkeys(UTILIZATIONS, usage)
     used: dict[str, Any] = {}
     absent: dict[str, Absence] = {}
-    for name, value in zip(UTILIZATIONS, usage.get(pid, _IDLE), strict=True):
+    for name, value in zip(UTILIZATIONS, usage.get(pid, _IDLE)):
         used[name] = value
         if value is None:  # the driver returned something impossible
             absent[name] = Absence.ERROR

@@ -19,7 +19,7 @@ from typing import Any
 from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.agent.interface import DeviceReading, DriverError
 from gputop.agent.nvml.diagnosis import diagnose_bindings
-from gputop.schema.catalogue import ANY_NUMBER, CATALOGUE
+from gputop.agent.units import limits_of
 
 NEWEST_FUNCTION = "nvmlDeviceGetMarginTemperature"
 """The most recently added of the functions that gputop calls: version 12.570 has it."""
@@ -280,13 +280,13 @@ def answers_by_name(
     Each answer is a row of NVML's values, or a return code for all of them.
     """
     found = {}
-    for question, answer in zip(questions, answers, strict=True):
+    for question, answer in zip(questions, answers):
         if not question.names:
             continue
         row = answer
         if isinstance(answer, int):
             row = [absence_of(answer)] * len(question.names)
-        for name, raw in zip(question.names, row, strict=True):
+        for name, raw in zip(question.names, row):
             found[name] = value_of(name, raw)
     return found
 
@@ -351,7 +351,7 @@ def _numbers(name: str) -> tuple[float, float, bool, bool]:
 
     The flags are True if NVML has it in milliwatts or millijoules, and if it is an integer.
     """
-    least, most = CATALOGUE[name].limits if name in CATALOGUE else ANY_NUMBER
+    least, most = limits_of(name)
     if name.endswith(
         "_utilization_percent"
     ):  # the driver's own percent has no rounding error

@@ -19,7 +19,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, Union
 
 from gputop.agent.device import GPM_READINGS, SERIES_READINGS, Absence
 from gputop.agent.lines import rounded
@@ -124,7 +124,7 @@ _METRICS = {
     "fp16_active_percent": nvml.NVML_GPM_METRIC_FP16_UTIL,
 }
 
-Percentages = Mapping[str, float | Absence]
+Percentages = Mapping[str, Union[float, Absence]]
 """Each of `GPM_READINGS`, 0 to 100, or the reason that it is missing."""
 
 
@@ -217,12 +217,12 @@ class Gpm:
         request = self._request
         request.sample1 = before
         request.sample2 = newest
-        for metric, number in zip(request.metrics, _METRICS.values(), strict=False):
+        for metric, number in zip(request.metrics, _METRICS.values()):
             metric.metricId = number
             metric.value = math.nan
         nvml.nvmlGpmMetricsGet(request)
         found = {}
-        for metric, name in zip(request.metrics, _METRICS, strict=False):
+        for metric, name in zip(request.metrics, _METRICS):
             found[name] = _metric_percent(metric.nvmlReturn, metric.value)
         return found
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from gputop.agent.device import Device, DeviceSample
 from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
+from gputop.agent.words import clock_event_words
 from gputop.bench.plan.request import CPU_MEMORY_SHARE, Target
 from gputop.bench.plan.target_choice import targets
-from gputop.schema.clock_events import words_of
 from gputop.text import fold_list, size, visible
 
 INTERVAL_SECONDS = 1.0
@@ -166,5 +166,5 @@ def _whole(value: str | None) -> int | None:
 
 def _reasons(mask: str) -> tuple[str, ...] | None:
     with contextlib.suppress(ValueError):
-        return words_of(int(mask, 16))
+        return clock_event_words(int(mask, 16))
     return None

@@ -14,6 +14,7 @@ from typing import Any
 
 from gputop import __version__
 from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.process_limit import process_limit_problem, says_process_limit
 from gputop.bench.events import (
     EVENTS,
     UNWATCHED,
@@ -31,15 +32,7 @@ from gputop.bench.plan.kinds import DTYPES, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, Worker
 from gputop.bench.worker.errors import less
-from gputop.console import (
-    COULD_NOT_RUN,
-    DEGRADED,
-    FAULT,
-    INTERRUPTED,
-    process_limit_problem,
-    says_process_limit,
-    signal_name,
-)
+from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
 from gputop.schema.decode import from_plain
 from gputop.text import count, visible
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gputop.agent.problem import Problem, ProblemError
-from gputop.console import process_limit_problem, says_process_limit
+from gputop.agent.process_limit import process_limit_problem, says_process_limit
 from gputop.stream.launch import child_environment
 from gputop.text import visible
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 from math import isfinite
 
 from gputop.agent.device import Device
+from gputop.agent.words import CLOCK_EVENT_BITS
 from gputop.health import conditions
 from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, Finding, Severity
@@ -14,7 +15,7 @@ from gputop.health.rule_view import NoEvidence, RuleView, finite, needed
 from gputop.health.rules.workload import BUSY, CLOCK, HEAT, POWER
 from gputop.schema.advice import INDEX, RESET, fill_in, shared_command
 from gputop.schema.catalogue import RECOVERIES
-from gputop.schema.clock_events import BITS, BY_WORD, HEAT_REASONS, mask_of
+from gputop.schema.clock_events import BY_WORD, HEAT_REASONS, mask_of
 from gputop.schema.derived import SLOWDOWN_BITS
 from gputop.schema.values import link_bytes
 from gputop.text import duration, size
@@ -170,7 +171,9 @@ def _lost(view: RuleView, causes: Sequence[str]) -> tuple[list[Evidence], float]
     known = [(int(m), c) for m, c in zip(masks, clocks, strict=True) if isfinite(m + c)]
     bits = mask_of(causes)
     slow = [clock for mask, clock in known if mask & bits]
-    free = [clock for mask, clock in known if not mask & (bits | BITS["idle"])]
+    free = [
+        clock for mask, clock in known if not mask & (bits | CLOCK_EVENT_BITS["idle"])
+    ]
     full = sum(free) / len(free) if free else float(view.device.sm_clock_max_mhz or 0)
     each = window.span / max(1, len(known))
     evidence = [Evidence("slowed for", REASONS, len(slow) * each, "s", window.span)]

@@ -23,7 +23,8 @@ from textual.events import Event as UiEvent
 from textual.events import Key, Paste
 
 from gputop.agent.problem import Problem, ProblemError
-from gputop.console import INTERRUPTED, process_limit_problem, says_process_limit
+from gputop.agent.process_limit import process_limit_problem, says_process_limit
+from gputop.console import INTERRUPTED
 from gputop.settings import DEFAULT, Settings, path, save
 from gputop.text import visible
 from gputop.ui.drawing import look

@@ -18,12 +18,11 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from gputop.agent.process_limit import process_limit_problem, says_process_limit
 from gputop.console import (
     COULD_NOT_RUN,
     FINE,
     TOO_MANY_FILES,
-    process_limit_problem,
-    says_process_limit,
     terminfo_colours,
     without_colours,
 )

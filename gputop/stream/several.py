@@ -1,0 +1,62 @@
+"""The stream of several hosts on standard output, as `gputop stream --host` writes it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+
+from gputop.agent.options import AgentOptions
+from gputop.agent.sender import leave_with_parent, write_to_stdout
+from gputop.agent.snapshot import DriverState, Inventory, MachineState, Record, Sample
+from gputop.stream.machines import Machines
+
+
+def run_several(
+    hosts: Sequence[str],
+    remote: Sequence[str],
+    options: AgentOptions,
+    write: Callable[[Record], None] = write_to_stdout,
+) -> None:
+    """Write the stream of several machines, as `run` does.
+
+    With a count, samples are written from when each machine has answered, or is away.
+    """
+    leave_with_parent()
+    with contextlib.suppress(BrokenPipeError):
+        asyncio.run(
+            _write_several(Machines(hosts, options.interval, remote), options, write)
+        )
+
+
+async def _write_several(
+    machines: Machines, options: AgentOptions, write: Callable[[Record], None]
+) -> None:
+    left = options.count
+    machines.ask(gpm=options.gpm)
+    try:
+        async with contextlib.aclosing(machines.records()) as records:
+            async for record in records:
+                if left is None or isinstance(record, Inventory):
+                    write(record)
+                    continue
+                if _connects(record):
+                    continue
+                write(record)
+                left -= 1
+                if left == 0:
+                    return
+    finally:
+        await machines.close()
+
+
+def _connects(sample: Sample) -> bool:
+    """Return True if one of the machines has not yet said what it has."""
+    return any(
+        machine.state is MachineState.CONNECTING
+        or (
+            machine.state is MachineState.OK
+            and machine.driver_state is DriverState.STARTING
+        )
+        for machine in sample.machines
+    )
