@@ -164,7 +164,7 @@ def test_the_worker_needs_nothing_of_gputop() -> None:
         "bench.cluster.node_actor",
         "agent.linux.cgroup",
         "agent.linux.machine",
-        "agent.linux.memory_limit",
+        "bench.plan.memory_limit",
         "agent.linux.procfs",
     ],
 )
