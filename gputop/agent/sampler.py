@@ -23,8 +23,9 @@ from gputop.agent.interface import (
     unanswered_process,
 )
 from gputop.agent.lines import rounded
-from gputop.agent.linux.host import WINDOW_SECONDS, HostReader, Owners
+from gputop.agent.linux.host import WINDOW_SECONDS, HostReader
 from gputop.agent.linux.machine import cpu_name
+from gputop.agent.linux.owners import Owners
 from gputop.agent.opening import Opened, Opening, pause
 from gputop.agent.owner_thread import OwnerThread
 from gputop.agent.reading import Known, ReadingThreads, Slot

@@ -121,9 +121,10 @@ class Process:
     memory_resident_bytes: int | None = None
     parent_pid: int | None = None
     container: str | None = None
-    """First twelve digits of the container's id, from the cgroup. Container, pod and job are None
+    """Name of the container, or the first twelve digits of its id. Container, pod and job are None
     without a reason if the process has none."""
     pod: str | None = None
+    """Name of the Kubernetes pod, or its uid."""
     slurm_job: str | None = None
     io_wait: bool | None = None
     """True if it or a child process waited for storage at this moment: uninterruptible sleep, in

@@ -11,7 +11,8 @@ import pytest
 
 from gputop.agent.device import Absence
 from gputop.agent.lines import to_line
-from gputop.agent.linux.host import HostReader, Owners
+from gputop.agent.linux.host import HostReader
+from gputop.agent.linux.owners import Owners
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.nvml.fields import number_of
 from gputop.agent.snapshot import Sample

@@ -20,7 +20,7 @@ from gputop.agent import opening, owner_thread
 from gputop.agent import sampler as module
 from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
 from gputop.agent.interface import OWNER_FIELDS, DeviceReading, DriverError, ReplacedError
-from gputop.agent.linux.host import Owners
+from gputop.agent.linux.owners import Owners
 from gputop.agent.sampler import Sampler
 from gputop.agent.snapshot import DriverState, Event, Inventory, ProcessKind, Sample, Source
 from gputop.agent.times import silence_limit

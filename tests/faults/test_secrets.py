@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.agent.linux.host import Owners
+from gputop.agent.linux.owners import Owners
 from gputop.agent.masking import MASK
 from gputop.agent.snapshot import Process, ProcessKind
 from tests.e2e.shipped import ENTER, ESCAPE, GPUTOP, dashboard, device, held_by, see

@@ -167,7 +167,7 @@ class DoctorFacts:
 
 async def find_slow_users(sample: Sample) -> tuple[str, ...]:
     """Return the numbers of the users whose names are not answered within `USER_SECONDS`."""
-    from gputop.agent.linux.identity import user_name
+    from gputop.agent.linux.owners import user_name
 
     numbers = {
         each.user for each in sample.processes if each.user and each.user.isdecimal()
