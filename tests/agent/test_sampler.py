@@ -20,6 +20,7 @@ from gputop.agent import opening, owner_thread
 from gputop.agent import sampler as module
 from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
 from gputop.agent.interface import OWNER_FIELDS, DeviceReading, DriverError, ReplacedError
+from gputop.agent.linux.host import HostReader
 from gputop.agent.linux.owners import Owners
 from gputop.agent.sampler import Sampler
 from gputop.agent.snapshot import DriverState, Event, Inventory, ProcessKind, Sample, Source
@@ -205,6 +206,24 @@ def test_samples_come_on_time(opened: Open, readers: list[FakeReader], clock: Cl
     assert steps(times) == pytest.approx([INTERVAL] * 4)
     assert stream.inventory is not None
     assert max(clock.pauses) <= INTERVAL
+
+
+def test_the_cpu_of_the_host_is_noted_between_samples(
+    opened: Open,
+    readers: list[FakeReader],
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each second of a long interval, and on time."""
+    noted: list[float] = []
+    monkeypatch.setattr(module, "CPU_SAMPLE_SECONDS", 1.0)
+    monkeypatch.setattr(HostReader, "note_cpu", lambda _: noted.append(clock.now))
+    stream = opened(lambda: FakeDriver(*readers), 4.0)
+    stream.until(lambda _: stream.state() is DriverState.OK)
+    first, second = stream.sample().time, stream.sample().time
+    assert second - first == pytest.approx(4.0)
+    between = [at + 1e9 - first for at in noted if first < at + 1e9 < second]
+    assert between == pytest.approx([1.0, 2.0, 3.0])
 
 
 def test_a_driver_that_starts_slowly_delays_nothing(

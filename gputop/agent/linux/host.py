@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ SLOW_SECONDS = 2.0
 """Seconds between reads of clocks and temperatures, which cost a file for each core."""
 WINDOW_SECONDS = 0.1
 """Shortest window of a CPU percentage. Less would be noise: a tick is a hundredth of a second."""
+CPU_SAMPLE_SECONDS = 1.0
+"""Seconds between notes of the CPU, for those who read the host less often."""
 
 
 class HostReader:
@@ -25,9 +28,19 @@ class HostReader:
         self._times_at = time.monotonic()
         self._times = machine.cpu_times(root)
         self._cores: tuple[float, ...] = ()
+        self._noted = self._times
+        self._means: list[float] = []
+        self._busiest: list[float] = []
         self._slow_at = -math.inf
         self._clock: float | None = None
         self._temperature: float | None = None
+
+    def note_cpu(self) -> None:
+        """Note how busy the CPU was since the last note. The next `read` returns all notes.
+
+        Call it every `CPU_SAMPLE_SECONDS` between two reads.
+        """
+        self._note(machine.cpu_times(self._root))
 
     def read(self) -> Host:
         """Return the machine now."""
@@ -40,7 +53,7 @@ class HostReader:
             self._slow_at = now
         memory = machine.memory(self._root)
         values: dict[str, Any] = {
-            "cpu_percent": _mean(self._cores),
+            "cpu_percent": _mean(self._cores) if self._cores else None,
             "cpu_core_percent": self._cores,
             "memory_used_bytes": memory.used,
             "memory_total_bytes": memory.total,
@@ -56,16 +69,32 @@ class HostReader:
         if self._times and not self._cores:
             absent["cpu_percent"] = Absence.NO_DATA_YET
             absent["cpu_core_percent"] = Absence.NO_DATA_YET
-        return Host(**values, absent=absent)
+        host = Host(
+            **values,
+            cpu_samples_percent=tuple(self._means),
+            cpu_core_max_samples_percent=tuple(self._busiest),
+            absent=absent,
+        )
+        self._means.clear()
+        self._busiest.clear()
+        return host
 
     def _read_cores(self, now: float) -> None:
         times = machine.cpu_times(self._root)
         self._cores = machine.cpu_percents(self._times, times)
+        if self._means:
+            self._note(times)
+        self._noted = times
         self._times = times
         self._times_at = now
 
+    def _note(self, times: machine.CpuTimes) -> None:
+        cores = machine.cpu_percents(self._noted, times)
+        if cores:
+            self._means.append(_mean(cores))
+            self._busiest.append(max(cores))
+        self._noted = times
 
-def _mean(values: tuple[float, ...]) -> float | None:
-    if not values:
-        return None
+
+def _mean(values: Sequence[float]) -> float:
     return round(sum(values) / len(values), 3)
