@@ -413,6 +413,22 @@ def test_a_user_name_that_is_never_answered(
     until(lambda: find(owners, 7).user == found.pw_name)
 
 
+def test_a_directory_service_that_fails(
+    clock: Clock, proc: FakeProc, owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number stands for the name until it works again, and the rest is there."""
+
+    def getpwuid(uid: int) -> pwd.struct_passwd:
+        raise PermissionError(errno.EACCES, "refused")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(pwd, "getpwuid", getpwuid)
+        proc.add(7, uid=os.getuid())
+        owner = find(owners, 7)
+        assert (owner.user, owner.command) == (str(os.getuid()), "python train.py")
+    assert find(owners, 7).user == pwd.getpwuid(os.getuid()).pw_name
+
+
 def test_a_command_line_that_blocks(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     """The kernel lets its readers wait for a process that waits for storage itself."""
     proc.add(7, state=b"D")
