@@ -255,10 +255,10 @@ class Owners:
 
     def _user_text(self, number: int) -> str:
         """Return the user's name, or the number until the name is known."""
-        name = None
-        with contextlib.suppress(OSError):
-            name = self._users.get(number)
-        return name or str(number)
+        try:
+            return self._users.get(number) or str(number)
+        except OSError:
+            return str(number)
 
     def _user_number(self, pid: int) -> int:
         """Return the user's number. Raises OSError if it is hidden, ValueError for nonsense."""
