@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from gputop.agent.device import Absence
-from gputop.agent.interface import OWNER_FIELDS, unseen
+from gputop.agent.interface import OWNER_FIELDS, with_facts
 from gputop.agent.linux import owners as module
 from gputop.agent.linux import procfs
 from gputop.agent.linux.cgroup import Cgroup
@@ -57,7 +57,11 @@ class Clock:
 
 
 def find(owners: Owners, pid: int) -> Process:
-    return owners.complete(listed(pid))
+    return with_facts(listed(pid), owners.owner_of(pid))
+
+
+def unseen(process: Process, reason: Absence) -> Process:
+    return with_facts(process, dict.fromkeys(OWNER_FIELDS, reason))
 
 
 @pytest.fixture
@@ -357,16 +361,14 @@ def test_one_file_is_opened_at_a_look() -> None:
     """Not by the standard library either, as the interpreter itself reports it."""
     script = """
 import json, os, sys
-from gputop.agent.snapshot import Process, ProcessKind
 from gputop.agent.linux.owners import Owners
 owners = Owners()
-listed = Process(os.getppid(), "GPU-1", ProcessKind.COMPUTE)
-owners.complete(listed)
+owners.owner_of(os.getppid())
 opened = []
 counting = ("open", "os.listdir", "os.scandir", "pwd.getpwuid", "subprocess.Popen", "os.kill")
 sys.addaudithook(lambda event, of: opened.append((event, of[0])) if event in counting else None)
 for _ in range(3):
-    owners.complete(listed)
+    owners.owner_of(os.getppid())
 found = list(opened)
 print(json.dumps(found))
 """

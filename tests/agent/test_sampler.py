@@ -11,7 +11,6 @@ import queue
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,7 +18,7 @@ from gputop import __version__
 from gputop.agent import opening, owner_thread
 from gputop.agent import sampler as module
 from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
-from gputop.agent.interface import OWNER_FIELDS, DeviceReading, DriverError, ReplacedError
+from gputop.agent.interface import OWNER_FIELDS, DeviceReading, DriverError, Facts, ReplacedError
 from gputop.agent.linux.host import HostReader
 from gputop.agent.linux.owners import Owners
 from gputop.agent.sampler import Sampler
@@ -39,9 +38,6 @@ from tests.agent.fakes import (
     answer,
     owned,
 )
-
-if TYPE_CHECKING:
-    from gputop.agent.snapshot import Process
 
 
 def started(opened: Open, readers: list[FakeReader]) -> Stream:
@@ -648,7 +644,7 @@ def test_owners_are_kept_as_long_as_their_processes(
     clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[set[int]] = []
-    monkeypatch.setattr(Owners, "complete", lambda _, process: owned(process))
+    monkeypatch.setattr(Owners, "owner_of", lambda _, pid: owned(pid))
     monkeypatch.setattr(Owners, "forget_others", lambda _, pids: kept.append(pids))
     stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL))
     stream.until(lambda sample: bool(sample.processes))
@@ -668,11 +664,11 @@ def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
     asked, released = threading.Event(), threading.Event()
 
     class Stuck(FakeOwners):
-        def complete(self, listed: Process) -> Process:
-            if listed.pid == 12:
+        def owner_of(self, pid: int) -> Facts:
+            if pid == 12:
                 asked.set()
                 assert released.wait(60)
-            return super().complete(listed)
+            return super().owner_of(pid)
 
     stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL, owners=Stuck))
     stream.until(lambda _: stream.state() is DriverState.OK)
@@ -703,11 +699,11 @@ def test_owners_of_long_ago_are_those_of_nobody(
     released.set()
 
     class Stuck(FakeOwners):
-        def complete(self, listed: Process) -> Process:
+        def owner_of(self, pid: int) -> Facts:
             if not released.is_set():
                 stuck.set()
             assert released.wait(60)
-            return super().complete(listed)
+            return super().owner_of(pid)
 
     stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL, owners=Stuck))
     stream.until(lambda sample: any(process.user for process in sample.processes))

@@ -20,14 +20,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gputop.agent.device import Absence
-from gputop.agent.interface import OWNER_FIELDS, unseen, with_owner
+from gputop.agent.interface import Facts, unseen
 from gputop.agent.linux import procfs
 from gputop.agent.linux.cgroup import Cgroup, parse_cgroup
 from gputop.agent.linux.containers import container_names
 from gputop.agent.linux.host import WINDOW_SECONDS
 from gputop.agent.linux.procfs import PROC, Stat
 from gputop.agent.masking import masked_arguments
-from gputop.agent.snapshot import Process
 from gputop.agent.threads import SlowResults
 
 ANSWER_SECONDS = 0.1
@@ -51,9 +50,6 @@ WAITING = "D"
 """State of a process in an uninterruptible wait, mostly for storage."""
 CHILDREN_CPU = ("children_cpu_percent", "children_cpu_most_percent")
 CHILDREN = ("children", *CHILDREN_CPU)
-
-Facts = dict[str, Any]
-"""Values of a process by the name of its field, or the `Absence` that says why there is none."""
 
 
 class _Cpu(NamedTuple):
@@ -81,7 +77,7 @@ class _Known:
     cpu: _Cpu
     seen_from: float = -math.inf
     """Moment from which the pid is its own, if another process had it before."""
-    facts: Facts = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
     identity_at: float = -math.inf
     user: int | None = None
     """Number of the user; None if it may not be read."""
@@ -122,20 +118,27 @@ class Owners:
             partial(container_names, root=root), ANSWER_SECONDS
         )
 
-    def complete(self, listed: Process) -> Process:
-        """Return a process with its owner now, and its CPU since the look before.
+    def owner_of(self, pid: int) -> Facts:
+        """Return what /proc shows of a process now, and its CPU since the look before.
 
         Never raises, but may block.
         """
         now = time.monotonic()
         try:
-            known = self._look(listed.pid, now)
-        except (OSError, ValueError) as error:
-            return self._hidden(listed, error)
+            known = self._look(pid, now)
+        except PermissionError:
+            return self._hidden(pid)
+        except (FileNotFoundError, ProcessLookupError):
+            if _exists(pid):  # hidepid=2 hides the directory, too
+                return unseen(Absence.NO_PERMISSION)
+            # It is gone, or in a pid namespace of its own.
+            return unseen(Absence.LOST)
+        except (OSError, ValueError):
+            return unseen(Absence.ERROR)
         if now - known.seen_from < LISTED_SECONDS:
             # The driver may have listed the process that had the pid before.
-            return unseen(listed, Absence.NO_DATA_YET)
-        return _with_facts(listed, known.facts)
+            return unseen(Absence.NO_DATA_YET)
+        return known.facts.copy()
 
     def forget_others(self, pids: set[int]) -> None:
         """Forget all processes but these."""
@@ -283,40 +286,20 @@ class Owners:
             return "", ""
         return parse_command_line(data)
 
-    def _hidden(self, listed: Process, error: OSError | ValueError) -> Process:
-        """Return what is known of a process whose numbers cannot be read."""
-        if isinstance(error, PermissionError):
-            # /proc is mounted with hidepid=1, which hides the files but not the directory.
-            facts: Facts = dict.fromkeys(OWNER_FIELDS, Absence.NO_PERMISSION)
-            with contextlib.suppress(OSError, ValueError):
-                facts["user"] = self._user_text(self._user_number(listed.pid))
-            return _with_facts(listed, facts)
-        if not isinstance(error, (FileNotFoundError, ProcessLookupError)):
-            return unseen(listed, Absence.ERROR)
-        if _exists(listed.pid):  # hidepid=2 hides the directory, too
-            return unseen(listed, Absence.NO_PERMISSION)
-        # It is gone, or in a pid namespace of its own.
-        return unseen(listed, Absence.LOST)
-
-
-def _with_facts(listed: Process, facts: Facts) -> Process:
-    """Return a process that the driver listed, with what the host knows of it."""
-    known = {}
-    absent = {}
-    for name, fact in facts.items():
-        if isinstance(fact, Absence):
-            absent[name] = fact
-        else:
-            known[name] = fact
-    return with_owner(listed, absent, **known)
+    def _hidden(self, pid: int) -> Facts:
+        """Return what hidepid=1 shows of a process: the directory, but nothing in it."""
+        facts = {**unseen(Absence.NO_PERMISSION)}
+        with contextlib.suppress(OSError, ValueError):
+            facts["user"] = self._user_text(self._user_number(pid))
+        return facts
 
 
 def _children_facts(cpus: Mapping[tuple[int, int], _Cpu]) -> Facts:
     """Return the facts of `CHILDREN`: how many there are, and the CPU of those seen twice."""
     percents = [cpu.percent for cpu in cpus.values() if cpu.percent is not None]
     if cpus and not percents:
-        waiting: Facts = dict.fromkeys(CHILDREN_CPU, Absence.NO_DATA_YET)
-        return {"children": len(cpus), **waiting}
+        absent = dict.fromkeys(CHILDREN_CPU, Absence.NO_DATA_YET)
+        return {"children": len(cpus), **absent}
     return {
         "children": len(cpus),
         "children_cpu_percent": round(sum(percents, 0.0), 3),
