@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +28,8 @@ class HostReader:
         self._times = machine.cpu_times(root)
         self._cores: tuple[float, ...] = ()
         self._noted = self._times
-        self._means: list[float] = []
-        self._busiest: list[float] = []
+        self._notes: list[tuple[float, ...]] = []
+        """Percent of each core, from note to note."""
         self._slow_at = -math.inf
         self._clock: float | None = None
         self._temperature: float | None = None
@@ -53,7 +52,7 @@ class HostReader:
             self._slow_at = now
         memory = machine.memory(self._root)
         values: dict[str, Any] = {
-            "cpu_percent": _mean(self._cores) if self._cores else None,
+            "cpu_percent": None,
             "cpu_core_percent": self._cores,
             "memory_used_bytes": memory.used,
             "memory_total_bytes": memory.total,
@@ -62,6 +61,8 @@ class HostReader:
             "cpu_clock_mhz": self._clock,
             "cpu_temperature_celsius": self._temperature,
         }
+        if self._cores:
+            values["cpu_percent"] = _mean(self._cores)
         absent = {}
         for name, value in values.items():
             if value is None or value == ():
@@ -71,18 +72,17 @@ class HostReader:
             absent["cpu_core_percent"] = Absence.NO_DATA_YET
         host = Host(
             **values,
-            cpu_samples_percent=tuple(self._means),
-            cpu_core_max_samples_percent=tuple(self._busiest),
+            cpu_samples_percent=tuple(map(_mean, self._notes)),
+            cpu_core_max_samples_percent=tuple(map(max, self._notes)),
             absent=absent,
         )
-        self._means.clear()
-        self._busiest.clear()
+        self._notes.clear()
         return host
 
     def _read_cores(self, now: float) -> None:
         times = machine.cpu_times(self._root)
         self._cores = machine.cpu_percents(self._times, times)
-        if self._means:
+        if self._notes:
             self._note(times)
         self._noted = times
         self._times = times
@@ -91,10 +91,9 @@ class HostReader:
     def _note(self, times: machine.CpuTimes) -> None:
         cores = machine.cpu_percents(self._noted, times)
         if cores:
-            self._means.append(_mean(cores))
-            self._busiest.append(max(cores))
+            self._notes.append(cores)
         self._noted = times
 
 
-def _mean(values: Sequence[float]) -> float:
+def _mean(values: tuple[float, ...]) -> float:
     return round(sum(values) / len(values), 3)
