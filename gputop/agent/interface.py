@@ -48,21 +48,25 @@ OWNER_FIELDS = tuple(
 """Fields of a process that the host knows, and not the driver: who runs it, and what it uses."""
 
 
-def with_owner(listed: Process, absent: Mapping[str, Absence], **known: Any) -> Process:
+Facts = Mapping[str, Any]
+"""Values of `OWNER_FIELDS` by name, or the `Absence` that says why there is none."""
+
+
+def unseen(reason: Absence) -> Facts:
+    """Return the facts of a process of which the host shows nothing."""
+    return dict.fromkeys(OWNER_FIELDS, reason)
+
+
+def with_facts(listed: Process, facts: Facts) -> Process:
     """Return a process that the driver listed, with what the host knows of it."""
+    known = {}
+    absent = {}
+    for name, fact in facts.items():
+        if isinstance(fact, Absence):
+            absent[name] = fact
+        else:
+            known[name] = fact
     return replace(listed, **known, absent={**absent, **listed.absent})
-
-
-def unseen(listed: Process, reason: Absence) -> Process:
-    """Return a process of which the host shows nothing."""
-    return with_owner(listed, dict.fromkeys(OWNER_FIELDS, reason))
-
-
-def with_same_owner(listed: Process, before: Process) -> Process:
-    """Return a process that the driver listed, with what the host knew of it before."""
-    known = {name: getattr(before, name) for name in (*OWNER_FIELDS, "unmasked")}
-    absent = {name: why for name, why in before.absent.items() if name in OWNER_FIELDS}
-    return with_owner(listed, absent, **known)
 
 
 def unanswered_process(process: Process) -> Process:
@@ -75,8 +79,8 @@ def unanswered_process(process: Process) -> Process:
 class OwnerLookup(Protocol):
     """Finds the owners of processes; used by one thread."""
 
-    def complete(self, listed: Process) -> Process:
-        """Return a process that the driver listed with its owner now. May block."""
+    def owner_of(self, pid: int) -> Facts:
+        """Return what the host knows now of the process with that pid. May block."""
 
     def forget_others(self, pids: set[int]) -> None:
         """Forget all processes but these."""

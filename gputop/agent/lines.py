@@ -13,6 +13,8 @@ from gputop.agent.snapshot import Inventory, Record
 LEFT_OUT_IF_EMPTY = {
     "absent",
     "check",
+    "cpu_core_max_samples_percent",
+    "cpu_samples_percent",
     "devices_left_out",
     "echo_seconds",
     "machine",

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 
 from gputop.agent.device import Absence
-from gputop.agent.interface import OwnerLookup, unseen, with_same_owner
+from gputop.agent.interface import Facts, OwnerLookup, unseen, with_facts
 from gputop.agent.snapshot import Process
 
 OLD_SECONDS = 10.0
@@ -21,11 +21,11 @@ class OwnerThread:
         """Start the thread, which alone uses `lookup`."""
         self._lookup = lookup
         self._changed = threading.Condition()
-        self._asked: dict[int, Process] | None = None
-        """Processes by pid that are being looked up; None if the thread has nothing to do."""
+        self._asked: tuple[int, ...] | None = None
+        """Pids that are being looked up; None if the thread has nothing to do."""
         self._asked_at = 0.0
-        self._found: dict[int, Process] = {}
-        """Processes by pid, with their owners."""
+        self._found: dict[int, Facts] = {}
+        """Facts of processes by pid."""
         threading.Thread(target=self._run, name="owners", daemon=True).start()
 
     def look_up(self, processes: Iterable[Process], patience: float) -> None:
@@ -36,7 +36,8 @@ class OwnerThread:
         with self._changed:
             if self._asked is not None:
                 return
-            self._asked = {process.pid: process for process in processes}
+            # A process on two devices is looked up once.
+            self._asked = tuple(dict.fromkeys(process.pid for process in processes))
             self._asked_at = time.monotonic()
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._asked is None, patience)
@@ -44,25 +45,25 @@ class OwnerThread:
     def complete(self, listed: Process) -> Process:
         """Return a process that the driver listed, with its owner as far as that is known."""
         with self._changed:
-            found = self._found.get(listed.pid)
+            facts = self._found.get(listed.pid)
             is_busy = self._asked is not None
             if is_busy and time.monotonic() - self._asked_at > OLD_SECONDS:
-                return unseen(listed, Absence.TIMED_OUT)
-        if found is None:
-            return unseen(listed, Absence.NO_DATA_YET)
-        return with_same_owner(listed, found)
+                facts = unseen(Absence.TIMED_OUT)
+        if facts is None:
+            facts = unseen(Absence.NO_DATA_YET)
+        return with_facts(listed, facts)
 
     def _run(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._asked is not None)
-                asked = self._asked or {}
-            for pid, process in asked.items():
-                owned = self._lookup.complete(process)
+                pids = self._asked or ()
+            for pid in pids:
+                facts = self._lookup.owner_of(pid)
                 with self._changed:
-                    self._found[pid] = owned
-            self._lookup.forget_others({*asked})
+                    self._found[pid] = facts
+            self._lookup.forget_others({*pids})
             with self._changed:
-                self._found = {pid: self._found[pid] for pid in asked}
+                self._found = {pid: self._found[pid] for pid in pids}
                 self._asked = None
                 self._changed.notify_all()

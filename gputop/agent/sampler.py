@@ -23,8 +23,9 @@ from gputop.agent.interface import (
     unanswered_process,
 )
 from gputop.agent.lines import rounded
-from gputop.agent.linux.host import WINDOW_SECONDS, HostReader, Owners
+from gputop.agent.linux.host import CPU_SAMPLE_SECONDS, WINDOW_SECONDS, HostReader
 from gputop.agent.linux.machine import cpu_name
+from gputop.agent.linux.owners import Owners
 from gputop.agent.opening import Opened, Opening, pause
 from gputop.agent.owner_thread import OwnerThread
 from gputop.agent.reading import Known, ReadingThreads, Slot
@@ -134,11 +135,19 @@ class Sampler:
                 opened = Opened(problem=threads.problem)
             yield opened
             due += self._interval
-            hurried = pause(due - time.monotonic(), self._hurry)
+            hurried = self._pause_until(due)
             now = time.monotonic()
             # This process was stopped, or nobody read the stream: what was missed stays missed.
             if hurried or now - due > self._interval / 2:
                 due = now
+
+    def _pause_until(self, due: float) -> bool:
+        """Wait until then, and note the host's CPU meanwhile. Return True if it was hurried."""
+        while due - time.monotonic() >= 1.5 * CPU_SAMPLE_SECONDS:
+            if pause(CPU_SAMPLE_SECONDS, self._hurry):
+                return True
+            self._host.note_cpu()
+        return pause(due - time.monotonic(), self._hurry)
 
     def _read_all(self, threads: ReadingThreads | None, patience: float) -> None:
         """Read all devices, and look up the owners of the processes on them."""

@@ -27,7 +27,7 @@ from typing import Any
 
 from gputop.agent.interface import Driver, ReplacedError
 from gputop.agent.lines import rounded, to_line
-from gputop.agent.linux.host import Owners
+from gputop.agent.linux.owners import Owners
 from gputop.agent.options import AgentOptions
 from gputop.agent.problem import COULD_NOT_RUN
 from gputop.agent.process_limit import process_limit_problem, says_process_limit

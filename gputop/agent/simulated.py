@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from gputop.agent.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
-from gputop.agent.interface import DeviceReading, with_owner
+from gputop.agent.interface import DeviceReading, Facts
 from gputop.agent.snapshot import Event, Process, ProcessKind
 
 GIB = 1 << 30
@@ -289,37 +289,36 @@ class SimulatedOwners:
     def __init__(self) -> None:
         self._began = float(int(time.time()))
 
-    def complete(self, listed: Process) -> Process:
-        """Return a process as the trainer's rank, the notebook or the stress test."""
-        began, rank = self._began, listed.pid - FIRST_PID
-        known: tuple[Any, ...]
-        if listed.pid >= STRESS_PID:
-            known = "you", "gputop stress test (simulated)", began, 1.0, GIB, None, None
-        elif rank == NOTEBOOK_DEVICE:
-            command = "python -m ipykernel_launcher -f kernel-5c1f.json"
-            known = "bo", command, began - 40_000, 0.3, 1_240 * MIB, 2_210, None
-        else:
-            command = f"python train.py --config llama-8b.yaml --local-rank {rank} --resume latest"
-            resident = 9_300 * MIB + rank * 41 * MIB
-            began += rank - 7_200
-            known = (
-                "ada",
-                command,
-                began,
-                100.0 + 7 * rank,
-                resident,
-                FIRST_PID - 1,
-                "71524",
-            )
-        names = (
-            "user",
-            "command",
-            "start_time",
-            "cpu_percent",
-            "memory_resident_bytes",
-        )
-        named = zip((*names, "parent_pid", "slurm_job"), known)
-        return with_owner(listed, {}, **dict(named))
+    def owner_of(self, pid: int) -> Facts:
+        """Return the trainer's rank, the notebook or the stress test."""
+        rank = pid - FIRST_PID
+        if pid >= STRESS_PID:
+            return {
+                "user": "you",
+                "command": "gputop stress test (simulated)",
+                "start_time": self._began,
+                "cpu_percent": 1.0,
+                "memory_resident_bytes": GIB,
+            }
+        if rank == NOTEBOOK_DEVICE:
+            return {
+                "user": "bo",
+                "command": "python -m ipykernel_launcher -f kernel-5c1f.json",
+                "start_time": self._began - 40_000,
+                "cpu_percent": 0.3,
+                "memory_resident_bytes": 1_240 * MIB,
+                "parent_pid": 2_210,
+            }
+        options = f"--config llama-8b.yaml --local-rank {rank} --resume latest"
+        return {
+            "user": "ada",
+            "command": f"python train.py {options}",
+            "start_time": self._began + rank - 7_200,
+            "cpu_percent": 100.0 + 7 * rank,
+            "memory_resident_bytes": 9_300 * MIB + rank * 41 * MIB,
+            "parent_pid": FIRST_PID - 1,
+            "slurm_job": "71524",
+        }
 
     def forget_others(self, pids: set[int]) -> None:
         """Do nothing: nothing is remembered."""

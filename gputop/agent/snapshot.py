@@ -76,6 +76,11 @@ class Host:
 
     cpu_percent: float | None = None
     cpu_core_percent: tuple[float, ...] = ()
+    cpu_samples_percent: tuple[float, ...] = ()
+    """`cpu_percent` in equal parts of the time since the sample before, of about a second each,
+    oldest first. It and the next one are empty if there is only one part."""
+    cpu_core_max_samples_percent: tuple[float, ...] = ()
+    """Percent of the core that was busiest in each part."""
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
     memory_available_bytes: int | None = None
@@ -121,9 +126,10 @@ class Process:
     memory_resident_bytes: int | None = None
     parent_pid: int | None = None
     container: str | None = None
-    """First twelve digits of the container's id, from the cgroup. Container, pod and job are None
+    """Name of the container, or the first twelve digits of its id. Container, pod and job are None
     without a reason if the process has none."""
     pod: str | None = None
+    """Name of the Kubernetes pod, or its uid."""
     slurm_job: str | None = None
     io_wait: bool | None = None
     """True if it or a child process waited for storage at this moment: uninterruptible sleep, in
@@ -259,10 +265,27 @@ def carry_samples(
             yield readings
 
 
+def carry_cpu_samples(unsent: Host, newer: Host) -> Host:
+    """Return the newer host, with the CPU's samples of the unsent one before its own."""
+    means: tuple[float, ...] = ()
+    busiest: tuple[float, ...] = ()
+    for host in (unsent, newer):
+        if host.cpu_percent is None or not host.cpu_core_percent:
+            return newer
+        means += host.cpu_samples_percent or (host.cpu_percent,)
+        busiest += host.cpu_core_max_samples_percent or (max(host.cpu_core_percent),)
+    return replace(
+        newer,
+        cpu_samples_percent=means[-MOST_WAITING:],
+        cpu_core_max_samples_percent=busiest[-MOST_WAITING:],
+    )
+
+
 def merge_samples(unsent: Sample, newer: Sample) -> Sample:
     """Return the newer sample with the events and utilization samples of the one before it."""
     return replace(
         newer,
+        host=carry_cpu_samples(unsent.host, newer.host),
         devices=tuple(carry_samples(unsent.devices, newer.devices)),
         events=(unsent.events + newer.events)[-EVENTS:],
     )

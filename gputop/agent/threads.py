@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import threading
 from collections.abc import Callable
 from concurrent import futures
@@ -41,13 +40,16 @@ def call_in_thread(function: Callable[[], T]) -> Future[T]:
 
 
 class SlowResults(Generic[K, T]):
-    """Results of a function that may hang, by its argument; used by one thread.
+    """Results of a function that may hang, kept by its argument; used by one thread.
 
     Each call has a thread of its own. One that hangs keeps its thread, and delays no other call.
     """
 
     def __init__(
-        self, function: Callable[[K], T], patience: float, most: int = 64
+        self,
+        function: Callable[[K], T],
+        patience: float,
+        most: int = 64,
     ) -> None:
         """Call the function for at most `most` arguments at the same time.
 
@@ -56,28 +58,34 @@ class SlowResults(Generic[K, T]):
         self._function = function
         self._patience = patience
         self._most = most
-        self._calls: dict[K, Future[T]] = {}
+        self._running: set[K] = set()
+        self._results: dict[K, T] = {}
+        self._errors: dict[K, Exception] = {}
 
-    def get(self, key: K) -> T | None:
-        """Return the result, or None until there is one. Raises what the function raised."""
-        call = self._calls.get(key)
-        if call is None:
-            if sum(not each.done() for each in self._calls.values()) >= self._most:
-                return None
-            call = self._calls[key] = call_in_thread(partial(self._function, key))
-            with contextlib.suppress(futures.TimeoutError):
-                return call.result(self._patience)
-        return call.result() if call.done() else None
+    def get(self, key: K, *, again: bool = False) -> T | None:
+        """Return the newest result, or None until there is one. Raises what the function raised.
 
-    def take(self, key: K) -> T | None:
-        """Do the same as `get`, but call the function again the next time."""
-        try:
-            return self.get(key)
-        finally:
-            self.forget(key)
+        With `again`, the function is called for a newer one.
+        """
+        is_wanted = again or key not in self._results
+        is_running = key in self._running
+        if is_wanted and not is_running and len(self._running) < self._most:
+            self._running.add(key)
+            call = call_in_thread(partial(self._call, key))
+            futures.wait([call], self._patience)
+        if key in self._errors:
+            raise self._errors.pop(key)
+        return self._results.get(key)
 
     def forget(self, key: K) -> None:
-        """Drop the result for this argument, unless the call is still running."""
-        call = self._calls.get(key)
-        if call is not None and call.done():
-            del self._calls[key]
+        """Drop the result."""
+        self._results.pop(key, None)
+        self._errors.pop(key, None)
+
+    def _call(self, key: K) -> None:
+        try:
+            self._results[key] = self._function(key)
+        except Exception as error:  # noqa: BLE001 - raised where the result is wanted
+            self._errors[key] = error
+        finally:
+            self._running.discard(key)

@@ -51,8 +51,10 @@ OTHER_SLOWDOWN = 1 << 32
 def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
     """Return the numbers of `DERIVED` by device."""
     processes = sample.processes_by_device()
+    hosts = {machine.name: machine.host for machine in sample.machines}
     found: dict[str, dict[str, float | None]] = {}
     for readings in sample.devices:
+        machine, _, _ = readings.uuid.partition("/")  # as in `qualified`
         held, reasons = processes[readings.uuid], readings.clock_event_reasons
         bits = (
             CLOCK_EVENT_BITS.get(reason, OTHER_SLOWDOWN) for reason in reasons or ()
@@ -68,7 +70,7 @@ def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
             PROCESS_IO_WAIT: max(
                 (p.io_wait for p in held if p.io_wait is not None), default=None
             ),
-            HOST_CPU: sample.host.cpu_percent,
+            HOST_CPU: hosts.get(machine, sample.host).cpu_percent,
             SLOWDOWN_BITS: None if reasons is None else reduce(or_, bits, 0),
         }
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -34,6 +35,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     # A reader whose gate is open answers, however busy this machine is.
     monkeypatch.setattr(sampler, "PATIENCE", 1e5)
     monkeypatch.setattr(sampler, "LONGEST_PATIENCE", 60.0)
+    # A pause is one pause, and the fake clock waits in it for what should end it.
+    monkeypatch.setattr(sampler, "CPU_SAMPLE_SECONDS", math.inf)
     yield clock
     clock.end()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from gputop.agent.device import READINGS, Absence, Device, DeviceSample
-from gputop.agent.interface import DeviceReading, DriverError, unseen
+from gputop.agent.interface import DeviceReading, DriverError, Facts, unseen
 from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import (
@@ -228,19 +228,18 @@ Open = Callable[..., Stream]
 """Opens a stream over a function that starts the driver."""
 
 
-def owned(process: Process) -> Process:
-    pid = process.pid
+def owned(pid: int) -> Facts:
     if pid == 12:
-        return unseen(process, Absence.LOST)
-    return replace(process, user=f"user{pid}", command=f"command {pid}", start_time=100.0 + pid)
+        return unseen(Absence.LOST)
+    return {"user": f"user{pid}", "command": f"command {pid}", "start_time": 100.0 + pid}
 
 
 class FakeOwners:
     """Everybody is owned; nothing is remembered."""
 
-    def complete(self, listed: Process) -> Process:
+    def owner_of(self, pid: int) -> Facts:
         """The same owner for the same pid."""
-        return owned(listed)
+        return owned(pid)
 
     def forget_others(self, pids: set[int]) -> None:
         """There is nothing to forget."""

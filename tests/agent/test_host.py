@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import statistics
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.agent.device import Absence
 from gputop.agent.linux import host as module
 from gputop.agent.linux.host import HostReader
+from gputop.agent.snapshot import MOST_WAITING, Host, carry_cpu_samples
 from tests.agent import machines
 from tests.agent.machines import cpuinfo, stat
 from tests.fake_root import fake_root
-
-if TYPE_CHECKING:
-    from gputop.agent.snapshot import Host
 
 
 class Clock:
@@ -102,6 +99,55 @@ def test_the_percentages_are_since_the_read_before(clock: Clock, tmp_path: Path)
     assert (again.cpu_percent, again.cpu_core_percent) == (30.0, (20.0, 40.0))
     clock.now += 1.0
     assert reader.read().cpu_core_percent == (60.0, 80.0)
+
+
+def test_what_happened_between_two_reads_is_there(clock: Clock, tmp_path: Path) -> None:
+    """A second of load in ten is 10 % on average, and all of a core for that second."""
+    root = fake_root(tmp_path, stat("cpu0 0 0 0 100", "cpu1 0 0 0 100"))
+    reader = HostReader(root)
+    for ticks in ("cpu0 0 0 0 200", "cpu0 100 0 0 200"):
+        write(root, stat(ticks, f"cpu1 0 0 0 {sum(map(int, ticks.split()[1:]))}"))
+        reader.note_cpu()
+    write(root, stat("cpu0 150 0 0 250", "cpu1 0 0 0 400"))
+    clock.now += 3.0
+    host = reader.read()
+    assert host.cpu_core_percent == (50.0, 0.0)
+    assert host.cpu_samples_percent == (0.0, 50.0, 25.0)
+    assert host.cpu_core_max_samples_percent == (0.0, 100.0, 50.0)
+    write(root, stat("cpu0 250 0 0 250", "cpu1 0 0 0 500"))
+    clock.now += 1.0
+    host = reader.read()
+    assert host.cpu_percent == 50.0
+    assert host.cpu_samples_percent == host.cpu_core_max_samples_percent == ()
+
+
+def test_a_cpu_whose_clock_stands_still_is_not_noted(clock: Clock, tmp_path: Path) -> None:
+    reader = HostReader(fake_root(tmp_path, stat("cpu0 0 0 0 100")))
+    reader.note_cpu()
+    clock.now += 1.0
+    host = reader.read()
+    assert host.cpu_samples_percent == ()
+
+
+def test_the_cpu_of_a_sample_that_was_not_sent_comes_with_the_next() -> None:
+    short = Host(20.0, (40.0, 0.0))
+    long = Host(
+        30.0,
+        (30.0, 30.0),
+        cpu_samples_percent=(10.0, 50.0),
+        cpu_core_max_samples_percent=(20.0, 90.0),
+    )
+    merged = carry_cpu_samples(long, short)
+    assert merged.cpu_percent == 20.0
+    assert merged.cpu_samples_percent == (10.0, 50.0, 20.0)
+    assert merged.cpu_core_max_samples_percent == (20.0, 90.0, 40.0)
+    merged = carry_cpu_samples(short, long)
+    assert merged.cpu_samples_percent == (20.0, 10.0, 50.0)
+    assert carry_cpu_samples(Host(), long) == long
+    assert carry_cpu_samples(long, Host()) == Host()
+    for _ in range(MOST_WAITING):
+        merged = carry_cpu_samples(merged, short)
+    assert len(merged.cpu_samples_percent) == MOST_WAITING
 
 
 def test_a_cpu_that_was_plugged_in_has_a_percentage_at_the_next_read(

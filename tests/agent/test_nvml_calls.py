@@ -10,8 +10,10 @@ import pynvml
 import pytest
 
 from gputop.agent.device import Absence
+from gputop.agent.interface import with_facts
 from gputop.agent.lines import to_line
-from gputop.agent.linux.host import HostReader, Owners
+from gputop.agent.linux.host import HostReader
+from gputop.agent.linux.owners import Owners
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.nvml.fields import number_of
 from gputop.agent.snapshot import Sample
@@ -80,7 +82,8 @@ def test_numbers_are_rounded_where_they_are_read(nvml: FakeDriver) -> None:
     for _ in range(8):
         clock.seconds += 1.0
         (read,) = reader.read(gpm=True)
-        (process,) = map(owners.complete, read.processes)
+        (listed,) = read.processes
+        process = with_facts(listed, owners.owner_of(listed.pid))
     sample = Sample(1.5, host.read(), (read.sample,), (process,))
     assert read.sample.sm_active_percent is not None
     assert decode(to_line(sample)) == sample

@@ -19,16 +19,16 @@ import psutil
 import pytest
 
 from gputop.agent.device import Absence
-from gputop.agent.interface import OWNER_FIELDS, unseen
-from gputop.agent.linux import host as module
-from gputop.agent.linux import identity, procfs
+from gputop.agent.interface import OWNER_FIELDS, with_facts
+from gputop.agent.linux import owners as module
+from gputop.agent.linux import procfs
 from gputop.agent.linux.cgroup import Cgroup
-from gputop.agent.linux.host import (
+from gputop.agent.linux.host import WINDOW_SECONDS
+from gputop.agent.linux.owners import (
     CHILDREN,
     CHILDREN_SECONDS,
     IDENTITY_SECONDS,
     LISTED_SECONDS,
-    WINDOW_SECONDS,
     Owners,
 )
 from gputop.agent.linux.procfs import BOOT_TIME, PAGE_BYTES, TICKS_PER_SECOND
@@ -57,7 +57,11 @@ class Clock:
 
 
 def find(owners: Owners, pid: int) -> Process:
-    return owners.complete(listed(pid))
+    return with_facts(listed(pid), owners.owner_of(pid))
+
+
+def unseen(process: Process, reason: Absence) -> Process:
+    return with_facts(process, dict.fromkeys(OWNER_FIELDS, reason))
 
 
 @pytest.fixture
@@ -357,16 +361,14 @@ def test_one_file_is_opened_at_a_look() -> None:
     """Not by the standard library either, as the interpreter itself reports it."""
     script = """
 import json, os, sys
-from gputop.agent.snapshot import Process, ProcessKind
-from gputop.agent.linux.host import Owners
+from gputop.agent.linux.owners import Owners
 owners = Owners()
-listed = Process(os.getppid(), "GPU-1", ProcessKind.COMPUTE)
-owners.complete(listed)
+owners.owner_of(os.getppid())
 opened = []
 counting = ("open", "os.listdir", "os.scandir", "pwd.getpwuid", "subprocess.Popen", "os.kill")
 sys.addaudithook(lambda event, of: opened.append((event, of[0])) if event in counting else None)
 for _ in range(3):
-    owners.complete(listed)
+    owners.owner_of(os.getppid())
 found = list(opened)
 print(json.dumps(found))
 """
@@ -401,7 +403,7 @@ def test_a_user_name_that_is_never_answered(
         return found
 
     monkeypatch.setattr(pwd, "getpwuid", getpwuid)
-    monkeypatch.setattr(identity, "ANSWER_SECONDS", 0.01)
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.01)
     owners = Owners(proc.path)
     proc.add(7, uid=1000)
     proc.add(8, uid=1001)
@@ -411,6 +413,22 @@ def test_a_user_name_that_is_never_answered(
         clock.now += 1.0
     answered.set()
     until(lambda: find(owners, 7).user == found.pw_name)
+
+
+def test_a_directory_service_that_fails(
+    clock: Clock, proc: FakeProc, owners: Owners, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The number stands for the name until it works again, and the rest is there."""
+
+    def getpwuid(uid: int) -> pwd.struct_passwd:
+        raise PermissionError(errno.EACCES, "refused")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(pwd, "getpwuid", getpwuid)
+        proc.add(7, uid=os.getuid())
+        owner = find(owners, 7)
+        assert (owner.user, owner.command) == (str(os.getuid()), "python train.py")
+    assert find(owners, 7).user == pwd.getpwuid(os.getuid()).pw_name
 
 
 def test_a_command_line_that_blocks(clock: Clock, proc: FakeProc, owners: Owners) -> None:
@@ -428,6 +446,52 @@ def test_a_command_line_that_blocks(clock: Clock, proc: FakeProc, owners: Owners
         clock.now += IDENTITY_SECONDS
     command_line.write_bytes(b"python\0serve.py\0")
     until(lambda: find(owners, 7).command == "python serve.py")
+
+
+def test_the_name_of_a_container_stands_for_its_id(
+    clock: Clock, proc: FakeProc, tmp_path: Path
+) -> None:
+    config = tmp_path / f"var/lib/docker/containers/{ID}/config.v2.json"
+    owners = Owners(proc.path, root=tmp_path)
+    proc.add(cgroup=f"0::/docker/{ID}\n".encode())
+    assert find(owners, 7).container == ID[:12]
+    config.parent.mkdir(parents=True)
+    config.write_text('{"Name": "/trainer"}')
+    clock.now += IDENTITY_SECONDS
+    assert find(owners, 7).container == "trainer"
+    config.write_text('{"Name": "/renamed"}')
+    clock.now += IDENTITY_SECONDS
+    assert find(owners, 7).container == "renamed"
+    proc.add(cgroup=f"0::/docker/{ID[::-1]}\n".encode())
+    clock.now += IDENTITY_SECONDS
+    assert find(owners, 7).container == ID[::-1][:12]
+    proc.add()
+    clock.now += IDENTITY_SECONDS
+    assert find(owners, 7).container is None
+
+
+def test_a_name_of_a_container_that_is_never_read(
+    clock: Clock, proc: FakeProc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its file may be in a home on another machine. The id stands for it, and the rest is there."""
+    answered = threading.Event()
+
+    def container_names(cgroup: str, root: Path) -> dict[str, str]:
+        assert answered.wait(BOUND)
+        return {"container": "trainer"}
+
+    monkeypatch.setattr(module, "container_names", container_names)
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.01)
+    owners = Owners(proc.path)
+    proc.add(cgroup=f"0::/docker/{ID}\n".encode())
+    proc.add(8)
+    for _ in range(3):
+        owner = find(owners, 7)
+        assert (owner.container, owner.command) == (ID[:12], "python train.py")
+        assert find(owners, 8).command == "python train.py"
+        clock.now += 1.0
+    answered.set()
+    until(lambda: find(owners, 7).container == "trainer")
 
 
 def test_a_command_line_that_blocks_later_is_still_known(

@@ -11,7 +11,6 @@ import queue
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,8 +18,9 @@ from gputop import __version__
 from gputop.agent import opening, owner_thread
 from gputop.agent import sampler as module
 from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
-from gputop.agent.interface import OWNER_FIELDS, DeviceReading, DriverError, ReplacedError
-from gputop.agent.linux.host import Owners
+from gputop.agent.interface import OWNER_FIELDS, DeviceReading, DriverError, Facts, ReplacedError
+from gputop.agent.linux.host import HostReader
+from gputop.agent.linux.owners import Owners
 from gputop.agent.sampler import Sampler
 from gputop.agent.snapshot import DriverState, Event, Inventory, ProcessKind, Sample, Source
 from gputop.agent.times import silence_limit
@@ -38,9 +38,6 @@ from tests.agent.fakes import (
     answer,
     owned,
 )
-
-if TYPE_CHECKING:
-    from gputop.agent.snapshot import Process
 
 
 def started(opened: Open, readers: list[FakeReader]) -> Stream:
@@ -205,6 +202,24 @@ def test_samples_come_on_time(opened: Open, readers: list[FakeReader], clock: Cl
     assert steps(times) == pytest.approx([INTERVAL] * 4)
     assert stream.inventory is not None
     assert max(clock.pauses) <= INTERVAL
+
+
+def test_the_cpu_of_the_host_is_noted_between_samples(
+    opened: Open,
+    readers: list[FakeReader],
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each second of a long interval, and on time."""
+    noted: list[float] = []
+    monkeypatch.setattr(module, "CPU_SAMPLE_SECONDS", 1.0)
+    monkeypatch.setattr(HostReader, "note_cpu", lambda _: noted.append(clock.now))
+    stream = opened(lambda: FakeDriver(*readers), 4.0)
+    stream.until(lambda _: stream.state() is DriverState.OK)
+    first, second = stream.sample().time, stream.sample().time
+    assert second - first == pytest.approx(4.0)
+    between = [at + 1e9 - first for at in noted if first < at + 1e9 < second]
+    assert between == pytest.approx([1.0, 2.0, 3.0])
 
 
 def test_a_driver_that_starts_slowly_delays_nothing(
@@ -629,7 +644,7 @@ def test_owners_are_kept_as_long_as_their_processes(
     clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[set[int]] = []
-    monkeypatch.setattr(Owners, "complete", lambda _, process: owned(process))
+    monkeypatch.setattr(Owners, "owner_of", lambda _, pid: owned(pid))
     monkeypatch.setattr(Owners, "forget_others", lambda _, pids: kept.append(pids))
     stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL))
     stream.until(lambda sample: bool(sample.processes))
@@ -649,11 +664,11 @@ def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
     asked, released = threading.Event(), threading.Event()
 
     class Stuck(FakeOwners):
-        def complete(self, listed: Process) -> Process:
-            if listed.pid == 12:
+        def owner_of(self, pid: int) -> Facts:
+            if pid == 12:
                 asked.set()
                 assert released.wait(60)
-            return super().complete(listed)
+            return super().owner_of(pid)
 
     stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL, owners=Stuck))
     stream.until(lambda _: stream.state() is DriverState.OK)
@@ -684,11 +699,11 @@ def test_owners_of_long_ago_are_those_of_nobody(
     released.set()
 
     class Stuck(FakeOwners):
-        def complete(self, listed: Process) -> Process:
+        def owner_of(self, pid: int) -> Facts:
             if not released.is_set():
                 stuck.set()
             assert released.wait(60)
-            return super().complete(listed)
+            return super().owner_of(pid)
 
     stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL, owners=Stuck))
     stream.until(lambda sample: any(process.user for process in sample.processes))

@@ -9,6 +9,7 @@ import pytest
 
 from gputop.agent import simulated
 from gputop.agent.device import READINGS, DeviceSample
+from gputop.agent.interface import with_facts
 from gputop.agent.lines import to_line
 from gputop.agent.sender import make_sampler
 from gputop.agent.simulated import (
@@ -112,7 +113,7 @@ def test_processes_fit_into_the_memory_in_use_and_have_owners() -> None:
         (process,) = reading.processes
         assert process.memory_used_bytes is not None
         assert 0 < process.memory_used_bytes < (reading.sample.memory_used_bytes or 0)
-        owner = SimulatedOwners().complete(process)
+        owner = with_facts(process, SimulatedOwners().owner_of(process.pid))
         assert owner.user
         assert owner.command
         assert owner.start_time

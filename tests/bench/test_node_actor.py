@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from gputop.agent.linux.memory_limit import available_bytes
 from gputop.bench.cluster import relay
 from gputop.bench.cluster.node_actor import NodeActor
+from gputop.bench.plan.memory_limit import available_bytes
 from gputop.bench.plan.request import Request
 from gputop.bench.run.session import worker_request
 from tests.bench.workers import CPU, needs_torch

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.agent.linux.memory_limit import available_bytes
 from gputop.bench.cluster import node_actor
 from gputop.bench.cluster.node_readings import node_facts, parse_readings
+from gputop.bench.plan.memory_limit import available_bytes
 from tests.bench import heat
 
 GPU = {

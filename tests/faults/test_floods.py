@@ -290,7 +290,7 @@ def test_long_texts_are_cut() -> None:
 
 def test_the_longest_command_line_can_be_sent() -> None:
     """Masking makes it longer than what was read of it."""
-    from gputop.agent.linux.identity import COMMAND_BYTES, parse_command_line
+    from gputop.agent.linux.owners import COMMAND_BYTES, parse_command_line
 
     for word in (b"-p\0a\0", b"p=a\0", b"\xff", b"a://b:c@d\0"):
         command, unmasked = parse_command_line((word * COMMAND_BYTES)[:COMMAND_BYTES])

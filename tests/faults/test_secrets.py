@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.agent.linux.host import Owners
+from gputop.agent.interface import with_facts
+from gputop.agent.linux.owners import Owners
 from gputop.agent.masking import MASK
 from gputop.agent.snapshot import Process, ProcessKind
 from tests.e2e.shipped import ENTER, ESCAPE, GPUTOP, dashboard, device, held_by, see
@@ -132,7 +133,9 @@ def test_elsewhere_it_is_refused(arguments: list[str], said: str) -> None:
 def test_without_the_option_a_sampler_has_no_secrets() -> None:
     with trainer() as process:
         listed = Process(process.pid, "GPU-1", ProcessKind.COMPUTE)
-        plain, asked = (Owners(secrets=each).complete(listed) for each in (False, True))
+        plain, asked = (
+            with_facts(listed, Owners(secrets=each).owner_of(listed.pid)) for each in (False, True)
+        )
     assert plain.unmasked is None
     assert asked.command == plain.command
     assert MASK in str(asked.command)

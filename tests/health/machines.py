@@ -9,12 +9,12 @@ import pytest
 
 from gputop.agent.interface import DriverError
 from gputop.agent.linux.driver_files import inspect_system
-from gputop.agent.linux.kernel_log import read_kernel_log
 from gputop.agent.nvml import driver as nvml
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.health.doctor.doctor_facts import CudaDevice, DoctorFacts, TorchFacts
+from gputop.health.doctor.kernel_log import read_kernel_log
 from tests.driver import FakeDevice, FakeProcess
 from tests.fake_root import BUILT, DEVICES, LIBRARY, LOADED, fake_root, gpu
 from tests.streams import GIB, NOW

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.agent.device import READINGS, Absence, DeviceSample
-from gputop.agent.snapshot import Host, Sample
+from gputop.agent.snapshot import Host, Machine, Sample
 from gputop.schema.derived import (
     DERIVED,
     HOST_CPU,
@@ -93,6 +93,20 @@ def test_what_is_derived_is_a_series_too() -> None:
         HOST_CPU: [None, None, 12.5],
         SLOWDOWN_BITS: [0, bits, None],
     }
+
+
+def test_the_cpu_of_a_device_is_that_of_its_own_host() -> None:
+    """Of several hosts, each has its own. One that is away has none."""
+    machines = (
+        Machine("localhost", host=Host(cpu_percent=90.0)),
+        Machine("node1", host=Host(cpu_percent=10.0)),
+        Machine("node2"),
+    )
+    devices = (DeviceSample("a"), DeviceSample("node1/a"), DeviceSample("node2/a"))
+    history = History()
+    history.add(Sample(0.0, Host(cpu_percent=90.0), devices, machines=machines))
+    found = [history.series(device.uuid, HOST_CPU) for device in devices]
+    assert found == [[90.0], [10.0], [None]]
 
 
 @given(st.integers(1, 60), st.integers(1, 20), st.integers(0, 30), st.floats(0, 40))

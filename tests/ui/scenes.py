@@ -6,8 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
-from gputop.agent.linux.process_details import ProcessDetails
 from gputop.agent.snapshot import Event, Process, Sample
+from gputop.ui.processes.process_details import ProcessDetails
 from tests import streams
 from tests.streams import GIB, NOW
 

@@ -9,12 +9,12 @@ import pytest
 from textual import events
 
 from gputop.agent.device import Absence
-from gputop.agent.linux.process_details import ProcessDetails
 from gputop.agent.masking import MASK
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Source
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.drawing.palette import DIM
+from gputop.ui.processes.process_details import ProcessDetails
 from gputop.ui.processes.process_page import (
     ProcessDetailsView,
     ProcessPage,

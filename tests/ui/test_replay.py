@@ -328,7 +328,7 @@ async def test_no_process_of_a_recording_is_signalled(
     sample = streams.sample(1, [process])
     path = recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), sample])
     sent: list[object] = []
-    monkeypatch.setattr("gputop.agent.linux.signals.send_signal", lambda *each: sent.append(each))
+    monkeypatch.setattr("gputop.ui.processes.signals.send_signal", lambda *each: sent.append(each))
     read = "gputop.ui.processes.process_page.read_details"
     monkeypatch.setattr(read, lambda *each: sent.append(each))
     async with dashboard(path) as (pilot, _):

@@ -11,6 +11,7 @@ from textual.app import App
 
 from gputop.agent.device import READINGS
 from gputop.agent.snapshot import Sample
+from gputop.schema.derived import HOST_CPU
 from gputop.ui.device.timeline import CHARTS, GUTTER, SAMPLES_A_DOT, TimelineView, heights, round_up
 from gputop.ui.drawing.cells import Row, width_of
 from gputop.ui.telemetry import Telemetry
@@ -79,7 +80,7 @@ def value(rows: list[str], label: str) -> str:
 
 
 def test_charts_are_of_what_is_kept() -> None:
-    assert {chart.name for chart in CHARTS} <= set(READINGS)
+    assert {chart.name for chart in CHARTS} <= {*READINGS, HOST_CPU}
     assert sorted(chart.rank for chart in CHARTS) == [*range(1, len(CHARTS) + 1)]
 
 
@@ -111,7 +112,9 @@ def test_as_many_charts_as_there_is_room_for(height: int, shown_: list[str]) -> 
 
 def test_what_the_device_does_not_say_has_no_chart() -> None:
     view = view_of(telemetry_of(said(7, power_watts=None)))
-    assert labels(drawn(view, 80, 40)) == ["busy", "memory", "temperature", "SM clock"]
+    assert labels(drawn(view, 80, 40)) == [
+        *("busy", "memory", "temperature", "SM clock", "host CPU")
+    ]
 
 
 def test_nothing_is_drawn_without_samples_or_room() -> None:
@@ -138,6 +141,7 @@ def test_the_gutter_has_the_newest_values_and_what_the_height_stands_for() -> No
         "of 1980 MHz",
         "of 4.00 GiB/s",
         "of 1.00 GiB/s",
+        "of 100 %",
     ]
 
 

@@ -1,7 +1,4 @@
-"""Container, pod and Slurm job of a process, as its control groups name them.
-
-This module imports only the standard library, and its syntax is that of Python 3.9.
-"""
+"""Container, pod and Slurm job of a process, as its control groups name them."""
 
 from __future__ import annotations
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from gputop.agent.linux.cgroup import parse_cgroup
+from gputop.agent.linux.files import paths, text_of
 
 LIBRARY = "libnvidia-ml.so.1"
 CONTROL_FILE = "/dev/nvidiactl"
@@ -111,20 +111,24 @@ def inspect_system(
     environment: Mapping[str, str] = os.environ,
 ) -> System:
     """Return the parts of the driver under that root; unreadable files count as missing."""
-    kernel = _text(root / "proc/sys/kernel/osrelease") or None
+    kernel = text_of(root / "proc/sys/kernel/osrelease") or None
     library, aside, broken = _library(root, environment)
-    files = _device_files(root)
+    files = [
+        file
+        for file in paths(root, "dev/nvidia*")
+        if re.fullmatch(r"nvidia(ctl|\d+)", file.name)
+    ]
     return System(
         kernel=kernel,
         module_version=_module_version(root),
         module_is_built=_is_built(root, kernel),
         nouveau=(root / "sys/module/nouveau").exists(),
         gpus=_gpus(root),
-        device_files=files,
-        refusals=_refusals(root, files),
+        device_files=tuple(f"/dev/{file.name}" for file in files),
+        refusals=tuple(_refusals(files)),
         container=_container(root, environment),
-        batch_job=_is_batch_job(environment),
-        wsl=_is_wsl(root, kernel),
+        batch_job=any(environment.get(variable) for variable in JOB_VARIABLES),
+        wsl="microsoft" in (kernel or "").lower() or (root / "dev/dxg").exists(),
         library=library,
         library_version=_library_version(root, library),
         library_aside=aside,
@@ -132,21 +136,9 @@ def inspect_system(
     )
 
 
-def _text(path: Path) -> str:
-    with contextlib.suppress(OSError):
-        return path.read_text(errors="replace").strip()
-    return ""
-
-
-def _names(folder: Path) -> list[str]:
-    with contextlib.suppress(OSError):
-        return sorted(path.name for path in folder.iterdir())
-    return []
-
-
 def _module_version(root: Path) -> str | None:
     for file in ("sys/module/nvidia/version", "proc/driver/nvidia/version"):
-        found = re.search(_VERSION, _text(root / file))
+        found = re.search(_VERSION, text_of(root / file))
         if found:
             return found[0]
     return None
@@ -155,7 +147,7 @@ def _module_version(root: Path) -> str | None:
 def _is_built(root: Path, kernel: str | None) -> bool | None:
     if kernel is None:
         return None
-    modules = _text(root / "lib/modules" / kernel / "modules.dep")
+    modules = text_of(root / "lib/modules" / kernel / "modules.dep")
     if not modules:
         return None
     return re.search(r"^\S*/nvidia\.ko\S*:", modules, re.MULTILINE) is not None
@@ -166,75 +158,54 @@ def _gpus(root: Path) -> tuple[PciGpu, ...] | None:
     if not bus.is_dir():
         return None
     gpus = []
-    for address in _names(bus):
-        device = bus / address
-        if _text(device / "vendor") != NVIDIA:
-            continue
-        if not _text(device / "class").startswith(DISPLAY):
-            continue
-        information = _text(root / "proc/driver/nvidia/gpus" / address / "information")
-        excluded = re.search(r"Excluded:\s*Yes", information) is not None
-        gpus.append(PciGpu(address, _driver_of(device), excluded))
+    for device in paths(bus, "*"):
+        is_display = text_of(device / "class").startswith(DISPLAY)
+        if is_display and text_of(device / "vendor") == NVIDIA:
+            driver = None
+            with contextlib.suppress(OSError):
+                driver = (device / "driver").readlink().name
+            about = root / "proc/driver/nvidia/gpus" / device.name / "information"
+            excluded = re.search(r"Excluded:\s*Yes", text_of(about)) is not None
+            gpus.append(PciGpu(device.name, driver, excluded))
     return tuple(gpus)
 
 
-def _driver_of(device: Path) -> str | None:
-    with contextlib.suppress(OSError):
-        return (device / "driver").readlink().name
-    return None
-
-
-def _device_files(root: Path) -> tuple[str, ...]:
-    return tuple(
-        f"/dev/{name}"
-        for name in _names(root / "dev")
-        if re.fullmatch(r"nvidia(ctl|\d+)", name)
-    )
-
-
-def _refusals(root: Path, files: tuple[str, ...]) -> tuple[Refusal, ...]:
-    refusals = []
-    for file in files:
-        path = root / file[1:]
-        why = _why_refused(path, is_opened=file == CONTROL_FILE)
+def _refusals(files: Sequence[Path]) -> Iterator[Refusal]:
+    for path in files:
+        why = _why_refused(path)
         if why:
-            refusals.append(Refusal(file, why, _group(path)))
-    return tuple(refusals)
+            group = None
+            with contextlib.suppress(KeyError, OSError):
+                if path.stat().st_gid:
+                    group = path.group()
+            yield Refusal(f"/dev/{path.name}", why, group)
 
 
-def _why_refused(path: Path, *, is_opened: bool) -> str | None:
-    if not is_opened:
-        return None if os.access(path, os.R_OK | os.W_OK) else "permission denied"
+def _why_refused(path: Path) -> str | None:
+    if path.name != Path(CONTROL_FILE).name:
+        if os.access(path, os.R_OK | os.W_OK):
+            return None
+        return "permission denied"
     # Only opening it shows what control groups refuse: no mode bit does.
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError as error:
-        if error.errno in (
-            errno.ENXIO,
-            errno.ENODEV,
-        ):  # the kernel module is not loaded
-            return None
-        return (error.strerror or str(error)).lower()
+        if error.errno not in (errno.ENXIO, errno.ENODEV):
+            return (error.strerror or str(error)).lower()
+        # The kernel module is not loaded.
     return None
 
 
-def _group(path: Path) -> str | None:
-    with contextlib.suppress(KeyError, OSError):
-        if path.stat().st_gid:
-            return path.group()
-    return None
-
-
-_CONTAINER_VARIABLES = {
+CONTAINER_VARIABLES = {
     "KUBERNETES_SERVICE_HOST": "kubernetes",
     "APPTAINER_CONTAINER": "apptainer",
 }
-_CONTAINER_FILES = {
+CONTAINER_FILES = {
     ".dockerenv": "docker",
     "run/.containerenv": "podman",
     ".singularity.d": "apptainer",
 }
-_JOB_VARIABLES = (
+JOB_VARIABLES = (
     "SLURM_JOB_ID",
     "PBS_JOBID",
     "LSB_JOBID",  # LSF
@@ -242,28 +213,18 @@ _JOB_VARIABLES = (
 
 
 def _container(root: Path, environment: Mapping[str, str]) -> str | None:
-    for variable, kind in _CONTAINER_VARIABLES.items():
+    for variable, kind in CONTAINER_VARIABLES.items():
         if environment.get(variable):
             return kind
-    for file, kind in _CONTAINER_FILES.items():
+    for file, kind in CONTAINER_FILES.items():
         if (root / file).exists():
             return kind
-    systemd = _text(root / "run/systemd/container")[:40]
+    systemd = text_of(root / "run/systemd/container")[:40]
     if systemd:
         return systemd
-    if parse_cgroup(_text(root / "proc/self/cgroup")).container:
+    if parse_cgroup(text_of(root / "proc/self/cgroup")).container:
         return "container"
     return None
-
-
-def _is_batch_job(environment: Mapping[str, str]) -> bool:
-    return any(map(environment.get, _JOB_VARIABLES))
-
-
-def _is_wsl(root: Path, kernel: str | None) -> bool:
-    if kernel is not None and "microsoft" in kernel.lower():
-        return True
-    return (root / "dev/dxg").exists()
 
 
 def _library(
@@ -297,7 +258,9 @@ def _library_version(root: Path, library: str | None) -> str | None:
         return None
     file = os.path.realpath(root / library[1:])
     found = re.search(_VERSION, Path(file).name)
-    return found[0] if found else None
+    if found is None:
+        return None
+    return found[0]
 
 
 def _why_broken(root: Path, file: str) -> str | None:
@@ -306,9 +269,8 @@ def _why_broken(root: Path, file: str) -> str | None:
     if path.is_symlink() and not path.exists():
         return f"links to {_missing_end(root, path)}, which is missing"
     with contextlib.suppress(OSError):
-        if (
-            path.is_dir()
-        ):  # Docker makes one if it is told to mount a file that is missing
+        # Docker makes a directory if it is told to mount a file that is missing.
+        if path.is_dir():
             return "is a directory"
         if path.stat().st_size == 0:
             return "is empty"
@@ -329,7 +291,7 @@ def _configured_folders(root: Path) -> Iterator[str]:
     patterns = ["/etc/ld.so.conf"]
     for pattern in patterns:
         for file in sorted(root.glob(pattern.lstrip("/"))):
-            for line in _text(file).splitlines():
+            for line in text_of(file).splitlines():
                 words = line.partition("#")[0].split()
                 if not words:
                     continue
@@ -347,7 +309,7 @@ _STUB_BYTES = 1 << 20
 
 def loaded_stub(root: Path = Path("/")) -> str | None:
     """Return the stub of NVML that this process has loaded in place of the driver's library."""
-    maps = _text(root / "proc/self/maps")
+    maps = text_of(root / "proc/self/maps")
     for file in dict.fromkeys(re.findall(r"(/\S*libnvidia-ml\.so\S*)", maps)):
         if Path(file).parent.name == "stubs":
             return str(file)
@@ -374,7 +336,6 @@ def _address_numbers(address: str) -> list[int] | None:
     return [int(number, 16) for number in found.groups()]
 
 
-@functools.lru_cache(maxsize=8)
 def unlisted_gpus(
     plugged: tuple[str, ...], listed: tuple[str | None, ...]
 ) -> tuple[str, ...]:
@@ -384,8 +345,7 @@ def unlisted_gpus(
     """
     if None in listed:
         return ()
+    known = [_address_numbers(address or "") for address in listed]
     return tuple(
-        address
-        for address in plugged
-        if not any(same_address(address, each or "") for each in listed)
+        address for address in plugged if _address_numbers(address) not in known
     )

@@ -1,7 +1,6 @@
 """CPU, memory, load, clock and temperature of a machine, read from /proc and /sys.
 
 A value that the kernel or a container leaves out is None or empty, never 0. No function raises.
-This module imports only the standard library, and its syntax is that of Python 3.9.
 """
 
 from __future__ import annotations
@@ -10,6 +9,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+from gputop.agent.linux.files import number_in, paths, text_of
 
 ROOT = Path("/")
 CPU_COLUMNS = (
@@ -38,10 +39,11 @@ CPU_SENSORS = (
 CHIPS = (
     "sys/class/hwmon/hwmon*",
     "sys/class/hwmon/hwmon*/device",  # CentOS 7
+    # Containers may not list Intel's chips with the others.
+    "sys/devices/platform/coretemp.*/hwmon/hwmon*",
 )
-INTEL_CHIPS = "sys/devices/platform/coretemp.*/hwmon/hwmon*"
-"""Where Intel's chips also are, in containers that do not list them with the others."""
-THERMAL_ZONES = "sys/class/thermal/thermal_zone*"
+THERMAL_ZONES = ("sys/class/thermal/thermal_zone*",)
+"""Places that are read if there are no chips with a temperature."""
 FREQUENCIES = (
     "sys/devices/system/cpu/cpufreq/policy[0-9]*",
     "sys/devices/system/cpu/cpu[0-9]*/cpufreq",  # Linux before 4.3
@@ -88,12 +90,13 @@ def cpu_times(root: Path = ROOT) -> CpuTimes:
 
 def cpu_percents(before: CpuTimes, after: CpuTimes) -> tuple[float, ...]:
     """Return how busy each CPU was between two readings, of the CPUs that are in both."""
-    percents = [
-        _busy_percent(before[number], times)
-        for number, times in after.items()
-        if number in before
-    ]
-    return tuple(percent for percent in percents if percent is not None)
+    percents = []
+    for number, times in after.items():
+        if number in before:
+            percent = _busy_percent(before[number], times)
+            if percent is not None:
+                percents.append(percent)
+    return tuple(percents)
 
 
 def _busy_percent(before: tuple[int, ...], after: tuple[int, ...]) -> float | None:
@@ -110,7 +113,7 @@ def _busy_percent(before: tuple[int, ...], after: tuple[int, ...]) -> float | No
 def memory(root: Path = ROOT) -> Memory:
     """Return the memory of the machine."""
     pattern = r"(?m)^(MemTotal|MemFree|MemAvailable):\s*(\d+) kB$"
-    rows = dict(re.findall(pattern, _text(root / "proc/meminfo")))
+    rows = dict(re.findall(pattern, text_of(root / "proc/meminfo")))
     total = _bytes(rows.get("MemTotal"))
     available = _bytes(rows.get("MemAvailable"))
     if total is not None and available is not None and not 0 < available <= total:
@@ -121,12 +124,14 @@ def memory(root: Path = ROOT) -> Memory:
 
 
 def _bytes(kibibytes: str | None) -> int | None:
-    return None if kibibytes is None else int(kibibytes) * 1024
+    if kibibytes is None:
+        return None
+    return int(kibibytes) * 1024
 
 
 def load_average(root: Path = ROOT) -> tuple[float, ...]:
     """Return the averages over 1, 5 and 15 minutes, or () if they are unknown."""
-    words = _text(root / "proc/loadavg").split()
+    words = text_of(root / "proc/loadavg").split()
     try:
         return tuple(map(float, words[:3]))
     except ValueError:
@@ -136,94 +141,65 @@ def load_average(root: Path = ROOT) -> tuple[float, ...]:
 def cpu_clock_mhz(root: Path = ROOT) -> float | None:
     """Return the mean frequency of the CPUs that are online."""
     clocks = _clocks_in_cpuinfo(root) or _clocks_in_sysfs(root)
-    return sum(clocks) / len(clocks) if clocks else None
+    if not clocks:
+        return None
+    return round(sum(clocks) / len(clocks), 3)
 
 
 def _clocks_in_cpuinfo(root: Path) -> list[float]:
     """Return the frequencies in MHz that /proc/cpuinfo shows on x86."""
     pattern = r"(?m)\n(?:cpu|CPU) MHz\s*:\s*(\d+\.?\d*)$"
-    clocks = map(float, re.findall(pattern, _text(root / "proc/cpuinfo")))
+    clocks = map(float, re.findall(pattern, text_of(root / "proc/cpuinfo")))
     return list(filter(None, clocks))
 
 
 def _clocks_in_sysfs(root: Path) -> list[float]:
     """Return the frequencies in MHz that the frequency driver reports."""
     clocks = []
-    folders = _paths(root, FREQUENCIES[0]) or _paths(root, FREQUENCIES[1])
-    for folder in folders:
+    for folder in paths(root, FREQUENCIES[0]) or paths(root, FREQUENCIES[1]):
         # Reading an offline CPU fails. Some kernels have only the second file.
-        kilohertz = _number(folder / "scaling_cur_freq") or _number(
-            folder / "cpuinfo_cur_freq"
-        )
-        if kilohertz:
-            clocks.append(kilohertz / 1000)
+        for name in ("scaling_cur_freq", "cpuinfo_cur_freq"):
+            kilohertz = number_in(folder / name)
+            if kilohertz:
+                clocks.append(kilohertz / 1000)
+                break
     return clocks
 
 
 def cpu_temperature_celsius(root: Path = ROOT) -> float | None:
     """Return the temperature of the hottest part of the CPU."""
-    sensors = _chip_sensors(root) or _zone_sensors(root)
+    sensors = _sensors(root, CHIPS, "name", "temp*_input")
+    if not sensors:
+        sensors = _sensors(root, THERMAL_ZONES, "type", "temp")
     for name in CPU_SENSORS:
-        numbers = map(_number, sensors.get(name, ()))
+        numbers = map(number_in, sensors.get(name, ()))
         millidegrees = [number for number in numbers if number is not None]
         if millidegrees:
-            return max(millidegrees) / 1000
+            return round(max(millidegrees) / 1000, 3)
     return None
 
 
-def _chip_sensors(root: Path) -> dict[str, list[Path]]:
-    """Return the temperature files of all chips, by the name of the chip.
+def _sensors(
+    root: Path, places: tuple[str, ...], name_file: str, pattern: str
+) -> dict[str, set[Path]]:
+    """Return the temperature files of all sensors, by the name of the chip.
 
     The caller reads only the files of a CPU: reading the file of a disk may wake it up.
     """
-    sensors: dict[str, list[Path]] = {}
-    for pattern in (*CHIPS, INTEL_CHIPS):
-        if pattern == INTEL_CHIPS and "coretemp" in sensors:
-            break
-        for folder in _paths(root, pattern):
-            files = _paths(folder, "temp*_input")
+    sensors: dict[str, set[Path]] = {}
+    for place in places:
+        for folder in paths(root, place):
+            files = paths(folder.resolve(), pattern)
             if files:
-                sensors.setdefault(_text(folder / "name"), []).extend(files)
-    return sensors
-
-
-def _zone_sensors(root: Path) -> dict[str, list[Path]]:
-    """Return the temperature files of the thermal zones, by the name that a chip would have."""
-    sensors: dict[str, list[Path]] = {}
-    for folder in _paths(root, THERMAL_ZONES):
-        name = _text(folder / "type").replace("-", "_")
-        sensors.setdefault(name, []).append(folder / "temp")
+                name = text_of(folder / name_file).replace("-", "_")
+                sensors.setdefault(name, set()).update(files)
     return sensors
 
 
 def cpu_name(root: Path = ROOT) -> str | None:
     """Return the processor's marketing name, or None if /proc/cpuinfo has none."""
-    found = re.search(
-        r"^(?:model name|Model)\s*:(.*)",
-        _text(root / "proc/cpuinfo"),
-        re.MULTILINE,
-    )
-    return " ".join(found[1].split()) if found else None
-
-
-def _paths(folder: Path, pattern: str) -> list[Path]:
-    try:
-        return list(folder.glob(pattern))
-    except OSError:
-        return []
-
-
-def _text(file: Path) -> str:
-    """Return the content of a file, or "" if it cannot be read."""
-    try:
-        return file.read_text(errors="replace").strip()
-    except OSError:
-        return ""
-
-
-def _number(file: Path) -> int | None:
-    """Return the number in a file, or None if there is none."""
-    try:
-        return int(_text(file))
-    except ValueError:
+    pattern = r"(?m)^(?:model name|Model)\s*:(.*)"
+    found = re.search(pattern, text_of(root / "proc/cpuinfo"))
+    if found is None:
         return None
+    return " ".join(found[1].split())

@@ -1,7 +1,6 @@
 """Processes in /proc: their state, their child processes and when they started.
 
-A process is identified by its pid and start time, since pids are reused. This module imports only
-the standard library, and its syntax is that of Python 3.9.
+A process is identified by its pid and start time, since pids are reused.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ import zipfile
 from pathlib import Path
 from typing import Any, NoReturn
 
-from gputop.agent.linux import memory_limit
 from gputop.bench.cluster import node_actor
+from gputop.bench.plan import memory_limit
 from gputop.stream.launch import end_with_parent
 
 PLACE_SECONDS = 60.0

@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 
 from gputop.agent.linux.machine import cpu_name
-from gputop.agent.linux.memory_limit import available_bytes
 from gputop.agent.problem import Problem
 from gputop.bench.plan.kinds import (
     DEFAULT_KIND,
@@ -24,6 +23,7 @@ from gputop.bench.plan.kinds import (
     DeviceKind,
     is_turing_without_tensor_cores,
 )
+from gputop.bench.plan.memory_limit import available_bytes
 from gputop.console import COULD_NOT_RUN
 from gputop.text import size as sized
 from gputop.text import visible

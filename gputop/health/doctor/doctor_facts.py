@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gputop.agent.linux.driver_files import System, inspect_system
-from gputop.agent.linux.kernel_log import KernelLog, read_kernel_log
 from gputop.agent.nvml.diagnosis import installed_bindings
 from gputop.agent.problem import ProblemError
 from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
@@ -30,6 +29,7 @@ from gputop.bench.run.worker_launch import (
 )
 from gputop.console import terminfo_colours
 from gputop.health.doctor.checks import USER_SECONDS
+from gputop.health.doctor.kernel_log import KernelLog, read_kernel_log
 from gputop.schema.decode import from_plain
 from gputop.schema.limits import DecodeError
 from gputop.stream.child import StreamError, one_snapshot
@@ -167,7 +167,7 @@ class DoctorFacts:
 
 async def find_slow_users(sample: Sample) -> tuple[str, ...]:
     """Return the numbers of the users whose names are not answered within `USER_SECONDS`."""
-    from gputop.agent.linux.identity import user_name
+    from gputop.agent.linux.owners import user_name
 
     numbers = {
         each.user for each in sample.processes if each.user and each.user.isdecimal()

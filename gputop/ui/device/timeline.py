@@ -15,6 +15,7 @@ from rich.style import Style
 
 from gputop.agent.device import Device, DeviceSample
 from gputop.schema.catalogue import CATALOGUE
+from gputop.schema.derived import HOST_CPU
 from gputop.schema.values import value_text
 from gputop.text import ABSENT, duration, moment
 from gputop.ui.drawing import palette
@@ -86,6 +87,7 @@ CHARTS = (
     Chart("SM clock", "sm_clock_mhz", palette.CPU, 7),
     Chart("PCIe rx", "pcie_rx_bytes_per_second", palette.RECEIVED, 8),
     Chart("PCIe tx", "pcie_tx_bytes_per_second", palette.SENT, 9),
+    Chart("host CPU", HOST_CPU, palette.CPU, 10),
 )
 
 

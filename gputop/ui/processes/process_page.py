@@ -11,7 +11,6 @@ from rich.cells import chop_cells
 from textual import work
 from textual.containers import Vertical
 
-from gputop.agent.linux.process_details import ProcessDetails, read_details
 from gputop.agent.masking import MASK, is_secret
 from gputop.agent.problem import Problem, ProblemError
 from gputop.schema.derived import label_of
@@ -28,6 +27,7 @@ from gputop.ui.drawing.live import FilterView, ScrolledView
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
 from gputop.ui.processes import columns
 from gputop.ui.processes.columns import ProcessContext
+from gputop.ui.processes.process_details import ProcessDetails, read_details
 from gputop.ui.processes.screen import ProcessTab, why_untouched
 from gputop.ui.processes.table_state import rows_of
 

@@ -320,7 +320,7 @@ class ProcessTab(LiveTab):
         question.ask(self.app, lambda number: self._send(process, number))
 
     def _send(self, process: Process, number: Signals) -> None:
-        from gputop.agent.linux.signals import send_signal
+        from gputop.ui.processes.signals import send_signal
 
         assert process.start_time is not None, "else it is untouched"
         problem = send_signal(process.pid, process.start_time, number)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from gputop.agent.linux import procfs
 from gputop.agent.linux.procfs import PROC
-from gputop.agent.linux.signals import expect, explained
+from gputop.agent.masking import masked_arguments
+from gputop.ui.processes.signals import expect, explained
 
 COMMAND_BYTES = 1 << 15
 """Bytes read of a command line: secrets are searched for in all of them."""
@@ -58,8 +59,6 @@ def read_details(
 
 
 def _read(pid: int, proc: str) -> ProcessDetails:
-    from gputop.agent.masking import masked_arguments
-
     stat = procfs.read_stat(pid, proc)
     status = dict(
         re.findall(_STATUS_ROWS, procfs.read(f"{proc}/{pid}/status", STATUS_BYTES))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.agent.linux.memory_limit import available_bytes
+from gputop.bench.plan.memory_limit import available_bytes
 from tests.fake_root import fake_root
 
 MIB = 1 << 20

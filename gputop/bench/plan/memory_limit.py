@@ -1,7 +1,7 @@
 """Host memory that this process may still take: what the machine has, within its control groups.
 
 Version 1 and 2 of control groups are read. Ray sends this module to its nodes, so it imports only
-the standard library, and its syntax is that of Python 3.9.
+the standard library.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Optional
 
 Limits = tuple[str, str, str]
 """Names of the files with a group's limit and use, and of the row of `memory.stat` with the bytes
@@ -30,7 +29,7 @@ INHERITED = "hierarchical_memory_limit"
 container may not see."""
 
 
-def available_bytes(root: Path = Path("/")) -> Optional[int]:  # noqa: UP045 - Python 3.9
+def available_bytes(root: Path = Path("/")) -> int | None:
     """Return the memory available without swapping, or None if it is unknown."""
     available = []
     row = re.search(r"(?m)^MemAvailable:\s*([0-9]+) kB", _text(root / "proc/meminfo"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.agent.linux.driver_files import same_address
-from gputop.agent.linux.kernel_log import KernelLog, LoggedXid, read_kernel_log
+from gputop.health.doctor.kernel_log import KernelLog, LoggedXid, read_kernel_log
 from tests.fake_root import fake_root
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.agent.linux.process_details import COMMAND_BYTES, MOST_PARENTS, read_details
 from gputop.agent.linux.procfs import TICKS_PER_SECOND
 from gputop.agent.masking import MASK
 from gputop.agent.problem import ProblemError
+from gputop.ui.processes.process_details import COMMAND_BYTES, MOST_PARENTS, read_details
 from tests.agent.test_procfs import NOBODY, cat, child, proc, start_of
 
 if TYPE_CHECKING:

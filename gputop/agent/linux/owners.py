@@ -1,0 +1,340 @@
+"""Owners of the processes on the devices: who and where they are, and what they use of the host.
+
+Each look at a process reads one file. Who it is, is read every `IDENTITY_SECONDS`. Every
+`CHILDREN_SECONDS` one file is read for each child process: the workers of a data loader are on no
+device, but the trainer waits for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import pwd
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gputop.agent.device import Absence
+from gputop.agent.interface import Facts, unseen
+from gputop.agent.linux import procfs
+from gputop.agent.linux.cgroup import Cgroup, parse_cgroup
+from gputop.agent.linux.containers import container_names
+from gputop.agent.linux.host import WINDOW_SECONDS
+from gputop.agent.linux.procfs import PROC, Stat
+from gputop.agent.masking import masked_arguments
+from gputop.agent.threads import SlowResults
+
+ANSWER_SECONDS = 0.1
+"""Seconds to wait for a user's name, a command line or a container's name. They usually come at
+once; otherwise a later look has them."""
+COMMAND_BYTES = 4096
+"""Bytes read of a command line: it is sent with each sample, and nobody reads more."""
+CGROUP_BYTES = 1 << 16
+IDENTITY_SECONDS = 10.0
+"""Seconds between looks at who a process is: it may execute another program, change its title or
+user, or be moved into a container, all with the same pid and start time."""
+LISTED_SECONDS = 1.0
+"""Age in seconds that the driver's list of processes may have. Within this time a reused pid could
+be mistaken for the process before."""
+CHILDREN_SECONDS = 2.0
+"""Seconds between looks at the child processes: a trainer may have tens of them."""
+MOST_CHILDREN = 64
+"""Child processes that are read at most: each costs a file read."""
+
+WAITING = "D"
+"""State of a process in an uninterruptible wait, mostly for storage."""
+CHILDREN_CPU = ("children_cpu_percent", "children_cpu_most_percent")
+CHILDREN = ("children", *CHILDREN_CPU)
+
+
+class _Cpu(NamedTuple):
+    """CPU time that a process had used at a moment, and its share since the moment before."""
+
+    at: float
+    ticks: int
+    percent: float | None = None
+
+    def after(self, at: float, ticks: int) -> _Cpu:
+        """Return the same at a later moment."""
+        seconds = at - self.at
+        if seconds < WINDOW_SECONDS:
+            return self
+        taken = max(0, ticks - self.ticks) / procfs.TICKS_PER_SECOND
+        return _Cpu(at, ticks, round(100 * taken / seconds, 3))
+
+
+@dataclass(eq=False, repr=False)
+class _Known:
+    """A process at the last look."""
+
+    pid: int
+    stat: Stat
+    cpu: _Cpu
+    seen_from: float = -math.inf
+    """Moment from which the pid is its own, if another process had it before."""
+    facts: dict[str, Any] = field(default_factory=dict)
+    identity_at: float = -math.inf
+    user: int | None = None
+    """Number of the user; None if it may not be read."""
+    cgroup: str = ""
+    """Text of its control groups; empty if it is in no container."""
+    children_at: float = -math.inf
+    children: Mapping[tuple[int, int], _Cpu] = field(default_factory=dict)
+    """CPU of each child process by its pid and its start in ticks."""
+    child_waits: bool = False
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.pid, self.stat.start_ticks
+
+
+class Owners:
+    """Finds the owners of processes in /proc; used by one thread.
+
+    Each look notices a process that has ended, or whose pid another process has now.
+    """
+
+    def __init__(
+        self, proc: str = PROC, *, secrets: bool = False, root: Path = Path("/")
+    ) -> None:
+        """Read `proc`, and the files of container runtimes under `root`.
+
+        With `secrets`, keep the unmasked command lines, too.
+        """
+        self._proc = proc
+        self._secrets = secrets
+        self._boot = procfs.BootTime(proc)
+        self._known: dict[int, _Known] = {}
+        # Reading a command line blocks while the process holds its memory, as it may while it
+        # waits for storage. A directory service or a network file system may never answer.
+        self._users = SlowResults(user_name, ANSWER_SECONDS)
+        self._commands = SlowResults(self._read_command, ANSWER_SECONDS)
+        self._containers = SlowResults(
+            partial(container_names, root=root), ANSWER_SECONDS
+        )
+
+    def owner_of(self, pid: int) -> Facts:
+        """Return what /proc shows of a process now, and its CPU since the look before.
+
+        Never raises, but may block.
+        """
+        now = time.monotonic()
+        try:
+            known = self._look(pid, now)
+        except PermissionError:
+            return self._hidden(pid)
+        except (FileNotFoundError, ProcessLookupError):
+            if _exists(pid):  # hidepid=2 hides the directory, too
+                return unseen(Absence.NO_PERMISSION)
+            # It is gone, or in a pid namespace of its own.
+            return unseen(Absence.LOST)
+        except (OSError, ValueError):
+            return unseen(Absence.ERROR)
+        if now - known.seen_from < LISTED_SECONDS:
+            # The driver may have listed the process that had the pid before.
+            return unseen(Absence.NO_DATA_YET)
+        return known.facts.copy()
+
+    def forget_others(self, pids: set[int]) -> None:
+        """Forget all processes but these."""
+        for pid in self._known.keys() - pids:
+            self._forget(self._known.pop(pid))
+
+    def _forget(self, known: _Known) -> None:
+        """Forget the names of a process."""
+        self._commands.forget(known.key)
+        self._containers.forget(known.cgroup)
+
+    def _look(self, pid: int, now: float) -> _Known:
+        """Return the process that has the pid. Raises OSError or ValueError if it is hidden."""
+        stat = procfs.read_stat(pid, self._proc)
+        known = self._known.get(pid)
+        if known is None:
+            known = _Known(pid, stat, _Cpu(now, stat.cpu_ticks))
+        elif known.stat.start_ticks != stat.start_ticks:
+            self._forget(known)
+            known = _Known(pid, stat, _Cpu(now, stat.cpu_ticks), seen_from=now)
+        known.stat = stat
+        known.cpu = known.cpu.after(now, stat.cpu_ticks)
+        if now - known.children_at >= CHILDREN_SECONDS:
+            self._look_at_children(known, now)
+        is_due = now - known.identity_at >= IDENTITY_SECONDS
+        if is_due:
+            self._look_at_identity(known)
+            known.identity_at = now
+        self._add_names(known, again=is_due)
+        known.facts.update(
+            start_time=stat.started(self._boot.now()),
+            cpu_percent=known.cpu.percent,
+            memory_resident_bytes=stat.resident_bytes,
+            parent_pid=stat.parent_pid,
+            io_wait=stat.state == WAITING or known.child_waits,
+        )
+        if known.cpu.percent is None:
+            known.facts["cpu_percent"] = Absence.NO_DATA_YET
+        if stat.parent_pid == 0:  # outside of the container that this is in
+            known.facts["parent_pid"] = Absence.LOST
+        self._known[pid] = known
+        return known
+
+    def _look_at_children(self, known: _Known, now: float) -> None:
+        known.children_at = now
+        known.child_waits = False
+        before = known.children
+        known.children = {}
+        try:
+            pids = procfs.read_children(known.pid, self._proc)
+        except PermissionError:
+            known.facts.update(dict.fromkeys(CHILDREN, Absence.NO_PERMISSION))
+            return
+        except (OSError, ValueError):
+            # The kernel does not list them, or the process is gone.
+            known.facts.update(dict.fromkeys(CHILDREN, Absence.NOT_SUPPORTED))
+            return
+        cpus = {}
+        for pid in pids[:MOST_CHILDREN]:
+            try:
+                stat = procfs.read_stat(pid, self._proc)
+            except (OSError, ValueError):
+                continue  # it has just ended
+            key = (pid, stat.start_ticks)
+            cpu = before.get(key) or _Cpu(now, stat.cpu_ticks)
+            cpus[key] = cpu.after(now, stat.cpu_ticks)
+            if stat.state == WAITING:
+                known.child_waits = True
+        known.children = cpus
+        known.facts.update(_children_facts(cpus))
+
+    def _look_at_identity(self, known: _Known) -> None:
+        """Read the user's number and the control groups. Raises OSError if the process is gone."""
+        known.cgroup, place = self._read_cgroup(known.pid)
+        known.facts.update(place)
+        try:
+            known.user = self._user_number(known.pid)
+        except PermissionError:
+            known.user = None
+
+    def _read_cgroup(self, pid: int) -> tuple[str, Facts]:
+        """Return the text of a process's control groups, and its facts.
+
+        The text is empty if the process is in no container. Raises OSError.
+        """
+        try:
+            data = procfs.read(f"{self._proc}/{pid}/cgroup", CGROUP_BYTES)
+        except FileNotFoundError:
+            # The kernel has no control groups, or the process is gone: the next read fails, too.
+            return "", dict.fromkeys(Cgroup._fields, Absence.NOT_SUPPORTED)
+        except PermissionError:
+            return "", dict.fromkeys(Cgroup._fields, Absence.NO_PERMISSION)
+        text = procfs.text(data)
+        place = parse_cgroup(text)
+        if place.container is None and place.pod is None:
+            text = ""
+        return text, place._asdict()
+
+    def _add_names(self, known: _Known, *, again: bool) -> None:
+        """Add the names of the user, the program and the container; with `again`, read them anew.
+
+        Until a name is known, the user is a number, the container an id, and the command the name
+        of the executable. Raises OSError if the process is gone.
+        """
+        facts = known.facts
+        facts["user"] = Absence.NO_PERMISSION
+        if known.user is not None:
+            facts["user"] = self._user_text(known.user)
+        command = self._commands.get(known.key, again=again)
+        masked, unmasked = command or ("", "")
+        facts["command"] = masked or known.stat.name
+        facts["unmasked"] = None
+        if self._secrets and unmasked != masked:
+            facts["unmasked"] = unmasked
+        if known.cgroup:
+            facts.update(self._containers.get(known.cgroup, again=again) or {})
+
+    def _user_text(self, number: int) -> str:
+        """Return the user's name, or the number until the name is known."""
+        try:
+            return self._users.get(number) or str(number)
+        except OSError:
+            return str(number)
+
+    def _user_number(self, pid: int) -> int:
+        """Return the user's number. Raises OSError if it is hidden, ValueError for nonsense."""
+        try:
+            status = procfs.read(f"{self._proc}/{pid}/status")
+        except PermissionError:
+            # The directory belongs to the user, or to root if the process protects itself.
+            owner = Path(f"{self._proc}/{pid}").stat().st_uid
+            if owner == 0:
+                raise
+            return owner
+        match = re.search(rb"^Uid:\s+(\d+)", status, re.MULTILINE)
+        if match is None:
+            raise ValueError("not the content of /proc/PID/status")
+        return int(match[1])
+
+    def _read_command(self, key: tuple[int, int]) -> tuple[str, str]:
+        pid, _ = key
+        try:
+            data = procfs.read(f"{self._proc}/{pid}/cmdline", COMMAND_BYTES)
+        except PermissionError:
+            return "", ""
+        return parse_command_line(data)
+
+    def _hidden(self, pid: int) -> Facts:
+        """Return what hidepid=1 shows of a process: the directory, but nothing in it."""
+        facts = {**unseen(Absence.NO_PERMISSION)}
+        with contextlib.suppress(OSError, ValueError):
+            facts["user"] = self._user_text(self._user_number(pid))
+        return facts
+
+
+def _children_facts(cpus: Mapping[tuple[int, int], _Cpu]) -> Facts:
+    """Return the facts of `CHILDREN`: how many there are, and the CPU of those seen twice."""
+    percents = [cpu.percent for cpu in cpus.values() if cpu.percent is not None]
+    if cpus and not percents:
+        absent = dict.fromkeys(CHILDREN_CPU, Absence.NO_DATA_YET)
+        return {"children": len(cpus), **absent}
+    return {
+        "children": len(cpus),
+        "children_cpu_percent": round(sum(percents, 0.0), 3),
+        "children_cpu_most_percent": max(percents, default=0.0),
+    }
+
+
+def parse_command_line(data: bytes) -> tuple[str, str]:
+    """Return the content of /proc/PID/cmdline as text, with secrets masked and unmasked.
+
+    Both are empty for a kernel thread and a zombie.
+    """
+    arguments = procfs.arguments_of(data)
+    return " ".join(masked_arguments(arguments)), " ".join(arguments)
+
+
+def user_name(uid: int) -> str:
+    """Return the user's name, or the number if it has none here.
+
+    May block: a directory service may be asked.
+    """
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except (KeyError, OverflowError):
+        return str(uid)
+
+
+def _exists(pid: int) -> bool:
+    """Return True if there is a process of another user with that pid."""
+    if pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)  # checks only whether this process may send a signal
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return False

@@ -1,0 +1,161 @@
+"""Names of containers, from files as the runtimes and the kubelet write them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gputop.agent.linux import containers
+from gputop.agent.linux.containers import container_names
+from tests.fake_root import LINK, fake_root
+
+ID = "4f1c0ab2d9e7" + "8635" * 13
+OTHER = "4f1c0ab2d9e8" + "8635" * 13
+UID = "2b7c1f30-5a4e-4d1b-9c7e-0f6a8b9c0d1e"
+DOCKER = f"0::/system.slice/docker-{ID}.scope\n"
+PODMAN = f"0::/machine.slice/libpod-{ID}.scope/container\n"
+ROOTLESS = f"0::/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope\n"
+POD = f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-{ID}.scope\n"
+CONFIG = f"/var/lib/docker/containers/{ID}/config.v2.json"
+PODMAN_LIST = "/containers/storage/overlay-containers/containers.json"
+TASKS = "/run/containerd/io.containerd.runtime.v2.task"
+CRI_O = "/run/containers/storage/overlay-containers"
+LOG = f"/var/log/containers/train-0_research_main-{ID}.log"
+
+
+def docker(name: Any) -> str:
+    return json.dumps({"ID": ID, "Name": name, "Config": {"Env": ["TOKEN=x"]}})
+
+
+def podman(*names: tuple[str, Any]) -> str:
+    return json.dumps([{"id": number, "names": name} for number, name in names])
+
+
+def oci(annotation: str, name: str) -> str:
+    return json.dumps({"process": {"env": ["TOKEN=x"]}, "annotations": {annotation: name}})
+
+
+CASES: dict[str, tuple[str, dict[str, str], dict[str, str]]] = {
+    "docker": (DOCKER, {CONFIG: docker("/trainer")}, {"container": "trainer"}),
+    "docker, as a snap": (
+        DOCKER,
+        {f"/var/snap/docker/common/var-lib-docker/containers/{ID}/config.v2.json": docker("/a")},
+        {"container": "a"},
+    ),
+    "docker, with another folder": (
+        DOCKER,
+        {
+            "/etc/docker/daemon.json": '{"data-root": "/data/{docker}"}',
+            f"/data/{{docker}}/containers/{ID}/config.v2.json": docker("/trainer"),
+        },
+        {"container": "trainer"},
+    ),
+    "another container": (DOCKER, {CONFIG.replace(ID, OTHER): docker("/other")}, {}),
+    "nerdctl": (
+        f"0::/system.slice/nerdctl-{ID}.scope\n",
+        {f"{TASKS}/default/{ID}/config.json": oci("nerdctl/name", "trainer")},
+        {"container": "trainer"},
+    ),
+    "podman": (
+        PODMAN,
+        {f"/var/lib{PODMAN_LIST}": podman((OTHER, ["other"]), (ID, ["trainer"]))},
+        {"container": "trainer"},
+    ),
+    "podman, without root": (
+        ROOTLESS,
+        {f"/home/ada/.local/share{PODMAN_LIST}": podman((ID, ["trainer"]))},
+        {"container": "trainer"},
+    ),
+    "docker, without root": (
+        ROOTLESS.replace("libpod", "docker"),
+        {f"/home/ada/.local/share/docker/containers/{ID}/config.v2.json": docker("/mine")},
+        {"container": "mine"},
+    ),
+    "kubernetes": (POD, {LOG: f"{LINK}/gone"}, {"pod": "train-0", "container": "main"}),
+    "kubernetes, a name with dashes": (
+        POD,
+        {LOG.replace("main", "side-car"): ""},
+        {"pod": "train-0", "container": "side-car"},
+    ),
+    "kubernetes, logs of the pod only": (
+        POD,
+        {f"/var/log/pods/research_train-0_{UID}/main/0.log": ""},
+        {"pod": "train-0"},
+    ),
+    "containerd": (
+        POD,
+        {f"{TASKS}/k8s.io/{ID}/config.json": oci("io.kubernetes.cri.container-name", "main")},
+        {"container": "main"},
+    ),
+    "cri-o": (
+        POD,
+        {f"{CRI_O}/{ID}/userdata/config.json": oci("io.kubernetes.container.name", "main")},
+        {"container": "main"},
+    ),
+    "nothing can be read": (DOCKER, {}, {}),
+    "a name that is no text": (DOCKER, {CONFIG: docker(["x"])}, {}),
+    "no name": (DOCKER, {CONFIG: docker("")}, {}),
+    "no JSON": (DOCKER, {CONFIG: "{"}, {}),
+    "a list": (DOCKER, {CONFIG: "[1]"}, {}),
+    "deep": (DOCKER, {CONFIG: "[" * 100_000}, {}),
+    "names that are no list": (
+        PODMAN,
+        {f"/var/lib{PODMAN_LIST}": podman((ID, 7), (ID, "x"), (ID, [7, "trainer"]))},
+        {"container": "trainer"},
+    ),
+    "a folder that cannot be": (
+        DOCKER,
+        {"/etc/docker/daemon.json": '{"data-root": "\\u0000"}'},
+        {},
+    ),
+    "a link to another file": (
+        DOCKER,
+        {CONFIG: f"{LINK}../../../../../other", "/other": docker("/x")},
+        {},
+    ),
+    "no container": ("0::/user.slice\n", {CONFIG: docker("/trainer")}, {}),
+    "a name of its own": ("0::/lxc.payload.a*\n", {CONFIG: docker("/trainer")}, {}),
+}
+
+
+@pytest.fixture(autouse=True)
+def _ada(monkeypatch: pytest.MonkeyPatch) -> None:
+    """User 1000, and nobody else."""
+
+    def getpwuid(uid: int) -> SimpleNamespace:
+        if uid != 1000:
+            raise KeyError(uid)
+        return SimpleNamespace(pw_dir="/home/ada")
+
+    monkeypatch.setattr(pwd, "getpwuid", getpwuid)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_names(tmp_path: Path, case: str) -> None:
+    cgroup, files, names = CASES[case]
+    assert container_names(cgroup, fake_root(tmp_path, files)) == names
+
+
+def test_a_long_name_is_cut(tmp_path: Path) -> None:
+    root = fake_root(tmp_path, {CONFIG: docker("/" + "x" * 10_000)})
+    assert container_names(DOCKER, root) == {"container": "x" * containers.NAME_LENGTH}
+
+
+def test_a_large_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(containers, "FILE_BYTES", 20)
+    root = fake_root(tmp_path, {CONFIG: docker("/trainer")})
+    assert container_names(DOCKER, root) == {}
+
+
+def test_a_pipe_is_not_read(tmp_path: Path) -> None:
+    """Reading it would block."""
+    root = fake_root(tmp_path, {CONFIG: ""})
+    (root / CONFIG[1:]).unlink()
+    os.mkfifo(root / CONFIG[1:])
+    assert container_names(DOCKER, root) == {}

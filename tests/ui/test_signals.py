@@ -1,0 +1,177 @@
+"""Signals to processes, real ones where they can be had."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.agent.linux import procfs
+from gputop.agent.linux.procfs import BOOT_TIME, Stat, read_stat
+from gputop.agent.problem import ProblemError
+from gputop.ui.processes.process_details import read_details
+from gputop.ui.processes.signals import send_signal
+from tests.agent.test_procfs import BOUND, NOBODY, child, proc, start_of
+
+if TYPE_CHECKING:
+    from tests.agent.fake_proc import FakeProc
+
+__all__ = ["child", "proc"]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Waits for what the kernel does not report."""
+    end = time.monotonic() + BOUND
+    while not condition():
+        assert time.monotonic() < end
+        threading.Event().wait(0.01)
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGKILL, signal.SIGUSR1, signal.SIGUSR2], ids=str
+)
+def test_a_signal_arrives(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    assert send_signal(child.pid, start_of(child), number) is None
+    assert child.wait(BOUND) == -number
+
+
+def test_a_process_is_halted_and_goes_on(child: subprocess.Popen[bytes]) -> None:
+    def state() -> bytes:
+        return procfs.read(f"/proc/{child.pid}/stat").rpartition(b")")[2].split()[0]
+
+    start = start_of(child)
+    assert send_signal(child.pid, start, signal.SIGSTOP) is None
+    until(lambda: state() == b"T")
+    assert send_signal(child.pid, start, signal.SIGCONT) is None
+    until(lambda: state() != b"T")
+    child.communicate(timeout=BOUND)
+    assert child.returncode == 0
+
+
+def test_a_pid_that_is_used_again_gets_no_signal(child: subprocess.Popen[bytes]) -> None:
+    problem = send_signal(child.pid, start_of(child) - 1.0, signal.SIGKILL)
+    assert problem is not None
+    assert str(problem) == (
+        f"Process {child.pid} got no signal: it ended, and another process has its pid. "
+        "Choose it again"
+    )
+    child.communicate(timeout=BOUND)
+    assert child.returncode == 0
+
+
+def test_a_pid_that_is_used_again_at_the_last_moment(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the check the process ends; what has its pid then gets nothing."""
+    stat = read_stat(child.pid)
+
+    def look(*_: object) -> Stat:
+        child.communicate(timeout=BOUND)
+        return stat
+
+    killed: list[object] = []
+    monkeypatch.setattr(procfs, "read_stat", look)
+    monkeypatch.setattr(os, "kill", lambda *what: killed.append(what))
+    problem = send_signal(child.pid, stat.started(BOOT_TIME), signal.SIGTERM)
+    assert problem is not None
+    assert problem.why == "it has ended"
+    assert killed == []
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EPERM, errno.EINVAL])
+def test_a_kernel_or_a_sandbox_without_handles(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def fail(pid: int) -> int:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "pidfd_open", fail)
+    assert send_signal(child.pid, start_of(child) + 1.0, signal.SIGTERM) is not None
+    assert send_signal(child.pid, start_of(child), signal.SIGTERM) is None
+    assert child.wait(BOUND) == -signal.SIGTERM
+
+
+def test_a_python_without_handles(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "pidfd_open")
+    assert send_signal(child.pid, start_of(child), signal.SIGTERM) is None
+    assert child.wait(BOUND) == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("handles", [True, False])
+@pytest.mark.parametrize("pid", [NOBODY, 1 << 40])
+def test_a_process_that_has_gone(
+    monkeypatch: pytest.MonkeyPatch, pid: int, *, handles: bool
+) -> None:
+    if not handles:
+        monkeypatch.delattr(os, "pidfd_open")
+    problem = send_signal(pid, 1e9, signal.SIGTERM)
+    assert problem is not None
+    assert (problem.what, problem.why) == (f"Process {pid} got no signal", "it has ended")
+
+
+@pytest.mark.parametrize("pid", [1, 0, -1, -7])
+def test_what_is_no_process_to_signal(monkeypatch: pytest.MonkeyPatch, pid: int) -> None:
+    """0 and less are groups of processes, or all of them."""
+    reached: list[object] = []
+    monkeypatch.setattr(os, "kill", lambda *what: reached.append(what))
+    monkeypatch.setattr(os, "pidfd_open", lambda *what: reached.append(what))
+    start = read_stat(1).started(BOOT_TIME)
+    problem = send_signal(pid, start, signal.SIGTERM)
+    assert problem is not None
+    assert str(problem).endswith("Choose another process")
+    assert reached == []
+
+
+def test_this_program_does_not_signal_itself() -> None:
+    problem = send_signal(os.getpid(), read_stat(os.getpid()).started(BOOT_TIME), signal.SIGKILL)
+    assert problem is not None
+    assert problem.why == "it is this gputop"
+
+
+def test_a_signal_that_is_refused(
+    child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(handle: int, number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(signal, "pidfd_send_signal", fail)
+    problem = send_signal(child.pid, start_of(child), signal.SIGTERM)
+    assert problem is not None
+    assert problem.why == "it is not yours, or protected"
+    assert "root" in problem.remedy
+
+
+def test_a_number_that_is_no_signal(child: subprocess.Popen[bytes]) -> None:
+    problem = send_signal(child.pid, start_of(child), 4096)
+    assert problem is not None
+    assert problem.why == os.strerror(errno.EINVAL)
+
+
+def test_a_proc_of_something_else(proc: FakeProc, child: subprocess.Popen[bytes]) -> None:
+    proc.write(f"{child.pid}/stat", b"7 (cat) S\n")
+    problem = send_signal(child.pid, 1e9, signal.SIGTERM, proc.path)
+    assert problem is not None
+    assert problem.why == "not the content of /proc/PID/stat"
+
+
+def test_no_handle_is_left_behind(child: subprocess.Popen[bytes]) -> None:
+    def handles() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = handles()
+    send_signal(child.pid, start_of(child), 0)
+    send_signal(child.pid, 0.0, 0)
+    send_signal(child.pid, start_of(child), 4096)
+    with pytest.raises(ProblemError):
+        read_details(child.pid, 0.0)
+    assert handles() == before
