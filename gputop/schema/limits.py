@@ -24,6 +24,7 @@ STRING_CHARACTERS = 16_384
 NUMBER_LIMIT = 1 << 63
 LEAST_NUMBER = -NUMBER_LIMIT
 """Bounds of every number: sums of larger ones could become infinite."""
+LONGEST_MESSAGE = 300
 MOST = {
     "devices": DEVICES,
     "machines": DEVICES,
@@ -36,12 +37,8 @@ MOST = {
 class DecodeError(ValueError):
     """JSON that does not fit the schema. The message says where and why, and is cut."""
 
-    LONGEST = 300
-
     def __init__(self, message: str) -> None:
-        super().__init__(
-            message if len(message) <= self.LONGEST else f"{message[: self.LONGEST]}…"
-        )
+        super().__init__(message[:LONGEST_MESSAGE])
 
 
 def cut_lists(record: Record) -> Record:
@@ -52,7 +49,9 @@ def cut_lists(record: Record) -> Record:
         items = getattr(record, name, ())
         if len(items) > most:
             over.append(f"{len(items):,} {name} where {most:,} are taken")
-            kept[name] = items[-most:] if name == "events" else items[:most]
+            kept[name] = items[:most]
+            if name == "events":
+                kept[name] = items[-most:]
     if not over:
         return record
     if not isinstance(record, Inventory) or record.problem is None:
@@ -75,9 +74,11 @@ def check(record: Any) -> None:
                 raise DecodeError(
                     f"text of more than {STRING_CHARACTERS:,} characters: {value}"
                 )
-        elif kind is tuple or kind is list or kind is dict:
+        elif kind is dict:
+            values.append(list(value.values()))
+        elif kind is tuple or kind is list:
             if len(value) > ITEMS:
                 raise DecodeError(f"more than {ITEMS:,} items in a list")
-            values.extend(value.values() if kind is dict else value)
+            values.extend(value)
         elif value is not None and is_dataclass(value):
             values.extend(getattr(value, name) for name in field_names(kind))
