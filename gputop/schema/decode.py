@@ -78,7 +78,7 @@ def from_plain(cls: type[T], document: Any) -> T:
 def _parse(line: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         if _SURROGATE.search(line):
-            return msgspec.convert(json.loads(line), decoder.type)
+            return msgspec.convert(json.loads(line.decode()), decoder.type)
         return decoder.decode(line)
     except (ValueError, RecursionError) as error:
         raise DecodeError(str(error)) from None

@@ -197,9 +197,10 @@ def test_a_damaged_line(record: Record, at: int, gone: int, instead: bytes) -> N
         b"\xff\xfe\xfd",
         b'{"type":"sample\xff"}',
         "\ufeff{}",
+        '\ufeff{"type":"sample","time":1,"host":{},"unknown":"\\ud800"}',
         '{"type":"sample","time":1,"host":{},"unknown":NaN}',
     ],
-    ids=range(16),
+    ids=range(17),
 )
 def test_what_is_no_record(line: str | bytes) -> None:
     with pytest.raises(DecodeError):
