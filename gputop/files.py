@@ -24,12 +24,11 @@ def user_folder(kind: Literal["config", "data"]) -> Path:
     Raises `NoHomeError` if the variable is not set and the user has no home folder, as in a
     container that runs with the number of a user that it does not know.
     """
-    from platformdirs import (
-        user_config_path,
-        user_data_path,
-    )  # not needed by every command
+    import platformdirs  # not needed by every command
 
-    user_path = user_config_path if kind == "config" else user_data_path
+    user_path = platformdirs.user_data_path
+    if kind == "config":
+        user_path = platformdirs.user_config_path
     try:
         folder = user_path("gputop")
     except RuntimeError:
@@ -44,7 +43,9 @@ def refusal(status: os.stat_result) -> str | None:
     """Return why an existing file must not be replaced, or None if it may be."""
     if not stat.S_ISREG(status.st_mode):
         return "it is no regular file"
-    return "it belongs to another user" if status.st_uid != os.geteuid() else None
+    if status.st_uid != os.geteuid():
+        return "it belongs to another user"
+    return None
 
 
 def check_target(file: Path) -> None:
@@ -64,9 +65,10 @@ def read_at_once(file: Path, most: int) -> bytes:
     """
     descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     with open(descriptor, "rb") as source:  # noqa: PTH123 - it is open already
-        if source.isatty() or stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-            what = "a terminal" if source.isatty() else "a pipe"
-            raise OSError(errno.EINVAL, f"it is {what}")
+        if source.isatty():
+            raise OSError(errno.EINVAL, "it is a terminal")
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is a pipe")
         content = source.read(most + 1) or b""  # None where there is nothing yet
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it has over {most >> 10} KiB")

@@ -9,11 +9,10 @@ reported in one line, and all others are used.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -75,7 +74,7 @@ class Settings:
 DEFAULT = Settings()
 KEYS = tuple(field.name for field in fields(Settings))
 LARGEST_BYTES = 1 << 16
-REMEDY = "Fix it, or name another one with --config"
+TITLES = "[A-Za-z0-9_%, -]{0,200}"
 
 
 def path(
@@ -112,61 +111,65 @@ def load(
             _, found = _read(file)
     except ProblemError as error:
         problems.append(error.problem)
-    entries = [
-        (k, v, f"{_shown(k)} = {_shown(v)} in {_shown(file)}") for k, v in found.items()
-    ]
-    entries += [
-        (key, _from_text(key, text), f"{name}={_shown(text)}")
-        for key in KEYS
-        if (text := environment.get(name := f"GPUTOP_{key.upper()}"))
-    ]
-    for key, value, entry in entries:
-        if key not in KEYS:
+    for key, value in found.items():
+        entry = f"{_shown(key)} = {_shown(value)} in {_shown(file)}"
+        if key in KEYS:
+            settings = _with(settings, key, value, entry, problems)
+        else:
+            why = "this gputop has no such setting"
             what = f"{_shown(key)} in {_shown(file)} is not used"
-            problems.append(
-                Problem(what, "this gputop has no such setting", "Check the spelling")
-            )
-            continue
-        try:
-            settings = replace(settings, **{key: checked(key, value)})
-        except ValueError as error:
-            problems.append(
-                Problem(f"{entry} is not used", "the value is invalid", str(error))
-            )
+            problems.append(Problem(what, why, "Check the spelling"))
+    for key in KEYS:
+        variable = f"GPUTOP_{key.upper()}"
+        text = environment.get(variable)
+        if text:
+            entry = f"{variable}={_shown(text)}"
+            settings = _with(settings, key, _from_text(key, text), entry, problems)
     return replace(settings, **(given or {})), problems
 
 
-def checked(key: str, value: object) -> Any:
+def _with(
+    settings: Settings, key: str, value: object, entry: str, problems: list[Problem]
+) -> Settings:
+    """Return the settings with that value. An invalid one is added to the problems instead."""
+    try:
+        return replace(settings, **{key: checked(key, value)})
+    except ValueError as error:
+        what = f"{entry} is not used"
+        problems.append(Problem(what, "the value is invalid", str(error)))
+    return settings
+
+
+def checked(key: str, value: Any) -> Any:
     """Return the value for `Settings`. Raises `ValueError` with the valid values."""
-    match key:
-        case "theme" | "density" | "charts":
-            if value not in CHOICES[key]:
-                raise ValueError(f"Give one of {', '.join(CHOICES[key])}")
-        case "interval":
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                value = math.nan
-            if not SHORTEST_INTERVAL <= value <= LONGEST_INTERVAL:
-                raise ValueError(
-                    f"Give seconds from {SHORTEST_INTERVAL:g} to {LONGEST_INTERVAL:g}"
-                )
-            return float(value)
-        case "sort" | "hidden_columns":
-            if not isinstance(value, str) or not re.fullmatch(
-                "[A-Za-z0-9_%, -]{0,200}", value
-            ):
-                raise ValueError("Give the title of a column, such as MEMORY")
-            return value.replace(", ", ",")
-        case "ascii" if value == AUTO:
-            return None
-        case _ if not isinstance(value, bool):
+    if key in ("theme", "density", "charts"):
+        if value not in CHOICES[key]:
+            raise ValueError(f"Give one of {', '.join(CHOICES[key])}")
+        return value
+    if key == "interval":
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not (is_number and SHORTEST_INTERVAL <= value <= LONGEST_INTERVAL):
             raise ValueError(
-                f"Give true or false{', or auto' if key == 'ascii' else ''}"
+                f"Give seconds from {SHORTEST_INTERVAL:g} to {LONGEST_INTERVAL:g}"
             )
-    return value
+        return float(value)
+    if key in ("sort", "hidden_columns"):
+        if not isinstance(value, str) or not re.fullmatch(TITLES, value):
+            raise ValueError("Give the title of a column, such as MEMORY")
+        return value.replace(", ", ",")
+    if key == "ascii" and value == AUTO:
+        return None
+    if isinstance(value, bool):
+        return value
+    if key == "ascii":
+        raise ValueError("Give true or false, or auto")
+    raise ValueError("Give true or false")
 
 
-WORDS = {"1": True, "true": True, "yes": True, "on": True}
-WORDS |= {"0": False, "false": False, "no": False, "off": False}
+WORDS = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
 
 
 def _from_text(key: str, text: str) -> object:
@@ -174,11 +177,9 @@ def _from_text(key: str, text: str) -> object:
     if key == "interval":
         with contextlib.suppress(ValueError):
             return float(text)
-    return (
-        text
-        if isinstance(getattr(DEFAULT, key), str)
-        else WORDS.get(text.lower(), text)
-    )
+    if isinstance(getattr(DEFAULT, key), str):
+        return text
+    return WORDS.get(text.lower(), text)
 
 
 def save(file: Path | None, changes: Mapping[str, Any]) -> None:
@@ -198,7 +199,7 @@ def save(file: Path | None, changes: Mapping[str, Any]) -> None:
         if _value_in(found, key) != value:
             wanted[key] = AUTO if value is None else value
     if wanted:
-        _write(file, _edited(file, text, found, wanted))
+        _write(file, _edited(file, text, wanted))
 
 
 def _value_in(found: Mapping[str, object], key: str) -> object:
@@ -209,77 +210,57 @@ def _value_in(found: Mapping[str, object], key: str) -> object:
     return getattr(DEFAULT, key)
 
 
-def _edited(
-    file: Path, text: str, found: Mapping[str, object], wanted: Mapping[str, object]
-) -> str:
+def _edited(file: Path, text: str, wanted: Mapping[str, object]) -> str:
     """Return the file's text with these values. Comments and the order of lines stay."""
     import tomlkit  # only needed for writing
     from tomlkit.exceptions import TOMLKitError
 
     try:
         document = tomlkit.parse(text)
-        for key, value in wanted.items():
-            document[key] = value
-        edited = tomlkit.dumps(document)
-        is_right = _content(tomllib.loads(edited)) == _content({**found, **wanted})
+        document.update(wanted)
+        return tomlkit.dumps(document)
     except (LookupError, RecursionError, TOMLKitError, TypeError, ValueError) as error:
-        raise _not_saved(file, wanted, visible(str(error), 200)) from error
-    if not is_right:
-        raise _not_saved(file, wanted, "this would change other lines")
-    return edited
-
-
-def _not_saved(file: Path, keys: Iterable[str], why: str) -> ProblemError:
-    what = f"{', '.join(keys)} cannot be saved in {_shown(file)}"
-    return ProblemError(Problem(what, why, "Change the file by hand"))
-
-
-def _content(document: Mapping[str, object]) -> Mapping[str, str]:
-    """Return the top level for comparisons: unlike values, texts are equal for NaN."""
-    return {key: repr(value) for key, value in document.items()}
+        what = f"{', '.join(wanted)} cannot be saved in {_shown(file)}"
+        raise _error(what, str(error), "Change the file by hand") from error
 
 
 def _read(file: Path) -> tuple[str, dict[str, Any]]:
     """Return the file's text and values, both empty if there is none. Raises `ProblemError`."""
+    remedy = "Fix it, or name another one with --config"
     try:
         text = read_at_once(file, LARGEST_BYTES).decode()
-        return text, tomllib.loads(text) if text else {}
+        return text, tomllib.loads(text)
     except FileNotFoundError:
         return "", {}
     except OSError as error:
-        remedy = (
-            "Check its permissions" if isinstance(error, PermissionError) else REMEDY
-        )
-        raise _unusable(file, error.strerror or str(error), remedy) from error
-    except UnicodeDecodeError as error:
-        raise _unusable(file, "it is not UTF-8", REMEDY) from error
+        why = error.strerror or str(error)
+        if isinstance(error, PermissionError):
+            remedy = "Check its permissions"
+    except UnicodeDecodeError:
+        why = "it is not UTF-8"
     except (ValueError, RecursionError) as error:
-        raise _unusable(file, str(error), REMEDY) from error
-
-
-def _unusable(file: Path, why: str, remedy: str) -> ProblemError:
-    what = f"The settings in {_shown(file)} are not used"
-    return ProblemError(Problem(what, visible(why), remedy))
+        why = str(error)
+    raise _error(f"The settings in {_shown(file)} are not used", why, remedy)
 
 
 def _write(file: Path, text: str) -> None:
+    folder = Path(os.path.realpath(file)).parent
     try:
-        Path(os.path.realpath(file)).parent.mkdir(
-            mode=0o700, parents=True, exist_ok=True
-        )
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(file, text.encode(), mode=0o600)
     except OSError as error:
         what = f"The settings cannot be saved in {_shown(file)}"
         why = error.strerror or str(error)
-        raise ProblemError(
-            Problem(what, why, "Name another file with --config")
-        ) from error
+        raise _error(what, why, "Name another file with --config") from error
+
+
+def _error(what: str, why: str, remedy: str) -> ProblemError:
+    return ProblemError(Problem(what, visible(why, 200), remedy))
 
 
 def _shown(value: object) -> str:
     """Return foreign text in one line, cut if it is long."""
-    with contextlib.suppress(
-        ValueError, RecursionError
-    ):  # thousands of digits, arrays in arrays
+    # A number may have thousands of digits, an array be nested deeply.
+    with contextlib.suppress(ValueError, RecursionError):
         return visible(str(value), 120)
     return "…"

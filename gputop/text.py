@@ -28,11 +28,9 @@ def csv_field(text: str) -> str:
 
 def cells(text: str) -> int:
     """Return the terminal columns of visible text: East Asian characters take two each."""
-    return (
-        len(text)
-        if text.isascii()
-        else sum(1 + (east_asian_width(c) in "WF") for c in text)
-    )
+    if text.isascii():
+        return len(text)
+    return len(text) + sum(east_asian_width(each) in "WF" for each in text)
 
 
 def cut(text: str, room: int) -> str:
@@ -68,9 +66,12 @@ def rounded(value: float, digits: int = 0, full: float | None = None) -> str:
 
     A small rest is `<1`, and almost all is `>99`. All numbers for people are written by this.
     """
-    text, step = f"{value:.{digits}f}", 10.0**-digits
-    if value and not float(text):
-        return f"<{step:.{digits}f}" if value > 0 else f">-{step:.{digits}f}"
+    text = f"{value:.{digits}f}"
+    step = 10.0**-digits
+    if value > 0 and not float(text):
+        return f"<{step:.{digits}f}"
+    if value < 0 and not float(text):
+        return f">-{step:.{digits}f}"
     if full is not None and value < full and text == f"{full:.{digits}f}":
         return f">{float(text) - step:.{digits}f}"
     return text
@@ -80,7 +81,9 @@ def percentage(value: float | None, unit: str = " %", digits: int = 0) -> str:
     """Return a percentage: `37 %`, `<1 %`, `>99 %`, or `–`; with decimals unless it is an int."""
     if value is None:
         return ABSENT
-    return rounded(value, 0 if isinstance(value, int) else digits, 100) + unit
+    if isinstance(value, int):
+        digits = 0
+    return rounded(value, digits, 100) + unit
 
 
 @lru_cache(maxsize=1024)
@@ -112,8 +115,11 @@ def in_unit_of(value: float, total: float | None) -> str:
     if total is None:
         return size(value)
     shown, unit = size(total).split()
-    scaled, full = value / (1 << UNITS[unit]), total / (1 << UNITS[unit])
-    digits = 0 if scaled >= 99.95 else max(1, len(shown.partition(".")[2]))
+    scaled = value / (1 << UNITS[unit])
+    full = total / (1 << UNITS[unit])
+    digits = 0
+    if scaled < 99.95:
+        digits = max(1, len(shown.partition(".")[2]))
     text = rounded(scaled, digits, full)
     if 0 < scaled < 1 and len(text.lstrip("<0.")) < 2:
         scaled, unit = _scaled(value)
@@ -125,32 +131,42 @@ def used_of(used: float | None, total: float | None, of: str = "/") -> str:
     """Return `71.2/79.6 GiB` or `51M/79.6 GiB`, or `–` without `used`."""
     if used is None:
         return ABSENT
-    return in_unit_of(used, total) + (f"{of}{size(total)}" if total is not None else "")
+    if total is None:
+        return size(used)
+    return f"{in_unit_of(used, total)}{of}{size(total)}"
 
 
 def watts_of(watts: float | None, limit: float | None, unit: str = " W") -> str:
     """Return `612/700 W`, or `–` without `watts`. The draw may exceed the limit for a moment."""
     if watts is None:
         return ABSENT
-    return rounded(watts) + (f"/{rounded(limit)}" if limit is not None else "") + unit
+    if limit is None:
+        return f"{rounded(watts)}{unit}"
+    return f"{rounded(watts)}/{rounded(limit)}{unit}"
 
 
 def number(value: float | None, *, whole: bool = False) -> str:
     """Return three significant digits without an exponent: `8.23`, `71.2`; integers as they are."""
     if value is None:
         return ABSENT
-    if whole or isinstance(value, int) or abs(value) >= 99.95:
+    if whole or isinstance(value, int):
         return rounded(value)
-    return rounded(value, 1 if abs(value) >= 9.995 else 2)
+    return rounded(value, _decimals(value, 2))
 
 
 def tflops(value: float | None) -> str:
     """Return a throughput with three significant digits: `0.0834`, `0.312`, `789`."""
     if value is None:
         return ABSENT
-    limits = (99.95, 9.995, 0.9995, 0.09995, 0.009995)
-    digits = next((n for n, limit in enumerate(limits) if value >= limit), len(limits))
-    return rounded(value, digits)
+    return rounded(value, _decimals(value, 5))
+
+
+def _decimals(value: float, most: int) -> int:
+    """Return how many decimals make three significant digits, `most` for a small number."""
+    for digits, least in enumerate((99.95, 9.995, 0.9995, 0.09995, 0.009995)):
+        if digits == most or abs(value) >= least:
+            return digits
+    return most
 
 
 LEAST_TFLOPS = 0.09995
@@ -159,25 +175,32 @@ LEAST_TFLOPS = 0.09995
 
 def flops_unit(most: float | None) -> tuple[str, float]:
     """Return the unit for throughputs up to `most` TFLOP/s, and how many of it are 1 TFLOP/s."""
-    small = most is not None and 0 < most < LEAST_TFLOPS
-    return ("GFLOP/s", 1e3) if small else ("TFLOP/s", 1.0)
+    if most is not None and 0 < most < LEAST_TFLOPS:
+        return "GFLOP/s", 1e3
+    return "TFLOP/s", 1.0
 
 
 def throughput(value: float | None, *, short: bool = False) -> str:
     """Return TFLOP/s with a unit: `789 TFLOP/s`, `83.4 GFLOP/s`; in short `789`, `83.4G`."""
     unit, factor = flops_unit(value)
     text = tflops(None if value is None else factor * value)
-    return text + (unit[0] * (factor > 1) if short else f" {unit}")
+    if not short:
+        return f"{text} {unit}"
+    return text if factor == 1 else f"{text}G"
 
 
 def count(many: int, what: str) -> str:
     """Return a number with its noun: `1 host`, `8 hosts`, `10,000 hosts`."""
-    return f"{many:,} {what}{'' if many == 1 else 's'}"
+    if many == 1:
+        return f"1 {what}"
+    return f"{many:,} {what}s"
 
 
 def quantity(value: float | None, unit: str, digits: int = 0) -> str:
     """Return a number with its unit, or the sign of absence: `612 W`, `64°C`, `–`."""
-    return ABSENT if value is None else f"{rounded(value, digits)}{unit}"
+    if value is None:
+        return ABSENT
+    return f"{rounded(value, digits)}{unit}"
 
 
 def duration(seconds: float) -> str:
@@ -187,14 +210,16 @@ def duration(seconds: float) -> str:
         return f"{whole} s"
     minutes, seconds = divmod(whole, 60)
     hours, minutes = divmod(minutes, 60)
-    return (
-        f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
-    )
+    if hours:
+        return f"{hours}:{minutes:02d}:{seconds:02d}"
+    return f"{minutes}:{seconds:02d}"
 
 
 def age(seconds: float) -> str:
     """Return `2.1 s`, and from ten seconds on a duration."""
-    return f"{seconds:.1f} s" if seconds < 10 else duration(seconds)
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return duration(seconds)
 
 
 def brief(seconds: float | None) -> str:

@@ -148,7 +148,7 @@ def test_a_growing_file_leaves_what_another_user_made(
     os.chown(file, 65534, 65534)
     file.chmod(0o666)
     reader = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
-    with pytest.raises(OutputError, match="it belongs to another user"):
+    with pytest.raises(OutputError, match=r"it belongs to another user|it is no regular file"):
         GrowingFile(file)
     assert os.read(reader, 1) == b""
     os.close(reader)

@@ -289,18 +289,6 @@ def test_a_value_of_several_lines_is_replaced(tmp_path: Path, content: str) -> N
     assert file.read_text().startswith("tree = true # mine\n")
 
 
-@pytest.mark.parametrize("content", [f"{'a.' * 200}a = 1\n", "x = 1\n", "[x]\ny = 2\n"])
-def test_a_file_that_cannot_be_edited_is_not_touched(
-    tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """TOML Kit does not take all that tomllib reads, and its text is read again to be sure."""
-    monkeypatch.setattr("tomlkit.dumps", lambda _: "theme = 'light'\n")
-    file = config(tmp_path, content)
-    with pytest.raises(ProblemError, match=r"^theme cannot be saved .*Change the file by hand"):
-        settings.save(file, {"theme": "light"})
-    assert file.read_text() == content
-
-
 LINE = st.one_of(
     st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=20).map(lambda t: f"# {t}"),
     st.just(""),

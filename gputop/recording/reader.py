@@ -1,4 +1,4 @@
-"""Read a recording: its records in order, or from any of its samples on.
+"""Read a recording: its records in order, from the start or from any of its samples on.
 
 A recording is JSON lines, plain or gzip. It is good up to its first damaged line. That line and all
 lines after it are left out.
@@ -6,46 +6,40 @@ lines after it are left out.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import os
 import stat
 import weakref
 import zlib
-from collections.abc import Generator, Iterable, Iterator
-from itertools import chain, count, islice
+from array import array
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from operator import itemgetter
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TypeVar, cast
-
-import msgspec
+from typing import BinaryIO, cast
 
 from gputop.agent.problem import Problem, ProblemError
-from gputop.agent.snapshot import Inventory, Record, Sample
-from gputop.recording.index import Index, read_head
-from gputop.schema.decode import NewerSchemaError, decode
-from gputop.schema.limits import LINE_BYTES, DecodeError
+from gputop.agent.snapshot import EVENTS, Event, Inventory, Record, Sample
+from gputop.schema.decode import Head, NewerSchemaError, decode, read_head
+from gputop.schema.limits import LINE_BYTES, DecodeError, check
 from gputop.text import moment
-
-RECORDS = 10_000_000
-"""Lines of a recording that are read: four months at one per second. The index takes 24 bytes for
-each."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 CHUNK_BYTES = 1 << 16
 LINES_AT_ONCE = 200
+LONGEST_STEP_SECONDS = 3600.0
+"""Longest time from one sample to the next. A longer one is a break, or a wrong clock."""
+MOST_EVENTS = 10_000
+"""Events that are kept for seeks: the newest ones."""
 MAKE_ONE = (
     "Make one with `gputop stream --output FILE.jsonl.gz`, or with r in the dashboard"
 )
-UNREADABLE = (
-    OSError,
-    EOFError,
-    zlib.error,
-    UnicodeDecodeError,
-    msgspec.MsgspecError,
-    RecursionError,
-    DecodeError,
-)
-"""Errors of a disk and of gzip data, and those of a line that is no record."""
-R = TypeVar("R", bound=Record)
+NO_SAMPLE = "it has no sample that can be read"
+UNREADABLE = (OSError, EOFError, zlib.error, DecodeError)
+"""Errors of a disk, of gzip data, and of a line that is no record."""
 
 
 class RecordingError(ProblemError):
@@ -55,50 +49,10 @@ class RecordingError(ProblemError):
         super().__init__(Problem(f"{path} cannot be played", why, remedy))
 
 
-class NumberedRecord(NamedTuple):
-    """A record, and the number of its sample, or of the sample that follows it."""
-
-    number: int
-    record: Record
-
-
-def read_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file without their newlines. Raises one of `UNREADABLE`.
-
-    A missing end of gzip data is no error: whoever wrote the file may have been killed, or may
-    still be writing.
-    """
-    rest = b""
-    while data := _read_chunk(file):
-        *lines, rest = (rest + data).split(b"\n")
-        yield from lines
-        if len(rest) > LINE_BYTES:
-            raise DecodeError("the line is too long")
-    if rest:
-        yield rest
-
-
-def _read_chunk(file: BinaryIO) -> bytes:
-    try:
-        return cast("gzip.GzipFile", file).read1(CHUNK_BYTES)
-    except EOFError:
-        return b""
-
-
-def _read_at(file: BinaryIO, offset: int, kind: type[R]) -> R:
-    """Return the record whose line begins at that offset. Raises one of `UNREADABLE`."""
-    file.seek(offset)
-    record = decode(file.readline(LINE_BYTES + CHUNK_BYTES))
-    if not isinstance(record, kind):
-        raise DecodeError("the file has changed")
-    return record
-
-
 def open_content(path: Path) -> BinaryIO:
     """Open a recording's decompressed content. Raises `OSError`, or `RecordingError`."""
-    if not stat.S_ISREG(
-        path.stat().st_mode
-    ):  # before opening, which a device may notice
+    # Checked before opening, which a device may notice.
+    if not stat.S_ISREG(path.stat().st_mode):
         raise RecordingError(path, "it is not a file")
     file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115
     if not file.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC):
@@ -112,137 +66,174 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
+def read_lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file without their newlines. Raises one of `UNREADABLE`.
+
+    A missing end of gzip data is no error: the writer may have been killed, or may still be
+    writing.
+    """
+    rest = b""
+    with contextlib.suppress(EOFError):
+        while data := cast("gzip.GzipFile", file).read1(CHUNK_BYTES):
+            *lines, rest = (rest + data).split(b"\n")
+            yield from lines
+            if len(rest) > LINE_BYTES:
+                raise DecodeError("the line is too long")
+    if rest:
+        yield rest
+
+
 class Recording:
     """A recording on disk. Raises `RecordingError` if the file is none.
 
-    Only the index is in memory: 24 bytes for each sample.
+    `records` and `last` read the file once, from its start. For seeks the file is scanned step by
+    step with `scan_more`, which notes the position and the offset of each sample.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.index = Index()
         self.ending: str | None = None
         """Why and where reading ends before the end of the file: `damaged at line 102; …`."""
+        self.positions = array("d")
+        """Seconds from the first sample to each that was scanned. A clock that is set back counts
+        as 0."""
+        self.events: deque[tuple[int, Event]] = deque(maxlen=MOST_EVENTS)
+        """Events that were scanned, with the numbers of their samples."""
+        self.is_scanned = False
+        """True once the file has been scanned to its end, or up to its damage."""
+        self._offsets = array("Q")
+        """Offset of each sample's line in the decompressed content."""
+        self._inventories: list[tuple[int, int]] = []
+        """For each inventory the number of the next sample, and the offset of its line."""
+        self._scanning = self._scan()
         try:
             self._file = open_content(path)
-            weakref.finalize(self, self._file.close)
-            self._indexing = self._build_index(open_content(path))
-            self.extend_index()
         except OSError as error:
             why = error.strerror or str(error)
-            raise RecordingError(
-                path, why, "Name a recording that you may read"
-            ) from None
-        except NewerSchemaError as error:
-            why, _, remedy = str(error).partition(": ")
-            raise RecordingError(path, why, remedy.capitalize()) from None
-        if not self.index.inventories:
-            raise RecordingError(path, "it is no recording")
-        if not self.index.count:
-            raise RecordingError(path, "it has no sample that can be read")
+            raise RecordingError(path, why, "Name one that you may read") from None
+        weakref.finalize(self, self._file.close)
+        for record in self.records():
+            if isinstance(record, Sample):
+                return
+        raise RecordingError(path, NO_SAMPLE)
 
-    def _build_index(self, file: BinaryIO) -> Generator[None]:
-        """Index the file line by line, up to its end or its damage."""
-        index = self.index
-        offset = 0
-        try:
-            with file:
-                for number, line in enumerate(read_lines(file)):
-                    if number == RECORDS:
-                        self._end(index.count, f"over {RECORDS:,} lines")
-                        return
-                    head = read_head(line.decode())
-                    if head.type == "sample" and not index.inventories:
-                        raise DecodeError("a sample before the first inventory")
-                    if head.type == "inventory" or index.count == 0:
-                        decode(line)
-                    index.add(head, offset)
-                    offset += len(line) + 1
-                    yield
-        except UNREADABLE as error:
-            if isinstance(error, NewerSchemaError) and not index.count:
-                raise
-            self._end_at_damage(index.count, error)
-        finally:
-            index.complete = True
+    @property
+    def end(self) -> float:
+        """Position of the last sample that was scanned, in seconds."""
+        return self.positions[-1] if self.positions else 0.0
 
-    def _end_at_damage(self, number: int, error: Exception) -> None:
-        """End the recording before that sample, whose line cannot be read."""
-        place = "at"
-        if isinstance(error, gzip.BadGzipFile):  # a checksum comes after its data
-            place = "before"
-        self._end(number, f"damaged {place} line {self.index.line_of(number):,}")
+    def sample_at(self, position: float) -> int:
+        """Return the number of the last sample at or before that position, or of the first one."""
+        return max(0, bisect_right(self.positions, position) - 1)
 
-    def _end(self, number: int, reason: str) -> None:
-        """Leave out the samples from that number on."""
-        del self.index.positions[number:]
-        self.index.complete = True
-        if number > 0:
-            last = moment(self.index.times[number - 1], "%Y-%m-%d %H:%M:%S")
-            self.ending = f"{reason}; played up to {last}"
-
-    def extend_index(self) -> None:
-        """Index the next lines."""
-        for _ in islice(self._indexing, LINES_AT_ONCE):
+    def scan_more(self) -> None:
+        """Scan the next lines of the file."""
+        for _ in islice(self._scanning, LINES_AT_ONCE):
             pass
 
-    def finish_index(self) -> None:
-        """Index the file to its end."""
-        while not self.index.complete:
-            self.extend_index()
+    def scan(self) -> None:
+        """Scan the file to its end."""
+        while not self.is_scanned:
+            self.scan_more()
 
-    def records(self) -> Iterator[Record]:
-        """Yield all records in order, but inventories only if they differ."""
-        for numbered in self.play():
-            yield numbered.record
+    def _scan(self) -> Iterator[None]:
+        line = 1
+        offset = 0
+        time: float | None = None
+        try:
+            with open_content(self.path) as file:
+                for data in read_lines(file):
+                    head = read_head(data)
+                    if head.type == "sample":
+                        self._add_sample(head, offset, time)
+                        time = head.time
+                    else:
+                        self._inventories.append((len(self.positions), offset))
+                    line += 1
+                    offset += len(data) + 1
+                    yield
+        except UNREADABLE as error:
+            self._end(len(self.positions), line, time, error)
+        self.is_scanned = True
+
+    def _add_sample(self, head: Head, offset: int, before: float | None) -> None:
+        """Add a sample; `before` is the time of the sample before it."""
+        position = self.end
+        if before is not None:
+            position += min(max(0.0, head.time - before), LONGEST_STEP_SECONDS)
+        for event in head.events[-EVENTS:]:
+            check(event)
+            self.events.append((len(self.positions), event))
+        self._offsets.append(offset)
+        # The last one, because other threads go by its length.
+        self.positions.append(position)
+
+    def records(self, first: int = 0) -> Iterator[Record]:
+        """Yield the records from that sample on, after the inventory that holds for it.
+
+        Only one of these iterators can be in use. All but the start needs a scan.
+        """
+        number = first
+        line = 1
+        time: float | None = None
+        try:
+            self._file.seek(0)
+            if first > 0:
+                after = bisect_right(self._inventories, first, key=itemgetter(0))
+                line = first + after + 1
+                self._file.seek(self._inventories[after - 1][1])
+                yield decode(self._file.readline(LINE_BYTES))
+                self._file.seek(self._offsets[first])
+            for data in read_lines(self._file):
+                record = decode(data)
+                if line == 1 and isinstance(record, Sample):
+                    raise DecodeError("a sample before the first inventory")
+                yield record
+                time = record.time
+                line += 1
+                if isinstance(record, Sample):
+                    number += 1
+            if line == 1 or number < len(self.positions):
+                raise DecodeError("the file is too short")
+        except UNREADABLE as error:
+            if line == 1:
+                raise self._is_none(error) from None
+            self._end(number, line, time, error)
+
+    def _is_none(self, error: Exception) -> RecordingError:
+        """Return the error of a file whose first line cannot be read."""
+        if not isinstance(error, NewerSchemaError):
+            return RecordingError(self.path, "it is no recording")
+        why, _, remedy = str(error).partition(": ")
+        return RecordingError(self.path, why, remedy.capitalize())
+
+    def _end(
+        self, number: int, line: int, time: float | None, error: Exception
+    ) -> None:
+        """End the recording before that sample, whose line cannot be read.
+
+        `time` is that of the record before it.
+        """
+        del self.positions[number:]
+        self.is_scanned = True
+        place = "at"
+        if isinstance(error, gzip.BadGzipFile):
+            place = "before"  # a checksum comes after its data
+        self.ending = f"damaged {place} line {line:,}"
+        if time is not None:
+            self.ending += f"; played up to {moment(time, '%Y-%m-%d %H:%M:%S')}"
 
     def last(self) -> tuple[Inventory, Sample]:
         """Return the last sample before the first damage, with its inventory."""
-        self.finish_index()
-        try:
-            return self._last_from(self.index.count - 1)
-        except RecordingError:  # its types are wrong, which the index does not check
-            return self._last_from(0)
-
-    def _last_from(self, first: int) -> tuple[Inventory, Sample]:
-        for _, record in self.play(first):
-            if isinstance(record, Inventory):
-                inventory = record
-            else:
-                sample = record
-        return inventory, sample
-
-    def play(
-        self, first: int = 0, earlier: Iterable[int] = ()
-    ) -> Iterator[NumberedRecord]:
-        """Yield the samples from that number on, after those whose numbers are in `earlier`.
-
-        The inventory that holds for a sample comes before it, unless it is the same as before.
-        Raises `RecordingError` if the first sample cannot be read.
-        """
-        index = self.index
-        inventory: Inventory | None = None
-        inventory_offset = -1
-        for number in chain(earlier, count(first)):
-            while number >= index.count and not index.complete:
-                self.extend_index()
-            if number >= index.count:
-                return
-            before = inventory
-            try:
-                if inventory_offset != index.inventory_at(number):
-                    inventory_offset = index.inventory_at(number)
-                    inventory = _read_at(self._file, inventory_offset, Inventory)
-                sample = _read_at(self._file, index.offsets[number], Sample)
-            except UNREADABLE as error:
-                self._indexing.close()
-                self._end_at_damage(number, error)
-                if number > first:
-                    return
-                why = f"it is damaged at line {index.line_of(number):,}"
-                raise RecordingError(
-                    self.path, why, "Play it again from the start"
-                ) from None
-            if inventory is not None and inventory != before:
-                yield NumberedRecord(number, inventory)
-            yield NumberedRecord(number, sample)
+        self.scan()
+        sample: Sample | None = None
+        # The types of the last one may be wrong, which the scan does not check.
+        for first in (len(self.positions) - 1, 0):
+            for record in self.records(first):
+                if isinstance(record, Inventory):
+                    inventory = record
+                else:
+                    sample = record
+            if sample is not None:
+                return inventory, sample
+        raise RecordingError(self.path, NO_SAMPLE)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.agent.snapshot import Event, Record, Sample
 
 if TYPE_CHECKING:
-    from gputop.recording.reader import NumberedRecord, Recording
+    from gputop.recording.reader import Recording
 
 SLOWEST, FASTEST = 0.25, 64.0
 FRAME_SECONDS = 0.1
@@ -21,8 +21,6 @@ MOST_AT_ONCE = 64
 """Samples per frame. If more are due, time waits for them."""
 REBUILT_SAMPLES = 300
 """Samples for the charts before a position that was sought: five minutes at one a second."""
-EARLIER_EVENTS = 20
-"""Samples with events that are read before those: an event is an alert for an hour."""
 
 
 class Played(NamedTuple):
@@ -57,9 +55,10 @@ class Replay:
         self._wanted: float | None = None
         """Position to seek to, once the current frame is done."""
         self._changed = asyncio.Event()
-        self._source = recording.play()
-        self._next: NumberedRecord | None = None
-        """Next record, already read."""
+        recording.scan_more()
+        self._source = recording.records()
+        self._number = 0
+        """Number of the next sample of the source."""
 
     @property
     def position(self) -> float:
@@ -76,7 +75,7 @@ class Replay:
     @property
     def end(self) -> float:
         """Position of the last known sample."""
-        return self.recording.index.end
+        return self.recording.end
 
     def now(self) -> float:
         """Return the time by which data on the screen is new or old."""
@@ -114,13 +113,17 @@ class Replay:
         while True:
             if self._wanted is not None:
                 yield self._jump(self._wanted)
-                self._moved_at = self._clock()
-                continue
-            due = await self._advance()
-            if due:
-                yield Played(self._process(due))
-            if not self.recording.index.complete:
-                await asyncio.to_thread(self.recording.extend_index)
+            else:
+                last = self._advance()
+                if last >= self._number:
+                    records = await asyncio.to_thread(list, self._read(last))
+                    yield Played(self._process(records))
+            recording = self.recording
+            self.ended = recording.is_scanned and self._number == len(
+                recording.positions
+            )
+            if not recording.is_scanned:
+                await asyncio.to_thread(recording.scan_more)
             elif self.playing:
                 await self._wait(FRAME_SECONDS)
             else:
@@ -132,67 +135,60 @@ class Replay:
             await asyncio.wait_for(self._changed.wait(), seconds)
         self._changed.clear()
 
-    async def _advance(self) -> list[NumberedRecord]:
-        """Move the position by the time that has passed; return what has become due."""
+    def _advance(self) -> int:
+        """Move the position by the time that has passed; return the last sample that is due."""
         now = self._clock()
         reached = self._position
         if self.playing:
             reached += (now - self._moved_at) * self.speed
         self._moved_at = now
-        due: list[NumberedRecord] = []
-        while len(due) < MOST_AT_ONCE:
-            if self._next is None:
-                self._next = await asyncio.to_thread(next, self._source, None)
-            if self._next is None:
-                self.ended = True
-                self._position = self.end
-                return due
-            next_position = self.recording.index.positions[self._next.number]
-            if next_position > reached:
-                self._position = reached
-                return due
-            due.append(self._next)
-            self._next = None
-            self._position = next_position
-        return due
+        positions = self.recording.positions
+        last = bisect_right(positions, reached) - 1
+        most = self._number + MOST_AT_ONCE - 1
+        if last > most:
+            last = most
+            reached = positions[last]
+        self._position = min(reached, self.end)
+        return last
 
-    def _process(
-        self, records: Iterable[NumberedRecord], first: int = 0
-    ) -> Iterator[Record | Event]:
-        """Yield the records, but only the events of samples before the sample `first`.
+    def _read(self, last: int) -> Iterator[tuple[float, Record]]:
+        """Yield the records up to that sample, or up to a damage, with their positions."""
+        while self._number <= last:
+            record = next(self._source, None)
+            if record is None:
+                return
+            yield self.recording.positions[self._number], record
+            if isinstance(record, Sample):
+                self._number += 1
 
-        The time is that of each record while it is processed.
-        """
+    def _process(self, records: Iterable[tuple[float, Record]]) -> Iterator[Record]:
+        """Yield the records. The time is that of each record while it is processed."""
         try:
-            for number, record in records:
-                if isinstance(record, Sample) and number < first:
-                    yield from record.events
-                    continue
-                self._record_position = self.recording.index.positions[number]
+            for self._record_position, record in records:
                 yield record
         finally:
             self._record_position = None
-            self._position = min(
-                self._position, self.end
-            )  # a damage may have been found
+            # The end is earlier if a damage was found.
+            self._position = min(self._position, self.end)
 
     def _jump(self, position: float) -> Played:
         """Go to a position, and return the records that rebuild the state there."""
-        index = self.recording.index
-        last = index.sample_at(position)
+        last = self.recording.sample_at(position)
         first = max(0, last - REBUILT_SAMPLES + 1)
-        events_end = bisect_left(index.events, first)
-        earlier = index.events[max(0, events_end - EARLIER_EVENTS) : events_end]
-        self._source = self.recording.play(first, earlier)
-        self._next = None
+        self._source = self.recording.records(first)
+        self._number = first
         self._wanted = None
         self._position = position
-        self.ended = False
-        return Played(self._process(self._read_up_to(last), first), restarted=True)
+        self._moved_at = self._clock()
+        return Played(self._rebuild(first, last), restarted=True)
 
-    def _read_up_to(self, last: int) -> Iterator[NumberedRecord]:
-        for numbered in self._source:
-            if numbered.number > last:
-                self._next = numbered
-                return
-            yield numbered
+    def _rebuild(self, first: int, last: int) -> Iterator[Record | Event]:
+        """Yield the events before the first sample, and the records up to the last one."""
+        for number, event in self.recording.events:
+            if number < first:
+                yield event
+        yield from self._process(self._read(last))
+        if self._number == first > 0:
+            # The first line is damaged: show what is before it.
+            self._wanted = self.end
+            self._changed.set()

@@ -34,30 +34,28 @@ class GrowingFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.compressed = path.suffix == ".gz"
         self.size = 0
+        self._is_compressed = path.suffix == ".gz"
         self._deflate: zlib._Compress | None = None
         try:
             self._descriptor = _create(path)
         except OSError as error:
-            raise self._failed(error) from None
-        self._named = os.fstat(self._descriptor).st_nlink > 0
-        """True if the file has a name: without one it is lost once it is closed."""
+            raise _failed(path, error) from None
 
     def write(self, data: bytes) -> None:
         """Append data. It is readable at once, and survives this process."""
-        if self.compressed:
+        if self._is_compressed:
             if self._deflate is None:
                 self._deflate = zlib.compressobj(wbits=GZIP)
             data = self._deflate.compress(data) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
-        self._put(data)
+        self._append(data)
 
     def end_member(self) -> None:
         """End a gzip member with its checksum. The next write begins another one."""
         if self._deflate is not None:
             data = self._deflate.flush()
             self._deflate = None
-            self._put(data)
+            self._append(data)
 
     def close(self) -> None:
         """End the file. Without room for gzip's trailer, all before it is readable."""
@@ -66,10 +64,7 @@ class GrowingFile:
         with contextlib.suppress(OSError):
             os.close(self._descriptor)
 
-    def _put(self, data: bytes) -> None:
-        if self._named and not os.fstat(self._descriptor).st_nlink:
-            what = f"{self.path} is no longer written"
-            raise OutputError(Problem(what, "it was removed", "Start another one"))
+    def _append(self, data: bytes) -> None:
         view = memoryview(data)
         try:
             while view:
@@ -79,62 +74,52 @@ class GrowingFile:
             self._deflate = None  # its trailer would not fit to what the file has
             with contextlib.suppress(OSError):  # a pipe has no length
                 os.ftruncate(self._descriptor, self.size)
-            raise self._failed(error) from None
+            raise _failed(self.path, error) from None
         self.size += len(data)
 
-    def _failed(self, error: OSError) -> OutputError:
-        what = f"{self.path} cannot be written"
-        if isinstance(error, FileExistsError):
-            return OutputError(
-                Problem(what, "it is there already", "Remove it, or name another")
-            )
-        remedy = "Name a file where you may write"
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            remedy = "Free some space, or name a file elsewhere"
-        return OutputError(Problem(what, error.strerror or str(error), remedy))
+
+def _failed(path: Path, error: OSError) -> OutputError:
+    why = error.strerror or str(error)
+    remedy = "Name a file where you may write"
+    if error.errno == errno.EEXIST:
+        why = "it is there already"
+        remedy = "Remove it, or name another"
+    elif error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        remedy = "Free some space, or name a file elsewhere"
+    return OutputError(Problem(f"{path} cannot be written", why, remedy))
 
 
 def _create(path: Path) -> int:
     """Open a new file, an empty one of this user, or something to write through, such as a pipe.
 
-    Everything is checked after opening, so nobody can exchange the file in between. A link to a
-    file is refused: it may have been left in a shared folder for whoever records there.
+    A link to a file is refused: it may have been left in a shared folder for whoever records there.
     """
     flags = os.O_WRONLY | os.O_CLOEXEC
-    linked = False
-    try:
-        return os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    except FileExistsError:
-        linked = (
-            path.is_symlink()
-        )  # such as /dev/fd/63, which a shell makes of >(command)
-    if not linked:
-        flags |= os.O_NOFOLLOW
+    with contextlib.suppress(FileExistsError):
+        return os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o600)
     descriptor = os.open(path, flags)
     try:
-        _check_opened(descriptor, linked=linked)
+        _check_existing(path, descriptor)
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
 
 
-def _check_opened(descriptor: int, *, linked: bool) -> None:
+def _check_existing(path: Path, descriptor: int) -> None:
     """Raise `OSError` unless it can be written to without harm to this user or to anybody else."""
-    status = os.fstat(descriptor)
-    if stat.S_ISCHR(status.st_mode):  # /dev/null, a terminal: written through
+    opened = os.fstat(descriptor)
+    if stat.S_ISCHR(opened.st_mode):  # /dev/null, a terminal: written through
         return
-    if stat.S_ISFIFO(status.st_mode):
-        if status.st_uid != os.geteuid():
-            raise OSError(errno.EPERM, "it belongs to another user")
+    if stat.S_ISFIFO(opened.st_mode) and opened.st_uid == os.geteuid():
         return
-    if linked:
-        raise OSError(errno.ELOOP, "it is a link")
-    reason = refusal(status)
-    if reason:
+    reason = refusal(opened)
+    if reason is None and not os.path.samestat(opened, path.lstat()):
+        reason = "it is a link"
+    if reason is not None:
         raise OSError(errno.EPERM, reason)
-    if status.st_size:
-        raise FileExistsError
+    if opened.st_size > 0:
+        raise FileExistsError(errno.EEXIST, "")
     os.fchmod(descriptor, 0o600)
 
 

@@ -20,25 +20,29 @@ _NVLINK_CHIPS = ("7.0", "8.0", "9.0", "10.0", "10.3")
 """Compute capabilities of the chips that HGX machines connect by NVLink."""
 
 
-def shared_command(options: str, device: Device) -> str:
-    """Return an nvidia-smi command for all devices of a machine that need it: see `fill_index`."""
-    return f"`sudo nvidia-smi -i {INDEX} {options}`{_on_machine(device)}"
-
-
 def smi_command(options: str, device: Device) -> str:
     """Return an nvidia-smi command that changes the device."""
-    return f"`sudo nvidia-smi -i {device.index} {options}`{_on_machine(device)}"
+    return _command("nvidia-smi", device, options, str(device.index))
+
+
+def shared_command(options: str, device: Device) -> str:
+    """Return an nvidia-smi command for all devices of a machine that need it: see `fill_index`."""
+    return _command("nvidia-smi", device, options, INDEX)
+
+
+def mig_command(options: str, device: Device) -> str:
+    """Return a command of `nvidia-smi mig` for the device."""
+    return _command("nvidia-smi mig", device, options, str(device.index))
+
+
+def _command(program: str, device: Device, options: str, index: str) -> str:
+    return f"`sudo {program} -i {index} {options}`{_on_machine(device)}"
 
 
 def fill_index(advice: str, devices: Iterable[Device]) -> str:
     """Return the advice for these devices: their indices take the place of `INDEX`."""
     indices = dict.fromkeys(str(each.index) for each in devices)
     return advice.replace(INDEX, ",".join(indices))
-
-
-def mig_command(options: str, device: Device) -> str:
-    """Return a command of `nvidia-smi mig` for the device."""
-    return f"`sudo nvidia-smi mig -i {device.index} {options}`{_on_machine(device)}"
 
 
 def reset_advice(device: Device | None, readings: DeviceSample | None = None) -> str:
@@ -79,7 +83,9 @@ def state_advice(device: Device, readings: DeviceSample) -> str:
 
 
 def _on_machine(device: Device) -> str:
-    return "" if device.is_here else f" on {visible(device.machine or '')}"
+    if device.is_here:
+        return ""
+    return f" on {visible(device.machine or '')}"
 
 
 def _has_nvlink(device: Device, readings: DeviceSample | None) -> bool:

@@ -5,9 +5,8 @@ Meanings are those of nvml.h (`nvmlClocksEventReason…`). The words and bits ar
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
-from functools import reduce
-from operator import or_
 from typing import NamedTuple
 
 from gputop.agent.words import CLOCK_EVENT_BITS
@@ -54,11 +53,8 @@ CLOCK_EVENTS = (
 """Reasons, the gravest first: it explains others that apply at the same time."""
 BY_WORD: Mapping[str, ClockEvent] = {event.word: event for event in CLOCK_EVENTS}
 HEAT_REASONS = tuple(event.word for event in CLOCK_EVENTS if event.is_heat)
-SLOWDOWNS = tuple(
-    event.word
-    for event in CLOCK_EVENTS
-    if event.fault and event.word in CLOCK_EVENT_BITS
-)
+_FAULTS = [event for event in CLOCK_EVENTS if event.fault]
+SLOWDOWNS = tuple(event.word for event in _FAULTS if event.word in CLOCK_EVENT_BITS)
 """Words of the reasons that mean a fault, the gravest first."""
 _BITS = {**CLOCK_EVENT_BITS, "board_limit": 0x200, "reliability": 0x400}
 """With the two words that gputop 0.1 had for bits without a name: they are in its recordings."""
@@ -68,24 +64,24 @@ _PLACES = {word: place for place, word in enumerate(BY_WORD)}
 
 def mask_of(words: Iterable[str]) -> int:
     """Return NVML's mask with the bits of these words; words without a bit add nothing."""
-    return reduce(or_, map(_bit, words), 0)
-
-
-def _bit(word: str) -> int:
-    if not word.startswith("bit_"):
-        return _BITS.get(word, 0)
-    try:
-        return int(word.removeprefix("bit_"), 16) & _ALL_BITS
-    except ValueError:  # a recording can have anything there
-        return 0
+    mask = 0
+    for word in words:
+        if word.startswith("bit_"):
+            # A recording can have anything there.
+            with contextlib.suppress(ValueError):
+                mask |= int(word.removeprefix("bit_"), 16) & _ALL_BITS
+        else:
+            mask |= _BITS.get(word, 0)
+    return mask
 
 
 def gravest(words: Iterable[str]) -> ClockEvent | None:
     """Return the gravest of these reasons that means a fault, or None where all are normal."""
     there = frozenset(words)
-    return next(
-        (event for event in CLOCK_EVENTS if event.fault and event.word in there), None
-    )
+    for event in _FAULTS:
+        if event.word in there:
+            return event
+    return None
 
 
 def gravity(word: str) -> tuple[bool, int, str]:

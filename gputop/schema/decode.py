@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from gputop.agent.snapshot import SCHEMA, Inventory, Record, Sample
-from gputop.schema.limits import OBJECTS, DecodeError, check, cut_lists
+from gputop.agent.snapshot import SCHEMA, Event, Inventory, Record, Sample
+from gputop.schema.limits import NUMBER_LIMIT, OBJECTS, DecodeError, check, cut_lists
 
 T = TypeVar("T")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -20,16 +21,20 @@ class NewerSchemaError(DecodeError):
     """The stream is of a later gputop, whose words may have other meanings."""
 
 
-class _Head(msgspec.Struct):
-    """The fields by which a line is decoded."""
+class Head(msgspec.Struct):
+    """The fields of a line that say how to decode it and where it belongs."""
 
-    type: str
+    type: Literal["inventory", "sample"]
+    time: Annotated[float, msgspec.Meta(gt=-NUMBER_LIMIT, lt=NUMBER_LIMIT)]
     schema: Any = SCHEMA
+    events: tuple[Event, ...] = ()
 
 
-_decode_head = msgspec.json.Decoder(_Head).decode
-_decode_inventory = msgspec.json.Decoder(Inventory).decode
-_decode_sample = msgspec.json.Decoder(Sample).decode
+_head = msgspec.json.Decoder(Head)
+_DECODERS: Mapping[str, msgspec.json.Decoder[Any]] = {
+    "inventory": msgspec.json.Decoder(Inventory),
+    "sample": msgspec.json.Decoder(Sample),
+}
 
 
 def decode(line: str | bytes) -> Record:
@@ -37,15 +42,24 @@ def decode(line: str | bytes) -> Record:
 
     Raises `DecodeError`, whose message is one line that says where the line is wrong.
     """
-    try:
-        data = line.encode() if isinstance(line, str) else line
-        record = cut_lists(_record(data))
-    except DecodeError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise DecodeError(str(error)) from None
+    data = line.encode(errors="surrogatepass") if isinstance(line, str) else line
+    if data.count(b"{") > OBJECTS:
+        raise DecodeError(f"more than {OBJECTS:,} objects")
+    head = read_head(data)
+    if isinstance(head.schema, int) and head.schema > SCHEMA:
+        raise NewerSchemaError(
+            f"the stream has schema {head.schema}, this gputop reads up to {SCHEMA}: "
+            "upgrade this gputop"
+        )
+    record: Record = _parse(data, _DECODERS[head.type])
+    record = cut_lists(record)
     check(record)
     return record
+
+
+def read_head(line: bytes) -> Head:
+    """Return the head of a line. Raises `DecodeError`."""
+    return _parse(line, _head)
 
 
 def from_plain(cls: type[T], document: Any) -> T:
@@ -61,26 +75,10 @@ def from_plain(cls: type[T], document: Any) -> T:
     return record
 
 
-def _record(data: bytes) -> Record:
-    if data.count(b"{") > OBJECTS:
-        raise DecodeError(f"more than {OBJECTS:,} objects")
-    if _SURROGATE.search(data):
-        document = json.loads(data)
-        cls = _class_of(msgspec.convert(document, _Head))
-        return msgspec.convert(document, cls)
-    if _class_of(_decode_head(data)) is Inventory:
-        return _decode_inventory(data)
-    return _decode_sample(data)
-
-
-def _class_of(head: _Head) -> type[Record]:
-    if head.type == "sample":
-        return Sample
-    if head.type != "inventory":
-        raise DecodeError(f"unknown type {head.type!r}")
-    if isinstance(head.schema, int) and head.schema > SCHEMA:
-        raise NewerSchemaError(
-            f"the stream has schema {head.schema}, this gputop reads up to {SCHEMA}: "
-            "upgrade this gputop"
-        )
-    return Inventory
+def _parse(line: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    try:
+        if _SURROGATE.search(line):
+            return msgspec.convert(json.loads(line.decode()), decoder.type)
+        return decoder.decode(line)
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(str(error)) from None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import or_
+from collections.abc import Iterable
 
 from gputop.agent.device import Device
 from gputop.agent.snapshot import Inventory, Sample
@@ -55,22 +54,33 @@ def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
     found: dict[str, dict[str, float | None]] = {}
     for readings in sample.devices:
         machine, _, _ = readings.uuid.partition("/")  # as in `qualified`
-        held, reasons = processes[readings.uuid], readings.clock_event_reasons
-        bits = (
-            CLOCK_EVENT_BITS.get(reason, OTHER_SLOWDOWN) for reason in reasons or ()
-        )
-        cpu = [
-            each for p in held for each in (p.cpu_percent, p.children_cpu_most_percent)
-        ]
+        held = processes[readings.uuid]
+        number: int | None = len(held)
+        if not held and "processes" in readings.absent:
+            number = None
+        cpu: list[float | None] = []
+        for process in held:
+            cpu += [process.cpu_percent, process.children_cpu_most_percent]
         found[readings.uuid] = {
-            PROCESS_COUNT: None
-            if not held and "processes" in readings.absent
-            else len(held),
-            PROCESS_CPU: max((each for each in cpu if each is not None), default=None),
-            PROCESS_IO_WAIT: max(
-                (p.io_wait for p in held if p.io_wait is not None), default=None
-            ),
+            PROCESS_COUNT: number,
+            PROCESS_CPU: _most(cpu),
+            PROCESS_IO_WAIT: _most(process.io_wait for process in held),
             HOST_CPU: hosts.get(machine, sample.host).cpu_percent,
-            SLOWDOWN_BITS: None if reasons is None else reduce(or_, bits, 0),
+            SLOWDOWN_BITS: _bits_of(readings.clock_event_reasons),
         }
     return found
+
+
+def _most(values: Iterable[float | None]) -> float | None:
+    """Return the largest of the values that are known, or None if none is."""
+    known = [value for value in values if value is not None]
+    return max(known, default=None)
+
+
+def _bits_of(reasons: tuple[str, ...] | None) -> int | None:
+    if reasons is None:
+        return None
+    bits = 0
+    for reason in reasons:
+        bits |= CLOCK_EVENT_BITS.get(reason, OTHER_SLOWDOWN)
+    return bits

@@ -29,49 +29,58 @@ class DetailRow:
 
     def applies(self, device: Device, sample: DeviceSample) -> bool:
         """Return True if the row has anything to show."""
-        known = {*device.absent, *sample.absent}
-        return not self.readings[0].is_optional or any(
-            name in known or not isinstance(value_of(name, device, sample), Absence)
-            for name in self.names
-        )
+        if not self.readings[0].is_optional:
+            return True
+        for name in self.names:
+            if name in device.absent or name in sample.absent:
+                return True
+            if not isinstance(value_of(name, device, sample), Absence):
+                return True
+        return False
 
     def text(self, device: Device, sample: DeviceSample) -> str:
         """Return the values with their units, or `–` if all are missing."""
-        values = [value_of(name, device, sample) for name in self.names]
-        if all(isinstance(value, Absence) for value in values):
+        values = []
+        texts = []
+        for name in self.names:
+            value = value_of(name, device, sample)
+            missing = isinstance(value, Absence)
+            values.append(value)
+            texts.append(ABSENT if missing else value_text(name, value))
+        if all(text == ABSENT for text in texts):
             return ABSENT
-        texts = [
-            ABSENT if isinstance(value, Absence) else value_text(name, value)
-            for name, value in zip(self.names, values, strict=True)
-        ]
         template = self.readings[0].template
-        if template == OF:  # one unit is enough: "50.0 of 80.0 GiB"
-            first, _, unit = texts[0].rpartition(" ")
-            if unit in UNITS and texts[0] == texts[1]:
-                texts[0] = in_unit_of(*values)  # ">79.5 of 79.6 GiB" is not all of it
-            elif first and unit == texts[1].rpartition(" ")[2]:
-                texts[0] = first
+        if template == OF:
+            texts[0] = _without_unit(texts, values)
         return template.format(*texts)
 
     def reason(
         self, device: Device, sample: DeviceSample, host: Host | None = None
     ) -> str:
         """Return why values are missing, and the remedy; empty if none is missing."""
-        reasons: dict[str, list[str]] = {}
+        terms: dict[str, list[str]] = {}
         for each in self.readings:
             value = value_of(each.name, device, sample)
             if isinstance(value, Absence):
                 text = absence_text(each.name, value, device, host)
-                reasons.setdefault(text, []).append(each.term)
-        if len(reasons) == 1 and self.is_missing(device, sample):
-            return next(iter(reasons))
-        return "; ".join(
-            f"{', '.join(terms)}: {text}" for text, terms in reasons.items()
-        )
+                terms.setdefault(text, []).append(each.term)
+        if len(terms) == 1 and self.is_missing(device, sample):
+            return "".join(terms)
+        return "; ".join(f"{', '.join(terms[text])}: {text}" for text in terms)
 
     def is_missing(self, device: Device, sample: DeviceSample) -> bool:
         """Return True if the first field has no value; its maximum may have one."""
         return isinstance(value_of(self.names[0], device, sample), Absence)
+
+
+def _without_unit(texts: list[str], values: list[Any]) -> str:
+    """Return the first text for a row of two values, of which one unit is enough: `50.0`."""
+    number, _, unit = texts[0].rpartition(" ")
+    if unit in UNITS and texts[0] == texts[1]:
+        return in_unit_of(*values)  # ">79.5 of 79.6 GiB" is not all of it
+    if number and unit == texts[1].rpartition(" ")[2]:
+        return number
+    return texts[0]
 
 
 def value_of(name: str, device: Device, sample: DeviceSample) -> Any:
@@ -105,23 +114,28 @@ def since_start(name: str, of: Callable[[str], Statistics | None]) -> tuple[str,
     `of` returns the statistics of a name.
     """
     if name == "clock_event_seconds":
-        found = ((term, of(f"{name}.{cause}")) for cause, term in CAUSES.items())
-        grown = [
-            (term, each.increase) for term, each in found if each and each.increase > 0
-        ]
-        return (
-            (", ".join(f"{term} +{span_text(s)}" for term, s in grown),)
-            if grown
-            else ()
-        )
+        return _held_back(of)
     statistics = of(name)
-    if statistics is None or not CATALOGUE[name].has_mean:
+    reading = CATALOGUE[name]
+    if statistics is None or not reading.has_mean:
         return ()
-    if CATALOGUE[name].is_counter:
+    if reading.is_counter:
         return (f"+{value_text(name, _whole(statistics.increase))}",)
     figures = (_whole(statistics.minimum), statistics.mean, _whole(statistics.maximum))
     # Beside the value itself, a rate needs no "/s".
     return tuple(value_text(name, figure).removesuffix("/s") for figure in figures)
+
+
+def _held_back(of: Callable[[str], Statistics | None]) -> tuple[str, ...]:
+    """Return in one text how long each reason has held back the clocks, or nothing."""
+    texts = []
+    for word, label in CAUSES.items():
+        statistics = of(f"clock_event_seconds.{word}")
+        if statistics is not None and statistics.increase > 0:
+            texts.append(f"{label} +{span_text(statistics.increase)}")
+    if not texts:
+        return ()
+    return (", ".join(texts),)
 
 
 def _whole(value: float) -> float:

@@ -20,9 +20,11 @@ PROCESSES = 8192
 ITEMS = 8192
 """Items in any other list or table of a record, such as the cores of a host."""
 STRING_CHARACTERS = 16_384
-"""Characters of one text. A longer text in a field is cut."""
+"""Characters of one text."""
 NUMBER_LIMIT = 1 << 63
-"""Bound of every number: sums of larger ones could become infinite."""
+LEAST_NUMBER = -NUMBER_LIMIT
+"""Bounds of every number: sums of larger ones could become infinite."""
+LONGEST_MESSAGE = 300
 MOST = {
     "devices": DEVICES,
     "machines": DEVICES,
@@ -35,12 +37,8 @@ MOST = {
 class DecodeError(ValueError):
     """JSON that does not fit the schema. The message says where and why, and is cut."""
 
-    LONGEST = 300
-
     def __init__(self, message: str) -> None:
-        super().__init__(
-            message if len(message) <= self.LONGEST else f"{message[: self.LONGEST]}…"
-        )
+        super().__init__(message[:LONGEST_MESSAGE])
 
 
 def cut_lists(record: Record) -> Record:
@@ -51,7 +49,9 @@ def cut_lists(record: Record) -> Record:
         items = getattr(record, name, ())
         if len(items) > most:
             over.append(f"{len(items):,} {name} where {most:,} are taken")
-            kept[name] = items[-most:] if name == "events" else items[:most]
+            kept[name] = items[:most]
+            if name == "events":
+                kept[name] = items[-most:]
     if not over:
         return record
     if not isinstance(record, Inventory) or record.problem is None:
@@ -61,42 +61,24 @@ def cut_lists(record: Record) -> Record:
     return replace(record, **kept)
 
 
-def check(value: Any) -> None:
-    """Raise `DecodeError` if a number, text or list in a record is beyond the limits.
-
-    A long text in a field is cut: the name of a process or container must not hide everything else.
-    """
-    kind = value.__class__
-    if kind is int or kind is float:
-        if not -NUMBER_LIMIT < value < NUMBER_LIMIT:  # false for NaN, too
-            raise DecodeError("number out of range")
-    elif isinstance(value, str):
-        if len(value) > STRING_CHARACTERS:
-            raise DecodeError(f"text of more than {STRING_CHARACTERS:,} characters")
-    elif isinstance(value, (tuple, list, dict)):
-        if len(value) > ITEMS:
-            raise DecodeError(f"more than {ITEMS:,} items")
-        for item in value.values() if isinstance(value, dict) else value:
-            check(item)
-    elif is_dataclass(value):
-        _check_fields(value)
-
-
-def _check_fields(record: Any) -> None:
-    for name in field_names(record.__class__):
-        value = getattr(record, name)
-        if value is None:
-            continue
+def check(record: Any) -> None:
+    """Raise `DecodeError` if a number, text or list in a record is beyond the limits."""
+    values = [record]
+    for value in values:  # grows while it is read
         kind = value.__class__
-        if (
-            kind is int and -NUMBER_LIMIT < value < NUMBER_LIMIT
-        ):  # as `check`, but faster
-            continue
-        if kind is str and len(value) > STRING_CHARACTERS:
-            # Nobody has seen the record yet, so it may still change.
-            object.__setattr__(record, name, f"{value[: STRING_CHARACTERS - 1]}…")
-            continue
-        try:
-            check(value)
-        except DecodeError as error:
-            raise DecodeError(f"{name}: {error}") from None
+        if kind is int or kind is float:
+            if not LEAST_NUMBER < value < NUMBER_LIMIT:  # false for NaN, too
+                raise DecodeError(f"number out of range: {value}")
+        elif kind is str:
+            if len(value) > STRING_CHARACTERS:
+                raise DecodeError(
+                    f"text of more than {STRING_CHARACTERS:,} characters: {value}"
+                )
+        elif kind is dict:
+            values.append(list(value.values()))
+        elif kind is tuple or kind is list:
+            if len(value) > ITEMS:
+                raise DecodeError(f"more than {ITEMS:,} items in a list")
+            values.extend(value)
+        elif value is not None and is_dataclass(value):
+            values.extend(getattr(value, name) for name in field_names(kind))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
-from gputop.agent.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
+from gputop.agent.device import GPM_READINGS, Absence, Device, DeviceSample
 from gputop.agent.snapshot import Host, Process
 from gputop.schema.advice import shared_command, smi_command
 from gputop.schema.catalogue import CATALOGUE
@@ -33,22 +34,29 @@ class Statistics:
 
 CAUSES: Mapping[str, str] = {event.word: event.label for event in CLOCK_EVENTS}
 """Labels of clock event reasons. Later drivers may have others."""
-_NOW = {**CAUSES, "sw_power_cap": "power cap (normal at full load)"}
 
 
-def _reasons(reasons: tuple[str, ...]) -> str:
-    return (
-        ", ".join(_NOW.get(reason, visible(reason, 40)) for reason in reasons)
-        or "nothing"
-    )
+def cause_text(word: str) -> str:
+    """Return the label of a clock event reason. A later driver's word is its own."""
+    return CAUSES.get(word) or visible(word, 40)
+
+
+def _reasons(words: tuple[str, ...]) -> str:
+    texts = []
+    for word in words:
+        if word == "sw_power_cap":
+            texts.append("power cap (normal at full load)")
+        else:
+            texts.append(cause_text(word))
+    return ", ".join(texts) or "nothing"
 
 
 def _durations(seconds: Mapping[str, float]) -> str:
     """Return the causes with any time, longest first."""
-    spent = sorted(((s, cause) for cause, s in seconds.items() if s > 0), reverse=True)
-    texts = (
-        f"{CAUSES.get(cause, visible(cause, 40))} {span_text(s)}" for s, cause in spent
-    )
+    texts = []
+    for word, spent in sorted(seconds.items(), key=itemgetter(1, 0), reverse=True):
+        if spent > 0:
+            texts.append(f"{cause_text(word)} {span_text(spent)}")
     return ", ".join(texts) or "none"
 
 
@@ -56,39 +64,48 @@ def span_text(seconds: float) -> str:
     """Return a time of any length: `4 ms`, `5.0 s`, `1:02:05`."""
     if seconds < 0.9995:
         return f"{max(1, round(seconds * 1000))} ms"
-    return f"{seconds:.1f} s" if seconds < 59.95 else duration(seconds)
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    return duration(seconds)
 
 
 def degrees_to_slowdown(device: Device, readings: DeviceSample) -> int | None:
     """Return by how many °C it is below its slowdown threshold, or None if unknown."""
-    threshold, celsius = (
-        device.temperature_slowdown_celsius,
-        readings.temperature_celsius,
-    )
+    threshold = device.temperature_slowdown_celsius
+    celsius = readings.temperature_celsius
     if threshold is not None and celsius is not None:
         return threshold - celsius
-    margin = readings.temperature_margin_celsius
-    return (
-        None
-        if margin is None
-        else margin - (device.temperature_slowdown_margin_celsius or 0)
-    )
+    if readings.temperature_margin_celsius is None:
+        return None
+    slowdown_margin = device.temperature_slowdown_margin_celsius or 0
+    return readings.temperature_margin_celsius - slowdown_margin
 
 
 def rate(bytes_per_second: float | None) -> str:
     """Return a rate as text: `2.64 GiB/s`."""
-    return ABSENT if bytes_per_second is None else f"{size(bytes_per_second)}/s"
+    if bytes_per_second is None:
+        return ABSENT
+    return f"{size(bytes_per_second)}/s"
 
 
 def _links(rates: tuple[int | None, ...]) -> str:
     """Return the rates, with adjacent equal ones merged: `0–17: 2.28 GiB/s`."""
-    texts = ["down" if each is None else rate(each) for each in rates]
-    links = groupby(range(len(texts)), texts.__getitem__)
-    runs = [(text, [*run]) for text, run in links]
-    return ", ".join(
-        f"{run[0]}: {text}" if len(run) == 1 else f"{run[0]}–{run[-1]}: {text}"
-        for text, run in runs
-    )
+    texts = []
+    first = 0
+    for each, run in groupby(rates, key=_link):
+        last = first + len(list(run)) - 1
+        links = str(first)
+        if last > first:
+            links = f"{first}–{last}"
+        texts.append(f"{links}: {each}")
+        first = last + 1
+    return ", ".join(texts)
+
+
+def _link(bytes_per_second: int | None) -> str:
+    if bytes_per_second is None:
+        return "down"
+    return rate(bytes_per_second)
 
 
 def _energy(joules: float) -> str:
@@ -110,16 +127,17 @@ _FORMS: Mapping[str, Callable[[Any], str]] = {
     "percentages": lambda fans: ", ".join(map(percentage, fans)),
     "width": lambda width: f"×{width}",
     "links": _links,
-    "remap_pending": lambda yes: "yes: a reset replaces the row" if yes else "no",
-    "remap_failed": lambda yes: (
-        "yes: no spare row is left, have it replaced" if yes else "no"
-    ),
-    "shared": lambda yes: "the host's" if yes else "its own",
+    "remap_pending": {True: "yes: a reset replaces the row", False: "no"}.__getitem__,
+    "remap_failed": {
+        True: "yes: no spare row is left, have it replaced",
+        False: "no",
+    }.__getitem__,
+    "shared": {True: "the host's", False: "its own"}.__getitem__,
     "pci_device": lambda digits: f"0x{visible(digits, 40)}",
     "device_file": lambda minor: f"/dev/nvidia{minor}",
     "title": lambda word: _words(word).capitalize(),
     "words": _words,
-    "enabled": lambda yes: "enabled" if yes else "disabled",
+    "enabled": {True: "enabled", False: "disabled"}.__getitem__,
     "percent": lambda value: percentage(value, digits=1),
     "bytes": size,
     "bytes_per_second": rate,
@@ -140,12 +158,6 @@ def value_text(name: str, value: Any) -> str:
         return reading.words.get(value) or visible(value, 40)
     return _FORMS[reading.form or reading.unit](value)
 
-
-_WHOLE_GPU = tuple(name for name in READINGS if name.endswith("_utilization_percent"))
-_RATES = tuple(name for name in READINGS if name.endswith("_bytes_per_second"))
-_MEMORY = tuple(
-    name for name in READINGS if name.startswith("memory_") and "_bytes" in name
-)
 
 UNSEEN = {
     Absence.LOST: "gone, or in another namespace: try --pid=host",
@@ -181,20 +193,20 @@ def absence_text(
         case Absence.DISABLED:
             return _disabled(name, device)
         case Absence.NO_DATA_YET:
-            if name in _RATES:
+            if name.endswith("_bytes_per_second"):
                 return "no data yet: needs two comparable readings"
             return "no data yet: comes with the next reading"
     return _ALWAYS[absence]
 
 
 def _not_supported(name: str, device: Device, host: Host | None) -> str:
-    if name in _MEMORY and device.memory_is_shared:
+    if name.startswith("memory_") and "_bytes" in name and device.memory_is_shared:
         text = "shares the host's memory"
         if host is None or host.memory_used_bytes is None:
             return text
         used = used_of(host.memory_used_bytes, host.memory_total_bytes, " of ")
         return f"{text}: {used} in use there"
-    if name in _WHOLE_GPU:
+    if name.endswith("_utilization_percent"):
         if device.mig_index is not None:
             return "counted for the whole GPU only: see SM active"
         if device.mig_mode == "enabled":
@@ -213,8 +225,10 @@ def _not_supported(name: str, device: Device, host: Host | None) -> str:
 
 def enable_ecc(device: Device, *, shared: bool = False) -> str:
     """Return the remedy for disabled ECC, for this device or to be `shared` by several."""
-    command = shared_command if shared else smi_command
-    return f"{command('-e 1', device)} and a reboot enable it"
+    command = smi_command("-e 1", device)
+    if shared:
+        command = shared_command("-e 1", device)
+    return f"{command} and a reboot enable it"
 
 
 def _disabled(name: str, device: Device) -> str:
@@ -228,13 +242,15 @@ def _disabled(name: str, device: Device) -> str:
 def link_bytes(generation: float, width: float) -> float | None:
     """Return the link's bandwidth per direction in bytes/s, or None if unknown."""
     lane = LANE_BYTES.get(int(generation))
-    return lane * width if lane is not None and width > 0 else None
+    if lane is None or width <= 0:
+        return None
+    return lane * width
 
 
 def unseen(process: Process, room: int | None = None) -> str:
     """Return why a process has no command, and the remedy; briefly if `room` is small."""
     reason = process.absent.get("command", Absence.LOST)
     text = UNSEEN.get(reason, "the host does not say what it is")
-    return (
-        text if room is None or len(text) <= room else UNSEEN_BRIEFLY.get(reason, text)
-    )
+    if room is not None and len(text) > room:
+        return UNSEEN_BRIEFLY.get(reason, text)
+    return text

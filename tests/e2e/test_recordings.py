@@ -84,7 +84,7 @@ def test_one_schema_in_status_stream_recording_and_replay(
         "sample": _without(sample, "type"),
     }
     played = Telemetry()
-    played.restart(record for _, record in _played(path))
+    played.restart(Recording(path).records())
     assert played.inventory is not None
     assert played.sample is not None
     assert [json.loads(to_line(each)) for each in (played.inventory, played.sample)] == [
@@ -108,12 +108,6 @@ def _last(lines: list[str], kind: str) -> str:
 
 def _without(document: dict[str, Any], key: str) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name != key}
-
-
-def _played(path: Path) -> Any:
-    recording = Recording(path)
-    recording.finish_index()
-    return recording.play(0)
 
 
 def _is_the_schema(document: dict[str, Any]) -> None:

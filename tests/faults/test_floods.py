@@ -37,7 +37,6 @@ from gputop.bench.plan.request import Request
 from gputop.bench.run.session import Session
 from gputop.bench.run.worker_launch import ChildProcess
 from gputop.health.findings import summarize
-from gputop.recording import reader
 from gputop.recording.reader import Recording, RecordingError
 from gputop.schema import limits
 from gputop.schema.decode import decode
@@ -271,8 +270,8 @@ def test_an_inventory_is_bounded_and_keeps_the_problem_of_its_driver() -> None:
 @pytest.mark.parametrize(
     ("host", "why"),
     [
-        ({"load_average": [0] * 9000}, "host: load_average: more than 8,192 items"),
-        ({"absent": {f"{n}": "lost" for n in range(9000)}}, "host: absent: more than 8,192 items"),
+        ({"load_average": [0] * 9000}, "more than 8,192 items in a list"),
+        ({"absent": {f"{n}": "lost" for n in range(9000)}}, "more than 8,192 items in a list"),
     ],
 )
 def test_long_lists_are_refused(host: dict[str, Any], why: str) -> None:
@@ -280,12 +279,12 @@ def test_long_lists_are_refused(host: dict[str, Any], why: str) -> None:
         decode(json.dumps({"type": "sample", "time": 1, "host": host}))
 
 
-def test_long_texts_are_cut() -> None:
+def test_long_texts_are_refused() -> None:
     longest = "x" * limits.STRING_CHARACTERS
     inventory = streams.inventory(hostname=longest)
     assert decode(to_line(inventory)) == inventory
-    cut = decode(to_line(streams.inventory(hostname=f"{longest}x")))
-    assert cut == streams.inventory(hostname=f"{longest[1:]}…")
+    with pytest.raises(DecodeError, match=r"^text of more than 16,384 characters: xxx"):
+        decode(to_line(streams.inventory(hostname=f"{longest}x")))
 
 
 def test_the_longest_command_line_can_be_sent() -> None:
@@ -390,21 +389,11 @@ def test_a_recording_is_not_read_on_where_nothing_is_in_it(
     tmp_path: Path, name: str, flood: bytes
 ) -> None:
     recording = Recording(written(tmp_path / name, flood, TINY.encode()))
+    recording.scan()
     assert len([*recording.records()]) == 4
-    assert (recording.index.count, recording.index.complete) == (3, True)
+    assert (len(recording.positions), recording.is_scanned) == (3, True)
     assert recording.ending is not None
     assert recording.ending.startswith("damaged at line 5; ")
-
-
-def test_a_recording_of_too_many_lines_is_read_up_to_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reader, "RECORDS", 100)
-    recording = Recording(written(tmp_path / "a.jsonl", f"{TINY}\n".encode() * 200))
-    recording.finish_index()
-    assert recording.index.count == 99
-    assert recording.ending is not None
-    assert recording.ending.startswith("over 100 lines; played up to ")
 
 
 def test_members_without_content_are_no_damage(tmp_path: Path) -> None:
@@ -412,8 +401,8 @@ def test_members_without_content_are_no_damage(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(gzip.compress(b"") * 10_000 + gzip.compress(TINY.encode()))
     recording = Recording(path)
-    recording.finish_index()
-    assert (recording.index.count, recording.ending) == (4, None)
+    recording.scan()
+    assert (len(recording.positions), recording.ending) == (4, None)
 
 
 def test_a_pipe_in_the_place_of_a_recording_is_not_waited_for(

@@ -10,8 +10,7 @@ import os
 import random
 import re
 import stat
-from itertools import pairwise
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,8 +19,7 @@ from hypothesis import strategies as st
 from gputop.agent.lines import to_line
 from gputop.agent.snapshot import SCHEMA, Event, Inventory, Sample
 from gputop.recording import reader
-from gputop.recording.index import LONGEST_STEP_SECONDS
-from gputop.recording.reader import Recording, RecordingError
+from gputop.recording.reader import LONGEST_STEP_SECONDS, Recording, RecordingError
 from gputop.recording.writer import (
     SAMPLES_A_CHECKSUM,
     GrowingFile,
@@ -29,6 +27,7 @@ from gputop.recording.writer import (
     Recorder,
     default_name,
 )
+from gputop.schema.limits import DecodeError
 from gputop.text import moment
 from tests import recordings, streams
 
@@ -71,13 +70,12 @@ def test_a_new_inventory_is_in_its_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_it_can_be_read_from_every_sample_on(tmp_path: Path, name: str) -> None:
     recording = Recording(recordings.make(tmp_path / name, LONG))
-    recording.finish_index()
-    assert recording.index.count == LONG
+    recording.scan()
+    assert len(recording.positions) == LONG
     for first in (0, 1, SAMPLES_A_CHECKSUM - 1, SAMPLES_A_CHECKSUM, LONG - 1):
-        (number, inventory), *rest = recording.play(first)
-        assert (number, inventory) == (first, streams.inventory(1))
-        assert [n for n, _ in rest] == list(range(first, LONG))
-        assert recordings.numbers([r for _, r in rest]) == [n % 101 for n in range(first, LONG)]
+        inventory, *samples = recording.records(first)
+        assert inventory == streams.inventory(1)
+        assert recordings.numbers(samples) == [n % 101 for n in range(first, LONG)]
 
 
 def test_a_stream_from_a_shell_has_one_inventory(tmp_path: Path) -> None:
@@ -85,8 +83,8 @@ def test_a_stream_from_a_shell_has_one_inventory(tmp_path: Path) -> None:
     records = recordings.records(LONG)
     path.write_text("".join(f"{to_line(record)}\n" for record in records))
     recording = Recording(path)
-    recording.finish_index()
-    assert next(recording.play(LONG - 2)).record == records[0]
+    recording.scan()
+    assert next(recording.records(LONG - 2)) == records[0]
     assert recording.last() == (records[0], records[-1])
 
 
@@ -97,17 +95,17 @@ def test_json_in_another_order(tmp_path: Path) -> None:
     path.write_text("\n".join(documents))
     recording = Recording(path)
     assert list(recording.records()) == records
-    recording.finish_index()
-    assert (recording.index.count, recording.index.end, recording.ending) == (3, 2.0, None)
+    recording.scan()
+    assert (len(recording.positions), recording.end, recording.ending) == (3, 2.0, None)
 
 
 def test_gaps_and_clocks_that_are_set_back(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 6, gaps={2: 100.0, 4: -50.0})
     recording = Recording(path)
-    recording.finish_index()
-    index = recording.index
-    assert [*index.positions] == [0, 1, 102, 103, 103, 104]
-    assert [index.sample_at(position) for position in (-5, 0, 101.9, 102, 999)] == [0, 0, 1, 2, 5]
+    recording.scan()
+    assert [*recording.positions] == [0, 1, 102, 103, 103, 104]
+    found = [recording.sample_at(position) for position in (-5, 0, 101.9, 102, 999)]
+    assert found == [0, 0, 1, 2, 5]
 
 
 @pytest.mark.parametrize("which", [0, 3, 6])
@@ -116,8 +114,8 @@ def test_a_time_that_leaps_is_no_gap(tmp_path: Path, which: int, time: float) ->
     made = recordings.samples(7)
     made[which] = dataclasses.replace(made[which], time=time)
     recording = Recording(recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), *made]))
-    recording.finish_index()
-    assert recording.index.end <= LONGEST_STEP_SECONDS + 7
+    recording.scan()
+    assert recording.end <= LONGEST_STEP_SECONDS + 7
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -177,11 +175,11 @@ def test_damage_is_survived(
         recording = Recording(path)
     except RecordingError:
         return
+    recording.scan()
     found = list(recording.records())
-    recording.finish_index()
-    for (one, _), (other, _) in pairwise(recording.play(0)):
-        assert one <= other < recording.index.count
-    positions = [*recording.index.positions]
+    samples = [record for record in found if isinstance(record, Sample)]
+    assert len(samples) == len(recording.positions)
+    positions = [*recording.positions]
     assert positions == sorted(positions)
     assert all(isinstance(record, Inventory | Sample) for record in found)
     if any(isinstance(record, Sample) for record in found):
@@ -247,10 +245,11 @@ def test_it_is_good_up_to_a_damaged_line_and_says_where(
     data = b"\n".join([*written, b""])
     path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
     recording = Recording(path)
+    recording.scan()
     assert recordings.numbers(list(recording.records())) == [0, 1, 2, 3]
     last = moment(made[3].time, "%Y-%m-%d %H:%M:%S")
     assert recording.ending == f"damaged at line 6; played up to {last}"
-    assert (recording.index.count, recording.index.end) == (4, 3.0)
+    assert (len(recording.positions), recording.end) == (4, 3.0)
     assert recording.last()[1] == made[3]
 
 
@@ -284,19 +283,14 @@ def test_a_line_without_an_end_takes_no_memory(
     path = recordings.make(tmp_path / "a.jsonl", 2)
     with path.open("ab") as file:
         file.write(b"x" * (1 << 20) + b"\n")
-    asked: list[int] = []
-    read_chunk = reader._read_chunk
-
-    def counted(file: BinaryIO) -> bytes:
-        asked.append(1)
-        return read_chunk(file)
-
-    monkeypatch.setattr(reader, "_read_chunk", counted)
     recording = Recording(path)
     assert recordings.numbers(list(recording.records())) == [0, 1]
     assert recording.ending is not None
     assert recording.ending.startswith("damaged at line 4; ")
-    assert len(asked) <= 3
+    with path.open("rb") as file:
+        with pytest.raises(DecodeError):
+            list(reader.read_lines(file))
+        assert file.tell() < 1 << 19
 
 
 def test_an_older_recording_plays(tmp_path: Path) -> None:
@@ -437,12 +431,12 @@ def test_a_sync_at_every_record_costs_little(tmp_path: Path) -> None:
     assert path.stat().st_size < len(whole) / 5
 
 
-def test_events_are_indexed(tmp_path: Path) -> None:
+def test_events_are_found_by_the_scan(tmp_path: Path) -> None:
     made = recordings.samples(5)
     made[2] = dataclasses.replace(made[2], events=(Event(made[2].time, None, "xid", 79),))
     recording = Recording(recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), *made]))
-    recording.finish_index()
-    assert list(recording.index.events) == [2]
+    recording.scan()
+    assert list(recording.events) == [(2, made[2].events[0])]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 from gputop.agent.snapshot import Event, Sample
 from gputop.recording import reader
 from gputop.recording import replay as player
-from gputop.recording.reader import Recording, RecordingError
+from gputop.recording.reader import Recording
 from gputop.recording.replay import FASTEST, MOST_AT_ONCE, REBUILT_SAMPLES, SLOWEST, Played, Replay
 from tests import recordings, streams
 
@@ -38,7 +38,7 @@ class Turned(Replay):
         self.seen: list[float] = []
         """Its time at each frame."""
         super().__init__(Recording(path), lambda: self.time)
-        self.recording.finish_index()
+        self.recording.scan()
 
     async def _wait(self, seconds: float | None) -> None:
         self.seen.append(round(self.now(), 3))
@@ -204,7 +204,7 @@ async def test_what_happened_before_is_told(tmp_path: Path) -> None:
         await taken(received)
         replay.seek(REBUILT_SAMPLES + 40)
         records = await taken(received)
-        assert records[:2] == [streams.inventory(1), event]
+        assert records[:2] == [event, streams.inventory(1)]
         assert numbers(records)[0] == 41
 
 
@@ -256,7 +256,7 @@ async def test_it_plays_while_it_is_still_indexed(
         while len(heard) < 40:
             heard += numbers(await taken(received))
     assert heard == [*range(40)]
-    assert replay.recording.index.complete
+    assert replay.recording.is_scanned
 
 
 async def test_a_file_that_is_removed_is_played_to_its_end(tmp_path: Path) -> None:
@@ -270,10 +270,11 @@ async def test_a_file_that_is_removed_is_played_to_its_end(tmp_path: Path) -> No
 async def test_a_file_that_became_shorter_is_said(tmp_path: Path, left: int) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 400)
     recording = Recording(path)
-    recording.finish_index()
+    recording.scan()
     os.truncate(path, left)
-    with pytest.raises(RecordingError, match=r"it is damaged at line 302\. Play it again"):
-        [*recording.play(300)]
+    assert recordings.numbers([*recording.records(300)]) == []
+    assert recording.ending == "damaged at line 302"
+    assert recording.sample_at(999) == 299
 
 
 async def test_a_disk_that_fails_ends_it_there(

@@ -43,7 +43,7 @@ class Watched(Replay):
         self.waits = False
         """True while nothing more happens before the clock is turned."""
         super().__init__(Recording(path), lambda: self.time)
-        self.recording.finish_index()
+        self.recording.scan()
 
     def turn(self, seconds: float) -> None:
         """Lets so much time pass."""
@@ -77,7 +77,7 @@ async def to(pilot: Pilot[None], replay: Watched, position: float) -> None:
     replay.turn((position - replay.position) / replay.speed + 1e-6)
     app = pilot.app
     assert isinstance(app, GputopApp)
-    at = replay.recording.index.positions[replay.recording.index.sample_at(position)]
+    at = replay.recording.positions[replay.recording.sample_at(position)]
     await until(pilot, lambda: dashboard_of(app).telemetry.received_at >= at)
     await settle(pilot)
 
