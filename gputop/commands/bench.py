@@ -25,7 +25,6 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.bench.events import Result
-    from gputop.bench.run.progress import Until
     from gputop.bench.run.run_state import RunState
     from gputop.commands.bench_results import Ends
 
@@ -100,16 +99,6 @@ def _add_suite(parser: ArgumentParser) -> None:
         choices=("quick", "standard", "burn-in"),
         help="length of a suite: quick (2 minutes, default), standard (10 minutes), "
         "burn-in (1 hour)",
-    )
-    parser.add_argument(
-        "--until-steady",
-        action="store_true",
-        help="in a suite: end soak and burn once the device is steady",
-    )
-    parser.add_argument(
-        "--resume",
-        metavar="FILE",
-        help="save each part of a suite to FILE; if it exists, run only the missing parts",
     )
 
 
@@ -198,12 +187,6 @@ def _add_output(parser: ArgumentParser) -> None:
         help="list earlier results (of --device), newest first",
     )
     parser.add_argument(
-        "--collect",
-        nargs="+",
-        metavar="FILE",
-        help="run nothing: compare the devices in files that `gputop bench --json` wrote",
-    )
-    parser.add_argument(
         "--compare",
         nargs=2,
         metavar="RESULT",
@@ -223,8 +206,6 @@ def run(args: argparse.Namespace) -> int:
             return _compare(args)
         from gputop.commands import bench_results as results
 
-        if args.collect:
-            return results.report_collected(args)
         targets = []
         if args.ray is None:
             targets = select_targets(
@@ -244,31 +225,30 @@ def run(args: argparse.Namespace) -> int:
 
 def _compare(args: argparse.Namespace) -> int:
     """Print what differs between two results. The history shows how equal runs scatter."""
-    from gputop.bench.results import collect, store
+    from gputop.bench.results import differences, store
 
     before, after = map(_result, args.compare)
     known: list[Result] = []
     with suppress(ProblemError):
         known = [*store.of_device(after.device_uuid, after.device)]
-    print_text(collect.differences(before, after, known))
+    print_text(differences.differences(before, after, known))
     return FINE
 
 
 def _result(named: str) -> Result:
     """Return the one result in a file, or in the history by its number."""
-    from gputop.bench.results import collect, store
+    from gputop.bench.results import result_file, store
 
-    known: list[Result | None]
     try:
         if named.isdecimal() and not Path(named).exists():
             known = [*store.recent(int(named))[int(named) - 1 :]]
         else:
-            known = [member.result for member in collect.read(named)]
+            known = result_file.read(named)
     except (ProblemError, ValueError) as error:
         raise RunRefusedError(
             f"{visible(named)} cannot be compared: {error}."
         ) from None
-    if len(known) != 1 or known[0] is None:
+    if len(known) != 1:
         why = f"it has {len(known)} results" if len(known) > 1 else "there is no result"
         raise RunRefusedError(
             f"{visible(named)} cannot be compared: {why}. Name one result."
@@ -281,13 +261,12 @@ def _run(
     targets: Sequence[Target],
     requesting: Callable[[Sequence[Target]], list[Request]],
     head: str = "",
-    until: Until | None = None,
 ) -> Ends:
     """Run on these devices, or those of a cluster; return the ends, and who could not be tested."""
     import asyncio
 
     if args.ray is None:
-        return _stress(requesting(targets), head, until), ()
+        return _stress(requesting(targets), head), ()
     from gputop.bench.cluster.run import run_on_cluster
 
     running = run_on_cluster(
@@ -298,19 +277,16 @@ def _run(
         ignore_busy=args.ignore_busy,
         python=getattr(args, "python", None),
         head=head,
-        until=until,
     )
     return asyncio.run(running)
 
 
-def _stress(
-    requests: list[Request], head: str = "", until: Until | None = None
-) -> Sequence[RunState]:
+def _stress(requests: list[Request], head: str = "") -> Sequence[RunState]:
     import asyncio
 
     from gputop.bench.run.progress import run_in_foreground
 
-    return asyncio.run(run_in_foreground(requests, head, until))
+    return asyncio.run(run_in_foreground(requests, head))
 
 
 def _history(args: argparse.Namespace) -> int:
@@ -332,10 +308,8 @@ def _history(args: argparse.Namespace) -> int:
 
 def _refuse_misuse(args: argparse.Namespace) -> None:
     name, kind, ray = args.kind, KINDS[args.kind], args.ray is not None
-    ways = {"--ray": ray, "--collect": args.collect, "--compare": args.compare}
-    named = [
-        way for way, chosen in {**ways, "--history": args.history}.items() if chosen
-    ]
+    ways = {"--ray": ray, "--compare": args.compare, "--history": args.history}
+    named = [way for way, chosen in ways.items() if chosen]
     unfit = {
         "--dtype": args.dtype and not kind.has_dtype,
         "--size": args.size and not kind.has_size,
@@ -343,8 +317,6 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
         "--frequency": args.frequency and name != "pulse",
         "--ranks": args.ranks and name != "collective",
         "--level": args.level and name != "suite",
-        "--resume": args.resume and name != "suite",
-        "--until-steady": args.until_steady and name != "suite",
         "--csv": args.csv and name == "suite",
         "--ray": ray and name == "pairs",
     }

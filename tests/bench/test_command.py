@@ -383,7 +383,7 @@ def test_a_failure_has_its_own_status(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_a_failure_is_a_document_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """So that `--collect` knows who failed, and not only that one did."""
+    """It says which device failed, and not only that one did."""
     assert concluded(Failed(Problem("W", "y", "R"), 3), "--json") == 3
     said = capsys.readouterr()
     document = json.loads(said.out)

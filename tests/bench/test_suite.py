@@ -1,9 +1,8 @@
-"""Suites: their parts, what is kept and resumed, their page and their exit status."""
+"""Suites: their parts, their page and their exit status."""
 
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -109,7 +108,6 @@ def test_all_parts_run_in_order_and_have_a_line_each(
     assert [line.split()[0] for line in page.splitlines()[2:8]] == QUICK
     assert "6/6 collective  " in said
     assert len(store.recent()) == 5 + sum(each.kind == "collective" for each in ends.asked)
-    assert not [*store.results_path().parent.glob("suite-*")], "nothing is left to resume"
 
 
 @pytest.mark.usefixtures("no_home")
@@ -123,8 +121,6 @@ def test_without_a_home_folder_a_suite_runs_and_says_so_once(
     page, said = capsys.readouterr()
     assert page.startswith("suite quick on ")
     assert said.count("HOME is not set") == 1
-    assert "to go on" not in said.replace("a file to go on with: give --resume FILE", "")
-    assert ("--resume FILE" in said) is stopped
 
 
 def test_seconds_are_those_of_all_parts_and_each_has_its_share(ends: Ends) -> None:
@@ -167,23 +163,14 @@ def test_a_degraded_part_is_status_4(ends: Ends) -> None:
     assert run() == 4
 
 
-def test_one_that_is_stopped_keeps_what_was_done_and_goes_on_from_there(
-    ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_suite_that_is_stopped_prints_what_was_done(
+    ends: Ends, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = str(tmp_path / "suite.json")
-    monkeypatch.setattr(sys, "argv", ["gputop", "bench", "suite", "--resume", file])
     ends.by_kind["memory"] = Done(replace(RESULT, kind="memory", stopped="user"))
-    assert run("--resume", file) == 130
-    page, said = capsys.readouterr()
-    assert page.splitlines()[0].endswith(", 2 of 6 parts ran: ok")
-    assert f"to go on: gputop bench suite --resume {file}\n" in said
-    ends.by_kind.clear()
-    ends.asked.clear()
-    assert run("--resume", file) == 0
-    page, said = capsys.readouterr()
-    assert "skipped, as they are done: copy, latency" in said
-    assert ends.kinds == QUICK[2:]
-    assert [line.split()[0] for line in page.splitlines()[2:8]] == QUICK
+    assert run() == 130
+    page = capsys.readouterr().out
+    assert page.splitlines()[0].endswith(", 3 of 6 parts ran: stopped")
+    assert ends.kinds == QUICK[:3]
 
 
 def test_devices_that_are_gone_in_the_middle_leave_the_page_of_what_was_done(
@@ -194,31 +181,6 @@ def test_devices_that_are_gone_in_the_middle_leave_the_page_of_what_was_done(
     page, said = capsys.readouterr()
     assert page.splitlines()[0].endswith(", 2 of 6 parts ran: ok")
     assert "error: There are no 8 GPUs" in said
-    assert "to go on: gputop " in said
-
-
-def test_a_suite_goes_on_with_the_same_torch_and_method_only(
-    ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    file = str(tmp_path / "suite.json")
-    ends.by_kind["memory"] = Done(replace(RESULT, kind="memory", stopped="user"))
-    run("--resume", file)
-    ends.torch = "2.14.0"
-    assert run("--resume", file, "--seconds", "9") == 2
-    said = capsys.readouterr().err
-    assert "is of another suite: torch 2.14.0, not 2.13.0; seconds 9, not 80" in said
-
-
-@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"level": 3}', "[" * 100_000])
-def test_a_file_of_something_else_is_refused_and_left_as_it_is(
-    ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str
-) -> None:
-    file = tmp_path / "other"
-    file.write_text(content)
-    assert run("--resume", str(file)) == 2
-    assert "cannot be resumed: it is no file of a suite" in capsys.readouterr().err
-    assert file.read_text() == content
-    assert not ends.asked
 
 
 def test_json_and_the_page_have_every_part(
@@ -303,38 +265,6 @@ def test_a_device_without_a_data_type_is_named_and_the_others_run() -> None:
     assert [each.target for each in asked] == [GPU]
     assert planned.left_out.startswith(old.label)
     assert not planned.incomplete, "the data type does not exist there"
-
-
-@pytest.mark.parametrize(("late", "steady"), [(700.0, True), (600.0, False)])
-def test_a_device_is_steady_once_its_throughput_stays(late: float, steady: bool) -> None:
-    run, _ = begin(GPU, 3600.0)
-    for n in range(100):
-        take(run, Progress(n + 1.0, 1.0, n, 700.0 if n < 80 else late))
-    assert suites.is_steady(run) is steady
-
-
-def test_a_run_that_ended_as_it_was_steady_says_so() -> None:
-    run, _ = begin(GPU, 3600.0)
-    run.add_event(Done(gpu_result(300.0)))
-    suites.note_steady(run)
-    assert run.result is not None
-    assert run.result.notes[-1].startswith("ended after 300 s: throughput and temperature")
-
-
-def test_a_file_in_no_folder_is_refused_before_anything_runs(
-    ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert run("--resume", str(tmp_path / "no" / "suite.json")) == 2
-    assert "there is no such folder" in capsys.readouterr().err
-    assert not ends.asked
-
-
-def test_a_suite_is_read_as_it_was_written(ends: Ends, tmp_path: Path) -> None:
-    file = tmp_path / "suite.json"
-    assert run("--resume", str(file)) == 0
-    suite = suites.read(file)
-    assert [part.name for part in suite.parts] == QUICK
-    assert json.loads(json.dumps(suite.document())) == json.loads(file.read_text())
 
 
 def test_many_devices_are_counted_and_their_common_problem_is_told_once() -> None:

@@ -19,7 +19,7 @@ from gputop.bench.plan import request as plan
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.plan.target_choice import busy_question, usable_requests
-from gputop.bench.results.collect import differences
+from gputop.bench.results.differences import differences
 from gputop.bench.results.facts import device, speed, when
 from gputop.bench.results.store import append, curves_of, forget, judged, recent
 from gputop.bench.run import supervision
