@@ -26,13 +26,12 @@ from gputop.bench.results.outliers import (
     outliers,
     was_stopped,
 )
+from gputop.bench.results.suite_report import part_state, suite_page
 from gputop.bench.results.text_report import (
     comparison_table,
     outliers_document,
-    part_state,
     result_page,
     rows_page,
-    suite_page,
 )
 from gputop.bench.results.text_report import outliers_page as many
 from gputop.bench.results.verdict import VerdictLimits, status

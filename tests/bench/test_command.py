@@ -382,6 +382,18 @@ def test_a_failure_has_its_own_status(capsys: pytest.CaptureFixture[str]) -> Non
     assert said.err == "gputop: error: W: y. R\n"
 
 
+def test_the_summary_is_first_in_the_text_and_a_field_of_the_document(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    summary = "Computes correctly. Speed was not judged: no reference for this CPU."
+    assert concluded(Done(replace(RESULT, stopped="time"))) == 0
+    assert capsys.readouterr().out.startswith(f"{summary}\n\n{RESULT.device}, soak")
+    assert concluded(Done(replace(RESULT, stopped="time")), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["verdict"]["summary"] == summary
+    assert concluded(Done(replace(RESULT, stopped="time")), "--no-verdict") == 0
+    assert summary not in capsys.readouterr().out
+
+
 def test_a_failure_is_a_document_too(capsys: pytest.CaptureFixture[str]) -> None:
     """It says which device failed, and not only that one did."""
     assert concluded(Failed(Problem("W", "y", "R"), 3), "--json") == 3

@@ -17,7 +17,7 @@ from gputop.bench.plan.request import Request, RunRefusedError, cpu_target
 from gputop.bench.results import store
 from gputop.bench.results.html_report import suite_html
 from gputop.bench.results.outliers import DeviceOutcome
-from gputop.bench.results.text_report import suite_page
+from gputop.bench.results.suite_report import suite_page
 from gputop.bench.run import suite as suites
 from gputop.bench.run import worker_launch
 from gputop.bench.run.session import worker_request
@@ -104,8 +104,10 @@ def test_all_parts_run_in_order_and_have_a_line_each(
     assert run() == 0
     assert ends.kinds == QUICK
     page, said = capsys.readouterr()
-    assert page.startswith("suite quick on ")
-    assert [line.split()[0] for line in page.splitlines()[2:8]] == QUICK
+    summary, _, title, _, *rows = page.splitlines()
+    assert summary == "Computes correctly. Speed was not judged: no reference for this CPU."
+    assert title.startswith("suite quick on ")
+    assert [line.split()[0] for line in rows[:6]] == QUICK
     assert "6/6 collective  " in said
     assert len(store.recent()) == 5 + sum(each.kind == "collective" for each in ends.asked)
 
@@ -119,7 +121,7 @@ def test_without_a_home_folder_a_suite_runs_and_says_so_once(
         ends.by_kind["soak"] = Done(replace(RESULT, stopped="user"))
     assert run() == (INTERRUPTED if stopped else 0)
     page, said = capsys.readouterr()
-    assert page.startswith("suite quick on ")
+    assert "\nsuite quick on " in page
     assert said.count("HOME is not set") == 1
 
 
@@ -145,7 +147,8 @@ def test_a_part_that_is_wrong_does_not_end_the_others_and_decides_the_status(
     assert run() == 1
     assert ends.kinds == QUICK
     page = capsys.readouterr().out
-    assert page.splitlines()[0].endswith(": faulty")
+    assert page.startswith("The GPU failed: an illegal address. See dmesg\n")
+    assert page.splitlines()[2].endswith(": faulty")
     assert "The GPU failed: an illegal address" in page
 
 
@@ -169,7 +172,8 @@ def test_a_suite_that_is_stopped_prints_what_was_done(
     ends.by_kind["memory"] = Done(replace(RESULT, kind="memory", stopped="user"))
     assert run() == 130
     page = capsys.readouterr().out
-    assert page.splitlines()[0].endswith(", 3 of 6 parts ran: stopped")
+    assert page.startswith("Only 3 of 6 parts ran. No fault found in them.\n")
+    assert page.splitlines()[2].endswith(", 3 of 6 parts ran: stopped")
     assert ends.kinds == QUICK[:3]
 
 
@@ -179,7 +183,7 @@ def test_devices_that_are_gone_in_the_middle_leave_the_page_of_what_was_done(
     ends.refused = "memory"
     assert run() == 3
     page, said = capsys.readouterr()
-    assert page.splitlines()[0].endswith(", 2 of 6 parts ran: ok")
+    assert page.splitlines()[2].endswith(", 2 of 6 parts ran: ok")
     assert "error: There are no 8 GPUs" in said
 
 
@@ -230,11 +234,11 @@ def test_parts_without_memory_leave_the_suite_unjudged(
     monkeypatch.setattr(plan, "cpu_target", lambda: small)
     assert run("--memory-share", "0.9") == 3
     page = capsys.readouterr().out
-    assert page.splitlines()[0].endswith(", 5 of 6 parts ran: not judged")
+    assert page.splitlines()[2].endswith(", 5 of 6 parts ran: not judged")
     assert f"collective: left out, {small.label}, rank 0: they need 384" in page
     assert run("--memory-share", "0.02") == 3
     page = capsys.readouterr().out
-    assert page.splitlines()[0].endswith(", 0 of 6 parts ran: not judged")
+    assert page.splitlines()[2].endswith(", 0 of 6 parts ran: not judged")
 
 
 def test_the_ranks_of_a_collective_keep_the_share_of_the_memory() -> None:
@@ -275,8 +279,9 @@ def test_many_devices_are_counted_and_their_common_problem_is_told_once() -> Non
     both = (lost, replace(lost, place="GPU 1"))
     part = suites.part_result(PartResult("soak", 60.0), runs, both)
     suite = Suite("quick", 0.0, {"devices": "; ".join(40 * ["a GPU"])}, 1, (part,))
-    first, *_, last = suite_page(suite).splitlines()
+    summary, _, first, *_, last = suite_page(suite).splitlines()
     assert first == f"suite quick on 42 x {GPU.name}, 3 hosts: failed"
+    assert summary == "node-2, GPU 0: no driver."
     assert last == "  soak, node-2, GPU 0, node-2, GPU 1: no driver"
     assert "<h1 class=part>" not in suite_html(suite), "only outliers of so many have their charts"
 

@@ -354,8 +354,10 @@ async def test_a_suite_runs_its_parts_and_lists_their_verdicts(
     kinds = ["copy", "latency", "memory", "soak", "burn"]
     assert [each.kind for each in scripted.requests] == kinds
     assert len(kept) == 5
-    assert page.splitlines()[0].startswith(" suite quick on GPU 0, NVIDIA H100 80GB HBM3: ")
-    assert [line.split()[0] for line in page.splitlines()[3:9]] == [*kinds, "collective"]
+    summary, title, _, _, *rows = page.splitlines()
+    assert summary.startswith(" Computes correctly. Speed was not judged")
+    assert title.startswith(" suite quick on GPU 0, NVIDIA H100 80GB HBM3: ")
+    assert [line.split()[0] for line in rows[:6]] == [*kinds, "collective"]
     left = "collective: left out, GPU 0, NVIDIA H100 80GB HBM3 is the only device"
     assert left in " ".join(page.split())
 
@@ -429,7 +431,7 @@ async def test_one_after_several_looks_as_ever(scripted: type[Scripted]) -> None
         await pilot.press("b")
         await ended(pilot)
         assert pilot.app.query_one(ResultsView).display
-        assert pilot.app.query_one(ReadoutView).size.height == 3
+        assert pilot.app.query_one(ReadoutView).size.height == 4, "with the verdict"
         assert "Done bfloat16 8192×8192×8192 on GPU 0 H100" in shown(pilot, TitleView)
         assert shown(pilot, ReadoutView).startswith(" now –      mean 700")
 
