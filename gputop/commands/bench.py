@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 
 from gputop.agent.problem import Problem, ProblemError
 from gputop.bench.plan import request, target_choice
-from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, parse_dtypes
+from gputop.bench.plan.kinds import (
+    CHECK,
+    DEFAULT_KIND,
+    DTYPES,
+    KINDS,
+    parse_dtypes,
+    parse_kind,
+)
 from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.plan.target_choice import select_targets
 from gputop.commands import options
@@ -39,14 +46,18 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def _add_run(parser: ArgumentParser) -> None:
-    kinds = "; ".join(f"{kind.name}: {kind.description}" for kind in KINDS.values())
+    kinds = []
+    for kind in KINDS.values():
+        minutes = f" ({kind.minutes} minutes)" if kind.minutes > 1 else ""
+        kinds.append(f"{kind.name}: {kind.description}{minutes}")
     parser.add_argument(
         "kind",
         metavar="KIND",
         nargs="?",
+        type=parse_kind,
         choices=tuple(KINDS),
         default=DEFAULT_KIND,
-        help=f"{kinds} (default: {DEFAULT_KIND})",
+        help=f"{'; '.join(kinds)} (default: {DEFAULT_KIND})",
     )
     parser.add_argument(
         "--dtype",
@@ -66,7 +77,7 @@ def _add_run(parser: ArgumentParser) -> None:
         "--seconds",
         type=argument_type(request.parse_seconds),
         metavar="S",
-        help=f"duration (default {request.DEFAULT_SECONDS:g}; of a suite, as its level says)",
+        help=f"duration (default {request.DEFAULT_SECONDS:g}; of a check, as its level says)",
     )
     parser.add_argument(
         "--frequency",
@@ -97,7 +108,7 @@ def _add_suite(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--level",
         choices=("quick", "standard", "burn-in"),
-        help="length of a suite: quick (2 minutes, default), standard (10 minutes), "
+        help="length of a check: quick (2 minutes, default), standard (10 minutes), "
         "burn-in (1 hour)",
     )
 
@@ -212,7 +223,7 @@ def run(args: argparse.Namespace) -> int:
                 args.device, args.kind, ignore_busy=args.ignore_busy
             )
         requesting, once = partial(_requests, args), partial(_run, args, targets)
-        if args.kind == "suite":
+        if args.kind == CHECK:
             return results.run_suite(args, requesting, once)
         ends, others = once(requesting)
     except KeyboardInterrupt:
@@ -316,8 +327,8 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
         "--verify": args.verify == "all" and kind.has_rows and name != "pairs",
         "--frequency": args.frequency and name != "pulse",
         "--ranks": args.ranks and name != "collective",
-        "--level": args.level and name != "suite",
-        "--csv": args.csv and name == "suite",
+        "--level": args.level and name != CHECK,
+        "--csv": args.csv and name == CHECK,
         "--ray": ray and name == "pairs",
     }
     misuses = (
@@ -332,7 +343,7 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
         ),
         (len(named) > 1, f"{' and '.join(named)} exclude each other. Choose one."),
         (
-            args.report and named and (name, named) != ("suite", ["--ray"]),
+            args.report and named and (name, named) != (CHECK, ["--ray"]),
             f"--report is for a run on one device. Leave out {named and named[0]}.",
         ),
         (
@@ -394,7 +405,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
 
 
 def _look_over_several(args: argparse.Namespace) -> None:
-    if args.report is not None and args.kind != "suite":
+    if args.report is not None and args.kind != CHECK:
         raise RunRefusedError(
             "--report is a page about one device. Name one with --device.", USAGE
         )

@@ -26,7 +26,7 @@ from gputop.bench.results.outliers import (
     outliers,
     was_stopped,
 )
-from gputop.bench.results.suite_report import part_state, suite_page
+from gputop.bench.results.suite_report import part_state, suite_page, suite_summary
 from gputop.bench.results.text_report import (
     comparison_table,
     outliers_document,
@@ -291,7 +291,8 @@ def _report_suite(args: argparse.Namespace, suite: Suite | None, stopped: int) -
     if suite is None or not suite.parts:
         return stopped
     if args.json:
-        print_output(json.dumps(suite.document(), indent=2, allow_nan=False))
+        document = {**suite.document(), "summary": suite_summary(suite)}
+        print_output(json.dumps(document, indent=2, allow_nan=False))
     else:
         print_output(suite_page(suite))
     written = args.report is None or _write_report(args, suite_html(suite))

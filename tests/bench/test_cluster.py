@@ -184,7 +184,7 @@ def test_a_suite_is_interrupted_and_names_who_is_slow_or_wrong(
     nodes: Nodes, tmp_path: Path
 ) -> None:
     report = tmp_path / "suite.html"
-    places = ("suite", "--device", "cpu", "--devices", "6", "--python", faulty_python(tmp_path))
+    places = ("check", "--device", "cpu", "--devices", "6", "--python", faulty_python(tmp_path))
     arguments = (*places, "--seconds", "9")
     with Terminal(nodes.bench(*arguments), env=nodes.environment(), columns=150) as terminal:
         running = re.compile("2/6 latency .* 6 running")

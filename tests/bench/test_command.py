@@ -59,7 +59,7 @@ def test_json_is_all_that_is_on_standard_output() -> None:
 
 @pytest.mark.slow
 @needs_torch
-@pytest.mark.parametrize("kind", ["soak", "copy", "sweep", "latency", "suite"])
+@pytest.mark.parametrize("kind", ["soak", "copy", "sweep", "latency", "check"])
 def test_the_document_fits_its_schema(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     little = ["--memory-share", "0.1"]  # others need some of the machine's meanwhile
     main(["bench", kind, "--device", "cpu", "--seconds", "1", "--json", *little])
@@ -277,7 +277,7 @@ def concluded(last: Done | Failed, *arguments: str) -> int:
     return report_runs([ended(CPU, last)], parsed(*arguments))
 
 
-ONE_DEVICE = [name for name, kind in KINDS.items() if not kind.several_devices and name != "suite"]
+ONE_DEVICE = [name for name, kind in KINDS.items() if not kind.several_devices and name != "check"]
 
 
 @pytest.mark.parametrize("kind", ONE_DEVICE)

@@ -276,8 +276,8 @@ def test_a_line_for_each_device_and_who_is_behind(capsys: pytest.CaptureFixture[
         "GPU 0, GPU 2: No fault found. Computes correctly, as fast as the others.",
         (
             "GPU 1: Computes correctly. Slower than the others: 14.2 % under the median of 2 "
-            "others like it, more than 10 %. Compare power limit, clock and temperature of the GPU with "
-            "theirs."
+            "others like it, more than 10 %. Compare power limit, clock and temperature of the "
+            "GPU with theirs."
         ),
     ]
     head, first, second, third = rows.splitlines()

@@ -90,7 +90,13 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Ends:
 def run(*arguments: str) -> int:
     parser = Parser(exit_on_error=False)
     command.add_arguments(parser)
-    return command.run(parser.parse_args(["suite", "--device", "cpu", *arguments]))
+    return command.run(parser.parse_args(["check", "--device", "cpu", *arguments]))
+
+
+def test_suite_is_the_former_name_of_a_check() -> None:
+    parser = Parser(exit_on_error=False)
+    command.add_arguments(parser)
+    assert parser.parse_args(["suite"]).kind == parser.parse_args(["check"]).kind == "check"
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -106,7 +112,7 @@ def test_all_parts_run_in_order_and_have_a_line_each(
     page, said = capsys.readouterr()
     summary, _, title, _, *rows = page.splitlines()
     assert summary == "Computes correctly. Speed was not judged: no reference for this CPU."
-    assert title.startswith("suite quick on ")
+    assert title.startswith("check quick on ")
     assert [line.split()[0] for line in rows[:6]] == QUICK
     assert "6/6 collective  " in said
     assert len(store.recent()) == 5 + sum(each.kind == "collective" for each in ends.asked)
@@ -121,7 +127,7 @@ def test_without_a_home_folder_a_suite_runs_and_says_so_once(
         ends.by_kind["soak"] = Done(replace(RESULT, stopped="user"))
     assert run() == (INTERRUPTED if stopped else 0)
     page, said = capsys.readouterr()
-    assert "\nsuite quick on " in page
+    assert "\ncheck quick on " in page
     assert said.count("HOME is not set") == 1
 
 
@@ -196,6 +202,7 @@ def test_json_and_the_page_have_every_part(
     assert [part["name"] for part in document["parts"]] == QUICK
     assert document["schema"] == 1
     assert document["planned"] == 6
+    assert document["summary"].startswith("Computes correctly. Speed was not judged")
     assert problem_of("bench", document) is None
     page = report.read_text()
     assert all(f"<td>{kind}</td>" in page for kind in QUICK)
@@ -206,8 +213,8 @@ def test_json_and_the_page_have_every_part(
     ("words", "said"),
     [
         (("soak", "--level", "quick"), "--level is not for soak"),
-        (("suite", "--csv"), "--csv is not for suite"),
-        (("suite", "--size", "512"), "--size is not for suite"),
+        (("check", "--csv"), "--csv is not for check"),
+        (("check", "--size", "512"), "--size is not for check"),
     ],
 )
 def test_options_that_do_not_fit(
@@ -220,7 +227,7 @@ def test_options_that_do_not_fit(
 
 
 def test_a_collective_of_the_cpu_is_between_ranks() -> None:
-    whole = [Request(cpu_target(), "float32", None, 90.0, kind="suite")]
+    whole = [Request(cpu_target(), "float32", None, 90.0, kind="check")]
     asked, planned = part_requests(Part("collective", 0.1), whole)
     assert len(asked) > 1
     assert planned.left_out == ""
@@ -243,7 +250,7 @@ def test_parts_without_memory_leave_the_suite_unjudged(
 
 def test_the_ranks_of_a_collective_keep_the_share_of_the_memory() -> None:
     target = replace(cpu_target(), memory_share=0.4)
-    whole = [Request(target, "float32", None, 90.0, kind="suite")]
+    whole = [Request(target, "float32", None, 90.0, kind="check")]
     asked, _ = part_requests(Part("collective", 0.1), whole)
     assert [each.target.memory_share for each in asked] == [0.4] * len(asked)
     assert len(asked) > 1
@@ -264,7 +271,7 @@ def test_copies_have_time_for_every_link(gpus: int, seconds: float) -> None:
 
 def test_a_device_without_a_data_type_is_named_and_the_others_run() -> None:
     old = replace(GPU, uuid="GPU-old", index=1, compute_capability="7.0")
-    whole = [Request(each, "float16", None, 90.0, kind="suite") for each in (GPU, old)]
+    whole = [Request(each, "float16", None, 90.0, kind="check") for each in (GPU, old)]
     asked, planned = part_requests(Part("soak", 0.1, "float8_e4m3"), whole)
     assert [each.target for each in asked] == [GPU]
     assert planned.left_out.startswith(old.label)
@@ -280,7 +287,7 @@ def test_many_devices_are_counted_and_their_common_problem_is_told_once() -> Non
     part = suites.part_result(PartResult("soak", 60.0), runs, both)
     suite = Suite("quick", 0.0, {"devices": "; ".join(40 * ["a GPU"])}, 1, (part,))
     summary, _, first, *_, last = suite_page(suite).splitlines()
-    assert first == f"suite quick on 42 x {GPU.name}, 3 hosts: failed"
+    assert first == f"check quick on 42 x {GPU.name}, 3 hosts: failed"
     assert summary == "node-2, GPU 0: no driver."
     assert last == "  soak, node-2, GPU 0, node-2, GPU 1: no driver"
     assert "<h1 class=part>" not in suite_html(suite), "only outliers of so many have their charts"

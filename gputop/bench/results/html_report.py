@@ -281,7 +281,7 @@ def suite_html(suite: Suite) -> str:
     if verdict[1] != title:
         body.insert(0, f"<p>{text(title)}</p>")
     device = suite_report.suite_devices(suite)
-    return _page(device, f"suite {suite.level}", suite.started_at, verdict, body)
+    return _page(device, f"check {suite.level}", suite.started_at, verdict, body)
 
 
 def _body(result: Result, course: RunCurves) -> list[str]:

@@ -85,7 +85,7 @@ def suite_title(suite: Suite) -> str:
         not (part.members or part.incomplete) for part in suite.parts
     )
     some = "" if ran == planned else f", {ran} of {count(planned, 'part')} ran"
-    return f"suite {suite.level} on {suite_devices(suite)}{some}: {gravest}"
+    return f"check {suite.level} on {suite_devices(suite)}{some}: {gravest}"
 
 
 def parts_that_ran(suite: Suite) -> int:
