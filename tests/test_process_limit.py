@@ -115,7 +115,7 @@ BENCH = ("bench", "--device", "cpu", "--size", "256", "--seconds", "1", "--pytho
         (("exporter", "--demo", "--listen", "127.0.0.1:0"), 0),
         (BENCH, 0),
         (BENCH, 1),
-        (("bench", "suite", "--device", "cpu", "--seconds", "6"), 0),
+        (("bench", "check", "--device", "cpu", "--seconds", "6"), 0),
     ],
 )
 def test_without_threads_there_is_one_line(arguments: tuple[str, ...], threads: int) -> None:

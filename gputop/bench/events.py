@@ -168,6 +168,8 @@ class Verdict:
     """Verdict about a device, in parts."""
 
     parts: tuple[VerdictPart, ...]
+    summary: str = ""
+    """The verdict in plain English for the owner; empty in results of older versions."""
 
     @property
     def bad(self) -> tuple[VerdictPart, ...]:
@@ -266,6 +268,8 @@ class Result:
     gputop_version: str | None = None
     host: str | None = None
     """Machine of the device, or None for results of older versions, from this machine."""
+    device_index: int | None = None
+    """NVML's index of the GPU at the time of the run; None for a CPU and for a MIG instance."""
     comparison: Comparison | None = field(default=None, compare=False)
     """Comparison made once, when the result is stored; None before."""
     verdict: Verdict | None = field(default=None, compare=False)

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 
 from gputop.agent.problem import Problem, ProblemError
 from gputop.bench.plan import request, target_choice
-from gputop.bench.plan.kinds import DEFAULT_KIND, DTYPES, KINDS, parse_dtypes
+from gputop.bench.plan.kinds import (
+    CHECK,
+    DEFAULT_KIND,
+    DTYPES,
+    KINDS,
+    parse_dtypes,
+    parse_kind,
+)
 from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.plan.target_choice import select_targets
 from gputop.commands import options
@@ -25,7 +32,6 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.bench.events import Result
-    from gputop.bench.run.progress import Until
     from gputop.bench.run.run_state import RunState
     from gputop.commands.bench_results import Ends
 
@@ -40,14 +46,18 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def _add_run(parser: ArgumentParser) -> None:
-    kinds = "; ".join(f"{kind.name}: {kind.description}" for kind in KINDS.values())
+    kinds = []
+    for kind in KINDS.values():
+        minutes = f" ({kind.minutes} minutes)" if kind.minutes > 1 else ""
+        kinds.append(f"{kind.name}: {kind.description}{minutes}")
     parser.add_argument(
         "kind",
         metavar="KIND",
         nargs="?",
+        type=parse_kind,
         choices=tuple(KINDS),
         default=DEFAULT_KIND,
-        help=f"{kinds} (default: {DEFAULT_KIND})",
+        help=f"{'; '.join(kinds)} (default: {DEFAULT_KIND})",
     )
     parser.add_argument(
         "--dtype",
@@ -67,7 +77,7 @@ def _add_run(parser: ArgumentParser) -> None:
         "--seconds",
         type=argument_type(request.parse_seconds),
         metavar="S",
-        help=f"duration (default {request.DEFAULT_SECONDS:g}; of a suite, as its level says)",
+        help=f"duration (default {request.DEFAULT_SECONDS:g}; of a check, as its level says)",
     )
     parser.add_argument(
         "--frequency",
@@ -98,18 +108,8 @@ def _add_suite(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--level",
         choices=("quick", "standard", "burn-in"),
-        help="length of a suite: quick (2 minutes, default), standard (10 minutes), "
+        help="length of a check: quick (2 minutes, default), standard (10 minutes), "
         "burn-in (1 hour)",
-    )
-    parser.add_argument(
-        "--until-steady",
-        action="store_true",
-        help="in a suite: end soak and burn once the device is steady",
-    )
-    parser.add_argument(
-        "--resume",
-        metavar="FILE",
-        help="save each part of a suite to FILE; if it exists, run only the missing parts",
     )
 
 
@@ -198,12 +198,6 @@ def _add_output(parser: ArgumentParser) -> None:
         help="list earlier results (of --device), newest first",
     )
     parser.add_argument(
-        "--collect",
-        nargs="+",
-        metavar="FILE",
-        help="run nothing: compare the devices in files that `gputop bench --json` wrote",
-    )
-    parser.add_argument(
         "--compare",
         nargs=2,
         metavar="RESULT",
@@ -223,15 +217,13 @@ def run(args: argparse.Namespace) -> int:
             return _compare(args)
         from gputop.commands import bench_results as results
 
-        if args.collect:
-            return results.report_collected(args)
         targets = []
         if args.ray is None:
             targets = select_targets(
                 args.device, args.kind, ignore_busy=args.ignore_busy
             )
         requesting, once = partial(_requests, args), partial(_run, args, targets)
-        if args.kind == "suite":
+        if args.kind == CHECK:
             return results.run_suite(args, requesting, once)
         ends, others = once(requesting)
     except KeyboardInterrupt:
@@ -244,31 +236,30 @@ def run(args: argparse.Namespace) -> int:
 
 def _compare(args: argparse.Namespace) -> int:
     """Print what differs between two results. The history shows how equal runs scatter."""
-    from gputop.bench.results import collect, store
+    from gputop.bench.results import differences, store
 
     before, after = map(_result, args.compare)
     known: list[Result] = []
     with suppress(ProblemError):
         known = [*store.of_device(after.device_uuid, after.device)]
-    print_text(collect.differences(before, after, known))
+    print_text(differences.differences(before, after, known))
     return FINE
 
 
 def _result(named: str) -> Result:
     """Return the one result in a file, or in the history by its number."""
-    from gputop.bench.results import collect, store
+    from gputop.bench.results import result_file, store
 
-    known: list[Result | None]
     try:
         if named.isdecimal() and not Path(named).exists():
             known = [*store.recent(int(named))[int(named) - 1 :]]
         else:
-            known = [member.result for member in collect.read(named)]
+            known = result_file.read(named)
     except (ProblemError, ValueError) as error:
         raise RunRefusedError(
             f"{visible(named)} cannot be compared: {error}."
         ) from None
-    if len(known) != 1 or known[0] is None:
+    if len(known) != 1:
         why = f"it has {len(known)} results" if len(known) > 1 else "there is no result"
         raise RunRefusedError(
             f"{visible(named)} cannot be compared: {why}. Name one result."
@@ -281,13 +272,12 @@ def _run(
     targets: Sequence[Target],
     requesting: Callable[[Sequence[Target]], list[Request]],
     head: str = "",
-    until: Until | None = None,
 ) -> Ends:
     """Run on these devices, or those of a cluster; return the ends, and who could not be tested."""
     import asyncio
 
     if args.ray is None:
-        return _stress(requesting(targets), head, until), ()
+        return _stress(requesting(targets), head), ()
     from gputop.bench.cluster.run import run_on_cluster
 
     running = run_on_cluster(
@@ -298,19 +288,16 @@ def _run(
         ignore_busy=args.ignore_busy,
         python=getattr(args, "python", None),
         head=head,
-        until=until,
     )
     return asyncio.run(running)
 
 
-def _stress(
-    requests: list[Request], head: str = "", until: Until | None = None
-) -> Sequence[RunState]:
+def _stress(requests: list[Request], head: str = "") -> Sequence[RunState]:
     import asyncio
 
     from gputop.bench.run.progress import run_in_foreground
 
-    return asyncio.run(run_in_foreground(requests, head, until))
+    return asyncio.run(run_in_foreground(requests, head))
 
 
 def _history(args: argparse.Namespace) -> int:
@@ -332,20 +319,16 @@ def _history(args: argparse.Namespace) -> int:
 
 def _refuse_misuse(args: argparse.Namespace) -> None:
     name, kind, ray = args.kind, KINDS[args.kind], args.ray is not None
-    ways = {"--ray": ray, "--collect": args.collect, "--compare": args.compare}
-    named = [
-        way for way, chosen in {**ways, "--history": args.history}.items() if chosen
-    ]
+    ways = {"--ray": ray, "--compare": args.compare, "--history": args.history}
+    named = [way for way, chosen in ways.items() if chosen]
     unfit = {
         "--dtype": args.dtype and not kind.has_dtype,
         "--size": args.size and not kind.has_size,
         "--verify": args.verify == "all" and kind.has_rows and name != "pairs",
         "--frequency": args.frequency and name != "pulse",
         "--ranks": args.ranks and name != "collective",
-        "--level": args.level and name != "suite",
-        "--resume": args.resume and name != "suite",
-        "--until-steady": args.until_steady and name != "suite",
-        "--csv": args.csv and name == "suite",
+        "--level": args.level and name != CHECK,
+        "--csv": args.csv and name == CHECK,
         "--ray": ray and name == "pairs",
     }
     misuses = (
@@ -360,7 +343,7 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
         ),
         (len(named) > 1, f"{' and '.join(named)} exclude each other. Choose one."),
         (
-            args.report and named and (name, named) != ("suite", ["--ray"]),
+            args.report and named and (name, named) != (CHECK, ["--ray"]),
             f"--report is for a run on one device. Leave out {named and named[0]}.",
         ),
         (
@@ -422,7 +405,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
 
 
 def _look_over_several(args: argparse.Namespace) -> None:
-    if args.report is not None and args.kind != "suite":
+    if args.report is not None and args.kind != CHECK:
         raise RunRefusedError(
             "--report is a page about one device. Name one with --device.", USAGE
         )

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import platform
-import shlex
-import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -22,28 +18,24 @@ from gputop.bench.events import SCHEMA, Done
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.results import store
-from gputop.bench.results.collect import SkippedFile, collect
 from gputop.bench.results.facts import wrong_results
 from gputop.bench.results.html_report import html_page, suite_html
 from gputop.bench.results.outliers import (
     GRAVEST_FIRST,
     device_outcome,
-    judged,
     outliers,
     was_stopped,
 )
+from gputop.bench.results.suite_report import part_state, suite_page, suite_summary
 from gputop.bench.results.text_report import (
     comparison_table,
     outliers_document,
-    part_state,
     result_page,
     rows_page,
-    suite_page,
 )
 from gputop.bench.results.text_report import outliers_page as many
 from gputop.bench.results.verdict import VerdictLimits, status
 from gputop.bench.run import suite as suites
-from gputop.bench.run import worker_launch
 from gputop.bench.run.suite import LEVELS, Part, PartResult, Suite
 from gputop.commands.bench import unwritten
 from gputop.console import (
@@ -51,23 +43,20 @@ from gputop.console import (
     FAULT,
     FINE,
     INTERRUPTED,
-    USAGE,
     print_message,
     print_output,
 )
-from gputop.files import NoHomeError, user_folder, write_whole
-from gputop.text import visible
+from gputop.files import write_whole
 
 if TYPE_CHECKING:
     from gputop.bench.results.outliers import DeviceOutcome
-    from gputop.bench.run.progress import Until
     from gputop.bench.run.run_state import RunState
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
     Ends = tuple[Sequence[RunState], Sequence[DeviceOutcome]]
     """Runs that have ended, and devices that could not be tested."""
-    RunOnce = Callable[[Requesting, str, Until | None], Ends]
-    """Runs on the devices with a line of progress behind a heading, until its time or a state."""
+    RunOnce = Callable[[Requesting, str], Ends]
+    """Runs on the devices, with a line of progress behind a heading."""
 
 
 def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
@@ -85,15 +74,10 @@ def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     return COULD_NOT_RUN if not written and status == FINE else status
 
 
-def report_devices(
-    members: Sequence[DeviceOutcome],
-    left_out: Sequence[SkippedFile],
-    args: argparse.Namespace,
-) -> int:
+def report_devices(members: Sequence[DeviceOutcome], args: argparse.Namespace) -> int:
     """Print many devices and the outliers; return the gravest exit status."""
     if args.json:
-        document = {**outliers_document(members), "left_out": [*map(asdict, left_out)]}
-        text = json.dumps(document, indent=2, allow_nan=False)
+        text = json.dumps(outliers_document(members), indent=2, allow_nan=False)
     elif args.csv:
         text = store.as_csv(
             [each.result for each in members if each.result is not None]
@@ -101,18 +85,9 @@ def report_devices(
     else:
         text = many(members) if members else ""
     print_output(text)
-    for each in left_out:
-        print_message(f"warning: {each}")
     statuses = [each.status for each in outliers(members)]
     statuses += [INTERRUPTED for each in members if was_stopped(each)]
-    return gravest([*statuses, COULD_NOT_RUN if left_out or not members else FINE])
-
-
-def report_collected(args: argparse.Namespace) -> int:
-    """Judge and print the devices in the files of `--collect`; return the gravest exit status."""
-    found, left_out = collect(args.collect)
-    members = judged(found, None if args.no_verdict else limits(args))
-    return report_devices(members, left_out, args)
+    return gravest([*statuses, FINE if members else COULD_NOT_RUN])
 
 
 def report(
@@ -126,7 +101,7 @@ def report(
     ):  # ranks have the same rows, or one problem
         return gravest([report_runs(ends, args), *(each.status for each in not_begun)])
     _keep(ends, args, set())
-    return report_devices([*map(device_outcome, ends), *not_begun], (), args)
+    return report_devices([*map(device_outcome, ends), *not_begun], args)
 
 
 def gravest(statuses: Sequence[int]) -> int:
@@ -233,28 +208,22 @@ def _write_report(args: argparse.Namespace, page: str) -> bool:
     return True
 
 
-def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) -> int:
-    """Run the parts of a suite, keep each in a file, and print the page of their verdicts."""
-    file, suite = _kept_suite(args)
-    level = args.level or (suite.level if suite else suites.DEFAULT_LEVEL)
-    args.seconds = args.seconds or LEVELS[level].seconds
-    parts, done = LEVELS[level].parts, len(suite.parts) if suite else 0
-    planned: PartResult | None = None
-    torch = "" if args.ray is not None else _torch_version(args)
-    if suite is not None:
-        names = ", ".join(visible(each.name) for each in suite.parts)
-        print_message(f"skipped, as they are done: {names}")
+class _LeftOutError(Exception):
+    """No device can do a part of a suite."""
 
-    def asked(part: Part, targets: Sequence[Target]) -> list[Request]:
+
+def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) -> int:
+    """Run the parts of a suite one after the other, and print the page of their verdicts."""
+    level = LEVELS[args.level or suites.DEFAULT_LEVEL]
+    args.seconds = args.seconds or level.seconds
+    suite: Suite | None = None
+    planned: PartResult | None = None
+
+    def requests_of(part: Part, targets: Sequence[Target]) -> list[Request]:
         nonlocal suite, planned
         base = requesting(targets)
-        method = {"level": level, **_method(args, base, torch)}
-        suite = suite or Suite(level, time.time(), method, len(parts))
-        if len(suite.parts) == done and (changed := suite.changed(method)):
-            what = f"{visible(str(file))} is of another suite"
-            raise RunRefusedError(
-                f"{what}: {visible(changed, 500)}. Name another file.", USAGE
-            )
+        if suite is None:
+            suite = _new_suite(args, base)
         requests, planned = suites.part_requests(part, base)
         if not requests:
             raise _LeftOutError
@@ -262,37 +231,41 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
 
     stopped = FINE
     told: set[str] = set()
-    for n, part in enumerate(parts[done:], done + 1):
-        head, planned = f"{n}/{len(parts)} {part.name}  ", None
-        until = (
-            suites.is_steady
-            if args.until_steady and part.kind in suites.STEADY_PARTS
-            else None
-        )
-        ended = _ends(
-            partial(run, partial(asked, part), head, until), first=n == done + 1
-        )
+    for n, part in enumerate(level.parts, 1):
+        head, planned = f"{n}/{len(level.parts)} {part.name}  ", None
+        ended = _ends(partial(run, partial(requests_of, part), head), first=n == 1)
         if isinstance(ended, int):
             stopped = ended
             break
         assert suite is not None  # it is there once a part has run
         ends, others = ended
-        for end in ends if until else ():
-            suites.note_steady(end)
         _keep(ends, args, told)
         planned = planned or PartResult(part.name, part.share * args.seconds)
         found = suites.part_result(planned, ends, others)
         why = found.left_out and f", {found.left_out}"
         print_message(f"{head}{part_state(found)}{why}")
-        if any(map(was_stopped, found.members)):
-            stopped = gravest(
-                [INTERRUPTED, *(each.status for each in outliers(found.members))]
-            )
-            break
         suite = suite.added(found)
-        if file is not None:
-            _write_suite(file, suite)
-    return _report_suite(args, suite, file, stopped)
+        if any(map(was_stopped, found.members)):
+            stopped = INTERRUPTED
+            break
+    return _report_suite(args, suite, stopped)
+
+
+def _new_suite(args: argparse.Namespace, base: Sequence[Request]) -> Suite:
+    """Return a suite without parts, with what its devices, data type and options are."""
+    devices = []
+    for request in base:
+        target = request.target
+        devices.append(f"{target.label} {target.uuid or ''}".rstrip())
+    method = {
+        "devices": "; ".join(devices),
+        "data type": ", ".join(dict.fromkeys(each.dtype for each in base)),
+        "seconds": f"{args.seconds:g}",
+        "memory share": f"{base[0].target.memory_share:g}",
+        "verify": args.verify,
+    }
+    name = args.level or suites.DEFAULT_LEVEL
+    return Suite(name, time.time(), method, len(LEVELS[name].parts))
 
 
 def _ends(run: Callable[[], Ends], *, first: bool) -> Ends | int:
@@ -301,8 +274,9 @@ def _ends(run: Callable[[], Ends], *, first: bool) -> Ends | int:
     Raise `RunRefusedError` if the first one is refused: there is no page to print yet.
     """
     try:
-        with suppress(_LeftOutError):
-            return run()
+        return run()
+    except _LeftOutError:
+        return (), ()
     except KeyboardInterrupt:
         return INTERRUPTED
     except RunRefusedError as error:
@@ -310,96 +284,18 @@ def _ends(run: Callable[[], Ends], *, first: bool) -> Ends | int:
             raise
         print_message(f"error: {error}")
         return COULD_NOT_RUN
-    return (), ()
 
 
-class _LeftOutError(Exception):
-    """No device can do a part of a suite."""
-
-
-def _method(
-    args: argparse.Namespace, base: Sequence[Request], torch: str
-) -> dict[str, str]:
-    """Return what must be the same to go on with a suite, by name; `torch` is this machine's."""
-    versions = {each.target.torch or torch for each in base}
-    devices = (
-        f"{each.target.label}{f' {each.target.uuid}' * bool(each.target.uuid)}"
-        for each in base
-    )
-    return {
-        "torch": ", ".join(sorted(versions)),
-        "devices": "; ".join(devices),
-        "data type": ", ".join(dict.fromkeys(each.dtype for each in base)),
-        "seconds": f"{args.seconds:g}",
-        "memory share": f"{base[0].target.memory_share:g}",
-        "verify": args.verify,
-        "end": "once steady" if args.until_steady else "after the time",
-    }
-
-
-def _kept_suite(args: argparse.Namespace) -> tuple[Path | None, Suite | None]:
-    """Return the file of a suite, and what it has if it is there; no file without a home folder."""
-    if args.resume is None:
-        try:
-            folder = user_folder("data")
-        except NoHomeError:
-            return None, None
-        with suppress(OSError):  # which writing says
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return folder / time.strftime("suite-%Y%m%d-%H%M%S.json"), None
-    file = Path(args.resume)
-    try:
-        return file, suites.read(file)
-    except FileNotFoundError:
-        if file.parent.is_dir():
-            return file, None
-        why = "there is no such folder"
-    except OSError as error:
-        why = error.strerror or str(error)
-    except (ValueError, RecursionError):
-        why = "it is no file of a suite"
-    raise RunRefusedError(
-        f"{visible(str(file))} cannot be resumed: {why}. Name another.", USAGE
-    )
-
-
-def _torch_version(args: argparse.Namespace) -> str:
-    python, cuda = getattr(args, "python", None), args.device != ("cpu",)
-    found = asyncio.run(worker_launch.find_interpreter(python, cuda=cuda))
-    if found.chosen is None:
-        raise RunRefusedError(f"{found.problem}.")
-    return found.chosen.torch_version or ""
-
-
-def _write_suite(file: Path, suite: Suite) -> None:
-    try:
-        suites.write(file, suite)
-    except OSError as error:
-        what = f"{visible(str(file))} cannot be written: {error.strerror or error}"
-        print_message(f"warning: {what}. The suite cannot be resumed from here.")
-
-
-def _report_suite(
-    args: argparse.Namespace, suite: Suite | None, file: Path | None, stopped: int
-) -> int:
-    """Print and export a suite, and say how to go on with it; return the gravest status."""
+def _report_suite(args: argparse.Namespace, suite: Suite | None, stopped: int) -> int:
+    """Print and export a suite; return the gravest status."""
     if suite is None or not suite.parts:
         return stopped
-    document = (
-        json.dumps(suite.document(), indent=2, allow_nan=False) if args.json else ""
-    )
-    print_output(document or suite_page(suite))
+    if args.json:
+        document = {**suite.document(), "summary": suite_summary(suite)}
+        print_output(json.dumps(document, indent=2, allow_nan=False))
+    else:
+        print_output(suite_page(suite))
     written = args.report is None or _write_report(args, suite_html(suite))
-    if stopped != FINE and file is None:
-        print_message(
-            "there is no home folder for a file to go on with: give --resume FILE"
-        )
-    elif stopped != FINE:
-        options = [] if args.resume else ["--resume", str(file)]
-        print_message(f"to go on: {shlex.join(['gputop', *sys.argv[1:], *options])}")
-    elif args.resume is None and file is not None:
-        file.unlink(missing_ok=True)  # the results are kept, and nothing is left to do
     statuses = [each.status for part in suite.parts for each in outliers(part.members)]
-    return gravest(
-        [*statuses, stopped, FINE if written and suite.complete else COULD_NOT_RUN]
-    )
+    complete = FINE if written and suite.complete else COULD_NOT_RUN
+    return gravest([*statuses, stopped, complete])

@@ -14,7 +14,7 @@ Schema = dict[str, Any]
 DOCUMENTS = {
     "stream": "a line of `gputop stream` or of a recording",
     "status": "`gputop status --json`, also of several hosts",
-    "bench": "`gputop bench --json` of a run, also on several devices, or of a suite",
+    "bench": "`gputop bench --json` of a run, also on several devices, or of a check",
     "fleet": "`gputop status --prometheus URL --json`",
 }
 """Names of the schemas, each with the documents that it describes."""

@@ -9,14 +9,12 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
-from gputop.bench.run.suite import PartResult, Suite, write
 from tests.bench.commands import COMMAND, environment
 from tests.bench.workers import fake_interpreter, needs_torch
 from tests.clusters import RayCluster, executable
@@ -182,22 +180,21 @@ def test_real_workers_and_who_is_slow_or_wrong_is_named(nodes: Nodes, tmp_path: 
 
 @pytest.mark.slow
 @needs_torch
-def test_a_suite_is_interrupted_resumed_and_names_who_is_slow_or_wrong(
+def test_a_suite_is_interrupted_and_names_who_is_slow_or_wrong(
     nodes: Nodes, tmp_path: Path
 ) -> None:
-    file, report = tmp_path / "suite.json", tmp_path / "suite.html"
-    places = ("suite", "--device", "cpu", "--devices", "6", "--python", faulty_python(tmp_path))
-    arguments = (*places, "--seconds", "9", "--resume", str(file))
+    report = tmp_path / "suite.html"
+    places = ("check", "--device", "cpu", "--devices", "6", "--python", faulty_python(tmp_path))
+    arguments = (*places, "--seconds", "9")
     with Terminal(nodes.bench(*arguments), env=nodes.environment(), columns=150) as terminal:
         running = re.compile("2/6 latency .* 6 running")
         terminal.wait_for(lambda t: running.search(t.text) is not None, timeout=BOUND)
         terminal.send("\x03")
         assert terminal.wait() == 130
-        terminal.wait_for("1 of 6 parts")
+        terminal.wait_for("2 of 6 parts")
         terminal.wait_until_gone()
     status, document, err = nodes.ran(*arguments, "--report", str(report))
     assert status == 1, err
-    assert "skipped, as they are done: copy\n" in err
     assert "4/6 soak  faulty" in err
     assert problem_of("bench", document) is None
     parts = {part["name"]: part["members"] for part in document["parts"]}
@@ -208,15 +205,6 @@ def test_a_suite_is_interrupted_resumed_and_names_who_is_slow_or_wrong(
     host = document["parts"][0]["members"][0]["host"]
     assert re.search(rf"<p>soak, {host}, CPU 5: results: the device computed wrong", page)
     assert re.search(rf"<p>soak, {host}, CPU 2: like devices: \S+ % under the median", page)
-
-
-@needs_torch
-def test_a_suite_does_not_go_on_with_another_torch(nodes: Nodes, tmp_path: Path) -> None:
-    file = tmp_path / "suite.json"
-    write(file, Suite("quick", 0.0, {"torch": "0.1"}, 6, (PartResult("copy", 1.0),)))
-    status, _, err = nodes.ran("suite", "--device", "cpu", "--devices", "1", "--resume", str(file))
-    assert status == 2
-    assert f"is of another suite: torch {version('torch')}, not 0.1; " in err
 
 
 def test_the_distribution_is_shown_live_and_outliers_by_host_and_uuid(

@@ -156,9 +156,7 @@ def test_ray_gives_what_nobody_has(
         (("pairs", "--ray"), "--ray is not for pairs"),
         (("--ray", "sweep"), "Type `gputop bench sweep --ray`"),
         (("--ray", "--device", "0"), "Say how many with --devices"),
-        (("--ray", "--collect", "a"), "--ray and --collect exclude each other"),
         (("--ray", "--history"), "--ray and --history exclude each other"),
-        (("--collect", "a", "--report", "b"), "Leave out --collect"),
         (("--ray", "--devices", "0"), "whole number"),
     ],
 )

@@ -59,7 +59,7 @@ def test_json_is_all_that_is_on_standard_output() -> None:
 
 @pytest.mark.slow
 @needs_torch
-@pytest.mark.parametrize("kind", ["soak", "copy", "sweep", "latency", "suite"])
+@pytest.mark.parametrize("kind", ["soak", "copy", "sweep", "latency", "check"])
 def test_the_document_fits_its_schema(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     little = ["--memory-share", "0.1"]  # others need some of the machine's meanwhile
     main(["bench", kind, "--device", "cpu", "--seconds", "1", "--json", *little])
@@ -277,7 +277,7 @@ def concluded(last: Done | Failed, *arguments: str) -> int:
     return report_runs([ended(CPU, last)], parsed(*arguments))
 
 
-ONE_DEVICE = [name for name, kind in KINDS.items() if not kind.several_devices and name != "suite"]
+ONE_DEVICE = [name for name, kind in KINDS.items() if not kind.several_devices and name != "check"]
 
 
 @pytest.mark.parametrize("kind", ONE_DEVICE)
@@ -382,8 +382,20 @@ def test_a_failure_has_its_own_status(capsys: pytest.CaptureFixture[str]) -> Non
     assert said.err == "gputop: error: W: y. R\n"
 
 
+def test_the_summary_is_first_in_the_text_and_a_field_of_the_document(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    summary = "Computes correctly. Speed was not judged: no reference for this CPU."
+    assert concluded(Done(replace(RESULT, stopped="time"))) == 0
+    assert capsys.readouterr().out.startswith(f"{summary}\n\n{RESULT.device}, soak")
+    assert concluded(Done(replace(RESULT, stopped="time")), "--json") == 0
+    assert json.loads(capsys.readouterr().out)["verdict"]["summary"] == summary
+    assert concluded(Done(replace(RESULT, stopped="time")), "--no-verdict") == 0
+    assert summary not in capsys.readouterr().out
+
+
 def test_a_failure_is_a_document_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """So that `--collect` knows who failed, and not only that one did."""
+    """It says which device failed, and not only that one did."""
     assert concluded(Failed(Problem("W", "y", "R"), 3), "--json") == 3
     said = capsys.readouterr()
     document = json.loads(said.out)

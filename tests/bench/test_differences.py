@@ -12,7 +12,7 @@ import pytest
 from gputop import __version__
 from gputop.bench.events import Point, Result, Verdict, VerdictPart
 from gputop.bench.results import store
-from gputop.bench.results.collect import differences
+from gputop.bench.results.differences import differences
 from gputop.bench.results.statistics import mean_interval
 from tests.bench.commands import ran
 from tests.bench.kept import BASE, CONDITIONS

@@ -153,6 +153,12 @@ def memory(state: str) -> Verdict:
         ({"verdict": memory("degraded")}, None, "warn", "memory: ECC"),
         ({"verdict": memory("not judged")}, None, "warn", "Verdict: not judged"),
         ({"verdict": memory("ok")}, None, "", "Verdict: ok (1 part)"),
+        (
+            {"verdict": replace(memory("degraded"), summary="Bad memory cells wait.")},
+            None,
+            "warn",
+            "Bad memory cells wait.",
+        ),
     ],
 )
 def test_the_verdict(changes: dict[str, Any], slower: str | None, level: str, says: str) -> None:

@@ -36,7 +36,7 @@ pytestmark = needs_torch
 TABLES = tuple(
     name
     for name, kind in KINDS.items()
-    if not (kind.over_time or kind.several_devices or name == "suite")  # runs of the others
+    if not (kind.over_time or kind.several_devices or name == "check")  # runs of the others
 )
 PRODUCTS = tuple(kind for kind in TABLES if kind not in ("copy", "step"))
 SIZES = {"sweep": 96, "peak": 384}

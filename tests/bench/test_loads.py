@@ -304,4 +304,4 @@ def test_pulses_of_other_frequencies_are_not_compared(tmp_path: Path) -> None:
 
 
 def test_every_kind_of_the_worker_is_offered() -> None:
-    assert set(runs.KINDS) == set(KINDS) - {"pairs", "suite"}
+    assert set(runs.KINDS) == set(KINDS) - {"pairs", "check"}

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.events import Conditions, Point
-from gputop.bench.results.outliers import DeviceOutcome, distribution, judged, outliers, was_stopped
+from gputop.bench.results.outliers import DeviceOutcome, distribution, outliers, was_stopped
 from gputop.bench.results.statistics import MAD_TO_SIGMA
 from gputop.bench.results.text_report import outliers_document, outliers_page
+from gputop.bench.results.verdict import with_verdicts
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED
 from tests.bench.workers import RESULT
 
@@ -35,6 +36,15 @@ def member(n: int, mean: float | None = 700.0, device: str = H100, **changes: An
 
 def fleet(*means: float) -> list[DeviceOutcome]:
     return [member(n, mean) for n, mean in enumerate(means)]
+
+
+def judged(members: list[DeviceOutcome]) -> list[DeviceOutcome]:
+    """Return the devices with verdicts about their results."""
+    left = iter(with_verdicts([each.result for each in members if each.result is not None]))
+    return [
+        each if each.result is None else dataclasses.replace(each, result=next(left))
+        for each in members
+    ]
 
 
 def named(members: list[DeviceOutcome]) -> dict[str, tuple[str, ...]]:

@@ -271,7 +271,16 @@ def test_a_line_for_each_device_and_who_is_behind(capsys: pytest.CaptureFixture[
     assert report_runs(ends, parsed()) == 4
     said = capsys.readouterr().out
     assert f"{GPUS[1].label}: Verdict: degraded, like devices: 14.2 % under" in said
-    head, first, second, third = said.split("\n\n")[0].splitlines()
+    summaries, rows, *_ = said.split("\n\n")
+    assert summaries.splitlines() == [
+        "GPU 0, GPU 2: No fault found. Computes correctly, as fast as the others.",
+        (
+            "GPU 1: Computes correctly. Slower than the others: 14.2 % under the median of 2 "
+            "others like it, more than 10 %. Compare power limit, clock and temperature of the "
+            "GPU with theirs."
+        ),
+    ]
+    head, first, second, third = rows.splitlines()
     assert head.split()[:4] == ["type", "N", "TFLOP/s", "peak"]
     assert first.startswith("  GPU 0, NVIDIA H100 80GB HBM3  bfloat16  8192      700")
     assert all(each in first for each in ("70.8 %", "698 W", "71°C"))
@@ -291,7 +300,7 @@ def test_pairs_say_what_running_together_costs(capsys: pytest.CaptureFixture[str
         ended(GPUS[1], 630.0, kind="pairs", points=rows[:1]),
     ]
     assert report_runs(ends, parsed("pairs")) == 0
-    table, said = capsys.readouterr().out.split("\n\n")[:2]
+    _, table, said = capsys.readouterr().out.split("\n\n")[:3]
     head, first, _ = table.splitlines()
     assert head.split()[2:4] == ["TFLOP/s", "peak"]
     assert first.split()[8] == "630", "the mean together"

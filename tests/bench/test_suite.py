@@ -1,9 +1,8 @@
-"""Suites: their parts, what is kept and resumed, their page and their exit status."""
+"""Suites: their parts, their page and their exit status."""
 
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from gputop.bench.plan.request import Request, RunRefusedError, cpu_target
 from gputop.bench.results import store
 from gputop.bench.results.html_report import suite_html
 from gputop.bench.results.outliers import DeviceOutcome
-from gputop.bench.results.text_report import suite_page
+from gputop.bench.results.suite_report import suite_page
 from gputop.bench.run import suite as suites
 from gputop.bench.run import worker_launch
 from gputop.bench.run.session import worker_request
@@ -91,7 +90,13 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Ends:
 def run(*arguments: str) -> int:
     parser = Parser(exit_on_error=False)
     command.add_arguments(parser)
-    return command.run(parser.parse_args(["suite", "--device", "cpu", *arguments]))
+    return command.run(parser.parse_args(["check", "--device", "cpu", *arguments]))
+
+
+def test_suite_is_the_former_name_of_a_check() -> None:
+    parser = Parser(exit_on_error=False)
+    command.add_arguments(parser)
+    assert parser.parse_args(["suite"]).kind == parser.parse_args(["check"]).kind == "check"
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -105,11 +110,12 @@ def test_all_parts_run_in_order_and_have_a_line_each(
     assert run() == 0
     assert ends.kinds == QUICK
     page, said = capsys.readouterr()
-    assert page.startswith("suite quick on ")
-    assert [line.split()[0] for line in page.splitlines()[2:8]] == QUICK
+    summary, _, title, _, *rows = page.splitlines()
+    assert summary == "Computes correctly. Speed was not judged: no reference for this CPU."
+    assert title.startswith("check quick on ")
+    assert [line.split()[0] for line in rows[:6]] == QUICK
     assert "6/6 collective  " in said
     assert len(store.recent()) == 5 + sum(each.kind == "collective" for each in ends.asked)
-    assert not [*store.results_path().parent.glob("suite-*")], "nothing is left to resume"
 
 
 @pytest.mark.usefixtures("no_home")
@@ -121,10 +127,8 @@ def test_without_a_home_folder_a_suite_runs_and_says_so_once(
         ends.by_kind["soak"] = Done(replace(RESULT, stopped="user"))
     assert run() == (INTERRUPTED if stopped else 0)
     page, said = capsys.readouterr()
-    assert page.startswith("suite quick on ")
+    assert "\ncheck quick on " in page
     assert said.count("HOME is not set") == 1
-    assert "to go on" not in said.replace("a file to go on with: give --resume FILE", "")
-    assert ("--resume FILE" in said) is stopped
 
 
 def test_seconds_are_those_of_all_parts_and_each_has_its_share(ends: Ends) -> None:
@@ -149,7 +153,8 @@ def test_a_part_that_is_wrong_does_not_end_the_others_and_decides_the_status(
     assert run() == 1
     assert ends.kinds == QUICK
     page = capsys.readouterr().out
-    assert page.splitlines()[0].endswith(": faulty")
+    assert page.startswith("The GPU failed: an illegal address. See dmesg\n")
+    assert page.splitlines()[2].endswith(": faulty")
     assert "The GPU failed: an illegal address" in page
 
 
@@ -167,23 +172,15 @@ def test_a_degraded_part_is_status_4(ends: Ends) -> None:
     assert run() == 4
 
 
-def test_one_that_is_stopped_keeps_what_was_done_and_goes_on_from_there(
-    ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_suite_that_is_stopped_prints_what_was_done(
+    ends: Ends, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = str(tmp_path / "suite.json")
-    monkeypatch.setattr(sys, "argv", ["gputop", "bench", "suite", "--resume", file])
     ends.by_kind["memory"] = Done(replace(RESULT, kind="memory", stopped="user"))
-    assert run("--resume", file) == 130
-    page, said = capsys.readouterr()
-    assert page.splitlines()[0].endswith(", 2 of 6 parts ran: ok")
-    assert f"to go on: gputop bench suite --resume {file}\n" in said
-    ends.by_kind.clear()
-    ends.asked.clear()
-    assert run("--resume", file) == 0
-    page, said = capsys.readouterr()
-    assert "skipped, as they are done: copy, latency" in said
-    assert ends.kinds == QUICK[2:]
-    assert [line.split()[0] for line in page.splitlines()[2:8]] == QUICK
+    assert run() == 130
+    page = capsys.readouterr().out
+    assert page.startswith("Only 3 of 6 parts ran. No fault found in them.\n")
+    assert page.splitlines()[2].endswith(", 3 of 6 parts ran: stopped")
+    assert ends.kinds == QUICK[:3]
 
 
 def test_devices_that_are_gone_in_the_middle_leave_the_page_of_what_was_done(
@@ -192,33 +189,8 @@ def test_devices_that_are_gone_in_the_middle_leave_the_page_of_what_was_done(
     ends.refused = "memory"
     assert run() == 3
     page, said = capsys.readouterr()
-    assert page.splitlines()[0].endswith(", 2 of 6 parts ran: ok")
+    assert page.splitlines()[2].endswith(", 2 of 6 parts ran: ok")
     assert "error: There are no 8 GPUs" in said
-    assert "to go on: gputop " in said
-
-
-def test_a_suite_goes_on_with_the_same_torch_and_method_only(
-    ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    file = str(tmp_path / "suite.json")
-    ends.by_kind["memory"] = Done(replace(RESULT, kind="memory", stopped="user"))
-    run("--resume", file)
-    ends.torch = "2.14.0"
-    assert run("--resume", file, "--seconds", "9") == 2
-    said = capsys.readouterr().err
-    assert "is of another suite: torch 2.14.0, not 2.13.0; seconds 9, not 80" in said
-
-
-@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"level": 3}', "[" * 100_000])
-def test_a_file_of_something_else_is_refused_and_left_as_it_is(
-    ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path, content: str
-) -> None:
-    file = tmp_path / "other"
-    file.write_text(content)
-    assert run("--resume", str(file)) == 2
-    assert "cannot be resumed: it is no file of a suite" in capsys.readouterr().err
-    assert file.read_text() == content
-    assert not ends.asked
 
 
 def test_json_and_the_page_have_every_part(
@@ -230,6 +202,7 @@ def test_json_and_the_page_have_every_part(
     assert [part["name"] for part in document["parts"]] == QUICK
     assert document["schema"] == 1
     assert document["planned"] == 6
+    assert document["summary"].startswith("Computes correctly. Speed was not judged")
     assert problem_of("bench", document) is None
     page = report.read_text()
     assert all(f"<td>{kind}</td>" in page for kind in QUICK)
@@ -240,8 +213,8 @@ def test_json_and_the_page_have_every_part(
     ("words", "said"),
     [
         (("soak", "--level", "quick"), "--level is not for soak"),
-        (("suite", "--csv"), "--csv is not for suite"),
-        (("suite", "--size", "512"), "--size is not for suite"),
+        (("check", "--csv"), "--csv is not for check"),
+        (("check", "--size", "512"), "--size is not for check"),
     ],
 )
 def test_options_that_do_not_fit(
@@ -254,7 +227,7 @@ def test_options_that_do_not_fit(
 
 
 def test_a_collective_of_the_cpu_is_between_ranks() -> None:
-    whole = [Request(cpu_target(), "float32", None, 90.0, kind="suite")]
+    whole = [Request(cpu_target(), "float32", None, 90.0, kind="check")]
     asked, planned = part_requests(Part("collective", 0.1), whole)
     assert len(asked) > 1
     assert planned.left_out == ""
@@ -268,16 +241,16 @@ def test_parts_without_memory_leave_the_suite_unjudged(
     monkeypatch.setattr(plan, "cpu_target", lambda: small)
     assert run("--memory-share", "0.9") == 3
     page = capsys.readouterr().out
-    assert page.splitlines()[0].endswith(", 5 of 6 parts ran: not judged")
+    assert page.splitlines()[2].endswith(", 5 of 6 parts ran: not judged")
     assert f"collective: left out, {small.label}, rank 0: they need 384" in page
     assert run("--memory-share", "0.02") == 3
     page = capsys.readouterr().out
-    assert page.splitlines()[0].endswith(", 0 of 6 parts ran: not judged")
+    assert page.splitlines()[2].endswith(", 0 of 6 parts ran: not judged")
 
 
 def test_the_ranks_of_a_collective_keep_the_share_of_the_memory() -> None:
     target = replace(cpu_target(), memory_share=0.4)
-    whole = [Request(target, "float32", None, 90.0, kind="suite")]
+    whole = [Request(target, "float32", None, 90.0, kind="check")]
     asked, _ = part_requests(Part("collective", 0.1), whole)
     assert [each.target.memory_share for each in asked] == [0.4] * len(asked)
     assert len(asked) > 1
@@ -298,43 +271,11 @@ def test_copies_have_time_for_every_link(gpus: int, seconds: float) -> None:
 
 def test_a_device_without_a_data_type_is_named_and_the_others_run() -> None:
     old = replace(GPU, uuid="GPU-old", index=1, compute_capability="7.0")
-    whole = [Request(each, "float16", None, 90.0, kind="suite") for each in (GPU, old)]
+    whole = [Request(each, "float16", None, 90.0, kind="check") for each in (GPU, old)]
     asked, planned = part_requests(Part("soak", 0.1, "float8_e4m3"), whole)
     assert [each.target for each in asked] == [GPU]
     assert planned.left_out.startswith(old.label)
     assert not planned.incomplete, "the data type does not exist there"
-
-
-@pytest.mark.parametrize(("late", "steady"), [(700.0, True), (600.0, False)])
-def test_a_device_is_steady_once_its_throughput_stays(late: float, steady: bool) -> None:
-    run, _ = begin(GPU, 3600.0)
-    for n in range(100):
-        take(run, Progress(n + 1.0, 1.0, n, 700.0 if n < 80 else late))
-    assert suites.is_steady(run) is steady
-
-
-def test_a_run_that_ended_as_it_was_steady_says_so() -> None:
-    run, _ = begin(GPU, 3600.0)
-    run.add_event(Done(gpu_result(300.0)))
-    suites.note_steady(run)
-    assert run.result is not None
-    assert run.result.notes[-1].startswith("ended after 300 s: throughput and temperature")
-
-
-def test_a_file_in_no_folder_is_refused_before_anything_runs(
-    ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert run("--resume", str(tmp_path / "no" / "suite.json")) == 2
-    assert "there is no such folder" in capsys.readouterr().err
-    assert not ends.asked
-
-
-def test_a_suite_is_read_as_it_was_written(ends: Ends, tmp_path: Path) -> None:
-    file = tmp_path / "suite.json"
-    assert run("--resume", str(file)) == 0
-    suite = suites.read(file)
-    assert [part.name for part in suite.parts] == QUICK
-    assert json.loads(json.dumps(suite.document())) == json.loads(file.read_text())
 
 
 def test_many_devices_are_counted_and_their_common_problem_is_told_once() -> None:
@@ -345,8 +286,9 @@ def test_many_devices_are_counted_and_their_common_problem_is_told_once() -> Non
     both = (lost, replace(lost, place="GPU 1"))
     part = suites.part_result(PartResult("soak", 60.0), runs, both)
     suite = Suite("quick", 0.0, {"devices": "; ".join(40 * ["a GPU"])}, 1, (part,))
-    first, *_, last = suite_page(suite).splitlines()
-    assert first == f"suite quick on 42 x {GPU.name}, 3 hosts: failed"
+    summary, _, first, *_, last = suite_page(suite).splitlines()
+    assert first == f"check quick on 42 x {GPU.name}, 3 hosts: failed"
+    assert summary == "node-2, GPU 0: no driver."
     assert last == "  soak, node-2, GPU 0, node-2, GPU 1: no driver"
     assert "<h1 class=part>" not in suite_html(suite), "only outliers of so many have their charts"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +45,6 @@ from tests.streams import NOW, inventory, process, readings, sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     from gputop.agent.snapshot import Process
 
@@ -190,21 +188,15 @@ def test_a_device_that_waited_for_its_host_is_not_judged_by_its_datasheet(
 
 
 @pytest.mark.parametrize("sickness", SICK)
-def test_a_cluster_and_files_judge_as_one_machine_does(
-    sickness: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_cluster_is_judged_as_one_machine_is(
+    sickness: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made, part, why = SICK[sickness]
-    runs = made()
-    assert report(runs, (), parsed("--ray", "--json")) == 4
-    results = json.loads(capsys.readouterr().out)["results"]
-    files = [tmp_path / f"{n}.json" for n in range(len(results))]
-    for file, result in zip(files, results, strict=True):
-        file.write_text(json.dumps(result))
-    assert command.run(parsed("--collect", *map(str, files))) == 4
+    assert report(made(), (), parsed("--ray")) == 4
     said = capsys.readouterr().out
     assert f"{part}: " in said
     assert why in said
-    assert command.run(parsed("--no-verdict", "--collect", *map(str, files))) == 0
+    assert report(made(), (), parsed("--ray", "--no-verdict")) == 0
 
 
 @pytest.mark.parametrize("sickness", SICK)

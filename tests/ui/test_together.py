@@ -320,6 +320,7 @@ async def test_a_gpu_and_the_cpu_are_a_pair(scripted: type[Scripted]) -> None:
         await pilot.press("2")
         kinds = [value for _, value in app.query_one("#kind", Select)._options]
         assert kinds == [
+            "check",
             "soak",
             "sweep",
             "latency",
@@ -330,8 +331,8 @@ async def test_a_gpu_and_the_cpu_are_a_pair(scripted: type[Scripted]) -> None:
             "pulse",
             "burn",
             "pairs",
-            "suite",
         ]
+        assert app.query_one("#kind", Select).value == "soak", "the key b starts one at once"
         choose_look(pilot, "kind", "pairs")
         await settle(pilot)
         assert app.query_one("#dtype", Select).value == "float32", "which both have"
@@ -346,7 +347,7 @@ async def test_a_suite_runs_its_parts_and_lists_their_verdicts(
 ) -> None:
     app = quiet(1)
     async with app.run_test(size=size) as pilot:
-        await opened(pilot, "suite", GPUS[0].uuid or "")
+        await opened(pilot, "check", GPUS[0].uuid or "")
         await pilot.press("b")
         await settle(pilot)
         await ended(pilot)
@@ -354,8 +355,10 @@ async def test_a_suite_runs_its_parts_and_lists_their_verdicts(
     kinds = ["copy", "latency", "memory", "soak", "burn"]
     assert [each.kind for each in scripted.requests] == kinds
     assert len(kept) == 5
-    assert page.splitlines()[0].startswith(" suite quick on GPU 0, NVIDIA H100 80GB HBM3: ")
-    assert [line.split()[0] for line in page.splitlines()[3:9]] == [*kinds, "collective"]
+    summary, title, _, _, *rows = page.splitlines()
+    assert summary.startswith(" Computes correctly. Speed was not judged")
+    assert title.startswith(" check quick on GPU 0, NVIDIA H100 80GB HBM3: ")
+    assert [line.split()[0] for line in rows[:6]] == [*kinds, "collective"]
     left = "collective: left out, GPU 0, NVIDIA H100 80GB HBM3 is the only device"
     assert left in " ".join(page.split())
 
@@ -364,7 +367,7 @@ async def test_x_ends_a_suite_with_all_of_its_parts(scripted: type[Scripted]) ->
     scripted.script = {"0": begun(GPUS[0], 20.0)}
     app = quiet(1)
     async with app.run_test(size=SIZE) as pilot:
-        await opened(pilot, "suite", GPUS[0].uuid or "")
+        await opened(pilot, "check", GPUS[0].uuid or "")
         await pilot.press("b")
         await settle(pilot)
         await until(pilot, lambda: shown(pilot, TitleView).startswith(" Part 1 of 6, 1:"))
@@ -429,7 +432,7 @@ async def test_one_after_several_looks_as_ever(scripted: type[Scripted]) -> None
         await pilot.press("b")
         await ended(pilot)
         assert pilot.app.query_one(ResultsView).display
-        assert pilot.app.query_one(ReadoutView).size.height == 3
+        assert pilot.app.query_one(ReadoutView).size.height == 4, "with the verdict"
         assert "Done bfloat16 8192×8192×8192 on GPU 0 H100" in shown(pilot, TitleView)
         assert shown(pilot, ReadoutView).startswith(" now –      mean 700")
 

@@ -335,15 +335,14 @@ async def run_on_cluster(
     ignore_busy: bool,
     python: str | None,
     head: str = "",
-    until: Callable[[RunState], bool] | None = None,
 ) -> tuple[Sequence[RunState], Sequence[DeviceOutcome]]:
     """Run the same test on many GPUs of a cluster; raise `RunRefusedError`.
 
     Return the ends of the runs, and the devices that could not be tested with the reasons.
 
-    A line shows their progress, see `follow_on_a_line` for `head` and `until`. Without `devices` it
-    takes all GPUs that Ray has not lent to anybody; with `cpu` it tests the nodes' CPUs in their
-    place, as a trial. `python` is the interpreter on the nodes, or None for Ray's own.
+    A line that begins with `head` shows their progress. Without `devices` it takes all GPUs that
+    Ray has not lent to anybody; with `cpu` it tests the nodes' CPUs in their place, as a trial.
+    `python` is the interpreter on the nodes, or None for Ray's own.
     """
     try:
         cluster, found = await Cluster.join(address)
@@ -371,9 +370,8 @@ async def run_on_cluster(
 
         group, watch = GroupState(requests), ClusterWatch(gpus)
         runs = group_runner(group, session)
-        return await follow_on_a_line(
-            *(runs, group, watch, many_devices), head, until
-        ), not_begun
+        ended = await follow_on_a_line(runs, group, watch, many_devices, head)
+        return ended, not_begun
     finally:
         await cluster.leave()
 

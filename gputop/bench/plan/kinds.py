@@ -17,6 +17,7 @@ class Kind:
 
     name: str
     description: str
+    """What one learns from it."""
     over_time: bool = False
     """True if it has a rate over time, and no rows while it runs."""
     has_rows: bool = True
@@ -31,6 +32,8 @@ class Kind:
     several_dtypes: bool = False
     has_size: bool = True
     several_devices: bool = False
+    minutes: int = 1
+    """Usual duration."""
     unjudged: Mapping[str, str] = field(default_factory=dict)
     """Reasons, by part of the verdict, why it says nothing about that part."""
 
@@ -55,38 +58,51 @@ _PULSED = dict.fromkeys(("datasheet", *_OVER_TIME), "the load was pulsed")
 _BESIDE = {"datasheet": "copies beside the products slow them down"}
 _SMALL = {"datasheet": "it measures small products"}
 _BLOCK = {"datasheet": "attention, norms and the optimizer are not products"}
-_LATENCY = "small products, and what launching and waiting cost"
-_STEP = "training steps of a transformer, eager and compiled"
-_COLLECTIVES = "all-reduce, all-gather and reduce-scatter between devices"
 _RANKS = {
     "datasheet": "it has no speed of collectives",
     "like devices": "all have the same rows",
 }
-_PULSE = "load switched on and off, to stress power supplies"
-_BURN = "products across all memory, with copies alongside"
-_MEMORY = "patterns in free memory, read back"
-_SUITE = "most of these in turn, and a page of verdicts"
-_PAIRS = "each device alone, then all together"
+_CHECK = "is this GPU all right?"
+_SOAK = "sustained speed, and what lowers it"
+_SWEEP = "speed by matrix size and data type"
+_LATENCY = "cost of launching small products"
+_PEAK = "the fastest shape of a product"
+_STEP = "tokens/s of training steps"
+_COPY = "bandwidth of memory and links"
+_MEMORY = "finds bad memory"
+_PULSE = "strains the power supply"
+_BURN = "most heat and power"
+_PAIRS = "cost of running devices together"
+_COLLECTIVE = "speed of all-reduce and the like"
 
 KINDS = {
     kind.name: kind
     for kind in (
-        _Shape("soak", "one matrix size for a set time"),
-        Kind("sweep", "square products of every size", several_dtypes=True),
+        Kind("check", _CHECK, has_rows=False, has_size=False, minutes=2),
+        _Shape("soak", _SOAK),
+        Kind("sweep", _SWEEP, several_dtypes=True),
         Kind("latency", _LATENCY, measures="seconds", has_size=False, unjudged=_SMALL),
-        Kind("peak", "search for the fastest shape", finds_shape=True),
+        Kind("peak", _PEAK, finds_shape=True),
         Kind("step", _STEP, counts="steps", has_size=False, unjudged=_BLOCK),
-        _Bytes("copy", "bandwidth of memory", counts="copies"),
+        _Bytes("copy", _COPY, counts="copies"),
         _Bytes("memory", _MEMORY, counts="blocks", over_time=True, unjudged=_PATTERNS),
         _Shape("pulse", _PULSE, unjudged=_PULSED),
         _Shape("burn", _BURN, unjudged=_BESIDE),
         Kind("pairs", _PAIRS, over_time=True, several_devices=True),
-        _Operations("collective", _COLLECTIVES, several_devices=True, unjudged=_RANKS),
-        Kind("suite", _SUITE, has_rows=False, has_size=False),
+        _Operations("collective", _COLLECTIVE, several_devices=True, unjudged=_RANKS),
     )
 }
 """Kinds of run by name, in the order in which they are offered."""
 DEFAULT_KIND = "soak"
+CHECK = "check"
+"""Kind that runs most of the others in turn."""
+ALIASES = {"suite": CHECK}
+"""Former names of kinds."""
+
+
+def parse_kind(name: str) -> str:
+    """Return the name of a kind of run, also for a former name."""
+    return ALIASES.get(name, name)
 
 
 def kind_of(name: str) -> Kind:

@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from gputop.bench.events import Comparison, Point, Result
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
-from gputop.bench.results.statistics import robust_sigma
+from gputop.bench.results.statistics import scatter_limit
 from gputop.text import brief, number, tflops, throughput, visible
 
 SPOILED_PERCENT = 5.0
@@ -201,33 +201,14 @@ def as_long(seconds: float, others: float, *, table: bool = False) -> bool:
 def percent_limits(rows: Sequence[Sequence[float]]) -> list[float]:
     """Return how far under the median of its values each row may be, in percent.
 
-    It is three robust standard deviations. Few values show their scatter badly: the factor makes
-    about 1 % of false alarms at any number of them, by simulation. Of many rows each has the limit
-    that the scatter of all demands at least, so that any of them raises as few alarms.
+    Values of one row say little about its scatter. So of several rows each may be as far under its
+    median as the mean of all, or farther if its own values scatter more.
     """
-    many, middles = len(rows), map(statistics.median, rows)
     own = [
-        robust_sigma(row) / (each or math.inf)
-        for row, each in zip(rows, middles, strict=True)
+        100 * scatter_limit(row) / (statistics.median(row) or math.inf) for row in rows
     ]
-    rare = (
-        115 * statistics.NormalDist().inv_cdf(0.99 ** (1 / many)) if many > 1 else 0.0
-    )
-    shared = (
-        rare * math.sqrt(statistics.fmean(sigma**2 for sigma in own)) if own else 0.0
-    )
-    return [
-        max(
-            LEAST_LIMIT,
-            300 * _unsure(row) * sigma,
-            shared * (1 + (_unsure(row) - 1) / many),
-        )
-        for row, sigma in zip(rows, own, strict=True)
-    ]
-
-
-def _unsure(values: Sequence[float]) -> float:
-    return 1 + 36 / len(values) ** 2
+    usual = statistics.fmean(own) if own else 0.0
+    return [max(LEAST_LIMIT, usual, limit) for limit in own]
 
 
 def percent_below(value: float, reference: float) -> float:

@@ -1,4 +1,4 @@
-"""What held a device back in a run: power limit, application clocks, heat or hardware. Pure."""
+"""What held a device back: power limit, application clocks, heat, hardware, its host. Pure."""
 
 from __future__ import annotations
 
@@ -18,6 +18,16 @@ CAPPED_SHARE = 0.9
 AT_LIMIT_SHARE = 0.97
 """Share of the power limit from which the power alone shows that the limit holds the device back.
 Real cards count a power cap and do not report its reason at the same moment."""
+LONG_WAIT = 10.0
+"""Percent of a run that the device waited for its host, from which the host may be the reason."""
+
+
+def host_wait_percent(result: Result) -> float:
+    """Return how much of the run the device waited for its host, in percent; 0 if unknown."""
+    rate, device = result.tflops_mean, result.tflops_device
+    if not rate or not device:
+        return 0.0
+    return 100 * (1 - rate / device)
 
 
 def knows_reasons(result: Result) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gputop import __version__
 from gputop.bench.events import FAULTY, OK, Point, Result
 from gputop.bench.plan.kinds import kind_of
-from gputop.bench.results import facts, text_report
+from gputop.bench.results import facts, suite_report, text_report
 from gputop.bench.results.compare import SPOILED_PERCENT
 from gputop.bench.results.outliers import find_outlier
 from gputop.bench.results.tables import BETWEEN
@@ -254,13 +254,13 @@ def html_page(result: Result, course: RunCurves) -> str:
 
 def suite_html(suite: Suite) -> str:
     """Return the document of a suite: its parts with their verdicts, and then each run."""
-    titles, *parts = text_report.suite_table(suite)
+    titles, *parts = suite_report.suite_table(suite)
     rows = [
         _cells("th", *map(str.capitalize, titles)),
         *(_cells("td", *part) for part in parts),
     ]
     body = [_scrolled("".join(f"<tr>{row}</tr>\n" for row in rows))]
-    body += [f"<p>{text(line)}</p>" for line in text_report.suite_problems(suite)]
+    body += [f"<p>{text(line)}</p>" for line in suite_report.suite_problems(suite)]
     for part in suite.parts:
         many = len(part.members) > text_report.MOST_ROWS
         for member, course in zip(part.members, part.series, strict=False):
@@ -275,10 +275,13 @@ def suite_html(suite: Suite) -> str:
                     *_body(member.result, course),
                 ]
     levels = {FAULTY: "fault", OK: ""}
-    title = text_report.suite_title(suite)
-    verdict = (levels.get(title.rpartition(": ")[2], "warn"), title)
-    device = text_report.suite_devices(suite)
-    return _page(device, f"suite {suite.level}", suite.started_at, verdict, body)
+    title = suite_report.suite_title(suite)
+    level = levels.get(title.rpartition(": ")[2], "warn")
+    verdict = (level, suite_report.suite_summary(suite) or title)
+    if verdict[1] != title:
+        body.insert(0, f"<p>{text(title)}</p>")
+    device = suite_report.suite_devices(suite)
+    return _page(device, f"check {suite.level}", suite.started_at, verdict, body)
 
 
 def _body(result: Result, course: RunCurves) -> list[str]:
@@ -325,6 +328,9 @@ def _verdict_box(level: str, says: str) -> str:
 def _verdict(result: Result) -> tuple[str, str]:
     """Return the level, `fault`, `warn` or none, and what is wrong first of all."""
     level = "fault" if result.state == FAULTY else "warn"
+    if result.verdict and result.verdict.summary:
+        fine = result.state == OK and result.stopped == "time"
+        return "" if fine else level, result.verdict.summary
     if result.verdict and result.verdict.bad:
         return level, "; ".join(
             f"{part.name}: {part.why}" for part in result.verdict.bad

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gputop.bench.events import Result
 from gputop.bench.results.compare import score
 from gputop.bench.results.statistics import percentile, robust_sigma
-from gputop.bench.results.verdict import DEFAULTS, VerdictLimits, status, with_verdicts
+from gputop.bench.results.verdict import status
 from gputop.console import COULD_NOT_RUN, FAULT, FINE, INTERRUPTED
 from gputop.console import DEGRADED as DEGRADED_STATUS
 
@@ -83,22 +83,6 @@ def device_outcome(run: RunState) -> DeviceOutcome:
         return found
     why = f"{problem.what}: {problem.why}"
     return replace(found, problem=why, status=run.status or FINE, remedy=problem.remedy)
-
-
-def judged(
-    members: Sequence[DeviceOutcome], limits: VerdictLimits | None = DEFAULTS
-) -> list[DeviceOutcome]:
-    """Return the devices with verdicts about their results, or without limits with none."""
-    results = [
-        replace(each.result, verdict=None)
-        for each in members
-        if each.result is not None
-    ]
-    left = iter(results if limits is None else with_verdicts(results, limits))
-    return [
-        each if each.result is None else replace(each, result=next(left))
-        for each in members
-    ]
 
 
 def was_stopped(member: DeviceOutcome) -> bool:

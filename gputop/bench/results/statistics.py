@@ -6,7 +6,6 @@ the first timed product on.
 
 from __future__ import annotations
 
-import itertools
 import math
 import statistics
 from collections.abc import Iterator, Sequence
@@ -20,17 +19,19 @@ Window = tuple[float, float]
 DROOP_SECONDS = 10.0
 """Shortest run with a droop."""
 LARGE_DROOP = 10.0
-"""Percent that the droop is more than, with confidence, to need a reason. An interval wider than
-that says nothing."""
+"""Percent of droop that needs a reason. An interval wider than that says nothing."""
 BURST_SECONDS = 2.0
 """Longest time from the first product that counts as the burst."""
 FEWEST_BLOCKS = 8
 """Least blocks of windows that show how much their means scatter."""
-SHOWN_Z, INTERVAL_Z = 3.3, 2.6
-"""Normal quantiles for one of about five looks: all of them together are to be wrong in less than
-1 % of the runs, and 5 %."""
+SHOWN_DEVIATIONS = 4.0
+"""Standard deviations that a burst is above the rest to count as one. They are many because the
+lengths of several possible bursts are tried."""
+INTERVAL_DEVIATIONS = 3.0
+"""Standard deviations, or standard errors of a mean, to each side of an interval. Two would be
+enough for independent blocks, but neighbouring blocks are often alike."""
 NEGLIGIBLE = 1e-6
-"""Relative scatter that rates have at least: a clock counts whole ticks."""
+"""Least relative scatter of rates, because a clock counts whole ticks."""
 STEADY = 0.02
 """Largest relative distance from the sustained throughput of a steady device."""
 STEADY_SECONDS = 1.0
@@ -38,13 +39,8 @@ STEADY_SECONDS = 1.0
 DIP_SECONDS = 5.0
 """Length of the blocks of which the slowest one is a dip."""
 FEWEST_DIP_BLOCKS = 4
-MEAN_BLOCKS = 20
+MEAN_BLOCKS = 10
 """Blocks whose scatter gives the interval of the mean."""
-MEAN_Z = 2.1
-"""Normal quantile of that interval: by simulation it covers noise that is correlated over two of 60
-seconds in 93 % or more of the runs."""
-LEAST_INDEPENDENT = 4.0
-"""Least number of independent blocks for an interval of the mean."""
 MAD_TO_SIGMA = 1.4826
 """Standard deviation of a normal distribution per median absolute deviation."""
 
@@ -67,7 +63,7 @@ def with_statistics(
     """Return the result of a run with its statistics, as far as the run is long enough.
 
     `first` are the windows of its first two seconds. In a long run `windows` may be joined with
-    their neighbours. The interval is that of the result's mean: it is lower than that of the
+    their neighbours. The interval is that of the result's mean, which is lower than the mean of the
     windows where the device waited for the host between them.
     """
     if len(windows) < FEWEST_BLOCKS:
@@ -75,10 +71,12 @@ def with_statistics(
     ordered = sorted(rate for _, rate in windows)
     mean, whole = result.tflops_mean, mean_rate(windows)
     share = mean / whole if mean and whole else 1.0
-    bounds = mean_interval(windows)
+    interval = mean_interval(windows)
+    if interval is not None:
+        interval = (interval[0] * share, interval[1] * share)
     result = replace(
         result,
-        tflops_mean_interval=bounds and (bounds[0] * share, bounds[1] * share),
+        tflops_mean_interval=interval,
         dip_percent=deepest_dip(windows),
         tflops_p5=percentile(ordered, 5),
         tflops_p95=percentile(ordered, 95),
@@ -121,54 +119,44 @@ def second_half(windows: Sequence[Window]) -> list[Window]:
 def droop(first: Sequence[Window], late: Sequence[Window]) -> Droop:
     """Compare the burst with the second half.
 
-    How long a burst lasts is not known: the means from the first product over lengths that double
-    are each compared with the scatter of means of that length in the second half, which accounts
-    for noise that is correlated. The most significant of them is the burst.
+    The second half is cut into blocks as long as the burst, at least eight, and a droop is shown if
+    the burst is more than four standard deviations of their means above the mean of all. The
+    interval is three of these standard deviations to each side.
+
+    The length of a burst is unknown, so lengths that double are tried, and the one that stands out
+    most is the burst. If none is shown, it is the whole of `first`.
     """
-    sustained, looks = mean_rate(late), []
+    sustained = mean_rate(late)
+    strongest, shown = 0.0, False
     for doublings in range(len(first).bit_length()):
         begun = first[: 2**doublings]
-        length = math.fsum(seconds for seconds, _ in begun)
-        above = mean_rate(begun) - sustained
-        error, freedom = _scatter(late, length)
-        error = max(error, NEGLIGIBLE * abs(sustained) or NEGLIGIBLE)
-        significance = above / error / _student(SHOWN_Z, freedom)
-        looks.append((significance, above + sustained, error, freedom))
-    strongest = max(looks, key=lambda look: look[0])
-    shown = strongest[0] > 1
-    _, burst, error, freedom = strongest if shown else looks[-1]
+        rate, deviation = mean_rate(begun), _deviation(late, begun)
+        deviations = (rate - sustained) / deviation
+        shown = shown or deviations > SHOWN_DEVIATIONS
+        if deviations > strongest or not shown:
+            strongest, burst, noise = deviations, rate, deviation
     if burst <= 0:
         return Droop(0.0, 0.0, 0.0, burst)
     percent = 100 * (1 - sustained / burst)
-    half = 100 * error * _student(INTERVAL_Z, freedom) / burst
+    half = 100 * INTERVAL_DEVIATIONS * noise / burst
     low, high = percent - half, percent + half
     if shown:
         return Droop(percent, low, high, burst)
     return Droop(0.0, min(low, 0.0), max(high, 0.0), burst)
 
 
-def _scatter(late: Sequence[Window], length: float) -> tuple[float, float]:
-    """Return the standard error of a mean over `length` against that of `late`, and its freedom.
-
-    Blocks that depend on each other count as fewer independent ones.
-    """
+def _deviation(late: Sequence[Window], burst: Sequence[Window]) -> float:
+    """Return the standard deviation of means over the length of the burst in `late`."""
     total = math.fsum(seconds for seconds, _ in late)
+    length = math.fsum(seconds for seconds, _ in burst)
     means = [
         mean_rate(block) for block in _blocks(late, min(length, total / FEWEST_BLOCKS))
     ]
-    each, independent = total / len(means), _independent(means)
-    # A part of a window scatters more than the window.
-    sigma = statistics.stdev(means) * math.sqrt(max(1.0, each / length))
-    return sigma * math.sqrt(1 + min(1.0, length / each) / independent), independent - 1
-
-
-def _independent(means: Sequence[float]) -> float:
-    """Return how many independent blocks say as much as these."""
-    alike = max(0.0, _autocorrelation(means))
-    alike = min(
-        0.95, alike + (1 + 3 * alike) / len(means)
-    )  # which few blocks underestimate
-    return max(2.0, len(means) * (1 - alike) / (1 + alike))
+    deviation = statistics.stdev(means)
+    block = total / len(means)
+    if length < block:  # a part of a window scatters more than the window
+        deviation *= math.sqrt(block / length)
+    return max(deviation, NEGLIGIBLE * abs(mean_rate(late)), NEGLIGIBLE)
 
 
 def _blocks(windows: Sequence[Window], length: float) -> Iterator[list[Window]]:
@@ -180,28 +168,6 @@ def _blocks(windows: Sequence[Window], length: float) -> Iterator[list[Window]]:
         if held > length * 0.99:
             yield block
             block, held = [], 0.0
-
-
-def _autocorrelation(values: Sequence[float]) -> float:
-    middle = statistics.fmean(values)
-    apart = [value - middle for value in values]
-    squares = math.fsum(each * each for each in apart)
-    products = math.fsum(a * b for a, b in itertools.pairwise(apart))
-    return products / squares if squares else 0.0
-
-
-def _student(z: float, freedom: float) -> float:
-    """Return the quantile of Student's distribution that belongs to one of the normal one.
-
-    It is the expansion of Abramowitz and Stegun, 26.7.5.
-    """
-    terms = (
-        z,
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-    )
-    return math.fsum(term / freedom**power for power, term in enumerate(terms))
 
 
 def time_to_steady(windows: Sequence[Window], sustained: float) -> float | None:
@@ -235,20 +201,16 @@ def deepest_dip(windows: Sequence[Window]) -> float | None:
 
 
 def mean_interval(windows: Sequence[Window]) -> tuple[float, float] | None:
-    """Return a 95 % interval of the mean by the scatter of blocks, within the windows' rates.
+    """Return an interval of the mean with about 95 % confidence, or None for too few windows.
 
-    It is None if the blocks are so alike that too few of them are independent.
+    The run is cut into ten blocks. The interval is three standard errors of their means to each
+    side, within the rates of the windows.
     """
     total = math.fsum(seconds for seconds, _ in windows)
     means = [mean_rate(block) for block in _blocks(windows, total / MEAN_BLOCKS)]
-    independent = _independent(means)
-    if independent < LEAST_INDEPENDENT:
+    if len(means) < FEWEST_BLOCKS:
         return None
-    # Blocks that depend on each other scatter less than independent ones.
-    sigma = statistics.stdev(means) * math.sqrt(
-        (1 - 1 / len(means)) / (1 - 1 / independent)
-    )
-    half = _student(MEAN_Z, independent - 1) * sigma / math.sqrt(independent)
+    half = INTERVAL_DEVIATIONS * statistics.stdev(means) / math.sqrt(len(means))
     middle, rates = mean_rate(windows), [rate for _, rate in windows]
     return max(min(rates), middle - half), min(max(rates), middle + half)
 
@@ -259,6 +221,15 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
     below = int(at)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (at - below) * (ordered[above] - ordered[below])
+
+
+def scatter_limit(values: Sequence[float]) -> float:
+    """Return how far a run may be from the median of equal runs and be equal to them.
+
+    It is the range of these runs, and more than that where they are few: 1.75 times for four of
+    them, and 1.3 times for ten.
+    """
+    return (1 + 3 / len(values)) * (max(values) - min(values))
 
 
 def robust_sigma(values: Sequence[float]) -> float:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench.events import DEGRADED, FAULTY, NOT_JUDGED, OK, SCHEMA, Point, Result
+from gputop.bench.events import SCHEMA, Point, Result
 from gputop.bench.plan.kinds import kind_of
-from gputop.bench.results.compare import figure_text, score, score_unit
+from gputop.bench.results.compare import score, score_unit
 from gputop.bench.results.facts import (
     best_row_text,
     condition_facts,
@@ -19,20 +17,14 @@ from gputop.bench.results.facts import (
     method_facts,
     percent_of_peak,
 )
-from gputop.bench.results.outliers import (
-    distributions,
-    find_outlier,
-    outliers,
-    was_stopped,
-)
+from gputop.bench.results.outliers import distributions, outliers
 from gputop.bench.results.tables import aligned, pair_tables, table
-from gputop.bench.results.verdict import STATUSES, verdict_lines
-from gputop.text import ABSENT, count, duration, fold_list, quantity, tflops, visible
+from gputop.bench.results.verdict import verdict_lines
+from gputop.text import ABSENT, count, duration, quantity, tflops, visible
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Target
     from gputop.bench.results.outliers import DeviceOutcome, Outlier, RateDistribution
-    from gputop.bench.run.suite import PartResult, Suite
 
 
 def result_page(result: Result) -> str:
@@ -55,7 +47,21 @@ def result_page(result: Result) -> str:
         else []
     )
     verdict = (f"  {visible(line, 400)}" for line in verdict_lines(result))
-    return "\n".join([visible(head), *lines, *rows, *verdict])
+    first = []
+    if result.verdict and result.verdict.summary:
+        first = [visible(result.verdict.summary), ""]
+    return "\n".join([*first, visible(head), *lines, *rows, *verdict])
+
+
+def summary_lines(results: Sequence[tuple[Target, Result]]) -> list[str]:
+    """Return the summaries of several devices, equal ones on one line."""
+    places: dict[str, list[str]] = {}
+    for target, result in results:
+        if result.verdict and result.verdict.summary:
+            places.setdefault(result.verdict.summary, []).append(target.place)
+    return [
+        f"{', '.join(found)}: {visible(summary)}" for summary, found in places.items()
+    ]
 
 
 def rows_page(device: str, kind: str, points: Sequence[Point]) -> str:
@@ -98,10 +104,20 @@ def comparison_table(results: Sequence[tuple[Target, Result]]) -> str:
             methods += [visible(f"  {target.label}: {line}") for line in said]
             judged = verdict_lines(result)
             verdicts += [visible(f"  {target.label}: {line}", 400) for line in judged]
+    first = summary_lines(results)
+    if first:
+        first.append("")
     between = pair_tables(point for _, result in results for point in result.points)
     matrices = (line for each in between for line in ("", *aligned(each.lines)))
     return "\n".join(
-        [*aligned(lines), *matrices, *([""] if methods else []), *methods, *verdicts]
+        [
+            *first,
+            *aligned(lines),
+            *matrices,
+            *([""] if methods else []),
+            *methods,
+            *verdicts,
+        ]
     )
 
 
@@ -234,104 +250,3 @@ def name(member: DeviceOutcome) -> str:
     """Return host, place and UUID of a device."""
     parts = (member.host, member.place, member.uuid)
     return ", ".join(visible(part) for part in parts if part)
-
-
-def suite_page(suite: Suite) -> str:
-    """Return a line for each part of a suite, and below what is not ok, the gravest first."""
-    rows = aligned(suite_table(suite), left=1)
-    return "\n".join(
-        [suite_title(suite), *rows, *(f"  {each}" for each in suite_problems(suite))]
-    )
-
-
-def suite_table(suite: Suite) -> list[list[str]]:
-    """Return headings, and for each part its name, time, devices, median figure and verdict."""
-    rows = [[part.name, *_part_cells(part)] for part in suite.parts]
-    return [["part", "time", "devices", "result", "verdict"], *rows]
-
-
-def suite_title(suite: Suite) -> str:
-    """Return what was tested, and the verdict in one word."""
-    states = [part_state(part) for part in suite.parts]
-    gravest = next((each for each in PART_STATES if each in states), NOT_JUDGED)
-    if gravest in (OK, LEFT_OUT) and not suite.complete:
-        gravest = NOT_JUDGED
-    ran = sum(any(each.result for each in part.members) for part in suite.parts)
-    planned = suite.planned - sum(
-        not (part.members or part.incomplete) for part in suite.parts
-    )
-    some = "" if ran == planned else f", {ran} of {count(planned, 'part')} ran"
-    return f"suite {suite.level} on {suite_devices(suite)}{some}: {gravest}"
-
-
-def suite_devices(suite: Suite) -> str:
-    """Return the device of a suite, or how many of which models on how many hosts."""
-    members = next((part.members for part in suite.parts if part.members), ())
-    if len(members) < 2:
-        return visible(suite.method.get("devices", ""), 300)
-    models = Counter(visible(member.device) for member in members)
-    hosts = count(len({member.host for member in members}), "host")
-    return f"{', '.join(f'{number} x {model}' for model, number in models.items())}, {hosts}"
-
-
-FAILED, STOPPED, LEFT_OUT = "failed", "stopped", "left out"
-PART_STATES = (FAULTY, FAILED, STOPPED, DEGRADED, OK, NOT_JUDGED, LEFT_OUT)
-"""States of a part, the gravest first: that of its worst device counts."""
-
-
-def part_state(part: PartResult) -> str:
-    """Return the state of the worst device of a part."""
-    states = {_device_state(each) for each in part.members}
-    return next((each for each in PART_STATES if each in states), LEFT_OUT)
-
-
-def _device_state(member: DeviceOutcome) -> str:
-    found, result = find_outlier(member), member.result
-    if found is not None:
-        return next(
-            (each for each in STATUSES if STATUSES[each] == found.status), FAILED
-        )
-    return STOPPED if result is None or was_stopped(member) else result.state
-
-
-def _part_cells(part: PartResult) -> list[str]:
-    results = [each.result for each in part.members if each.result is not None]
-    scores = [value for each in part.members if (value := each.score) is not None]
-    figure = figure_text(results[0], statistics.median(scores)) if scores else ABSENT
-    alike = len(results) == 1 or part.name == "collective"
-    if alike and results and results[0].points:  # rather than a mean over its rows
-        figure = best_row_text(results[0])
-    seconds = duration(max(each.seconds for each in results)) if results else ABSENT
-    return [seconds, str(len(part.members) or ABSENT), figure, part_state(part)]
-
-
-def suite_problems(suite: Suite) -> list[str]:
-    """Return a line for each problem with the devices that have it, and for what was left out.
-
-    The gravest come first; devices that are not judged are told with their first reason.
-    """
-    found = [
-        (part.name, each.member, "; ".join(each.reasons))
-        for part in suite.parts
-        for each in outliers(part.members)
-    ]
-    found.sort(key=lambda each: PART_STATES.index(_device_state(each[1])))
-    found += [
-        (part.name, each, f"{NOT_JUDGED}, {each.result.verdict.parts[0].why}")
-        for part in suite.parts
-        for each in part.members
-        if each.result and each.result.verdict and _device_state(each) == NOT_JUDGED
-    ]
-    devices: dict[tuple[str, str], list[str]] = {}
-    for part_name, member, why in found:
-        devices.setdefault((part_name, visible(why, 400)), []).append(name(member))
-    lines = [
-        f"{part}, {fold_list(names, 3)}: {why}"
-        for (part, why), names in devices.items()
-    ]
-    left = [
-        f"{part.name}: {LEFT_OUT}, {part.left_out}"
-        for part in suite.parts
-        if part.left_out
-    ]
-    return [*lines, *left]

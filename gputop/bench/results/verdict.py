@@ -42,7 +42,9 @@ from gputop.bench.results.compare import (
     method,
     percent_below,
 )
+from gputop.bench.results.held_back import LONG_WAIT
 from gputop.bench.results.statistics import DIP_SECONDS, LARGE_DROOP, robust_sigma
+from gputop.bench.results.summary import summary
 from gputop.console import COULD_NOT_RUN, FAULT, FINE
 from gputop.console import DEGRADED as DEGRADED_STATUS
 from gputop.text import count, percentage, visible
@@ -72,8 +74,6 @@ DATASHEETS = {
     DATASHEET: "dense peak in its datasheet",
     BANDWIDTH: "memory bandwidth in its datasheet",
 }
-LONG_WAIT = 10.0
-"""Percent of a run that the device waited for its host, from which the host may be the reason."""
 LARGE_DIP = 15.0
 """Percent that the slowest seconds of a run are slower by to need a reason."""
 LINK = re.compile(r"(.+): (write to|read from|both directions with) (.+)")
@@ -156,9 +156,10 @@ def judge(
             name: part if part[0] == FAULTY else unknown
             for name, part in judged.items()
         }
-    return Verdict(
-        tuple(VerdictPart(name, state, why) for name, (state, why) in judged.items())
+    parts = tuple(
+        VerdictPart(name, state, why) for name, (state, why) in judged.items()
     )
+    return Verdict(parts, summary(result, parts))
 
 
 Judged = tuple[str, str]
@@ -204,10 +205,8 @@ def _datasheet(result: Result, least: float) -> Judged:
     """Judge the share of the peak. A device that its host kept waiting is not at fault."""
     judged = _by_peak(result, least)
     rate, device = result.tflops_mean, result.tflops_device
-    if judged[0] != DEGRADED or not rate or not device:
-        return judged
-    waited = 100 * (1 - rate / device)
-    if waited < LONG_WAIT:
+    waited = held_back.host_wait_percent(result)
+    if judged[0] != DEGRADED or not rate or not device or waited < LONG_WAIT:
         return judged
     known = result.known_conditions
     own = {name: share * device / rate for name, share in known.percent_of_peak.items()}

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
     Text = Callable[[GroupState, int], str]
     """Renders the progress in at most that many columns."""
-    Until = Callable[[RunState], bool]
-    """True if a run may end early."""
 
-DRAW_SECONDS, UNTIL_SECONDS = 0.25, 1.0
+DRAW_SECONDS = 0.25
 LONGEST_BAR, SHORTEST_BAR = 40, 12
 
 
@@ -142,15 +140,13 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def run_in_foreground(
-    requests: Sequence[Request], head: str = "", until: Until | None = None
+    requests: Sequence[Request], head: str = ""
 ) -> list[RunState]:
     """Run them together to their ends, in the order of the requests; see `follow_on_a_line`."""
     group = GroupState(requests)
     with Supervisor() as watch:
         text = many_devices if group.is_several else one_device
-        return await follow_on_a_line(
-            group_runner(group), group, watch, text, head, until
-        )
+        return await follow_on_a_line(group_runner(group), group, watch, text, head)
 
 
 async def follow_on_a_line(
@@ -159,12 +155,10 @@ async def follow_on_a_line(
     watch: Supervision,
     text: Text,
     head: str = "",
-    until: Until | None = None,
 ) -> list[RunState]:
     """Follow runs to their ends with a line of progress, in the order of the requests.
 
-    The line begins with `head`. Once `until` is true of all, they end as if their time were up. The
-    first signal stops the workers, a second one kills them.
+    The line begins with `head`. The first signal stops the workers, a second one kills them.
     """
     stops: list[asyncio.Task[None]] = []
 
@@ -174,26 +168,16 @@ async def follow_on_a_line(
         else:
             stops.append(asyncio.create_task(runs.stop()))
 
-    async def stop_early() -> None:
-        while until and not all(map(until, group.runs.values())):  # noqa: ASYNC110 - time decides
-            await asyncio.sleep(UNTIL_SECONDS)
-        if until:
-            await runs.stop("time")
-
     line, loop = ProgressLine(sys.stderr, group, text, head), asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupted)
-    ticking, early = (
-        asyncio.create_task(line.keep_drawing()),
-        asyncio.create_task(stop_early()),
-    )
+    ticking = asyncio.create_task(line.keep_drawing())
     try:
         await runs.follow(watch, _say_limit, group.add_event)
         return list(group.runs.values())
     finally:
         ticking.cancel()
-        early.cancel()
-        await asyncio.gather(ticking, early, *stops, return_exceptions=True)
+        await asyncio.gather(ticking, *stops, return_exceptions=True)
         line.clear()
         for number in SIGNALS:
             loop.remove_signal_handler(number)

@@ -314,6 +314,7 @@ class Session:
             "kind": self._request.kind,
             "device": hello.device_name,
             "device_uuid": target.uuid,
+            "device_index": _index(target),
             "cuda_version": hello.cuda_version if target.kind == "cuda" else None,
             "python": python,
             "unset": list(hello.unset),
@@ -392,6 +393,12 @@ class Session:
             return process_limit_problem(what)
         last = f", {last}" if last else self._after_output
         return Problem(what, f"exit status {status}{last}", choose)
+
+
+def _index(target: Target) -> int | None:
+    """Return the index that nvidia-smi shows for a whole GPU of this machine, or None."""
+    is_whole = target.kind == "cuda" and target.mig_index is None
+    return target.index if is_whole and target.host is None else None
 
 
 def stop_status(by: str | None) -> int:

@@ -1,25 +1,18 @@
-"""Suites: runs of several kinds one after the other. Each part is judged, and kept in a file."""
+"""Suites: runs of several kinds one after the other. Each part is judged."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from gputop.bench.events import SCHEMA, Done
+from gputop.bench.events import SCHEMA
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import DTYPES, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.plan.target_choice import common_dtype, copies_to_others, with_peers
 from gputop.bench.results.outliers import DeviceOutcome, device_outcome
-from gputop.bench.results.statistics import mean_rate, second_half, time_to_steady
 from gputop.bench.run.run_state import KEPT_ITEMS, RunCurves, RunState
-from gputop.files import read_at_once, write_whole
-from gputop.schema.decode import from_plain
-
-MOST_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +93,7 @@ class PartResult:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A suite so far. `method` has what must be the same to go on with it later, by name."""
+    """A suite so far. `method` has its devices, data type and options, by name."""
 
     level: str
     started_at: float
@@ -117,33 +110,12 @@ class Suite:
         return ran and not any(part.incomplete for part in self.parts)
 
     def document(self) -> dict[str, Any]:
-        """Return the suite as `--json` prints it and its file has it."""
+        """Return the suite as `--json` prints it."""
         return {"schema": SCHEMA, **asdict(self)}
 
     def added(self, part: PartResult) -> Suite:
         """Return the suite with one more part."""
         return replace(self, parts=(*self.parts, part))
-
-    def changed(self, method: Mapping[str, str]) -> str:
-        """Return what differs from another method: `torch 2.9.1, not 2.8.0`; empty if nothing."""
-        names = (name for name in {**self.method, **method})
-        pairs = ((name, method.get(name), self.method.get(name)) for name in names)
-        return "; ".join(
-            f"{name} {now}, not {then}" for name, now, then in pairs if now != then
-        )
-
-
-def read(file: Path) -> Suite:
-    """Return a suite from its file; raise `OSError`, or `ValueError` for another file."""
-    suite = from_plain(Suite, json.loads(read_at_once(file, MOST_BYTES)))
-    if suite.level not in LEVELS:
-        raise ValueError(f"there is no suite {suite.level}")
-    return suite
-
-
-def write(file: Path, suite: Suite) -> None:
-    """Keep a suite, whole or not at all; raise `OSError`."""
-    write_whole(file, json.dumps(suite.document(), allow_nan=False).encode(), 0o600)
 
 
 def part_requests(
@@ -205,36 +177,3 @@ def part_result(
     return replace(
         planned, members=members, series=tuple(run.history(KEPT_ITEMS) for run in runs)
     )
-
-
-STEADY_PARTS = ("soak", "burn")
-"""Kinds that `--until-steady` may end early."""
-LEAST_STEADY_SECONDS, STEADY_DEGREES = 60.0, 2.0
-
-
-def is_steady(run: RunState) -> bool:
-    """True if the second half of a run so far has a steady throughput and temperature."""
-    windows = [(each.window_seconds, each.rate) for each in run.windows.items]
-    late, elapsed = second_half(windows), run.elapsed_seconds
-    if run.ended or elapsed < LEAST_STEADY_SECONDS or not late:
-        return run.ended
-    moments = (each for each in run.trace.moments if each.seconds > elapsed / 2)
-    degrees = [
-        each.temperature_celsius
-        for each in moments
-        if each.temperature_celsius is not None
-    ]
-    warms = degrees and max(degrees) - min(degrees) > STEADY_DEGREES
-    return not warms and time_to_steady(windows, mean_rate(late)) is not None
-
-
-def note_steady(run: RunState) -> None:
-    """Note in the result of a run that it was ended as it was steady."""
-    result = run.result
-    if (
-        result
-        and result.stopped == "time"
-        and result.seconds < 0.9 * run.request.seconds
-    ):
-        said = f"ended after {result.seconds:.0f} s: throughput and temperature were steady"
-        run.end = Done(replace(result, notes=(*result.notes, said)))

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widgets import Button, Input, Label, OptionList, Select, Static
 
 from gputop.bench.plan import request, target_choice
-from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
+from gputop.bench.plan.kinds import CHECK, DEFAULT_KIND, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.suite import DEFAULT_LEVEL, LEVELS
 from gputop.ui.benchmark.device_choice import CPU, MORE, DeviceChoice, key_of, label
@@ -97,6 +97,7 @@ class Form(Container):
         self._lists = tuple(
             Select(
                 _inert(each),
+                value=DEFAULT_KIND if name == "kind" else each[0][1],
                 id=name,
                 compact=True,
                 allow_blank=False,
@@ -244,7 +245,7 @@ class Form(Container):
         self._dtype_field.disabled = not KINDS[kind].has_dtype
         self._size_field.disabled = not KINDS[kind].has_size
         self._hertz_field.disabled = kind != "pulse"
-        self._seconds_field.disabled = kind == "suite"
+        self._seconds_field.disabled = kind == CHECK
         self.set_class(kind == "pulse", "pulsed")
         self.set_class(not KINDS[kind].has_dtype, "untyped")
         self.set_class(not KINDS[kind].has_size, "unsized")
@@ -305,7 +306,7 @@ class Form(Container):
         sized = KINDS[self.kind].has_size
         size = request.parse_size(self._size_field.value) if sized else None
         seconds = LEVELS[DEFAULT_LEVEL].seconds
-        if self.kind != "suite":
+        if self.kind != CHECK:
             seconds = request.parse_seconds(self._seconds_field.value)
         pulsed = self.kind == "pulse"
         hertz = (

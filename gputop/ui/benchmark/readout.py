@@ -22,7 +22,7 @@ from gputop.text import (
     watts_of,
 )
 from gputop.ui.benchmark import group_table, results
-from gputop.ui.drawing.cells import Row, Span, bar, clip, reading, width_of
+from gputop.ui.drawing.cells import Row, Span, bar, clip, paragraph, reading, width_of
 from gputop.ui.drawing.live import LiveView, TelemetryView
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 
@@ -227,7 +227,9 @@ class ReadoutView(TelemetryView, RunView):
     def wanted(self, width: int) -> int:
         if not self.group:
             return 0
-        return 3 + len(_bad(self.run)) if self.run else len(self.draw(width, 0))
+        if self.run is None:
+            return len(self.draw(width, 0))
+        return 3 + len(_summary(self.run, width)) + len(_bad(self.run))
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - it has what it wants
         run = self.run
@@ -254,7 +256,8 @@ class ReadoutView(TelemetryView, RunView):
         _add(checks, _checks(run), width)
         style = FAULT if run.faulty else WARN
         bad = [[Span(clip(f" {line}", width), style)] for line in _bad(run)]
-        return [figures, self._progress(run, width), checks, *bad]
+        summary = _summary(run, width)
+        return [figures, self._progress(run, width), checks, *summary, *bad]
 
     def _device(self, run: RunState) -> list[Row]:
         """Return current readings of the device, those with limits first.
@@ -292,6 +295,15 @@ class ReadoutView(TelemetryView, RunView):
         style = BUSY if run.ended else ACCENT
         limit = [Span(heat, end)] if heat else []
         return [Span(" "), *bar(share, room, style), Span(text, TEXT), *limit]
+
+
+def _summary(run: RunState, width: int) -> list[Row]:
+    """Draw the verdict in plain English."""
+    verdict = run.result.verdict if run.result else None
+    if verdict is None or not verdict.summary:
+        return []
+    style = {OK: GOOD, DEGRADED: WARN, FAULTY: FAULT}.get(verdict.state, TEXT)
+    return paragraph(visible(verdict.summary), width - 1, style, " ")
 
 
 def _bad(run: RunState) -> list[str]:

@@ -18,13 +18,14 @@ from gputop.bench.results.facts import (
     fitting_columns,
     rate_text,
 )
-from gputop.bench.results.tables import FASTEST, TextTable, table
-from gputop.bench.results.text_report import (
+from gputop.bench.results.suite_report import (
     FAILED,
     suite_problems,
+    suite_summary,
     suite_table,
     suite_title,
 )
+from gputop.bench.results.tables import FASTEST, TextTable, table
 from gputop.text import ABSENT, brief, count, duration, flops_unit, size, visible
 from gputop.ui.benchmark import plot as plots
 from gputop.ui.drawing.cells import (
@@ -75,7 +76,14 @@ def suite_rows(suite: Suite, width: int, height: int) -> list[Row]:
     spoiled = frozenset((y, 4) for y, line in enumerate(lines) if line[4] in bad)
     problems = (paragraph(line, width - 1, WARN, " ") for line in suite_problems(suite))
     title: Row = [Span(clip(f" {suite_title(suite)}", width), STRONG)]
-    shown = [title, [], *table_rows(TextTable(lines, good, spoiled), width), []]
+    style = GOOD if good else TEXT
+    if spoiled:
+        style = WARN
+    if any(line[4] == FAULTY for line in lines):
+        style = FAULT
+    summary = paragraph(suite_summary(suite), width - 1, style, " ")
+    parts = table_rows(TextTable(lines, good, spoiled), width)
+    shown = [*summary, title, [], *parts, []]
     return [*shown, *(row for rows in problems for row in rows)][:height]
 
 

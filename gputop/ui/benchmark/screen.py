@@ -17,9 +17,10 @@ from gputop.agent.problem import ProblemError
 from gputop.bench.events import Done, Result
 from gputop.bench.plan import request as plan
 from gputop.bench.plan import target_choice
+from gputop.bench.plan.kinds import CHECK
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.plan.target_choice import busy_question, usable_requests
-from gputop.bench.results.collect import differences
+from gputop.bench.results.differences import differences
 from gputop.bench.results.facts import device, speed, when
 from gputop.bench.results.store import append, curves_of, forget, judged, recent
 from gputop.bench.run import supervision
@@ -204,7 +205,7 @@ class BenchmarkTab(LiveTab):
 
     def _begin(self, requests: list[Request]) -> None:
         self.screen.set_focus(None)  # the next key is not for a field: x stops
-        if requests[0].kind == "suite":
+        if requests[0].kind == CHECK:
             devices = "; ".join(each.target.label for each in requests)
             parts = len(LEVELS[DEFAULT_LEVEL].parts)
             self._suite = Suite(DEFAULT_LEVEL, time.time(), {"devices": devices}, parts)

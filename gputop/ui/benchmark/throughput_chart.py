@@ -110,10 +110,11 @@ def hint(
     text = "Results are verified. x stops it within half a second."
     press: Row = [Span(" Press "), Span("b", ACCENT), Span(" to start this test.")]
     longest = max(map(len, kinds), default=0)
-    known: list[Row] = [
-        [cell(f" {kind}", longest + 2, STRONG), Span(KINDS[kind].description, DIM)]
-        for kind in kinds
-    ]
+    known: list[Row] = []
+    for name in kinds:
+        kind = KINDS[name]
+        about = f"{kind.minutes} min  {kind.description}"
+        known.append([cell(f" {name}", longest + 2, STRONG), Span(about, DIM)])
     said = paragraph(text, width - 1, DIM, " ")
     if others:
         said = [[Span(f" {OTHERS}", WARN)], *said]
