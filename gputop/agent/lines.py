@@ -14,12 +14,12 @@ LEFT_OUT_IF_EMPTY = {
     "absent",
     "check",
     "devices_left_out",
-    "echo_seconds",
     "machine",
     "machines",
     "problem",
     "unlisted_gpus",
     "unmasked",
+    "waited_seconds",
 }
 """Fields that most records do not have. They are left out if they are None, `()` or `{}`."""
 

@@ -101,8 +101,8 @@ class StreamChild:
     def ask(self, **wanted: Any) -> None:
         """Request settings of the child, which has `--control`, and of its successors.
 
-        They are `interval`, `gpm`, `acknowledge`, to wait for acknowledgements of samples, and the
-        `loads` of simulated devices.
+        They are `interval`, `gpm`, `next`, which lets it send only samples that were asked for with
+        `ask_next`, except for the first, and the `loads` of simulated devices.
         """
         changed = {
             name: value
@@ -115,9 +115,9 @@ class StreamChild:
         if changed:
             self._send(changed)
 
-    def acknowledge(self, record: Record, clock: float) -> None:
-        """Tell the child that the record arrived, and the time by our clock."""
-        self._send({"received": record.time, "clock": clock})
+    def ask_next(self) -> None:
+        """Request the next sample of a child that was asked for `next`."""
+        self._send({"next": True})
 
     def _send(self, wanted: dict[str, Any]) -> None:
         listens = self._process.stdin if self._process is not None else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
@@ -12,17 +11,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gputop.agent.device import THIS_MACHINE
+from gputop.agent.pacing import uptime
 from gputop.agent.problem import Problem
-from gputop.agent.times import old_after
-from gputop.stream.child import (
-    Interruption,
-    Patience,
-    StreamChild,
-    StreamError,
-    first_snapshot,
-)
+from gputop.agent.snapshot import Sample
+from gputop.stream.child import Patience, StreamChild, StreamError, first_snapshot
 from gputop.stream.launch import StreamOptions
-from gputop.stream.merge import MachineStream, inventory_of, sample_of, uptime
+from gputop.stream.merge import MachineStream, inventory_of, sample_of
 from gputop.stream.ssh import (
     CONNECT_SECONDS,
     REMOTE_COMMAND,
@@ -41,8 +35,6 @@ SLACK = 1.25
 """Intervals that a sample waits for machines that are a little late."""
 AWAITED = 2.5
 """Intervals after which a silent machine is not waited for."""
-MARGIN_SECONDS = 0.01
-"""Seconds added to the age limit, so that rounding does not make an old value new again."""
 SOONEST_SECONDS = 0.1
 """Seconds between two samples, however fast machines send, or come and go."""
 
@@ -70,7 +62,7 @@ class Machines:
             host: child_of(host, remote, asked) for host in dict.fromkeys(hosts)
         }
         for child in self._children.values():
-            child.ask(acknowledge=True)
+            child.ask(next=True)
         now = uptime()
         self._machines = {host: MachineStream(host, now) for host in self._children}
         self._readers: list[asyncio.Task[None]] = []
@@ -128,39 +120,22 @@ class Machines:
             async for record in records:
                 before, now = machine.state, uptime()
                 machine.add_record(record, now, time.time())
-                if not isinstance(record, Interruption):
-                    child.acknowledge(record, now)
+                if isinstance(record, Sample):
+                    child.ask_next()
                 self._changed = self._changed or machine.state is not before
                 self._arrived.set()
 
     async def _due(self) -> None:
-        """Wait until all punctual machines have sent a sample, or until after the interval.
-
-        It does not wait for a machine that becomes old before that, so that the screen shows it.
-        """
-        began = uptime()
-        while not self._complete():
-            left = min(began + SLACK * self._interval, self._next_old(began)) - uptime()
+        """Wait until each machine that answers has sent a sample, or until after the interval."""
+        deadline = uptime() + SLACK * self._interval
+        while not self._complete() and not self._changed:
+            left = deadline - uptime()
             if left <= 0:
-                return
-            if self._changed:
-                # Many may come or go together: one frame for all.
-                await asyncio.sleep(SOONEST_SECONDS)
                 return
             self._arrived.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._arrived.wait()
-
-    def _next_old(self, after: float) -> float:
-        """Return when the next silent machine becomes old, at least half an interval later.
-
-        Of many machines each becomes old at another moment.
-        """
-        limit = old_after(self._interval) + MARGIN_SECONDS
-        due = (machine.made_at + limit for machine in self._machines.values())
-        first = min((moment for moment in due if moment > after), default=math.inf)
-        return max(first, after + self._interval / 2)
 
     def _complete(self) -> bool:
         limit = uptime() - AWAITED * self._interval

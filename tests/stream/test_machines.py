@@ -321,12 +321,3 @@ async def test_snapshots_are_taken_at_the_same_time_in_the_order_asked_for(ssh: 
     assert secret.why == "it wants a password or another key"
     assert str(hanging) == "d is unreachable: it sent nothing within 5 s. `ssh d` may say more"
     assert processes_of(RUN) == {}
-
-
-def test_a_machine_that_becomes_old_is_not_waited_for(ssh: FakeSsh) -> None:
-    machines = Machines(["a", "b"], 1.0)
-    for name, made_at in (("a", 100.0), ("b", 90.0)):
-        machines._machines[name].made_at = made_at
-    assert machines._next_old(100.5) == pytest.approx(101.91)
-    assert machines._next_old(101.8) == pytest.approx(102.3)  # of many, not each at its moment
-    assert machines._next_old(105.0) == float("inf")
