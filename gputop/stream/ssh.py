@@ -39,6 +39,8 @@ OPTIONS = (
 Compression is one of them: OpenSSH's own default is no, and cannot be distinguished from a user's
 no. An existing connection (ControlPath) is used as it is, compressed or not.
 """
+MOST_HOSTS = 256
+"""Each one has an `ssh` process of its own."""
 LONGEST_NAME = 255
 _NAME = r"[\w.@:%/\[\]+-]+"
 """Letters and digits of any script, and the punctuation of names, addresses and `ssh://`.
