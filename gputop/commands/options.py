@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.commands.arguments import Parser
-from gputop.stream.ssh import REMOTE_COMMAND, parse_command
+from gputop.stream.ssh import parse_command
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ UNSET: Mapping[str, Any] = {
     "compute": False,
     "demo": False,
     "host": None,
-    "remote_command": REMOTE_COMMAND,
+    "remote_command": None,
     "prometheus": None,
     "match": None,
     "replay": None,
@@ -250,7 +250,8 @@ def hosts() -> Parser:
         "--remote-command",
         type=argument_type(parse_command),
         metavar="CMD",
-        help="command that starts gputop there, such as ~/venv/bin/gputop (default: gputop)",
+        help="command that starts an installed gputop there, such as ~/venv/bin/gputop (default: "
+        "gputop sends what is needed to the python3 there, and installs nothing)",
     )
     return parent
 

@@ -195,7 +195,7 @@ async def _add_all(
 
 
 async def _of_hosts(
-    hosts: list[str], remote: list[str], *, gpm: bool
+    hosts: list[str], remote: list[str] | None, *, gpm: bool
 ) -> AsyncGenerator[Snapshot | Interruption]:
     """Yield the snapshots of all hosts together, once each has answered or failed."""
     import asyncio

@@ -14,12 +14,12 @@ from gputop.agent.device import THIS_MACHINE
 from gputop.agent.pacing import uptime
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import Sample
+from gputop.stream.agent_archive import BOOTSTRAP, PYTHON, agent_input
 from gputop.stream.child import Patience, StreamChild, StreamError, first_snapshot
 from gputop.stream.launch import StreamOptions
 from gputop.stream.merge import MachineStream, inventory_of, sample_of
 from gputop.stream.ssh import (
     CONNECT_SECONDS,
-    REMOTE_COMMAND,
     after_output,
     explain_absence,
     ssh_command,
@@ -39,12 +39,27 @@ SOONEST_SECONDS = 0.1
 """Seconds between two samples, however fast machines send, or come and go."""
 
 
-def child_of(host: str, remote: Sequence[str], options: StreamOptions) -> StreamChild:
-    """Return the stream of a host over `ssh`, or this machine's own for `localhost`."""
+def child_of(
+    host: str, remote: Sequence[str] | None, options: StreamOptions
+) -> StreamChild:
+    """Return the stream of a host over `ssh`, or this machine's own for `localhost`.
+
+    `remote` are the words that start gputop there. Without them the agent is sent.
+    """
     if host == THIS_MACHINE:
         return StreamChild(options.command, options.interval)
-    words = [*remote, *options.words]
-    return StreamChild(ssh_command(host, words), options.interval, patience=PATIENCE)
+    if remote is None:
+        words = [*PYTHON, "-c", BOOTSTRAP, *options.flags]
+        first_input = agent_input()
+    else:
+        words = [*remote, *options.words]
+        first_input = b""
+    return StreamChild(
+        ssh_command(host, words),
+        options.interval,
+        patience=PATIENCE,
+        first_input=first_input,
+    )
 
 
 class Machines:
@@ -54,7 +69,7 @@ class Machines:
         self,
         hosts: Sequence[str],
         interval: float,
-        remote: Sequence[str] = REMOTE_COMMAND,
+        remote: Sequence[str] | None = None,
     ) -> None:
         self._interval = interval
         asked = StreamOptions(interval, control=True)
@@ -149,7 +164,7 @@ class Machines:
 
 async def host_snapshots(
     hosts: Sequence[str],
-    remote: Sequence[str] = REMOTE_COMMAND,
+    remote: Sequence[str] | None = None,
     *,
     gpm: bool = True,
     waits: Callable[[Snapshot], bool] = lambda _: False,

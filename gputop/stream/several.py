@@ -14,7 +14,7 @@ from gputop.stream.machines import Machines
 
 def run_several(
     hosts: Sequence[str],
-    remote: Sequence[str],
+    remote: Sequence[str] | None,
     options: AgentOptions,
     write: Callable[[Record], None] = write_to_stdout,
 ) -> None:

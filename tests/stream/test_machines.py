@@ -136,7 +136,7 @@ async def test_a_sample_comes_with_the_last_of_them_and_not_by_a_clock(ssh: Fake
         (fake_ssh.REFUSED, "connect to host b port 22: Connection refused"),
         (fake_ssh.NO_KEY, "it wants a password or another key"),
         (fake_ssh.CHANGED, "its host key is another one than before"),
-        (fake_ssh.MISSING, "gputop is not found there"),
+        (fake_ssh.MISSING, "its command is not found there"),
         ("exit 0", "the connection ended"),
     ],
 )
