@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from gputop.agent.snapshot import Inventory, Record
     from gputop.stream.child import Snapshot
 
-PATIENCE = Patience(start=CONNECT_SECONDS + 15.0, first_pause=1.0, longest_pause=60.0)
-"""Time for a connection with authentication, and an interpreter on a slow file system."""
+PATIENCE = Patience(start=CONNECT_SECONDS + 22.0, first_pause=1.0, longest_pause=60.0)
+"""Time for a connection with authentication, for the agent on a line of 8 kB/s, and for an
+interpreter on a slow file system."""
 SLACK = 1.25
 """Intervals that a sample waits for machines that are a little late."""
 AWAITED = 2.5

@@ -20,7 +20,6 @@ from gputop.agent.problem import Problem
 from gputop.agent.process_limit import process_limit_problem
 from gputop.agent.snapshot import DriverState, Host, Inventory, Record, Sample, Source
 from gputop.agent.times import silence_limit
-from gputop.schema.limits import LINE_BYTES
 from gputop.stream import child as module
 from gputop.stream.child import (
     Interruption,
@@ -227,10 +226,13 @@ async def test_a_long_line_that_comes_slowly_is_not_silence(
 ) -> None:
     """As that of many processes does, over a line of a few kB/s: each piece has its own time."""
     waited: list[float] = []
+    third = asyncio.Event()
     read = module._read_within
 
     async def counted(reader: asyncio.StreamReader, seconds: float) -> bytes:
         waited.append(seconds)
+        if len(waited) == 3:
+            third.set()
         return await read(reader, seconds)
 
     monkeypatch.setattr(module, "_read_within", counted)
@@ -242,8 +244,7 @@ async def test_a_long_line_that_comes_slowly_is_not_silence(
         assert await anext(records) == INVENTORY
         child.ask(gpm=True)
         sample = asyncio.ensure_future(anext(records))
-        while len(waited) < 3:
-            await asyncio.sleep(0)
+        await third.wait()
         child.ask(gpm=False)
         assert await sample == SAMPLE
     assert {*waited[1:]} == {child._limit}

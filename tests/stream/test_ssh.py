@@ -254,7 +254,11 @@ Host key verification failed."""
             "it said nothing for too long, after it printed '$'",
             "A start-up file there (such as ~/.bashrc)",
         ),
-        (ended("", 127)._replace(printed="Hi"), "its command is not found there", "--remote-command"),
+        (
+            ended("", 127)._replace(printed="Hi"),
+            "its command is not found there",
+            "--remote-command",
+        ),
         (ended("", -15, "it said nothing for too long"), "it said nothing for too long", "`ssh b`"),
         (
             ended("", None, "[Errno 2] No such file or directory: 'ssh'"),
