@@ -183,9 +183,9 @@ class MachineStream:
 
     def arrived_since(self, moment: float) -> bool:
         """Return True if it has sent a sample after that moment, and is not away."""
-        arrived = self._arrived_at
-        answers = self.state is MachineState.OK and arrived is not None
-        return answers and arrived >= moment
+        if self._arrived_at is None or self.state is not MachineState.OK:
+            return False
+        return self._arrived_at >= moment
 
     def machine(self, now: float) -> Machine:
         """Return its state and what does not belong to a device."""

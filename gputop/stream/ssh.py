@@ -92,7 +92,11 @@ STARTUP_FILE = (
     "A start-up file there (such as ~/.bashrc) should print and ask in terminals only"
 )
 _UPGRADE_THERE = f"Upgrade it: {FROM_CHECKOUT} there, or leave out --remote-command"
-_NO_PYTHON = r"(?i)python3: (command not found|not found|no such file)|(command not found|unknown command): ?python3"
+_NO_PYTHON = (
+    r"(?i)python3: (command not found|not found|no such file)"
+    r"|(command not found|unknown command): ?python3"
+)
+"""As bash, dash, csh and fish say it."""
 
 
 class _Rule(NamedTuple):

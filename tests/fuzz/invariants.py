@@ -13,7 +13,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gputop.agent.lines import to_line
-from gputop.agent.sender import SendWindow, handle_requests
+from gputop.agent.pacing import Pacing
+from gputop.agent.sender import handle_requests
 from gputop.agent.snapshot import Host, Inventory, Record, Sample
 from gputop.output.csv_lines import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.output.prometheus.metrics import families
@@ -70,7 +71,7 @@ def check_stream(data: bytes) -> list[Record]:
     assert all(0 <= position < math.inf for position in positions)
     check_shown(records)
     sampler: Any = _Asked()
-    handle_requests(sampler, SendWindow(), data.splitlines())
+    handle_requests(sampler, Pacing(), data.splitlines())
     return records
 
 

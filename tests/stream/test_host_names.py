@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.stream import host_names
-from gputop.stream.host_names import MOST_HOSTS, parse_hosts
+from gputop.stream.host_names import parse_hosts
+from gputop.stream.ssh import MOST_HOSTS
 
 if TYPE_CHECKING:
     from pathlib import Path
