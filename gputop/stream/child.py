@@ -7,7 +7,7 @@ import contextlib
 import json
 import subprocess
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from gputop.console import signal_name
 from gputop.schema.decode import NewerSchemaError, decode
 from gputop.schema.limits import LINE_BYTES, DecodeError
 from gputop.stream.launch import StreamOptions, launch
+from gputop.stream.pipes import Tail, connected, ends_within, read_within
 from gputop.stream.ssh import STARTUP_FILE
 from gputop.text import visible
 
@@ -32,13 +33,11 @@ LINES_PER_SECOND = 500
 LONG_LIFE_SECONDS = 10.0
 """Seconds that a crashing child never lives: its first records come before it asks the driver. One
 that sent no record does not count, as it may have taken long to fail."""
-SECOND_LOOK_SECONDS = 0.5
 STEP_SECONDS = 0.5
 """Seconds for each step of ending a child: end of file, SIGTERM, SIGKILL."""
 PRINTED_CHARACTERS = 80
 """Characters that are shown of what was printed before the first record."""
 RECORD_STARTS = (b'{"type":"inventory"', b'{"type":"sample"')
-CHUNK_BYTES = 1 << 16
 PROMPT_SECONDS = 8.0
 """Seconds without a record after the start of a line: it is a prompt that waits for an answer."""
 CRASHES = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV}
@@ -95,7 +94,7 @@ class StreamChild:
         """True if it has sent a record."""
         self._sent: list[int] = []
         """Signals that were sent from here to end it."""
-        self._errors = _Tail()
+        self._errors = Tail()
         self._printed = b""
         """Last line before the first record, perhaps without its end."""
         self._wanted: dict[str, Any] = {}
@@ -146,7 +145,7 @@ class StreamChild:
         pause = self._patience.first_pause
         while True:
             began = time.monotonic()
-            self._errors = _Tail()
+            self._errors = Tail()
             why = None
             try:
                 if self._process is None:
@@ -206,48 +205,24 @@ class StreamChild:
 
     async def _lines(self) -> AsyncGenerator[bytes]:
         """Yield the lines of the child, which gets its first input and the requests so far."""
-        async with self._pipes() as reader:
-            start = bytearray()
-            while data := await _read_within(reader, self._silence(bool(start))):
-                start += data
-                if b"\n" not in data:
-                    if len(start) > LINE_BYTES:
-                        raise DecodeError(
-                            f"a line of it is longer than {LINE_BYTES >> 20} MiB"
-                        )
-                    self._note_printed(start)
-                    continue
-                *lines, start = start.split(b"\n")
-                for line in lines:
-                    self._note_printed(line)
-                    yield bytes(line)
-                self._note_printed(start)
-
-    @contextlib.asynccontextmanager
-    async def _pipes(self) -> AsyncIterator[asyncio.StreamReader]:
-        """Connect the child's pipes to the event loop, and yield its output."""
-        process = self._process
-        assert process is not None
-        loop = asyncio.get_running_loop()
-        reader = asyncio.StreamReader()
-        with contextlib.ExitStack() as pipes:
-            errors, _ = await loop.connect_read_pipe(
-                lambda: self._errors, process.stderr
-            )
-            pipes.callback(errors.close)
-            output, _ = await loop.connect_read_pipe(
-                lambda: asyncio.StreamReaderProtocol(reader), process.stdout
-            )
-            pipes.callback(output.close)
-            self._input, _ = await loop.connect_write_pipe(
-                asyncio.BaseProtocol, process.stdin
-            )
-            pipes.callback(_abort, self._input)
+        assert self._process is not None
+        async with connected(self._process, self._errors) as (self._input, output):
             if self._first_input:
                 self._input.write(self._first_input)
             if self._wanted:
                 self._send(self._wanted)
-            yield reader
+            start = bytearray()
+            while data := await read_within(output, self._silence(bool(start))):
+                start += data
+                if b"\n" in data:
+                    *lines, start = start.split(b"\n")
+                    for line in lines:
+                        self._note_printed(line)
+                        yield bytes(line)
+                if len(start) > LINE_BYTES:
+                    limit = f"{LINE_BYTES >> 20} MiB"
+                    raise DecodeError(f"a line of it is longer than {limit}")
+                self._note_printed(start)
 
     def _silence(self, within_line: bool) -> float:
         """Return the seconds that the child may be silent from now on."""
@@ -284,40 +259,10 @@ class StreamChild:
             if number is not None and process.poll() is None:
                 self._sent.append(number)
                 process.send_signal(number)
-            if await _ends_within(process, STEP_SECONDS):
+            if await ends_within(process, STEP_SECONDS):
                 break
         # Not before: a caller that is cancelled in the middle calls this again.
         self._process = None
-
-
-def _abort(pipe: asyncio.WriteTransport) -> None:
-    """Close a pipe with what is not written. One that broke is closed already."""
-    if not pipe.is_closing():
-        pipe.abort()
-
-
-async def _ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait for the end of a process. It needs no thread, which may not be allowed."""
-    deadline = time.monotonic() + seconds
-    while process.poll() is None:
-        if time.monotonic() >= deadline:
-            return False
-        await asyncio.sleep(0.01)
-    return True
-
-
-async def _read_within(reader: asyncio.StreamReader, seconds: float) -> bytes:
-    """Return what comes next, b"" at the end. Raises `TimeoutError` if nothing comes that long.
-
-    After a suspension the time is up at once though data is there: it looks a second time.
-    """
-    # Not wait_for: until Python 3.12 it may swallow that its task is cancelled when data comes.
-    try:
-        async with asyncio.timeout(seconds):
-            return await reader.read(CHUNK_BYTES)
-    except TimeoutError:
-        async with asyncio.timeout(SECOND_LOOK_SECONDS):
-            return await reader.read(CHUNK_BYTES)
 
 
 def _record_in(line: bytes) -> Record:
@@ -355,23 +300,6 @@ def _stop_problem(why: str, status: int | None) -> Problem:
 def _limit(interval: float) -> float:
     """Return the seconds that a child may be silent."""
     return silence_limit(interval) + 2.0
-
-
-class _Tail(asyncio.Protocol):
-    """Keeps the end of a child's standard error."""
-
-    KEPT_BYTES = 2000
-
-    def __init__(self) -> None:
-        self._data = b""
-
-    def data_received(self, data: bytes) -> None:
-        self._data = (self._data + data)[-self.KEPT_BYTES :]
-
-    @property
-    def text(self) -> str:
-        # `ssh` ends its lines as for a terminal in raw mode.
-        return self._data.decode(errors="replace").replace("\r", "").strip()
 
 
 MOST_SNAPSHOTS = 4

@@ -13,11 +13,17 @@ from typing import TYPE_CHECKING, Any
 from gputop.agent.device import THIS_MACHINE
 from gputop.agent.pacing import uptime
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import Sample
+from gputop.agent.snapshot import Inventory, Sample
 from gputop.stream.agent_archive import BOOTSTRAP, PYTHON, agent_input
-from gputop.stream.child import Patience, StreamChild, StreamError, first_snapshot
+from gputop.stream.child import (
+    Patience,
+    Snapshot,
+    StreamChild,
+    StreamError,
+    first_snapshot,
+)
 from gputop.stream.launch import StreamOptions
-from gputop.stream.merge import MachineStream, inventory_of, sample_of
+from gputop.stream.merge import MachineStream, inventory_of, sample_of, still_connects
 from gputop.stream.ssh import (
     CONNECT_SECONDS,
     after_output,
@@ -26,8 +32,7 @@ from gputop.stream.ssh import (
 )
 
 if TYPE_CHECKING:
-    from gputop.agent.snapshot import Inventory, Record
-    from gputop.stream.child import Snapshot
+    from gputop.agent.snapshot import Record
 
 PATIENCE = Patience(start=CONNECT_SECONDS + 22.0, first_pause=1.0, longest_pause=60.0)
 """Time for a connection with authentication, for the agent on a line of 8 kB/s, and for an
@@ -161,6 +166,27 @@ class Machines:
             if machine.arrived_since(limit)
         ]
         return bool(awaited) and all(machine.fresh for machine in awaited)
+
+
+async def merged_snapshots(
+    hosts: Sequence[str], remote: Sequence[str] | None, interval: float, *, gpm: bool
+) -> AsyncGenerator[Snapshot]:
+    """Yield the snapshots of all hosts as one, once each has answered or failed."""
+    machines = Machines(hosts, interval, remote)
+    machines.ask(gpm=gpm)
+    deadline = uptime() + PATIENCE.start
+    inventory: Inventory | None = None
+    try:
+        async with contextlib.aclosing(machines.records()) as records:
+            async for record in records:
+                if isinstance(record, Inventory):
+                    inventory = record
+                    continue
+                settled = not still_connects(record) or uptime() > deadline
+                if inventory is not None and settled:
+                    yield Snapshot(inventory, record)
+    finally:
+        await machines.close()
 
 
 async def host_snapshots(

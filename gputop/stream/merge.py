@@ -284,5 +284,16 @@ def sample_of(machines: Collection[MachineStream], now: float, time: float) -> S
     )
 
 
+def still_connects(sample: Sample) -> bool:
+    """Return True if one of the machines has not yet said what it has."""
+    for machine in sample.machines:
+        starts = machine.driver_state is DriverState.STARTING
+        if machine.state is MachineState.CONNECTING:
+            return True
+        if machine.state is MachineState.OK and starts:
+            return True
+    return False
+
+
 def _common(values: Sequence[str | None]) -> str | None:
     return values[0] if values and len({*values}) == 1 else None

@@ -227,7 +227,7 @@ async def test_a_long_line_that_comes_slowly_is_not_silence(
     """As that of many processes does, over a line of a few kB/s: each piece has its own time."""
     waited: list[float] = []
     third = asyncio.Event()
-    read = module._read_within
+    read = module.read_within
 
     async def counted(reader: asyncio.StreamReader, seconds: float) -> bytes:
         waited.append(seconds)
@@ -235,7 +235,7 @@ async def test_a_long_line_that_comes_slowly_is_not_silence(
             third.set()
         return await read(reader, seconds)
 
-    monkeypatch.setattr(module, "_read_within", counted)
+    monkeypatch.setattr(module, "read_within", counted)
     child = spawn(
         "say(INVENTORY); sys.stdin.readline(); os.write(1, SAMPLE[:9].encode()); "
         "sys.stdin.readline(); say(SAMPLE[9:]); until_the_end()"

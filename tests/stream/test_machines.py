@@ -17,7 +17,7 @@ from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import SCHEMA, DriverState, Inventory, MachineState, Sample, Source
 from gputop.schema.derived import label_of
-from gputop.stream import child
+from gputop.stream import child, pipes
 from gputop.stream import machines as module
 from gputop.stream.child import Patience
 from gputop.stream.launch import StreamOptions
@@ -166,7 +166,7 @@ async def test_one_that_falls_silent_delays_no_other_and_is_given_up(
     ssh: FakeSsh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child, "silence_limit", lambda _: -1.5)  # half a second, with its slack
-    monkeypatch.setattr(child, "SECOND_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(pipes, "SECOND_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(module, "PATIENCE", Patience(BOUND, 5.0, 5.0))
     ssh.does("b", f"printf '%s\\n' '{to_line(streams.inventory(2))}'\n{fake_ssh.HANGING}")
     async with watching("a", "b") as watch:
