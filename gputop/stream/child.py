@@ -38,8 +38,10 @@ STEP_SECONDS = 0.5
 PRINTED_CHARACTERS = 80
 """Characters that are shown of what was printed before the first record."""
 RECORD_STARTS = (b'{"type":"inventory"', b'{"type":"sample"')
-PROMPT_SECONDS = 8.0
-"""Seconds without a record after the start of a line: it is a prompt that waits for an answer."""
+PROMPT_SECONDS = 7.0
+"""Seconds without a record after a prompt, which waits for an answer that never comes."""
+PROMPT_ENDS = b" :?>$#%"
+"""Last characters of prompts. What sets the title of a window ends otherwise."""
 CRASHES = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV}
 """Signals that native code ends with. It is the driver's, except for Python's own."""
 
@@ -212,7 +214,7 @@ class StreamChild:
             if self._wanted:
                 self._send(self._wanted)
             start = bytearray()
-            while data := await read_within(output, self._silence(bool(start))):
+            while data := await read_within(output, self._silence(start)):
                 start += data
                 if b"\n" in data:
                     *lines, start = start.split(b"\n")
@@ -224,11 +226,11 @@ class StreamChild:
                     raise DecodeError(f"a line of it is longer than {limit}")
                 self._note_printed(start)
 
-    def _silence(self, within_line: bool) -> float:
-        """Return the seconds that the child may be silent from now on."""
+    def _silence(self, line: bytearray) -> float:
+        """Return the seconds that the child may be silent now, after the start of a line."""
         if self._spoke:
             return self._limit
-        if within_line:
+        if line and line[-1] in PROMPT_ENDS:
             return min(PROMPT_SECONDS, self._patience.start)
         return self._patience.start
 
@@ -326,11 +328,10 @@ class Snapshot(NamedTuple):
 
 
 def _stopped(interruption: Interruption) -> Problem:
-    if says_process_limit(interruption.problem.why):
-        return interruption.problem
-    return replace(
-        interruption.problem, remedy="Try again, or see what `gputop stream` says"
-    )
+    problem = interruption.problem
+    if says_process_limit(problem.why):
+        return problem
+    return replace(problem, remedy="Try again, or see what `gputop stream` says")
 
 
 async def snapshots(
@@ -348,22 +349,23 @@ async def snapshots(
     try:
         async with contextlib.aclosing(stream.records()) as records:
             while True:
-                async with asyncio.timeout_at(
-                    deadline
-                ):  # not around the yield: it is this task's alone
+                # Not around the yield: a time limit is for one task.
+                async with asyncio.timeout_at(deadline):
                     record = await anext(records)
                 if isinstance(record, Inventory):
                     inventory = record
-                elif isinstance(record, Interruption):
+                    continue
+                if isinstance(record, Interruption):
                     if deadline is None:
                         yield record
                     elif not record.left_out:
                         raise StreamError(explain(record))
-                elif inventory and (
-                    deadline is None
-                    or inventory.driver_state is not DriverState.STARTING
-                ):
+                    continue
+                if inventory is None:
+                    continue
+                if inventory.driver_state is not DriverState.STARTING:
                     deadline = None
+                if deadline is None:
                     yield Snapshot(inventory, record)
     except TimeoutError:
         pass

@@ -78,14 +78,13 @@ class Machines:
         remote: Sequence[str] | None = None,
     ) -> None:
         self._interval = interval
-        asked = StreamOptions(interval, control=True)
-        self._children = {
-            host: child_of(host, remote, asked) for host in dict.fromkeys(hosts)
-        }
-        for child in self._children.values():
+        self._children: dict[str, StreamChild] = {}
+        self._machines: dict[str, MachineStream] = {}
+        for host in hosts:
+            child = child_of(host, remote, StreamOptions(interval, control=True))
             child.ask(next=True)
-        now = uptime()
-        self._machines = {host: MachineStream(host, now) for host in self._children}
+            self._children[host] = child
+            self._machines[host] = MachineStream(host, uptime())
         self._readers: list[asyncio.Task[None]] = []
         self._arrived = asyncio.Event()
         self._changed = False
@@ -202,13 +201,13 @@ async def host_snapshots(
     It is the first in which every device has answered, or does not respond, or a later one if
     `waits` is true for it.
     """
-    options = StreamOptions(0.5, gpm=gpm)
-    children = {host: child_of(host, remote, options) for host in hosts}
-    asked = [
-        _snapshot(host, child, waits, timeout_seconds)
-        for host, child in children.items()
-    ]
-    return dict(zip(children, await asyncio.gather(*asked), strict=True))
+    answers = {}
+    for host in hosts:
+        child = child_of(host, remote, StreamOptions(0.5, gpm=gpm))
+        answer = _snapshot(host, child, waits, timeout_seconds)
+        answers[host] = asyncio.create_task(answer)
+    await asyncio.gather(*answers.values())
+    return {host: answer.result() for host, answer in answers.items()}
 
 
 async def _snapshot(

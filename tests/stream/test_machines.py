@@ -118,6 +118,14 @@ async def test_two_machines_are_one_stream(ssh: FakeSsh) -> None:
         assert of(sample, "b").host == streams.host()
 
 
+async def test_without_a_command_the_agent_is_sent(ssh: FakeSsh) -> None:
+    """To the python3 that is there, which has no gputop."""
+    answer = (await host_snapshots(["a"], timeout_seconds=BOUND))["a"]
+    assert isinstance(answer, tuple), answer
+    assert answer.inventory.gputop_version
+    assert answer.sample.host.memory_total_bytes
+
+
 async def test_the_order_is_that_of_the_names_and_each_is_there_once(ssh: FakeSsh) -> None:
     async with watching("b", "a", "b") as watch:
         assert [*states(await watch.sample())] == ["b", "a"]
