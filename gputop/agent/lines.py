@@ -16,12 +16,12 @@ LEFT_OUT_IF_EMPTY = {
     "cpu_core_max_samples_percent",
     "cpu_samples_percent",
     "devices_left_out",
-    "echo_seconds",
     "machine",
     "machines",
     "problem",
     "unlisted_gpus",
     "unmasked",
+    "waited_seconds",
 }
 """Fields that most records do not have. They are left out if they are None, `()` or `{}`."""
 

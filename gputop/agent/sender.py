@@ -1,10 +1,9 @@
 """The sending side of `gputop stream`: snapshots on standard output until nobody reads them.
 
 With `--control` the reader sends lines of JSON on standard input. `{"interval": 2.0}` sets the
-interval, and `{"gpm": true}` switches GPM. After `{"acknowledge": true}` the reader acknowledges
-samples by their time and tells its own clock, `{"received": 1763726400.123, "clock": 5000.0}`, and
-gets no more than it keeps up with. Unknown and unreadable lines are ignored: the reader may be
-another version of gputop.
+interval, and `{"gpm": true}` switches GPM. `{"next": true}` asks for the next sample: from the
+first such line on, only samples that were asked for are written. Unknown and unreadable lines are
+ignored: the reader may be another version of gputop.
 """
 
 from __future__ import annotations
@@ -18,28 +17,19 @@ import select
 import stat
 import sys
 import threading
-import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from gputop.agent.interface import Driver, ReplacedError
-from gputop.agent.lines import rounded, to_line
+from gputop.agent.lines import to_line
 from gputop.agent.linux.owners import Owners
 from gputop.agent.options import AgentOptions
+from gputop.agent.pacing import Pacing
 from gputop.agent.problem import COULD_NOT_RUN
 from gputop.agent.process_limit import process_limit_problem, says_process_limit
 from gputop.agent.sampler import Sampler
-from gputop.agent.snapshot import (
-    DriverState,
-    Inventory,
-    Record,
-    Sample,
-    Source,
-    merge_samples,
-)
+from gputop.agent.snapshot import DriverState, Inventory, Record, Source
 from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
 
 NEW_OBJECTS = 50_000
@@ -50,9 +40,6 @@ collector took a fifth of the time.
 """
 COLLECTED = 100
 """Samples between full collections: the driver's bindings leave some cycles, for hours."""
-IN_FLIGHT = 2
-"""Samples on their way. One would leave the line idle for a round trip after each; more than two
-would only wait for each other."""
 
 
 def redirect_prints() -> None:
@@ -82,10 +69,10 @@ def run(
     """
     threading.excepthook = _end_process
     gc.set_threshold(NEW_OBJECTS)
-    sampler, window = make_sampler(options), SendWindow()
+    sampler, pacing = make_sampler(options), Pacing()
     if options.control:
         threading.Thread(
-            target=_read_requests, args=(sampler, window), name="control", daemon=True
+            target=_read_requests, args=(sampler, pacing), name="control", daemon=True
         ).start()
     else:
         leave_with_parent()
@@ -94,78 +81,18 @@ def run(
         for number, record in enumerate(counted(sampler.records(), options.count), 1):
             if number % COLLECTED == 0:
                 gc.collect()
-            for each in window.select(record):
+            for each in pacing.select(record):
                 write(each)
 
 
-class SendWindow:
-    """Flow control: selects what is written. Before `open` is called that is everything.
-
-    Between this process and its reader are a pipe, `sshd`, the kernel and `ssh`, which together
-    hold back megabytes: on a slow line a sample would wait there for minutes. So at most
-    `IN_FLIGHT` samples are not acknowledged. A sample that does not fit is dropped. The newest
-    inventory, events, and samples of utilization are kept for the next one. `received` may be
-    called by another thread.
-    """
-
-    def __init__(self, clock: Callable[[], float] | None = None) -> None:
-        self._clock = clock or partial(time.clock_gettime, time.CLOCK_BOOTTIME)
-        self._lock = threading.Lock()
-        self._opened = False
-        self._in_flight: deque[float] = deque()
-        """Times of the samples, as they are written."""
-        self._reader_ahead: float | None = None
-        """Reader's clock minus ours, less the time that the acknowledgement took."""
-        self._inventory: Inventory | None = None
-        self._dropped: Sample | None = None
-
-    def open(self) -> None:
-        """Begin to wait for acknowledgements."""
-        self._opened = True
-
-    def received(self, time: float, clock: float) -> None:
-        """Note that the sample of that time, and all before it, arrived; `clock` is the reader's.
-
-        If the time is no sample's, such as an inventory's, only the clock is noted.
-        """
-        with self._lock:
-            self._reader_ahead = clock - self._clock()
-            if time in self._in_flight:
-                while self._in_flight.popleft() != time:
-                    pass
-
-    def select(self, record: Record) -> list[Record]:
-        """Return what to write now that the record was made."""
-        if not self._opened:
-            return [record]
-        if isinstance(record, Inventory):
-            self._inventory = record
-            return []
-        sample = (
-            record if self._dropped is None else merge_samples(self._dropped, record)
-        )
-        with self._lock:
-            if len(self._in_flight) >= IN_FLIGHT:
-                self._dropped = sample
-                return []
-            self._in_flight.append(rounded(sample.time))
-            if self._reader_ahead is not None and sample.uptime_seconds is not None:
-                echo = rounded(sample.uptime_seconds + self._reader_ahead)
-                sample = replace(sample, echo_seconds=echo)
-        inventory, self._inventory, self._dropped = self._inventory, None, None
-        return [sample] if inventory is None else [inventory, sample]
-
-
-def _read_requests(sampler: Sampler, window: SendWindow) -> None:
+def _read_requests(sampler: Sampler, pacing: Pacing) -> None:
     # One that is closed from the start has come to its end.
     with contextlib.suppress(OSError), open(0, "rb", closefd=False) as requests:
-        handle_requests(sampler, window, requests)
+        handle_requests(sampler, pacing, requests)
     os._exit(0)  # its end is the reader's
 
 
-def handle_requests(
-    sampler: Sampler, window: SendWindow, lines: Iterable[bytes]
-) -> None:
+def handle_requests(sampler: Sampler, pacing: Pacing, lines: Iterable[bytes]) -> None:
     """Do what the reader's lines ask for, up to their end."""
     for line in lines:
         wanted: Any = None
@@ -183,11 +110,8 @@ def handle_requests(
         if isinstance(loads := wanted.get("loads"), dict):
             with contextlib.suppress(TypeError, ValueError):
                 sampler.simulate(loads)
-        if wanted.get("acknowledge") is True:
-            window.open()
-        time, clock = _number(wanted.get("received")), _number(wanted.get("clock"))
-        if time is not None and clock is not None:
-            window.received(time, clock)
+        if wanted.get("next") is True:
+            pacing.ask()
 
 
 def _number(value: Any) -> float | None:

@@ -200,8 +200,8 @@ class Sample:
     """Machines of a stream of several; `host` is then the one that merges them, if known."""
     uptime_seconds: float | None = None
     """`time` by a clock that nobody sets: use it for the time between two samples."""
-    echo_seconds: float | None = None
-    """`time` by the clock of a reader that acknowledges, less the acknowledgement's way."""
+    waited_seconds: float | None = None
+    """Time from the request for this sample to `time`, for a reader that asks for each one."""
     problem: Problem | None = None
     """Parts that were left out of the sample, with the reason."""
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from gputop import from_checkout
 from gputop.console import COULD_NOT_RUN, USAGE, print_message, terminal_size
-from gputop.stream.ssh import REMOTE_COMMAND
+from gputop.stream.ssh import MOST_HOSTS
 from gputop.text import visible
 from gputop.ui.terminal.skeleton import SKELETON
 
@@ -104,9 +104,11 @@ def refuse(
 def hosts_of(arguments: argparse.Namespace) -> list[str]:
     """Return the hosts, each once; none means this machine. Ends if other options contradict."""
     hosts: list[str] = list(dict.fromkeys(arguments.host or ()))
+    if len(hosts) > MOST_HOSTS:
+        fail(f"More than {MOST_HOSTS} hosts are named. Watch fewer at a time.", USAGE)
     if hosts:
         refuse(arguments, ("demo", "id", "only_visible"), "other machines", "--host")
-    elif arguments.remote_command != REMOTE_COMMAND:
+    elif arguments.remote_command is not None:
         fail("--remote-command is for other machines. Name one with --host.", USAGE)
     return hosts
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.commands.arguments import Parser
-from gputop.stream.ssh import REMOTE_COMMAND, parse_command, parse_host
+from gputop.stream.ssh import parse_command
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ UNSET: Mapping[str, Any] = {
     "compute": False,
     "demo": False,
     "host": None,
-    "remote_command": REMOTE_COMMAND,
+    "remote_command": None,
     "prometheus": None,
     "match": None,
     "replay": None,
@@ -105,6 +105,14 @@ def ids(text: str) -> tuple[str, ...]:
     from gputop.agent.selection import parse_ids
 
     return parse_ids(text)
+
+
+@argument_type
+def host_names(text: str) -> list[str]:
+    """Parse the hosts that one option names."""
+    from gputop.stream.host_names import parse_hosts
+
+    return parse_hosts(text)
 
 
 @argument_type
@@ -231,17 +239,19 @@ def hosts() -> Parser:
     group = parent.add_argument_group(SOURCE)
     group.add_argument(
         "--host",
-        action="append",
-        type=argument_type(parse_host),
+        action="extend",
+        type=host_names,
         metavar="NAME",
-        help="another machine, over ssh; NAME is a host such as gpu-1 or ada@gpu-1; repeat --host "
-        "for several; `localhost` is this machine, without ssh",
+        help="another machine, over ssh, such as gpu-1 or ada@gpu-1; repeat --host for several, or "
+        "give node[01-40], @FILE with a host on each line, or 'gpu-*' for those in ~/.ssh/config; "
+        "`localhost` is this machine, without ssh",
     )
     group.add_argument(
         "--remote-command",
         type=argument_type(parse_command),
         metavar="CMD",
-        help="command that starts gputop there, such as ~/venv/bin/gputop (default: gputop)",
+        help="command that starts an installed gputop there, such as ~/venv/bin/gputop (default: "
+        "gputop sends what is needed to the python3 there, and installs nothing)",
     )
     return parent
 

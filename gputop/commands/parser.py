@@ -48,7 +48,7 @@ SHARED: Mapping[str, Parents] = {
         options.fleet,
         options.replay,
     ),
-    "pick": (options.demo,),
+    "pick": (options.demo, options.hosts),
     "why": (
         options.gpm,
         options.devices,

@@ -8,14 +8,14 @@ import math
 import os
 import re
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Inventory, Sample, Source
-from gputop.commands.arguments import fail, print_text, snapshots
+from gputop.commands.arguments import fail, hosts_of, print_text, snapshots
 from gputop.commands.options import argument_type, count
 from gputop.console import COULD_NOT_RUN, FINE, print_message
 
@@ -71,7 +71,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "A device that needs a reset, is lost, or has had uncorrected memory errors since its "
         "driver was loaded is never picked; a busy or nearly full one is, and a line on standard "
         "error says so. "
-        "Only devices that CUDA_VISIBLE_DEVICES leaves are considered. Nothing is reserved."
+        "Only devices that CUDA_VISIBLE_DEVICES leaves are considered. Nothing is reserved. "
+        "With --host, print the host with the idlest devices, and their UUIDs after it: "
+        "read host gpus < <(gputop pick -n 2 --host 'gpu-*')."
     )
     parser.add_argument(
         "-n", "--count", type=count, metavar="N", default=1, help="how many (default 1)"
@@ -124,7 +126,15 @@ class Outcome(NamedTuple):
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the devices, or on standard error why there are too few."""
-    found = snapshots(arguments, interval=INTERVAL_SECONDS)
+    hosts = hosts_of(arguments)
+    found: AsyncGenerator[Snapshot | Interruption]
+    if hosts:
+        from gputop.stream.machines import merged_snapshots
+
+        remote = arguments.remote_command
+        found = merged_snapshots(hosts, remote, INTERVAL_SECONDS, gpm=False)
+    else:
+        found = snapshots(arguments, interval=INTERVAL_SECONDS)
     import asyncio
 
     from gputop.health.idle_devices import Requirements
@@ -144,17 +154,23 @@ def run(arguments: argparse.Namespace) -> int:
         return _refuse(arguments, outcome)
     _advise(arguments, outcome)
     if not arguments.json:
-        print_text(",".join(_names(arguments, outcome)))
+        names = ",".join(_names(arguments, outcome))
+        host = outcome.picked[0].device.machine
+        print_text(names if host is None else f"{host} {names}")
     return FINE
 
 
 def _names(arguments: argparse.Namespace, outcome: Outcome) -> list[str]:
     if not arguments.index:
-        return [each.device.uuid for each in outcome.picked]
+        return [each.device.own.uuid for each in outcome.picked]
     from gputop.agent.visible_devices import in_bus_order
 
-    order = in_bus_order(outcome.inventory.devices)
-    return [str(order.index(each.device)) for each in outcome.picked]
+    names = []
+    for each in outcome.picked:
+        host = each.device.machine
+        here = [d for d in outcome.inventory.devices if d.machine == host]
+        names.append(str(in_bus_order(here).index(each.device)))
+    return names
 
 
 def _document(arguments: argparse.Namespace, outcome: Outcome) -> dict[str, Any]:
@@ -162,9 +178,10 @@ def _document(arguments: argparse.Namespace, outcome: Outcome) -> dict[str, Any]
         "picked": _names(arguments, outcome),
         "devices": [
             {
-                name: getattr(each.device, name)
+                name: getattr(each.device.own, name)
                 for name in ("uuid", "index", "mig_index", "name")
             }
+            | ({} if each.device.machine is None else {"host": each.device.machine})
             | {name: getattr(each, name) for name in CANDIDATE_FIELDS}
             for each in (*outcome.picked, *outcome.others)
         ],
@@ -204,6 +221,8 @@ async def look(
                 continue
             if each.inventory.problem is not None:
                 raise ProblemError(each.inventory.problem)
+            if not each.inventory.devices:
+                raise ProblemError(_no_device(each.sample))
             if time.monotonic() < known_by and awaits_identity(each.inventory):
                 continue
             looks.append(each.sample)
@@ -226,26 +245,55 @@ async def look(
 def _outcome(
     wanted: int, needs: Requirements, inventory: Inventory, looks: Sequence[Sample]
 ) -> Outcome:
-    from gputop.agent.visible_devices import seen
     from gputop.health.idle_devices import candidates, too_small
 
-    if not inventory.devices:
-        why = "the driver has none"
-        raise ProblemError(
-            Problem("There is no device to pick", why, "See `gputop status`")
-        )
-    allowed = seen(inventory.devices)
-    every = candidates(inventory, looks, needs, allowed.uuids)
-    fitting = sum(each.reason is None for each in every)
-    enough = wanted if fitting >= wanted else 0
+    allowed, note = _visible(inventory, looks[-1])
+    every = candidates(inventory, looks, needs, allowed)
+    picked = _idlest_of_one_machine(every, wanted)
+    others = [each for each in every if each not in picked]
     hopeless = too_small(every, needs, wanted)
-    return Outcome(inventory, every[:enough], every[enough:], allowed.note, hopeless)
+    return Outcome(inventory, picked, others, note, hopeless)
+
+
+def _visible(inventory: Inventory, sample: Sample) -> tuple[Sequence[str], str | None]:
+    """Return the UUIDs that may be picked, and a note on what else there is."""
+    from gputop.agent.visible_devices import seen
+
+    if not sample.machines:
+        allowed = seen(inventory.devices)
+        return allowed.uuids, allowed.note
+    # CUDA_VISIBLE_DEVICES is about this machine.
+    problems = [str(each.problem) for each in sample.machines if each.problem]
+    uuids = [each.uuid for each in inventory.devices]
+    return uuids, " ".join(f"{problem}." for problem in problems) or None
+
+
+def _idlest_of_one_machine(every: Sequence[Candidate], wanted: int) -> list[Candidate]:
+    """Return so many devices that fit; none if no machine has enough of them."""
+    fitting: defaultdict[str | None, list[Candidate]] = defaultdict(list)
+    for each in every:
+        if each.reason is None:
+            of_machine = fitting[each.device.machine]
+            of_machine.append(each)
+            if len(of_machine) == wanted:
+                return of_machine
+    return []
+
+
+def _no_device(sample: Sample) -> Problem:
+    for machine in sample.machines:
+        if machine.problem is not None:
+            return machine.problem
+    why = "the driver has none"
+    return Problem("There is no device to pick", why, "See `gputop status`")
 
 
 def _too_few(count: int, outcome: Outcome) -> str:
     fitting = sum(each.reason is None for each in outcome.others)
     if count == 1:
         return "no device fits"
+    if fitting >= count:
+        return f"{count} devices are wanted, no host has so many"
     fit = f"{fitting} fits" if fitting == 1 else f"{fitting or 'none'} fit"
     return f"{count} devices are wanted, {fit}"
 

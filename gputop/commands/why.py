@@ -145,13 +145,14 @@ def _watch(arguments: argparse.Namespace, hosts: list[str], seen: Observation) -
     import asyncio
 
     from gputop.stream.child import StreamError
+    from gputop.stream.machines import merged_snapshots
 
     seconds = SECONDS if arguments.seconds is None else arguments.seconds
     gpm = arguments.gpm is not False
     waiting = f"Watching for {duration(seconds)} ..."
     found: AsyncGenerator[Snapshot | Interruption]
     if hosts:
-        found = _of_hosts(hosts, arguments.remote_command, gpm=gpm)
+        found = merged_snapshots(hosts, arguments.remote_command, INTERVAL, gpm=gpm)
     else:
         found = snapshots(arguments, interval=INTERVAL, gpm=gpm)
     _print_progress(waiting)
@@ -192,33 +193,3 @@ async def _add_all(
             seen.add(*each)
             if seen.seconds >= seconds or each.inventory.problem is not None:
                 return
-
-
-async def _of_hosts(
-    hosts: list[str], remote: list[str], *, gpm: bool
-) -> AsyncGenerator[Snapshot | Interruption]:
-    """Yield the snapshots of all hosts together, once each has answered or failed."""
-    import asyncio
-
-    from gputop.agent.snapshot import Inventory, MachineState
-    from gputop.stream.child import Snapshot
-    from gputop.stream.machines import PATIENCE, Machines
-
-    machines = Machines(hosts, INTERVAL, remote)
-    machines.ask(gpm=gpm)
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + PATIENCE.start
-    inventory: Inventory | None = None
-    try:
-        async with contextlib.aclosing(machines.records()) as records:
-            async for record in records:
-                if isinstance(record, Inventory):
-                    inventory = record
-                    continue
-                waiting = [
-                    m for m in record.machines if m.state is MachineState.CONNECTING
-                ]
-                if inventory is not None and (not waiting or clock() > deadline):
-                    yield Snapshot(inventory, record)
-    finally:
-        await machines.close()

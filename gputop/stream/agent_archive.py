@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import zipfile
+import zlib
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -27,7 +28,7 @@ if sys.version_info < (3, 9):
     sys.stderr.write("gputop: error: python3 there is %d.%d, which is too old. "
                      "gputop needs 3.9 or later\\n" % sys.version_info[:2])
     sys.exit(3)
-import importlib.util, io, zipfile
+import importlib.util, io, zipfile, zlib
 def read(size):
     data = b""
     while len(data) < size:
@@ -36,7 +37,7 @@ def read(size):
             os._exit(0)
         data += part
     return data
-archive = zipfile.ZipFile(io.BytesIO(read(int(f.readline()))))
+archive = zipfile.ZipFile(io.BytesIO(zlib.decompress(read(int(f.readline())))))
 class Loader:
     def find_spec(self, name, path=None, target=None):
         start = name.replace(".", "/")
@@ -59,8 +60,7 @@ main(sys.argv[1:] + ["--control"])
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-@cache
-def agent_archive() -> bytes:
+def agent_archive(compression: int = zipfile.ZIP_DEFLATED) -> bytes:
     """Return the agent as a zip file, the same for the same files.
 
     It can also be run as a file: `python3 agent.zip`. Raises `FileNotFoundError` without pynvml.
@@ -75,14 +75,18 @@ def agent_archive() -> bytes:
     with zipfile.ZipFile(written, "w") as archive:
         for name in sorted(files):
             info = zipfile.ZipInfo(name, _EPOCH)
-            info.compress_type = zipfile.ZIP_DEFLATED
+            info.compress_type = compression
             archive.writestr(info, files[name], compresslevel=9)
     return written.getvalue()
 
 
+@cache
 def agent_input() -> bytes:
-    """Return what the bootstrap reads: its source, the length of the archive, and the archive."""
-    archive = agent_archive()
+    """Return what the bootstrap reads: its source, the length of the archive, and the archive.
+
+    The archive is compressed as a whole, which takes a sixth less than file by file.
+    """
+    archive = zlib.compress(agent_archive(zipfile.ZIP_STORED), 9)
     return b"exec(%a)\n%d\n" % (_LOADER, len(archive)) + archive
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import subprocess
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from signal import SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGTERM
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, NamedTuple
 
 from gputop.agent.device import Absence, DeviceState
 from gputop.agent.problem import Problem, ProblemError
@@ -22,6 +21,7 @@ from gputop.console import signal_name
 from gputop.schema.decode import NewerSchemaError, decode
 from gputop.schema.limits import LINE_BYTES, DecodeError
 from gputop.stream.launch import StreamOptions, launch
+from gputop.stream.pipes import Tail, connected, ends_within, read_within
 from gputop.stream.ssh import STARTUP_FILE
 from gputop.text import visible
 
@@ -31,15 +31,19 @@ LINES_PER_SECOND = 500
 """Lines per second of a child process; one that writes more has to wait."""
 
 LONG_LIFE_SECONDS = 10.0
-"""Seconds that a crashing child never lives: its first records come before it asks the driver."""
-SECOND_LOOK_SECONDS = 0.5
+"""Seconds that a crashing child never lives: its first records come before it asks the driver. One
+that sent no record does not count, as it may have taken long to fail."""
 STEP_SECONDS = 0.5
 """Seconds for each step of ending a child: end of file, SIGTERM, SIGKILL."""
 PRINTED_CHARACTERS = 80
 """Characters that are shown of what was printed before the first record."""
 RECORD_STARTS = (b'{"type":"inventory"', b'{"type":"sample"')
-BURST_LINES = 100
-"""Lines that may come at once: the rate is limited over so many."""
+PROMPT_SECONDS = 7.0
+"""Seconds without a record after a prompt, which waits for an answer that never comes."""
+PROMPT_ENDS = b" :?>$#%"
+"""Last characters of prompts. What sets the title of a window ends otherwise."""
+CRASHES = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV}
+"""Signals that native code ends with. It is the driver's, except for Python's own."""
 
 
 class Interruption(NamedTuple):
@@ -76,18 +80,25 @@ class StreamChild:
         interval: float,
         process: subprocess.Popen[bytes] | None = None,
         patience: Patience = Patience(),  # noqa: B008 - it cannot change
+        first_input: bytes = b"",
     ) -> None:
-        """Watch a child with these arguments; `process` is one that was started already."""
+        """Watch a child with these arguments; `process` is one that was started already.
+
+        `first_input` is what the child reads before requests.
+        """
         self._arguments = list(arguments)
         self._limit = _limit(interval)
         self._process = process
         self._patience = patience
+        self._first_input = first_input
+        self._input: asyncio.WriteTransport | None = None
         self._spoke = False
         """True if it has sent a record."""
         self._sent: list[int] = []
         """Signals that were sent from here to end it."""
-        self._errors = _Tail()
-        self._printed = ""
+        self._errors = Tail()
+        self._printed = b""
+        """Last line before the first record, perhaps without its end."""
         self._wanted: dict[str, Any] = {}
 
     @property
@@ -96,76 +107,65 @@ class StreamChild:
 
         Over `ssh`, that is what a start-up file of the shell prints.
         """
-        return "" if self._spoke else self._printed
+        if self._spoke:
+            return ""
+        text = self._printed.decode(errors="replace").strip()
+        return visible(text[-PRINTED_CHARACTERS:])
 
     def ask(self, **wanted: Any) -> None:
         """Request settings of the child, which has `--control`, and of its successors.
 
-        They are `interval`, `gpm`, `acknowledge`, to wait for acknowledgements of samples, and the
-        `loads` of simulated devices.
+        They are `interval`, `gpm`, `next`, which lets it send only samples that were asked for with
+        `ask_next`, except for the first, and the `loads` of simulated devices.
         """
-        changed = {
-            name: value
-            for name, value in wanted.items()
-            if self._wanted.get(name) != value
-        }
-        self._wanted |= changed
+        before = self._wanted
+        changed = {k: v for k, v in wanted.items() if before.get(k) != v}
+        self._wanted = before | changed
         if "interval" in changed:
             self._limit = _limit(changed["interval"])
         if changed:
             self._send(changed)
 
-    def acknowledge(self, record: Record, clock: float) -> None:
-        """Tell the child that the record arrived, and the time by our clock."""
-        self._send({"received": record.time, "clock": clock})
+    def ask_next(self) -> None:
+        """Request the next sample of a child that was asked for `next`."""
+        self._send({"next": True})
 
     def _send(self, wanted: dict[str, Any]) -> None:
-        listens = self._process.stdin if self._process is not None else None
-        # One that does not listen is about to end: its successor is told.
-        if listens is not None and not listens.closed:
-            with contextlib.suppress(OSError):
-                os.write(listens.fileno(), json.dumps(wanted).encode() + b"\n")
+        # Without an input, it is sent once the child has one.
+        if self._input is not None and not self._input.is_closing():
+            self._input.write(json.dumps(wanted).encode() + b"\n")
 
     def spawn(self) -> None:
         """Start the child. This needs no event loop, so it can start before the screen."""
-        self._process, self._spoke, self._sent = launch(self._arguments), False, []
-        self._printed = ""
-        if self._wanted:
-            self._send(self._wanted)
+        self._process = launch(self._arguments)
+        self._spoke = False
+        self._sent = []
+        self._printed = b""
 
     async def records(self) -> AsyncGenerator[Record | Interruption]:
         """Yield what the child sends, forever, and an `Interruption` whenever it is restarted."""
         pause = self._patience.first_pause
         while True:
-            spoke_at: float | None = None
-            self._errors = _Tail()
+            began = time.monotonic()
+            self._errors = Tail()
+            why = None
             try:
                 if self._process is None:
                     self.spawn()
                 async with contextlib.aclosing(self._read()) as received:
                     async for record in received:
-                        spoke_at = spoke_at or time.monotonic()
                         yield record
-                why = None
             except TimeoutError:
                 why = "it said nothing for too long"
             except (OSError, DecodeError) as error:
-                why, self._printed = str(error), ""  # which says more
-            except ValueError:
-                self._printed = ""
-                why = f"a line of it is longer than {LINE_BYTES >> 20} MiB"
+                why = str(error)
+                self._printed = b""  # the error says more
             process = self._process
             await self.close()
             status = process.returncode if process is not None else None
             if why is None:
-                why = next(reversed(self._errors.text.splitlines()), "it ended")
-                if status is not None and status < 0 and -status not in self._sent:
-                    why = f"it was ended by {signal_name(status)}"
-            # A child that never sent a record may have taken long to fail: that is no life.
-            if (
-                spoke_at is not None
-                and time.monotonic() - spoke_at >= LONG_LIFE_SECONDS
-            ):
+                why = self._last_words(status)
+            if self._spoke and time.monotonic() - began >= LONG_LIFE_SECONDS:
                 pause = self._patience.first_pause
             yield Interruption(
                 _stop_problem(why, status),
@@ -177,23 +177,17 @@ class StreamChild:
             await asyncio.sleep(pause)
             pause = min(2 * pause, self._patience.longest_pause)
 
+    def _last_words(self, status: int | None) -> str:
+        """Return why the child ended by itself."""
+        if status is not None and status < 0 and -status not in self._sent:
+            return f"it was ended by {signal_name(status)}"
+        lines = self._errors.text.splitlines()
+        return lines[-1] if lines else "it ended"
+
     async def _read(self) -> AsyncGenerator[Record | Interruption]:
-        process = self._process
-        assert process is not None
-        loop = asyncio.get_running_loop()
-        reader, unreadable = _Lines(LINE_BYTES, self._note_printed), 0
-        burst, due = 0, loop.time()
-        limit = self._patience.start
-        with contextlib.ExitStack() as pipes:
-            errors, _ = await loop.connect_read_pipe(
-                lambda: self._errors, process.stderr
-            )
-            pipes.callback(errors.close)
-            lines, _ = await loop.connect_read_pipe(
-                lambda: asyncio.StreamReaderProtocol(reader), process.stdout
-            )
-            pipes.callback(lines.close)
-            while line := await _line_within(reader, limit):
+        unreadable = 0
+        async with contextlib.aclosing(self._lines()) as lines:
+            async for line in lines:
                 try:
                     record = _record_in(line)
                 except NewerSchemaError:
@@ -205,25 +199,50 @@ class StreamChild:
                         raise DecodeError(f"{why}, the last one: {error}") from None
                     yield Interruption(self._unreadable(error), left_out=True)
                 else:
-                    self._spoke, unreadable = True, 0
-                    limit = self._limit  # what a shell says before it is no record
+                    self._spoke = True
+                    unreadable = 0
                     yield record
-                # A line that is there already lets nothing else, such as a key, have its turn.
-                burst = (burst + 1) % BURST_LINES
-                await asyncio.sleep(0 if burst else max(0.0, due - loop.time()))
-                due = due if burst else loop.time() + BURST_LINES / LINES_PER_SECOND
+                # A flood of lines must not keep the event loop from anything else.
+                await asyncio.sleep(1 / LINES_PER_SECOND)
 
-    def _note_printed(self, data: bytes) -> None:
-        if not self._spoke:
-            lines = data.decode(errors="replace").strip().splitlines()
-            if lines:
-                self._printed = visible(lines[-1])[-PRINTED_CHARACTERS:]
+    async def _lines(self) -> AsyncGenerator[bytes]:
+        """Yield the lines of the child, which gets its first input and the requests so far."""
+        assert self._process is not None
+        async with connected(self._process, self._errors) as (self._input, output):
+            if self._first_input:
+                self._input.write(self._first_input)
+            if self._wanted:
+                self._send(self._wanted)
+            start = bytearray()
+            while data := await read_within(output, self._silence(start)):
+                start += data
+                if b"\n" in data:
+                    *lines, start = start.split(b"\n")
+                    for line in lines:
+                        self._note_printed(line)
+                        yield bytes(line)
+                if len(start) > LINE_BYTES:
+                    limit = f"{LINE_BYTES >> 20} MiB"
+                    raise DecodeError(f"a line of it is longer than {limit}")
+                self._note_printed(start)
+
+    def _silence(self, line: bytearray) -> float:
+        """Return the seconds that the child may be silent now, after the start of a line."""
+        if self._spoke:
+            return self._limit
+        if line and line[-1] in PROMPT_ENDS:
+            return min(PROMPT_SECONDS, self._patience.start)
+        return self._patience.start
+
+    def _note_printed(self, line: bytes | bytearray) -> None:
+        if not self._spoke and line.strip():
+            self._printed = bytes(line[-4 * PRINTED_CHARACTERS :])
 
     def _unreadable(self, error: DecodeError) -> Problem:
         if self._spoke:
             what = "A line of the stream cannot be read"
             return Problem(what, str(error), "It was left out")
-        why = f"'{self._printed}' was printed first"
+        why = f"'{self.printed}' was printed first"
         return Problem("No reading has come yet", why, STARTUP_FILE)
 
     async def close(self) -> None:
@@ -231,6 +250,7 @@ class StreamChild:
         process = self._process
         if process is None:
             return
+        self._input = None
         for pipe in (process.stdin, process.stdout, process.stderr):
             if pipe is not None:
                 with contextlib.suppress(OSError):
@@ -241,8 +261,7 @@ class StreamChild:
             if number is not None and process.poll() is None:
                 self._sent.append(number)
                 process.send_signal(number)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                await _in_thread(process.wait, STEP_SECONDS)
+            if await ends_within(process, STEP_SECONDS):
                 break
         # Not before: a caller that is cancelled in the middle calls this again.
         self._process = None
@@ -265,89 +284,24 @@ def _record_in(line: bytes) -> Record:
     return decode(line[start:])
 
 
-async def _in_thread(function: Callable[..., object], *arguments: object) -> None:
-    """Call a function in a thread, or in this one if no thread can be started.
-
-    It may be called twice: the executor keeps what it could not start.
-    """
-    try:
-        await asyncio.to_thread(function, *arguments)
-    except RuntimeError:
-        function(*arguments)
-
-
 def _stop_problem(why: str, status: int | None) -> Problem:
     """Return why a child ended, from its last words and its exit status."""
     what = "The sampler stopped"
     if says_process_limit(why):
         return process_limit_problem(what)
-    return _crash(status) or Problem(what, why, "It is being started again")
-
-
-def _crash(status: int | None) -> Problem | None:
-    """Return the problem if native code crashed the child: that is the driver's, except Python."""
-    if status is None or -status not in {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV}:
-        return None
-    return Problem(
-        "The NVIDIA library crashed",
-        f"it took the sampler with it ({signal_name(status)})",
-        "The sampler is started again. If it goes on, reinstall or update the driver",
-        "nvml",
-    )
+    if status is not None and -status in CRASHES:
+        return Problem(
+            "The NVIDIA library crashed",
+            f"it took the sampler with it ({signal_name(status)})",
+            "The sampler is started again. If it goes on, reinstall or update the driver",
+            "nvml",
+        )
+    return Problem(what, why, "It is being started again")
 
 
 def _limit(interval: float) -> float:
-    """Return the seconds that a child may be silent between two lines."""
+    """Return the seconds that a child may be silent."""
     return silence_limit(interval) + 2.0
-
-
-class _Lines(asyncio.StreamReader):
-    """Counts the pieces it is fed: a long line that arrives slowly is no silence."""
-
-    def __init__(
-        self, limit: int, note: Callable[[bytes], None] = lambda _: None
-    ) -> None:
-        """Call `note` with the end of each piece, which may be a line without its end."""
-        super().__init__(limit)
-        self.pieces = 0
-        self._note = note
-
-    def feed_data(self, data: Iterable[SupportsIndex]) -> None:
-        self.pieces += 1
-        self._note(bytes(data)[-4 * PRINTED_CHARACTERS :])
-        super().feed_data(data)
-
-
-async def _line_within(reader: _Lines, seconds: float) -> bytes:
-    """Return the next line, b"" at the end. Raises `TimeoutError` if none comes that long.
-
-    After a suspension the time is up at once though the line is there: it looks a second time.
-    """
-    # Not wait_for: until Python 3.12 it may swallow that its task is cancelled when a line comes.
-    before = -1
-    while reader.pieces != before:
-        before = reader.pieces
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                return await reader.readline()
-    async with asyncio.timeout(SECOND_LOOK_SECONDS):
-        return await reader.readline()
-
-
-class _Tail(asyncio.Protocol):
-    """Keeps the end of a child's standard error."""
-
-    KEPT_BYTES = 2000
-
-    def __init__(self) -> None:
-        self._data = b""
-
-    def data_received(self, data: bytes) -> None:
-        self._data = (self._data + data)[-self.KEPT_BYTES :]
-
-    @property
-    def text(self) -> str:
-        return self._data.decode(errors="replace").strip()
 
 
 MOST_SNAPSHOTS = 4
@@ -374,11 +328,10 @@ class Snapshot(NamedTuple):
 
 
 def _stopped(interruption: Interruption) -> Problem:
-    if says_process_limit(interruption.problem.why):
-        return interruption.problem
-    return replace(
-        interruption.problem, remedy="Try again, or see what `gputop stream` says"
-    )
+    problem = interruption.problem
+    if says_process_limit(problem.why):
+        return problem
+    return replace(problem, remedy="Try again, or see what `gputop stream` says")
 
 
 async def snapshots(
@@ -396,22 +349,23 @@ async def snapshots(
     try:
         async with contextlib.aclosing(stream.records()) as records:
             while True:
-                async with asyncio.timeout_at(
-                    deadline
-                ):  # not around the yield: it is this task's alone
+                # Not around the yield: a time limit is for one task.
+                async with asyncio.timeout_at(deadline):
                     record = await anext(records)
                 if isinstance(record, Inventory):
                     inventory = record
-                elif isinstance(record, Interruption):
+                    continue
+                if isinstance(record, Interruption):
                     if deadline is None:
                         yield record
                     elif not record.left_out:
                         raise StreamError(explain(record))
-                elif inventory and (
-                    deadline is None
-                    or inventory.driver_state is not DriverState.STARTING
-                ):
+                    continue
+                if inventory is None:
+                    continue
+                if inventory.driver_state is not DriverState.STARTING:
                     deadline = None
+                if deadline is None:
                     yield Snapshot(inventory, record)
     except TimeoutError:
         pass

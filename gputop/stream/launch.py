@@ -41,19 +41,27 @@ class StreamOptions(AgentOptions):
     """Options of `gputop stream`, and the words of its command line."""
 
     @property
-    def words(self) -> list[str]:
-        """Words of the command: those of each option that is not as usual."""
-        flags = {
+    def flags(self) -> list[str]:
+        """Options as words: those that are not as usual."""
+        wanted = {
             "--control": self.control,
             "--no-gpm": self.control or not self.gpm,
             "--demo": self.demo,
             "--only-visible": self.only_visible,
             "--unmasked": self.secrets,
         }
-        words = ["stream", "--interval", f"{self.interval:g}"]
-        words += [] if self.count is None else ["--count", str(self.count)]
-        words += [flag for flag, wanted in flags.items() if wanted]
-        return [*words, "--id", ",".join(self.ids)] if self.ids else words
+        flags = ["--interval", f"{self.interval:g}"]
+        if self.count is not None:
+            flags += ["--count", str(self.count)]
+        flags += [flag for flag in wanted if wanted[flag]]
+        if self.ids:
+            flags += ["--id", ",".join(self.ids)]
+        return flags
+
+    @property
+    def words(self) -> list[str]:
+        """Command `stream` and its options."""
+        return ["stream", *self.flags]
 
     @property
     def command(self) -> list[str]:
@@ -102,7 +110,9 @@ def child_environment() -> Mapping[str, str]:
 
     The thread that starts the child must outlive it.
     """
-    return {**os.environ, PARENT: str(os.getpid())}
+    # The `ssh` to a jump host has no options of ours: it must not ask for a password in a window.
+    ask_nothing = {"SSH_ASKPASS_REQUIRE": "never"}
+    return {**os.environ, PARENT: str(os.getpid()), **ask_nothing}
 
 
 def is_child_of_gputop() -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
@@ -12,47 +11,61 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gputop.agent.device import THIS_MACHINE
+from gputop.agent.pacing import uptime
 from gputop.agent.problem import Problem
-from gputop.agent.times import old_after
+from gputop.agent.snapshot import Inventory, Sample
+from gputop.stream.agent_archive import BOOTSTRAP, PYTHON, agent_input
 from gputop.stream.child import (
-    Interruption,
     Patience,
+    Snapshot,
     StreamChild,
     StreamError,
     first_snapshot,
 )
 from gputop.stream.launch import StreamOptions
-from gputop.stream.merge import MachineStream, inventory_of, sample_of, uptime
+from gputop.stream.merge import MachineStream, inventory_of, sample_of, still_connects
 from gputop.stream.ssh import (
     CONNECT_SECONDS,
-    REMOTE_COMMAND,
     after_output,
     explain_absence,
     ssh_command,
 )
 
 if TYPE_CHECKING:
-    from gputop.agent.snapshot import Inventory, Record
-    from gputop.stream.child import Snapshot
+    from gputop.agent.snapshot import Record
 
-PATIENCE = Patience(start=CONNECT_SECONDS + 15.0, first_pause=1.0, longest_pause=60.0)
-"""Time for a connection with authentication, and an interpreter on a slow file system."""
+PATIENCE = Patience(start=CONNECT_SECONDS + 22.0, first_pause=1.0, longest_pause=60.0)
+"""Time for a connection with authentication, for the agent on a line of 8 kB/s, and for an
+interpreter on a slow file system."""
 SLACK = 1.25
 """Intervals that a sample waits for machines that are a little late."""
 AWAITED = 2.5
 """Intervals after which a silent machine is not waited for."""
-MARGIN_SECONDS = 0.01
-"""Seconds added to the age limit, so that rounding does not make an old value new again."""
 SOONEST_SECONDS = 0.1
 """Seconds between two samples, however fast machines send, or come and go."""
 
 
-def child_of(host: str, remote: Sequence[str], options: StreamOptions) -> StreamChild:
-    """Return the stream of a host over `ssh`, or this machine's own for `localhost`."""
+def child_of(
+    host: str, remote: Sequence[str] | None, options: StreamOptions
+) -> StreamChild:
+    """Return the stream of a host over `ssh`, or this machine's own for `localhost`.
+
+    `remote` are the words that start gputop there. Without them the agent is sent.
+    """
     if host == THIS_MACHINE:
         return StreamChild(options.command, options.interval)
-    words = [*remote, *options.words]
-    return StreamChild(ssh_command(host, words), options.interval, patience=PATIENCE)
+    if remote is None:
+        words = [*PYTHON, "-c", BOOTSTRAP, *options.flags]
+        first_input = agent_input()
+    else:
+        words = [*remote, *options.words]
+        first_input = b""
+    return StreamChild(
+        ssh_command(host, words),
+        options.interval,
+        patience=PATIENCE,
+        first_input=first_input,
+    )
 
 
 class Machines:
@@ -62,17 +75,16 @@ class Machines:
         self,
         hosts: Sequence[str],
         interval: float,
-        remote: Sequence[str] = REMOTE_COMMAND,
+        remote: Sequence[str] | None = None,
     ) -> None:
         self._interval = interval
-        asked = StreamOptions(interval, control=True)
-        self._children = {
-            host: child_of(host, remote, asked) for host in dict.fromkeys(hosts)
-        }
-        for child in self._children.values():
-            child.ask(acknowledge=True)
-        now = uptime()
-        self._machines = {host: MachineStream(host, now) for host in self._children}
+        self._children: dict[str, StreamChild] = {}
+        self._machines: dict[str, MachineStream] = {}
+        for host in hosts:
+            child = child_of(host, remote, StreamOptions(interval, control=True))
+            child.ask(next=True)
+            self._children[host] = child
+            self._machines[host] = MachineStream(host, uptime())
         self._readers: list[asyncio.Task[None]] = []
         self._arrived = asyncio.Event()
         self._changed = False
@@ -128,39 +140,22 @@ class Machines:
             async for record in records:
                 before, now = machine.state, uptime()
                 machine.add_record(record, now, time.time())
-                if not isinstance(record, Interruption):
-                    child.acknowledge(record, now)
+                if isinstance(record, Sample):
+                    child.ask_next()
                 self._changed = self._changed or machine.state is not before
                 self._arrived.set()
 
     async def _due(self) -> None:
-        """Wait until all punctual machines have sent a sample, or until after the interval.
-
-        It does not wait for a machine that becomes old before that, so that the screen shows it.
-        """
-        began = uptime()
-        while not self._complete():
-            left = min(began + SLACK * self._interval, self._next_old(began)) - uptime()
+        """Wait until each machine that answers has sent a sample, or until after the interval."""
+        deadline = uptime() + SLACK * self._interval
+        while not self._complete() and not self._changed:
+            left = deadline - uptime()
             if left <= 0:
-                return
-            if self._changed:
-                # Many may come or go together: one frame for all.
-                await asyncio.sleep(SOONEST_SECONDS)
                 return
             self._arrived.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(left):
                     await self._arrived.wait()
-
-    def _next_old(self, after: float) -> float:
-        """Return when the next silent machine becomes old, at least half an interval later.
-
-        Of many machines each becomes old at another moment.
-        """
-        limit = old_after(self._interval) + MARGIN_SECONDS
-        due = (machine.made_at + limit for machine in self._machines.values())
-        first = min((moment for moment in due if moment > after), default=math.inf)
-        return max(first, after + self._interval / 2)
 
     def _complete(self) -> bool:
         limit = uptime() - AWAITED * self._interval
@@ -172,9 +167,30 @@ class Machines:
         return bool(awaited) and all(machine.fresh for machine in awaited)
 
 
+async def merged_snapshots(
+    hosts: Sequence[str], remote: Sequence[str] | None, interval: float, *, gpm: bool
+) -> AsyncGenerator[Snapshot]:
+    """Yield the snapshots of all hosts as one, once each has answered or failed."""
+    machines = Machines(hosts, interval, remote)
+    machines.ask(gpm=gpm)
+    deadline = uptime() + PATIENCE.start
+    inventory: Inventory | None = None
+    try:
+        async with contextlib.aclosing(machines.records()) as records:
+            async for record in records:
+                if isinstance(record, Inventory):
+                    inventory = record
+                    continue
+                settled = not still_connects(record) or uptime() > deadline
+                if inventory is not None and settled:
+                    yield Snapshot(inventory, record)
+    finally:
+        await machines.close()
+
+
 async def host_snapshots(
     hosts: Sequence[str],
-    remote: Sequence[str] = REMOTE_COMMAND,
+    remote: Sequence[str] | None = None,
     *,
     gpm: bool = True,
     waits: Callable[[Snapshot], bool] = lambda _: False,
@@ -185,13 +201,13 @@ async def host_snapshots(
     It is the first in which every device has answered, or does not respond, or a later one if
     `waits` is true for it.
     """
-    options = StreamOptions(0.5, gpm=gpm)
-    children = {host: child_of(host, remote, options) for host in hosts}
-    asked = [
-        _snapshot(host, child, waits, timeout_seconds)
-        for host, child in children.items()
-    ]
-    return dict(zip(children, await asyncio.gather(*asked), strict=True))
+    answers = {}
+    for host in hosts:
+        child = child_of(host, remote, StreamOptions(0.5, gpm=gpm))
+        answer = _snapshot(host, child, waits, timeout_seconds)
+        answers[host] = asyncio.create_task(answer)
+    await asyncio.gather(*answers.values())
+    return {host: answer.result() for host, answer in answers.items()}
 
 
 async def _snapshot(

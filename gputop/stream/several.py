@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 
 from gputop.agent.options import AgentOptions
 from gputop.agent.sender import leave_with_parent, write_to_stdout
-from gputop.agent.snapshot import DriverState, Inventory, MachineState, Record, Sample
+from gputop.agent.snapshot import Inventory, Record
 from gputop.stream.machines import Machines
+from gputop.stream.merge import still_connects
 
 
 def run_several(
     hosts: Sequence[str],
-    remote: Sequence[str],
+    remote: Sequence[str] | None,
     options: AgentOptions,
     write: Callable[[Record], None] = write_to_stdout,
 ) -> None:
@@ -40,7 +41,7 @@ async def _write_several(
                 if left is None or isinstance(record, Inventory):
                     write(record)
                     continue
-                if _connects(record):
+                if still_connects(record):
                     continue
                 write(record)
                 left -= 1
@@ -48,15 +49,3 @@ async def _write_several(
                     return
     finally:
         await machines.close()
-
-
-def _connects(sample: Sample) -> bool:
-    """Return True if one of the machines has not yet said what it has."""
-    return any(
-        machine.state is MachineState.CONNECTING
-        or (
-            machine.state is MachineState.OK
-            and machine.driver_state is DriverState.STARTING
-        )
-        for machine in sample.machines
-    )

@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputop import FROM_CHECKOUT
 from gputop.agent.device import THIS_MACHINE
@@ -17,14 +17,13 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from gputop.stream.child import Interruption
 
-REMOTE_COMMAND = ("gputop",)
-CONNECT_SECONDS = 10
+CONNECT_SECONDS = 8
 OPTIONS = (
     "BatchMode=yes",  # what it asks would be asked on the dashboard's screen
     f"ConnectTimeout={CONNECT_SECONDS}",
     "ServerAliveInterval=2",  # a link that is dead is noticed after three of these
     "ServerAliveCountMax=2",
-    "ControlMaster=no",  # one that is there is used; one that is begun here would stay
+    "ControlMaster=no",  # an open one is used; one that is opened here would stay
     "Compression=yes",  # JSON is 12 times smaller then, for a millisecond of work a sample
     "ClearAllForwardings=yes",
     "ForwardAgent=no",
@@ -39,6 +38,8 @@ OPTIONS = (
 Compression is one of them: OpenSSH's own default is no, and cannot be distinguished from a user's
 no. An existing connection (ControlPath) is used as it is, compressed or not.
 """
+MOST_HOSTS = 256
+"""Each one has an `ssh` process of its own."""
 LONGEST_NAME = 255
 _NAME = r"[\w.@:%/\[\]+-]+"
 """Letters and digits of any script, and the punctuation of names, addresses and `ssh://`.
@@ -90,26 +91,80 @@ def ssh_command(host: str, words: Sequence[str]) -> list[str]:
 STARTUP_FILE = (
     "A start-up file there (such as ~/.bashrc) should print and ask in terminals only"
 )
-_INSTALL = f"{FROM_CHECKOUT} there, or use --remote-command"
-# fmt: off
-_RULES = (
-    (127, "", "gputop is not found there", _INSTALL),
-    (None, "No module named '?gputop", "gputop is not found there", _INSTALL),
-    (None, r"Permission denied \(", "it wants a password or another key",
-          "`ssh-copy-id {host}`, or `ssh-add` the key"),
-    (None, "REMOTE HOST IDENTIFICATION HAS CHANGED",
-          "its host key is another one than before", "Find out why, then `ssh-keygen -R {host}`"),
-    (None, "Host key verification failed", "its host key is not known",
-          "Look at it with `ssh {host}` once"),
-    (2, "unrecognized arguments|invalid choice|is not known. Did you mean|` has no --",
-          "its gputop is too old, or is another program", f"Upgrade it: {FROM_CHECKOUT} there"),
-    (None, "upgrade this gputop", "its gputop is newer than this one",
-          f"Upgrade this one: {FROM_CHECKOUT}"),
-    (None, "No such file or directory: 'ssh'", "there is no `ssh` here",
-          "Install OpenSSH's client"),
+_UPGRADE_THERE = f"Upgrade it: {FROM_CHECKOUT} there, or leave out --remote-command"
+_NO_PYTHON = (
+    r"(?i)python3: (command not found|not found|no such file)"
+    r"|(command not found|unknown command): ?python3"
 )
-# fmt: on
-"""Exit status (None for any) and pattern of the last output, and why and remedy that they mean."""
+"""As bash, dash, csh and fish say it."""
+
+
+class _Rule(NamedTuple):
+    """What the last output of `ssh` means."""
+
+    pattern: str
+    why: str
+    """It may name groups of the pattern, such as {0}."""
+    remedy: str
+    status: int | None = None
+    """Exit status that it needs; None for any."""
+
+
+_RULES = (
+    _Rule(
+        r"(?:ssh: )?([^\n]*)(?s:.*)UNKNOWN port 65535",
+        "its jump host does not let it pass: {0}",
+        "Try `ssh` with the jump host alone",
+    ),
+    _Rule(_NO_PYTHON, "there is no python3", "Install Python 3.9 or later there"),
+    _Rule(
+        r"python3 there is ([\d.]+)",
+        "its python3 is {0}, and 3.9 or later is needed",
+        "Install a newer python3 there, or gputop with --remote-command",
+    ),
+    _Rule(
+        "No module named '?gputop",
+        "gputop is not found there",
+        "Leave out --remote-command, or give the path of gputop there",
+    ),
+    _Rule(
+        "",
+        "its command is not found there",
+        "Leave out --remote-command, or give the path of gputop there",
+        status=127,
+    ),
+    _Rule(
+        r"Permission denied \(",
+        "it wants a password or another key",
+        "`ssh-copy-id {host}`, or `ssh-add` the key",
+    ),
+    _Rule(
+        "REMOTE HOST IDENTIFICATION HAS CHANGED",
+        "its host key is another one than before",
+        "Find out why, then `ssh-keygen -R {host}`",
+    ),
+    _Rule(
+        "Host key verification failed",
+        "its host key is not known",
+        "Look at it with `ssh {host}` once",
+    ),
+    _Rule(
+        "unrecognized arguments|invalid choice|is not known. Did you mean|` has no --",
+        "its gputop is too old, or is another program",
+        _UPGRADE_THERE,
+        status=2,
+    ),
+    _Rule(
+        "upgrade this gputop",
+        "its gputop is newer than this one",
+        f"Upgrade this one: {FROM_CHECKOUT}",
+    ),
+    _Rule(
+        "No such file or directory: 'ssh'",
+        "there is no `ssh` here",
+        "Install OpenSSH's client",
+    ),
+)
 
 
 def explain_absence(host: str, interruption: Interruption) -> Problem:
@@ -124,9 +179,11 @@ def explain_absence(host: str, interruption: Interruption) -> Problem:
             return replace(interruption.problem, what=what)
         why = "no more threads or processes can be started there"
         return Problem(what, why, "Raise `ulimit -u` or pids.max of its cgroup there")
-    for ended_with, pattern, why, remedy in _RULES:
-        if ended_with in (None, status) and re.search(pattern, said):
-            return Problem(what, why, remedy.format(host=host))
+    for rule in _RULES:
+        found = re.search(rule.pattern, said)
+        if found and rule.status in (None, status):
+            why = visible(rule.why.format(*found.groups()), 300)
+            return Problem(what, why, rule.remedy.format(host=host))
     if interruption.printed and not interruption.errors and host != THIS_MACHINE:
         return after_output(host, _end(interruption), interruption.printed)
     remedy = (

@@ -256,7 +256,6 @@ def test_a_signal_ends_it() -> None:
 
 def test_the_archive_is_small_and_always_the_same() -> None:
     first = agent_archive()
-    agent_archive.cache_clear()
     assert agent_archive() == first
     assert len(agent_input()) < SENT_BYTES
 

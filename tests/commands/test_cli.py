@@ -203,7 +203,6 @@ def test_an_argument_that_is_not_utf8() -> None:
         (["status", "--no-mouse"], "--no-mouse is for the dashboard. Leave it out."),
         (["bench", "soak", "--time", "3"], "`gputop bench` has no --time. Try `gputop bench "),
         (["bench", "soak", "--demo"], "`gputop bench` has no --demo. Try `gputop bench --help`."),
-        (["pick", "--host", "a"], "`gputop pick` has no --host. Try `gputop pick --help`."),
         (["pick", "--gpm"], "`gputop pick` has no --gpm. Try `gputop pick --help`."),
         (["exporter", "--replay", "x"], "`gputop exporter` has no --replay. Try `gputop expo"),
         (["doctor", "-z"], "`gputop doctor` has no -z. Try `gputop doctor --help`."),
@@ -305,7 +304,7 @@ HONOURED = {
     "status": {*SHARED_OPTIONS},
     "stream": {*SOURCE, "--demo", "--host", "--replay"},
     "exporter": {*SOURCE, "--demo"},
-    "pick": {"--demo"},
+    "pick": {"--demo", "--host"},
     "why": {"--no-gpm", "--id", "--only-visible", "--demo", "--host", "--replay"},
 }
 NEEDED = {"completion": ["bash"], "exporter": ["--processes"], "schema": ["status"]}

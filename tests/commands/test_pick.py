@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import json
 import os
+import shlex
 import signal
 import subprocess
 from dataclasses import replace
@@ -17,6 +18,7 @@ from gputop.agent.problem import Problem
 from gputop.commands import pick
 from gputop.stream.child import Interruption, Snapshot, StreamError
 from gputop.stream.launch import module_command
+from tests import fake_ssh
 from tests.driver import (
     DRIVER_NOT_LOADED,
     GPU_IS_LOST,
@@ -26,6 +28,7 @@ from tests.driver import (
     FakeProcess,
     platforms,
 )
+from tests.fake_ssh import FakeSsh
 from tests.health.machines import has
 from tests.streams import NO_DRIVER, inventory, no_driver, readings, sample
 
@@ -373,3 +376,64 @@ def test_what_the_sampler_sends(
     assert said.out.startswith(out)
     assert bool(said.out) is bool(out)
     assert said.err == (f"gputop: error: {err}" if err else "")
+
+
+# On other hosts.
+
+
+@pytest.fixture
+def ssh(tmp_path: Path) -> FakeSsh:
+    """Hosts `a`, whose two devices are busy, and `b`, whose two are idle."""
+    made = FakeSsh(tmp_path)
+    for host, busy in (("a", 90), ("b", 3)):
+        changes = {"gpu_utilization_percent": busy, "memory_used_bytes": 0}
+        devices = tuple(readings(n, memory_free_bytes=80 * GIB, **changes) for n in range(2))
+        seen = replace(sample(0), devices=devices)
+        words = shlex.join(fake_ssh.stream(inventory(2), seen))
+        made.does(host, f"command={shlex.quote(words)}")
+    return made
+
+
+def picked_of(ssh: FakeSsh, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PICK, *arguments],
+        env={**os.environ, "PATH": ssh.path, "CUDA_VISIBLE_DEVICES": "7"},
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        stdin=subprocess.DEVNULL,
+        timeout=BOUND,
+    )
+
+
+@pytest.mark.parametrize(("options", "names"), [([], "{0},{1}"), (["--index"], "0,1")])
+def test_the_host_with_the_idlest_devices(ssh: FakeSsh, options: list[str], names: str) -> None:
+    """CUDA_VISIBLE_DEVICES is about this machine."""
+    done = picked_of(ssh, "-n", "2", "--host", "a", "--host", "b", *options)
+    uuids = [each.uuid for each in inventory(2).devices]
+    assert (done.returncode, done.stdout) == (0, f"b {names.format(*uuids)}\n")
+
+
+def test_a_host_that_is_away_is_named_and_the_others_are_chosen_from(ssh: FakeSsh) -> None:
+    ssh.does("c", fake_ssh.REFUSED)
+    done = picked_of(ssh, "--host", "c", "--host", "b")
+    assert done.stdout.startswith("b GPU-")
+    assert "c is unreachable: connect to host c port 22: Connection refused" in done.stderr
+    assert done.stderr.count("\n") == 1
+    alone = picked_of(ssh, "--host", "c")
+    assert (alone.returncode, alone.stdout) == (3, "")
+    assert alone.stderr.startswith("gputop: error: c is unreachable: connect to host c")
+
+
+def test_devices_of_two_hosts_are_not_enough(ssh: FakeSsh) -> None:
+    done = picked_of(ssh, "-n", "3", "--host", "a", "--host", "b")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith("gputop: error: 3 devices are wanted, no host has so many.")
+
+
+def test_the_document_names_hosts(ssh: FakeSsh) -> None:
+    done = picked_of(ssh, "--json", "--host", "a", "--host", "b")
+    found = json.loads(done.stdout)
+    assert [each["host"] for each in found["devices"]] == ["b", "b", "a", "a"]
+    assert found["picked"] == [inventory(1).devices[0].uuid]
+    assert {each["uuid"] for each in found["devices"]} == {d.uuid for d in inventory(2).devices}

@@ -200,7 +200,7 @@ class Hosts:
         self.closed = False
 
     def __call__(self, hosts: list[str], interval: float, remote: tuple[str, ...]) -> Hosts:
-        assert (hosts, interval, remote) == (["a", "b"], 1.0, ("gputop",))
+        assert (hosts, interval, remote) == (["a", "b"], 1.0, None)
         return self
 
     def ask(self, **wanted: Any) -> None:

@@ -92,6 +92,11 @@ class Sshd:
                     process.send_signal(number)
 
 
+def set_environment(environment: dict[str, str]) -> str:
+    """The line of an sshd's configuration that gives commands this environment."""
+    return "SetEnv " + " ".join(f'"{key}={value}"' for key, value in environment.items())
+
+
 def make_key(path: Path) -> Path:
     assert KEYGEN is not None
     subprocess.run([KEYGEN, "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)

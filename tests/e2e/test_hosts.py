@@ -50,12 +50,18 @@ def under(terminal: Terminal, host: str) -> str:
 
 
 @pytest.fixture
-def hosts(tmp_path: Path) -> Iterator[tuple[Sshd, Sshd, Path]]:
-    """Two hosts that run, and the folder of the `ssh` that knows them."""
+def run_id() -> str:
+    return str(uuid.uuid4())
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, driver: FakeDriver, run_id: str) -> Iterator[tuple[Sshd, Sshd, Path]]:
+    """Two hosts that run, with the driver, and the folder of the `ssh` that knows them."""
     if not sshd.INSTALLED:
         pytest.skip(sshd.MISSING)
     user_key = sshd.make_key(tmp_path / "user-key")
-    one, two = (Sshd(tmp_path, name, user_key) for name in ("one", "two"))
+    there = sshd.set_environment({**driver.environment(), MARKER: run_id})
+    one, two = (Sshd(tmp_path, name, user_key, there) for name in ("one", "two"))
     try:
         try:
             one.start()
@@ -79,17 +85,16 @@ def over_there(driver: FakeDriver, run_id: str) -> str:
 @pytest.mark.driver
 @pytest.mark.parametrize("end", ["stop", "freeze"])
 def test_one_of_two_real_hosts_ends_and_returns(
-    hosts: tuple[Sshd, Sshd, Path], driver: FakeDriver, end: str
+    hosts: tuple[Sshd, Sshd, Path], driver: FakeDriver, run_id: str, end: str
 ) -> None:
     _, two, programs = hosts
-    run_id = str(uuid.uuid4())
     driver.write(device(7, temperature_celsius=41))
     env = {**NO_DRIVER, "PATH": f"{programs}:{os.environ['PATH']}"}
-    arguments = ["--host", "one", "--host", "two", "--remote-command", over_there(driver, run_id)]
-    with dashboard(*arguments, env=env) as terminal:
+    with dashboard("--host", "one", "--host", "two", env=env) as terminal:
         wait_for(terminal, "─ one ", "─ two ", "2 GPUs", "2 hosts", without=("connecting",))
         assert terminal.text.count("Test 7") == 2
-        assert len(processes_of(run_id)) == 2
+        agents = [words for words in processes_of(run_id).values() if "#gputop" in words]
+        assert len(agents) == 2
         getattr(two, end)()
         wait_for(terminal, "Host two: unreachable", "UNREACHABLE for")
         # The other one goes on: what changes there is seen.

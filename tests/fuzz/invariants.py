@@ -12,7 +12,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from gputop.agent.lines import to_line
-from gputop.agent.sender import SendWindow, handle_requests
+from gputop.agent.pacing import Pacing
+from gputop.agent.sender import handle_requests
 from gputop.agent.snapshot import Host, Inventory, Record, Sample
 from gputop.output.csv_lines import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.output.prometheus.metrics import families
@@ -58,7 +59,7 @@ def check_stream(data: bytes) -> list[Record]:
             assert abs(read_head(line).time) < NUMBER_LIMIT
     check_shown(records)
     sampler: Any = _Asked()
-    handle_requests(sampler, SendWindow(), data.splitlines())
+    handle_requests(sampler, Pacing(), data.splitlines())
     return records
 
 

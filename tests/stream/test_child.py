@@ -20,7 +20,6 @@ from gputop.agent.problem import Problem
 from gputop.agent.process_limit import process_limit_problem
 from gputop.agent.snapshot import DriverState, Host, Inventory, Record, Sample, Source
 from gputop.agent.times import silence_limit
-from gputop.schema.limits import LINE_BYTES
 from gputop.stream import child as module
 from gputop.stream.child import (
     Interruption,
@@ -76,7 +75,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     usual = asyncio.sleep
 
     async def sleep(delay: float) -> None:
-        if delay:  # else it only gives way
+        if delay >= 0.1:  # else it only gives way
             seconds.append(delay)
         await usual(0)
 
@@ -169,7 +168,7 @@ async def test_a_record_is_found_behind_what_was_printed_without_a_newline(
 
 async def test_what_is_printed_before_the_first_record_is_shown(spawn: Spawn) -> None:
     child = spawn("say('Welcome'); say('\\x1b[1mChoose:'); os.write(1, b'> '); sys.exit()")
-    *lines, end = await first(child, 4)
+    *lines, end = await first(child, 3)
     for line in lines:
         assert isinstance(line, Interruption)
         assert line.left_out
@@ -191,7 +190,7 @@ async def test_nothing_is_printed_by_a_stream_that_has_begun(spawn: Spawn) -> No
 
 @pytest.mark.parametrize(("text", "shown"), [("x" * 5000, "x" * 80), ("", "")])
 async def test_little_of_what_is_printed_is_kept(spawn: Spawn, text: str, shown: str) -> None:
-    received = await first(spawn(f"os.write(1, {text.encode()!r}); sys.exit()"), 1 + bool(text))
+    received = await first(spawn(f"os.write(1, {text.encode()!r}); sys.exit()"), 1)
     end = received[-1]
     assert isinstance(end, Interruption)
     assert end.printed == shown
@@ -222,13 +221,47 @@ async def test_half_a_line_is_silence(spawn: Spawn) -> None:
     assert why(silence) == "it said nothing for too long"
 
 
-async def test_a_long_line_that_comes_slowly_is_not_silence() -> None:
-    """As that of many processes does, over a line of a few kB/s."""
-    lines = module._Lines(LINE_BYTES)
-    loop = asyncio.get_running_loop()
-    for n, piece in enumerate([b"a"] * 20 + [b"\n"]):
-        loop.call_later(0.05 * n, lines.feed_data, piece)
-    assert await module._line_within(lines, 0.2) == b"a" * 20 + b"\n"
+async def test_a_long_line_that_comes_slowly_is_not_silence(
+    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of many processes does, over a line of a few kB/s: each piece has its own time."""
+    waited: list[float] = []
+    third = asyncio.Event()
+    read = module.read_within
+
+    async def counted(reader: asyncio.StreamReader, seconds: float) -> bytes:
+        waited.append(seconds)
+        if len(waited) == 3:
+            third.set()
+        return await read(reader, seconds)
+
+    monkeypatch.setattr(module, "read_within", counted)
+    child = spawn(
+        "say(INVENTORY); sys.stdin.readline(); os.write(1, SAMPLE[:9].encode()); "
+        "sys.stdin.readline(); say(SAMPLE[9:]); until_the_end()"
+    )
+    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
+        assert await anext(records) == INVENTORY
+        child.ask(gpm=True)
+        sample = asyncio.ensure_future(anext(records))
+        await third.wait()
+        child.ask(gpm=False)
+        assert await sample == SAMPLE
+    assert {*waited[1:]} == {child._limit}
+
+
+@pytest.mark.parametrize(
+    ("start", "seconds"),
+    [
+        (b"", 20.0),
+        (b"Choose a project: ", module.PROMPT_SECONDS),
+        (b"ada@gpu-1:~$", module.PROMPT_SECONDS),
+        (b"\x1b]0;ada@gpu-1: ~\x07", 20.0),
+    ],
+)
+def test_a_prompt_is_waited_for_less_long_than_a_slow_start(start: bytes, seconds: float) -> None:
+    child = StreamChild(["true"], 1.0, patience=Patience(start=20.0))
+    assert child._silence(bytearray(start)) == seconds
 
 
 async def test_the_last_words_of_a_child_say_why(spawn: Spawn) -> None:
@@ -311,21 +344,6 @@ async def test_a_child_that_cannot_be_forked_says_which_limit_to_raise(
     (death,) = await first(spawn("pass"), 1)
     assert isinstance(death, Interruption)
     assert death.problem == process_limit_problem("The sampler stopped")
-
-
-async def test_reading_goes_on_where_no_thread_can_be_started(
-    monkeypatch: pytest.MonkeyPatch, spawn: Spawn
-) -> None:
-    async def refused(*_: object) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(asyncio, "to_thread", refused)
-    child = spawn("say(INVENTORY)\nfor _ in range(9): say(SAMPLE)\nuntil_the_end()")
-    assert await first(child, 10) == [INVENTORY, *[SAMPLE] * 9]
-    pid = pid_of(child)
-    await child.close()
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.agent.device import Absence
-from gputop.agent.sender import IN_FLIGHT, handle_requests
+from gputop.agent.sender import handle_requests
 from gputop.agent.snapshot import Inventory, Sample
 from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
 from gputop.schema.decode import decode
@@ -40,11 +40,8 @@ class Recorder:
     def set_gpm(self, *, wanted: bool) -> None:
         self.asked.append(wanted)
 
-    def open(self) -> None:
-        self.asked.append("acknowledge")
-
-    def received(self, time: float, clock: float) -> None:
-        self.asked.append((time, clock))
+    def ask(self) -> None:
+        self.asked.append("next")
 
 
 @pytest.mark.parametrize(
@@ -61,13 +58,8 @@ class Recorder:
         (b'{"interval": "1"}', []),
         (b'{"interval": true}', []),
         (b'{"gpm": 1, "later": 2}', []),
-        (request(acknowledge=True), ["acknowledge"]),
-        (request(acknowledge=False), []),
-        (request(received=12.5, clock=3), [(12.5, 3)]),
-        (b'{"received": 12.5}', []),
-        (b'{"received": "12.5", "clock": 3}', []),
-        (b'{"received": 1e999, "clock": 3}', []),
-        (b'{"received": true, "clock": 3}', []),
+        (request(next=True), ["next"]),
+        (request(next=1), []),
         (b"[1]", []),
         (b"{", []),
         (b"", []),
@@ -157,7 +149,7 @@ def test_a_child_that_does_not_listen_is_no_fault() -> None:
     asyncio.run(child.close())
 
 
-def test_a_stream_waits_for_a_reader_that_acknowledges_and_drops_what_is_old() -> None:
+def test_a_sample_that_was_not_asked_for_is_dropped() -> None:
     with subprocess.Popen(
         StreamOptions(0.25, demo=True, control=True).command,
         stdin=subprocess.PIPE,
@@ -173,16 +165,14 @@ def test_a_stream_waits_for_a_reader_that_acknowledges_and_drops_what_is_old() -
                 pass
             return record
 
-        process.stdin.write(request(acknowledge=True))
-        process.stdin.write(request(received=0.0, clock=1.0))  # as for an inventory
-        while (first := sample()).echo_seconds is None:  # those before it has read that
-            process.stdin.write(request(received=first.time, clock=1.0))
-        written = [first, *(sample() for _ in range(IN_FLIGHT - 1))]
+        process.stdin.write(request(next=True))
+        while (last := sample()).waited_seconds is None:  # it was not asked for
+            process.stdin.write(request(next=True))
         assert not select.select([process.stdout], [], [], 1.0)[0]
-        process.stdin.write(request(received=written[-1].time, clock=7000.0))
+        process.stdin.write(request(next=True))
         after = sample()
-        assert after.echo_seconds is not None
-        assert after.echo_seconds >= 7000.0
-        assert after.time - written[-1].time >= 0.9  # three that were made meanwhile are not sent
+        assert after.time - last.time >= 0.9  # three that were made meanwhile are not sent
+        assert after.waited_seconds is not None
+        assert after.waited_seconds <= 0.9
         process.stdin.close()
         assert process.wait(BOUND) == 0

@@ -17,7 +17,7 @@ from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import SCHEMA, DriverState, Inventory, MachineState, Sample, Source
 from gputop.schema.derived import label_of
-from gputop.stream import child
+from gputop.stream import child, pipes
 from gputop.stream import machines as module
 from gputop.stream.child import Patience
 from gputop.stream.launch import StreamOptions
@@ -118,6 +118,14 @@ async def test_two_machines_are_one_stream(ssh: FakeSsh) -> None:
         assert of(sample, "b").host == streams.host()
 
 
+async def test_without_a_command_the_agent_is_sent(ssh: FakeSsh) -> None:
+    """To the python3 that is there, which has no gputop."""
+    answer = (await host_snapshots(["a"], timeout_seconds=BOUND))["a"]
+    assert isinstance(answer, tuple), answer
+    assert answer.inventory.gputop_version
+    assert answer.sample.host.memory_total_bytes
+
+
 async def test_the_order_is_that_of_the_names_and_each_is_there_once(ssh: FakeSsh) -> None:
     async with watching("b", "a", "b") as watch:
         assert [*states(await watch.sample())] == ["b", "a"]
@@ -136,7 +144,7 @@ async def test_a_sample_comes_with_the_last_of_them_and_not_by_a_clock(ssh: Fake
         (fake_ssh.REFUSED, "connect to host b port 22: Connection refused"),
         (fake_ssh.NO_KEY, "it wants a password or another key"),
         (fake_ssh.CHANGED, "its host key is another one than before"),
-        (fake_ssh.MISSING, "gputop is not found there"),
+        (fake_ssh.MISSING, "its command is not found there"),
         ("exit 0", "the connection ended"),
     ],
 )
@@ -166,7 +174,7 @@ async def test_one_that_falls_silent_delays_no_other_and_is_given_up(
     ssh: FakeSsh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(child, "silence_limit", lambda _: -1.5)  # half a second, with its slack
-    monkeypatch.setattr(child, "SECOND_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(pipes, "SECOND_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(module, "PATIENCE", Patience(BOUND, 5.0, 5.0))
     ssh.does("b", f"printf '%s\\n' '{to_line(streams.inventory(2))}'\n{fake_ssh.HANGING}")
     async with watching("a", "b") as watch:
@@ -321,12 +329,3 @@ async def test_snapshots_are_taken_at_the_same_time_in_the_order_asked_for(ssh: 
     assert secret.why == "it wants a password or another key"
     assert str(hanging) == "d is unreachable: it sent nothing within 5 s. `ssh d` may say more"
     assert processes_of(RUN) == {}
-
-
-def test_a_machine_that_becomes_old_is_not_waited_for(ssh: FakeSsh) -> None:
-    machines = Machines(["a", "b"], 1.0)
-    for name, made_at in (("a", 100.0), ("b", 90.0)):
-        machines._machines[name].made_at = made_at
-    assert machines._next_old(100.5) == pytest.approx(101.91)
-    assert machines._next_old(101.8) == pytest.approx(102.3)  # of many, not each at its moment
-    assert machines._next_old(105.0) == float("inf")

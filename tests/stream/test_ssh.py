@@ -158,29 +158,60 @@ Host key verification failed."""
         ),
         (
             ended("bash: line 1: gputop: command not found", 127),
-            "gputop is not found there",
-            "`pip install .` in a checkout of gputop there, or use --remote-command",
+            "its command is not found there",
+            "Leave out --remote-command",
         ),
-        (ended("", 127), "gputop is not found there", "--remote-command"),
+        (ended("", 127), "its command is not found there", "--remote-command"),
         (
             ended("/usr/bin/python3: No module named gputop", 1),
             "gputop is not found there",
-            "in a checkout of gputop there",
+            "Leave out --remote-command",
+        ),
+        *(
+            (ended(said, status), "there is no python3", "Install Python 3.9 or later there")
+            for said, status in [
+                ("bash: line 1: python3: command not found", 127),
+                ("sh: 1: python3: not found", 127),
+                ("zsh:1: command not found: python3", 127),
+                ("python3: Command not found.", 1),
+                ("fish: Unknown command: python3", 127),
+            ]
+        ),
+        (
+            ended("gputop: error: python3 there is 3.6, which is too old. gputop needs ...", 3),
+            "its python3 is 3.6, and 3.9 or later is needed",
+            "Install a newer python3 there, or gputop with --remote-command",
+        ),
+        (
+            ended(
+                "ssh: connect to host jump port 22: Connection refused\n"
+                "Connection closed by UNKNOWN port 65535"
+            ),
+            "its jump host does not let it pass: connect to host jump port 22: Connection refused",
+            "Try `ssh` with the jump host alone",
+        ),
+        (
+            ended(
+                "ada@jump: Permission denied (publickey).\nkex_exchange_identification: Connection "
+                "closed by remote host\nConnection closed by UNKNOWN port 65535"
+            ),
+            "its jump host does not let it pass: ada@jump: Permission denied (publickey).",
+            "Try `ssh` with the jump host alone",
         ),
         (
             ended("gputop: error: unrecognized arguments: --control. Try ...", 2),
             "its gputop is too old, or is another program",
-            "Upgrade it: `pip install .` in a checkout of gputop there",
+            "Upgrade it: `pip install .` in a checkout of gputop there, or leave out",
         ),
         (
             ended("gputop: error: `gputop stream` has no --control. Try `gputop ...", 2),
             "its gputop is too old, or is another program",
-            "Upgrade it: `pip install .` in a checkout of gputop there",
+            "Upgrade it: `pip install .` in a checkout of gputop there, or leave out",
         ),
         (
             ended("gputop: error: --controls is not known. Did you mean --control?", 2),
             "its gputop is too old, or is another program",
-            "Upgrade it: `pip install .` in a checkout of gputop there",
+            "Upgrade it: `pip install .` in a checkout of gputop there, or leave out",
         ),
         (
             ended("bash: fork: retry: Resource temporarily unavailable", 254),
@@ -223,7 +254,11 @@ Host key verification failed."""
             "it said nothing for too long, after it printed '$'",
             "A start-up file there (such as ~/.bashrc)",
         ),
-        (ended("", 127)._replace(printed="Hi"), "gputop is not found there", "--remote-command"),
+        (
+            ended("", 127)._replace(printed="Hi"),
+            "its command is not found there",
+            "--remote-command",
+        ),
         (ended("", -15, "it said nothing for too long"), "it said nothing for too long", "`ssh b`"),
         (
             ended("", None, "[Errno 2] No such file or directory: 'ssh'"),

@@ -41,7 +41,7 @@ def run(
     settings: Settings,
     chosen: Mapping[str, Any],
     hosts: Sequence[str] = (),
-    remote_command: Sequence[str] = (),
+    remote_command: Sequence[str] | None = None,
     recording: Recording | None = None,
     show_secrets: bool = False,
     **shown: Any,

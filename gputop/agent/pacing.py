@@ -1,0 +1,71 @@
+"""Samples on request, for a reader at the end of a slow line."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from gputop.agent.snapshot import Inventory, Record, Sample, merge_samples
+
+
+def uptime() -> float:
+    """Return the clock of `Sample.uptime_seconds`, which also counts suspended time."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Pacing:
+    """Drops samples that the reader has not asked for.
+
+    Pipes, `sshd`, TCP and `ssh` between this process and its reader hold megabytes. A full pipe
+    would be noticed too late: on a line of 64 kbit/s, a host was 67 s behind after 75 s. So a
+    reader over ssh asks for the next sample when it has read one, and one sample is on its way at a
+    time. A sample that is made meanwhile is dropped. Its events and utilization samples, and the
+    newest inventory, are kept for the next one. A reader that never asks gets everything.
+    """
+
+    def __init__(self, clock: Callable[[], float] = uptime) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._asked_at: float | None = None
+        self._on_its_way = 0
+        """Samples that were written, and not yet read by the reader."""
+        self._inventory: Inventory | None = None
+        self._dropped: Sample | None = None
+
+    def ask(self) -> None:
+        """Note that the reader wants the next sample. Any thread may call it.
+
+        The first request comes before the reader has anything, and each other one when it has read
+        a sample.
+        """
+        with self._lock:
+            if self._asked_at is not None:
+                self._on_its_way = max(0, self._on_its_way - 1)
+            self._asked_at = self._clock()
+
+    def select(self, record: Record) -> list[Record]:
+        """Return what to write now that the record was made."""
+        with self._lock:
+            if self._asked_at is None:
+                if isinstance(record, Sample):
+                    self._on_its_way += 1
+                return [record]
+            if isinstance(record, Inventory):
+                self._inventory = record
+                return []
+            if self._dropped is not None:
+                record = merge_samples(self._dropped, record)
+            if self._on_its_way > 0:
+                self._dropped = record
+                return []
+            self._on_its_way = 1
+            self._dropped = None
+            if record.uptime_seconds is not None:
+                waited = record.uptime_seconds - self._asked_at
+                record = replace(record, waited_seconds=waited)
+            if self._inventory is None:
+                return [record]
+            inventory, self._inventory = self._inventory, None
+            return [inventory, record]

@@ -1,0 +1,126 @@
+"""Samples for a reader that asks for each of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.agent.lines import to_line
+from gputop.agent.pacing import Pacing
+from gputop.agent.snapshot import Event, Inventory, Record, Sample
+from tests import streams
+from tests.streams import NOW
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def sample(second: float, code: int | None = None, busy: tuple[int, ...] | None = ()) -> Sample:
+    events = () if code is None else (Event(NOW + second, None, "xid", code),)
+    reading = streams.readings(0, gpu_utilization_samples_percent=busy)
+    return dataclasses.replace(
+        streams.sample(1, time=NOW + second, uptime_seconds=100.0 + second, events=events),
+        devices=(reading,),
+    )
+
+
+def asked() -> Pacing:
+    """Pacing that was asked for one sample, when the clock was at 100."""
+    pacing = Pacing(lambda: 100.0)
+    pacing.ask()
+    return pacing
+
+
+def samples(records: Sequence[Record]) -> list[Sample]:
+    return [record for record in records if isinstance(record, Sample)]
+
+
+def test_a_reader_that_asks_for_nothing_gets_everything_as_it_is() -> None:
+    pacing = Pacing()
+    records: list[Record] = [streams.inventory(1), *(sample(n) for n in range(100))]
+    assert [each for record in records for each in pacing.select(record)] == records
+    assert "waited" not in to_line(sample(0))
+
+
+def test_one_sample_is_on_its_way_and_those_between_are_dropped() -> None:
+    pacing = asked()
+    (first,) = samples(pacing.select(sample(3)))
+    assert first.waited_seconds == 3.0
+    for n in range(4, 10):
+        assert pacing.select(sample(n)) == []
+    pacing.ask()
+    (after,) = samples(pacing.select(sample(10)))
+    assert after.time == NOW + 10
+    assert pacing.select(sample(11)) == []
+
+
+def test_samples_from_before_the_first_request_count_too() -> None:
+    pacing = Pacing(lambda: 100.0)
+    for n in range(3):
+        assert pacing.select(sample(n)) == [sample(n)]
+    for n in range(4):  # the first request only begins it
+        pacing.ask()
+        assert len(pacing.select(sample(3 + n))) == (n == 3)
+
+
+def test_events_utilization_and_inventories_are_kept_for_the_next_sample() -> None:
+    pacing = asked()
+    pacing.select(sample(0))
+    for n, busy in enumerate([(1, 2), (3,), ()]):
+        assert pacing.select(streams.inventory(n)) == []
+        assert pacing.select(sample(5 + n, code=70 + n, busy=busy)) == []
+    pacing.ask()
+    inventory, after = pacing.select(sample(9, code=79, busy=(4,)))
+    assert inventory == streams.inventory(2)  # the newest alone
+    assert isinstance(after, Sample)
+    assert [event.code for event in after.events] == [70, 71, 72, 79]
+    assert after.devices[0].gpu_utilization_samples_percent == (1, 2, 3, 4)
+    pacing.ask()
+    (last,) = samples(pacing.select(sample(10)))
+    assert last.events == ()  # each is sent once
+    assert last.devices[0].gpu_utilization_samples_percent == ()
+
+
+@pytest.mark.parametrize("too_many", [1, 5])
+def test_requests_that_answer_no_sample_allow_no_more(too_many: int) -> None:
+    pacing = asked()
+    for _ in range(too_many):
+        pacing.ask()
+    assert [len(pacing.select(sample(n))) for n in range(3)] == [1, 0, 0]
+
+
+MOMENTS = st.lists(st.sampled_from(["sample", "event", "inventory", "arrives"]))
+
+
+@given(MOMENTS)
+def test_whatever_the_line_does_nothing_is_lost_but_samples(moments: list[str]) -> None:
+    pacing = asked()
+    on_the_line = 0
+    made: list[int] = []
+    sent: list[int] = []
+    known = newest = streams.inventory(0)
+    for n, moment in enumerate([*moments, *["arrives"] * len(moments), "event"]):
+        if moment == "arrives":
+            if on_the_line:
+                on_the_line -= 1
+                pacing.ask()
+            continue
+        if moment == "inventory":
+            newest = streams.inventory(n % 5, time=NOW + n)
+            written = pacing.select(newest)
+        else:
+            code = n if moment == "event" else None
+            made += [] if code is None else [n]
+            written = pacing.select(sample(n, code=code))
+        for each in written:
+            if isinstance(each, Inventory):
+                known = each
+            else:
+                assert known == newest
+                sent += [event.code or 0 for event in each.events]
+                on_the_line += 1
+    assert sent == made  # each once, in order, none left

@@ -1,0 +1,337 @@
+"""The agent over a real `sshd`: what comes back, what fails and is named, and what stays there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.agent.problem import Problem
+from gputop.stream.machines import host_snapshots
+from tests.e2e import sshd
+from tests.e2e.shipped import NO_DRIVER, device
+from tests.e2e.sshd import Sshd
+from tests.terminal import MARKER, processes_of
+
+if TYPE_CHECKING:
+    from gputop.stream.child import Snapshot
+    from tests.driver import FakeDriver
+
+BOUND = 60.0
+NAMED_SECONDS = 10.0
+"""A usual failure is named within so long."""
+GONE_SECONDS = 3.0
+"""Nothing is left there so long after the end of the connection."""
+ORIGINAL = '"$SSH_ORIGINAL_COMMAND"'
+SHELLS = ("sh", "bash", "dash", "zsh", "csh", "tcsh", "fish")
+
+
+class Lab:
+    """Hosts on the loopback, and the `ssh` that knows them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.run_id = str(uuid.uuid4())
+        self.environment = {MARKER: self.run_id, "PATH": os.environ["PATH"]}
+        """What the hosts' commands have."""
+        self._hosts: list[Sshd] = []
+        self._key = sshd.make_key(folder / "user-key")
+        self._options: dict[str, str] = {}
+
+    def add(self, name: str, *lines: str, options: str = "") -> Sshd:
+        """One more host, with lines of its sshd's configuration and options of ours for it."""
+        environment = sshd.set_environment(self.environment)
+        host = Sshd(self.folder, name, self._key, environment, *lines)
+        self._hosts.append(host)
+        self._options[name] = options
+        try:
+            host.start()
+        except RuntimeError as error:
+            pytest.skip(str(error))
+        return host
+
+    def programs(self) -> Path:
+        """The folder of an `ssh` that knows all of them."""
+        programs = sshd.ssh_for(self.folder, self._hosts, self._key)
+        config = self.folder / "ssh-config"
+        own = "".join(f"Host {name}\n{lines}\n" for name, lines in self._options.items())
+        config.write_text(own + config.read_text())
+        return programs
+
+    def stop(self) -> None:
+        for host in self._hosts:
+            host.stop()
+
+    def left(self) -> dict[int, str]:
+        """The processes that run on a host."""
+        found = processes_of(self.run_id)
+        return {pid: words for pid, words in found.items() if not words.startswith("sshd")}
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+    if not sshd.INSTALLED:
+        pytest.skip(sshd.MISSING)
+    for name, value in NO_DRIVER.items():
+        monkeypatch.setenv(name, value)
+    made = Lab(tmp_path)
+    try:
+        yield made
+        until_gone(made)
+    finally:
+        made.stop()
+
+
+def until_gone(lab: Lab) -> None:
+    deadline = time.monotonic() + 10 * GONE_SECONDS
+    while left := lab.left():
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def asked(lab: Lab, name: str) -> Snapshot | Problem:
+    """What the host answers."""
+    path = os.environ["PATH"]
+    os.environ["PATH"] = f"{lab.programs()}:{path}"
+    try:
+        return asyncio.run(asyncio.wait_for(host_snapshots([name]), BOUND))[name]
+    finally:
+        os.environ["PATH"] = path
+
+
+def snapshot(lab: Lab, name: str = "far") -> Snapshot:
+    """The snapshot of a host that answers."""
+    answer = asked(lab, name)
+    assert isinstance(answer, tuple), answer
+    return answer
+
+
+def problem(lab: Lab, name: str = "far") -> Problem:
+    """Why a host does not answer."""
+    answer = asked(lab, name)
+    assert isinstance(answer, Problem)
+    assert answer.what == f"{name} is unreachable"
+    assert str(answer).isprintable()
+    return answer
+
+
+@pytest.mark.driver
+def test_the_whole_schema_comes_back(lab: Lab, driver: FakeDriver) -> None:
+    driver.write(device(7, temperature_celsius=41))
+    lab.environment |= driver.environment()
+    lab.add("far")
+    inventory, sample = snapshot(lab)
+    assert [each.name for each in inventory.devices] == ["NVIDIA Test 7"]
+    assert [each.temperature_celsius for each in sample.devices] == [41]
+    assert sample.host.cpu_percent is not None
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_every_shell_starts_it(lab: Lab, shell: str) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        pytest.skip(f"there is no {shell} here")
+    lab.add("far", f"ForceCommand exec {program} -c {ORIGINAL}")
+    assert snapshot(lab).inventory.hostname
+
+
+@pytest.mark.parametrize(
+    "prints",
+    [
+        "echo Welcome; echo",
+        r"printf '\033]0;ada@far: ~\007'",
+        "echo to standard error >&2",
+        "yes Welcome | head -n 500",
+    ],
+)
+def test_a_start_up_file_may_print(lab: Lab, prints: str) -> None:
+    lab.add("far", f"ForceCommand {prints}; exec sh -c {ORIGINAL}")
+    assert snapshot(lab).inventory.hostname
+
+
+def unshared(script: str) -> str:
+    """A command in a file system of its own, where root may make one."""
+    words = ["unshare", "-m", "sh", "-c", f"{script}\nexec true"]
+    if shutil.which("unshare") is None or subprocess.run(words, check=False).returncode != 0:
+        pytest.skip("unshare needs root")
+    return f"ForceCommand exec unshare -m sh -c '{script}; exec sh -c {ORIGINAL}'"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "mount -t tmpfs -o ro none $HOME",
+        "mount -t tmpfs -o ro none /tmp && mount -t tmpfs -o ro none /var/tmp",
+        "mount -t tmpfs -o noexec none /tmp && mount -t tmpfs -o noexec none $HOME",
+    ],
+    ids=["read-only home", "no /tmp", "noexec"],
+)
+def test_it_needs_no_place_to_write(lab: Lab, script: str) -> None:
+    lab.environment["PATH"] = "/usr/local/bin:/usr/bin:/bin"
+    lab.add("far", unshared(script))
+    assert snapshot(lab).inventory.hostname
+
+
+def test_no_file_is_left_there(lab: Lab) -> None:
+    home, temporary = lab.folder / "home", lab.folder / "tmp"
+    for folder in (home, temporary):
+        folder.mkdir()
+    lab.environment |= {"HOME": str(home), "TMPDIR": str(temporary)}
+    lab.add("far", f"ForceCommand cd; exec sh -c {ORIGINAL}")
+    assert snapshot(lab).inventory.hostname
+    assert [*home.rglob("*"), *temporary.rglob("*")] == []
+
+
+def test_a_host_behind_a_jump_host(lab: Lab) -> None:
+    lab.add("jump")
+    lab.add("far", options="ProxyJump jump")
+    assert snapshot(lab).inventory.hostname
+
+
+def test_an_open_connection_is_used(lab: Lab) -> None:
+    """Of ControlMaster. Its socket has to be at a short path."""
+    log = lab.folder / "far-log"
+    control = Path(f"/tmp/gputop-{lab.run_id[:8]}")
+    host = lab.add("far", "LogLevel VERBOSE", options=f"ControlPath {control}\nControlMaster auto")
+    ssh = lab.programs() / "ssh"
+    master = subprocess.Popen([ssh, "-N", "far"])
+    try:
+        deadline = time.monotonic() + BOUND
+        while not control.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        shutil.rmtree(ssh.parent)
+        assert snapshot(lab).inventory.hostname
+        assert log.read_text().count("Accepted publickey") == 1
+    finally:
+        master.terminate()
+        master.wait()
+    host.stop()
+
+
+# What fails, and is named.
+
+
+def test_no_python(lab: Lab) -> None:
+    lab.add("far", f"ForceCommand PATH=/no/such/folder; eval {ORIGINAL}")
+    found = problem(lab)
+    assert found.why == "there is no python3"
+    assert found.remedy == "Install Python 3.9 or later there"
+
+
+def test_an_old_python(lab: Lab) -> None:
+    folder = lab.folder / "old"
+    folder.mkdir()
+    python = folder / "python3"
+    python.write_text(
+        f'#!/bin/sh\nexec {sys.executable} "$1" "$2" \'import sys;sys.version_info=(3,6);\'"$3"\n'
+    )
+    python.chmod(0o755)
+    lab.add("far", f"ForceCommand PATH={folder}:/bin; eval {ORIGINAL}")
+    assert problem(lab).why == "its python3 is 3.6, and 3.9 or later is needed"
+
+
+def test_another_host_key(lab: Lab) -> None:
+    known = lab.folder / "other-known-hosts"
+    other = sshd.make_key(lab.folder / "other-key")
+    far = lab.add("far", options=f"UserKnownHostsFile {known}")
+    known.write_text(f"[127.0.0.1]:{far.port} {Path(f'{other}.pub').read_text()}")
+    found = problem(lab)
+    assert found.why == "its host key is another one than before"
+    assert "`ssh-keygen -R far`" in found.remedy
+
+
+def test_an_unknown_host_key(lab: Lab) -> None:
+    lab.add("far", options="UserKnownHostsFile /dev/null")
+    assert problem(lab).why == "its host key is not known"
+
+
+def test_a_password_is_wanted(lab: Lab) -> None:
+    key = sshd.make_key(lab.folder / "unknown-key")
+    lab.add("far", options=f"IdentityFile {key}\nIdentitiesOnly yes\nIdentityAgent none")
+    # The first line of ours wins, and both keys would be tried.
+    (lab.folder / "user-key").unlink()
+    found = problem(lab)
+    assert found.why == "it wants a password or another key"
+    assert "`ssh-copy-id far`" in found.remedy
+
+
+def test_nobody_listens(lab: Lab) -> None:
+    lab.add("far").stop()
+    assert "Connection refused" in problem(lab).why
+
+
+def test_a_server_that_says_nothing(lab: Lab) -> None:
+    lab.add("far").freeze()
+    began = time.monotonic()
+    assert "timed out" in problem(lab).why
+    assert time.monotonic() - began < NAMED_SECONDS + BOUND / 10  # of a busy machine
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (["AllowTcpForwarding no"], "administratively prohibited"),
+        (["AllowUsers nobody-at-all"], "Permission denied"),
+    ],
+)
+def test_a_jump_host_that_lets_nothing_pass(lab: Lab, lines: list[str], why: str) -> None:
+    lab.add("jump", *lines)
+    lab.add("far", options="ProxyJump jump")
+    found = problem(lab)
+    assert found.why.startswith("its jump host does not let it pass: ")
+    assert why in found.why
+    assert found.remedy == "Try `ssh` with the jump host alone"
+
+
+def test_a_start_up_file_that_reads_the_input(lab: Lab) -> None:
+    """The input is the agent's. The file takes its beginning."""
+    asks = "printf 'Choose a project: '; read project"
+    lab.add("far", f"ForceCommand {asks}; exec sh -c {ORIGINAL}")
+    found = problem(lab)
+    assert found.why == "the connection ended, after it printed 'Choose a project:'"
+    assert "~/.bashrc" in found.remedy
+
+
+def test_a_start_up_file_that_waits_at_a_prompt(lab: Lab) -> None:
+    lab.add("far", "ForceCommand printf 'Choose a project: '; exec cat >/dev/null")
+    began = time.monotonic()
+    found = problem(lab)
+    assert time.monotonic() - began < NAMED_SECONDS + BOUND / 10  # of a busy machine
+    assert found.why == "it said nothing for too long, after it printed 'Choose a project:'"
+    assert "~/.bashrc" in found.remedy
+
+
+# How it ends.
+
+
+WATCH = """\
+import asyncio, sys
+from gputop.stream.machines import Machines
+async def watch():
+    async for record in Machines(["far"], 0.25).records():
+        print(type(record).__name__, flush=True)
+asyncio.run(watch())
+"""
+
+
+@pytest.mark.parametrize("records", [1, 2, 8], ids=["connecting", "soon", "running"])
+def test_a_watcher_that_is_killed_leaves_no_process_there(lab: Lab, records: int) -> None:
+    lab.add("far")
+    env = {**os.environ, "PATH": f"{lab.programs()}:{os.environ['PATH']}"}
+    command = [sys.executable, "-c", WATCH]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as watcher:
+        assert watcher.stdout is not None
+        for _ in range(records):
+            assert watcher.stdout.readline()
+        watcher.kill()
+    until_gone(lab)
