@@ -29,8 +29,10 @@ ELSEWHERE = {
     "topo": "`nvidia-smi topo -m`",
     "--query-gpu": "`nvidia-smi --query-gpu=… --format=csv`, or `gputop stream --query …`",
     "--query-compute-apps": "`nvidia-smi --query-compute-apps=… --format=csv`",
+    "--web-config": "--certfile and --keyfile for TLS, and a reverse proxy for passwords",
+    "--pod-resources-kubelet-socket": "dcgm-exporter for the names of pods",
 }
-"""What nvidia-smi does and gputop does not, and the command to use."""
+"""What gputop does not have, or no more, and what to use."""
 DASHBOARD_ONLY = ("theme", "config", "ascii", "mouse", "bell", "readonly")
 """Options that no command has, without their dashes."""
 
