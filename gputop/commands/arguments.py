@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from gputop import from_checkout
-from gputop.console import COULD_NOT_RUN, USAGE, print_message, terminal_size
+from gputop.console import (
+    COULD_NOT_RUN,
+    USAGE,
+    ascii_is_safer,
+    print_message,
+    terminal_size,
+)
 from gputop.stream.ssh import REMOTE_COMMAND
 from gputop.text import visible
 from gputop.ui.terminal.skeleton import SKELETON
@@ -186,22 +192,36 @@ def output_width() -> int | None:
     return int(columns) if re.fullmatch("[1-9][0-9]{0,3}", columns) else None
 
 
-def print_again(arguments: argparse.Namespace, text: str, *, first: bool) -> None:
-    """Print one of several pages: on a terminal in place of the previous one."""
-    from gputop.output.ansi import frame
+def wants_colour(asked: bool | None = None) -> bool:
+    """Return True if standard output gets colours; `asked` is what an option says."""
+    from gputop.output.pages import colour_is_wanted
 
-    terminal = sys.stdout.isatty() and not arguments.json
-    if terminal:
-        text = frame(text, terminal_size()[1], first=first)
-    elif not first and not arguments.json:
+    if asked is not None:
+        return asked
+    return colour_is_wanted()
+
+
+def print_page(text: str, *, over: bool = False, first: bool = True) -> None:
+    """Print a page, in ASCII if the locale or the terminal has no more.
+
+    `over` replaces the page before on a terminal; elsewhere an empty line is between them.
+    """
+    from gputop.output.pages import as_ascii, draw_over
+
+    if ascii_is_safer(os.environ):
+        text = as_ascii(text)
+    if over and sys.stdout.isatty():
+        draw_over(text, first=first)
+        return
+    if not first:
         text = f"\n{text}"
-    print_text(text, end="" if terminal else "\n")
+    print_text(text)
 
 
-def print_text(text: str, end: str = "\n") -> None:
-    """Print in UTF-8 whatever the locale is: a "–" must not become a "?"."""
+def print_text(text: str) -> None:
+    """Print in UTF-8, as JSON and CSV are whatever the locale is."""
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-    print(text, end=end, flush=True)
+    print(text, flush=True)
 
 
 def snapshots(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
 import sys
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
@@ -16,9 +15,11 @@ from gputop.commands.arguments import (
     open_recording,
     output_width,
     print_ending,
+    print_page,
     print_text,
     refuse,
     snapshots,
+    wants_colour,
 )
 from gputop.commands.options import argument_type
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, print_message
@@ -75,7 +76,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Print why the devices are slow, if they are."""
     from gputop.agent.snapshot import MachineState
     from gputop.health.why import Observation
-    from gputop.output.ansi import rendered, wanted
     from gputop.output.why_page import document, page
 
     hosts = hosts_of(arguments)
@@ -101,10 +101,15 @@ def run(arguments: argparse.Namespace) -> int:
             json.dumps(document(report, inventory, sample, seen.seconds), indent=2)
         )
     else:
-        colour = wanted(os.environ, terminal=sys.stdout.isatty())
-        width = output_width()
-        lines = page(report, inventory, sample, seen.seconds, width)
-        print_text(rendered(lines, width, colour=colour))
+        text = page(
+            report,
+            inventory,
+            sample,
+            seen.seconds,
+            output_width(),
+            colour=wants_colour(),
+        )
+        print_page(text)
     away = [each for each in sample.machines if each.state is not MachineState.OK]
     for machine in away:
         problem = machine.problem or f"{machine.name} has not answered in time"

@@ -1,0 +1,285 @@
+"""Processes as text: on the line of their device, in a table of their own, and by user."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from rich.table import Table
+from rich.text import Text
+
+from gputop.agent.snapshot import Inventory, Process, Sample
+from gputop.output import pages
+from gputop.output.pages import cell, reading
+from gputop.schema.derived import label_of
+from gputop.schema.values import unseen
+from gputop.text import ABSENT, cells, duration, fit_columns, percentage, size, visible
+
+LONGEST_USER, LONGEST_COMMAND = 64, 200
+"""Characters that are shown."""
+
+
+def process_texts(processes: Sequence[Process]) -> Iterator[str]:
+    """Yield ever shorter texts for the processes: all of them, then the largest and a count.
+
+    No number is cut.
+    """
+    ordered = sorted(processes, key=lambda p: -(p.memory_used_bytes or 0))
+    full, short, brief = [], [], []
+    for process in ordered:
+        user, held = _user(process), f"({size(process.memory_used_bytes)})"
+        full.append(f"{user}:{_program(process)}/{process.pid}{held}")
+        short.append(f"{user}/{process.pid}{held}")
+        brief.append(f"{user}{held}")
+    yield " ".join(full)
+    yield " ".join(short)
+    yield " ".join(brief)
+    for shown in range(len(brief) - 1, 0, -1):
+        yield f"{' '.join(brief[:shown])} +{len(brief) - shown}"
+    if ordered:
+        yield f"{len(ordered)} proc."
+
+
+def processes_text(processes: Sequence[Process], room: int | None) -> str:
+    """Return the longest text that fits, or the shortest if none does."""
+    text = ""
+    for text in process_texts(processes):
+        if room is None or cells(text) <= room:
+            break
+    return text
+
+
+def _user(process: Process) -> str:
+    return visible(process.user or ABSENT, LONGEST_USER)
+
+
+def _program(process: Process) -> str:
+    """Return the program's name without its folder and arguments."""
+    words = (process.command or "").split()
+    if not words:
+        return ABSENT
+    return visible(PurePosixPath(words[0]).name, 40) or ABSENT
+
+
+class SortKey(NamedTuple):
+    """An order of processes; those without the value are last."""
+
+    value: Callable[[Process], Any]
+    descending: bool = True
+
+
+SORT_KEYS: Mapping[str, SortKey] = {
+    "memory": SortKey(lambda process: process.memory_used_bytes),
+    "gpu": SortKey(lambda process: process.sm_utilization_percent),
+    "cpu": SortKey(lambda process: process.cpu_percent),
+    # The longest running process began first.
+    "time": SortKey(lambda process: process.start_time, descending=False),
+    "pid": SortKey(lambda process: process.pid, descending=False),
+    "user": SortKey(lambda process: process.user, descending=False),
+}
+"""Orders by the names of `--sort`."""
+
+
+def sorted_processes(
+    processes: Sequence[Process], sort: SortKey | None, top: int | None
+) -> list[Process]:
+    """Return the processes in this order, or as they come; at most `top` of them."""
+    if sort is None:
+        return list(processes[:top])
+    known, unknown = [], []
+    for process in processes:
+        if sort.value(process) is None:
+            unknown.append(process)
+        else:
+            known.append(process)
+    known.sort(key=sort.value, reverse=sort.descending)
+    return [*known, *unknown][:top]
+
+
+class ProcessColumn(NamedTuple):
+    """A column of the table of processes."""
+
+    name: str
+    text: Callable[[Process, Sample], str]
+    left: bool = False
+
+
+def _time(process: Process, sample: Sample) -> str:
+    if process.start_time is None:
+        return ABSENT
+    return duration(max(0.0, sample.time - process.start_time))
+
+
+def _command(process: Process, _: Sample) -> str:
+    return visible(process.command or f"({unseen(process)})", LONGEST_COMMAND)
+
+
+COLUMNS = (
+    ProcessColumn("PID", lambda process, _: str(process.pid)),
+    ProcessColumn("user", lambda process, _: _user(process), left=True),
+    ProcessColumn("memory", lambda process, _: size(process.memory_used_bytes)),
+    ProcessColumn(
+        "busy", lambda process, _: percentage(process.sm_utilization_percent)
+    ),
+    ProcessColumn("CPU", lambda process, _: percentage(process.cpu_percent)),
+    ProcessColumn("time", _time),
+    ProcessColumn(
+        "container", lambda process, _: visible(process.container or "", 64), left=True
+    ),
+    ProcessColumn("command", _command, left=True),
+)
+"""Columns after the one of the GPU."""
+MOST_USEFUL = ("PID", "user", "memory", "command", "container", "busy", "CPU", "time")
+"""Columns in the order in which they get room."""
+LEAST_COMMAND = 16
+"""Cells that the command gets at least."""
+
+
+def process_table(
+    inventory: Inventory,
+    sample: Sample,
+    width: int | None,
+    sort: SortKey | None = None,
+    top: int | None = None,
+) -> Table:
+    """Return a table with a line for each process, by GPU if no other order is chosen.
+
+    Columns for which there is no room are left out, the least useful first.
+    """
+    labels = {device.uuid: label_of(device) for device in inventory.devices}
+    processes = list(sample.processes)
+    places = {uuid: n for n, uuid in enumerate(labels)}
+    processes.sort(key=lambda process: places.get(process.device_uuid, len(places)))
+    shown = sorted_processes(processes, sort, top)
+    texts: dict[str, list[str]] = {"GPU": []}
+    for process in shown:
+        texts["GPU"].append(visible(labels.get(process.device_uuid, ABSENT)))
+    for column in COLUMNS:
+        texts[column.name] = [column.text(process, sample) for process in shown]
+    if not any(texts["container"]):
+        del texts["container"]
+    kept = _fitting(texts, width)
+    left = {column.name for column in COLUMNS if column.left}
+    table = pages.table()
+    for name in kept:
+        pages.add_column(table, name, left=name in left, cut=name == "command")
+    for row in zip(*(texts[name] for name in kept), strict=True):
+        table.add_row(*map(reading, row))
+    return table
+
+
+def _fitting(texts: Mapping[str, Sequence[str]], width: int | None) -> list[str]:
+    if width is None:
+        return list(texts)
+
+    def taken(name: str) -> int:
+        if name == "command":
+            return LEAST_COMMAND + pages.GAP
+        return max(map(cells, (name, *texts[name]))) + pages.GAP
+
+    ranked = [name for name in MOST_USEFUL if name in texts]
+    kept = fit_columns(ranked, width + pages.GAP - taken("GPU"), taken)
+    return [name for name in texts if name in ("GPU", *kept)]
+
+
+@dataclass
+class UserTotals:
+    """What the processes of a user hold."""
+
+    user: str | None
+    processes: int = 0
+    memory_used_bytes: int | None = None
+    """Sum of the known ones."""
+    memory_is_partial: bool = False
+    """True if the memory of a process is unknown."""
+    device_uuids: dict[str, None] = field(default_factory=dict)
+    """Devices in the order of the inventory."""
+
+
+def totals_by_user(inventory: Inventory, sample: Sample) -> list[UserTotals]:
+    """Return totals for each user, those with the most memory first."""
+    found: dict[str | None, UserTotals] = {}
+    held = sample.processes_by_device()
+    pids: dict[str | None, set[int]] = defaultdict(set)
+    for device in inventory.devices:
+        for process in held[device.uuid]:
+            user = process.user
+            totals = found.setdefault(user, UserTotals(user))
+            totals.device_uuids[device.uuid] = None
+            if process.memory_used_bytes is None:
+                totals.memory_is_partial = True
+            else:
+                before = totals.memory_used_bytes or 0
+                totals.memory_used_bytes = before + process.memory_used_bytes
+            pids[user].add(process.pid)
+    for user, totals in found.items():
+        totals.processes = len(pids[user])
+    return sorted(found.values(), key=lambda totals: -(totals.memory_used_bytes or 0))
+
+
+def _busiest(totals: UserTotals, sample: Sample) -> tuple[str | None, int | None]:
+    """Return the busiest of a user's devices, with its utilization."""
+    busiest: tuple[str | None, int | None] = (None, None)
+    for uuid in totals.device_uuids:
+        readings = sample.device(uuid)
+        percent = None
+        if readings is not None:
+            percent = readings.gpu_utilization_percent
+        if percent is not None and (busiest[1] is None or percent > busiest[1]):
+            busiest = uuid, percent
+    return busiest
+
+
+def user_table(inventory: Inventory, sample: Sample) -> Table:
+    """Return a table with a line for each user."""
+    labels = {device.uuid: label_of(device) for device in inventory.devices}
+    table = pages.table()
+    pages.add_column(table, "user", left=True)
+    for name in ("GPUs", "processes", "memory", "busiest"):
+        pages.add_column(table, name)
+    for totals in totals_by_user(inventory, sample):
+        uuid, percent = _busiest(totals, sample)
+        busiest = reading(ABSENT)
+        if uuid is not None:
+            busiest = cell(f"GPU {labels[uuid]} {percentage(percent)}")
+        table.add_row(
+            _shown_user(totals),
+            cell(str(len(totals.device_uuids))),
+            cell(str(totals.processes)),
+            _held(totals),
+            busiest,
+        )
+    return table
+
+
+def _held(totals: UserTotals) -> Text:
+    text = size(totals.memory_used_bytes)
+    if totals.memory_is_partial and totals.memory_used_bytes is not None:
+        text = f"at least {text}"
+    return reading(text, pages.YELLOW)
+
+
+def _shown_user(totals: UserTotals) -> Text:
+    return reading(visible(totals.user or ABSENT, LONGEST_USER))
+
+
+def users_document(inventory: Inventory, sample: Sample) -> dict[str, Any]:
+    """Return the totals of all users as JSON values."""
+    users = []
+    for totals in totals_by_user(inventory, sample):
+        uuid, percent = _busiest(totals, sample)
+        users.append(
+            {
+                "user": totals.user,
+                "devices": list(totals.device_uuids),
+                "processes": totals.processes,
+                "memory_used_bytes": totals.memory_used_bytes,
+                "memory_is_partial": totals.memory_is_partial,
+                "busiest_device": uuid,
+                "busiest_percent": percent,
+            }
+        )
+    return {"hostname": inventory.hostname, "time": sample.time, "users": users}
