@@ -33,6 +33,8 @@ SCHEMA = 1
 DAY_SECONDS = 86_400
 MOST_ROWS = 40
 """Most findings on the page. JSON has all of them."""
+LEAST_TITLE = 30
+"""Columns of a finding's title, and of what is known of its GPU, on a narrow terminal."""
 SEVERITIES = {
     Severity.FAULT: ("fault", pages.LOUD_RED),
     Severity.STALE: ("stale", pages.MAGENTA),
@@ -88,7 +90,7 @@ def page(
     for problem in fleet.problems:
         parts.append(pages.cell(visible(str(problem)), pages.YELLOW))
     if fleet.gpus:
-        parts += _findings(fleet)
+        parts += _findings(fleet, width)
     return pages.rendered(*parts, width=width, colour=colour)
 
 
@@ -155,24 +157,29 @@ def total_watts(watts: float) -> str:
     return f"{number(watts / 1000)} kW"
 
 
-def _findings(fleet: Fleet) -> Iterator[RenderableType]:
+def _findings(fleet: Fleet, width: int | None) -> Iterator[RenderableType]:
     if not fleet.findings:
         yield pages.cell("No problems found", pages.DIM)
         return
     rows = [*_rows(fleet.findings, {gpu.key: gpu for gpu in fleet.gpus})]
-    table = pages.table(header=False)
-    for name in ("severity", "where", "title", "since", "about"):
-        pages.add_column(table, name, left=True, cut=name in ("title", "about"))
-    for finding, where, gpu, _ in rows[:MOST_ROWS]:
+    shown = rows[:MOST_ROWS]
+    words, places, titles, dates, about = [], [], [], [], []
+    for finding, where, gpu, _ in shown:
         word, style = SEVERITIES[finding.severity]
-        table.add_row(
-            pages.cell(word.upper(), style),
-            pages.cell(where),
-            pages.cell(visible(finding.title, 400), style),
-            pages.cell(since(finding, fleet.time), pages.DIM),
-            pages.cell(_about(gpu), pages.DIM),
-        )
-    yield table
+        words.append(pages.cell(word.upper(), style))
+        places.append(pages.cell(where))
+        titles.append(pages.cell(visible(finding.title, 400), style))
+        dates.append(pages.cell(since(finding, fleet.time), pages.DIM))
+        about.append(pages.cell(_about(gpu), pages.DIM))
+    columns = (
+        pages.Column("", words, left=True),
+        pages.Column("where", places, left=True),
+        pages.Column("title", titles, left=True, least=LEAST_TITLE),
+        pages.Column("since", dates, left=True),
+        pages.Column("about", about, left=True, least=LEAST_TITLE),
+    )
+    kept = pages.fitting(columns, ("title", "where", "since", "about"), width)
+    yield pages.table_of(kept, header=False)
     if len(rows) > MOST_ROWS:
         rest = sum(many for *_, many in rows[MOST_ROWS:])
         yield pages.cell(f"{ABSENT} {rest:,} more: --json has all", pages.DIM)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from io import StringIO
 
 from rich.console import Console, Group, JustifyMethod, RenderableType
@@ -11,7 +12,7 @@ from rich.screen import Screen
 from rich.table import Table
 from rich.text import Text
 
-from gputop.text import ABSENT
+from gputop.text import ABSENT, cells, fit_columns
 
 DIM, BOLD = "dim", "bold"
 GREEN, YELLOW, MAGENTA, CYAN = "green", "yellow", "magenta", "cyan"
@@ -60,6 +61,50 @@ def add_column(to: Table, name: str, *, left: bool = False, cut: bool = False) -
     if left:
         justify = "default"
     to.add_column(cell(name, DIM), justify=justify, no_wrap=not cut)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table, which is left out if there is no room for it."""
+
+    name: str
+    cells: Sequence[RenderableType]
+    left: bool = False
+    least: int | None = None
+    """Width to which it may be cut."""
+
+    @property
+    def width(self) -> int:
+        """Spaces that it needs, with the gap before the next one."""
+        if self.least is not None:
+            return self.least + GAP
+        widest = max((cells(str(each)) for each in self.cells), default=0)
+        return max(widest, cells(self.name)) + GAP
+
+
+def fitting(
+    columns: Sequence[Column], ranked: Sequence[str], width: int | None
+) -> list[Column]:
+    """Return the columns for which there is room: of those in `ranked` the last ones go first."""
+    if width is None:
+        return list(columns)
+    always = [column for column in columns if column.name not in ranked]
+    others = [column for column in columns if column.name in ranked]
+    others.sort(key=lambda column: ranked.index(column.name))
+    room = width + GAP - sum(column.width for column in always)
+    kept = fit_columns(others, room, lambda column: column.width)
+    return [column for column in columns if column in always or column in kept]
+
+
+def table_of(columns: Sequence[Column], *, header: bool = True) -> Table:
+    """Return a table of these columns."""
+    made = table(header=header)
+    for column in columns:
+        cut = column.least is not None
+        add_column(made, column.name, left=column.left, cut=cut)
+    for row in zip(*(column.cells for column in columns), strict=True):
+        made.add_row(*row)
+    return made
 
 
 def remedy(text: str) -> Table:

@@ -8,15 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from gputop.agent.snapshot import Inventory, Process, Sample
 from gputop.output import pages
-from gputop.output.pages import cell, reading
+from gputop.output.pages import Column, cell, reading
 from gputop.schema.derived import label_of
 from gputop.schema.values import unseen
-from gputop.text import ABSENT, cells, duration, fit_columns, percentage, size, visible
+from gputop.text import ABSENT, cells, duration, percentage, size, visible
 
 LONGEST_USER, LONGEST_COMMAND = 64, 200
 """Characters that are shown."""
@@ -50,6 +52,31 @@ def processes_text(processes: Sequence[Process], room: int | None) -> str:
         if room is None or cells(text) <= room:
             break
     return text
+
+
+class Holders:
+    """A cell with the processes of a device, as long as there is room."""
+
+    LEAST = 24
+    """Room for `ada(70.0 GiB) bo(2.00 GiB)`."""
+
+    def __init__(self, processes: Sequence[Process]) -> None:
+        self._processes = processes
+
+    @property
+    def least(self) -> int:
+        """The width that it needs at least."""
+        return cells(processes_text(self._processes, self.LEAST))
+
+    def __rich_measure__(
+        self, console: Console, options: ConsoleOptions
+    ) -> Measurement:
+        return Measurement(self.least, cells(processes_text(self._processes, None)))
+
+    def __rich_console__(
+        self, console: Console, options: ConsoleOptions
+    ) -> RenderResult:
+        yield cell(processes_text(self._processes, options.max_width))
 
 
 def _user(process: Process) -> str:
@@ -99,43 +126,20 @@ def sorted_processes(
     return [*known, *unknown][:top]
 
 
-class ProcessColumn(NamedTuple):
-    """A column of the table of processes."""
-
-    name: str
-    text: Callable[[Process, Sample], str]
-    left: bool = False
-
-
 def _time(process: Process, sample: Sample) -> str:
     if process.start_time is None:
         return ABSENT
     return duration(max(0.0, sample.time - process.start_time))
 
 
-def _command(process: Process, _: Sample) -> str:
+def _command(process: Process) -> str:
     return visible(process.command or f"({unseen(process)})", LONGEST_COMMAND)
 
 
-COLUMNS = (
-    ProcessColumn("PID", lambda process, _: str(process.pid)),
-    ProcessColumn("user", lambda process, _: _user(process), left=True),
-    ProcessColumn("memory", lambda process, _: size(process.memory_used_bytes)),
-    ProcessColumn(
-        "busy", lambda process, _: percentage(process.sm_utilization_percent)
-    ),
-    ProcessColumn("CPU", lambda process, _: percentage(process.cpu_percent)),
-    ProcessColumn("time", _time),
-    ProcessColumn(
-        "container", lambda process, _: visible(process.container or "", 64), left=True
-    ),
-    ProcessColumn("command", _command, left=True),
-)
-"""Columns after the one of the GPU."""
 MOST_USEFUL = ("PID", "user", "memory", "command", "container", "busy", "CPU", "time")
-"""Columns in the order in which they get room."""
+"""Columns of the table of processes in the order in which they get room, after that of the GPU."""
 LEAST_COMMAND = 16
-"""Cells that the command gets at least."""
+"""Width of a command at least."""
 
 
 def process_table(
@@ -150,39 +154,40 @@ def process_table(
     Columns for which there is no room are left out, the least useful first.
     """
     labels = {device.uuid: label_of(device) for device in inventory.devices}
-    processes = list(sample.processes)
-    places = {uuid: n for n, uuid in enumerate(labels)}
-    processes.sort(key=lambda process: places.get(process.device_uuid, len(places)))
-    shown = sorted_processes(processes, sort, top)
-    texts: dict[str, list[str]] = {"GPU": []}
-    for process in shown:
-        texts["GPU"].append(visible(labels.get(process.device_uuid, ABSENT)))
-    for column in COLUMNS:
-        texts[column.name] = [column.text(process, sample) for process in shown]
-    if not any(texts["container"]):
-        del texts["container"]
-    kept = _fitting(texts, width)
-    left = {column.name for column in COLUMNS if column.left}
-    table = pages.table()
-    for name in kept:
-        pages.add_column(table, name, left=name in left, cut=name == "command")
-    for row in zip(*(texts[name] for name in kept), strict=True):
-        table.add_row(*map(reading, row))
-    return table
+    places = list(labels)
+    processes = [
+        process for process in sample.processes if process.device_uuid in labels
+    ]
+    processes.sort(key=lambda process: places.index(process.device_uuid))
+    processes = sorted_processes(processes, sort, top)
+
+    def column(
+        name: str,
+        text: Callable[[Process], str],
+        *,
+        left: bool = False,
+        least: int | None = None,
+    ) -> Column:
+        shown = [reading(text(process)) for process in processes]
+        return Column(name, shown, left, least)
+
+    columns = [
+        column("GPU", lambda process: labels[process.device_uuid]),
+        column("PID", lambda process: str(process.pid)),
+        column("user", _user, left=True),
+        column("memory", lambda process: size(process.memory_used_bytes)),
+        column("busy", lambda process: percentage(process.sm_utilization_percent)),
+        column("CPU", lambda process: percentage(process.cpu_percent)),
+        column("time", lambda process: _time(process, sample)),
+    ]
+    if any(process.container for process in processes):
+        columns.append(column("container", _container, left=True))
+    columns.append(column("command", _command, left=True, least=LEAST_COMMAND))
+    return pages.table_of(pages.fitting(columns, MOST_USEFUL, width))
 
 
-def _fitting(texts: Mapping[str, Sequence[str]], width: int | None) -> list[str]:
-    if width is None:
-        return list(texts)
-
-    def taken(name: str) -> int:
-        if name == "command":
-            return LEAST_COMMAND + pages.GAP
-        return max(map(cells, (name, *texts[name]))) + pages.GAP
-
-    ranked = [name for name in MOST_USEFUL if name in texts]
-    kept = fit_columns(ranked, width + pages.GAP - taken("GPU"), taken)
-    return [name for name in texts if name in ("GPU", *kept)]
+def _container(process: Process) -> str:
+    return visible(process.container or ABSENT, 64)
 
 
 @dataclass

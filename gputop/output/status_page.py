@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from gputop.agent.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
@@ -19,12 +18,7 @@ from gputop.health.conditions import STATE_NAMES, find_alerts, unlisted_alert
 from gputop.health.findings import Severity, summarize
 from gputop.output import pages
 from gputop.output.pages import cell, reading
-from gputop.output.process_tables import (
-    SortKey,
-    process_table,
-    processes_text,
-    user_table,
-)
+from gputop.output.process_tables import Holders, SortKey, process_table, user_table
 from gputop.schema.derived import gpus_text, label_of, model_of
 from gputop.schema.labels import ROWS, DetailRow, value_of
 from gputop.schema.values import degrees_to_slowdown
@@ -68,14 +62,6 @@ class TableColumn:
         )
 
 
-def _label(device: Device, _: DeviceSample) -> Text:
-    return cell(label_of(device))
-
-
-def _model(device: Device, _: DeviceSample) -> Text:
-    return cell(model_of(device))
-
-
 def _busy(_: Device, readings: DeviceSample) -> Text:
     percent = readings.gpu_utilization_percent
     if not percent:
@@ -109,14 +95,6 @@ def _power(_: Device, readings: DeviceSample) -> Text:
     return reading(text, pages.MAGENTA)
 
 
-def _clock(_: Device, readings: DeviceSample) -> Text:
-    return reading(quantity(readings.sm_clock_mhz, " MHz"))
-
-
-def _fan(_: Device, readings: DeviceSample) -> Text:
-    return reading(percentage(readings.fan_percent))
-
-
 def _state(_: Device, readings: DeviceSample) -> Text:
     if readings.state is not DeviceState.OK:
         return cell(STATE_NAMES[readings.state], pages.LOUD_RED)
@@ -125,29 +103,31 @@ def _state(_: Device, readings: DeviceSample) -> Text:
     return cell("")
 
 
-def _no_text(_: Device, __: DeviceSample) -> Text:
-    return cell("")
-
-
 STATE = TableColumn("state", _state, left=True)
-PROCESSES = TableColumn("processes", _no_text, left=True)
-"""The column of processes. `_device_table` fills its cells, because they depend on the width."""
+PROCESSES = TableColumn("processes", lambda *_: cell(""), left=True)
+"""The column of processes, whose cells `_cells` fills."""
 OWN = (
-    TableColumn("GPU", _label, ("index",)),
-    TableColumn("name", _model, ("name",), left=True),
+    TableColumn("GPU", lambda device, _: cell(label_of(device)), ("index",)),
+    TableColumn("name", lambda device, _: cell(model_of(device)), ("name",), left=True),
     TableColumn("busy", _busy, ("gpu_utilization_percent",)),
     TableColumn("memory", _memory, ("memory_used_bytes",)),
     TableColumn("temp", _temperature, ("temperature_celsius",)),
     TableColumn("power", _power, ("power_watts",)),
-    TableColumn("clock", _clock, ("sm_clock_mhz",)),
-    TableColumn("fan", _fan, ("fan_percent",)),
+    TableColumn(
+        "clock",
+        lambda _, readings: reading(quantity(readings.sm_clock_mhz, " MHz")),
+        ("sm_clock_mhz",),
+    ),
+    TableColumn(
+        "fan",
+        lambda _, readings: reading(percentage(readings.fan_percent)),
+        ("fan_percent",),
+    ),
     STATE,
     PROCESSES,
 )
 MOST_USEFUL = ("busy", "memory", "processes", "temp", "name", "power", "clock", "fan")
 """The own columns in the order in which they get room."""
-LEAST_ROOM = 24
-"""Cells that processes get at least: enough for `ada(70.0 GiB) bo(2.00 GiB)`."""
 
 
 def slug(label: str) -> str:
@@ -302,80 +282,43 @@ def heading(inventory: Inventory, sample: Sample, view: View) -> Text:
 def _device_table(
     inventory: Inventory, sample: Sample, view: View
 ) -> Iterator[RenderableType]:
-    """Yield the table, and a line that names the chosen columns for which there is no room."""
+    """Yield the table, and a line that names the chosen columns for which there is no room.
+
+    The first column and the state always fit. Of the own columns the least useful go first, of
+    chosen ones the last.
+    """
+    columns = list(_columns(inventory, sample, view))
+    if not columns or not columns[0].cells:
+        return
+    ranked = [column.name for column in columns[1:] if column.name != STATE.name]
+    if view.columns == OWN:
+        ranked = list(MOST_USEFUL)
+    kept = pages.fitting(columns, ranked, view.width)
+    yield pages.table_of(kept)
+    missing = [column.name for column in columns if column not in kept]
+    if missing and view.columns != OWN:
+        yield cell(f"no room for {', '.join(missing)}", pages.DIM)
+
+
+def _columns(
+    inventory: Inventory, sample: Sample, view: View
+) -> Iterator[pages.Column]:
+    """Yield the columns with their cells. The state is among them if a device has a fault."""
     pairs: list[Pair] = []
     for device in inventory.devices:
         readings = sample.device(device.uuid)
         if readings is not None:
             pairs.append((device, readings))
-    if not pairs:
-        return
-    texts = _cells(pairs, view)
     held = sample.processes_by_device()
-    widths = {}
-    for column, column_texts in texts.items():
-        widest = max(text.cell_len for text in column_texts)
-        widths[column] = max(widest, cells(column.name))
-    if PROCESSES in texts:
-        shortest = max(
-            cells(processes_text(held[d.uuid], LEAST_ROOM)) for d, _ in pairs
-        )
-        widths[PROCESSES] = max(shortest, cells(PROCESSES.name))
-    kept = _fitting(widths, view)
-    if PROCESSES in kept:
-        room = None
-        if view.width is not None:
-            taken = sum(widths[column] + pages.GAP for column in kept)
-            room = view.width - taken + pages.GAP + widths[PROCESSES]
-        texts[PROCESSES] = []
-        for device, _ in pairs:
-            texts[PROCESSES].append(cell(processes_text(held[device.uuid], room)))
-    yield _table(kept, texts)
-    missing = [column.name for column in texts if column not in kept]
-    if missing and view.columns != OWN:
-        yield cell(f"no room for {', '.join(missing)}", pages.DIM)
-
-
-def _cells(pairs: list[Pair], view: View) -> dict[TableColumn, list[Text]]:
-    """Return the cells of the columns. The state is shown if a device has a fault."""
-    texts: dict[TableColumn, list[Text]] = {}
     for column in dict.fromkeys((*view.columns, STATE)):
-        if column == PROCESSES and view.processes != "beside":
-            continue
-        texts[column] = [column.cell(*pair) for pair in pairs]
-    if not any(text.plain for text in texts[STATE]):
-        del texts[STATE]
-    return texts
-
-
-def _fitting(widths: Mapping[TableColumn, int], view: View) -> list[TableColumn]:
-    """Return the columns that fit. The first one and the state always do.
-
-    Of the own columns the least useful go first, of chosen ones the last.
-    """
-    columns = list(widths)
-    if view.width is None:
-        return columns
-    always = [columns[0]]
-    if STATE in widths:
-        always.append(STATE)
-    ranked = [column for column in columns if column not in always]
-    if view.columns == OWN:
-        ranked.sort(key=lambda column: MOST_USEFUL.index(column.name))
-    room = view.width - sum(widths[column] + pages.GAP for column in always) + pages.GAP
-    kept = fit_columns(ranked, room, lambda column: widths[column] + pages.GAP)
-    return [column for column in columns if column in kept or column in always]
-
-
-def _table(
-    columns: Sequence[TableColumn], texts: Mapping[TableColumn, list[Text]]
-) -> Table:
-    table = pages.table()
-    for column in columns:
-        pages.add_column(table, column.name, left=column.left)
-    for row in zip(*(texts[column] for column in columns), strict=True):
-        table.add_row(*row)
-    return table
+        texts = [column.cell(*pair) for pair in pairs]
+        if column == PROCESSES and view.processes == "beside":
+            holders = [Holders(held[device.uuid]) for device, _ in pairs]
+            least = max((each.least for each in holders), default=0)
+            least = max(least, cells(column.name))
+            yield pages.Column(column.name, holders, left=True, least=least)
+        elif column not in (STATE, PROCESSES) or any(texts):
+            yield pages.Column(column.name, texts, column.left)
 
 
 def _remarks(inventory: Inventory, sample: Sample) -> Iterator[Text]:
