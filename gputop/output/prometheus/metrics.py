@@ -11,12 +11,11 @@ default counters only the licence of virtual GPUs is missing.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nlargest
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gputop.agent.device import READINGS, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import DriverState, Inventory, Process, Sample
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 Kind = Literal["gauge", "counter", "unknown"]
 Labels = Mapping[str, str]
-Pair = tuple[Device, DeviceSample]
 MOST_PROCESSES = 32
 """Processes of a device that are exported. Each is a series of each metric, new at each start."""
 XID_HELP = "Value of the last XID error encountered."
@@ -141,6 +139,14 @@ def parts_of(reading: Reading, value: Any) -> Iterator[tuple[Labels, float]]:
         yield {}, convert(value)
 
 
+class LabelledDevice(NamedTuple):
+    """A device with its readings, and the labels of its series."""
+
+    device: Device
+    readings: DeviceSample
+    labels: Labels
+
+
 def families(
     state: ExporterState, now: float, *, processes: bool = False, dcgm: bool = False
 ) -> list[Family]:
@@ -156,47 +162,43 @@ def families(
     if current is None:
         return found.families()
     inventory, sample = current
-    devices = _devices(inventory, sample)
-    on_device: dict[str, list[Process]] = defaultdict(list)
-    for process in sample.processes:
-        on_device[process.device_uuid].append(process)
+    devices = list(_devices(inventory, sample, _labels))
     if dcgm:
-        _add_dcgm(found, inventory, devices, state)
+        _add_dcgm(found, list(_devices(inventory, sample, _dcgm_labels)), state)
     else:
         _add_info(found, inventory)
-        for device, readings in devices:
-            labels = _labels(device, inventory)
-            _add_state(found, labels, device, readings, now - state.received)
-            if "processes" not in readings.absent:
-                many = len(on_device[device.uuid])
-                found.add("gputop_processes", labels, float(many))
-        _add_readings(found, inventory, devices)
+        _add_states(found, devices, sample, now - state.received)
+        for name in READINGS:
+            if name in CATALOGUE:
+                for _, readings, labels in devices:
+                    found.add_reading(CATALOGUE[name], labels, readings)
         _add_xids(found, inventory, devices, state)
-        _add_findings(found, inventory, devices, state)
+        _add_findings(found, devices, state)
     if processes:
-        for device, _ in devices:
-            _add_processes(found, _labels(device, inventory), on_device[device.uuid])
+        _add_processes(found, devices, sample)
     return found.families()
 
 
-def _devices(inventory: Inventory, sample: Sample) -> list[Pair]:
-    """Return the devices that are in the sample, each once."""
+def _devices(
+    inventory: Inventory,
+    sample: Sample,
+    labels_of: Callable[[Device, Inventory], Labels],
+) -> Iterator[LabelledDevice]:
+    """Yield the devices that are in the sample, each once."""
     known = {device.uuid: device for device in inventory.devices}
-    found = []
     for device in known.values():
         readings = sample.device(device.uuid)
         if readings is not None:
-            found.append((device, readings))
-    return found
+            yield LabelledDevice(device, readings, labels_of(device, inventory))
 
 
 def _present(limit: int = 200, **values: str | int | None) -> dict[str, str]:
     """Return the labels that have a value, with foreign text made visible."""
-    labels = {}
-    for name, value in values.items():
-        if value not in (None, ""):
-            labels[name] = visible(str(value), limit)
-    return labels
+    return {
+        name: visible(str(value), limit)
+        for name, value in values.items()
+        if value not in (None, "")
+    }
 
 
 def _labels(device: Device, inventory: Inventory) -> Labels:
@@ -224,51 +226,50 @@ def _add_info(found: Metrics, inventory: Inventory) -> None:
     found.add("gputop_info", labels, 1.0)
 
 
-def _add_readings(found: Metrics, inventory: Inventory, devices: list[Pair]) -> None:
-    for name in READINGS:
-        if name in CATALOGUE:
-            for device, readings in devices:
-                labels = _labels(device, inventory)
-                found.add_reading(CATALOGUE[name], labels, readings)
-
-
-def _add_state(
-    found: Metrics,
-    labels: Labels,
-    device: Device,
-    readings: DeviceSample,
-    waited: float,
+def _add_states(
+    found: Metrics, devices: Iterable[LabelledDevice], sample: Sample, waited: float
 ) -> None:
     """Add what is known of a device even if it answers nothing."""
-    identity = _present(
-        pci_bus_id=device.pci_bus_id,
-        pci_device_id=device.pci_device_id,
-        architecture=device.architecture,
-        compute_capability=device.compute_capability,
-    )
-    found.add("gputop_device_info", {**labels, **identity}, 1.0)
-    for state in DeviceState:
-        own = {**labels, "state": state}
-        found.add("gputop_device_state", own, float(readings.state is state))
-    ages = {
-        "gputop_reading_age_seconds": value_of(readings, "age_seconds"),
-        "gputop_slow_reading_age_seconds": value_of(readings, "slow_age_seconds"),
-    }
-    for name, age in ages.items():
-        if age is not None:
-            found.add(name, labels, age + waited)
+    held = sample.processes_by_device()
+    for device, readings, labels in devices:
+        identity = _present(
+            pci_bus_id=device.pci_bus_id,
+            pci_device_id=device.pci_device_id,
+            architecture=device.architecture,
+            compute_capability=device.compute_capability,
+        )
+        found.add("gputop_device_info", {**labels, **identity}, 1.0)
+        for state in DeviceState:
+            found.add(
+                "gputop_device_state",
+                {**labels, "state": state},
+                float(readings.state is state),
+            )
+        ages = {
+            "gputop_reading_age_seconds": value_of(readings, "age_seconds"),
+            "gputop_slow_reading_age_seconds": value_of(readings, "slow_age_seconds"),
+        }
+        for name, age in ages.items():
+            if age is not None:
+                found.add(name, labels, age + waited)
+        if "processes" not in readings.absent:
+            found.add("gputop_processes", labels, float(len(held[device.uuid])))
 
 
 def _add_xids(
-    found: Metrics, inventory: Inventory, devices: list[Pair], state: ExporterState
+    found: Metrics,
+    inventory: Inventory,
+    devices: Iterable[LabelledDevice],
+    state: ExporterState,
 ) -> None:
     """Add the Xids of devices that are there, and those without a device.
 
     There is no series before the first of a code: an alert compares the last one with `time()`.
     """
-    labels: dict[str | None, Labels] = {None: _present(host=inventory.hostname)}
-    for device, _ in devices:
-        labels[device.uuid] = _labels(device, inventory)
+    labels: dict[str | None, Labels] = {
+        None: _present(host=inventory.hostname),
+        **{each.device.uuid: each.labels for each in devices},
+    }
     for (uuid, code), xids in state.xids.items():
         if uuid in labels:
             own = {**labels[uuid], "code": str(code)}
@@ -279,7 +280,7 @@ def _add_xids(
 
 
 def _add_findings(
-    found: Metrics, inventory: Inventory, devices: list[Pair], state: ExporterState
+    found: Metrics, devices: Iterable[LabelledDevice], state: ExporterState
 ) -> None:
     """Add active findings, and counts of every rule from 0 on, as `increase` needs.
 
@@ -287,28 +288,42 @@ def _add_findings(
     """
     if state.begun is None:
         return
-    labels = {device.uuid: _labels(device, inventory) for device, _ in devices}
+    labels = {each.device.uuid: each.labels for each in devices}
     for finding in state.findings:
         if finding.device_uuid in labels:
-            own = {"rule": finding.rule, "severity": finding.severity.word}
-            own = {**labels[finding.device_uuid], **own}
-            found.add("gputop_finding_active", own, 1.0)
-    for uuid, own_labels in labels.items():
+            found.add(
+                "gputop_finding_active",
+                {
+                    **labels[finding.device_uuid],
+                    "rule": finding.rule,
+                    "severity": finding.severity.word,
+                },
+                1.0,
+            )
+    for uuid, own in labels.items():
         for rule in RULES:
-            times = float(state.begun.get((uuid, rule.name), 0))
-            own = {**own_labels, "rule": rule.name}
-            found.add("gputop_findings_total", own, times)
+            found.add(
+                "gputop_findings_total",
+                {**own, "rule": rule.name},
+                float(state.begun.get((uuid, rule.name), 0)),
+            )
 
 
-def _add_processes(found: Metrics, device: Labels, processes: list[Process]) -> None:
-    """Add the metrics of the processes with the most memory on a device."""
-    largest = nlargest(
-        MOST_PROCESSES, processes, key=lambda process: process.memory_used_bytes or 0
-    )
-    for reading in PROCESS_READINGS:
-        for process in largest:
-            labels = {**device, **_process_labels(process)}
-            found.add_reading(reading, labels, process, "process_")
+def _add_processes(
+    found: Metrics, devices: Iterable[LabelledDevice], sample: Sample
+) -> None:
+    """Add the metrics of the processes with the most memory on each device."""
+    held = sample.processes_by_device()
+    for device, _, labels in devices:
+        largest = nlargest(
+            MOST_PROCESSES,
+            held[device.uuid],
+            key=lambda process: process.memory_used_bytes or 0,
+        )
+        for reading in PROCESS_READINGS:
+            for process in largest:
+                own = {**labels, **_process_labels(process)}
+                found.add_reading(reading, own, process, "process_")
 
 
 def _process_labels(process: Process) -> Labels:
@@ -326,7 +341,7 @@ def _process_labels(process: Process) -> Labels:
 
 
 def _add_dcgm(
-    found: Metrics, inventory: Inventory, devices: list[Pair], state: ExporterState
+    found: Metrics, devices: Sequence[LabelledDevice], state: ExporterState
 ) -> None:
     """Add the readings, and the last Xid of each GPU: 0 where there was none, as in DCGM."""
     for reading in CATALOGUE.values():
@@ -339,34 +354,38 @@ def _add_dcgm(
         kind: Kind = "gauge"
         if reading.is_counter:
             kind = "counter"
-        for device, readings in devices:
+        for _, readings, labels in devices:
             value = value_of(readings, reading.name)
             if value is not None:
-                labels = _dcgm_labels(device, inventory)
                 number = float(convert(value))
                 found.add(f"DCGM_FI_{name}", labels, number, about, kind)
-    for device, readings in devices:
-        labels = _dcgm_labels(device, inventory)
+    for device, readings, labels in devices:
         _add_dcgm_sums(found, labels, readings)
-    for device, _ in devices:
         if device.parent_uuid is None:
-            _add_dcgm_xid(found, _dcgm_labels(device, inventory), device, state)
+            _add_dcgm_xid(found, labels, device, state)
 
 
 def _add_dcgm_sums(found: Metrics, labels: Labels, readings: DeviceSample) -> None:
     remapped = value_of(readings, "remapped_rows")
     uncorrected = value_of(readings, "remapped_rows_uncorrected")
     if remapped is not None and uncorrected is not None:
-        name = "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS"
-        about = "Number of remapped rows for correctable errors"
-        found.add(name, labels, float(remapped - uncorrected), about, "counter")
+        found.add(
+            "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
+            labels,
+            float(remapped - uncorrected),
+            "Number of remapped rows for correctable errors",
+            "counter",
+        )
     received = value_of(readings, "nvlink_rx_bytes_per_second")
     sent = value_of(readings, "nvlink_tx_bytes_per_second")
     if received is not None and sent is not None:
-        # DCGM calls it a counter, and gives MB per second: that is none.
-        name = "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"
-        about = "Total number of NVLink bandwidth counters for all lanes."
-        found.add(name, labels, (received + sent) / 1e6, about, "unknown")
+        found.add(
+            "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
+            labels,
+            (received + sent) / 1e6,
+            "Total number of NVLink bandwidth counters for all lanes.",
+            "unknown",  # DCGM calls it a counter, and gives MB per second: that is none
+        )
 
 
 def _add_dcgm_xid(
@@ -381,8 +400,12 @@ def _add_dcgm_xid(
         words = XIDS[code].what
     elif code:
         words = "Unknown Error"
-    labels = {**labels, "err_code": str(code), "err_msg": words}
-    found.add("DCGM_FI_DEV_XID_ERRORS", labels, float(code), XID_HELP)
+    found.add(
+        "DCGM_FI_DEV_XID_ERRORS",
+        {**labels, "err_code": str(code), "err_msg": words},
+        float(code),
+        XID_HELP,
+    )
 
 
 def _dcgm_labels(device: Device, inventory: Inventory) -> Labels:
@@ -398,7 +421,9 @@ def _dcgm_labels(device: Device, inventory: Inventory) -> Labels:
         DCGM_FI_DRIVER_VERSION=inventory.driver_version,
     )
     if device.parent_uuid is not None:
-        profile = device.name.rpartition("MIG ")[2]
-        instance = device.mig_gpu_instance
-        labels.update(_present(GPU_I_PROFILE=profile, GPU_I_ID=instance))
+        instance = _present(
+            GPU_I_PROFILE=device.name.rpartition("MIG ")[2],
+            GPU_I_ID=device.mig_gpu_instance,
+        )
+        labels.update(instance)
     return labels
