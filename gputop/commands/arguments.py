@@ -25,6 +25,7 @@ from gputop.text import visible
 from gputop.ui.terminal.skeleton import SKELETON
 
 if TYPE_CHECKING:
+    from gputop.agent.snapshot import Process
     from gputop.recording.reader import Recording
     from gputop.stream.child import Interruption, Snapshot
 
@@ -149,20 +150,19 @@ def check_fleet(arguments: argparse.Namespace) -> None:
 
 def chosen_processes(arguments: argparse.Namespace, record: R) -> R:
     """Return a sample with the processes that `PROCESSES` choose; another record as it is."""
-    users, pids = arguments.user, arguments.pid
     found = getattr(record, "processes", ())
-    kept = tuple(
-        each
-        for each in found
-        if (not users or each.user in users)
-        and (not pids or each.pid in pids)
-        and (not arguments.compute or each.kind != "graphics")
-    )
-    return (
-        record
-        if len(kept) == len(found)
-        else replace(cast("Any", record), processes=kept)
-    )
+    kept = tuple(each for each in found if _is_chosen(arguments, each))
+    if len(kept) == len(found):
+        return record
+    return cast("R", replace(cast("Any", record), processes=kept))
+
+
+def _is_chosen(arguments: argparse.Namespace, process: Process) -> bool:
+    if arguments.user and process.user not in arguments.user:
+        return False
+    if arguments.pid and process.pid not in arguments.pid:
+        return False
+    return not arguments.compute or process.kind != "graphics"
 
 
 def open_recording(path: Path) -> Recording:
@@ -189,7 +189,9 @@ def output_width() -> int | None:
     if sys.stdout.isatty():
         return terminal_size()[0]
     columns = os.environ.get("COLUMNS", "")
-    return int(columns) if re.fullmatch("[1-9][0-9]{0,3}", columns) else None
+    if re.fullmatch("[1-9][0-9]{0,3}", columns):
+        return int(columns)
+    return None
 
 
 def wants_colour(asked: bool | None = None) -> bool:
@@ -216,6 +218,19 @@ def print_page(text: str, *, over: bool = False, first: bool = True) -> None:
     if not first:
         text = f"\n{text}"
     print_text(text)
+
+
+@contextmanager
+def progress(text: str) -> Iterator[None]:
+    """Show on a terminal what takes seconds; it is wiped at the end."""
+    shown = sys.stderr.isatty()
+    if shown:
+        print(text, end="\r", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            print(" " * len(text), end="\r", file=sys.stderr, flush=True)
 
 
 def print_text(text: str) -> None:

@@ -16,12 +16,16 @@ from importlib import metadata
 from pathlib import Path
 
 from gputop import DISTRIBUTION
-from gputop.commands.arguments import output_width, print_page, print_text, wants_colour
+from gputop.commands.arguments import (
+    output_width,
+    print_page,
+    print_text,
+    progress,
+    wants_colour,
+)
 from gputop.commands.options import add_python
 from gputop.console import FAULT, FINE, terminal_size
 from gputop.text import visible
-
-WAITING = "Checking driver, devices and torch ..."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,23 +48,14 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.health.findings import Severity
     from gputop.output.doctor_page import document, page
 
-    _print_progress(WAITING)
-    try:
+    with progress("Checking driver, devices and torch ..."):
         facts = asyncio.run(gather(arguments.python))
-    finally:
-        _print_progress(" " * len(WAITING))
     findings = examine(facts)
     if arguments.json:
         print_text(json.dumps(document(findings, facts), indent=2))
     else:
         print_page(page(findings, facts, output_width(), colour=wants_colour()))
     return FAULT if any(each.severity is Severity.FAULT for each in findings) else FINE
-
-
-def _print_progress(text: str) -> None:
-    """Print text on a terminal that is overwritten later: importing torch can take seconds."""
-    if sys.stderr.isatty():
-        print(text, end="\r", file=sys.stderr, flush=True)
 
 
 DRIVER = Path("/proc/driver/nvidia/version")

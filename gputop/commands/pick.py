@@ -6,7 +6,6 @@ import argparse
 import json
 import math
 import os
-import re
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Inventory, Sample, Source
 from gputop.commands.arguments import fail, print_text, snapshots
-from gputop.commands.options import argument_type, count
+from gputop.commands.options import argument_type, count, number
 from gputop.console import COULD_NOT_RUN, FINE, print_message
 
 if TYPE_CHECKING:
@@ -34,25 +33,14 @@ CANDIDATE_FIELDS = (
 )
 
 
+PERCENT = number(0, 100, "not a percentage. Give a number from 0 to 100, such as 10")
+WAIT = number(0, 1e9, "not a time to wait. Give seconds, such as 600")
+
+
 @argument_type
 def parse_percent(text: str) -> float:
     """Parse a percentage, with or without its sign."""
-    if (
-        not re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)? ?%?", text)
-        or float(text.rstrip("% ")) > 100
-    ):
-        raise ValueError(
-            f"{text!r} is not a percentage. Give a number from 0 to 100, such as 10."
-        )
-    return float(text.rstrip("% "))
-
-
-@argument_type
-def parse_wait(text: str) -> float:
-    """Parse the seconds to wait."""
-    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text):
-        raise ValueError(f"{text!r} is not a time to wait. Give seconds, such as 600.")
-    return float(text)
+    return PERCENT(text.removesuffix("%").rstrip())
 
 
 @argument_type
@@ -90,7 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--wait",
-        type=parse_wait,
+        type=WAIT,
         metavar="S",
         nargs="?",
         const=math.inf,
@@ -213,11 +201,9 @@ async def look(
             if outcome.picked or outcome.hopeless or late:
                 return outcome
             if not waiting:
-                until = (
-                    ""
-                    if math.isinf(wait_seconds)
-                    else f", for up to {wait_seconds:g} s"
-                )
+                until = f", for up to {wait_seconds:g} s"
+                if math.isinf(wait_seconds):
+                    until = ""
                 tell(f"{_too_few(wanted, outcome)}: waiting{until}")
             waiting = True
     raise AssertionError("the snapshots of a child have no end")

@@ -84,7 +84,7 @@ def page(
     fleet: Fleet, where: str, match: str, width: int | None, *, colour: bool
 ) -> str:
     """Return totals, the distribution of readings, and the findings, worst first."""
-    parts: list[RenderableType] = [_heading(fleet, where, match), _counts(fleet)]
+    parts: list[RenderableType] = [_heading(fleet, where, match, width), _counts(fleet)]
     if fleet.gpus:
         parts.append(_spreads(fleet))
     for problem in fleet.problems:
@@ -94,7 +94,7 @@ def page(
     return pages.rendered(*parts, width=width, colour=colour)
 
 
-def _heading(fleet: Fleet, where: str, match: str) -> Text:
+def _heading(fleet: Fleet, where: str, match: str, width: int | None) -> Text:
     parts = [pages.cell(visible(where, 200), pages.BOLD)]
     if match:
         parts.append(pages.cell(visible(match, 200)))
@@ -103,7 +103,7 @@ def _heading(fleet: Fleet, where: str, match: str) -> Text:
     parts.append(pages.cell(moment(fleet.time, "%Y-%m-%d %H:%M:%S")))
     if not fleet.fresh:
         parts.append(pages.cell("OLD", pages.LOUD_YELLOW))
-    return pages.joined(parts)
+    return pages.joined(parts, width)
 
 
 def _counts(fleet: Fleet) -> Text:

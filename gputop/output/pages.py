@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import StringIO
 
@@ -21,6 +21,7 @@ GAP = 2
 """Spaces between columns."""
 UNBROKEN = 100_000
 """Columns of a page whose lines are not broken, as for a pipe."""
+_DOT = " · "
 _ASCII = str.maketrans({"–": "-", "…": "~", "·": "|", "°": " ", "µ": "u", "×": "x"})
 
 
@@ -36,12 +37,15 @@ def reading(text: str, style: str = "") -> Text:
     return cell(text, style)
 
 
-def joined(parts: Iterable[Text]) -> Text:
-    """Return one line of these parts, with dots between them."""
-    dot = Text.assemble((" · ", DIM))
-    line = dot.join(parts)
-    line.no_wrap, line.overflow = True, "ellipsis"
-    return line
+def joined(parts: Sequence[Text], width: int | None = None) -> Text:
+    """Return one line of these parts, with dots between them, without the last if too long."""
+    if width is not None:
+        first, *rest = parts
+        room = width - first.cell_len
+        rest = fit_columns(rest, room, lambda part: part.cell_len + len(_DOT))
+        parts = [first, *rest]
+    dot = Text.assemble((_DOT, DIM), no_wrap=True, overflow="ellipsis")
+    return dot.join(parts)
 
 
 def table(*, header: bool = True) -> Table:

@@ -24,7 +24,6 @@ from gputop.schema.labels import ROWS, DetailRow, value_of
 from gputop.schema.values import degrees_to_slowdown
 from gputop.text import (
     cells,
-    fit_columns,
     moment,
     percentage,
     quantity,
@@ -272,11 +271,7 @@ def heading(inventory: Inventory, sample: Sample, view: View) -> Text:
     parts.append(cell(f"CPU {percentage(host.cpu_percent)}"))
     used = used_of(host.memory_used_bytes, host.memory_total_bytes, " of ")
     parts.append(cell(f"memory {used}"))
-    if view.width is None:
-        return pages.joined(parts)
-    first, *rest = parts
-    room = view.width - first.cell_len
-    return pages.joined([first, *fit_columns(rest, room, lambda part: 3 + len(part))])
+    return pages.joined(parts, view.width)
 
 
 def _device_table(

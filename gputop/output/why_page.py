@@ -44,7 +44,7 @@ def page(
     if report.severity >= Severity.WARNING:
         _, style = WORDS[report.severity]
     parts: list[RenderableType] = [
-        _heading(inventory, sample, seconds),
+        _heading(inventory, sample, seconds, width),
         Text.assemble((report.summary, style)),
     ]
     section, table = "", _entries()
@@ -63,7 +63,9 @@ def page(
     return pages.rendered(*parts, width=width, colour=colour)
 
 
-def _heading(inventory: Inventory, sample: Sample, seconds: float) -> Text:
+def _heading(
+    inventory: Inventory, sample: Sample, seconds: float, width: int | None
+) -> Text:
     name = visible(inventory.hostname)
     if sample.machines:
         name = f"{len(sample.machines)} hosts"
@@ -73,7 +75,7 @@ def _heading(inventory: Inventory, sample: Sample, seconds: float) -> Text:
     parts.append(cell(gpus_text(inventory)))
     until = moment(sample.time, "%Y-%m-%d %H:%M:%S")
     parts.append(cell(f"watched for {duration(seconds)} until {until}"))
-    return pages.joined(parts)
+    return pages.joined(parts, width)
 
 
 def _entries() -> Table:
