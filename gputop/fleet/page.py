@@ -95,14 +95,16 @@ def page(
 
 
 def _heading(fleet: Fleet, where: str, match: str, width: int | None) -> Text:
-    parts = [pages.cell(visible(where, 200), pages.BOLD)]
-    if match:
-        parts.append(pages.cell(visible(match, 200)))
-    if fleet.simulated:
-        parts.append(pages.cell("SIMULATED", pages.LOUD_YELLOW))
-    parts.append(pages.cell(moment(fleet.time, "%Y-%m-%d %H:%M:%S")))
+    old = ""
     if not fleet.fresh:
-        parts.append(pages.cell("OLD", pages.LOUD_YELLOW))
+        old = "OLD"
+    parts = [
+        pages.cell(visible(where, 200), pages.BOLD),
+        pages.cell(visible(match, 200)),
+        pages.simulated(fleet.simulated),
+        pages.cell(moment(fleet.time, "%Y-%m-%d %H:%M:%S")),
+        pages.cell(old, pages.LOUD_YELLOW),
+    ]
     return pages.joined(parts, width)
 
 

@@ -259,7 +259,7 @@ class CsvLines:
     @property
     def needs_gpm(self) -> bool:
         """True if a column is a profiling counter."""
-        return any(column.reading in GPM_READINGS for column in self.columns)
+        return not {each.reading for each in self.columns}.isdisjoint(GPM_READINGS)
 
     def lines_of(self, record: Record) -> Iterator[str]:
         """Yield the lines of a record."""
@@ -271,7 +271,7 @@ class CsvLines:
             return
         if self.header and inventory.devices:
             self.header = False
-            yield ", ".join(column.title for column in self.columns)
+            yield ", ".join(map(attrgetter("title"), self.columns))
         for device in inventory.devices:
             readings = record.device(device.uuid)
             if readings is not None and device.parent_uuid is None:

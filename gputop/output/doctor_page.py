@@ -35,38 +35,33 @@ LEAST_WIDTH = 56
 
 def document(findings: Sequence[Finding], facts: DoctorFacts) -> dict[str, Any]:
     """Return findings and versions as JSON values; a device is named by its UUID."""
-    torch, python = facts.torch, facts.found.chosen
-    versions = {
-        "gputop": __version__,
-        "python": facts.python_version,
-        "driver": facts.inventory.driver_version,
-        "kernel_module": facts.system.module_version,
-        "nvml_library": facts.system.library_version,
-        "cuda_driver": facts.inventory.cuda_version,
-        "torch": None,
-        "torch_cuda": None,
-        "torch_python": None,
+    return {
+        "versions": {
+            "gputop": __version__,
+            "python": facts.python_version,
+            "driver": facts.inventory.driver_version,
+            "kernel_module": facts.system.module_version,
+            "nvml_library": facts.system.library_version,
+            "cuda_driver": facts.inventory.cuda_version,
+            "torch": getattr(facts.torch, "version", None),
+            "torch_cuda": getattr(facts.torch, "cuda_version", None),
+            "torch_python": getattr(facts.found.chosen, "path", None),
+        },
+        "checks": [_check(finding, facts.gpus) for finding in findings],
     }
-    if torch is not None:
-        versions.update(torch=torch.version, torch_cuda=torch.cuda_version)
-    if python is not None:
-        versions["torch_python"] = python.path
-    checks = []
-    for finding in findings:
-        devices = _found_on(finding, facts.gpus)
-        status, _ = STATUSES[finding.severity]
-        checks.append(
-            {
-                "check": finding.rule,
-                "group": BY_NAME[finding.rule].group,
-                "status": status,
-                "finding": finding.line,
-                "remedy": fill_index(finding.remedy, devices) or None,
-                "device": finding.device_uuid or None,
-                "rows": list(finding.rows),
-            }
-        )
-    return {"versions": versions, "checks": checks}
+
+
+def _check(finding: Finding, gpus: Iterable[Device]) -> dict[str, Any]:
+    status, _ = STATUSES[finding.severity]
+    return {
+        "check": finding.rule,
+        "group": BY_NAME[finding.rule].group,
+        "status": status,
+        "finding": finding.line,
+        "remedy": fill_index(finding.remedy, _found_on(finding, gpus)) or None,
+        "device": finding.device_uuid or None,
+        "rows": list(finding.rows),
+    }
 
 
 def page(
@@ -101,7 +96,7 @@ def _checks(merged: Iterable[tuple[Finding, object]]) -> Table:
     """Return a table for the checks of a group; the columns of all groups are aligned."""
     table = pages.table(header=False)
     table.add_column(width=0)
-    table.add_column(min_width=max(len(word) for word, _ in STATUSES.values()))
+    table.add_column(min_width=len("problem"))
     titles = [BY_NAME[finding.rule].title for finding, _ in merged]
     table.add_column(min_width=max(map(len, titles)), no_wrap=True)
     table.add_column()
@@ -147,7 +142,7 @@ def _named(devices: Sequence[Device], gpus: int) -> str:
         return ""
     if len(devices) == gpus:
         return "all: "
-    return f"{name_devices([label_of(device) for device in devices])}: "
+    return f"{name_devices(list(map(label_of, devices)))}: "
 
 
 def _summary(severities: Sequence[Severity]) -> Text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from io import StringIO
 
@@ -12,6 +12,7 @@ from rich.screen import Screen
 from rich.table import Table
 from rich.text import Text
 
+from gputop.agent.snapshot import Source
 from gputop.text import ABSENT, cells, fit_columns
 
 DIM, BOLD = "dim", "bold"
@@ -37,8 +38,16 @@ def reading(text: str, style: str = "") -> Text:
     return cell(text, style)
 
 
-def joined(parts: Sequence[Text], width: int | None = None) -> Text:
+def simulated(source: Source | bool) -> Text:
+    """Return the mark of simulated numbers, or nothing."""
+    if source in (Source.SIMULATED, True):
+        return cell("SIMULATED", LOUD_YELLOW)
+    return cell("")
+
+
+def joined(parts: Iterable[Text], width: int | None = None) -> Text:
     """Return one line of these parts, with dots between them, without the last if too long."""
+    parts = [part for part in parts if part]
     if width is not None:
         first, *rest = parts
         room = width - first.cell_len
@@ -92,12 +101,16 @@ def fitting(
     """Return the columns for which there is room: of those in `ranked` the last ones go first."""
     if width is None:
         return list(columns)
-    always = [column for column in columns if column.name not in ranked]
-    others = [column for column in columns if column.name in ranked]
+    room = width + GAP
+    others = []
+    for column in columns:
+        if column.name in ranked:
+            others.append(column)
+        else:
+            room -= column.width
     others.sort(key=lambda column: ranked.index(column.name))
-    room = width + GAP - sum(column.width for column in always)
     kept = fit_columns(others, room, lambda column: column.width)
-    return [column for column in columns if column in always or column in kept]
+    return [each for each in columns if each.name not in ranked or each in kept]
 
 
 def table_of(columns: Sequence[Column], *, header: bool = True) -> Table:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
-from rich.text import Text
 
 from gputop.agent.snapshot import Inventory, Process, Sample
 from gputop.output import pages
@@ -154,11 +152,10 @@ def process_table(
     Columns for which there is no room are left out, the least useful first.
     """
     labels = {device.uuid: label_of(device) for device in inventory.devices}
-    places = list(labels)
-    processes = [
-        process for process in sample.processes if process.device_uuid in labels
-    ]
-    processes.sort(key=lambda process: places.index(process.device_uuid))
+    held = sample.processes_by_device()
+    processes: list[Process] = []
+    for uuid in labels:
+        processes += held[uuid]
     processes = sorted_processes(processes, sort, top)
 
     def column(
@@ -190,52 +187,51 @@ def _container(process: Process) -> str:
     return visible(process.container or ABSENT, 64)
 
 
-@dataclass
-class UserTotals:
-    """What the processes of a user hold."""
+class UserTotals(NamedTuple):
+    """What the processes of a user hold. The fields are those of the JSON."""
 
     user: str | None
-    processes: int = 0
-    memory_used_bytes: int | None = None
+    devices: Sequence[str]
+    """UUIDs, in the order of the inventory."""
+    processes: int
+    memory_used_bytes: int | None
     """Sum of the known ones."""
-    memory_is_partial: bool = False
+    memory_is_partial: bool
     """True if the memory of a process is unknown."""
-    device_uuids: dict[str, None] = field(default_factory=dict)
-    """Devices in the order of the inventory."""
+    busiest_device: str | None = None
+    busiest_percent: int | None = None
 
 
 def totals_by_user(inventory: Inventory, sample: Sample) -> list[UserTotals]:
     """Return totals for each user, those with the most memory first."""
-    found: dict[str | None, UserTotals] = {}
     held = sample.processes_by_device()
-    pids: dict[str | None, set[int]] = defaultdict(set)
+    by_user: dict[str | None, list[Process]] = defaultdict(list)
     for device in inventory.devices:
         for process in held[device.uuid]:
-            user = process.user
-            totals = found.setdefault(user, UserTotals(user))
-            totals.device_uuids[device.uuid] = None
-            if process.memory_used_bytes is None:
-                totals.memory_is_partial = True
-            else:
-                before = totals.memory_used_bytes or 0
-                totals.memory_used_bytes = before + process.memory_used_bytes
-            pids[user].add(process.pid)
-    for user, totals in found.items():
-        totals.processes = len(pids[user])
-    return sorted(found.values(), key=lambda totals: -(totals.memory_used_bytes or 0))
+            by_user[process.user].append(process)
+    found = [_totals(user, own, sample) for user, own in by_user.items()]
+    return sorted(found, key=lambda totals: -(totals.memory_used_bytes or 0))
 
 
-def _busiest(totals: UserTotals, sample: Sample) -> tuple[str | None, int | None]:
-    """Return the busiest of a user's devices, with its utilization."""
-    busiest: tuple[str | None, int | None] = (None, None)
-    for uuid in totals.device_uuids:
+def _totals(user: str | None, own: Sequence[Process], sample: Sample) -> UserTotals:
+    memory = None
+    for process in own:
+        if process.memory_used_bytes is not None:
+            memory = (memory or 0) + process.memory_used_bytes
+    totals = UserTotals(
+        user,
+        devices=list(dict.fromkeys(process.device_uuid for process in own)),
+        processes=len({process.pid for process in own}),
+        memory_used_bytes=memory,
+        memory_is_partial=any(process.memory_used_bytes is None for process in own),
+    )
+    for uuid in totals.devices:
         readings = sample.device(uuid)
-        percent = None
-        if readings is not None:
+        if readings is not None and readings.gpu_utilization_percent is not None:
             percent = readings.gpu_utilization_percent
-        if percent is not None and (busiest[1] is None or percent > busiest[1]):
-            busiest = uuid, percent
-    return busiest
+            if totals.busiest_percent is None or percent > totals.busiest_percent:
+                totals = totals._replace(busiest_device=uuid, busiest_percent=percent)
+    return totals
 
 
 def user_table(inventory: Inventory, sample: Sample) -> Table:
@@ -246,45 +242,26 @@ def user_table(inventory: Inventory, sample: Sample) -> Table:
     for name in ("GPUs", "processes", "memory", "busiest"):
         pages.add_column(table, name)
     for totals in totals_by_user(inventory, sample):
-        uuid, percent = _busiest(totals, sample)
-        busiest = reading(ABSENT)
-        if uuid is not None:
-            busiest = cell(f"GPU {labels[uuid]} {percentage(percent)}")
+        memory, busiest = size(totals.memory_used_bytes), ABSENT
+        if totals.memory_is_partial and totals.memory_used_bytes is not None:
+            memory = f"at least {memory}"
+        if totals.busiest_device is not None:
+            label = labels[totals.busiest_device]
+            busiest = f"GPU {label} {percentage(totals.busiest_percent)}"
         table.add_row(
-            _shown_user(totals),
-            cell(str(len(totals.device_uuids))),
+            reading(visible(totals.user or ABSENT, LONGEST_USER)),
+            cell(str(len(totals.devices))),
             cell(str(totals.processes)),
-            _held(totals),
-            busiest,
+            reading(memory, pages.YELLOW),
+            reading(busiest),
         )
     return table
 
 
-def _held(totals: UserTotals) -> Text:
-    text = size(totals.memory_used_bytes)
-    if totals.memory_is_partial and totals.memory_used_bytes is not None:
-        text = f"at least {text}"
-    return reading(text, pages.YELLOW)
-
-
-def _shown_user(totals: UserTotals) -> Text:
-    return reading(visible(totals.user or ABSENT, LONGEST_USER))
-
-
 def users_document(inventory: Inventory, sample: Sample) -> dict[str, Any]:
     """Return the totals of all users as JSON values."""
-    users = []
-    for totals in totals_by_user(inventory, sample):
-        uuid, percent = _busiest(totals, sample)
-        users.append(
-            {
-                "user": totals.user,
-                "devices": list(totals.device_uuids),
-                "processes": totals.processes,
-                "memory_used_bytes": totals.memory_used_bytes,
-                "memory_is_partial": totals.memory_is_partial,
-                "busiest_device": uuid,
-                "busiest_percent": percent,
-            }
-        )
-    return {"hostname": inventory.hostname, "time": sample.time, "users": users}
+    return {
+        "hostname": inventory.hostname,
+        "time": sample.time,
+        "users": [totals._asdict() for totals in totals_by_user(inventory, sample)],
+    }

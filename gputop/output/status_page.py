@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gputop.agent.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.agent.lines import to_plain
-from gputop.agent.snapshot import DriverState, Inventory, Sample, Source
+from gputop.agent.snapshot import DriverState, Inventory, Sample
 from gputop.health import thresholds as t
 from gputop.health.conditions import STATE_NAMES, find_alerts, unlisted_alert
 from gputop.health.findings import Severity, summarize
@@ -256,22 +256,32 @@ def users_page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
 def heading(inventory: Inventory, sample: Sample, view: View) -> Text:
     """Return the heading, without its last parts if they do not fit."""
     host = sample.host
-    parts = [cell(visible(inventory.hostname), pages.BOLD)]
-    if inventory.source is Source.SIMULATED:
-        parts.append(cell("SIMULATED", pages.LOUD_YELLOW))
-    if inventory.devices_left_out:
-        parts.append(cell(gpus_text(inventory)))
-    if view.chosen:
-        parts.append(cell(visible(view.chosen), pages.YELLOW))
-    parts.append(cell(moment(sample.time, "%Y-%m-%d %H:%M:%S")))
-    if inventory.driver_version:
-        parts.append(cell(f"driver {visible(inventory.driver_version)}"))
-    if inventory.cuda_version:
-        parts.append(cell(f"CUDA {visible(inventory.cuda_version)}"))
-    parts.append(cell(f"CPU {percentage(host.cpu_percent)}"))
     used = used_of(host.memory_used_bytes, host.memory_total_bytes, " of ")
-    parts.append(cell(f"memory {used}"))
+    parts = [
+        cell(visible(inventory.hostname), pages.BOLD),
+        pages.simulated(inventory.source),
+        cell(_choice(inventory)),
+        cell(visible(view.chosen), pages.YELLOW),
+        cell(moment(sample.time, "%Y-%m-%d %H:%M:%S")),
+        cell(_version("driver", inventory.driver_version)),
+        cell(_version("CUDA", inventory.cuda_version)),
+        cell(f"CPU {percentage(host.cpu_percent)}"),
+        cell(f"memory {used}"),
+    ]
     return pages.joined(parts, view.width)
+
+
+def _choice(inventory: Inventory) -> str:
+    """Return `2 of 8 GPUs`, or nothing if all are shown."""
+    if inventory.devices_left_out:
+        return gpus_text(inventory)
+    return ""
+
+
+def _version(name: str, version: str | None) -> str:
+    if version:
+        return f"{name} {visible(version)}"
+    return ""
 
 
 def _device_table(

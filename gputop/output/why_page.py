@@ -10,7 +10,6 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from gputop.agent.snapshot import Source
 from gputop.health.findings import Severity
 from gputop.health.why import CHECKED, LACKING, figures
 from gputop.output import pages
@@ -69,20 +68,20 @@ def _heading(
     name = visible(inventory.hostname)
     if sample.machines:
         name = f"{len(sample.machines)} hosts"
-    parts = [cell(name)]
-    if inventory.source is Source.SIMULATED:
-        parts.append(cell("SIMULATED", pages.YELLOW))
-    parts.append(cell(gpus_text(inventory)))
     until = moment(sample.time, "%Y-%m-%d %H:%M:%S")
-    parts.append(cell(f"watched for {duration(seconds)} until {until}"))
+    parts = [
+        cell(name),
+        pages.simulated(inventory.source),
+        cell(gpus_text(inventory)),
+        cell(f"watched for {duration(seconds)} until {until}"),
+    ]
     return pages.joined(parts, width)
 
 
 def _entries() -> Table:
     """Return a table for findings: the severity, and at its right all that is said."""
     table = pages.table(header=False)
-    longest = max(len(word) for word, _ in WORDS.values())
-    table.add_column(min_width=longest, no_wrap=True)
+    table.add_column(min_width=len("warning"), no_wrap=True)
     table.add_column()
     return table
 
@@ -133,19 +132,12 @@ def document(
 def _finding(entry: Entry) -> dict[str, Any]:
     devices = []
     for device, evidence in zip(entry.devices, entry.evidence, strict=True):
-        numbers = []
-        for each in evidence:
-            numbers.append(
-                {
-                    "label": each.label,
-                    "reading": each.reading,
-                    "value": each.value,
-                    "unit": each.unit,
-                    "seconds": each.seconds,
-                }
-            )
         devices.append(
-            {"uuid": device.uuid, "label": label_of(device), "evidence": numbers}
+            {
+                "uuid": device.uuid,
+                "label": label_of(device),
+                "evidence": [_evidence(each) for each in evidence],
+            }
         )
     return {
         "severity": entry.severity.word,
@@ -153,4 +145,14 @@ def _finding(entry: Entry) -> dict[str, Any]:
         "title": entry.title,
         "remedy": entry.remedy or None,
         "devices": devices,
+    }
+
+
+def _evidence(each: Evidence) -> dict[str, Any]:
+    return {
+        "label": each.label,
+        "reading": each.reading,
+        "value": each.value,
+        "unit": each.unit,
+        "seconds": each.seconds,
     }

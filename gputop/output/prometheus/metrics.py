@@ -266,10 +266,9 @@ def _add_xids(
 
     There is no series before the first of a code: an alert compares the last one with `time()`.
     """
-    labels: dict[str | None, Labels] = {
-        None: _present(host=inventory.hostname),
-        **{each.device.uuid: each.labels for each in devices},
-    }
+    labels: dict[str | None, Labels] = {None: _present(host=inventory.hostname)}
+    for device, _, own in devices:
+        labels[device.uuid] = own
     for (uuid, code), xids in state.xids.items():
         if uuid in labels:
             own = {**labels[uuid], "code": str(code)}

@@ -17,6 +17,8 @@ from gputop.health.judge import Judge
 from gputop.stream.child import Interruption, Snapshot, StreamChild
 from gputop.stream.history import History
 
+FindingKey = tuple[str, str]
+"""Device and rule."""
 XidKey = tuple[str | None, int | None]
 """Device and number; each None where the driver does not say which."""
 
@@ -40,15 +42,16 @@ class ExporterState:
     interruptions: int = 0
     findings: tuple[Finding, ...] = ()
     """Active findings, the gravest first. Those from before a restart of the sampler stay so."""
-    begun: Mapping[tuple[str, str], int] | None = None
+    begun: Mapping[FindingKey, int] | None = None
     """Count of findings that began, by device and rule; None if the rules are not asked."""
 
     def current(self, now: float) -> Snapshot | None:
         """Return the newest records, unless the sample is older than a stream may be silent."""
         if self.inventory is None or self.sample is None:
             return None
-        fresh = now - self.received <= silence_limit(self.inventory.interval_seconds)
-        return Snapshot(self.inventory, self.sample) if fresh else None
+        if now - self.received > silence_limit(self.inventory.interval_seconds):
+            return None
+        return Snapshot(self.inventory, self.sample)
 
 
 class StreamFollower:
@@ -62,8 +65,10 @@ class StreamFollower:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Pass each new problem to `on_problem`; ask the rules if it `judges`."""
-        self.state = ExporterState(begun={} if judges else None)
+        self.state = ExporterState()
         """Replaced as a whole."""
+        if judges:
+            self.state = ExporterState(begun={})
         self._on_problem, self._clock = on_problem, clock
         self._inventory: Inventory | None = None
         self._reported: Problem | None = None
@@ -94,28 +99,41 @@ class StreamFollower:
             self._reported = None
 
     def _add_sample(self, sample: Sample) -> None:
-        state, known, xids = self.state, self._inventory, dict(self.state.xids)
+        xids = dict(self.state.xids)
         for event in sample.events:
             if event.kind == "xid":
                 key = event.device_uuid, event.code
                 before = xids.get(key, XidCount(0, event.time))
                 xids[key] = XidCount(before.times + 1, max(before.last, event.time))
         state = replace(
-            state, inventory=known, sample=sample, received=self._clock(), xids=xids
+            self.state,
+            inventory=self._inventory,
+            sample=sample,
+            received=self._clock(),
+            xids=xids,
         )
-        # A restarted sampler knows nothing yet.
-        if (
-            state.begun is not None
-            and known
-            and known.driver_state is not DriverState.STARTING
-        ):
-            self._history.add(sample)
-            self._events.extend(sample.events)
-            findings = self._judge.judge(
-                self._history, known, sample, self._events
-            ).findings
-            active = {(each.device_uuid, each.rule) for each in state.findings}
-            begun = Counter(state.begun)
-            begun.update({(each.device_uuid, each.rule) for each in findings} - active)
-            state = replace(state, findings=findings, begun=begun)
+        if state.begun is not None and self._inventory is not None:
+            state = self._judged(state, state.begun, self._inventory, sample)
         self.state = state
+
+    def _judged(
+        self,
+        state: ExporterState,
+        begun: Mapping[FindingKey, int],
+        inventory: Inventory,
+        sample: Sample,
+    ) -> ExporterState:
+        """Return the state with what the rules find now, and counts of what began."""
+        if inventory.driver_state is DriverState.STARTING:
+            return state  # a restarted sampler knows nothing yet
+        self._history.add(sample)
+        self._events.extend(sample.events)
+        judgement = self._judge.judge(self._history, inventory, sample, self._events)
+        active = {(each.device_uuid, each.rule) for each in state.findings}
+        counts = Counter(begun)
+        for finding in judgement.findings:
+            key = finding.device_uuid, finding.rule
+            if key not in active:
+                active.add(key)
+                counts[key] += 1
+        return replace(state, findings=judgement.findings, begun=counts)
