@@ -101,7 +101,7 @@ def _heading(fleet: Fleet, where: str, match: str, width: int | None) -> Text:
     parts = [
         pages.cell(visible(where, 200), pages.BOLD),
         pages.cell(visible(match, 200)),
-        pages.simulated(fleet.simulated),
+        pages.simulated(is_so=fleet.simulated),
         pages.cell(moment(fleet.time, "%Y-%m-%d %H:%M:%S")),
         pages.cell(old, pages.LOUD_YELLOW),
     ]

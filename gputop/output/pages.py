@@ -12,7 +12,6 @@ from rich.screen import Screen
 from rich.table import Table
 from rich.text import Text
 
-from gputop.agent.snapshot import Source
 from gputop.text import ABSENT, cells, fit_columns
 
 DIM, BOLD = "dim", "bold"
@@ -38,9 +37,9 @@ def reading(text: str, style: str = "") -> Text:
     return cell(text, style)
 
 
-def simulated(source: Source | bool) -> Text:
+def simulated(*, is_so: bool) -> Text:
     """Return the mark of simulated numbers, or nothing."""
-    if source in (Source.SIMULATED, True):
+    if is_so:
         return cell("SIMULATED", LOUD_YELLOW)
     return cell("")
 

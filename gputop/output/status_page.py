@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gputop.agent.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.agent.lines import to_plain
-from gputop.agent.snapshot import DriverState, Inventory, Sample
+from gputop.agent.snapshot import DriverState, Inventory, Sample, Source
 from gputop.health import thresholds as t
 from gputop.health.conditions import STATE_NAMES, find_alerts, unlisted_alert
 from gputop.health.findings import Severity, summarize
@@ -259,7 +259,7 @@ def heading(inventory: Inventory, sample: Sample, view: View) -> Text:
     used = used_of(host.memory_used_bytes, host.memory_total_bytes, " of ")
     parts = [
         cell(visible(inventory.hostname), pages.BOLD),
-        pages.simulated(inventory.source),
+        pages.simulated(is_so=inventory.source is Source.SIMULATED),
         cell(_choice(inventory)),
         cell(visible(view.chosen), pages.YELLOW),
         cell(moment(sample.time, "%Y-%m-%d %H:%M:%S")),

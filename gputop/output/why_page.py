@@ -10,6 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from gputop.agent.snapshot import Source
 from gputop.health.findings import Severity
 from gputop.health.why import CHECKED, LACKING, figures
 from gputop.output import pages
@@ -71,7 +72,7 @@ def _heading(
     until = moment(sample.time, "%Y-%m-%d %H:%M:%S")
     parts = [
         cell(name),
-        pages.simulated(inventory.source),
+        pages.simulated(is_so=inventory.source is Source.SIMULATED),
         cell(gpus_text(inventory)),
         cell(f"watched for {duration(seconds)} until {until}"),
     ]
