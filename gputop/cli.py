@@ -207,7 +207,7 @@ def _search(arguments: argparse.Namespace) -> str:
 
 def fleet_dashboard(arguments: argparse.Namespace, options: Mapping[str, Any]) -> int:
     """Run the fleet screen."""
-    from gputop.commands.status import FLEET_INTERVAL, open_watch
+    from gputop.commands.fleet_status import FLEET_INTERVAL, open_watch
 
     interval = FLEET_INTERVAL if arguments.interval is None else arguments.interval
     watch = open_watch(arguments, interval)

@@ -17,7 +17,7 @@ from hatch_build import LINK, package_page, project_urls
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 REMEDY = "uv pip compile --universal --python-version 3.11 --no-annotate --generate-hashes "
-REMEDY += "--extra exporter --extra fleet --extra kubernetes "
+REMEDY += "--extra exporter --extra fleet "
 REMEDY += "-c constraints.txt -o requirements.txt pyproject.toml"
 INSTALLS = re.compile(
     r"""(?:\bpipx?|\bconda|\buv\ tool|\buv)\ (?:install|add|inject)\b(?P<words>[^`\n&|;]*)

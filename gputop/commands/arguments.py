@@ -13,12 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from gputop import from_checkout
-from gputop.console import COULD_NOT_RUN, USAGE, print_message, terminal_size
+from gputop.console import (
+    COULD_NOT_RUN,
+    USAGE,
+    ascii_is_safer,
+    print_message,
+    terminal_size,
+)
 from gputop.stream.ssh import MOST_HOSTS
 from gputop.text import visible
 from gputop.ui.terminal.skeleton import SKELETON
 
 if TYPE_CHECKING:
+    from gputop.agent.snapshot import Process
     from gputop.recording.reader import Recording
     from gputop.stream.child import Interruption, Snapshot
 
@@ -29,8 +36,10 @@ ELSEWHERE = {
     "topo": "`nvidia-smi topo -m`",
     "--query-gpu": "`nvidia-smi --query-gpu=… --format=csv`, or `gputop stream --query …`",
     "--query-compute-apps": "`nvidia-smi --query-compute-apps=… --format=csv`",
+    "--web-config": "--certfile and --keyfile for TLS, and a reverse proxy for passwords",
+    "--pod-resources-kubelet-socket": "dcgm-exporter for the names of pods",
 }
-"""What nvidia-smi does and gputop does not, and the command to use."""
+"""What gputop does not have, or no more, and what to use."""
 DASHBOARD_ONLY = ("theme", "config", "ascii", "mouse", "bell", "readonly")
 """Options that no command has, without their dashes."""
 
@@ -143,20 +152,19 @@ def check_fleet(arguments: argparse.Namespace) -> None:
 
 def chosen_processes(arguments: argparse.Namespace, record: R) -> R:
     """Return a sample with the processes that `PROCESSES` choose; another record as it is."""
-    users, pids = arguments.user, arguments.pid
     found = getattr(record, "processes", ())
-    kept = tuple(
-        each
-        for each in found
-        if (not users or each.user in users)
-        and (not pids or each.pid in pids)
-        and (not arguments.compute or each.kind != "graphics")
-    )
-    return (
-        record
-        if len(kept) == len(found)
-        else replace(cast("Any", record), processes=kept)
-    )
+    kept = tuple(each for each in found if _is_chosen(arguments, each))
+    if len(kept) == len(found):
+        return record
+    return cast("R", replace(cast("Any", record), processes=kept))
+
+
+def _is_chosen(arguments: argparse.Namespace, process: Process) -> bool:
+    if arguments.user and process.user not in arguments.user:
+        return False
+    if arguments.pid and process.pid not in arguments.pid:
+        return False
+    return not arguments.compute or process.kind != "graphics"
 
 
 def open_recording(path: Path) -> Recording:
@@ -183,25 +191,54 @@ def output_width() -> int | None:
     if sys.stdout.isatty():
         return terminal_size()[0]
     columns = os.environ.get("COLUMNS", "")
-    return int(columns) if re.fullmatch("[1-9][0-9]{0,3}", columns) else None
+    if re.fullmatch("[1-9][0-9]{0,3}", columns):
+        return int(columns)
+    return None
 
 
-def print_again(arguments: argparse.Namespace, text: str, *, first: bool) -> None:
-    """Print one of several pages: on a terminal in place of the previous one."""
-    from gputop.output.ansi import frame
+def wants_colour(asked: bool | None = None) -> bool:
+    """Return True if standard output gets colours; `asked` is what an option says."""
+    from gputop.output.pages import colour_is_wanted
 
-    terminal = sys.stdout.isatty() and not arguments.json
-    if terminal:
-        text = frame(text, terminal_size()[1], first=first)
-    elif not first and not arguments.json:
+    if asked is not None:
+        return asked
+    return colour_is_wanted()
+
+
+def print_page(text: str, *, over: bool = False, first: bool = True) -> None:
+    """Print a page, in ASCII if the locale or the terminal has no more.
+
+    `over` replaces the page before on a terminal; elsewhere an empty line is between them.
+    """
+    from gputop.output.pages import as_ascii, draw_over
+
+    if ascii_is_safer(os.environ):
+        text = as_ascii(text)
+    if over and sys.stdout.isatty():
+        draw_over(text, first=first)
+        return
+    if not first:
         text = f"\n{text}"
-    print_text(text, end="" if terminal else "\n")
+    print_text(text)
 
 
-def print_text(text: str, end: str = "\n") -> None:
-    """Print in UTF-8 whatever the locale is: a "–" must not become a "?"."""
+@contextmanager
+def progress(text: str) -> Iterator[None]:
+    """Show on a terminal what takes seconds; it is wiped at the end."""
+    shown = sys.stderr.isatty()
+    if shown:
+        print(text, end="\r", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if shown:
+            print(" " * len(text), end="\r", file=sys.stderr, flush=True)
+
+
+def print_text(text: str) -> None:
+    """Print in UTF-8, as JSON and CSV are whatever the locale is."""
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
-    print(text, end=end, flush=True)
+    print(text, flush=True)
 
 
 def snapshots(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import ipaddress
 import re
 import signal
 import socket
 import time
-from collections.abc import Coroutine, Iterable
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from gputop.commands.arguments import (
     chosen_processes,
@@ -26,7 +25,7 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from gputop.agent.problem import Problem
     from gputop.output.prometheus.metrics import Family
-    from gputop.output.prometheus.scrape import Server
+    from gputop.output.prometheus.state import StreamFollower
     from gputop.stream.child import StreamChild
 
 ABOUT = """\
@@ -35,7 +34,6 @@ hertz, bytes, watts, joules, seconds, degrees Celsius. A missing reading has
 no series. gputop_up is 0 while the driver or the sampler does not answer,
 and there are no readings then."""
 DEFAULT = "127.0.0.1:9835"
-SOCKET = "/var/lib/kubelet/pod-resources/kubelet.sock"
 
 
 class Address(NamedTuple):
@@ -45,11 +43,9 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        return (
-            f"[{self.host}]:{self.port}"
-            if ":" in self.host
-            else f"{self.host}:{self.port}"
-        )
+        if ":" in self.host:
+            return f"[{self.host}]:{self.port}"
+        return f"{self.host}:{self.port}"
 
 
 def parse_address(text: str) -> Address:
@@ -75,9 +71,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"where to listen (default {DEFAULT}: this machine only); :9835 is all interfaces",
     )
     parser.add_argument(
-        "--web-config",
+        "--certfile", metavar="FILE", help="serve over TLS with this certificate"
+    )
+    parser.add_argument(
+        "--keyfile", metavar="FILE", help="the private key of the certificate"
+    )
+    parser.add_argument(
+        "--client-cafile",
         metavar="FILE",
-        help="TLS and basic authentication, from a web configuration file of Prometheus exporters",
+        help="answer only clients with a certificate that these authorities signed",
     )
     parser.add_argument(
         "--processes",
@@ -89,12 +91,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="the devices' metrics under the names, units and labels of dcgm-exporter instead",
     )
-    parser.add_argument(
-        "--pod-resources-kubelet-socket",
-        metavar="FILE",
-        help="the kubelet's socket, which tells the pods of the devices, for labels "
-        f"(default {SOCKET})",
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -102,110 +98,104 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from gputop.output.prometheus.metrics import families
-    from gputop.output.prometheus.state import PodResources, StreamFollower
+    from gputop.output.prometheus.state import StreamFollower
     from gputop.stream.child import StreamChild
     from gputop.stream.launch import StreamOptions
 
     with needs_extra("exporter"):
-        from gputop.output.prometheus.scrape import (
-            Server,
-            WebConfig,
-            WebConfigError,
-            dcgm_page,
-            metrics_page,
-        )
-    try:
-        web_config = arguments.web_config and WebConfig(
-            Path(arguments.web_config), print_message
-        )
-    except WebConfigError:
-        return USAGE
-    if not arguments.processes:
-        refuse(
-            arguments,
-            ("user", "pid", "compute"),
-            "metrics of devices",
-            "add --processes",
-        )
-    dcgm = arguments.dcgm_names
+        from gputop.output.prometheus.scrape import serve
+    processes, dcgm = arguments.processes, arguments.dcgm_names
+    if not processes:
+        names = ("user", "pid", "compute")
+        refuse(arguments, names, "metrics of devices", "add --processes")
     watch = StreamFollower(_tell, judges=not dcgm)
-    socket = arguments.pod_resources_kubelet_socket
-    kubelet = PodResources(socket or SOCKET, _tell, must_exist=socket is not None)
 
     def look() -> list[Family]:
-        now, processes = time.monotonic(), arguments.processes
         state = watch.state
         state = replace(state, sample=chosen_processes(arguments, state.sample))
-        return families(state, now, processes=processes, dcgm=dcgm, pods=kubelet.pods())
+        return families(state, time.monotonic(), processes=processes, dcgm=dcgm)
 
     address: Address = arguments.listen
-    pages = {"/metrics": dcgm_page(look) if dcgm else metrics_page(look)}
+    tls = _tls(arguments)
     try:
-        server = Server(
-            *address, pages, web_config, lambda: watch.state.sample is not None
+        server = serve(
+            *address, look, lambda: watch.state.sample is not None, dcgm=dcgm, **tls
         )
     except (OSError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not a name"
-        remedy = "Name another with --listen HOST:PORT."
-        fail(f"cannot listen on {address}: {why}. {remedy}", COULD_NOT_RUN)
-    interval = 1.0 if arguments.interval is None else arguments.interval
+        _fail_to_serve(address, error)
+    interval = arguments.interval or 1.0
     asked = StreamOptions(
         interval, gpm=arguments.gpm is not False, **source_of(arguments)
     )
     child = StreamChild(asked.command, interval)
-    followed = [watch.follow(child)]
-    if socket or not arguments.demo:  # the usual socket knows no simulated device
-        followed.append(kubelet.follow())
-    return asyncio.run(_serve(server, child, followed))
+    host, port = server.server_address[:2]
+    url = _url(str(host), int(port), is_secure=bool(tls))
+    return asyncio.run(_follow(watch, child, url))
+
+
+def _tls(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of TLS, none without a certificate."""
+    files = (arguments.certfile, arguments.keyfile)
+    if None in files and (any(files) or arguments.client_cafile):
+        fail("TLS needs --certfile and --keyfile. Give both.", USAGE)
+    if None in files:
+        return {}
+    return {
+        "certfile": arguments.certfile,
+        "keyfile": arguments.keyfile,
+        "client_cafile": arguments.client_cafile,
+        "client_auth_required": arguments.client_cafile is not None,
+    }
+
+
+def _fail_to_serve(address: Address, error: OSError | UnicodeError) -> NoReturn:
+    """End the program: the port is taken, the name is not known, or a file is not valid."""
+    if isinstance(error, UnicodeError):
+        why, remedy = "it is not a name", "Name another with --listen HOST:PORT."
+    elif error.strerror:
+        why, remedy = error.strerror, "Name another with --listen HOST:PORT."
+    else:  # by the official client, which names the file
+        why, remedy = str(error), "Name other files of PEM with --certfile."
+    fail(f"cannot listen on {address}: {why}. {remedy}", COULD_NOT_RUN)
+
+
+def _url(host: str, port: int, *, is_secure: bool) -> str:
+    """Return the URL of the metrics, with a warning if everybody can read them."""
+    scheme = "http"
+    if is_secure:
+        scheme = "https"
+    if not ipaddress.ip_address(host).is_unspecified:
+        return f"{scheme}://{Address(host, port)}/metrics"
+    url = f"{scheme}://{Address(visible(socket.gethostname()), port)}/metrics"
+    if is_secure:
+        return url
+    return f"{url}, on all interfaces: anyone who reaches them can read it"
 
 
 def _tell(problem: Problem) -> None:
     print_message(f"error: {problem}.")
 
 
-async def _serve(
-    server: Server, child: StreamChild, followed: Iterable[Coroutine[Any, Any, None]]
-) -> int:
+async def _follow(watch: StreamFollower, child: StreamChild, url: str) -> int:
+    """Follow the stream until SIGINT or SIGTERM, and return the exit status."""
     import asyncio
 
-    serving = asyncio.create_task(until_stopped(server))
-    following = asyncio.gather(*followed)  # ends only with an error
-    try:
-        await asyncio.wait((serving, following), return_when=asyncio.FIRST_COMPLETED)
-        if following.done():
-            await following
-        return await serving
-    finally:
-        serving.cancel()
+    following = asyncio.create_task(watch.follow(child))
+    status = FINE
+
+    def stop(with_status: int) -> None:
+        nonlocal status
+        status = with_status
         following.cancel()
-        await asyncio.gather(serving, following, return_exceptions=True)
-        await child.close()
-
-
-async def until_stopped(server: Server) -> int:
-    """Serve until SIGINT or SIGTERM, after printing the URL."""
-    import asyncio
 
     loop = asyncio.get_running_loop()
-    stopped: asyncio.Future[int] = loop.create_future()
-
-    def stop(status: int) -> None:
-        if not stopped.done():
-            stopped.set_result(status)
-
     loop.add_signal_handler(signal.SIGINT, stop, INTERRUPTED)
     loop.add_signal_handler(signal.SIGTERM, stop, FINE)
-    server.start()
-    where = url_of(server)
-    if server.is_open and server.web_config is None:
-        where += ", on all interfaces: anyone who reaches them can read it"
-    print_message(f"metrics at {where}")
-    return await stopped
-
-
-def url_of(server: Server, page: str = "metrics") -> str:
-    """Return the URL of a page."""
-    host, port = server.server_address[:2]
-    name = visible(socket.gethostname()) if server.is_open else str(host)
-    scheme = "https" if server.web_config and server.web_config.has_tls else "http"
-    return f"{scheme}://{Address(name, int(port))}/{page}"
+    print_message(f"metrics at {url}")
+    try:
+        await asyncio.wait([following])
+        if not following.cancelled():
+            following.result()  # raises its error
+    finally:
+        await child.close()
+    return status

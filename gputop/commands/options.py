@@ -7,6 +7,7 @@ the value from before the command. The defaults are `UNSET`, for the parser abov
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from argparse import SUPPRESS, ArgumentTypeError, BooleanOptionalAction
 from collections.abc import Callable, Mapping
@@ -53,19 +54,28 @@ def argument_type(parse: Callable[[str], T]) -> Callable[[str], T]:
     return parsed
 
 
-@argument_type
-def interval(text: str) -> float:
-    """Parse the seconds between samples."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not SHORTEST_INTERVAL <= seconds <= LONGEST_INTERVAL:
-        raise ValueError(
-            f"{text!r} is not an interval: give seconds from {SHORTEST_INTERVAL:g} "
-            f"to {LONGEST_INTERVAL:g}, such as 1."
-        )
-    return seconds
+def number(low: float, high: float, advice: str) -> Callable[[str], float]:
+    """Return a parser of numbers within limits; `advice` is the end of its error."""
+
+    @argument_type
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not low <= value <= high:
+            raise ValueError(f"{text!r} is {advice}.")
+        return value
+
+    return parse
+
+
+interval = number(
+    SHORTEST_INTERVAL,
+    LONGEST_INTERVAL,
+    f"not an interval: give seconds from {SHORTEST_INTERVAL:g} to {LONGEST_INTERVAL:g}, such as 1",
+)
+"""Parses the seconds between samples."""
 
 
 @argument_type

@@ -6,7 +6,6 @@ import argparse
 import json
 import math
 import os
-import re
 import time
 from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Inventory, Sample, Source
 from gputop.commands.arguments import fail, hosts_of, print_text, snapshots
-from gputop.commands.options import argument_type, count
+from gputop.commands.options import argument_type, count, number
 from gputop.console import COULD_NOT_RUN, FINE, print_message
 
 if TYPE_CHECKING:
@@ -34,25 +33,14 @@ CANDIDATE_FIELDS = (
 )
 
 
+PERCENT = number(0, 100, "not a percentage. Give a number from 0 to 100, such as 10")
+WAIT = number(0, 1e9, "not a time to wait. Give seconds, such as 600")
+
+
 @argument_type
 def parse_percent(text: str) -> float:
     """Parse a percentage, with or without its sign."""
-    if (
-        not re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)? ?%?", text)
-        or float(text.rstrip("% ")) > 100
-    ):
-        raise ValueError(
-            f"{text!r} is not a percentage. Give a number from 0 to 100, such as 10."
-        )
-    return float(text.rstrip("% "))
-
-
-@argument_type
-def parse_wait(text: str) -> float:
-    """Parse the seconds to wait."""
-    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]+)?", text):
-        raise ValueError(f"{text!r} is not a time to wait. Give seconds, such as 600.")
-    return float(text)
+    return PERCENT(text.removesuffix("%").rstrip())
 
 
 @argument_type
@@ -92,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--wait",
-        type=parse_wait,
+        type=WAIT,
         metavar="S",
         nargs="?",
         const=math.inf,
@@ -232,14 +220,15 @@ async def look(
             if outcome.picked or outcome.hopeless or late:
                 return outcome
             if not waiting:
-                until = (
-                    ""
-                    if math.isinf(wait_seconds)
-                    else f", for up to {wait_seconds:g} s"
-                )
-                tell(f"{_too_few(wanted, outcome)}: waiting{until}")
+                tell(f"{_too_few(wanted, outcome)}: {_waiting(wait_seconds)}")
             waiting = True
     raise AssertionError("the snapshots of a child have no end")
+
+
+def _waiting(seconds: float) -> str:
+    if math.isinf(seconds):
+        return "waiting"
+    return f"waiting, for up to {seconds:g} s"
 
 
 def _outcome(
@@ -255,7 +244,7 @@ def _outcome(
     return Outcome(inventory, picked, others, note, hopeless)
 
 
-def _visible(inventory: Inventory, sample: Sample) -> tuple[Sequence[str], str | None]:
+def _visible(inventory: Inventory, sample: Sample) -> tuple[frozenset[str], str | None]:
     """Return the UUIDs that may be picked, and a note on what else there is."""
     from gputop.agent.visible_devices import seen
 
@@ -264,7 +253,7 @@ def _visible(inventory: Inventory, sample: Sample) -> tuple[Sequence[str], str |
         return allowed.uuids, allowed.note
     # CUDA_VISIBLE_DEVICES is about this machine.
     problems = [str(each.problem) for each in sample.machines if each.problem]
-    uuids = [each.uuid for each in inventory.devices]
+    uuids = frozenset(each.uuid for each in inventory.devices)
     return uuids, " ".join(f"{problem}." for problem in problems) or None
 
 

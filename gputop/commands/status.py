@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -16,21 +15,19 @@ from gputop.commands.arguments import (
     chosen_processes,
     fail,
     hosts_of,
-    needs_extra,
     output_width,
-    print_again,
+    print_page,
     print_text,
     refuse,
     snapshots,
+    wants_colour,
 )
-from gputop.commands.options import argument_type, interval
-from gputop.console import COULD_NOT_RUN, FINE, USAGE, print_message
+from gputop.commands.options import argument_type, count, interval
+from gputop.console import COULD_NOT_RUN, FINE, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.agent.problem import Problem
-    from gputop.fleet.model import Fleet
-    from gputop.fleet.watch import FleetWatch
     from gputop.output.status_page import Processes, TableColumn
     from gputop.stream.child import Interruption, Snapshot
 
@@ -38,12 +35,7 @@ if TYPE_CHECKING:
 
 FIRST_SECONDS = 0.5
 """Seconds between the first snapshot and the next ones, where these are needed."""
-FLEET_INTERVAL = 10.0
-"""Default seconds between two refreshes of a fleet."""
-NO_GPUS = (
-    "no GPUs: Prometheus has no series of dcgm-exporter (DCGM_FI_DEV_GPU_TEMP) or of gputop "
-    "exporter (gputop_device_info){}. Check whether they are scraped, at {}/targets."
-)
+SORT_NAMES = ("memory", "gpu", "cpu", "time", "pid", "user")
 
 
 @argument_type
@@ -88,7 +80,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--processes",
         action=argparse.BooleanOptionalAction,
-        help="each process on a line of its own, or none (default: on the line of its device)",
+        help="a table of all processes, or none (default: on the line of their device)",
+    )
+    parser.add_argument(
+        "--sort",
+        choices=SORT_NAMES,
+        metavar="ORDER",
+        help="the table of processes, by memory, gpu, cpu, time, pid or user",
+    )
+    parser.add_argument(
+        "--top",
+        type=count,
+        metavar="N",
+        help="the table of processes, only its first N (by memory if there is no --sort)",
+    )
+    parser.add_argument(
+        "--by-user",
+        action="store_true",
+        help="totals for each user: GPUs, processes, memory, and the busiest of the GPUs",
     )
     parser.add_argument(
         "--color",
@@ -119,64 +128,51 @@ def run(arguments: argparse.Namespace) -> int:
 def _status(arguments: argparse.Namespace) -> int:
     if arguments.watch is None and not arguments.once:
         arguments.watch = arguments.interval
-    every, hosts = arguments.watch, hosts_of(arguments)
-    if arguments.json:
-        refuse(
-            arguments,
-            ("columns", "processes"),
-            "JSON, which has every reading",
-            "--json",
-        )
-    if arguments.list_gpus:
-        others = ("json", "columns", "watch", "prometheus")
-        refuse(arguments, others, "a list of the GPUs", "--list-gpus")
-    if arguments.replay is not None:
-        refuse(arguments, ("watch",), "a recording", "play it with gputop --replay")
+    hosts = hosts_of(arguments)
+    _refuse_misuse(arguments)
     if arguments.prometheus is not None:
-        refuse(arguments, ("columns", "processes"), "a fleet", "--prometheus")
-        import asyncio
+        from gputop.commands.fleet_status import print_fleet
 
-        watch = open_watch(arguments, max(1.0, every or FLEET_INTERVAL), at_once=True)
-        return asyncio.run(_print_fleets(arguments, watch))
-    wanted = arguments.json or any(
-        column.needs_gpm for column in arguments.columns or ()
-    )
-    gpm = arguments.gpm is not False and wanted
+        return print_fleet(arguments)
+    gpm = arguments.json and not arguments.by_user
+    for column in arguments.columns or ():
+        gpm = gpm or column.needs_gpm
+    gpm = gpm and arguments.gpm is not False
     if hosts:
-        import asyncio
-
-        refuse(arguments, ("watch",), "other machines", "see `gputop --host NAME`")
-        from gputop.stream.machines import host_snapshots
-
-        return _print_hosts(
-            arguments,
-            asyncio.run(
-                host_snapshots(
-                    hosts,
-                    arguments.remote_command,
-                    gpm=gpm,
-                    waits=partial(_waits, arguments),
-                )
-            ),
-        )
-    found = snapshots(arguments, interval=every or FIRST_SECONDS, gpm=gpm)
+        return _print_hosts(arguments, hosts, gpm=gpm)
+    found = snapshots(arguments, interval=arguments.watch or FIRST_SECONDS, gpm=gpm)
     import asyncio
 
     import gputop.output.status_page  # noqa: F401 - here, where it has to wait for the sampler anyway
     from gputop.stream.child import StreamError
 
     try:
-        return asyncio.run((_once if every is None else _watch)(arguments, found))
+        if arguments.watch is None:
+            return asyncio.run(_once(arguments, found))
+        return asyncio.run(_watch(arguments, found))
     except StreamError as error:
         fail(str(error), COULD_NOT_RUN)
 
 
-def _colour(arguments: argparse.Namespace) -> bool:
-    from gputop.output.ansi import wanted
-
-    if arguments.color is not None:
-        return bool(arguments.color)
-    return wanted(os.environ, terminal=sys.stdout.isatty())
+def _refuse_misuse(arguments: argparse.Namespace) -> None:
+    """End the program if options contradict each other."""
+    of_processes = ("sort", "top")
+    of_pages = ("columns", "processes", *of_processes)
+    if arguments.json:
+        refuse(arguments, of_pages, "JSON, which has every reading", "--json")
+    if arguments.list_gpus:
+        others = ("json", "columns", "watch", "prometheus", *of_processes, "by_user")
+        refuse(arguments, others, "a list of the GPUs", "--list-gpus")
+    if arguments.by_user:
+        refuse(arguments, of_pages, "totals by user", "--by-user")
+    if arguments.processes is False:
+        refuse(arguments, of_processes, "a page without them", "--no-processes")
+    if arguments.replay is not None:
+        refuse(arguments, ("watch",), "a recording", "play it with gputop --replay")
+    if arguments.prometheus is not None:
+        refuse(arguments, (*of_pages, "by_user"), "a fleet", "--prometheus")
+    if arguments.host:
+        refuse(arguments, ("watch",), "other machines", "see `gputop --host NAME`")
 
 
 async def _once(arguments: argparse.Namespace, found: SnapshotStream) -> int:
@@ -193,10 +189,11 @@ async def _once(arguments: argparse.Namespace, found: SnapshotStream) -> int:
             if taken == MOST_SNAPSHOTS or not _waits(arguments, each):
                 break
     assert seen is not None
-    text = _text(arguments, seen)
     is_choice = arguments.id or arguments.only_visible
-    if text and (arguments.json or not (is_choice and seen.problem)):
-        print_text(text)
+    if arguments.json:
+        print_text(json.dumps(_document(arguments, seen), indent=2))
+    elif not (seen.problem and (is_choice or arguments.list_gpus)):
+        print_page(_text(arguments, seen))
     if seen.problem is not None:
         fail(str(seen.problem), COULD_NOT_RUN)
     return FINE
@@ -205,153 +202,133 @@ async def _once(arguments: argparse.Namespace, found: SnapshotStream) -> int:
 async def _watch(arguments: argparse.Namespace, found: SnapshotStream) -> int:
     from gputop.stream.child import Interruption
 
-    begun = False
+    first = True
     async with aclosing(found):
         async for each in found:
             if isinstance(each, Interruption):
                 print_message(str(each.problem))
                 continue
+            if arguments.json:
+                print_text(json.dumps(_document(arguments, each)))
+                continue
             text = _text(arguments, each)
-            if each.problem is not None and not arguments.json:
+            if each.problem is not None:
                 text += f"\n{visible(str(each.problem))}"
-            print_again(arguments, text, first=not begun)
-            begun = True
+            print_page(text, over=True, first=first)
+            first = False
     return FINE
 
 
 def _waits(arguments: argparse.Namespace, seen: Snapshot) -> bool:
     """Return True if a requested column only has something to show after another reading."""
-    inventory, sample = seen
-    return any(
-        column.waits(device, readings)
-        for column in arguments.columns or ()
-        for device in inventory.devices
-        if (readings := sample.device(device.uuid)) is not None
-    )
+    for column in arguments.columns or ():
+        for device in seen.inventory.devices:
+            readings = seen.sample.device(device.uuid)
+            if readings is not None and column.waits(device, readings):
+                return True
+    return False
 
 
 def _text(arguments: argparse.Namespace, seen: Snapshot) -> str:
-    """Return a snapshot as JSON, as a list of its GPUs, or as a page."""
-    from gputop.output.status_page import OWN, View, gpu_list, page
+    """Return a snapshot as a list of its GPUs, or as a page."""
+    from gputop.output.process_tables import SORT_KEYS
+    from gputop.output.status_page import OWN, View, gpu_list, page, users_page
 
-    if arguments.json:
-        return _dumps(arguments, _document(arguments, seen))
+    inventory, sample = seen
     if arguments.list_gpus:
-        title = f"{visible(seen.inventory.hostname)}\n" if arguments.host else ""
-        return title + gpu_list(seen.inventory, seen.sample)
-    places: dict[bool | None, Processes] = {
-        None: "beside",
-        True: "below",
-        False: "none",
-    }
-    columns, processes = arguments.columns or OWN, places[arguments.processes]
+        text = gpu_list(inventory, sample)
+        if arguments.host:
+            text = f"{visible(inventory.hostname)}\n{text}"
+        return text
+    sort = arguments.sort
+    if arguments.top is not None and sort is None:
+        sort = "memory"
+    processes: Processes = "beside"
+    if arguments.processes is False:
+        processes = "none"
+    elif arguments.processes or sort is not None:
+        processes = "below"
     view = View(
-        columns, processes, output_width(), _colour(arguments), _chosen(arguments)
+        columns=arguments.columns or OWN,
+        processes=processes,
+        width=output_width(),
+        colour=wants_colour(arguments.color),
+        chosen=_chosen(arguments),
+        sort=SORT_KEYS.get(sort or ""),
+        top=arguments.top,
     )
-    return page(seen.inventory, chosen_processes(arguments, seen.sample), view)
+    sample = chosen_processes(arguments, sample)
+    if arguments.by_user:
+        return users_page(inventory, sample, view)
+    return page(inventory, sample, view)
 
 
 def _chosen(arguments: argparse.Namespace) -> str:
     """Return which processes are shown, such as `processes 4242 of ada`; empty for all."""
-    pids = " ".join(["", *map(str, arguments.pid or ())])
-    users = f" of {', '.join(arguments.user)}" if arguments.user else ""
-    kind = "compute " if arguments.compute else ""
-    return f"{kind}processes{pids}{users}" if pids or users or kind else ""
+    words = ["processes"]
+    if arguments.compute:
+        words.insert(0, "compute")
+    for pid in arguments.pid or ():
+        words.append(str(pid))
+    if arguments.user:
+        words.append(f"of {', '.join(arguments.user)}")
+    if words == ["processes"]:
+        return ""
+    return " ".join(words)
 
 
 def _document(
     arguments: argparse.Namespace, seen: Snapshot | Problem
 ) -> dict[str, Any]:
     from gputop.agent.lines import to_plain
+    from gputop.output.process_tables import users_document
     from gputop.output.status_page import document
 
     if not isinstance(seen, tuple):
         return {"problem": to_plain(seen)}
-    return document(seen.inventory, chosen_processes(arguments, seen.sample))
+    sample = chosen_processes(arguments, seen.sample)
+    if arguments.by_user:
+        return users_document(seen.inventory, sample)
+    return document(seen.inventory, sample)
 
 
-def _print_hosts(
-    arguments: argparse.Namespace, found: Mapping[str, Snapshot | Problem]
-) -> int:
+def _print_hosts(arguments: argparse.Namespace, hosts: list[str], *, gpm: bool) -> int:
     """Print a page of each host, or JSON; problems go to standard error, and are status 3."""
-    seen = {host: each for host, each in found.items() if isinstance(each, tuple)}
-    if arguments.json:
-        hosts = [
-            {"host": host, **_document(arguments, each)} for host, each in found.items()
-        ]
-        print_text(_dumps(arguments, hosts))
-    elif seen:
-        print_text(
-            "\n\n".join(_text(arguments, _named(*each)) for each in seen.items())
+    import asyncio
+
+    from gputop.stream.machines import host_snapshots
+
+    found: Mapping[str, Snapshot | Problem] = asyncio.run(
+        host_snapshots(
+            hosts,
+            arguments.remote_command,
+            gpm=gpm,
+            waits=partial(_waits, arguments),
         )
-    status = FINE
-    for host, each in found.items():
-        problem = each.problem if isinstance(each, tuple) else each
-        if problem is not None:
-            at = (
-                f"{host}: " if host in seen else ""
-            )  # without an answer, the problem names it
-            print_message(f"error: {at}{problem}")
-            status = COULD_NOT_RUN
-    return status
+    )
+    documents, texts, problems = [], [], []
+    for host, seen in found.items():
+        documents.append({"host": host, **_document(arguments, seen)})
+        if not isinstance(seen, tuple):
+            problems.append(str(seen))  # it names the host
+            continue
+        texts.append(_text(arguments, _named(host, seen)))
+        if seen.problem is not None:
+            problems.append(f"{host}: {seen.problem}")
+    if arguments.json:
+        print_text(json.dumps(documents, indent=2))
+    elif texts:
+        print_page("\n\n".join(texts))
+    for problem in problems:
+        print_message(f"error: {problem}")
+    if problems:
+        return COULD_NOT_RUN
+    return FINE
 
 
 def _named(host: str, seen: Snapshot) -> Snapshot:
     """Return the snapshot under the name that was asked for: hosts may call themselves alike."""
-    own = seen.inventory.hostname
-    name = host if host == own else f"{host} ({own})"
+    name = host
+    if host != seen.inventory.hostname:
+        name = f"{host} ({seen.inventory.hostname})"
     return seen._replace(inventory=replace(seen.inventory, hostname=name))
-
-
-def open_watch(
-    arguments: argparse.Namespace, interval: float, *, at_once: bool = False
-) -> FleetWatch:
-    """Return the watch of the fleet that the arguments name; exit if its address is bad."""
-    with needs_extra("fleet"):
-        from gputop.fleet.watch import FleetWatch
-    from gputop.fleet.server import PrometheusServer
-
-    try:
-        server = PrometheusServer.from_environment(arguments.prometheus, os.environ)
-    except ValueError as error:
-        fail(str(error), USAGE)
-    return FleetWatch(server, arguments.match or "", interval, at_once=at_once)
-
-
-async def _print_fleets(arguments: argparse.Namespace, watch: FleetWatch) -> int:
-    """Print the fleet once, or repeatedly; exit with status 3 if the server has a problem."""
-    begun = False
-    try:
-        async with aclosing(watch.fleets()) as fleets:
-            async for fleet in fleets:
-                if arguments.watch is None:
-                    return _print_fleet(arguments, fleet)
-                print_again(arguments, _fleet_text(arguments, fleet), first=not begun)
-                begun = True
-    finally:
-        await watch.close()
-    return FINE
-
-
-def _print_fleet(arguments: argparse.Namespace, fleet: Fleet) -> int:
-    if fleet.fresh or arguments.json:
-        print_text(_fleet_text(arguments, fleet))
-    if not fleet.fresh:
-        fail(f"{fleet.problems[0]}.", COULD_NOT_RUN)
-    if not fleet.gpus:
-        of = f" with {visible(arguments.match, 200)}" if arguments.match else ""
-        fail(NO_GPUS.format(of, arguments.prometheus), COULD_NOT_RUN)
-    return FINE
-
-
-def _fleet_text(arguments: argparse.Namespace, fleet: Fleet) -> str:
-    from gputop.fleet.page import document, page
-
-    if arguments.json:
-        return _dumps(arguments, document(fleet))
-    where, match = arguments.prometheus, arguments.match or ""
-    return page(fleet, where, match, output_width(), colour=_colour(arguments))
-
-
-def _dumps(arguments: argparse.Namespace, document: object) -> str:
-    return json.dumps(document, indent=2 if arguments.watch is None else None)

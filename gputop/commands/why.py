@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import os
-import sys
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
@@ -16,11 +14,14 @@ from gputop.commands.arguments import (
     open_recording,
     output_width,
     print_ending,
+    print_page,
     print_text,
+    progress,
     refuse,
     snapshots,
+    wants_colour,
 )
-from gputop.commands.options import argument_type
+from gputop.commands.options import number
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, print_message
 from gputop.text import duration
 
@@ -38,20 +39,6 @@ START_SECONDS = 60.0
 """Time for the driver or the hosts to answer, beside the time to watch."""
 
 
-@argument_type
-def parse_seconds(text: str) -> float:
-    """Parse the time to watch."""
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 1 <= seconds <= LONGEST_SECONDS:
-        raise ValueError(
-            f"{text!r} is no time to watch: give seconds from 1 to 3600, such as 35."
-        )
-    return seconds
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `gputop why`."""
     parser.description = (
@@ -62,7 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--seconds",
-        type=parse_seconds,
+        type=number(
+            1,
+            LONGEST_SECONDS,
+            "no time to watch: give seconds from 1 to 3600, such as 35",
+        ),
         metavar="N",
         help=f"watch for so long (default {SECONDS:g}); most checks need 30 s, some 300",
     )
@@ -75,7 +66,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Print why the devices are slow, if they are."""
     from gputop.agent.snapshot import MachineState
     from gputop.health.why import Observation
-    from gputop.output.ansi import rendered, wanted
     from gputop.output.why_page import document, page
 
     hosts = hosts_of(arguments)
@@ -101,10 +91,15 @@ def run(arguments: argparse.Namespace) -> int:
             json.dumps(document(report, inventory, sample, seen.seconds), indent=2)
         )
     else:
-        colour = wanted(os.environ, terminal=sys.stdout.isatty())
-        width = output_width()
-        lines = page(report, inventory, sample, seen.seconds, width)
-        print_text(rendered(lines, width, colour=colour))
+        text = page(
+            report,
+            inventory,
+            sample,
+            seen.seconds,
+            output_width(),
+            colour=wants_colour(),
+        )
+        print_page(text)
     away = [each for each in sample.machines if each.state is not MachineState.OK]
     for machine in away:
         problem = machine.problem or f"{machine.name} has not answered in time"
@@ -121,7 +116,9 @@ def status_of(report: WhyReport, *, unreachable: bool) -> int:
         return FAULT
     if unreachable:
         return COULD_NOT_RUN
-    return DEGRADED if report.severity >= Severity.WARNING else FINE
+    if report.severity >= Severity.WARNING:
+        return DEGRADED
+    return FINE
 
 
 def _read(arguments: argparse.Namespace, seen: Observation) -> None:
@@ -142,42 +139,30 @@ def _read(arguments: argparse.Namespace, seen: Observation) -> None:
 
 
 def _watch(arguments: argparse.Namespace, hosts: list[str], seen: Observation) -> None:
+    """Add snapshots for the time to watch; stop as well if the stream stays silent."""
     import asyncio
 
     from gputop.stream.child import StreamError
     from gputop.stream.machines import merged_snapshots
 
-    seconds = SECONDS if arguments.seconds is None else arguments.seconds
+    seconds = arguments.seconds or SECONDS
     gpm = arguments.gpm is not False
-    waiting = f"Watching for {duration(seconds)} ..."
     found: AsyncGenerator[Snapshot | Interruption]
     if hosts:
         found = merged_snapshots(hosts, arguments.remote_command, INTERVAL, gpm=gpm)
     else:
         found = snapshots(arguments, interval=INTERVAL, gpm=gpm)
-    _print_progress(waiting)
-    try:
-        asyncio.run(_follow(found, seen, seconds))
-    except StreamError as error:
-        fail(str(error), COULD_NOT_RUN)
-    finally:
-        _print_progress(" " * len(waiting))
 
+    async def follow() -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds + START_SECONDS):
+                await _add_all(found, seen, seconds)
 
-def _print_progress(text: str) -> None:
-    """Print text on a terminal that is overwritten later."""
-    if sys.stderr.isatty():
-        print(text, end="\r", file=sys.stderr, flush=True)
-
-
-async def _follow(
-    found: AsyncGenerator[Snapshot | Interruption], seen: Observation, seconds: float
-) -> None:
-    """Add snapshots for so long; stop as well if the stream stays silent."""
-    import asyncio
-
-    with contextlib.suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(_add_all(found, seen, seconds), seconds + START_SECONDS)
+    with progress(f"Watching for {duration(seconds)} ..."):
+        try:
+            asyncio.run(follow())
+        except StreamError as error:
+            fail(str(error), COULD_NOT_RUN)
 
 
 async def _add_all(

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import chain
 from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from gputop import __version__
 from gputop.agent.lines import to_plain
 from gputop.fleet.distributions import POWER, TEMPERATURE, distributions
 from gputop.fleet.model import Fleet, Gpu, totals
 from gputop.health.findings import Finding, Severity
-from gputop.output import ansi
-from gputop.output.ansi import Line, Piece
+from gputop.output import pages
 from gputop.text import (
     ABSENT,
-    cells,
     count,
     cut,
     duration,
@@ -32,10 +33,12 @@ SCHEMA = 1
 DAY_SECONDS = 86_400
 MOST_ROWS = 40
 """Most findings on the page. JSON has all of them."""
+LEAST_TITLE = 30
+"""Columns of a finding's title, and of what is known of its GPU, on a narrow terminal."""
 SEVERITIES = {
-    Severity.FAULT: ("fault", ansi.LOUD_RED),
-    Severity.STALE: ("stale", ansi.MAGENTA),
-    Severity.WARNING: ("warning", ansi.YELLOW),
+    Severity.FAULT: ("fault", pages.LOUD_RED),
+    Severity.STALE: ("stale", pages.MAGENTA),
+    Severity.WARNING: ("warning", pages.YELLOW),
     Severity.INFORMATION: ("note", ""),
 }
 """Words and looks of the severities that findings of a fleet have, the gravest first."""
@@ -81,38 +84,42 @@ def page(
     fleet: Fleet, where: str, match: str, width: int | None, *, colour: bool
 ) -> str:
     """Return totals, the distribution of readings, and the findings, worst first."""
-    problems = ([Piece(visible(str(each)), ansi.YELLOW)] for each in fleet.problems)
-    lines = chain(
-        _heading(fleet, where, match), _spreads(fleet), problems, _findings(fleet)
-    )
-    return ansi.rendered(lines, width, colour=colour)
+    parts: list[RenderableType] = [_heading(fleet, where, match, width), _counts(fleet)]
+    if fleet.gpus:
+        parts.append(_spreads(fleet))
+    for problem in fleet.problems:
+        parts.append(pages.cell(visible(str(problem)), pages.YELLOW))
+    if fleet.gpus:
+        parts += _findings(fleet, width)
+    return pages.rendered(*parts, width=width, colour=colour)
 
 
-def _heading(fleet: Fleet, where: str, match: str) -> Iterator[Line]:
-    spans = [Piece(visible(where, 200), ansi.BOLD)]
-    if match:
-        spans.append(Piece(visible(match, 200)))
-    if fleet.simulated:
-        spans.append(Piece("SIMULATED", ansi.LOUD_YELLOW))
-    spans.append(Piece(moment(fleet.time, "%Y-%m-%d %H:%M:%S")))
+def _heading(fleet: Fleet, where: str, match: str, width: int | None) -> Text:
+    old = ""
     if not fleet.fresh:
-        spans.append(Piece("OLD", ansi.LOUD_YELLOW))
-    yield ansi.with_dots(spans)
-    found = totals(fleet.gpus, fleet.findings)
+        old = "OLD"
     parts = [
-        count(found.gpus, "GPU"),
-        *([count(found.instances, "MIG instance")] if found.instances else []),
-        count(found.hosts, "host"),
-        count(found.models, "model"),
-        *(
-            counted(found.findings[each], each)
-            for each in SEVERITIES
-            if found.findings.get(each)
-        ),
+        pages.cell(visible(where, 200), pages.BOLD),
+        pages.cell(visible(match, 200)),
+        pages.simulated(is_so=fleet.simulated),
+        pages.cell(moment(fleet.time, "%Y-%m-%d %H:%M:%S")),
+        pages.cell(old, pages.LOUD_YELLOW),
     ]
+    return pages.joined(parts, width)
+
+
+def _counts(fleet: Fleet) -> Text:
+    found = totals(fleet.gpus, fleet.findings)
+    parts = [count(found.gpus, "GPU")]
+    if found.instances:
+        parts.append(count(found.instances, "MIG instance"))
+    parts += [count(found.hosts, "host"), count(found.models, "model")]
+    for severity in SEVERITIES:
+        if found.findings.get(severity):
+            parts.append(counted(found.findings[severity], severity))
     if fleet.took_seconds is not None:
         parts.append(f"asked in {fleet.took_seconds:.1f} s")
-    yield [Piece(" · ".join(parts))]
+    return pages.cell(" · ".join(parts))
 
 
 def counted(number: int, severity: Severity) -> str:
@@ -121,28 +128,30 @@ def counted(number: int, severity: Severity) -> str:
     return f"{number:,} {word}" if severity is Severity.STALE else count(number, word)
 
 
-def _spreads(fleet: Fleet) -> Iterator[Line]:
-    if not fleet.gpus:
-        return
-    yield [Piece(f"{'':<12}{'median':>9}{'p5':>9}{'p95':>9}{'of':>9}", ansi.DIM)]
+def _spreads(fleet: Fleet) -> Table:
+    table = pages.table()
+    pages.add_column(table, "", left=True)
+    for name in ("median", "p5", "p95", "of"):
+        pages.add_column(table, name)
+    pages.add_column(table, "", left=True)
     for metric, found in distributions(fleet.gpus):
-        lag = fleet.lag_seconds(metric.reading)
-        older = (
-            [Piece(f"   {duration(lag)} older than the rest", ansi.YELLOW)]
-            if lag > 0
-            else []
-        )
-        total = ""
+        unit = f" {metric.unit}"
+        if metric is TEMPERATURE:
+            unit = metric.unit
+        row = [pages.cell(metric.name)]
+        for figure in (found.median, found.p5, found.p95):
+            row.append(pages.cell(quantity(figure, unit)))
+        row.append(pages.cell(f"{len(found.known):,}"))
+        notes = []
         if metric is POWER and found.known:
-            total = f"   {total_watts(sum(found.known))} in all"
-        unit = metric.unit if metric is TEMPERATURE else f" {metric.unit}"
-        figures = found.median, found.p5, found.p95
-        columns = "".join(f"{quantity(figure, unit):>9}" for figure in figures)
-        yield [
-            Piece(f"{metric.name:<12}{columns}{len(found.known):>9,}"),
-            Piece(total),
-            *older,
-        ]
+            notes.append(pages.cell(f"{total_watts(sum(found.known))} in all"))
+        lag = fleet.lag_seconds(metric.reading)
+        if lag > 0:
+            text = f"{duration(lag)} older than the rest"
+            notes.append(pages.cell(text, pages.YELLOW))
+        row.append(pages.joined(notes))
+        table.add_row(*row)
+    return table
 
 
 def total_watts(watts: float) -> str:
@@ -150,35 +159,41 @@ def total_watts(watts: float) -> str:
     return f"{number(watts / 1000)} kW"
 
 
-def _findings(fleet: Fleet) -> Iterator[Line]:
-    if not fleet.gpus:
-        return
+def _findings(fleet: Fleet, width: int | None) -> Iterator[RenderableType]:
     if not fleet.findings:
-        yield [Piece("No problems found", ansi.DIM)]
+        yield pages.cell("No problems found", pages.DIM)
         return
-    gpus = {gpu.key: gpu for gpu in fleet.gpus}
-    rows = [*_rows(fleet.findings, gpus)]
+    rows = [*_rows(fleet.findings, {gpu.key: gpu for gpu in fleet.gpus})]
     shown = rows[:MOST_ROWS]
-    wide = max(cells(where) for _, where, _, _ in shown)
-    longest = max(cells(finding.title) for finding, _, _, _ in shown)
-    dates = [since(finding, fleet.time) for finding, _, _, _ in shown]
-    dated = max(map(len, dates))
-    for begun, (finding, where, gpu, _) in zip(dates, shown, strict=True):
-        word, look = SEVERITIES[finding.severity]
-        labels = (gpu.labels[name] for name in _LABELS if gpu.labels.get(name))
-        about = " ".join(
-            (short_name(visible(gpu.name, 60)), *(visible(x, 60) for x in labels))
-        )
-        yield [
-            Piece(f"{word.upper():<8}", look),
-            Piece(f"{where}{' ' * (wide - cells(where))}  "),
-            Piece(f"{finding.title}{' ' * (longest - cells(finding.title))}", look),
-            Piece(f"  {begun:<{dated}}" if dated else "", ansi.DIM),
-            Piece(f"  {about}", ansi.DIM),
-        ]
+    words, places, titles, dates, about = [], [], [], [], []
+    for finding, where, gpu, _ in shown:
+        word, style = SEVERITIES[finding.severity]
+        words.append(pages.cell(word.upper(), style))
+        places.append(pages.cell(where))
+        titles.append(pages.cell(visible(finding.title, 400), style))
+        dates.append(pages.cell(since(finding, fleet.time), pages.DIM))
+        about.append(pages.cell(_about(gpu), pages.DIM))
+    columns = (
+        pages.Column("", words, left=True),
+        pages.Column("where", places, left=True),
+        pages.Column("title", titles, left=True, least=LEAST_TITLE),
+        pages.Column("since", dates, left=True),
+        pages.Column("about", about, left=True, least=LEAST_TITLE),
+    )
+    kept = pages.fitting(columns, ("title", "where", "since", "about"), width)
+    yield pages.table_of(kept, header=False)
     if len(rows) > MOST_ROWS:
         rest = sum(many for *_, many in rows[MOST_ROWS:])
-        yield [Piece(f"{ABSENT} {rest:,} more: --json has all", ansi.DIM)]
+        yield pages.cell(f"{ABSENT} {rest:,} more: --json has all", pages.DIM)
+
+
+def _about(gpu: Gpu) -> str:
+    """Return the model, and labels that say where it is and what runs on it."""
+    parts = [short_name(visible(gpu.name, 60))]
+    for name in _LABELS:
+        if gpu.labels.get(name):
+            parts.append(visible(gpu.labels[name], 60))
+    return " ".join(parts)
 
 
 def since(finding: Finding, now: float) -> str:

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from gputop.agent.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.agent.lines import rounded
 from gputop.agent.snapshot import Inventory, Record, Sample
-from gputop.schema.catalogue import CATALOGUE, RECOVERIES, Reading
+from gputop.schema.catalogue import CATALOGUE, RECOVERIES
 from gputop.schema.clock_events import CLOCK_EVENTS, mask_of
 from gputop.text import csv_field, moment, visible
 
@@ -38,7 +38,7 @@ NEEDS_RESET = "[GPU requires reset]"
 LONGEST_TEXT = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Row:
     """A device at one moment."""
 
@@ -47,64 +47,61 @@ class Row:
     device: Device
     readings: DeviceSample
 
+    def value(self, reading: str) -> Any:
+        """Return the value of a reading, which the sample or the inventory has."""
+        if hasattr(self.readings, reading):
+            return getattr(self.readings, reading)
+        return getattr(self.device, reading)
 
-class Column(NamedTuple):
+
+@dataclass(frozen=True)
+class Column:
     """A column that can be queried."""
 
     name: str
-    value: Callable[[Row], Any]
-    """Returns None if the value is missing."""
     reading: str = ""
     """Name in the catalogue; empty if the column is no reading."""
+    form: Callable[[Any], object] = str
+    """Writes a value, which is that of the reading."""
     unit: str = ""
     """Unit after each value; empty for none."""
+    of_row: Callable[[Row], Any] | None = None
+    """Returns the value of a column that is no reading; None if it is missing."""
 
     @property
     def title(self) -> str:
         """Name and unit in the header: `utilization.gpu [%]`."""
-        return f"{self.name} [{self.unit}]" if self.unit else self.name
+        if self.unit:
+            return f"{self.name} [{self.unit}]"
+        return self.name
 
     def text(self, row: Row, *, units: bool) -> str:
         """Return the value as it is printed, or the text in its place."""
-        value = self.value(row)
+        value = self._value(row)
         if value is None:
             return self._missing(row)
         # nvidia-smi does not quote, so a comma in a name starts another field.
-        parts = re.split("([,;])", visible(str(value), LONGEST_TEXT))
+        parts = re.split("([,;])", visible(str(self.form(value)), LONGEST_TEXT))
         text = "".join(map(csv_field, parts))
         if units and self.unit:
             return f"{text} {self.unit}"
         return text
 
+    def _value(self, row: Row) -> Any:
+        if self.of_row is not None:
+            return self.of_row(row)
+        return row.value(self.reading)
+
     def _missing(self, row: Row) -> str:
         if row.readings.state is DeviceState.NEEDS_RESET:
             return NEEDS_RESET
-        reason = row.readings.absent.get(self.reading) or row.device.absent.get(
-            self.reading
-        )
-        if reason in MISSING:
-            return MISSING[reason]
-        # The only reading that nvidia-smi prints without brackets.
-        return "N/A" if self.name == "temperature.memory" else NOT_AVAILABLE
-
-
-def _reading_value(row: Row, reading: str) -> Any:
-    """Return the value of a reading, which the sample or the inventory has."""
-    if hasattr(row.readings, reading):
-        return getattr(row.readings, reading)
-    return getattr(row.device, reading)
-
-
-def _column(
-    name: str, reading: str, form: Callable[[Any], object], unit: str = ""
-) -> tuple[str, Column]:
-    """Return a column of a reading with its name; `form` gets the value if there is one."""
-
-    def value(row: Row) -> object:
-        found = _reading_value(row, reading)
-        return None if found is None else form(found)
-
-    return name, Column(name, value, reading, unit)
+        for absent in (row.readings.absent, row.device.absent):
+            reason = absent.get(self.reading)
+            if reason in MISSING:
+                return MISSING[reason]
+        if self.name == "temperature.memory":
+            return "N/A"  # the only reading that nvidia-smi prints without brackets
+        return NOT_AVAILABLE
 
 
 def _json_text(value: Any) -> str:
@@ -112,13 +109,13 @@ def _json_text(value: Any) -> str:
     if value is None:
         return NOT_AVAILABLE
     if isinstance(value, bool):
-        return "true" if value else "false"
+        return str(value).lower()
     if isinstance(value, float):
         return str(rounded(value))
     if isinstance(value, Mapping):
         return " ".join(f"{key}={_json_text(part)}" for key, part in value.items())
     if isinstance(value, tuple):
-        return " ".join(_json_text(part) for part in value)
+        return " ".join(map(_json_text, value))
     return str(value)
 
 
@@ -127,9 +124,12 @@ def _mebibytes(value: int) -> int:
     return -(-value >> 20)
 
 
+_YES_NO = {True: "Yes", False: "No"}
+
+
 def _yes_or_value(value: Any) -> Any:
     if isinstance(value, bool):
-        return "Yes" if value else "No"
+        return _YES_NO[value]
     return value
 
 
@@ -153,30 +153,25 @@ _SMI_FORMS: Mapping[str, Callable[[Any], object]] = {
     "compute_mode": str.title,
     "persistence_mode": str.capitalize,
     "mig_mode": str.capitalize,
-    "ecc_enabled": lambda enabled: "Enabled" if enabled else "Disabled",
+    "ecc_enabled": {True: "Enabled", False: "Disabled"}.get,
     "recovery_action": _recovery,
 }
 """Functions that write a value as nvidia-smi does, by reading; its unit's where there is none."""
 
 
-def _smi_columns(reading: Reading) -> Iterator[tuple[str, Column]]:
-    unit, form = _SMI_UNITS.get(reading.unit, ("", _yes_or_value))
-    form = _SMI_FORMS.get(reading.name, form)
-    for name in reading.smi:
-        yield _column(name, reading.name, form, unit)
-
-
-def _clock_event_columns(family: str) -> Iterator[tuple[str, Column]]:
+def _clock_event_columns(family: str) -> Iterator[Column]:
     """Yield the columns of the clock event reasons: the mask, and whether each reason applies."""
     reading = "clock_event_reasons"
-    yield _column(f"{family}.active", reading, lambda words: f"0x{mask_of(words):016X}")
+    yield Column(f"{family}.active", reading, lambda words: f"0x{mask_of(words):016X}")
     for event in CLOCK_EVENTS:
 
         def state(words: tuple[str, ...], word: str = event.word) -> str:
-            return "Active" if word in words else "Not Active"
+            if word in words:
+                return "Active"
+            return "Not Active"
 
         if event.smi:
-            yield _column(f"{family}.{event.smi}", reading, state)
+            yield Column(f"{family}.{event.smi}", reading, state)
 
 
 def _timestamp(row: Row) -> str:
@@ -190,25 +185,24 @@ def _count(row: Row) -> int:
     return sum(device.parent_uuid is None for device in row.inventory.devices)
 
 
-def _all_columns() -> dict[str, Column]:
-    """Return all columns by name. A name that both have is nvidia-smi's."""
-    columns = {
-        "timestamp": Column("timestamp", _timestamp),
-        "driver_version": Column(
-            "driver_version", attrgetter("inventory.driver_version")
-        ),
-        "count": Column("count", _count),
-    }
-    columns.update(_column(name, name, _json_text) for name in CATALOGUE)
+def _all_columns() -> Iterator[Column]:
+    """Yield all columns. Of two with the same name the last one counts: it is nvidia-smi's."""
+    yield Column("timestamp", of_row=_timestamp)
+    yield Column("driver_version", of_row=attrgetter("inventory.driver_version"))
+    yield Column("count", of_row=_count)
+    for name in CATALOGUE:
+        yield Column(name, name, _json_text)
     for reading in CATALOGUE.values():
-        columns.update(_smi_columns(reading))
+        unit, form = _SMI_UNITS.get(reading.unit, ("", _yes_or_value))
+        form = _SMI_FORMS.get(reading.name, form)
+        for name in reading.smi:
+            yield Column(name, reading.name, form, unit)
     # The second are the names of drivers before 535, which newer ones still know.
-    columns.update(_clock_event_columns("clocks_event_reasons"))
-    columns.update(_clock_event_columns("clocks_throttle_reasons"))
-    return columns
+    yield from _clock_event_columns("clocks_event_reasons")
+    yield from _clock_event_columns("clocks_throttle_reasons")
 
 
-COLUMNS: Mapping[str, Column] = _all_columns()
+COLUMNS: Mapping[str, Column] = {column.name: column for column in _all_columns()}
 ALIASES = {
     "gpu_name": "name",
     "gpu_uuid": "uuid",
@@ -240,7 +234,7 @@ def _unknown(name: str) -> str:
         return f"{name!r} is no column. Give names such as index,utilization.gpu,memory.used."
     said = f"There is no column {name}."
     names = [*COLUMNS, *ALIASES]
-    near = [each for each in names if each.startswith(name)]
+    near = [known for known in names if known.startswith(name)]
     near = near or get_close_matches(name, names, n=1, cutoff=0.8)
     if near:
         said += f" Did you mean {near[0]}?"
@@ -265,7 +259,7 @@ class CsvLines:
     @property
     def needs_gpm(self) -> bool:
         """True if a column is a profiling counter."""
-        return any(column.reading in GPM_READINGS for column in self.columns)
+        return not {each.reading for each in self.columns}.isdisjoint(GPM_READINGS)
 
     def lines_of(self, record: Record) -> Iterator[str]:
         """Yield the lines of a record."""
@@ -277,7 +271,7 @@ class CsvLines:
             return
         if self.header and inventory.devices:
             self.header = False
-            yield ", ".join(column.title for column in self.columns)
+            yield ", ".join(map(attrgetter("title"), self.columns))
         for device in inventory.devices:
             readings = record.device(device.uuid)
             if readings is not None and device.parent_uuid is None:

@@ -1,29 +1,29 @@
-"""The page of `gputop status`: a heading, a table of the devices with processes, what is wrong."""
+"""The page of `gputop status`: a heading, a table of the devices, what is wrong."""
 
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from pathlib import PurePosixPath
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
+
+from rich.console import RenderableType
+from rich.text import Text
 
 from gputop.agent.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.agent.lines import to_plain
-from gputop.agent.snapshot import DriverState, Inventory, Process, Sample, Source
+from gputop.agent.snapshot import DriverState, Inventory, Sample, Source
 from gputop.health import thresholds as t
 from gputop.health.conditions import STATE_NAMES, find_alerts, unlisted_alert
 from gputop.health.findings import Severity, summarize
-from gputop.output import ansi
-from gputop.output.ansi import Line, Piece
+from gputop.output import pages
+from gputop.output.pages import cell, reading
+from gputop.output.process_tables import Holders, SortKey, process_table, user_table
 from gputop.schema.derived import gpus_text, label_of, model_of
 from gputop.schema.labels import ROWS, DetailRow, value_of
-from gputop.schema.values import degrees_to_slowdown, unseen
+from gputop.schema.values import degrees_to_slowdown
 from gputop.text import (
-    ABSENT,
     cells,
-    fit_columns,
     moment,
     percentage,
     quantity,
@@ -33,12 +33,15 @@ from gputop.text import (
     watts_of,
 )
 
+Pair = tuple[Device, DeviceSample]
 
-class TableColumn(NamedTuple):
+
+@dataclass(frozen=True)
+class TableColumn:
     """A column of the table, and of `--columns`."""
 
     name: str
-    span: Callable[[Device, DeviceSample], Piece]
+    cell: Callable[[Device, DeviceSample], Text]
     sources: tuple[str, ...] = ()
     left: bool = False
     """True for text, which is aligned to the left."""
@@ -46,80 +49,84 @@ class TableColumn(NamedTuple):
     @property
     def needs_gpm(self) -> bool:
         """True if it is empty unless GPM is sampled."""
-        return any(name in GPM_READINGS for name in self.sources)
+        return not set(self.sources).isdisjoint(GPM_READINGS)
 
     def waits(self, device: Device, readings: DeviceSample) -> bool:
         """Return True if another reading would fill it: a rate needs two."""
-        answered = readings.state is DeviceState.OK and readings.age_seconds is not None
-        return answered and any(
+        if readings.state is not DeviceState.OK or readings.age_seconds is None:
+            return False
+        return any(
             value_of(name, device, readings) is Absence.NO_DATA_YET
             for name in self.sources
         )
 
 
-def _absent(text: str, look: str = "") -> Piece:
-    return Piece(text, ansi.DIM if text == ABSENT else look)
-
-
-def _busy(_: Device, readings: DeviceSample) -> Piece:
+def _busy(_: Device, readings: DeviceSample) -> Text:
     percent = readings.gpu_utilization_percent
-    return _absent(percentage(percent), ansi.GREEN if percent else "")
+    if not percent:
+        return reading(percentage(percent))
+    return reading(percentage(percent), pages.GREEN)
 
 
-def _memory(device: Device, readings: DeviceSample) -> Piece:
+def _memory(device: Device, readings: DeviceSample) -> Text:
     """Return the memory in use, or what processes hold of the host's if it has none of its own."""
     if device.memory_is_shared:
         held = readings.memory_attributed_bytes
-        return Piece(
-            "the host's" if held is None else f"{size(held)} of the host's", ansi.YELLOW
-        )
+        if held is None:
+            return cell("the host's", pages.YELLOW)
+        return cell(f"{size(held)} of the host's", pages.YELLOW)
     used, total = readings.memory_used_bytes, readings.memory_total_bytes
-    return _absent(used_of(used, total), ansi.YELLOW)
+    return reading(used_of(used, total), pages.YELLOW)
 
 
-def _temperature(device: Device, readings: DeviceSample) -> Piece:
+def _temperature(device: Device, readings: DeviceSample) -> Text:
     text = quantity(readings.temperature_celsius, "°C")
     margin = degrees_to_slowdown(device, readings)
-    if margin is None:  # no threshold is known
-        return _absent(text)
-    look = ansi.YELLOW if margin <= t.WARM_MARGIN else ""
-    return _absent(text, ansi.LOUD_RED if margin <= t.HOT_MARGIN else look)
+    if margin is None or margin > t.WARM_MARGIN:
+        return reading(text)
+    if margin > t.HOT_MARGIN:
+        return reading(text, pages.YELLOW)
+    return reading(text, pages.LOUD_RED)
 
 
-def _power(_: Device, readings: DeviceSample) -> Piece:
-    return _absent(
-        watts_of(readings.power_watts, readings.power_limit_watts), ansi.MAGENTA
-    )
+def _power(_: Device, readings: DeviceSample) -> Text:
+    text = watts_of(readings.power_watts, readings.power_limit_watts)
+    return reading(text, pages.MAGENTA)
 
 
-def _state(_: Device, readings: DeviceSample) -> Piece:
+def _state(_: Device, readings: DeviceSample) -> Text:
     if readings.state is not DeviceState.OK:
-        return Piece(STATE_NAMES[readings.state], ansi.LOUD_RED)
-    return Piece("no answer yet" if readings.age_seconds is None else "", ansi.YELLOW)
+        return cell(STATE_NAMES[readings.state], pages.LOUD_RED)
+    if readings.age_seconds is None:
+        return cell("no answer yet", pages.YELLOW)
+    return cell("")
 
 
-PROCESSES = TableColumn("processes", lambda *_: Piece(""), left=True)
-"""The column of processes. `table_lines` fills its cells, because they depend on the width."""
+STATE = TableColumn("state", _state, left=True)
+PROCESSES = TableColumn("processes", lambda *_: cell(""), left=True)
+"""The column of processes, whose cells `_cells` fills."""
 OWN = (
-    TableColumn("GPU", lambda device, _: Piece(label_of(device)), ("index",)),
-    TableColumn(
-        "name", lambda device, _: Piece(model_of(device)), ("name",), left=True
-    ),
+    TableColumn("GPU", lambda device, _: cell(label_of(device)), ("index",)),
+    TableColumn("name", lambda device, _: cell(model_of(device)), ("name",), left=True),
     TableColumn("busy", _busy, ("gpu_utilization_percent",)),
     TableColumn("memory", _memory, ("memory_used_bytes",)),
     TableColumn("temp", _temperature, ("temperature_celsius",)),
     TableColumn("power", _power, ("power_watts",)),
     TableColumn(
         "clock",
-        lambda _, r: _absent(quantity(r.sm_clock_mhz, " MHz")),
+        lambda _, readings: reading(quantity(readings.sm_clock_mhz, " MHz")),
         ("sm_clock_mhz",),
     ),
     TableColumn(
-        "fan", lambda _, r: _absent(percentage(r.fan_percent)), ("fan_percent",)
+        "fan",
+        lambda _, readings: reading(percentage(readings.fan_percent)),
+        ("fan_percent",),
     ),
-    TableColumn("state", _state, left=True),
+    STATE,
     PROCESSES,
 )
+MOST_USEFUL = ("busy", "memory", "processes", "temp", "name", "power", "clock", "fan")
+"""The own columns in the order in which they get room."""
 
 
 def slug(label: str) -> str:
@@ -127,38 +134,38 @@ def slug(label: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
 
 
-_TEXTS = {
-    f.name
-    for cls in (Device, DeviceSample)
-    for f in fields(cls)
-    if "str" in str(f.type)
-}
-
-
 def _column_for(row: DetailRow) -> TableColumn:
-    return TableColumn(
-        slug(row.label),
-        lambda device, readings: _absent(row.text(device, readings)),
-        row.names,
-        left=row.names[0] in _TEXTS,
-    )
+    """Return the column of a row of a device's page. Texts are aligned to the left."""
+    first = row.names[0]
+    is_text = False
+    for field in (*fields(Device), *fields(DeviceSample)):
+        if field.name == first and "str" in str(field.type):
+            is_text = True
+
+    def of_row(device: Device, readings: DeviceSample) -> Text:
+        return reading(row.text(device, readings))
+
+    return TableColumn(slug(row.label), of_row, row.names, is_text)
 
 
 def _columns_by_name() -> dict[str, TableColumn]:
-    found = {column.name.lower(): column for column in OWN}
-    by_source = {name: column for column in OWN for name in column.sources}
+    found = {}
+    by_source = {}
+    for column in OWN:
+        found[column.name.lower()] = column
+        for name in column.sources:
+            by_source[name] = column
     for row in ROWS:
-        column = by_source.get(row.names[0]) or _column_for(row)
+        of_row = by_source.get(row.names[0]) or _column_for(row)
         # The label on the device page and the name of the JSON field work, too.
-        found.setdefault(slug(row.label), column)
-        found.setdefault(row.names[0], column)
+        found.setdefault(slug(row.label), of_row)
+        found.setdefault(row.names[0], of_row)
     return found
 
 
 COLUMNS: Mapping[str, TableColumn] = _columns_by_name()
 """Columns by every name that is understood."""
 NAMES = tuple(dict.fromkeys(column.name for column in COLUMNS.values()))
-STATE = COLUMNS["state"]
 
 
 def parse_columns(text: str) -> tuple[TableColumn, ...]:
@@ -175,144 +182,11 @@ def parse_columns(text: str) -> tuple[TableColumn, ...]:
     return tuple(dict.fromkeys(columns))
 
 
-GAP = 2
-"""Spaces between columns."""
-ENOUGH, LEAST = 40, 16
-"""Cells for processes: for `ada:python/48211(70.0 GiB)` and more, and for `ada(70.0 GiB) +2`."""
-MOST_USEFUL = ("busy", "memory", "processes", "temp", "name", "power", "clock", "fan")
-"""Columns in the order in which they get room."""
-LONGEST_USER, LEAST_USER = 64, 8
-"""Characters of a user's name, and the least width of the column of users."""
-LUXURIES = ("clock", "fan")
-"""Columns that get room only if the processes have enough."""
-
-
-def table_lines(
-    inventory: Inventory,
-    sample: Sample,
-    columns: Sequence[TableColumn],
-    width: int | None,
-) -> Iterator[tuple[str | None, Line]]:
-    """Yield the heading, and a line for each device with its UUID.
-
-    Columns that do not fit are left out: of the default ones the least useful first, of others the
-    last first, and then a last line names them.
-    """
-    pairs = [
-        (device, readings)
-        for device in inventory.devices
-        if (readings := sample.device(device.uuid)) is not None
-    ]
-    if not pairs:
-        return
-    held = sample.processes_by_device()
-    everything = [
-        *dict.fromkeys((*columns, STATE))
-    ]  # the state is shown if a device has a fault
-    spans = {column: [column.span(*pair) for pair in pairs] for column in everything}
-    if PROCESSES in spans:
-        spans[PROCESSES] = [
-            Piece(processes_text(held[device.uuid], None)) for device, _ in pairs
-        ]
-    if not any(span.text for span in spans[STATE]):
-        del spans[STATE]
-    widths = {column: _width(column, each) for column, each in spans.items()}
-    kept = _fitting(widths, width)
-    if PROCESSES in kept and width is not None:
-        room = width - sum(
-            GAP + widths[column] for column in kept if column != PROCESSES
-        )
-        spans[PROCESSES] = [
-            Piece(processes_text(held[device.uuid], room)) for device, _ in pairs
-        ]
-        widths[PROCESSES] = _width(PROCESSES, spans[PROCESSES])
-    shown = [(column, widths[column]) for column in kept]
-    yield None, _line([(*each, Piece(each[0].name, ansi.DIM)) for each in shown])
-    for n, (device, _) in enumerate(pairs):
-        yield device.uuid, _line([(*each, spans[each[0]][n]) for each in shown])
-    missing = [
-        column.name for column in columns if column in widths and column not in kept
-    ]
-    if missing and [*columns] != [column for column in OWN if column in columns]:
-        yield None, [Piece(f"no room for {', '.join(missing)}", ansi.DIM)]
-
-
-def _width(column: TableColumn, spans: Sequence[Piece]) -> int:
-    return max(cells(column.name), *(cells(span.text) for span in spans))
-
-
-def _fitting(widths: Mapping[TableColumn, int], width: int | None) -> list[TableColumn]:
-    """Return the columns that fit. The first one and the state always do."""
-    if width is None:
-        return [*widths]
-    usual = [*widths] == [column for column in OWN if column in widths]
-    useful = MOST_USEFUL if usual else [column.name for column in [*widths][1:]]
-    ranked = [c for name in useful for c in widths if c.name == name and c != STATE]
-    always = [column for column in widths if column not in ranked]
-    held = widths.get(PROCESSES, 0)
-
-    def taken(column: TableColumn) -> int:
-        return GAP + (min(LEAST, held) if column == PROCESSES else widths[column])
-
-    def spare(column: TableColumn) -> int:
-        return (
-            min(ENOUGH, held) - min(LEAST, held)
-            if usual and column.name in LUXURIES
-            else 0
-        )
-
-    room = width + GAP - sum(map(taken, always))
-    kept = fit_columns(ranked, room, taken, spare)
-    return [column for column in widths if column in kept or column in always]
-
-
-def _line(fields: Sequence[tuple[TableColumn, int, Piece]]) -> Line:
-    line: Line = []
-    for column, wide, span in fields:
-        blanks = Piece(" " * (wide - cells(span.text)))
-        line += [Piece(" " * GAP)] * bool(line)
-        line += [span, blanks] if column.left else [blanks, span]
-    return line
-
-
-def process_texts(processes: Sequence[Process]) -> Iterator[str]:
-    """Yield ever shorter texts for the processes: all of them, then the largest and a count.
-
-    No number is cut.
-    """
-    ordered = sorted(processes, key=lambda p: -(p.memory_used_bytes or 0))
-    parts = [(p.pid, _user(p), _program(p), size(p.memory_used_bytes)) for p in ordered]
-    yield " ".join(
-        f"{user}:{program}/{pid}({held})" for pid, user, program, held in parts
-    )
-    yield " ".join(f"{user}/{pid}({held})" for pid, user, _, held in parts)
-    briefly = [f"{user}({held})" for _, user, _, held in parts]
-    for shown in range(len(briefly), 0, -1):
-        rest = len(briefly) - shown
-        yield " ".join([*briefly[:shown], *([f"+{rest}"] if rest else [])])
-    yield f"{len(ordered)} proc." if ordered else ""
-
-
-def processes_text(processes: Sequence[Process], room: int | None) -> str:
-    """Return the longest text that fits, or the shortest if none does."""
-    texts = [*process_texts(processes)]
-    return next(
-        (text for text in texts if room is None or cells(text) <= room), texts[-1]
-    )
-
-
-def _program(process: Process) -> str:
-    """Return the program's name without its folder and arguments."""
-    words = (process.command or "").split()
-    name = PurePosixPath(words[0]).name if words else ""
-    return visible(name, 40) or ABSENT
-
-
 Processes = Literal["beside", "below", "none"]
-"""Where processes are shown: on the device's line, each on its own line, or nowhere."""
+"""Where processes are shown: on the device's line, in a table of their own, or nowhere."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class View:
     """Options of a page; `width` is None if lines are not broken."""
 
@@ -322,6 +196,9 @@ class View:
     colour: bool = False
     chosen: str = ""
     """Which processes are shown, if not all."""
+    sort: SortKey | None = None
+    top: int | None = None
+    """Number of processes in the table."""
 
 
 PLAIN = View()
@@ -341,7 +218,8 @@ def gpu_list(inventory: Inventory, sample: Sample) -> str:
     for device in inventory.devices:
         readings = sample.device(device.uuid)
         if "uuid" in device.absent and readings is not None:
-            lines.append(f"GPU {device.index}: {_state(device, readings).text.lower()}")
+            state = _state(device, readings).plain.lower()
+            lines.append(f"GPU {device.index}: {state}")
             continue
         start = f"GPU {device.index}: {visible(device.name)}"
         if device.mig_index is not None:
@@ -356,74 +234,111 @@ def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
 
     No line is longer than the width, and no number is cut.
     """
-    lines: list[Line] = [_heading(inventory, sample, view)]
-    held = sample.processes_by_device()
-    users = max((cells(_user(process)) for process in sample.processes), default=0)
-    users = max(users, LEAST_USER)
-    beside = view.processes == "beside"
-    columns = [column for column in view.columns if beside or column != PROCESSES]
-    for uuid, line in table_lines(inventory, sample, columns, view.width):
-        lines.append(line)
-        if uuid is not None and view.processes == "below":
-            lines += [_process(process, users) for process in held[uuid]]
-    lines += _remarks(inventory, sample, view.width)
-    return ansi.rendered(lines, view.width, colour=view.colour)
+    parts: list[RenderableType] = [heading(inventory, sample, view)]
+    parts += _device_table(inventory, sample, view)
+    parts += _remarks(inventory, sample)
+    if view.processes == "below" and sample.processes:
+        parts.append("")
+        parts.append(process_table(inventory, sample, view.width, view.sort, view.top))
+    return pages.rendered(*parts, width=view.width, colour=view.colour)
 
 
-def _heading(inventory: Inventory, sample: Sample, view: View) -> Line:
+def users_page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
+    """Return totals for each user as text."""
+    parts: list[RenderableType] = [heading(inventory, sample, view)]
+    if sample.processes:
+        parts.append(user_table(inventory, sample))
+    else:
+        parts.append(cell("No process uses a GPU", pages.DIM))
+    return pages.rendered(*parts, width=view.width, colour=view.colour)
+
+
+def heading(inventory: Inventory, sample: Sample, view: View) -> Text:
     """Return the heading, without its last parts if they do not fit."""
     host = sample.host
-    driver, cuda = inventory.driver_version, inventory.cuda_version
-    first = Piece(visible(inventory.hostname), ansi.BOLD)
-    spans = [
-        Piece(
-            "SIMULATED" if inventory.source is Source.SIMULATED else "",
-            ansi.LOUD_YELLOW,
-        ),
-        Piece(gpus_text(inventory) if inventory.devices_left_out else ""),
-        Piece(visible(view.chosen), ansi.YELLOW),
-        Piece(moment(sample.time, "%Y-%m-%d %H:%M:%S")),
-        Piece(f"driver {visible(driver)}" if driver else ""),
-        Piece(f"CUDA {visible(cuda)}" if cuda else ""),
-        Piece(f"CPU {percentage(host.cpu_percent)}"),
-        Piece(
-            f"memory {used_of(host.memory_used_bytes, host.memory_total_bytes, ' of ')}"
-        ),
+    used = used_of(host.memory_used_bytes, host.memory_total_bytes, " of ")
+    parts = [
+        cell(visible(inventory.hostname), pages.BOLD),
+        pages.simulated(is_so=inventory.source is Source.SIMULATED),
+        cell(_choice(inventory)),
+        cell(visible(view.chosen), pages.YELLOW),
+        cell(moment(sample.time, "%Y-%m-%d %H:%M:%S")),
+        cell(_version("driver", inventory.driver_version)),
+        cell(_version("CUDA", inventory.cuda_version)),
+        cell(f"CPU {percentage(host.cpu_percent)}"),
+        cell(f"memory {used}"),
     ]
-    rest = [span for span in spans if span.text]
-    if view.width is not None:
-        rest = fit_columns(
-            rest, view.width - cells(first.text), lambda span: 3 + cells(span.text)
-        )
-    return ansi.with_dots([first, *rest])
+    return pages.joined(parts, view.width)
 
 
-def _user(process: Process) -> str:
-    return visible(process.user or ABSENT, LONGEST_USER)
+def _choice(inventory: Inventory) -> str:
+    """Return `2 of 8 GPUs`, or nothing if all are shown."""
+    if inventory.devices_left_out:
+        return gpus_text(inventory)
+    return ""
 
 
-def _process(process: Process, users: int) -> Line:
-    """Return the line of a process; `users` is the width of the column of users."""
-    user = _user(process)
-    user += " " * (users - cells(user))
-    command = visible(process.command or f"({unseen(process)})", 200)
-    memory = size(process.memory_used_bytes)
-    return [Piece(f"     {process.pid:>7}  {user}  {memory:>9}  {command}")]
+def _version(name: str, version: str | None) -> str:
+    if version:
+        return f"{name} {visible(version)}"
+    return ""
 
 
-def _remarks(inventory: Inventory, sample: Sample, width: int | None) -> Iterator[Line]:
+def _device_table(
+    inventory: Inventory, sample: Sample, view: View
+) -> Iterator[RenderableType]:
+    """Yield the table, and a line that names the chosen columns for which there is no room.
+
+    The first column and the state always fit. Of the own columns the least useful go first, of
+    chosen ones the last.
+    """
+    columns = list(_columns(inventory, sample, view))
+    if not columns or not columns[0].cells:
+        return
+    ranked = [column.name for column in columns[1:] if column.name != STATE.name]
+    if view.columns == OWN:
+        ranked = list(MOST_USEFUL)
+    kept = pages.fitting(columns, ranked, view.width)
+    yield pages.table_of(kept)
+    missing = [column.name for column in columns if column not in kept]
+    if missing and view.columns != OWN:
+        yield cell(f"no room for {', '.join(missing)}", pages.DIM)
+
+
+def _columns(
+    inventory: Inventory, sample: Sample, view: View
+) -> Iterator[pages.Column]:
+    """Yield the columns with their cells. The state is among them if a device has a fault."""
+    pairs: list[Pair] = []
+    for device in inventory.devices:
+        readings = sample.device(device.uuid)
+        if readings is not None:
+            pairs.append((device, readings))
+    held = sample.processes_by_device()
+    for column in dict.fromkeys((*view.columns, STATE)):
+        texts = [column.cell(*pair) for pair in pairs]
+        if column == PROCESSES and view.processes == "beside":
+            holders = [Holders(held[device.uuid]) for device, _ in pairs]
+            least = max((each.least for each in holders), default=0)
+            least = max(least, cells(column.name))
+            yield pages.Column(column.name, holders, left=True, least=least)
+        elif column not in (STATE, PROCESSES) or any(texts):
+            yield pages.Column(column.name, texts, column.left)
+
+
+def _remarks(inventory: Inventory, sample: Sample) -> Iterator[Text]:
     """Yield what is wrong, except for device states: these are on the devices' lines."""
     if inventory.driver_state is DriverState.STARTING:
-        yield [Piece("The driver has not answered yet", ansi.YELLOW)]
+        yield cell("The driver has not answered yet", pages.YELLOW)
     readings = {device.uuid: device for device in sample.devices}
     found = find_alerts(
         inventory.devices, readings, sample.events, sample.time, sample.host_of
     )
     if inventory.unlisted_gpus:
         found.append(unlisted_alert(inventory.hostname, inventory.unlisted_gpus))
-    for severity, text in summarize(
-        alert for alert in found if alert.rule not in [*DeviceState]
-    ):
-        look = ansi.LOUD_RED if severity is Severity.FAULT else ansi.LOUD_YELLOW
-        for part in textwrap.wrap(visible(text), width or len(text) + 1):
-            yield [Piece(part, look)]
+    others = [alert for alert in found if alert.rule not in tuple(DeviceState)]
+    for severity, text in summarize(others):
+        style = pages.LOUD_YELLOW
+        if severity is Severity.FAULT:
+            style = pages.LOUD_RED
+        yield Text.assemble((visible(text), style))

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
 from gputop.agent.snapshot import Source
 from gputop.health.findings import Severity
 from gputop.health.why import CHECKED, LACKING, figures
-from gputop.output.ansi import CYAN, DIM, LOUD_RED, YELLOW, Line, Piece, with_dots
+from gputop.output import pages
+from gputop.output.pages import cell
 from gputop.schema.derived import gpus_text, label_of
 from gputop.text import duration, moment, visible
 
 if TYPE_CHECKING:
     from gputop.agent.snapshot import Inventory, Sample
+    from gputop.health.findings import Evidence
     from gputop.health.why import Entry, WhyReport
 
 WORDS = {
-    Severity.INFORMATION: ("note", CYAN),
-    Severity.WARNING: ("warning", YELLOW),
-    Severity.FAULT: ("FAULT", LOUD_RED),
+    Severity.INFORMATION: ("note", pages.CYAN),
+    Severity.WARNING: ("warning", pages.YELLOW),
+    Severity.FAULT: ("FAULT", pages.LOUD_RED),
 }
-MARK = "         "
-"""Indentation of lines under a title."""
 
 
 def page(
@@ -32,66 +36,78 @@ def page(
     sample: Sample,
     seconds: float,
     width: int | None,
-) -> Iterator[Line]:
-    """Yield the lines of the page."""
-    yield _heading(inventory, sample, seconds)
-    worst = WORDS.get(report.severity, ("", ""))
-    look = worst[1] if report.severity >= Severity.WARNING else ""
-    yield [Piece(report.summary, look)]
-    section = ""
+    *,
+    colour: bool,
+) -> str:
+    """Return the page as text, with lines of at most `width` columns if given."""
+    style = ""
+    if report.severity >= Severity.WARNING:
+        _, style = WORDS[report.severity]
+    parts: list[RenderableType] = [
+        _heading(inventory, sample, seconds, width),
+        Text.assemble((report.summary, style)),
+    ]
+    section, table = "", _entries()
     for entry in report.entries:
         if entry.section != section:
-            section = entry.section
-            yield []
-            yield [Piece(section)]
-        yield from _entry_lines(entry, width)
-    yield []
-    yield [Piece(CHECKED)]
-    yield from _wrapped(", ".join(report.fine) or "nothing yet", width, "  ")
+            section, table = entry.section, _entries()
+            parts += ["", section]
+        if table not in parts:
+            parts.append(table)
+        _add_entry(table, entry)
+    parts += ["", CHECKED, _indented(", ".join(report.fine) or "nothing yet")]
     if report.lacking:
-        yield []
-        yield [Piece(LACKING)]
+        parts += ["", LACKING]
     for lack in report.lacking:
-        yield from _wrapped(f"{', '.join(lack.checks)}: {lack.reason}", width, "  ")
+        parts.append(_indented(f"{', '.join(lack.checks)}: {lack.reason}"))
+    return pages.rendered(*parts, width=width, colour=colour)
 
 
-def _heading(inventory: Inventory, sample: Sample, seconds: float) -> Line:
+def _heading(
+    inventory: Inventory, sample: Sample, seconds: float, width: int | None
+) -> Text:
     name = visible(inventory.hostname)
     if sample.machines:
         name = f"{len(sample.machines)} hosts"
-    parts = [Piece(name)]
-    if inventory.source is Source.SIMULATED:
-        parts.append(Piece("SIMULATED", YELLOW))
-    parts.append(Piece(gpus_text(inventory)))
     until = moment(sample.time, "%Y-%m-%d %H:%M:%S")
-    parts.append(Piece(f"watched for {duration(seconds)} until {until}"))
-    return with_dots(parts)
+    parts = [
+        cell(name),
+        pages.simulated(is_so=inventory.source is Source.SIMULATED),
+        cell(gpus_text(inventory)),
+        cell(f"watched for {duration(seconds)} until {until}"),
+    ]
+    return pages.joined(parts, width)
 
 
-def _entry_lines(entry: Entry, width: int | None) -> Iterator[Line]:
-    word, look = WORDS[entry.severity]
-    first, *rest = _wrapped(entry.title, width, MARK)
-    first[0] = Piece(f"{word:<{len(MARK)}}", look)
-    yield first
-    yield from rest
+def _entries() -> Table:
+    """Return a table for findings: the severity, and at its right all that is said."""
+    table = pages.table(header=False)
+    table.add_column(min_width=len("warning"), no_wrap=True)
+    table.add_column()
+    return table
+
+
+def _add_entry(table: Table, entry: Entry) -> None:
+    table.add_row(Text.assemble(WORDS[entry.severity]), Text(visible(entry.title)))
     for device, evidence in zip(entry.devices, entry.evidence, strict=True):
-        numbers = " · ".join(
-            f"{label} {text}{time}" for label, text, time in figures(evidence)
-        )
-        if len(entry.devices) > 1:
-            numbers = f"GPU {label_of(device)}: {numbers}"
         if evidence:
-            yield from _wrapped(numbers, width, MARK, DIM)
+            text = _numbers(evidence)
+            if len(entry.devices) > 1:
+                text = f"GPU {label_of(device)}: {text}"
+            table.add_row("", Text.assemble((visible(text), pages.DIM)))
     if entry.remedy:
-        yield from _wrapped(f"> {entry.remedy}", width, MARK)
+        table.add_row("", pages.remedy(visible(entry.remedy)))
 
 
-def _wrapped(
-    text: str, width: int | None, indent: str, look: str = ""
-) -> Iterator[Line]:
-    room = max(20, (width or len(text) + 99) - len(indent))
-    for line in textwrap.wrap(visible(text), room, break_on_hyphens=False):
-        yield [Piece(indent), Piece(line, look)]
+def _numbers(evidence: Iterable[Evidence]) -> str:
+    parts = []
+    for label, text, time in figures(evidence):
+        parts.append(f"{label} {text}{time}")
+    return " · ".join(parts)
+
+
+def _indented(text: str) -> RenderableType:
+    return Padding(Text(visible(text)), (0, 0, 0, pages.GAP))
 
 
 def document(
@@ -117,15 +133,12 @@ def document(
 def _finding(entry: Entry) -> dict[str, Any]:
     devices = []
     for device, evidence in zip(entry.devices, entry.evidence, strict=True):
-        numbers = []
-        for each in evidence:
-            number = {
-                name: getattr(each, name)
-                for name in ("label", "reading", "value", "unit")
-            }
-            numbers.append({**number, "seconds": each.seconds})
         devices.append(
-            {"uuid": device.uuid, "label": label_of(device), "evidence": numbers}
+            {
+                "uuid": device.uuid,
+                "label": label_of(device),
+                "evidence": [_evidence(each) for each in evidence],
+            }
         )
     return {
         "severity": entry.severity.word,
@@ -133,4 +146,14 @@ def _finding(entry: Entry) -> dict[str, Any]:
         "title": entry.title,
         "remedy": entry.remedy or None,
         "devices": devices,
+    }
+
+
+def _evidence(each: Evidence) -> dict[str, Any]:
+    return {
+        "label": each.label,
+        "reading": each.reading,
+        "value": each.value,
+        "unit": each.unit,
+        "seconds": each.seconds,
     }

@@ -20,7 +20,7 @@ from gputop.commands import status
 from gputop.stream.child import Interruption, Snapshot, StreamError
 from gputop.stream.launch import module_command
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeProcess, platforms
-from tests.streams import NO_DRIVER, device, inventory, no_driver, readings, sample
+from tests.streams import NO_DRIVER, device, inventory, no_driver, process, readings, sample
 from tests.terminal import SHOW_CURSOR, Terminal
 
 if TYPE_CHECKING:
@@ -101,6 +101,62 @@ def test_a_list_is_of_gpus_and_instances_only(
 def test_a_list_has_no_other_form(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert ended("-L", option) == 2
     assert "is not for a list of the GPUs" in capsys.readouterr().err
+
+
+def test_an_order_or_a_number_of_processes_shows_their_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    processes = (process(7, 0, memory_used_bytes=1 << 30), process(3, 0, memory_used_bytes=2 << 30))
+    found = Snapshot(inventory(1), sample(1, processes))
+    for arguments, pids in (
+        (["--sort", "pid"], ["3", "7"]),
+        (["--sort", "memory", "--top", "1"], ["3"]),
+        (["--top", "1"], ["3"]),
+        (["--processes"], ["7", "3"]),
+    ):
+        prepare(monkeypatch, found)
+        assert ended(*arguments) == 0
+        table = capsys.readouterr().out.split("\n\n")[1].splitlines()
+        assert [line.split()[1] for line in table] == ["PID", *pids]
+
+
+def test_totals_of_users_as_json(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    processes = (process(7, 0, user="ada"), process(3, 0, user="bo"))
+    prepare(monkeypatch, Snapshot(inventory(1), sample(1, processes)))
+    assert ended("--by-user", "--json", "--user", "bo") == 0
+    (user,) = json.loads(capsys.readouterr().out)["users"]
+    assert (user["user"], user["processes"]) == ("bo", 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--by-user", "--columns", "busy"], "--columns is not for totals by user"),
+        (["--by-user", "--top", "3"], "--top is not for totals by user"),
+        (["--json", "--sort", "pid"], "--sort is not for JSON, which has every reading"),
+        (["--no-processes", "--sort", "pid"], "--sort is not for a page without them"),
+        (["--sort", "name"], "invalid choice: 'name'"),
+    ],
+)
+def test_options_that_contradict_each_other(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(*arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_in_another_encoding_it_is_ascii(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LC_ALL", "de_DE.ISO-8859-1")
+    prepare(monkeypatch, ONE)
+    assert ended() == 0
+    text = capsys.readouterr().out
+    assert text.isascii()
+    assert " 40 C  " in text
 
 
 def test_a_sampler_that_fails_is_said_in_one_inert_line(
@@ -364,7 +420,7 @@ def test_nothing_heavy_is_loaded_in_the_end() -> None:
     """It starts in the time of what it imports; the driver is the sampler's."""
     program = (
         "import sys; from gputop import cli; cli.main(['status', '--demo', '--columns', 'busy']); "
-        "print(sorted({'textual', 'rich', 'torch', 'plotext', 'pynvml'} & "
+        "print(sorted({'textual', 'torch', 'plotext', 'pynvml'} & "
         "{*sys.modules}), file=sys.stderr)"
     )
     done = subprocess.run(

@@ -8,15 +8,29 @@ simulated="true". /prometheus.yml is the configuration of a Prometheus that scra
 from __future__ import annotations
 
 import argparse
-import asyncio
+import signal
 import sys
 import time
+from typing import TYPE_CHECKING
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
-from gputop.commands.exporter import DEFAULT, parse_address, until_stopped, url_of
-from gputop.console import print_message
-from gputop.output.prometheus.scrape import Server
-from tests.demo_fleet.exporter import Simulator, site
+from prometheus_client.exposition import ThreadingWSGIServer
+
+from gputop.commands.exporter import DEFAULT, parse_address
+from gputop.console import FINE, INTERRUPTED, print_message
+from tests.demo_fleet.exporter import TEXT, Simulator, site
 from tests.demo_fleet.site import GPUS_OF_HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import FrameType
+
+    from _typeshed.wsgi import StartResponse, WSGIEnvironment
+
+
+class Quiet(WSGIRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
 
 
 def main() -> int:
@@ -25,15 +39,35 @@ def main() -> int:
     parser.add_argument("gpus", type=int, metavar="GPUS")
     parser.add_argument("--listen", type=parse_address, default=DEFAULT, metavar="HOST:PORT")
     options = parser.parse_args()
+    pages = site(Simulator(options.gpus, started=time.time()))
+
+    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        path = environ["PATH_INFO"]
+        if path in pages:
+            return pages[path](environ, start)
+        start("404 Not Found", [*TEXT])
+        return [b"Not here: see /metrics, /sd and /prometheus.yml.\n"]
+
     host, port = options.listen
-    server = Server(host, port, site(Simulator(options.gpus, started=time.time())))
+    server = make_server(host, port, answer, ThreadingWSGIServer, Quiet)
+    url = "http://{}:{}".format(*server.server_address[:2])
     print_message(
         f"a simulated fleet of {options.gpus} GPUs, {GPUS_OF_HOST} on each host, some with faults"
     )
-    fetch = f"curl -o fleet.yml {url_of(server, 'prometheus.yml')}"
+    fetch = f"curl -o fleet.yml {url}/prometheus.yml"
     run = "prometheus --config.file=fleet.yml"
     print_message(f"for Prometheus: {fetch} && {run}")
-    return asyncio.run(until_stopped(server))
+    signal.signal(signal.SIGTERM, _end)
+    print_message(f"metrics at {url}/metrics")
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return FINE
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    sys.exit(FINE)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from wsgiref.util import application_uri
 
 from gputop.agent.words import CLOCK_EVENT_BITS
 from gputop.output.prometheus.metrics import XID_HELP
-from gputop.output.prometheus.scrape import TEXT
 from gputop.schema.catalogue import CATALOGUE
 from tests.demo_fleet.site import DRIVER, Flaw, SimulatedGpu, hosts_of
 
@@ -195,6 +194,8 @@ def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
+TEXT = (("Content-Type", "text/plain; charset=utf-8"),)
+"""Headers. Each answer needs its own list, because the server appends the length."""
 METRICS = ("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 DCGM_EXPORTER_PORT = 9400
 """Port of a real exporter, used only in names of instances."""

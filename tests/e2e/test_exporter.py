@@ -21,12 +21,10 @@ import psutil
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gputop.agent.simulated import SimulatedReader
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON
 from tests.health.machines import h100, has
-from tests.kubelet import Hang, container, devices, kubelet, pod
-from tests.output.test_web_config import USERS, Certificate, tls
+from tests.output.test_scrape import Certificate
 
 pytestmark = pytest.mark.driver
 
@@ -165,36 +163,6 @@ def running(*command: str, env: dict[str, str] | None = None) -> Iterator[Export
         exporter.close()
 
 
-def test_pods_that_hold_the_devices(tmp_path: Path) -> None:
-    """In both modes, while the kubelet answers; one that hangs holds up neither scrape nor end."""
-    uuid = SimulatedReader(0, 0.0, {}).device.uuid
-    held = pod("team", "train-0", container("main", devices(f"{uuid}::1")))
-    names = {"namespace": "team", "pod": "train-0", "container": "main"}
-    socket, hang = tmp_path / "kubelet.sock", Hang()
-    options = ("--demo", "--pod-resources-kubelet-socket", str(socket))
-    answers: list[Callable[[], bytes]] = [hang, lambda: held]
-
-    def answer() -> bytes:
-        return answers[-1]()
-
-    with (
-        kubelet(socket, answer),
-        exporting(*options) as own,
-        exporting(*options, "--dcgm-names") as dcgm,
-    ):
-        own.until(lambda: own.value("gputop_power_watts", uuid=uuid, **names))
-        dcgm.until(lambda: dcgm.value("DCGM_FI_DEV_POWER_USAGE", UUID=uuid, **names))
-        assert own.value("gputop_device_pod", uuid=uuid, **names) == 1
-        assert own.value("gputop_power_watts", index="1", pod="train-0") is None
-        answers.pop()
-        assert hang.asked.wait(BOUND)
-        assert own.up()
-        assert own.end(signal.SIGTERM) == 0
-        assert dcgm.end(signal.SIGINT) == 130
-        hang.let_go.set()
-    assert all(line.startswith("gputop: ") for line in own.errors + dcgm.errors)
-
-
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_scrape_and_the_end(driver: FakeDriver, number: int, status: int) -> None:
     driver.write(FakeDevice(), FakeDevice(power_milliwatts=99_500, temperature_celsius=None))
@@ -310,26 +278,15 @@ def test_a_sampler_that_hangs_holds_up_no_scrape_and_its_readings_go() -> None:
         assert not sampler.is_running()
 
 
-def test_only_metrics_and_a_link_to_them() -> None:
+def test_clients_that_break_off_leave_no_trace() -> None:
     with exporting("--demo") as exporter:
-        root = exporter.url.removesuffix("metrics")
-        with urlopen(root, timeout=SOON) as page:  # noqa: S310
-            assert b'href="/metrics"' in page.read()
-        for path, method, status in (
-            ("other", "GET", 404),
-            ("metrics", "POST", 405),
-            ("metrics", "HEAD", 405),
-        ):
-            request = Request(root + path, method=method)  # noqa: S310
-            with pytest.raises(HTTPError) as refused:
-                urlopen(request, timeout=SOON)  # noqa: S310
-            with refused.value:
-                assert refused.value.code == status
-                said = refused.value.read()  # all of it: the length is that of this answer
-                assert (b"/metrics" in said, b"GET" in said) == (
-                    (True, False) if status == 404 else (False, method != "HEAD")
-                )
-        host, port = root.removeprefix("http://").strip("/").split(":")
+        request = Request(exporter.url, method="POST")  # noqa: S310
+        with pytest.raises(HTTPError) as refused:
+            urlopen(request, timeout=SOON)  # noqa: S310
+        with refused.value:
+            assert refused.value.code == 405
+        place = exporter.url.removeprefix("http://").removesuffix("/metrics")
+        host, port = place.split(":")
         for words in (b"", b"\0\xff\r\n\r\n", b"GET /metrics HTTP/1.0\r\n"):
             with socket.create_connection((host, int(port)), timeout=SOON) as client:
                 client.sendall(words)
@@ -384,41 +341,50 @@ def test_where_it_cannot_listen_it_says_why() -> None:
     assert "it is not a name" in refused("--listen", f"{'a' * 70}:9835")
 
 
-@pytest.mark.parametrize("module", ["prometheus_client", "bcrypt", "yaml"])
-def test_without_the_extra_it_says_what_to_install(module: str) -> None:
-    program = f"import sys; sys.modules['{module}'] = None; sys.argv[0] = 'gputop'\n"
+def test_without_the_extra_it_says_what_to_install() -> None:
+    program = "import sys; sys.modules['prometheus_client'] = None; sys.argv[0] = 'gputop'\n"
     program += "from gputop.cli import main; sys.exit(main())"
-    assert refused("--web-config", "web.yml", program=[sys.executable, "-c", program]) == (
-        f"gputop: error: {module} is not installed. "
+    assert refused(program=[sys.executable, "-c", program]) == (
+        "gputop: error: prometheus_client is not installed. "
         "Type `pip install '.[exporter]'` in a checkout of gputop."
     )
 
 
-def test_a_web_configuration_that_cannot_be_used(tmp_path: Path) -> None:
-    file = tmp_path / "web.yml"
-    file.write_text("rate_limit: {burst: 20}")
-    assert refused("--demo", "--web-config", str(file), status=2).startswith(
-        f"gputop: error: {file} cannot be used: rate_limit is not supported; cert_file, "
+def test_tls_needs_files_that_can_be_used(tmp_path: Path) -> None:
+    assert refused("--demo", "--certfile", "cert.pem", status=2) == (
+        "gputop: error: TLS needs --certfile and --keyfile. Give both."
+    )
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    said = refused("--demo", "--listen", "127.0.0.1:0", "--certfile", cert, "--keyfile", key)
+    assert said.startswith("gputop: error: cannot listen on 127.0.0.1:0: Cannot load server cert")
+    assert cert in said
+
+
+def test_an_option_that_went_names_what_to_use() -> None:
+    assert refused("--web-config", "web.yml", status=2) == (
+        "gputop: error: gputop has no --web-config. Use --certfile and --keyfile for TLS, and a "
+        "reverse proxy for passwords."
     )
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl on the PATH")
-def test_tls_and_a_user(tmp_path: Path) -> None:
+@pytest.mark.parametrize("asks_clients", [False, True])
+def test_tls(tmp_path: Path, asks_clients: bool) -> None:
     """As another program sees it, which speaks TLS by another library in another process."""
-    file, certificate = tmp_path / "web.yml", Certificate(tmp_path)
-    configuration = tls(certificate) + USERS
-    file.write_text(configuration)
-    with exporting("--demo", "--listen", ":0", "--web-config", str(file)) as exporter:
+    server, client = Certificate(tmp_path / "server"), Certificate(tmp_path / "client")
+    options = ["--certfile", str(server.cert), "--keyfile", str(server.key)]
+    if asks_clients:
+        options += ["--client-cafile", str(client.cert)]
+    with exporting("--demo", "--listen", ":0", *options) as exporter:
         port = exporter.url.rsplit(":", 1)[1].removesuffix("/metrics")
         assert exporter.says("metrics at ").endswith(f":{port}/metrics\n")  # not that all can read
         assert exporter.url.startswith("https://")
 
-        def asked(login: str, path: str) -> tuple[int, str]:
+        def asked(*more: str) -> tuple[int, str]:
             done = subprocess.run(
                 [
-                    *("curl", "--silent", "--max-time", "30", "--cacert", str(certificate.cert)),
-                    *("--user", login, "--write-out", "%{http_code}"),
-                    f"https://localhost:{port}{path}",
+                    *("curl", "--silent", "--max-time", "30", "--cacert", str(server.cert)),
+                    *(*more, f"https://localhost:{port}/metrics"),
                 ],
                 capture_output=True,
                 check=False,
@@ -426,20 +392,12 @@ def test_tls_and_a_user(tmp_path: Path) -> None:
             )
             return done.returncode, done.stdout
 
-        assert asked("ada:pw", "/-/healthy") == (0, "Healthy.\n200")
-        code, text = asked("ada:pw", "/metrics")
+        code, text = asked("--cert", str(client.cert), "--key", str(client.key))
         assert code == 0
-        assert "gputop_up 1" in text or "gputop_up 0" in text
-        for path in ("/metrics", "/-/healthy"):
-            assert asked("ada:no", path)[1].endswith("401")
-        file.write_text("basic_auth_users: {}")
-        assert asked("ada:pw", "/metrics")[0] != 0
-        said = exporter.says("error: ")
-        assert f"{file} cannot be used: " in said
-        file.write_text(configuration)
-        assert asked("ada:pw", "/-/healthy")[0] == 0
+        assert "gputop_up" in text
+        assert (asked()[0] != 0) is asks_clients
         assert exporter.end(signal.SIGTERM) == 0
-        assert len(exporter.errors) == 2
+        assert len(exporter.errors) == 1
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool on the PATH")
@@ -465,21 +423,15 @@ def test_promtool_finds_nothing(options: tuple[str, ...]) -> None:
     [
         ((), "sum(gputop_power_watts) > bool 0"),
         (("--dcgm-names",), "sum(DCGM_FI_DEV_POWER_USAGE) > bool 0"),
-        (("--web-config",), "sum(gputop_power_watts) > bool 0"),
+        (("--certfile",), "sum(gputop_power_watts) > bool 0"),
     ],
 )
 def test_a_real_prometheus_scrapes_it(tmp_path: Path, options: tuple[str, ...], query: str) -> None:
     how: dict[str, object] = {}
-    if "--web-config" in options:
+    if "--certfile" in options:
         certificate = Certificate(tmp_path)
-        file = tmp_path / "web.yml"
-        file.write_text(tls(certificate) + USERS)
-        options = (*options, str(file))
-        how = {
-            "scheme": "https",
-            "tls_config": {"ca_file": str(certificate.cert)},
-            "basic_auth": {"username": "ada", "password": "pw"},
-        }
+        options = (*options, str(certificate.cert), "--keyfile", str(certificate.key))
+        how = {"scheme": "https", "tls_config": {"ca_file": str(certificate.cert)}}
     with socket.create_server(("127.0.0.1", 0)) as free:
         web = f"127.0.0.1:{free.getsockname()[1]}"
     with exporting("--demo", *options) as exporter:

@@ -58,9 +58,9 @@ def test_the_page() -> None:
     assert lines[3].split() == ["busy", "90", "%", "90", "%", "90", "%", "20"]
     assert lines[6].split()[:2] == ["power", "600"]
     assert lines[6].endswith("12.0 kW in all")
-    assert lines[7].startswith("FAULT   node0:3         Xid 79: the GPU has fallen off the bus")
-    assert lines[8].startswith("STALE   node2 (4 GPUs)  No readings for 3:20: its series are gone")
-    assert lines[9].startswith("WARNING node0:5         Throttled by heat (hardware), 60°C")
+    assert lines[7].startswith("FAULT    node0:3         Xid 79: the GPU has fallen off the bus")
+    assert lines[8].startswith("STALE    node2 (4 GPUs)  No readings for 3:20: its series are gone")
+    assert lines[9].startswith("WARNING  node0:5         Throttled by heat (hardware), 60°C")
     assert len(lines) == 10
     assert "\x1b" not in done.stdout
     assert asked < 40

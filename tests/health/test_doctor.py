@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop import __version__
-from gputop.commands.doctor import document, page
 from gputop.health.doctor import CHECKS, examine
 from gputop.health.doctor.doctor_facts import gather
 from gputop.health.findings import Severity
+from gputop.output.doctor_page import document, page
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER
 from tests.health.machines import HEALTHY, Machine, h100, has

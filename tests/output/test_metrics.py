@@ -31,7 +31,7 @@ from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
 from gputop.health.judge import BY_NAME, RULES
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
 from gputop.output.prometheus.scrape import dcgm_text, registry_of
-from gputop.output.prometheus.state import ExporterState, PodContainer, StreamFollower
+from gputop.output.prometheus.state import ExporterState, StreamFollower
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS
 from gputop.stream.child import Interruption
 from gputop.text import visible
@@ -366,8 +366,8 @@ def test_of_a_stream_that_is_silent_only_that(dcgm_names: bool) -> None:
     assert len(recent) > 2
     silent = found_in(*records, now=NOW + 3.1, dcgm=dcgm_names, processes=True)
     assert {each.name: each.series for each in silent} == {
-        "gputop_up": (({}, 0.0),),
-        "gputop_interruptions_total": (({}, 1.0),),
+        "gputop_up": [({}, 0.0)],
+        "gputop_interruptions_total": [({}, 1.0)],
     }
 
 
@@ -674,66 +674,6 @@ def test_a_reading_with_a_reason_for_its_absence_has_no_series() -> None:
     assert named(found, "gputop_power_watts") == []
     assert named(found, "gputop_fan_speed_ratio") == []
     assert named(found, "gputop_temperature_celsius")
-
-
-def pod_labels(labels: dict[str, str]) -> dict[str, str]:
-    return {name: labels[name] for name in ("namespace", "pod", "container") if name in labels}
-
-
-ONE = PodContainer("team", "train-0", "main")
-
-
-@pytest.mark.parametrize(
-    ("holders", "common"),
-    [
-        ((), {}),
-        ((ONE,), ONE._asdict()),
-        ((ONE, ONE._replace(container="log")), {"namespace": "team", "pod": "train-0"}),
-        ((ONE, ONE._replace(pod="train-1")), {"namespace": "team", "container": "main"}),
-        ((ONE, PodContainer("other", "web", "c")), {}),
-        ((PodContainer("", "\x1b[31m\n", "c"),), {"pod": "␛[31m␊", "container": "c"}),
-    ],
-)
-@pytest.mark.parametrize("dcgm", [False, True])
-def test_devices_have_the_labels_of_their_pod(
-    holders: tuple[PodContainer, ...], common: dict[str, str], dcgm: bool
-) -> None:
-    pods = {streams.device(0).uuid: holders}
-    records = streams.inventory(2), sample_of(FULL, streams.readings(1), events=EVERY.events)
-    found = found_in(*records, dcgm=dcgm, pods=pods)
-    of_devices = [each for each in found if each.name.startswith(("gputop_power", "DCGM_FI"))]
-    assert of_devices
-    for each in of_devices:
-        for labels, _ in each.series:
-            is_first = "0" in (labels.get("index"), labels.get("gpu"))
-            assert pod_labels(dict(labels)) == (common if is_first else {}), each.name
-    xids = named(found, "gputop_xid_errors_total")
-    assert dcgm or [pod_labels(labels) for labels, _ in xids] == [{}]
-    listed = [pod_labels(labels) for labels, _ in named(found, "gputop_device_pod")]
-    assert len(listed) == len(holders)
-    if len(holders) > 1:
-        assert listed == [holder._asdict() for holder in holders]
-    assert text_of(found)
-
-
-def test_processes_have_the_names_of_the_pod_that_holds_the_device() -> None:
-    uid, other = "7c4d1a52-9f0e-4e3a-8d53-1c2b3a4d5e6f", "00000000-9f0e-4e3a-8d53-1c2b3a4d5e6f"
-    inside = streams.process(1, 0, pod=uid, container="0123456789ab")
-    listed = [inside, streams.process(2, 0, pod=None, container=None)]
-
-    def labels_of(*processes: Process, holders: tuple[PodContainer, ...] = (ONE,)) -> Any:
-        records = streams.inventory(1), streams.sample(1, processes)
-        found = found_in(*records, processes=True, pods={streams.device(0).uuid: holders})
-        series = named(found, "gputop_process_memory_used_bytes")
-        return {labels["pid"]: pod_labels(labels) for labels, _ in series}
-
-    assert labels_of(*listed) == {"1": ONE._asdict(), "2": {}}
-    as_read = {"pod": uid, "container": "0123456789ab"}
-    two_pods = dataclasses.replace(inside, pid=3, pod=other)
-    assert labels_of(*listed, two_pods)["1"] == as_read
-    assert labels_of(*listed, holders=())["1"] == as_read
-    shared = labels_of(*listed, holders=(ONE, PodContainer("other", "web", "c")))
-    assert shared == {"1": as_read, "2": {}}
 
 
 def test_a_problem_is_told_once_until_the_driver_answers() -> None:

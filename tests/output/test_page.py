@@ -22,16 +22,9 @@ from gputop.agent.device import (
     DeviceState,
 )
 from gputop.agent.snapshot import DriverState, Host, Inventory, Process, ProcessKind, Sample, Source
-from gputop.output.ansi import LOUD_RED, YELLOW, frame, wanted
-from gputop.output.status_page import (
-    COLUMNS,
-    View,
-    document,
-    page,
-    parse_columns,
-    processes_text,
-    slug,
-)
+from gputop.output.pages import LOUD_RED, YELLOW, as_ascii, cell
+from gputop.output.process_tables import SORT_KEYS, processes_text, users_document
+from gputop.output.status_page import COLUMNS, View, document, page, parse_columns, slug, users_page
 from gputop.schema.labels import ROWS
 from gputop.text import cells
 
@@ -109,11 +102,13 @@ BELOW = f"""\
 {HEADING} · CPU 12 %
 GPU  name             busy         memory  temp      power     clock  state
   0  H100 80GB HBM3  100 %  71.0/80.0 GiB  64°C  612/700 W  1755 MHz
-       48211  ada        70.0 GiB  python train.py --lr 1e-4
-     4000000  –                 –  (gone, or in another namespace: try --pid=ho…
   1  RTX 4090          3 %  512M/24.0 GiB  41°C       19 W   210 MHz
-           2  root        300 MiB  /usr/lib/xorg/Xorg :0
  10  T4                  –              –     –          –         –  LOST
+
+GPU      PID  user    memory  busy  CPU  time  command
+  0    48211  ada   70.0 GiB     –    –     –  python train.py --lr 1e-4
+  0  4000000  –            –     –    –     –  (gone, or in another namespace: …
+  1        2  root   300 MiB     –    –     –  /usr/lib/xorg/Xorg :0
 """
 AT_80 = f"""\
 {HEADING} · CPU 12 %
@@ -203,7 +198,7 @@ def test_every_row_of_a_devices_page_is_a_column() -> None:
     for row in ROWS:
         (column,) = parse_columns(slug(row.label))
         assert column == parse_columns(row.names[0])[0]
-        assert column.span(INVENTORY.devices[0], SAMPLE.devices[0]).text
+        assert column.cell(INVENTORY.devices[0], SAMPLE.devices[0]).plain
 
 
 def test_a_column_that_there_is_not() -> None:
@@ -248,7 +243,7 @@ def test_a_temperature_is_seen_against_its_limit(celsius: int, look: str) -> Non
     (column,) = parse_columns("temp")
     device = dataclasses.replace(INVENTORY.devices[0], temperature_slowdown_celsius=89)
     readings = dataclasses.replace(SAMPLE.devices[0], temperature_celsius=celsius)
-    assert column.span(device, readings) == (f"{celsius}°C", look)
+    assert column.cell(device, readings) == cell(f"{celsius}°C", look)
 
 
 @pytest.mark.parametrize(
@@ -260,21 +255,7 @@ def test_without_a_limit_a_temperature_is_seen_by_its_margin(margin: int | None,
     readings = dataclasses.replace(
         SAMPLE.devices[0], temperature_celsius=95, temperature_margin_celsius=margin
     )
-    assert column.span(device, readings) == ("95°C", look)
-
-
-@pytest.mark.parametrize(
-    ("environment", "terminal", "colour"),
-    [
-        ({}, True, True),
-        ({}, False, False),
-        ({"NO_COLOR": "1"}, True, False),
-        ({"NO_COLOR": ""}, True, True),
-        ({"TERM": "dumb"}, True, False),
-    ],
-)
-def test_when_there_are_colours(environment: dict[str, str], terminal: bool, colour: bool) -> None:
-    assert wanted(environment, terminal=terminal) is colour
+    assert column.cell(device, readings) == cell("95°C", look)
 
 
 def test_alerts_are_under_the_table() -> None:
@@ -357,9 +338,9 @@ def test_foreign_text_is_inert() -> None:
         inventory, dataclasses.replace(SAMPLE, processes=(process,)), View(processes="below")
     )
     lines = text.split("\n")
-    assert len(lines) == 4
+    assert len(lines) == 6
     assert all(line.isprintable() for line in lines)
-    assert all("␛[2J␛]0;owned␇ [red]⟨202e⟩␊[9]" in line for line in (lines[0], *lines[2:]))
+    assert all("␛[2J␛]0;owned␇ [red]⟨202e⟩␊[9]" in line for line in (lines[0], lines[2], lines[5]))
 
 
 @given(
@@ -375,7 +356,7 @@ def test_any_text_makes_a_line_each(
     view = View(processes=processes, width=width)
     text = page(INVENTORY, dataclasses.replace(SAMPLE, processes=(process,)), view)
     lines = text.split("\n")
-    assert len(lines) == 5 + (processes == "below")
+    assert len(lines) == 5 + 3 * (processes == "below")
     assert all(line.isprintable() for line in lines)
     assert width is None or max(map(cells, lines)) <= width
     text.encode()
@@ -416,24 +397,86 @@ def test_holders_fit(users: list[str], room: int) -> None:
     assert cells(processes_text(held(*users), room)) <= room
 
 
-def test_a_frame_is_drawn_over_the_one_before() -> None:
-    first = frame("a\nb", 3, first=True)
-    assert first == "\n\n\n" + frame("a\nb", 3)
-    assert frame("a\nb", 3) == "\x1b[?25l\x1b[Ha\x1b[K\r\nb\x1b[K\r\n\x1b[J\x1b[?25h"
+def test_ascii_is_for_terminals_that_have_no_more() -> None:
+    text = as_ascii(PAGE + "…")
+    assert text.isascii()
+    assert text.splitlines()[0].startswith("node7 | 1970-01-01 00:00:02 | driver 580")
+    assert "  64 C  612/700 W  1755 MHz     -  " in text
 
 
 @pytest.mark.parametrize(
-    ("rows", "shown"),
+    ("order", "pids"),
     [
-        (5, ["1", "2", "3", "4"]),
-        (4, ["1", "2", "– 2 more lines"]),
-        (3, ["1", "– 3 more lines"]),
-        (2, ["1"]),
+        ("memory", [48211, 2, 4000000]),
+        ("gpu", [2, 48211, 4000000]),
+        ("cpu", [48211, 2, 4000000]),
+        ("time", [2, 48211, 4000000]),
+        ("pid", [2, 48211, 4000000]),
+        ("user", [48211, 2, 4000000]),
     ],
 )
-def test_a_page_taller_than_the_terminal_says_what_is_left_out(rows: int, shown: list[str]) -> None:
-    drawn = re.sub(r"\x1b\[[?0-9]*[A-Za-z]", "", frame("1\n2\n3\n4", rows))
-    assert drawn.splitlines() == shown
+def test_processes_are_sorted_and_those_without_the_value_are_last(
+    order: str, pids: list[int]
+) -> None:
+    xorg, train, unknown = SAMPLE.processes
+    xorg = dataclasses.replace(xorg, sm_utilization_percent=9, cpu_percent=1.5, start_time=-7200.0)
+    train = dataclasses.replace(train, sm_utilization_percent=3, cpu_percent=99.0, start_time=-58.0)
+    sample = dataclasses.replace(SAMPLE, processes=(unknown, xorg, train))
+
+    def shown(top: int | None) -> list[list[str]]:
+        view = View(processes="below", sort=SORT_KEYS[order], top=top)
+        text = page(INVENTORY, sample, view)
+        return [line.split() for line in text.split("\n\n")[1].splitlines()[1:]]
+
+    assert [int(words[1]) for words in shown(None)] == pids
+    assert [int(words[1]) for words in shown(2)] == pids[:2]
+    by_pid = {int(words[1]): words for words in shown(None)}
+    assert by_pid[48211][:11] == [
+        *("0", "48211", "ada", "70.0", "GiB", "3", "%", "99", "%", "1:00", "python")
+    ]
+
+
+def test_containers_are_a_column_if_there_are_any() -> None:
+    assert "container" not in page(INVENTORY, SAMPLE, View(processes="below"))
+    xorg, train, unknown = SAMPLE.processes
+    train = dataclasses.replace(train, container="\x1b[2J0123456789ab")
+    sample = dataclasses.replace(SAMPLE, processes=(xorg, train, unknown))
+    lines = page(INVENTORY, sample, View(processes="below")).splitlines()
+    assert "  container         command" in lines[6]
+    assert "  ␛[2J0123456789ab  python train.py" in lines[7]
+
+
+def test_totals_by_user() -> None:
+    xorg, train, unknown = SAMPLE.processes
+    second = dataclasses.replace(train, device_uuid="GPU-b", memory_used_bytes=GIB)
+    half_known = dataclasses.replace(xorg, pid=3, memory_used_bytes=None)
+    sample = dataclasses.replace(SAMPLE, processes=(xorg, half_known, train, second, unknown))
+    lines = users_page(INVENTORY, sample).splitlines()
+    assert lines[1:] == [
+        "user  GPUs  processes            memory      busiest",
+        "ada      2          1          71.0 GiB  GPU 0 100 %",
+        "root     1          2  at least 300 MiB    GPU 1 3 %",
+        "–        1          1                 –  GPU 0 100 %",
+    ]
+    made = json.loads(json.dumps(users_document(INVENTORY, sample)))
+    assert made["hostname"] == "node7"
+    assert made["users"][0] == {
+        "user": "ada",
+        "devices": ["GPU-a", "GPU-b"],
+        "processes": 1,
+        "memory_used_bytes": 71 * GIB,
+        "memory_is_partial": False,
+        "busiest_device": "GPU-a",
+        "busiest_percent": 100,
+    }
+    assert made["users"][1]["memory_is_partial"] is True
+    assert made["users"][2]["user"] is None
+    assert made["users"][2]["memory_used_bytes"] is None
+
+
+def test_without_processes_there_are_no_users() -> None:
+    sample = dataclasses.replace(SAMPLE, processes=())
+    assert users_page(INVENTORY, sample).splitlines()[1:] == ["No process uses a GPU"]
 
 
 def test_the_document_has_the_fields_of_the_stream() -> None:

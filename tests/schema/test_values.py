@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gputop.agent.device import Device, DeviceSample
-from gputop.output.ansi import LOUD_RED, YELLOW
+from gputop.output.pages import LOUD_RED, YELLOW, cell
 from gputop.output.status_page import parse_columns
 from gputop.schema.values import degrees_to_slowdown
 from gputop.ui.drawing.palette import TEXT, WARN
@@ -49,4 +49,4 @@ def test_degrees_to_the_slowdown_of_either_form_of_threshold_are_marked_alike(
     if celsius is not None:
         (column,) = parse_columns("temp")
         warm = YELLOW if degrees is not None and degrees <= 15 else ""
-        assert column.span(device, readings) == (f"{celsius}°C", LOUD_RED if is_hot else warm)
+        assert column.cell(device, readings) == cell(f"{celsius}°C", LOUD_RED if is_hot else warm)

@@ -21,6 +21,7 @@ from gputop.agent.process_limit import process_limit_problem
 from gputop.agent.snapshot import DriverState, Host, Inventory, Record, Sample, Source
 from gputop.agent.times import silence_limit
 from gputop.stream import child as module
+from gputop.stream import pipes
 from gputop.stream.child import (
     Interruption,
     Patience,
@@ -227,7 +228,7 @@ async def test_a_long_line_that_comes_slowly_is_not_silence(
     """As that of many processes does, over a line of a few kB/s: each piece has its own time."""
     waited: list[float] = []
     third = asyncio.Event()
-    read = module.read_within
+    read = pipes.read_within
 
     async def counted(reader: asyncio.StreamReader, seconds: float) -> bytes:
         waited.append(seconds)

@@ -1,0 +1,102 @@
+"""`gputop status --prometheus`: the GPUs that a Prometheus server knows."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from gputop.commands.arguments import (
+    fail,
+    needs_extra,
+    output_width,
+    print_page,
+    print_text,
+    wants_colour,
+)
+from gputop.console import COULD_NOT_RUN, FINE, USAGE
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    from gputop.fleet.model import Fleet
+    from gputop.fleet.watch import FleetWatch
+
+FLEET_INTERVAL = 10.0
+"""Default seconds between two refreshes of a fleet."""
+NO_GPUS = (
+    "no GPUs: Prometheus has no series of dcgm-exporter (DCGM_FI_DEV_GPU_TEMP) or of gputop "
+    "exporter (gputop_device_info){}. Check whether they are scraped, at {}/targets."
+)
+
+
+def open_watch(
+    arguments: argparse.Namespace, interval: float, *, at_once: bool = False
+) -> FleetWatch:
+    """Return the watch of the fleet that the arguments name; exit if its address is bad."""
+    with needs_extra("fleet"):
+        from gputop.fleet.watch import FleetWatch
+    from gputop.fleet.server import PrometheusServer
+
+    try:
+        server = PrometheusServer.from_environment(arguments.prometheus, os.environ)
+    except ValueError as error:
+        fail(str(error), USAGE)
+    return FleetWatch(server, arguments.match or "", interval, at_once=at_once)
+
+
+def print_fleet(arguments: argparse.Namespace) -> int:
+    """Print the fleet once, or repeatedly."""
+    import asyncio
+
+    interval = max(1.0, arguments.watch or FLEET_INTERVAL)
+    watch = open_watch(arguments, interval, at_once=True)
+    return asyncio.run(_print_all(arguments, watch))
+
+
+async def _print_all(arguments: argparse.Namespace, watch: FleetWatch) -> int:
+    first = True
+    try:
+        async with aclosing(watch.fleets()) as fleets:
+            async for fleet in fleets:
+                if arguments.watch is None:
+                    return _print_once(arguments, fleet)
+                _print(arguments, fleet, first=first)
+                first = False
+    finally:
+        await watch.close()
+    return FINE
+
+
+def _print_once(arguments: argparse.Namespace, fleet: Fleet) -> int:
+    """Print a fleet; end with status 3 if the server has a problem or no GPUs."""
+    if fleet.fresh or arguments.json:
+        _print(arguments, fleet)
+    if not fleet.fresh:
+        fail(f"{fleet.problems[0]}.", COULD_NOT_RUN)
+    if not fleet.gpus:
+        of = ""
+        if arguments.match:
+            of = f" with {visible(arguments.match, 200)}"
+        fail(NO_GPUS.format(of, arguments.prometheus), COULD_NOT_RUN)
+    return FINE
+
+
+def _print(arguments: argparse.Namespace, fleet: Fleet, *, first: bool = True) -> None:
+    from gputop.fleet.page import document, page
+
+    if arguments.json:
+        indent = None
+        if arguments.watch is None:
+            indent = 2
+        print_text(json.dumps(document(fleet), indent=indent))
+        return
+    text = page(
+        fleet,
+        arguments.prometheus,
+        arguments.match or "",
+        output_width(),
+        colour=wants_colour(arguments.color),
+    )
+    print_page(text, over=arguments.watch is not None, first=first)
