@@ -156,7 +156,7 @@ def first_commands() -> list[str]:
     """The commands of the README that install gputop: to use it, and to test it."""
     readme = (ROOT / "README.md").read_text()
     blocks = re.findall(r"```sh\n(.*?)```", readme, re.DOTALL)
-    return [block.strip() for block in blocks if "install" in block]
+    return [block.strip() for block in blocks if "pip install" in block]
 
 
 def test_the_first_commands_leave_every_other_environment_alone() -> None:

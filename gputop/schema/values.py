@@ -120,6 +120,17 @@ def _words(word: str) -> str:
     return visible(word, 40).replace("_", " ")
 
 
+def _either(true: str, false: str) -> Callable[[Any], str]:
+    """Return a function that returns the first text for a true value, and else the second."""
+
+    def text(value: Any) -> str:
+        if value:
+            return true
+        return false
+
+    return text
+
+
 _FORMS: Mapping[str, Callable[[Any], str]] = {
     "p_state": lambda state: f"P{state}",
     "reasons": _reasons,
@@ -127,17 +138,14 @@ _FORMS: Mapping[str, Callable[[Any], str]] = {
     "percentages": lambda fans: ", ".join(map(percentage, fans)),
     "width": lambda width: f"×{width}",
     "links": _links,
-    "remap_pending": {True: "yes: a reset replaces the row", False: "no"}.__getitem__,
-    "remap_failed": {
-        True: "yes: no spare row is left, have it replaced",
-        False: "no",
-    }.__getitem__,
-    "shared": {True: "the host's", False: "its own"}.__getitem__,
+    "remap_pending": _either("yes: a reset replaces the row", "no"),
+    "remap_failed": _either("yes: no spare row is left, have it replaced", "no"),
+    "shared": _either("the host's", "its own"),
     "pci_device": lambda digits: f"0x{visible(digits, 40)}",
     "device_file": lambda minor: f"/dev/nvidia{minor}",
     "title": lambda word: _words(word).capitalize(),
     "words": _words,
-    "enabled": {True: "enabled", False: "disabled"}.__getitem__,
+    "enabled": _either("enabled", "disabled"),
     "percent": lambda value: percentage(value, digits=1),
     "bytes": size,
     "bytes_per_second": rate,
