@@ -47,6 +47,7 @@ from gputop.console import (
     print_output,
 )
 from gputop.files import write_whole
+from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.bench.results.outliers import DeviceOutcome
@@ -195,7 +196,7 @@ def _document(run: RunState) -> dict[str, Any]:
 
 
 def _write_report(args: argparse.Namespace, page: str) -> bool:
-    """Write `--report`; print the problem and return False if that fails."""
+    """Write `--report` and print its path; print the problem and return False if that fails."""
     file = Path(args.report)
     try:
         write_whole(file, page.encode())
@@ -205,6 +206,7 @@ def _write_report(args: argparse.Namespace, page: str) -> bool:
             f"error: {unwritten(file, error.strerror or str(error), remedy)}."
         )
         return False
+    print_message(f"report: {visible(str(file))}")
     return True
 
 

@@ -71,7 +71,9 @@ def test_the_document_fits_its_schema(kind: str, capsys: pytest.CaptureFixture[s
 def test_a_page_for_people() -> None:
     ended = ran("--device", "cpu", "--dtype", "float64", "--size", "128", "--seconds", "0.5")
     assert ended.returncode == 0, ended.stderr
-    head, *rows = ended.stdout.splitlines()
+    summary, gap, head, *rows = ended.stdout.splitlines()
+    assert summary.startswith("Computes correctly. ")
+    assert gap == ""
     assert "float64, 128 x 128 x 128" in head
     of_this_machine = {"clock", "heat"}
     assert [row.split()[0] for row in rows if row.split()[0] not in of_this_machine] == [

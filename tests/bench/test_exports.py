@@ -61,7 +61,7 @@ def test_a_real_run_is_written_everywhere(tmp_path: Path) -> None:
     report = tmp_path / "run.html"
     ended = ran(*SHORT, "--csv", "--report", str(report))
     assert ended.returncode == 0, ended.stderr
-    assert ended.stderr == ""
+    assert ended.stderr == f"gputop: report: {report}\n"
     head, row = ended.stdout.splitlines()
     assert len(head.split(",")) > 20
     assert "float32" in row

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from gputop.agent.problem import ProblemError
-from gputop.bench.events import Comparison, Conditions, Point, Result
+from gputop.bench.events import Comparison, Conditions, Point, Result, Verdict, VerdictPart
 from gputop.bench.results import compare, store
+from gputop.bench.results.text_report import result_page
 from tests.bench.kept import BASE, COPY, SWEEP, soak, table
 from tests.bench.workers import RESULT
 
@@ -162,6 +163,20 @@ def test_a_document_of_the_first_version_is_read(file: Path) -> None:
     assert (old.kind, old.points, old.conditions, old.layout) == ("soak", (), None, None)
     assert old.tflops_mean == 900.0
     assert store.append(BASE).comparison == Comparison(runs=0)
+
+
+def test_a_verdict_of_an_older_version_has_no_summary(file: Path) -> None:
+    store.append(BASE)
+    document = asdict(replace(BASE, verdict=Verdict((VerdictPart("droop", "ok", "none"),))))
+    del document["verdict"]["summary"], document["device_index"]
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE results SET document = ?", (json.dumps(document),))
+    connection.close()
+    (old,) = store.recent()
+    assert old.verdict is not None
+    assert (old.verdict.state, old.verdict.summary) == ("ok", "")
+    assert result_page(old).endswith("Verdict: ok (1 part)")
+    assert "H200" in store.listing(None, "table")
 
 
 def test_the_newest_is_first_also_where_it_was_kept_before_an_older_one(file: Path) -> None:

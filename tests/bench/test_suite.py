@@ -198,7 +198,9 @@ def test_json_and_the_page_have_every_part(
 ) -> None:
     report = tmp_path / "suite.html"
     assert run("--json", "--report", str(report)) == 0
-    document = json.loads(capsys.readouterr().out)
+    printed = capsys.readouterr()
+    assert printed.err.splitlines()[-1] == f"gputop: report: {report}"
+    document = json.loads(printed.out)
     assert [part["name"] for part in document["parts"]] == QUICK
     assert document["schema"] == 1
     assert document["planned"] == 6

@@ -17,7 +17,7 @@ from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results.compare import ALONE, TOGETHER, percent_below, rates_of_pair
 from gputop.bench.results.outliers import RateDistribution, distribution
 from gputop.bench.results.verdict import DEFAULTS
-from gputop.bench.run.run_state import STATES, RunState, merge_windows
+from gputop.bench.run.run_state import STATES, RunState
 from gputop.bench.run.session import Session
 from gputop.bench.run.trace import Trace
 from gputop.console import INTERRUPTED
@@ -177,12 +177,12 @@ class GroupState:
     @property
     def rates(self) -> Mapping[Target, float]:
         """Mean TFLOP/s of the last windows of the devices that run one shape and did not fail."""
-        runs = {
-            target: run
-            for target, run in self.runs.items()
-            if run.recent and not run.problem
-        }
-        return {target: merge_windows(run.recent).rate for target, run in runs.items()}
+        rates = {}
+        for target, run in self.runs.items():
+            rate = run.recent_rate
+            if rate is not None and not run.problem:
+                rates[target] = rate
+        return rates
 
     @property
     def distributions(self) -> Mapping[str, RateDistribution]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -98,9 +98,6 @@ class RunState:
     windows: MergedSeries[Progress] = field(
         default_factory=lambda: MergedSeries(merge_windows)
     )
-    recent: deque[Progress] = field(
-        default_factory=lambda: deque(maxlen=RECENT_WINDOWS)
-    )
     first: list[Window] = field(default_factory=list)
     """Windows of the burst, which are not joined with others."""
     rates: Counter[float] = field(default_factory=Counter)
@@ -141,7 +138,6 @@ class RunState:
                 self.rates[float(f"{event.tflops:.4g}")] += 1
                 if not self.first or event.elapsed_seconds < 1.01 * BURST_SECONDS:
                     self.first.append((event.window_seconds, event.rate))
-                self.recent.append(event)
                 self.measured_at = self.measured_at or self.last_event_at
             case Verified():
                 self.verified = event
@@ -205,6 +201,12 @@ class RunState:
     def points(self) -> list[tuple[float, float]]:
         """(seconds, rate) of the windows, joined with neighbours in a long run."""
         return [(window.elapsed_seconds, window.rate) for window in self.windows.items]
+
+    @property
+    def recent_rate(self) -> float | None:
+        """Mean rate of the last windows, or None before the first one."""
+        recent = self.windows.items[-RECENT_WINDOWS:]
+        return merge_windows(recent).rate if recent else None
 
     def thinned(self, most: int) -> tuple[list[Progress], list[TraceMoment]]:
         """Return at most so many windows and moments, neighbours joined."""
