@@ -151,6 +151,16 @@ _RULES = (
         "Look at it with `ssh {host}` once",
     ),
     _Rule(
+        "(Could not resolve hostname [^\n]*)",
+        "{0}",
+        "Correct the name, or add it to ~/.ssh/config with its HostName",
+    ),
+    _Rule(
+        r"((?:connect to host [^\n]*|Connection )timed out[^\n]*|No route to host|Network is \w+)",
+        "{0}",
+        "See whether the machine is on, and whether `ssh {host}` reaches it",
+    ),
+    _Rule(
         "unrecognized arguments|invalid choice|is not known. Did you mean|` has no --",
         "its gputop is too old, or is another program",
         _UPGRADE_THERE,
