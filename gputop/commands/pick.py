@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -244,7 +244,9 @@ def _outcome(
     return Outcome(inventory, picked, others, note, hopeless)
 
 
-def _visible(inventory: Inventory, sample: Sample) -> tuple[frozenset[str], str | None]:
+def _visible(
+    inventory: Inventory, sample: Sample
+) -> tuple[Collection[str], str | None]:
     """Return the UUIDs that may be picked, and a note on what else there is."""
     from gputop.agent.visible_devices import seen
 
@@ -297,8 +299,10 @@ def _refuse(arguments: argparse.Namespace, outcome: Outcome) -> int:
     remedy = "`gputop doctor` says more, and --wait waits."
     if any(each.reason is None or each.asks_too_much for each in outcome.others):
         remedy = "Ask for less, or wait with --wait."
-    few = _too_few(arguments.count, outcome)
-    print_message(f"error: {few}. {explain(outcome.others)} {remedy}")
+    message = f"error: {_too_few(arguments.count, outcome)}."
+    if any(each.reason is not None for each in outcome.others):
+        message += f" {explain(outcome.others)}"
+    print_message(f"{message} {remedy}")
     return COULD_NOT_RUN
 
 

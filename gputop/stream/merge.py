@@ -49,14 +49,12 @@ def no_host(reason: Absence) -> Host:
 NO_HOST, NOT_ASKED = no_host(Absence.UNREACHABLE), no_host(Absence.DISABLED)
 """Readings of a machine that is away, and of this machine if it is not one of them."""
 _OF_INVENTORY = (
-    *(
-        "hostname",
-        "source",
-        "driver_state",
-        "driver_version",
-        "cuda_version",
-        "gputop_version",
-    ),
+    "hostname",
+    "source",
+    "driver_state",
+    "driver_version",
+    "cuda_version",
+    "gputop_version",
     "unlisted_gpus",
 )
 

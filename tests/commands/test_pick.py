@@ -428,7 +428,10 @@ def test_a_host_that_is_away_is_named_and_the_others_are_chosen_from(ssh: FakeSs
 def test_devices_of_two_hosts_are_not_enough(ssh: FakeSsh) -> None:
     done = picked_of(ssh, "-n", "3", "--host", "a", "--host", "b")
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith("gputop: error: 3 devices are wanted, no host has so many.")
+    assert done.stderr == (
+        "gputop: error: 3 devices are wanted, no host has so many. Ask for less, or wait with "
+        "--wait.\n"
+    )
 
 
 def test_the_document_names_hosts(ssh: FakeSsh) -> None:

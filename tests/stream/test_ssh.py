@@ -236,7 +236,17 @@ Host key verification failed."""
         (
             ended("ssh: Could not resolve hostname b: Name or service not known"),
             "Could not resolve hostname b: Name or service not known",
-            "`ssh b` may say more",
+            "Correct the name, or add it to ~/.ssh/config with its HostName",
+        ),
+        (
+            ended("ssh: connect to host b port 22: Connection timed out"),
+            "connect to host b port 22: Connection timed out",
+            "See whether the machine is on",
+        ),
+        (
+            ended("Connection timed out during banner exchange"),
+            "Connection timed out during banner exchange",
+            "See whether the machine is on",
         ),
         (ended("Timeout, server b not responding."), "Timeout, server b not responding", "`ssh b`"),
         (ended("evil \x1b[2J\u202e words"), "evil ␛[2J⟨202e⟩ words", "`ssh b`"),
