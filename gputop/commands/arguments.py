@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import sys
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -220,6 +221,23 @@ def print_page(text: str, *, over: bool = False, first: bool = True) -> None:
     if not first:
         text = f"\n{text}"
     print_text(text)
+
+
+def show(
+    arguments: argparse.Namespace,
+    document: Callable[[], object],
+    page: Callable[[], str],
+    *,
+    first: bool = True,
+) -> None:
+    """Print a JSON document if it is asked for, else a page; with --watch, one of several."""
+    watches = getattr(arguments, "watch", None) is not None
+    if not arguments.json:
+        print_page(page(), over=watches, first=first)
+    elif watches:
+        print_text(json.dumps(document()))
+    else:
+        print_text(json.dumps(document(), indent=2))
 
 
 @contextmanager

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import re
@@ -16,13 +15,7 @@ from importlib import metadata
 from pathlib import Path
 
 from gputop import DISTRIBUTION
-from gputop.commands.arguments import (
-    output_width,
-    print_page,
-    print_text,
-    progress,
-    wants_colour,
-)
+from gputop.commands.arguments import output_width, progress, show, wants_colour
 from gputop.commands.options import add_python
 from gputop.console import FAULT, FINE, terminal_size
 from gputop.text import visible
@@ -51,10 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
     with progress("Checking driver, devices and torch ..."):
         facts = asyncio.run(gather(arguments.python))
     findings = examine(facts)
-    if arguments.json:
-        print_text(json.dumps(document(findings, facts), indent=2))
-    else:
-        print_page(page(findings, facts, output_width(), colour=wants_colour()))
+    show(
+        arguments,
+        lambda: document(findings, facts),
+        lambda: page(findings, facts, output_width(), colour=wants_colour()),
+    )
     return FAULT if any(each.severity is Severity.FAULT for each in findings) else FINE
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -12,8 +11,7 @@ from gputop.commands.arguments import (
     fail,
     needs_extra,
     output_width,
-    print_page,
-    print_text,
+    show,
     wants_colour,
 )
 from gputop.console import COULD_NOT_RUN, FINE, USAGE
@@ -86,17 +84,13 @@ def _print_once(arguments: argparse.Namespace, fleet: Fleet) -> int:
 def _print(arguments: argparse.Namespace, fleet: Fleet, *, first: bool = True) -> None:
     from gputop.fleet.page import document, page
 
-    if arguments.json:
-        indent = None
-        if arguments.watch is None:
-            indent = 2
-        print_text(json.dumps(document(fleet), indent=indent))
-        return
-    text = page(
-        fleet,
-        arguments.prometheus,
-        arguments.match or "",
-        output_width(),
-        colour=wants_colour(arguments.color),
-    )
-    print_page(text, over=arguments.watch is not None, first=first)
+    def text() -> str:
+        return page(
+            fleet,
+            arguments.prometheus,
+            arguments.match or "",
+            output_width(),
+            colour=wants_colour(arguments.color),
+        )
+
+    show(arguments, lambda: document(fleet), text, first=first)

@@ -14,6 +14,7 @@ Schema = dict[str, Any]
 DOCUMENTS = {
     "stream": "a line of `gputop stream` or of a recording",
     "status": "`gputop status --json`, also of several hosts",
+    "users": "`gputop status --by-user --json`, also of several hosts",
     "bench": "`gputop bench --json` of a run, also on several devices, or of a check",
     "fleet": "`gputop status --prometheus URL --json`",
 }
@@ -45,10 +46,12 @@ def schema(name: str) -> Schema:
     from gputop.bench.run.run_state import RunCurves
     from gputop.bench.run.suite import Suite
     from gputop.fleet.model import Gpu
+    from gputop.output.process_tables import UserTotals
 
     known: dict[str, tuple[Callable[..., Schema], tuple[type, ...]]] = {
         "stream": (_stream, (Inventory, Sample)),
         "status": (_status, (Inventory, Sample, Problem)),
+        "users": (_users, (UserTotals, Problem)),
         "bench": (_bench, (Result, RunCurves, Problem, Suite)),
         "fleet": (_fleet, (Gpu, Problem)),
     }
@@ -66,13 +69,23 @@ def _stream(inventory: Schema, sample: Schema) -> Schema:
 
 
 def _status(inventory: Schema, sample: Schema, problem: Schema) -> Schema:
-    host = {"host": {"type": "string"}}
-    snapshot = _object(inventory=inventory, sample=sample)
-    hosts = [
-        _object(**host, inventory=inventory, sample=sample),
-        _object(**host, problem=problem),
-    ]
-    return {"anyOf": [snapshot, _list({"anyOf": hosts})]}
+    return _also_of_hosts(problem, inventory=inventory, sample=sample)
+
+
+def _users(totals: Schema, problem: Schema) -> Schema:
+    return _also_of_hosts(
+        problem,
+        hostname={"type": "string"},
+        time={"type": "number"},
+        users=_list(totals),
+    )
+
+
+def _also_of_hosts(problem: Schema, **fields: Schema) -> Schema:
+    """Return the schema of an object, or of a list with one for each host."""
+    host = {"type": "string"}
+    hosts = [_object(host=host, **fields), _object(host=host, problem=problem)]
+    return {"anyOf": [_object(**fields), _list({"anyOf": hosts})]}
 
 
 def _bench(result: Schema, curves: Schema, problem: Schema, suite: Schema) -> Schema:

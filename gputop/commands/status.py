@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -16,9 +15,8 @@ from gputop.commands.arguments import (
     fail,
     hosts_of,
     output_width,
-    print_page,
-    print_text,
     refuse,
+    show,
     snapshots,
     wants_colour,
 )
@@ -189,11 +187,9 @@ async def _once(arguments: argparse.Namespace, found: SnapshotStream) -> int:
             if taken == MOST_SNAPSHOTS or not _waits(arguments, each):
                 break
     assert seen is not None
-    is_choice = arguments.id or arguments.only_visible
-    if arguments.json:
-        print_text(json.dumps(_document(arguments, seen), indent=2))
-    elif not (seen.problem and (is_choice or arguments.list_gpus)):
-        print_page(_text(arguments, seen))
+    is_choice = arguments.id or arguments.only_visible or arguments.list_gpus
+    if arguments.json or not (seen.problem and is_choice):
+        _show(arguments, seen)
     if seen.problem is not None:
         fail(str(seen.problem), COULD_NOT_RUN)
     return FINE
@@ -208,15 +204,18 @@ async def _watch(arguments: argparse.Namespace, found: SnapshotStream) -> int:
             if isinstance(each, Interruption):
                 print_message(str(each.problem))
                 continue
-            if arguments.json:
-                print_text(json.dumps(_document(arguments, each)))
-                continue
-            text = _text(arguments, each)
-            if each.problem is not None:
-                text += f"\n{visible(str(each.problem))}"
-            print_page(text, over=True, first=first)
+            _show(arguments, each, first=first)
             first = False
     return FINE
+
+
+def _show(arguments: argparse.Namespace, seen: Snapshot, *, first: bool = True) -> None:
+    def text() -> str:
+        if arguments.watch is None or seen.problem is None:
+            return _text(arguments, seen)
+        return f"{_text(arguments, seen)}\n{visible(str(seen.problem))}"
+
+    show(arguments, lambda: _document(arguments, seen), text, first=first)
 
 
 def _waits(arguments: argparse.Namespace, seen: Snapshot) -> bool:
@@ -315,10 +314,8 @@ def _print_hosts(arguments: argparse.Namespace, hosts: list[str], *, gpm: bool) 
         texts.append(_text(arguments, _named(host, seen)))
         if seen.problem is not None:
             problems.append(f"{host}: {seen.problem}")
-    if arguments.json:
-        print_text(json.dumps(documents, indent=2))
-    elif texts:
-        print_page("\n\n".join(texts))
+    if arguments.json or texts:
+        show(arguments, lambda: documents, lambda: "\n\n".join(texts))
     for problem in problems:
         print_message(f"error: {problem}")
     if problems:

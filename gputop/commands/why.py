@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING
 
@@ -14,10 +13,9 @@ from gputop.commands.arguments import (
     open_recording,
     output_width,
     print_ending,
-    print_page,
-    print_text,
     progress,
     refuse,
+    show,
     snapshots,
     wants_colour,
 )
@@ -86,20 +84,18 @@ def run(arguments: argparse.Namespace) -> int:
     if inventory.problem is not None:
         fail(f"{inventory.problem}.", COULD_NOT_RUN)
     report = seen.report()
-    if arguments.json:
-        print_text(
-            json.dumps(document(report, inventory, sample, seen.seconds), indent=2)
-        )
-    else:
-        text = page(
+    show(
+        arguments,
+        lambda: document(report, inventory, sample, seen.seconds),
+        lambda: page(
             report,
             inventory,
             sample,
             seen.seconds,
             output_width(),
             colour=wants_colour(),
-        )
-        print_page(text)
+        ),
+    )
     away = [each for each in sample.machines if each.state is not MachineState.OK]
     for machine in away:
         problem = machine.problem or f"{machine.name} has not answered in time"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
@@ -187,11 +188,12 @@ def _container(process: Process) -> str:
     return visible(process.container or ABSENT, 64)
 
 
-class UserTotals(NamedTuple):
+@dataclass(frozen=True)
+class UserTotals:
     """What the processes of a user hold. The fields are those of the JSON."""
 
     user: str | None
-    devices: Sequence[str]
+    devices: tuple[str, ...]
     """UUIDs, in the order of the inventory."""
     processes: int
     memory_used_bytes: int | None
@@ -220,7 +222,7 @@ def _totals(user: str | None, own: Sequence[Process], sample: Sample) -> UserTot
             memory = (memory or 0) + process.memory_used_bytes
     totals = UserTotals(
         user,
-        devices=list(dict.fromkeys(process.device_uuid for process in own)),
+        devices=tuple(dict.fromkeys(process.device_uuid for process in own)),
         processes=len({process.pid for process in own}),
         memory_used_bytes=memory,
         memory_is_partial=any(process.memory_used_bytes is None for process in own),
@@ -230,7 +232,7 @@ def _totals(user: str | None, own: Sequence[Process], sample: Sample) -> UserTot
         if readings is not None and readings.gpu_utilization_percent is not None:
             percent = readings.gpu_utilization_percent
             if totals.busiest_percent is None or percent > totals.busiest_percent:
-                totals = totals._replace(busiest_device=uuid, busiest_percent=percent)
+                totals = replace(totals, busiest_device=uuid, busiest_percent=percent)
     return totals
 
 
@@ -263,5 +265,5 @@ def users_document(inventory: Inventory, sample: Sample) -> dict[str, Any]:
     return {
         "hostname": inventory.hostname,
         "time": sample.time,
-        "users": [totals._asdict() for totals in totals_by_user(inventory, sample)],
+        "users": list(map(asdict, totals_by_user(inventory, sample))),
     }

@@ -649,10 +649,13 @@ def run(driver: FakeDriver, *command: str) -> str:
 
 def test_the_page_has_instances_under_their_gpu(driver: FakeDriver) -> None:
     driver.write(gpu(SMALL, None, LARGE), FakeDevice())
-    lines = run(driver, "status", "--processes").splitlines()[2:]
-    assert [line.split()[0] for line in lines] == ["0", "0:0", "11", "0:2", "12", "13", "1"]
-    assert "H100 80GB HBM3 MIG 3g.40gb" in lines[3]
-    assert " 8.0/39.5 GiB " in lines[3]
+    devices, processes = run(driver, "status", "--processes").split("\n\n")
+    lines = devices.splitlines()[2:]
+    assert [line.split()[0] for line in lines] == ["0", "0:0", "0:2", "1"]
+    assert "H100 80GB HBM3 MIG 3g.40gb" in lines[2]
+    assert " 8.0/39.5 GiB " in lines[2]
+    rows = [line.split()[:2] for line in processes.splitlines()[1:]]
+    assert rows == [["0:0", "11"], ["0:2", "12"], ["0:2", "13"]]
 
 
 def test_the_stream_follows_instances(driver: FakeDriver) -> None:

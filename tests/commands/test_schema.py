@@ -43,6 +43,15 @@ def test_the_status(words: tuple[str, ...]) -> None:
     assert problem_of("status", json.loads(printed("status", "--json", *words))) is None
 
 
+@pytest.mark.parametrize("words", [("--demo",), ("--host", "localhost", "--host", "no.invalid")])
+def test_totals_of_users(words: tuple[str, ...]) -> None:
+    document = json.loads(printed("status", "--by-user", "--json", *words))
+    assert problem_of("users", document) is None
+    if "--demo" in words:
+        document["users"][0]["devices"] = 2
+        assert problem_of("users", document) is not None
+
+
 def test_a_run_of_a_gpu() -> None:
     run = gpu_run(30, 30, ended=True)
     document = json.loads(json.dumps(bench_results._document(run)))

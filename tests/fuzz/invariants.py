@@ -16,9 +16,10 @@ from gputop.agent.pacing import Pacing
 from gputop.agent.sender import handle_requests
 from gputop.agent.snapshot import Host, Inventory, Record, Sample
 from gputop.output.csv_lines import DEFAULT_QUERY, CsvLines, parse_query
+from gputop.output.process_tables import users_document
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.state import StreamFollower
-from gputop.output.status_page import View, page
+from gputop.output.status_page import View, page, users_page
 from gputop.recording.reader import CHUNK_BYTES, GZIP_MAGIC, UNREADABLE, read_lines
 from gputop.schema.decode import decode, read_head
 from gputop.schema.limits import LINE_BYTES, NUMBER_LIMIT, DecodeError
@@ -86,6 +87,8 @@ def check_shown(records: Sequence[Record]) -> None:
             for view in VIEWS:
                 text = page(inventory, record, view)
                 assert all(line.isprintable() for line in text.split("\n")), ascii(text)
+            assert all(line.isprintable() for line in users_page(inventory, record).split("\n"))
+            json.dumps(users_document(inventory, record))
     for finding in telemetry.judgement.findings:
         assert finding.title.isprintable()
     for alert in telemetry.alerts:

@@ -86,6 +86,15 @@ def test_all_hosts_are_answered_on_other_interfaces() -> None:
         assert status(server, Host="gpu-1.example:9835") == 200
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [("/", 200), ("/metrics", 200), ("/metrics?name=a", 200), ("/other", 404), ("/../etc", 404)],
+)
+def test_only_metrics(path: str, expected: int) -> None:
+    with served() as server:
+        assert status(server, path) == expected
+
+
 @pytest.mark.parametrize("ready", [True, False])
 def test_probes(ready: bool) -> None:
     with served(ready=ready) as server:

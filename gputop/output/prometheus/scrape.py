@@ -137,6 +137,8 @@ def _guarded(
             if is_ready():
                 return say(start, "200 OK", "gputop exporter is ready.")
             return say(start, "503 Service Unavailable", "Nothing has been read yet.")
+        if path not in ("/", "/metrics"):
+            return say(start, "404 Not Found", "Not here: see /metrics.")
         return metrics(environ, start)
 
     return answer
