@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import pwd
 import re
@@ -20,7 +21,7 @@ MOST_FILES = 64
 """Files that are read of ssh's configuration. One may include itself."""
 _BRACKETS = re.compile(r"\[([^\[\]:]*)\]")
 """A range; an IPv6 address has colons."""
-_PART = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
+_NUMBER = re.compile("[0-9]{1,9}")
 
 
 def parse_hosts(text: str) -> list[str]:
@@ -28,41 +29,36 @@ def parse_hosts(text: str) -> list[str]:
 
     Raises `ValueError` with the problem, the reason and the remedy.
     """
+    words = [text]
     if text.startswith("@"):
-        hosts = _hosts_in_file(Path(text[1:]).expanduser())
-    else:
-        hosts = _hosts_of_word(text)
-    if len(hosts) > MOST_HOSTS:
-        raise ValueError(
-            f"{visible(text, 64)!r} names more than {MOST_HOSTS} hosts. "
-            "Watch fewer at a time, or use --prometheus for a fleet."
-        )
-    return hosts
-
-
-def _hosts_of_word(word: str) -> list[str]:
-    hosts = []
-    for name in _expand(word):
-        if "*" in name or "?" in name:
-            hosts += _matching(name)
-        else:
-            hosts.append(parse_host(name))
-        if len(hosts) > MOST_HOSTS:
-            break
-    return hosts
-
-
-def _hosts_in_file(path: Path) -> list[str]:
-    """Return the hosts of a file with one on each line; `#` begins a comment."""
+        # Unlike that of Path, this leaves the `~` of an unknown user as it is.
+        words = _words_of(Path(os.path.expanduser(text[1:])))  # noqa: PTH111
     hosts: list[str] = []
+    for word in words:
+        for name in _expand(word):
+            if "*" in name or "?" in name:
+                hosts += _matching(name)
+            else:
+                hosts.append(parse_host(name))
+            if len(hosts) > MOST_HOSTS:
+                raise ValueError(
+                    f"{visible(text, 64)!r} names more than {MOST_HOSTS} hosts. "
+                    "Watch fewer at a time, or use --prometheus for a fleet."
+                )
+    return hosts
+
+
+def _words_of(path: Path) -> list[str]:
+    """Return the hosts in a file, which has one on each line; `#` begins a comment."""
+    words = []
     for line in _lines(path):
         word = line.partition("#")[0].strip()
-        if word and len(hosts) <= MOST_HOSTS:
-            hosts += _hosts_of_word(word)
-    if not hosts:
+        if word:
+            words.append(word)
+    if not words:
         shown = visible(str(path), 300)
         raise ValueError(f"{shown} names no hosts. Write one on each line.")
-    return hosts
+    return words
 
 
 def _lines(path: Path) -> list[str]:
@@ -84,20 +80,31 @@ def _lines(path: Path) -> list[str]:
 
 def _expand(word: str) -> Iterator[str]:
     """Yield the names of `node[01-40,50]`, with zeros in front as they are written."""
-    found = _BRACKETS.search(word)
-    if found is None:
-        yield word
-        return
-    before, after = word[: found.start()], word[found.end() :]
-    for part in found[1].split(","):
-        limits = _PART.fullmatch(part.strip())
-        if limits is None or int(limits[2] or limits[1]) < int(limits[1]):
+    pieces = []
+    for number, piece in enumerate(_BRACKETS.split(word)):
+        pieces.append(_numbers(word, piece) if number % 2 else [piece])
+    return map("".join, itertools.product(*pieces))
+
+
+def _numbers(word: str, ranges: str) -> list[str]:
+    """Return the numbers of the ranges `01-40,50`, which are in brackets in a word."""
+    numbers: list[str] = []
+    for part in ranges.split(","):
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        if (
+            not _NUMBER.fullmatch(first)
+            or not _NUMBER.fullmatch(last)
+            or int(last) < int(first)
+        ):
             raise ValueError(
                 f"{visible(word, 64)!r} is not a range of hosts. "
                 "Write it as node[01-40] or node[1,3,5]."
             )
-        for number in range(int(limits[1]), int(limits[2] or limits[1]) + 1):
-            yield from _expand(f"{before}{number:0{len(limits[1])}}{after}")
+        end = min(int(last), int(first) + MOST_HOSTS)
+        for number in range(int(first), end + 1):
+            numbers.append(str(number).zfill(len(first)))
+    return numbers
 
 
 def _matching(pattern: str) -> list[str]:

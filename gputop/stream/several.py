@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 
 from gputop.agent.options import AgentOptions
 from gputop.agent.sender import leave_with_parent, write_to_stdout
-from gputop.agent.snapshot import Inventory, Record
+from gputop.agent.snapshot import Record, Sample
 from gputop.stream.machines import Machines
 from gputop.stream.merge import still_connects
 
@@ -33,18 +34,16 @@ def run_several(
 async def _write_several(
     machines: Machines, options: AgentOptions, write: Callable[[Record], None]
 ) -> None:
-    left = options.count
+    left = options.count or math.inf
     machines.ask(gpm=options.gpm)
     try:
         async with contextlib.aclosing(machines.records()) as records:
             async for record in records:
-                if left is None or isinstance(record, Inventory):
-                    write(record)
-                    continue
-                if still_connects(record):
-                    continue
+                if isinstance(record, Sample):
+                    if left < math.inf and still_connects(record):
+                        continue
+                    left -= 1
                 write(record)
-                left -= 1
                 if left == 0:
                     return
     finally:

@@ -70,6 +70,11 @@ def test_a_file_that_is_of_no_use(tmp_path: Path, content: str | None, why: str)
     assert why in str(raised.value)
 
 
+def test_the_home_of_an_unknown_user_has_no_file_of_hosts() -> None:
+    with pytest.raises(ValueError, match="~no-such-user/hosts cannot be read: it is no file"):
+        parse_hosts("@~no-such-user/hosts")
+
+
 def test_a_folder_is_no_file_of_hosts(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="cannot be read: it is no file"):
         parse_hosts(f"@{tmp_path}")

@@ -58,7 +58,7 @@ def test_hosts_that_have_not_answered(snap_compare: Any) -> None:
     hosts: dict[str, Any] = {
         "gpu-1": [],
         "gpu-2": [fleets.died(fleets.NO_KEY)],
-        "gpu-3": [fleets.died("bash: line 1: gputop: command not found", status=127)],
+        "gpu-3": [fleets.died("bash: line 1: python3: command not found", status=127)],
         "gpu-4": [streams.no_driver(), streams.sample(0)],
     }
     app = app_with(*fleets.merged(hosts))
