@@ -150,12 +150,13 @@ def _tls(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _fail_to_serve(address: Address, error: OSError | UnicodeError) -> NoReturn:
     """End the program: the port is taken, the name is not known, or a file is not valid."""
+    why = getattr(error, "strerror", None)
     if isinstance(error, UnicodeError):
-        why, remedy = "it is not a name", "Name another with --listen HOST:PORT."
-    elif error.strerror:
-        why, remedy = error.strerror, "Name another with --listen HOST:PORT."
-    else:  # by the official client, which names the file
-        why, remedy = str(error), "Name other files of PEM with --certfile."
+        why = "it is not a name"
+    if why is None:  # the official client names the file
+        why = error.args[0]
+        fail(f"TLS cannot be used: {why}. Give files in PEM format.", COULD_NOT_RUN)
+    remedy = "Name another with --listen HOST:PORT."
     fail(f"cannot listen on {address}: {why}. {remedy}", COULD_NOT_RUN)
 
 
