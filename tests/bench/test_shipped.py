@@ -114,9 +114,10 @@ def test_one_that_gets_too_hot_does_not_end_the_other(driver: FakeDriver, tmp_pa
     (line,) = err.splitlines()
     assert line.startswith("gputop: GPU 1, ")
     assert "too hot" in line
-    _, first, second = out.split("\n\n")[0].splitlines()
+    _, first, second = out.split("\n\n")[1].splitlines()
     assert first.split()[-1] == "ok"
     assert second.endswith("too hot")
+    assert "GPU 1: Computes correctly. Too hot: the test was ended at 88°C after " in out
 
 
 @pytest.mark.slow
@@ -143,7 +144,8 @@ def test_a_wrong_device_among_right_ones_is_a_fault(driver: FakeDriver, tmp_path
     assert status == 1, err
     assert "GPU 1, NVIDIA H100 80GB HBM3 computed wrong results" in err
     assert "GPU 0" not in err
-    assert len(out.split("\n\n")[0].splitlines()) == 3
+    assert "GPU 1: Faulty: wrong results (" in out
+    assert len(out.split("\n\n")[1].splitlines()) == 3
 
 
 WRONGLY = """
@@ -174,7 +176,7 @@ def test_pairs(driver: FakeDriver, tmp_path: Path) -> None:
         bench(driver, tmp_path, "pairs", "--seconds", "3", "--tolerance", "100")
     )
     assert (status, err) == (0, "")
-    _, first, second = out.split("\n\n")[0].splitlines()
+    _, first, second = out.split("\n\n")[1].splitlines()
     assert first.strip().startswith("GPU 0, ")
     assert second.strip().startswith("GPU 1, ")
     assert out.count("running together ") == 2
