@@ -81,4 +81,4 @@ def check(record: Any) -> None:
                 raise DecodeError(f"more than {ITEMS:,} items in a list")
             values.extend(value)
         elif value is not None and is_dataclass(value):
-            values.extend(getattr(value, name) for name in field_names(kind))
+            values += [getattr(value, name) for name in field_names(kind)]
