@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gputop.agent.device import Absence
 from gputop.commands.arguments import (
     chosen_processes,
     fail,
@@ -219,7 +220,11 @@ def _show(arguments: argparse.Namespace, seen: Snapshot, *, first: bool = True) 
 
 
 def _waits(arguments: argparse.Namespace, seen: Snapshot) -> bool:
-    """Return True if a requested column only has something to show after another reading."""
+    """Return True if another reading shows more: a rate, or whose a process is."""
+    if any(
+        each.absent.get("user") is Absence.NO_DATA_YET for each in seen.sample.processes
+    ):
+        return True
     for column in arguments.columns or ():
         for device in seen.inventory.devices:
             readings = seen.sample.device(device.uuid)

@@ -69,6 +69,19 @@ def ended(*arguments: str) -> int | str | None:
 ONE = Snapshot(inventory(1), sample(1))
 
 
+def test_it_waits_for_the_users_of_the_processes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On a busy machine their look-up takes longer than the first reading."""
+    early = process(71, 0, user=None, command=None, absent={"user": Absence.NO_DATA_YET})
+    known = process(71, 0, user="ada", command="python train.py")
+    shots = [Snapshot(inventory(1), sample(1, [each])) for each in (early, known, known)]
+    prepared = prepare(monkeypatch, *shots)
+    assert ended("--processes") == 0
+    assert "ada" in capsys.readouterr().out
+    assert prepared.taken == 2
+
+
 def test_a_driver_problem_is_said_on_standard_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
