@@ -6,18 +6,26 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from math import ceil
 from operator import attrgetter
 from typing import NamedTuple
 
 from gputop.agent.device import Absence, DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Inventory, Sample
+from gputop.health.bound_by import (
+    BUSY,
+    DRAM,
+    POWER,
+    REASONS,
+    SM,
+    TENSOR,
+    BoundBy,
+    bound_by,
+)
 from gputop.health.findings import Finding, Severity
 from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
 from gputop.health.rules import hardware, memory_use, workload
-from gputop.health.rules.hardware import REASONS
-from gputop.health.rules.workload import BUSY, CLOCK, DRAM, POWER, SM, TENSOR, USED
+from gputop.health.rules.workload import CLOCK, USED
 from gputop.schema.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.stream.history import History
 
@@ -45,6 +53,8 @@ class Judgement:
     """By device, each in the order of the rules."""
     findings: tuple[Finding, ...] = ()
     """The gravest first, then in the order of the rules."""
+    bound_by: Mapping[str, BoundBy] = field(default_factory=dict)
+    """What each device is bound by."""
 
     def for_device(self, uuid: str) -> tuple[Finding, ...]:
         """Return the findings about a device, the gravest first."""
@@ -58,6 +68,16 @@ class Judgement:
             verdict for verdict in self.verdicts if isinstance(verdict, NoFinding)
         )
         return [verdict for verdict in silent if verdict.device_uuid == uuid]
+
+
+class Turn(NamedTuple):
+    """What is said about a device at its turn."""
+
+    verdicts: tuple[Verdict, ...]
+    bound_by: BoundBy | None
+
+
+NO_TURN = Turn((), None)
 
 
 class Rule(NamedTuple):
@@ -156,8 +176,8 @@ class Judge:
 
     def __init__(self, at_a_time: int = AT_A_TIME) -> None:
         self._schedule = Schedule(at_a_time)
-        self._last: Mapping[str, tuple[Verdict, ...]] = {}
-        """Verdicts on each device at its last turn."""
+        self._last: Mapping[str, Turn] = {}
+        """What was said about each device at its last turn."""
         self.judged: Collection[str] = ()
 
     def judge(
@@ -180,23 +200,32 @@ class Judge:
         }
         self.judged = self._schedule.next_due(news, sample.time)
         workload.find_peers(views, self.judged)
-        self._last = {
-            uuid: self._judge_device(view) if uuid in self.judged else self._last[uuid]
-            for uuid, view in views.items()
-        }
-        return _judgement(sample, chain.from_iterable(self._last.values()))
+        turns = {}
+        for uuid, view in views.items():
+            if uuid in self.judged:
+                turns[uuid] = _judge_device(view, self._last.get(uuid, NO_TURN))
+            else:
+                turns[uuid] = self._last[uuid]
+        self._last = turns
+        return _judgement(sample, turns)
 
-    def _judge_device(self, view: RuleView) -> tuple[Verdict, ...]:
-        before = self._last.get(view.device.uuid, ())
-        since = {each.rule: each.since for each in before if isinstance(each, Finding)}
-        verdicts = []
-        for rule in RULES:
-            verdict = _ask(rule, view, since.get(rule.name))
-            verdicts.append(verdict)
-            if rule.name == "input_bound" and isinstance(verdict, Finding):
-                view.waits_for_input = verdict.severity is Severity.WARNING
-        view.held = False  # its peers read it, too
-        return tuple(verdicts)
+
+def _judge_device(view: RuleView, before: Turn) -> Turn:
+    since = {}
+    for verdict in before.verdicts:
+        if isinstance(verdict, Finding):
+            since[verdict.rule] = verdict.since
+    verdicts = []
+    for rule in RULES:
+        verdict = _ask(rule, view, since.get(rule.name))
+        verdicts.append(verdict)
+        if rule.name == "input_bound" and isinstance(verdict, Finding):
+            view.waits_for_input = verdict.severity is Severity.WARNING
+    view.held = False  # its peers read it, too
+    bound = None
+    if before.bound_by is not None:
+        bound = before.bound_by.bound
+    return Turn(tuple(verdicts), bound_by(view, bound))
 
 
 def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
@@ -204,17 +233,25 @@ def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
     history = History(1)
     history.add(sample)
     views = _views(SampleWindows(history, 0.0, momentary=True), inventory, sample, ())
+    workload.find_peers(views, views)
     rules = [rule for rule in RULES if not rule.needs_history]
-    return _judgement(
-        sample, (_ask(rule, view, None) for view in views.values() for rule in rules)
-    )
+    turns = {}
+    for uuid, view in views.items():
+        verdicts = tuple(_ask(rule, view, None) for rule in rules)
+        turns[uuid] = Turn(verdicts, bound_by(view))
+    return _judgement(sample, turns)
 
 
-def _judgement(sample: Sample, verdicts: Iterable[Verdict]) -> Judgement:
-    verdicts = tuple(verdicts)
-    findings = (verdict for verdict in verdicts if isinstance(verdict, Finding))
-    gravest_first = sorted(findings, key=lambda found: (-found.severity, -found.rank))
-    return Judgement(sample.time, verdicts, tuple(gravest_first))
+def _judgement(sample: Sample, turns: Mapping[str, Turn]) -> Judgement:
+    verdicts: list[Verdict] = []
+    bounds = {}
+    for uuid, turn in turns.items():
+        verdicts += turn.verdicts
+        if turn.bound_by is not None:
+            bounds[uuid] = turn.bound_by
+    findings = [verdict for verdict in verdicts if isinstance(verdict, Finding)]
+    findings.sort(key=lambda found: (-found.severity, -found.rank))
+    return Judgement(sample.time, tuple(verdicts), tuple(findings), bounds)
 
 
 def _ask(rule: Rule, view: RuleView, since: float | None) -> Verdict:

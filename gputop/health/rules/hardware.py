@@ -8,35 +8,41 @@ from math import isfinite
 
 from gputop.agent.device import Device
 from gputop.agent.words import CLOCK_EVENT_BITS
-from gputop.health import conditions
+from gputop.health import bound_by, conditions
 from gputop.health import thresholds as t
+from gputop.health.bound_by import (
+    BUSY,
+    GENERATION,
+    HARDWARE_REASONS,
+    PCIE,
+    POWER,
+    REASONS,
+    WIDTH,
+)
 from gputop.health.findings import Evidence, Finding, Severity
-from gputop.health.rule_view import NoEvidence, RuleView, finite, needed
-from gputop.health.rules.workload import BUSY, CLOCK, HEAT, POWER
+from gputop.health.rule_view import RuleView, finite, needed
+from gputop.health.rules.workload import CLOCK, HEAT
 from gputop.schema.advice import INDEX, RESET, fill_in, shared_command
 from gputop.schema.catalogue import RECOVERIES
 from gputop.schema.clock_events import BY_WORD, HEAT_REASONS, mask_of
 from gputop.schema.derived import SLOWDOWN_BITS
 from gputop.schema.values import link_bytes
-from gputop.text import duration, size
+from gputop.text import duration
 
-REASONS, CLOCK_MAX = "clock_event_reasons", "sm_clock_max_mhz"
+CLOCK_MAX = "sm_clock_max_mhz"
 ECC, ECC_UNCORRECTED = "ecc_corrected", "ecc_uncorrected"
-GENERATION, WIDTH = "pcie_generation", "pcie_width"
-TRAFFIC = {"pcie_rx_bytes_per_second": "receives", "pcie_tx_bytes_per_second": "sends"}
+TRAFFIC = dict(zip(PCIE, ("receives", "sends"), strict=True))
 MOST_POINTS = 60
 """Most samples of ten minutes that are read: more precision than anyone needs."""
 
 
 def power_capped(view: RuleView) -> Finding | None:
     """Find clocks held down by the power limit: normal at full load unless it was lowered."""
-    share = view.slowed_percent("sw_power_cap")
-    if not view.passes(t.POWER_CAP, share):
+    found = bound_by.at_power_limit(view)
+    if found is None:
         return None
     evidence = [
-        view.measured(
-            "at the power limit", REASONS, share, "%", headline="{} of the time"
-        ),
+        *found,
         *view.means(("power", POWER)),
         *view.newest("power limit", "power_limit_watts"),
         *_clock(view),
@@ -75,8 +81,8 @@ def lowered_limit(
 
 def thermal(view: RuleView) -> Finding | None:
     """Find clocks held down by heat."""
-    share = view.slowed_percent(*HEAT_REASONS)
-    if not view.passes(t.HEAT, share):
+    slowed = bound_by.slowed_by_heat(view)
+    if slowed is None:
         return None
     evidence = view.means(("temperature", HEAT))
     evidence += view.newest("slows down at", "temperature_slowdown_celsius")
@@ -84,39 +90,40 @@ def thermal(view: RuleView) -> Finding | None:
         "Check fans, dust, airflow and its neighbours; a lower power limit costs less than "
         "throttling"
     )
-    return _slowed(view, share, "sw_thermal", HEAT_REASONS, evidence, remedy)
+    return _slowed(view, slowed, "sw_thermal", HEAT_REASONS, evidence, remedy)
 
 
 def hardware_slowdown(view: RuleView) -> Finding | None:
     """Find a slowdown by hardware other than heat: mostly by the power supply."""
-    causes = ("hw_power_brake", "hw_slowdown")
-    share = view.slowed_percent(*causes, without="hw_thermal")
-    if not view.passes(t.HARDWARE, share):
+    slowed = bound_by.slowed_by_hardware(view)
+    if slowed is None:
         return None
-    cause = causes[0] if view.slowed_percent(causes[0]) > 0 else causes[1]
+    brake, other = HARDWARE_REASONS
+    cause = other
+    if view.slowed_percent(brake) > 0:
+        cause = brake
     evidence = view.means(("power", POWER))
     remedy = "Check power cables and supply, and what else draws from it; `dmesg` may say more"
-    return _slowed(view, max(1, share), cause, causes, evidence, remedy)
+    return _slowed(view, slowed, cause, HARDWARE_REASONS, evidence, remedy)
 
 
 def _slowed(
     view: RuleView,
-    share: float,
+    slowed: Iterable[Evidence],
     cause: str,
     causes: Sequence[str],
     evidence: Iterable[Evidence],
     remedy: str,
 ) -> Finding:
-    """Return the finding that it was slowed for that share of the time, mainly by `cause`."""
+    """Return the finding that it was slowed, mainly by `cause`."""
     lost, cost = _lost(view, causes)
-    title, headline = BY_WORD[cause].fault, "{} of the time"
+    title = BY_WORD[cause].fault
     if view.windows.momentary:
-        title, headline = f"{title} now", ""
-    slowed = view.measured("slowed", REASONS, share, "%", headline=headline)
+        title = f"{title} now"
     return Finding(
         Severity.WARNING,
         title,
-        [slowed, *lost, *evidence, *_clock(view)],
+        [*slowed, *lost, *evidence, *_clock(view)],
         remedy,
         cost_percent=cost,
     )
@@ -189,32 +196,15 @@ def _lost(view: RuleView, causes: Sequence[str]) -> tuple[list[Evidence], float]
 
 def pcie_bound(view: RuleView) -> Finding | None:
     """Find a PCIe link with hardly any bandwidth left."""
-    rates = {name: view.mean_or_none(name, t.SHORT_SECONDS) for name in TRAFFIC}
-    known = {name: rate for name, rate in rates.items() if rate is not None}
-    if not known:
-        raise NoEvidence(next(iter(TRAFFIC)))
-    name, rate = max(known.items(), key=lambda item: item[1])
-    # An idle link slows down: judge by its bandwidth while it was busy.
-    link = (
-        max(finite(view.values(each, t.SHORT_SECONDS))) for each in (GENERATION, WIDTH)
-    )
-    most = needed(link_bytes(*link), GENERATION)
-    share = 100 * rate / most
-    if not view.passes(t.PCIE_SHARE, share):
+    full = bound_by.link_full(view)
+    if full is None:
         return None
-    traffic = ((verb, each) for each, verb in TRAFFIC.items())
+    traffic = ((verb, name) for name, verb in TRAFFIC.items())
     return Finding(
         Severity.WARNING,
-        f"PCIe link nearly full, {TRAFFIC[name]} most",
+        f"PCIe link nearly full, {TRAFFIC[full[0].reading]} most",
         [
-            view.measured(
-                "share of the link",
-                name,
-                share,
-                "%",
-                t.SHORT_SECONDS,
-                f"{{}} of {size(most)}/s",
-            ),
+            *full,
             *view.means(*traffic, seconds=t.SHORT_SECONDS),
             *view.means(("busy", BUSY)),
         ],
