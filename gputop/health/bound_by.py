@@ -30,13 +30,6 @@ REASONS = "clock_event_reasons"
 GENERATION, WIDTH = "pcie_generation", "pcie_width"
 PCIE = ("pcie_rx_bytes_per_second", "pcie_tx_bytes_per_second")
 NVLINK = ("nvlink_rx_bytes_per_second", "nvlink_tx_bytes_per_second")
-PIPES = {
-    TENSOR: ("tensor active", t.TENSOR_WORKS),
-    FP32: ("FP32 active", t.PIPE_WORKS),
-    FP16: ("FP16 active", t.PIPE_WORKS),
-    FP64: ("FP64 active", t.PIPE_WORKS),
-}
-"""Units that compute: the label of each, and from when on it is what limits the work."""
 HARDWARE_REASONS = ("hw_power_brake", "hw_slowdown")
 COMPUTES = (ProcessKind.COMPUTE, ProcessKind.BOTH, ProcessKind.MPS)
 TOO_SHORT = "not watched for long enough yet"
@@ -103,22 +96,26 @@ def gaps(view: RuleView) -> Found:
 
 def link_full(view: RuleView) -> Found:
     """Return the evidence for a PCIe link with hardly any bandwidth left."""
-    rates = {name: view.mean_or_none(name, t.SHORT_SECONDS) for name in PCIE}
-    known = {name: rate for name, rate in rates.items() if rate is not None}
-    if not known:
+    traffic = view.means(*zip(PCIE, PCIE, strict=True), seconds=t.SHORT_SECONDS)
+    if not traffic:
         raise NoEvidence(PCIE[0])
-    name, rate = max(known.items(), key=lambda item: item[1])
+    most_used = max(traffic, key=lambda each: each.value)
     # An idle link slows down: judge by its bandwidth while it was busy.
     generation = max(finite(view.values(GENERATION, t.SHORT_SECONDS)))
     width = max(finite(view.values(WIDTH, t.SHORT_SECONDS)))
     most = needed(link_bytes(generation, width), GENERATION)
-    share = 100 * rate / most
+    share = 100 * most_used.value / most
     if not view.passes(t.PCIE_SHARE, share):
         return None
-    headline = f"{{}} of {size(most)}/s"
-    return [
-        view.measured("share of the link", name, share, "%", t.SHORT_SECONDS, headline)
-    ]
+    share_of_link = Evidence(
+        "share of the link",
+        most_used.reading,
+        share,
+        "%",
+        most_used.seconds,
+        f"{{}} of {size(most)}/s",
+    )
+    return [share_of_link]
 
 
 def slowed_by_heat(view: RuleView) -> Found:
@@ -142,9 +139,7 @@ def at_power_limit(view: RuleView) -> Found:
 
 
 def _slowed(view: RuleView, share: float, label: str = "slowed") -> list[Evidence]:
-    headline = "{} of the time"
-    if view.windows.momentary:
-        headline = ""
+    headline = "" if view.windows.momentary else "{} of the time"
     return [view.measured(label, REASONS, share, "%", headline=headline)]
 
 
@@ -161,7 +156,7 @@ def few_sms_work(view: RuleView) -> Found:
     if sm is not None:
         if not view.passes(t.FEW_SMS, sm):
             return None
-        return [shown, _active(view, "SM active", SM, sm)]
+        return [shown, *view.means(("SM active", SM), on_line=True)]
     drawn = needed(power_percent(view), SM)
     if not view.passes(t.FEW_WATTS, drawn):
         return None
@@ -184,22 +179,17 @@ def power_percent(view: RuleView) -> float | None:
 
 def without_tensor_cores(view: RuleView) -> Found:
     """Return the evidence for SMs that compute without their tensor cores."""
-    if not any(process.kind in COMPUTES for process in view.processes):
-        return None
-    if _hardly_works(view):
+    computes = any(process.kind in COMPUTES for process in view.processes)
+    if not computes or _hardly_works(view):
         return None
     sm, tensor = view.mean(SM), view.mean(TENSOR)
     if not (view.passes(t.SMS_WORK, sm) and view.passes(t.NO_TENSOR, tensor)):
         return None
     # A simulation needs FP64, and bandwidth is a limit of its own.
-    if (view.mean_or_none(FP64) or 0.0) >= t.FP64:
+    fp64, dram = view.mean_or_none(FP64) or 0.0, view.mean_or_none(DRAM) or 0.0
+    if fp64 >= t.FP64 or dram >= t.DRAM.end:
         return None
-    if (view.mean_or_none(DRAM) or 0.0) >= t.DRAM.end:
-        return None
-    return [
-        _active(view, "SM active", SM, sm),
-        _active(view, "tensor active", TENSOR, tensor),
-    ]
+    return view.means(("SM active", SM), ("tensor active", TENSOR), on_line=True)
 
 
 def memory_limits(view: RuleView) -> Found:
@@ -209,30 +199,12 @@ def memory_limits(view: RuleView) -> Found:
     dram, tensor = view.mean(DRAM), view.mean(TENSOR)
     if not (view.passes(t.DRAM, dram) and view.passes(t.LITTLE_TENSOR, tensor)):
         return None
-    return [
-        _active(view, "DRAM active", DRAM, dram),
-        _active(view, "tensor active", TENSOR, tensor),
-    ]
+    return view.means(("DRAM active", DRAM), ("tensor active", TENSOR), on_line=True)
 
 
 def _hardly_works(view: RuleView) -> bool:
     activity = view.mean_or_none(view.activity)
     return activity is not None and activity < t.SMS_WORK.end
-
-
-def _active(view: RuleView, label: str, name: str, percent: float) -> Evidence:
-    headline = f"{label} {{}}"
-    return view.measured(f"{label}, mean", name, percent, headline=headline)
-
-
-def _shown(view: RuleView, *labelled: tuple[str, str]) -> list[Evidence]:
-    """Return the means that are known as evidence for the line."""
-    found = []
-    for label, name in labelled:
-        percent = view.mean_or_none(name)
-        if percent is not None:
-            found.append(_active(view, label, name, percent))
-    return found
 
 
 def _idle(view: RuleView) -> Found:
@@ -248,13 +220,13 @@ def _input(view: RuleView) -> Found:
 
 def _nvlink_works(view: RuleView) -> Found:
     found = few_sms_work(view)
-    rates = [view.mean_or_none(name) or 0.0 for name in NVLINK]
-    if found is None or not view.passes(t.NVLINK_WORKS, max(rates)):
+    if found is None:
         return None
-    rate = view.measured(
-        "NVLink", NVLINK[rates.index(max(rates))], max(rates), headline="NVLink {}"
-    )
-    return [*found, rate]
+    rates = view.means(*(("NVLink", name) for name in NVLINK), on_line=True)
+    if not rates:
+        return None
+    fastest = max(rates, key=lambda each: each.value)
+    return [*found, fastest] if view.passes(t.NVLINK_WORKS, fastest.value) else None
 
 
 def _waits_for_peers(view: RuleView) -> Found:
@@ -272,11 +244,11 @@ def _waits_for_peers(view: RuleView) -> Found:
 
 
 def _fp32(view: RuleView) -> Found:
-    if without_tensor_cores(view) is None:
+    if without_tensor_cores(view) is None or not view.passes(
+        t.PIPE_WORKS, view.mean(FP32)
+    ):
         return None
-    if not view.passes(t.PIPE_WORKS, view.mean(FP32)):
-        return None
-    return _shown(view, ("FP32 active", FP32), ("tensor active", TENSOR))
+    return view.means(("FP32 active", FP32), ("tensor active", TENSOR), on_line=True)
 
 
 def _mostly_memory(view: RuleView) -> Found:
@@ -284,38 +256,20 @@ def _mostly_memory(view: RuleView) -> Found:
     tensor = view.mean(TENSOR)
     if view.passes(t.TENSOR_WORKS, tensor) or not view.passes(t.DRAM, view.mean(DRAM)):
         return None
-    return _shown(view, ("DRAM active", DRAM), ("tensor active", TENSOR))
-
-
-def _compute(view: RuleView) -> Found:
-    means = {name: view.mean_or_none(name) for name in PIPES}
-    known = {name: mean for name, mean in means.items() if mean is not None}
-    if not known:
-        raise NoEvidence(TENSOR)
-    for name, (label, limit) in PIPES.items():
-        if name in known and view.passes(limit, known[name]):
-            return _shown(view, (label, name), ("DRAM active", DRAM))
-    return None
-
-
-def _idle_sms(view: RuleView) -> Found:
-    if view.passes(t.SMS_WORK, view.mean(SM)):
-        return None
-    return _shown(view, ("busy", BUSY), ("SM active", SM))
+    return view.means(("DRAM active", DRAM), ("tensor active", TENSOR), on_line=True)
 
 
 def _latency(view: RuleView) -> Found:
-    view.mean(SM)
-    view.mean(TENSOR)
-    view.mean(DRAM)
-    return _shown(
-        view,
+    found = view.means(
         ("SM active", SM),
         ("tensor active", TENSOR),
-        ("FP32 active", FP32),
         ("DRAM active", DRAM),
+        ("FP32 active", FP32),
         ("SM occupancy", OCCUPANCY),
+        on_line=True,
     )
+    known = {each.reading for each in found}
+    return found if {SM, TENSOR, DRAM} <= known else None
 
 
 def _memory_busy(view: RuleView) -> Found:
@@ -324,20 +278,33 @@ def _memory_busy(view: RuleView) -> Found:
         return None
     if not view.passes(t.MEMORY_WORKS, view.mean(MEMORY_BUSY)):
         return None
-    return _shown(view, ("memory busy", MEMORY_BUSY))
+    return view.means(("memory busy", MEMORY_BUSY), on_line=True)
 
 
 def _much_power(view: RuleView) -> Found:
     """Return the power if it is so high that units which compute must be at work."""
-    view.mean(view.activity)
     if view.mean_or_none(TENSOR) is not None:
         return None
+    view.mean(view.activity)
     drawn = needed(power_percent(view), POWER)
     if not view.passes(t.MUCH_POWER, drawn):
         return None
     label, headline = "share of the power limit", "power {} of the limit"
     share = view.measured(label, POWER, drawn, "%", headline=headline)
-    return [share, *_shown(view, ("memory busy", MEMORY_BUSY))]
+    return [share, *view.means(("memory busy", MEMORY_BUSY), on_line=True)]
+
+
+def _passes(
+    limit: t.Limit, name: str, *shown: tuple[str, str]
+) -> Callable[[RuleView], Found]:
+    """Return the condition that the mean of a reading passes a limit."""
+
+    def holds(view: RuleView) -> Found:
+        if not view.passes(limit, view.mean(name)):
+            return None
+        return view.means(*shown, on_line=True)
+
+    return holds
 
 
 class Condition(NamedTuple):
@@ -348,11 +315,15 @@ class Condition(NamedTuple):
     holds: Callable[[RuleView], Found]
 
 
+def _computes(label: str, name: str, limit: t.Limit) -> Condition:
+    holds = _passes(limit, name, (label, name), ("DRAM active", DRAM))
+    return Condition(Bound.COMPUTE, "its units compute", holds)
+
+
 CONDITIONS = (
     Condition(Bound.TRANSFERS, "the PCIe link is nearly full", link_full),
     Condition(Bound.IDLE, "hardly any work", _idle),
     Condition(Bound.INPUT, "its work has gaps", _input),
-    Condition(Bound.UNKNOWN, "its work has gaps, and no process is listed", gaps),
     Condition(Bound.HEAT, "clocks are held down by heat", slowed_by_heat),
     Condition(Bound.POWER, "clocks are held down by hardware", slowed_by_hardware),
     Condition(Bound.TRANSFERS, "few SMs work, and NVLink does", _nvlink_works),
@@ -360,18 +331,26 @@ CONDITIONS = (
     Condition(Bound.LAUNCHES, "few SMs work at a time", few_sms_work),
     Condition(Bound.MEMORY, "memory bandwidth is the limit", memory_limits),
     Condition(Bound.FP32, "FP32 without tensor cores, bf16 or TF32 would help", _fp32),
+    Condition(Bound.UNKNOWN, "its work has gaps, and no process is listed", gaps),
     Condition(Bound.MEMORY, "memory bandwidth is the limit", _mostly_memory),
     Condition(Bound.MEMORY, "memory is nearly always busy", _memory_busy),
     Condition(Bound.POWER, "clocks are held down by the power limit", at_power_limit),
-    Condition(Bound.COMPUTE, "its units compute", _compute),
+    _computes("tensor active", TENSOR, t.TENSOR_WORKS),
+    _computes("FP32 active", FP32, t.PIPE_WORKS),
+    _computes("FP16 active", FP16, t.PIPE_WORKS),
+    _computes("FP64 active", FP64, t.PIPE_WORKS),
     Condition(Bound.COMPUTE, "it draws as much power as computing does", _much_power),
-    Condition(Bound.LAUNCHES, "half of the SMs are idle, or more", _idle_sms),
+    Condition(
+        Bound.LAUNCHES,
+        "half of the SMs are idle, or more",
+        _passes(t.HALF_OF_SMS, SM, ("busy", BUSY), ("SM active", SM)),
+    ),
     Condition(Bound.LATENCY, "SMs are busy, units and memory are not", _latency),
 )
 """Conditions, the first of which counts: what a faster GPU would not help comes first."""
 
 
-def bound_by(view: RuleView, before: Bound | None = None) -> BoundBy:
+def bound_by(view: RuleView, before: Bound = Bound.UNKNOWN) -> BoundBy:
     """Return what the device is bound by; `before` is what it was bound by a moment ago.
 
     Pure, and never raises. Near a limit, the device stays what it was `before`.
@@ -391,10 +370,10 @@ def bound_by(view: RuleView, before: Bound | None = None) -> BoundBy:
     return BoundBy(Bound.UNKNOWN, _missing(view))
 
 
-def _check(condition: Condition, view: RuleView, before: Bound | None) -> Found:
+def _check(condition: Condition, view: RuleView, before: Bound) -> Found:
     view.held = before is condition.bound
     if condition.bound is Bound.IDLE:  # a device that has worked needs less to go on
-        view.held = before not in (None, Bound.IDLE, Bound.UNKNOWN)
+        view.held = before not in (Bound.IDLE, Bound.UNKNOWN)
     try:
         return condition.holds(view)
     except NoEvidence:

@@ -19,6 +19,7 @@ from gputop.health.bound_by import (
     REASONS,
     SM,
     TENSOR,
+    Bound,
     BoundBy,
     bound_by,
 )
@@ -58,26 +59,25 @@ class Judgement:
 
     def for_device(self, uuid: str) -> tuple[Finding, ...]:
         """Return the findings about a device, the gravest first."""
-        return tuple(
-            finding for finding in self.findings if finding.device_uuid == uuid
-        )
+        return tuple(each for each in self.findings if each.device_uuid == uuid)
 
     def without_finding(self, uuid: str) -> list[NoFinding]:
         """Return the verdicts on a device that are no findings."""
-        silent = (
-            verdict for verdict in self.verdicts if isinstance(verdict, NoFinding)
-        )
-        return [verdict for verdict in silent if verdict.device_uuid == uuid]
+        return [
+            verdict
+            for verdict in self.verdicts
+            if isinstance(verdict, NoFinding) and verdict.device_uuid == uuid
+        ]
 
 
 class Turn(NamedTuple):
     """What is said about a device at its turn."""
 
     verdicts: tuple[Verdict, ...]
-    bound_by: BoundBy | None
+    bound_by: BoundBy
 
 
-NO_TURN = Turn((), None)
+NO_TURN = Turn((), BoundBy(Bound.UNKNOWN, ""))
 
 
 class Rule(NamedTuple):
@@ -100,34 +100,62 @@ _LINK = ("pcie_generation", "pcie_width")
 _LINK_MAX = ("pcie_generation_max", "pcie_width_max")
 
 _at_once = partial(Rule, needs_history=False)
-# fmt: off
 RULES = (
     Rule("xid", "Xid errors", (), hardware.xid, of_silent=True),
     _at_once("ecc", "memory errors", (hardware.ECC,), hardware.ecc),
     _at_once("remap", "bad memory rows", ("remap_pending",), hardware.remap),
     _at_once("recovery", "recovery", ("recovery_action",), hardware.recovery),
-    _at_once("almost_full", "out of memory", (USED, memory_use.FREE), memory_use.almost_full),
+    _at_once(
+        "almost_full", "out of memory", (USED, memory_use.FREE), memory_use.almost_full
+    ),
     _at_once("thermal", "heat", (REASONS,), hardware.thermal),
-    _at_once("hardware_slowdown", "hardware slowdown", (REASONS,), hardware.hardware_slowdown),
-    Rule("input_bound", "waiting for input", (BUSY, PROCESS_CPU, PROCESS_IO_WAIT),
-         workload.input_bound),
+    _at_once(
+        "hardware_slowdown", "hardware slowdown", (REASONS,), hardware.hardware_slowdown
+    ),
+    Rule(
+        "input_bound",
+        "waiting for input",
+        (BUSY, PROCESS_CPU, PROCESS_IO_WAIT),
+        workload.input_bound,
+    ),
     Rule("straggler", "straggler", (BUSY, CLOCK), workload.straggler),
     Rule("not_working", "busy with idle SMs", (BUSY, SM, POWER), workload.not_working),
-    _at_once("link_degraded", "PCIe link slow", (*_LINK, *_LINK_MAX, BUSY), hardware.link_degraded),
-    Rule("pcie_bound", "PCIe link full", (*hardware.TRAFFIC, *_LINK), hardware.pcie_bound),
-    Rule("clocks_low", "low clocks", (BUSY, CLOCK, hardware.CLOCK_MAX, REASONS),
-         hardware.clocks_low),
+    _at_once(
+        "link_degraded",
+        "PCIe link slow",
+        (*_LINK, *_LINK_MAX, BUSY),
+        hardware.link_degraded,
+    ),
+    Rule(
+        "pcie_bound", "PCIe link full", (*hardware.TRAFFIC, *_LINK), hardware.pcie_bound
+    ),
+    Rule(
+        "clocks_low",
+        "low clocks",
+        (BUSY, CLOCK, hardware.CLOCK_MAX, REASONS),
+        hardware.clocks_low,
+    ),
     Rule("leak", "leak", (USED,), memory_use.leak),
-    Rule("ghost_load", "load without a process", (BUSY, PROCESS_COUNT), memory_use.ghost_load),
-    _at_once("unattributed", "unattributed memory", (memory_use.UNATTRIBUTED,),
-             memory_use.unattributed),
+    Rule(
+        "ghost_load",
+        "load without a process",
+        (BUSY, PROCESS_COUNT),
+        memory_use.ghost_load,
+    ),
+    _at_once(
+        "unattributed",
+        "unattributed memory",
+        (memory_use.UNATTRIBUTED,),
+        memory_use.unattributed,
+    ),
     Rule("no_tensor_cores", "tensor cores", (SM, TENSOR), workload.no_tensor_cores),
     Rule("memory_bound", "memory bandwidth", (DRAM, TENSOR), workload.memory_bound),
     Rule("imbalance", "imbalance", (USED, BUSY), workload.imbalance),
-    Rule("held_idle", "idle memory", (memory_use.ATTRIBUTED, BUSY), memory_use.held_idle),
+    Rule(
+        "held_idle", "idle memory", (memory_use.ATTRIBUTED, BUSY), memory_use.held_idle
+    ),
     Rule("power_capped", "power limit", (REASONS,), hardware.power_capped),
 )
-# fmt: on
 """All rules. Of equally grave findings, that of the first rule comes first.
 
 Waiting for input is asked before the rules that compare devices, which depend on it.
@@ -159,11 +187,10 @@ class Schedule:
         many = len(news)
         if 0.0 <= elapsed < ROUND_SECONDS:  # else the clock was set back
             many = max(self._at_a_time, ceil(many * elapsed / ROUND_SECONDS))
-        known = {uuid: told for uuid, told in self._news.items() if uuid in news}
-        due = [uuid for uuid in news if uuid not in known or known[uuid] != news[uuid]]
-        due += [uuid for uuid in known if uuid not in due][:many]
-        rest = {uuid: told for uuid, told in known.items() if uuid not in due}
-        self._news = rest | {uuid: news[uuid] for uuid in due}
+        due = [uuid for uuid in news if self._news.get(uuid, self) != news[uuid]]
+        waiting = [uuid for uuid in self._news if uuid in news and uuid not in due]
+        due += waiting[:many]
+        self._news = {uuid: news[uuid] for uuid in (*waiting[many:], *due)}
         return due
 
 
@@ -194,10 +221,9 @@ class Judge:
         """
         windows = SampleWindows(history, inventory.interval_seconds)
         views = _views(windows, inventory, sample, events)
-        news = {
-            uuid: (_SUDDEN(view.sample), view.events[-1:])
-            for uuid, view in views.items()
-        }
+        news = {}
+        for uuid, view in views.items():
+            news[uuid] = (_SUDDEN(view.sample), view.events[-1:])
         self.judged = self._schedule.next_due(news, sample.time)
         workload.find_peers(views, self.judged)
         turns = {}
@@ -222,10 +248,7 @@ def _judge_device(view: RuleView, before: Turn) -> Turn:
         if rule.name == "input_bound" and isinstance(verdict, Finding):
             view.waits_for_input = verdict.severity is Severity.WARNING
     view.held = False  # its peers read it, too
-    bound = None
-    if before.bound_by is not None:
-        bound = before.bound_by.bound
-    return Turn(tuple(verdicts), bound_by(view, bound))
+    return Turn(tuple(verdicts), bound_by(view, before.bound_by.bound))
 
 
 def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
@@ -247,8 +270,7 @@ def _judgement(sample: Sample, turns: Mapping[str, Turn]) -> Judgement:
     bounds = {}
     for uuid, turn in turns.items():
         verdicts += turn.verdicts
-        if turn.bound_by is not None:
-            bounds[uuid] = turn.bound_by
+        bounds[uuid] = turn.bound_by
     findings = [verdict for verdict in verdicts if isinstance(verdict, Finding)]
     findings.sort(key=lambda found: (-found.severity, -found.rank))
     return Judgement(sample.time, tuple(verdicts), tuple(findings), bounds)
@@ -266,7 +288,7 @@ def _ask(rule: Rule, view: RuleView, since: float | None) -> Verdict:
         return NoFinding(rule.name, uuid, _missing(rule, view, error.reading))
     if found is None:
         return NoFinding(rule.name, uuid)
-    began = found.since if found.since is not None else since
+    began = since if found.since is None else found.since
     return replace(
         found,
         evidence=tuple(found.evidence),
@@ -279,10 +301,12 @@ def _ask(rule: Rule, view: RuleView, since: float | None) -> Verdict:
 
 def _missing(rule: Rule, view: RuleView, reading: str) -> dict[str, Absence | None]:
     """Return all missing readings that the rule needs, first the one that stopped it."""
-    found = {name: view.absence(name) for name in (reading, *rule.needs)}
-    return {
-        name: absence for name, absence in found.items() if absence or name == reading
-    }
+    found = {reading: view.absence(reading)}
+    for name in rule.needs:
+        absence = view.absence(name)
+        if absence is not None:
+            found[name] = absence
+    return found
 
 
 def _views(
@@ -296,8 +320,9 @@ def _views(
     for event in events:
         events_by_device[event.device_uuid].append(event)
     readings = {device.uuid: device for device in sample.devices}
-    return {
-        device.uuid: RuleView(
+    views = {}
+    for device in inventory.devices:
+        views[device.uuid] = RuleView(
             windows,
             device,
             readings.get(device.uuid) or DeviceSample(device.uuid),
@@ -306,5 +331,4 @@ def _views(
             sample.time,
             host=sample.host_of(device),
         )
-        for device in inventory.devices
-    }
+    return views

@@ -66,6 +66,8 @@ FEW_WATTS = Limit(28, 33)
 SMS_WORK = Limit(50, 40)
 """SM active, %: enough that the kind of work matters. Below it the device is hardly used well, says
 NVIDIA: https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html"""
+HALF_OF_SMS = Limit(SMS_WORK.begin, SMS_WORK.begin + 10)
+"""SM active, %, up to which work is short of SMs, not of what they do."""
 NO_TENSOR = Limit(1, 2)
 """Tensor active, %: even a job with small matmuls has several; GPM's noise is below one."""
 FP64 = 10.0

@@ -99,9 +99,7 @@ def hardware_slowdown(view: RuleView) -> Finding | None:
     if slowed is None:
         return None
     brake, other = HARDWARE_REASONS
-    cause = other
-    if view.slowed_percent(brake) > 0:
-        cause = brake
+    cause = brake if view.slowed_percent(brake) > 0 else other
     evidence = view.means(("power", POWER))
     remedy = "Check power cables and supply, and what else draws from it; `dmesg` may say more"
     return _slowed(view, slowed, cause, HARDWARE_REASONS, evidence, remedy)
@@ -160,7 +158,7 @@ def _clock(view: RuleView, headline: str = "") -> list[Evidence]:
         return []
     found = [view.measured("SM clock at work, mean", CLOCK, clock, headline=headline)]
     if view.device.sm_clock_max_mhz:
-        found += view.newest("its maximum", CLOCK_MAX, "of {}" if headline else "")
+        found += view.newest("its maximum", CLOCK_MAX, headline and f"of {headline}")
     return found
 
 
@@ -171,18 +169,21 @@ def _lost(view: RuleView, causes: Sequence[str]) -> tuple[list[Evidence], float]
     """
     window = view.windows.within(t.LONG_SECONDS)
     step = max(1, window.samples // MOST_POINTS)
-    masks, clocks = (
-        view.windows.history.last(view.device.uuid, name, window.samples)[::step]
-        for name in (SLOWDOWN_BITS, CLOCK)
-    )
-    known = [(int(m), c) for m, c in zip(masks, clocks, strict=True) if isfinite(m + c)]
+    history, uuid = view.windows.history, view.device.uuid
+    masks = history.last(uuid, SLOWDOWN_BITS, window.samples)[::step]
+    clocks = history.last(uuid, CLOCK, window.samples)[::step]
     bits = mask_of(causes)
-    slow = [clock for mask, clock in known if mask & bits]
-    free = [
-        clock for mask, clock in known if not mask & (bits | CLOCK_EVENT_BITS["idle"])
-    ]
+    slow, free, known = [], [], 0
+    for mask, clock in zip(masks, clocks, strict=True):
+        if not isfinite(mask + clock):
+            continue
+        known += 1
+        if int(mask) & bits:
+            slow.append(clock)
+        elif not int(mask) & CLOCK_EVENT_BITS["idle"]:
+            free.append(clock)
     full = sum(free) / len(free) if free else float(view.device.sm_clock_max_mhz or 0)
-    each = window.span / max(1, len(known))
+    each = window.span / max(1, known)
     evidence = [Evidence("slowed for", REASONS, len(slow) * each, "s", window.span)]
     lost = 0.0
     if full > 0:
@@ -291,10 +292,12 @@ def ecc(view: RuleView) -> Finding | None:
                 view,
             ),
         )
-    rising = _corrected(view) if view.reading(ECC) else None
-    if rising is None:
-        view.reading(ECC_UNCORRECTED)
-    return rising
+    if view.reading(ECC):
+        rising = _corrected(view)
+        if rising is not None:
+            return rising
+    view.reading(ECC_UNCORRECTED)
+    return None
 
 
 def _corrected(view: RuleView) -> Finding | None:
@@ -304,18 +307,15 @@ def _corrected(view: RuleView) -> Finding | None:
     if rise <= 0:
         return None
     span = view.windows.within(t.ECC_SECONDS).span
-    many = rise >= t.ECC_MANY
-    return Finding(
-        Severity.WARNING if many else Severity.INFORMATION,
-        "corrected ECC errors",
-        [
-            Evidence("corrected", ECC, rise, "", span, f"{{}} in {duration(span)}"),
-            *view.newest("since the start", ECC),
-        ],
-        "Watch it: many of them often precede an uncorrected one"
-        if many
-        else "Nothing to do for one now and then",
-    )
+    severity, remedy = Severity.INFORMATION, "Nothing to do for one now and then"
+    if rise >= t.ECC_MANY:
+        severity = Severity.WARNING
+        remedy = "Watch it: many of them often precede an uncorrected one"
+    evidence = [
+        Evidence("corrected", ECC, rise, "", span, f"{{}} in {duration(span)}"),
+        *view.newest("since the start", ECC),
+    ]
+    return Finding(severity, "corrected ECC errors", evidence, remedy)
 
 
 def remap(view: RuleView) -> Finding | None:

@@ -57,8 +57,10 @@ def _unseen(view: RuleView, cpu: float | None, waits: float | None) -> tuple[str
     if cpu is None or any(
         each.children_cpu_most_percent is None for each in view.processes
     ):
+        remedy = PROFILE
         absence = view.absence(PROCESS_CPU)
-        remedy = PROFILE if absence is None else UNSEEN.get(absence, PROFILE)
+        if absence is not None:
+            remedy = UNSEEN.get(absence, PROFILE)
         return "the CPU time of its processes is not known", capitalized(remedy)
     if waits is None:
         return "it is not known whether its processes wait for storage", PROFILE
@@ -72,11 +74,11 @@ def _short_of(
     if waits is not None and view.passes(t.IO_WAIT, waits):
         return "a process waits for storage", STORAGE
     if cpu is not None and view.passes(t.FULL_CORE, cpu):
-        workers = max(
-            (p.children_cpu_most_percent or 0.0 for p in view.processes), default=0.0
-        )
-        of_workers = t.FULL_CORE.passed(workers, held=True)
-        return "a CPU core is full", WORKERS if of_workers else MAIN_THREAD
+        for process in view.processes:
+            workers = process.children_cpu_most_percent or 0.0
+            if t.FULL_CORE.passed(workers, held=True):
+                return "a CPU core is full", WORKERS
+        return "a CPU core is full", MAIN_THREAD
     if host is not None and view.passes(t.FULL_HOST, host):
         return "the host's CPU is full", HOST
     return "", ""
@@ -156,20 +158,22 @@ def memory_bound(view: RuleView) -> Finding | None:
 
 def find_peers(views: Mapping[str, RuleView], uuids: Iterable[str]) -> None:
     """Set the peers of these devices: those of the same model that work on the same job."""
-    whole = {
-        uuid: view for uuid, view in views.items() if view.device.parent_uuid is None
-    }
     jobs: dict[tuple[str, object], dict[str, RuleView]] = defaultdict(dict)
-    for uuid, view in whole.items():
-        for key in _jobs(view):
-            jobs[key][uuid] = view
-    for uuid in whole.keys() & uuids:
+    for uuid, view in views.items():
+        if view.device.parent_uuid is None:
+            for key in _jobs(view):
+                jobs[key][uuid] = view
+    for uuid in uuids:
         view = views[uuid]
-        peers = {uuid: peer for key in _jobs(view) for uuid, peer in jobs[key].items()}
+        if view.device.parent_uuid is not None:
+            continue
+        peers: dict[str, RuleView] = {}
+        for key in _jobs(view):
+            peers |= jobs[key]
         view.peers = [
-            each
-            for each in peers.values()
-            if each is not view and each.device.name == view.device.name
+            peer
+            for peer in peers.values()
+            if peer is not view and peer.device.name == view.device.name
         ]
 
 
@@ -265,7 +269,9 @@ def imbalance(view: RuleView) -> Finding | None:
 
 def _above_peers(view: RuleView, name: str) -> float | None:
     mine, theirs = view.mean_or_none(name), _median(view, name)
-    return None if mine is None or theirs is None else mine - theirs
+    if mine is None or theirs is None:
+        return None
+    return mine - theirs
 
 
 def _peers(view: RuleView) -> str:
