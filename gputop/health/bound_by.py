@@ -6,7 +6,7 @@ use the same conditions, so that a finding and the word never contradict each ot
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from gputop.agent.device import DeviceState
 from gputop.agent.snapshot import ProcessKind
 from gputop.health import thresholds as t
 from gputop.health.conditions import STATES
-from gputop.health.findings import Evidence, phrase
+from gputop.health.findings import Evidence, headlines, phrase
 from gputop.health.rule_view import NoEvidence, RuleView, finite, needed
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.clock_events import HEAT_REASONS
@@ -52,7 +52,12 @@ class Bound(StrEnum):
     UNKNOWN = "unknown"
 
     @property
-    def text(self) -> str:
+    def known(self) -> str:
+        """The word on screen, or nothing if it cannot be told."""
+        return "" if self is Bound.UNKNOWN else self.shown
+
+    @property
+    def shown(self) -> str:
         """The word on screen."""
         return {Bound.FP32: "FP32", Bound.UNKNOWN: "cannot tell"}.get(self, self.value)
 
@@ -61,8 +66,19 @@ class BoundBy(NamedTuple):
     """What a device is bound by, and why."""
 
     bound: Bound
-    why: str
-    """The condition with its numbers, or why it cannot be told."""
+    text: str
+    """The condition, or why it cannot be told."""
+    numbers: Sequence[str] = ()
+
+    @property
+    def why(self) -> str:
+        """The condition with its numbers."""
+        return phrase(self.text, self.numbers)
+
+    @property
+    def plain(self) -> dict[str, str]:
+        """The word and its reason, as they are in JSON."""
+        return {"word": self.bound.value, "why": self.why}
 
 
 Found = list[Evidence] | None
@@ -107,15 +123,16 @@ def link_full(view: RuleView) -> Found:
     share = 100 * most_used.value / most
     if not view.passes(t.PCIE_SHARE, share):
         return None
-    share_of_link = Evidence(
-        "share of the link",
-        most_used.reading,
-        share,
-        "%",
-        most_used.seconds,
-        f"{{}} of {size(most)}/s",
-    )
-    return [share_of_link]
+    return [
+        Evidence(
+            "share of the link",
+            most_used.reading,
+            share,
+            "%",
+            most_used.seconds,
+            f"{{}} of {size(most)}/s",
+        )
+    ]
 
 
 def slowed_by_heat(view: RuleView) -> Found:
@@ -315,9 +332,9 @@ class Condition(NamedTuple):
     holds: Callable[[RuleView], Found]
 
 
-def _computes(label: str, name: str, limit: t.Limit) -> Condition:
+def _computes(units: str, label: str, name: str, limit: t.Limit) -> Condition:
     holds = _passes(limit, name, (label, name), ("DRAM active", DRAM))
-    return Condition(Bound.COMPUTE, "its units compute", holds)
+    return Condition(Bound.COMPUTE, f"{units} set the pace", holds)
 
 
 CONDITIONS = (
@@ -335,10 +352,10 @@ CONDITIONS = (
     Condition(Bound.MEMORY, "memory bandwidth is the limit", _mostly_memory),
     Condition(Bound.MEMORY, "memory is nearly always busy", _memory_busy),
     Condition(Bound.POWER, "clocks are held down by the power limit", at_power_limit),
-    _computes("tensor active", TENSOR, t.TENSOR_WORKS),
-    _computes("FP32 active", FP32, t.PIPE_WORKS),
-    _computes("FP16 active", FP16, t.PIPE_WORKS),
-    _computes("FP64 active", FP64, t.PIPE_WORKS),
+    _computes("tensor cores", "tensor active", TENSOR, t.TENSOR_WORKS),
+    _computes("FP32 units", "FP32 active", FP32, t.PIPE_WORKS),
+    _computes("FP16 units", "FP16 active", FP16, t.PIPE_WORKS),
+    _computes("FP64 units", "FP64 active", FP64, t.PIPE_WORKS),
     Condition(Bound.COMPUTE, "it draws as much power as computing does", _much_power),
     Condition(
         Bound.LAUNCHES,
@@ -361,10 +378,7 @@ def bound_by(view: RuleView, before: Bound = Bound.UNKNOWN) -> BoundBy:
         for condition in CONDITIONS:
             found = _check(condition, view, before)
             if found is not None:
-                numbers = [
-                    each.headline.format(each.text) for each in found if each.headline
-                ]
-                return BoundBy(condition.bound, phrase(condition.text, numbers))
+                return BoundBy(condition.bound, condition.text, headlines(found))
     finally:
         view.held = False
     return BoundBy(Bound.UNKNOWN, _missing(view))

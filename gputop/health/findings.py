@@ -125,10 +125,12 @@ class Finding:
     @property
     def line(self) -> str:
         """The finding in one line, without its device: title, numbers, what it explains."""
-        numbers = [
-            each.headline.format(each.text) for each in self.evidence if each.headline
-        ]
-        return phrase(self.title, numbers, self.also)
+        return phrase(self.title, headlines(self.evidence), self.also)
+
+
+def headlines(evidence: Iterable[Evidence]) -> list[str]:
+    """Return the numbers that belong into a line, in their words."""
+    return [each.headline.format(each.text) for each in evidence if each.headline]
 
 
 def phrase(

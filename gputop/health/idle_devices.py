@@ -114,8 +114,10 @@ class Candidate:
     @property
     def capacity_bytes(self) -> int | None:
         """Memory that it can have free at most, or None if unknown."""
-        known = self.memory_usable_bytes or 0, self.device.memory_total_bytes or 0
-        return max(known) or None
+        return (
+            max(self.memory_usable_bytes or 0, self.device.memory_total_bytes or 0)
+            or None
+        )
 
     @property
     def warning(self) -> str | None:

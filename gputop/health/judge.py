@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil
@@ -57,10 +57,6 @@ class Judgement:
     bound_by: Mapping[str, BoundBy] = field(default_factory=dict)
     """What each device is bound by."""
 
-    def for_device(self, uuid: str) -> tuple[Finding, ...]:
-        """Return the findings about a device, the gravest first."""
-        return tuple(each for each in self.findings if each.device_uuid == uuid)
-
     def without_finding(self, uuid: str) -> list[NoFinding]:
         """Return the verdicts on a device that are no findings."""
         return [
@@ -73,7 +69,7 @@ class Judgement:
 class Turn(NamedTuple):
     """What is said about a device at its turn."""
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: Sequence[Verdict]
     bound_by: BoundBy
 
 
@@ -248,7 +244,7 @@ def _judge_device(view: RuleView, before: Turn) -> Turn:
         if rule.name == "input_bound" and isinstance(verdict, Finding):
             view.waits_for_input = verdict.severity is Severity.WARNING
     view.held = False  # its peers read it, too
-    return Turn(tuple(verdicts), bound_by(view, before.bound_by.bound))
+    return Turn(verdicts, bound_by(view, before.bound_by.bound))
 
 
 def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
@@ -257,11 +253,12 @@ def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
     history.add(sample)
     views = _views(SampleWindows(history, 0.0, momentary=True), inventory, sample, ())
     workload.find_peers(views, views)
-    rules = [rule for rule in RULES if not rule.needs_history]
     turns = {}
     for uuid, view in views.items():
-        verdicts = tuple(_ask(rule, view, None) for rule in rules)
-        turns[uuid] = Turn(verdicts, bound_by(view))
+        turns[uuid] = Turn(
+            [_ask(rule, view, None) for rule in RULES if not rule.needs_history],
+            bound_by(view),
+        )
     return _judgement(sample, turns)
 
 

@@ -203,8 +203,9 @@ class RuleView:
             enough /= 2
         if span < enough * wanted:
             return False
-        present = len(self._read(name, seconds).present)
-        return present >= max(t.FEWEST_SAMPLES, enough * count)
+        return len(self._read(name, seconds).present) >= max(
+            t.FEWEST_SAMPLES, enough * count
+        )
 
     def _read(self, name: str, seconds: float) -> _Numbers:
         key = name, seconds
@@ -240,8 +241,7 @@ class RuleView:
 
     def slowed_percent(self, *causes: str, without: str = "") -> float:
         """Return the % of the window in which a cause was active and `without` was not."""
-        bits = mask_of(causes)
-        no = mask_of((without,))
+        bits, no = mask_of(causes), mask_of((without,))
         return self._share(lambda mask: bool(mask & bits) and not mask & no)
 
     def unslowed_percent(self) -> float:

@@ -36,6 +36,6 @@ def examine(facts: DoctorFacts) -> tuple[Finding, ...]:
         if known is not None and check.name == culprit:
             judged = [checks.problem(f"{known.what}: {known.why}", known.remedy)]
         for each in judged:
-            finding = by_rule.get((check.rule, each.device_uuid), each)
-            found.append(replace(finding, rule=check.name))
+            by_check = by_rule.get((check.rule, each.device_uuid), each)
+            found.append(replace(by_check, rule=check.name))
     return tuple(found)

@@ -91,8 +91,9 @@ def ask_rules(facts: DoctorFacts) -> dict[tuple[str, str], Finding]:
     """Return the findings of the rules that need no history, by rule and device."""
     found = {}
     for each in judge_snapshot(facts.inventory, facts.sample).findings:
-        plain = replace(each, title=each.line, since=None, evidence=())
-        found[each.rule, each.device_uuid] = plain
+        found[each.rule, each.device_uuid] = replace(
+            each, title=each.line, since=None, evidence=()
+        )
     return found
 
 
@@ -136,8 +137,11 @@ def _no_ecc(device: Device, readings: DeviceSample) -> Finding:
             device,
         )
     if readings.ecc_uncorrected is not None and readings.ecc_uncorrected_lifetime:
-        many = readings.ecc_uncorrected_lifetime
-        return note(f"none now, {many} uncorrected in its life", "Watch it", device)
+        return note(
+            f"none now, {readings.ecc_uncorrected_lifetime} uncorrected in its life",
+            "Watch it",
+            device,
+        )
     if readings.ecc_uncorrected is None:
         return absent("ecc_uncorrected", device, readings)
     return ok("none uncorrected", device)
@@ -189,8 +193,9 @@ def compute_mode(device: Device, _: DeviceSample) -> Finding:
     if mode == "prohibited":
         return problem("prohibited: no program may compute on it", remedy, device)
     if mode != "default":
-        text = f"{value_text('compute_mode', mode)}: one program at a time"
-        return note(text, remedy, device)
+        return note(
+            f"{value_text('compute_mode', mode)}: one program at a time", remedy, device
+        )
     return ok("default", device)
 
 

@@ -162,8 +162,9 @@ class DoctorFacts:
     @property
     def gpus(self) -> tuple[Device, ...]:
         """GPUs without their MIG instances."""
-        devices = self.inventory.devices
-        return tuple(each for each in devices if each.parent_uuid is None)
+        return tuple(
+            each for each in self.inventory.devices if each.parent_uuid is None
+        )
 
 
 async def find_slow_users(sample: Sample) -> tuple[str, ...]:

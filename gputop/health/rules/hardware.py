@@ -311,11 +311,15 @@ def _corrected(view: RuleView) -> Finding | None:
     if rise >= t.ECC_MANY:
         severity = Severity.WARNING
         remedy = "Watch it: many of them often precede an uncorrected one"
-    evidence = [
-        Evidence("corrected", ECC, rise, "", span, f"{{}} in {duration(span)}"),
-        *view.newest("since the start", ECC),
-    ]
-    return Finding(severity, "corrected ECC errors", evidence, remedy)
+    return Finding(
+        severity,
+        "corrected ECC errors",
+        [
+            Evidence("corrected", ECC, rise, "", span, f"{{}} in {duration(span)}"),
+            *view.newest("since the start", ECC),
+        ],
+        remedy,
+    )
 
 
 def remap(view: RuleView) -> Finding | None:
@@ -326,8 +330,12 @@ def remap(view: RuleView) -> Finding | None:
             Severity.FAULT, conditions.NO_SPARE_ROWS, rows, "Have it replaced"
         )
     if view.reading("remap_pending"):
-        remedy = _fill_in(_repair(view), view)
-        return Finding(Severity.WARNING, conditions.ROW_PENDING, rows, remedy)
+        return Finding(
+            Severity.WARNING,
+            conditions.ROW_PENDING,
+            rows,
+            _fill_in(_repair(view), view),
+        )
     return None
 
 
@@ -336,8 +344,12 @@ def recovery(view: RuleView) -> Finding | None:
     action = needed(view.sample.recovery_action, "recovery_action")
     if action == "none":
         return None
-    remedy = _fill_in(_repair(view), view)
-    return Finding(Severity.FAULT, conditions.recovery_text(action), [], remedy)
+    return Finding(
+        Severity.FAULT,
+        conditions.recovery_text(action),
+        [],
+        _fill_in(_repair(view), view),
+    )
 
 
 def _repair(view: RuleView) -> str:

@@ -138,8 +138,12 @@ def trend(view: RuleView, enough: float) -> Trend | None:
         return None
     window = view.windows.within(t.LONG_SECONDS)
     each = window.span / (window.samples - 1)
-    fit = correlation(places, known) ** 2
-    return Trend(slope / each, fit, last - first, each * (len(numbers) - 1))
+    return Trend(
+        slope / each,
+        correlation(places, known) ** 2,
+        last - first,
+        each * (len(numbers) - 1),
+    )
 
 
 def almost_full(view: RuleView) -> Finding | None:
@@ -180,8 +184,7 @@ def _share(used: float, free: float) -> float:
 
 def _host_almost_full(view: RuleView) -> Finding | None:
     """Find that the host's memory is full, which the device uses."""
-    memory = usable_memory(view.device, view.sample, view.host)
-    used, available = needed(memory, FREE)
+    used, available = needed(usable_memory(view.device, view.sample, view.host), FREE)
     share = _share(used, available)
     if not view.passes(t.FULL, share):
         return None

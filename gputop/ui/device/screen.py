@@ -59,6 +59,9 @@ class DeviceTitle(DeviceView):
         right = (
             [] if since is None else [Span(f" statistics since {moment(since)} ", DIM)]
         )
+        bound_by = telemetry.bound_by(device.uuid)
+        if bound_by:
+            right.insert(0, Span(f" bound by {bound_by} ", STRONG))
         right = right if width_of([*left, *right]) <= width else []
         rows = [rule_of(left, right, width)]
         if self.fault is not None:

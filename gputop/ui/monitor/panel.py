@@ -110,6 +110,8 @@ class Panel:
     interval: float = 1.0
     """Seconds between samples."""
     scroll: bool = False
+    bound_by: str = ""
+    """What the device is bound by, if it can be told."""
 
     @property
     def title_styles(self) -> tuple[Style, Style]:
@@ -415,6 +417,8 @@ def _details(panel: Panel, width: int, most: int) -> list[Row]:
         ("fan", "fan_percent", percentage(r.fan_percent)),
     )
     first = _supported(r, clock) + activity
+    if panel.bound_by:
+        first.append(("bound by", panel.bound_by))
     second = _supported(r, *others) + _known(
         ("reserved", size(r.memory_reserved_bytes or None)),
         ("enc", percentage(r.encoder_utilization_percent or None)),
