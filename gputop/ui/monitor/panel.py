@@ -417,14 +417,14 @@ def _details(panel: Panel, width: int, most: int) -> list[Row]:
         ("fan", "fan_percent", percentage(r.fan_percent)),
     )
     first = _supported(r, clock) + activity
-    if panel.bound_by:
-        first.append(("bound by", panel.bound_by))
     second = _supported(r, *others) + _known(
         ("reserved", size(r.memory_reserved_bytes or None)),
         ("enc", percentage(r.encoder_utilization_percent or None)),
         ("dec", percentage(r.decoder_utilization_percent or None)),
     )
     lines = [first, second] if activity else [first + second]
+    if panel.bound_by:
+        lines[0].append(("bound by", panel.bound_by))
     lines += _links(r, width)
     return [_in_line(parts, width) for parts in lines if parts][: max(1, most)]
 
