@@ -59,10 +59,13 @@ class DeviceTitle(DeviceView):
         right = (
             [] if since is None else [Span(f" statistics since {moment(since)} ", DIM)]
         )
-        bound_by = telemetry.bound_by(device.uuid)
-        if bound_by:
-            right.insert(0, Span(f" bound by {bound_by} ", STRONG))
         right = right if width_of([*left, *right]) <= width else []
+        word = [Span(f" bound by {telemetry.bound_by(device.uuid)} ", STRONG)]
+        if (
+            telemetry.bound_by(device.uuid)
+            and width_of([*left, *word, *right]) <= width
+        ):
+            right = [*word, *right]
         rows = [rule_of(left, right, width)]
         if self.fault is not None:
             what, remedy = self.fault
