@@ -141,7 +141,9 @@ def _status(arguments: argparse.Namespace) -> int:
     found = snapshots(arguments, interval=arguments.watch or FIRST_SECONDS, gpm=gpm)
     import asyncio
 
-    import gputop.output.status_page  # noqa: F401 - here, where it has to wait for the sampler anyway
+    # Here, where it has to wait for the sampler anyway.
+    import gputop.health.judge
+    import gputop.output.status_page  # noqa: F401
     from gputop.stream.child import StreamError
 
     try:

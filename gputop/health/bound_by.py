@@ -385,7 +385,7 @@ def bound_by(view: RuleView, before: Bound = Bound.UNKNOWN) -> BoundBy:
 
 
 def _check(condition: Condition, view: RuleView, before: Bound) -> Found:
-    view.held = before is condition.bound
+    view.held = before is condition.bound is not Bound.UNKNOWN
     if condition.bound is Bound.IDLE:  # a device that has worked needs less to go on
         view.held = before not in (Bound.IDLE, Bound.UNKNOWN)
     try:

@@ -414,6 +414,13 @@ def test_other_jobs_are_no_peers() -> None:
     assert bound(machine, 1).bound is Bound.LAUNCHES
 
 
+def test_a_device_that_was_never_judged_is_not_held_to_anything() -> None:
+    """Busy 83 % is no gap, unless it was one before."""
+    changes = {"gpu_utilization_percent": 83}
+    machine = made(CASES[0]._replace(changes=changes, processes=NOBODY))
+    assert bound(machine).bound is Bound.COMPUTE
+
+
 def test_it_takes_some_time_to_tell() -> None:
     assert bound(made(CASES[0], 3)).why == "not watched for long enough yet"
 
