@@ -69,7 +69,13 @@ def _stream(inventory: Schema, sample: Schema) -> Schema:
 
 
 def _status(inventory: Schema, sample: Schema, problem: Schema) -> Schema:
-    return _also_of_hosts(problem, inventory=inventory, sample=sample)
+    from gputop.health.bound_by import Bound
+
+    word = _object(word={"enum": [*Bound]}, why={"type": "string"})
+    bound_by = {"type": "object", "additionalProperties": word}
+    return _also_of_hosts(
+        problem, inventory=inventory, sample=sample, bound_by=bound_by
+    )
 
 
 def _users(totals: Schema, problem: Schema) -> Schema:

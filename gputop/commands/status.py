@@ -142,7 +142,9 @@ def _status(arguments: argparse.Namespace) -> int:
     found = snapshots(arguments, interval=arguments.watch or FIRST_SECONDS, gpm=gpm)
     import asyncio
 
-    import gputop.output.status_page  # noqa: F401 - here, where it has to wait for the sampler anyway
+    # Here, where it has to wait for the sampler anyway.
+    import gputop.health.judge
+    import gputop.output.status_page  # noqa: F401
     from gputop.stream.child import StreamError
 
     try:
@@ -236,7 +238,14 @@ def _waits(arguments: argparse.Namespace, seen: Snapshot) -> bool:
 def _text(arguments: argparse.Namespace, seen: Snapshot) -> str:
     """Return a snapshot as a list of its GPUs, or as a page."""
     from gputop.output.process_tables import SORT_KEYS
-    from gputop.output.status_page import OWN, View, gpu_list, page, users_page
+    from gputop.output.status_page import (
+        OWN,
+        View,
+        bounds_of,
+        gpu_list,
+        page,
+        users_page,
+    )
 
     inventory, sample = seen
     if arguments.list_gpus:
@@ -260,6 +269,7 @@ def _text(arguments: argparse.Namespace, seen: Snapshot) -> str:
         chosen=_chosen(arguments),
         sort=SORT_KEYS.get(sort or ""),
         top=arguments.top,
+        bound_by=bounds_of(inventory, sample),
     )
     sample = chosen_processes(arguments, sample)
     if arguments.by_user:
@@ -286,14 +296,14 @@ def _document(
 ) -> dict[str, Any]:
     from gputop.agent.lines import to_plain
     from gputop.output.process_tables import users_document
-    from gputop.output.status_page import document
+    from gputop.output.status_page import bounds_of, document
 
     if not isinstance(seen, tuple):
         return {"problem": to_plain(seen)}
     sample = chosen_processes(arguments, seen.sample)
     if arguments.by_user:
         return users_document(seen.inventory, sample)
-    return document(seen.inventory, sample)
+    return document(seen.inventory, sample, bounds_of(*seen))
 
 
 def _print_hosts(arguments: argparse.Namespace, hosts: list[str], *, gpm: bool) -> int:

@@ -63,36 +63,41 @@ class Cause(NamedTuple):
     def also(self) -> tuple[str, ...]:
         """Titles of what else all of its devices have."""
         first = self.findings[0].also
-        return first if all(each.also == first for each in self.findings) else ()
+        if any(each.also != first for each in self.findings):
+            return ()
+        return first
 
     @property
     def since(self) -> float | None:
         """Time at which the first of its findings began."""
-        known = [each.since for each in self.findings if each.since is not None]
-        return min(known, default=None)
+        return _earliest(self.findings)
 
     @property
     def numbers(self) -> list[str]:
         """Numbers of the line that all of its devices have: one, or the lowest and the highest."""
         found = []
         for first in self.findings[0].evidence:
-            same = [_same(each.evidence, first) for each in self.findings]
-            known = [each for each in same if each is not None]
-            if len(known) == len(self.findings):
-                low = min(known, key=lambda each: each.value).text
-                high = max(known, key=lambda each: each.value).text
-                found.append(
-                    first.headline.format(low if low == high else f"{low} to {high}")
-                )
+            same: list[Evidence] = []
+            for each in self.findings:
+                same += _same(each.evidence, first)
+            if len(same) < len(self.findings):
+                continue
+            same.sort(key=lambda number: number.value)
+            low, high = same[0].text, same[-1].text
+            both = low if low == high else f"{low} to {high}"
+            found.append(first.headline.format(both))
         return found
 
 
-def _same(evidence: Iterable[Evidence], wanted: Evidence) -> Evidence | None:
+def _earliest(findings: Iterable[Finding]) -> float | None:
+    known = [each.since for each in findings if each.since is not None]
+    return min(known, default=None)
+
+
+def _same(evidence: Iterable[Evidence], wanted: Evidence) -> list[Evidence]:
     """Return the number of the line with the same label, if there is one."""
-    for each in evidence:
-        if each.headline and each.label == wanted.label:
-            return each
-    return None
+    same = [each for each in evidence if each.headline and each.label == wanted.label]
+    return same[:1]
 
 
 def find_causes(findings: Iterable[Finding]) -> list[Cause]:
@@ -139,12 +144,11 @@ def merge_faults(parts: Sequence[Finding]) -> Finding:
     evidence = [*first.evidence]
     for each in others:
         evidence += [number._replace(headline="") for number in each.evidence]
-    begun = [each.since for each in parts if each.since is not None]
     return replace(
         first,
         evidence=tuple(evidence),
         remedy=_remedy(parts),
-        since=min(begun, default=None),
+        since=_earliest(parts),
         also=tuple(each.line for each in others),
     )
 
@@ -157,10 +161,16 @@ def needs_reboot(finding: Finding) -> bool:
 def _remedy(parts: Iterable[Finding]) -> str:
     """Return one remedy: a reboot if a part needs it, else that of the gravest part."""
     advised = [each for each in parts if each.remedy]
-    advised.sort(
-        key=lambda each: (-needs_reboot(each), -each.severity, FAULTS.index(each.rule))
-    )
-    return advised[0].remedy if advised else ""
+    if not advised:
+        return ""
+    return min(
+        advised,
+        key=lambda each: (
+            not needs_reboot(each),
+            -each.severity,
+            FAULTS.index(each.rule),
+        ),
+    ).remedy
 
 
 def alerts_beside(alerts: Iterable[Finding], cause: Cause | None) -> list[Finding]:
@@ -170,12 +180,19 @@ def alerts_beside(alerts: Iterable[Finding], cause: Cause | None) -> list[Findin
         told = {each.device_uuid for each in cause.findings}
     groups: dict[object, list[Finding]] = {}
     for each in alerts:
-        if each.rule not in THROTTLING or each.device_uuid not in told:
-            key = each.device_uuid if is_hardware_fault(each) else id(each)
-            groups.setdefault(key, []).append(each)
-    return [
-        merge_faults(each) if len(each) > 1 else each[0] for each in groups.values()
-    ]
+        if each.rule in THROTTLING and each.device_uuid in told:
+            continue
+        key: object = id(each)
+        if is_hardware_fault(each):
+            key = each.device_uuid
+        groups.setdefault(key, []).append(each)
+    found = []
+    for parts in groups.values():
+        if len(parts) == 1:
+            found += parts
+        else:
+            found.append(merge_faults(parts))
+    return found
 
 
 def cause_text(cause: Cause, labels: Mapping[str, str], room: int | None = None) -> str:

@@ -240,8 +240,14 @@ def machine_alerts(
     ]
     if sample.problem is not None:
         title = f"shown only in part, {visible(sample.problem.why)}"
-        label = visible(hostname, 64)
-        found.append(Finding(Severity.WARNING, title, rule="incomplete", label=label))
+        found.append(
+            Finding(
+                Severity.WARNING,
+                title,
+                rule="incomplete",
+                label=visible(hostname, 64),
+            )
+        )
     return found + [
         unlisted_alert(name, addresses) for name, addresses in unlisted.items()
     ]

@@ -6,14 +6,14 @@ findings of this type, with one scale of severity.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 from itertools import groupby
 from typing import NamedTuple
 
-from gputop.schema.values import span_text
+from gputop.schema.values import rate, span_text
 from gputop.text import cells, number, percentage, quantity, size
 
 _UNITS = {
@@ -24,6 +24,14 @@ _UNITS = {
     "_mhz": "MHz",
     "_celsius": "°C",
     "_seconds": "s",
+}
+
+
+_FORMS: Mapping[str, Callable[[float], str]] = {
+    "B": size,
+    "B/s": rate,
+    "s": span_text,
+    "%": percentage,
 }
 
 
@@ -71,19 +79,12 @@ class Evidence(NamedTuple):
     @property
     def text(self) -> str:
         """The number with its unit: `1.45 GiB`, `37 %`, `12.0 s`."""
-        match self.unit:
-            case "B":
-                return size(self.value)
-            case "B/s":
-                return f"{size(self.value)}/s"
-            case "s":
-                return span_text(self.value)
-            case "%":
-                return percentage(self.value)
-            case "°C":
-                return quantity(self.value, "°C")
-            case "MHz" | "W":
-                return quantity(self.value, f" {self.unit}")
+        form = _FORMS.get(self.unit)
+        if form is not None:
+            return form(self.value)
+        if self.unit:
+            space = "" if self.unit == "°C" else " "
+            return quantity(self.value, f"{space}{self.unit}")
         return number(self.value, whole=self.value == round(self.value))
 
 
@@ -124,10 +125,12 @@ class Finding:
     @property
     def line(self) -> str:
         """The finding in one line, without its device: title, numbers, what it explains."""
-        numbers = [
-            each.headline.format(each.text) for each in self.evidence if each.headline
-        ]
-        return phrase(self.title, numbers, self.also)
+        return phrase(self.title, headlines(self.evidence), self.also)
+
+
+def headlines(evidence: Iterable[Evidence]) -> list[str]:
+    """Return the numbers that belong into a line, in their words."""
+    return [each.headline.format(each.text) for each in evidence if each.headline]
 
 
 def phrase(

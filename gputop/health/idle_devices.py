@@ -96,46 +96,43 @@ class Candidate:
     """Processes on it at the end."""
 
     @property
+    def memory_percent(self) -> float | None:
+        """Memory in use at most, of the usable, or None if unknown."""
+        if self.memory_free_bytes is None or not self.memory_usable_bytes:
+            return None
+        return 100 - 100 * self.memory_free_bytes / self.memory_usable_bytes
+
+    @property
     def taken_percent(self) -> int:
         """Larger of busy and memory in use, in whole percent; 100 if unknown.
 
         Smaller differences are noise, and then more free memory is better.
         """
-        shares = [self.busy_percent] if self.busy_percent is not None else []
-        if self.memory_free_bytes is not None and self.memory_usable_bytes:
-            shares.append(100 - 100 * self.memory_free_bytes / self.memory_usable_bytes)
-        return round(max(shares, default=100.0))
+        shares = self.busy_percent, self.memory_percent
+        return round(max((each for each in shares if each is not None), default=100.0))
 
     @property
     def capacity_bytes(self) -> int | None:
         """Memory that it can have free at most, or None if unknown."""
-        known = (self.memory_usable_bytes, self.device.memory_total_bytes)
-        return max((number for number in known if number is not None), default=None)
+        return (
+            max(self.memory_usable_bytes or 0, self.device.memory_total_bytes or 0)
+            or None
+        )
 
     @property
     def warning(self) -> str | None:
         """Warning if it is busy or nearly full: how much, and by whom. None if it is idle."""
-        busy, free, usable = (
-            self.busy_percent,
-            self.memory_free_bytes,
-            self.memory_usable_bytes,
-        )
-        is_busy = busy is not None and busy >= WORKS.begin
-        is_full = False
-        if free is not None and usable:
-            is_full = free <= (1 - FULL_MARK) * usable
-        if not (is_busy or is_full):
+        busy, held = self.busy_percent, self.memory_percent
+        if (busy or 0) < WORKS.begin and (held or 0) < 100 * FULL_MARK:
             return None
         load = "of unknown load" if busy is None else f"{percentage(busy)} busy"
         memory = "free memory unknown"
-        if free is not None and usable is not None:
+        if held is not None:
+            free, usable = self.memory_free_bytes, self.memory_usable_bytes
             memory = f"{size(free)} of {size(usable)} free"
-        users = [_user(each) for each in self.processes]
-        by = (
-            f"used by {fold_list(users, MOST_USERS)}"
-            if users
-            else "no process is listed"
-        )
+        by = "no process is listed"
+        if self.processes:
+            by = f"used by {fold_list([*map(_user, self.processes)], MOST_USERS)}"
         name = f"GPU {label_of(self.device)} ({model_of(self.device)})"
         return f"{name} is {load}, {memory}: {by}"
 
@@ -168,16 +165,18 @@ def _candidate(
     wanted: Requirements,
     allowed: set[str],
 ) -> Candidate:
-    readings = [
-        each for sample in samples if (each := sample.device(device.uuid)) is not None
-    ]
-    busy = [percent for each in readings if (percent := _busy(each)) is not None]
-    memory = [
-        known for sample in samples if (known := _memory(device, sample)) is not None
-    ]
-    free, usable = min(memory, default=(None, None))
+    busy = []
+    free, usable = None, None
+    for sample in samples:
+        readings = sample.device(device.uuid)
+        percent = _busy(readings)
+        if percent is not None:
+            busy.append(percent)
+        memory = _memory(device, sample)
+        if memory is not None and (free is None or memory[0] < free):
+            free, usable = memory
     last = samples[-1]
-    processes = [each for each in last.processes if each.device_uuid == device.uuid]
+    readings = last.device(device.uuid)
     excluded = _divided(device, inventory)
     if excluded is None and device.uuid not in allowed:
         excluded = "not in CUDA_VISIBLE_DEVICES"
@@ -187,26 +186,30 @@ def _candidate(
         free,
         usable,
         is_excluded=excluded is not None,
-        processes=processes,
+        processes=last.processes_by_device().get(device.uuid, ()),
     )
     unfit = (
         excluded
-        or _silent(last.device(device.uuid))
-        or _faulty(last.device(device.uuid))
+        or _silent(readings)
+        or _faulty(readings)
         or _faulty(last.device(device.parent_uuid or ""))
         or _closed(device, inventory, last)
-        or (wanted.by_index and device.parent_uuid is not None and NO_INDEX)
     )
+    if not unfit and wanted.by_index and device.parent_uuid is not None:
+        unfit = NO_INDEX
     if unfit:
         return replace(seen, reason=unfit)
     reason = _full(seen, wanted) or _at_work(seen, wanted)
     return replace(seen, reason=reason, asks_too_much=reason is not None)
 
 
-def _busy(readings: DeviceSample) -> float | None:
+def _busy(readings: DeviceSample | None) -> float | None:
     """Return the load: of a MIG instance, which has no *busy*, SM active."""
-    busy = readings.gpu_utilization_percent
-    return readings.sm_active_percent if busy is None else busy
+    if readings is None:
+        return None
+    if readings.gpu_utilization_percent is None:
+        return readings.sm_active_percent
+    return readings.gpu_utilization_percent
 
 
 def _memory(device: Device, sample: Sample) -> tuple[int, int] | None:
@@ -214,7 +217,9 @@ def _memory(device: Device, sample: Sample) -> tuple[int, int] | None:
     if device.memory_is_shared:
         host = sample.host_of(device)
         free, total = host.memory_available_bytes, host.memory_total_bytes
-        return None if free is None or total is None else (free, total)
+        if free is None or total is None:
+            return None
+        return free, total
     readings = sample.device(device.uuid)
     if readings is None or readings.memory_free_bytes is None:
         return None
@@ -225,7 +230,9 @@ def _memory(device: Device, sample: Sample) -> tuple[int, int] | None:
 def _divided(device: Device, inventory: Inventory) -> str | None:
     if any(each.parent_uuid == device.uuid for each in inventory.devices):
         return "MIG is on: its instances are considered instead"
-    return "MIG is on, and it has no instance" if device.mig_mode == "enabled" else None
+    if device.mig_mode == "enabled":
+        return "MIG is on, and it has no instance"
+    return None
 
 
 def _silent(readings: DeviceSample | None) -> str | None:
@@ -259,12 +266,17 @@ def _user(process: Process) -> str:
     return f"{user} ({program}, pid {process.pid})"
 
 
+def _compute_mode(device: Device, inventory: Inventory) -> str:
+    """Return the compute mode; a MIG instance has that of its GPU."""
+    gpu = inventory.device(device.parent_uuid or "")
+    if not device.compute_mode and gpu is not None:
+        return gpu.compute_mode or ""
+    return device.compute_mode or ""
+
+
 def _closed(device: Device, inventory: Inventory, sample: Sample) -> str | None:
-    """Return why the compute mode closes it, which a MIG instance has from its GPU."""
-    owner = (
-        device if device.compute_mode else inventory.device(device.parent_uuid or "")
-    )
-    mode = (owner.compute_mode if owner else None) or ""
+    """Return why the compute mode closes the device, or None if it does not."""
+    mode = _compute_mode(device, inventory)
     if mode == "prohibited":
         return "its compute mode is prohibited"
     if not mode.startswith("exclusive"):
@@ -272,13 +284,13 @@ def _closed(device: Device, inventory: Inventory, sample: Sample) -> str | None:
     readings = sample.device(device.uuid)
     if readings is None or "processes" in readings.absent:
         return "its compute mode is exclusive, and it is not known whether a process holds it"
-    computing = [
-        process
-        for process in sample.processes
-        if process.device_uuid == device.uuid
-        and process.kind is not ProcessKind.GRAPHICS
-    ]
-    if not computing or any(map(_shares, computing)):
+    computing = []
+    for process in sample.processes_by_device().get(device.uuid, ()):
+        if _shares(process):
+            return None
+        if process.kind is not ProcessKind.GRAPHICS:
+            computing.append(process)
+    if not computing:
         return None
     holder = computing[0]
     user = f" of {visible(holder.user, 32)}" if holder.user else ""
@@ -298,12 +310,9 @@ def _full(seen: Candidate, wanted: Requirements) -> str | None:
     if free is None or usable is None:
         return "its free memory is not known"
     needed = wanted.min_free.bytes_of(usable)
-    enough = free >= needed
-    return (
-        None
-        if enough
-        else f"{size(free)} of {size(usable)} free, {size(needed)} wanted"
-    )
+    if free >= needed:
+        return None
+    return f"{size(free)} of {size(usable)} free, {size(needed)} wanted"
 
 
 def _at_work(seen: Candidate, wanted: Requirements) -> str | None:
@@ -338,10 +347,14 @@ def too_small(
     if wanted.min_free is None or wanted.min_free.share is not None:
         return None
     needed = wanted.min_free.bytes
-    among = [each.capacity_bytes for each in found if not each.is_excluded]
-    known = [capacity for capacity in among if capacity is not None]
+    known = []
+    for each in found:
+        if not each.is_excluded:
+            if each.capacity_bytes is None:
+                return None
+            known.append(each.capacity_bytes)
     enough = sum(capacity >= needed for capacity in known)
-    if not known or len(known) < len(among) or enough >= count:
+    if not known or enough >= count:
         return None
     if enough:
         have = "has" if enough == 1 else "have"

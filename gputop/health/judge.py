@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from math import ceil
 from operator import attrgetter
 from typing import NamedTuple
 
 from gputop.agent.device import Absence, DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Inventory, Sample
+from gputop.health.bound_by import (
+    BUSY,
+    DRAM,
+    POWER,
+    REASONS,
+    SM,
+    TENSOR,
+    Bound,
+    BoundBy,
+    bound_by,
+)
 from gputop.health.findings import Finding, Severity
 from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
 from gputop.health.rules import hardware, memory_use, workload
-from gputop.health.rules.hardware import REASONS
-from gputop.health.rules.workload import BUSY, CLOCK, DRAM, POWER, SM, TENSOR, USED
+from gputop.health.rules.workload import CLOCK, USED
 from gputop.schema.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.stream.history import History
 
@@ -45,19 +54,26 @@ class Judgement:
     """By device, each in the order of the rules."""
     findings: tuple[Finding, ...] = ()
     """The gravest first, then in the order of the rules."""
-
-    def for_device(self, uuid: str) -> tuple[Finding, ...]:
-        """Return the findings about a device, the gravest first."""
-        return tuple(
-            finding for finding in self.findings if finding.device_uuid == uuid
-        )
+    bound_by: Mapping[str, BoundBy] = field(default_factory=dict)
+    """What each device is bound by."""
 
     def without_finding(self, uuid: str) -> list[NoFinding]:
         """Return the verdicts on a device that are no findings."""
-        silent = (
-            verdict for verdict in self.verdicts if isinstance(verdict, NoFinding)
-        )
-        return [verdict for verdict in silent if verdict.device_uuid == uuid]
+        return [
+            verdict
+            for verdict in self.verdicts
+            if isinstance(verdict, NoFinding) and verdict.device_uuid == uuid
+        ]
+
+
+class Turn(NamedTuple):
+    """What is said about a device at its turn."""
+
+    verdicts: Sequence[Verdict]
+    bound_by: BoundBy
+
+
+NO_TURN = Turn((), BoundBy(Bound.UNKNOWN, ""))
 
 
 class Rule(NamedTuple):
@@ -80,34 +96,62 @@ _LINK = ("pcie_generation", "pcie_width")
 _LINK_MAX = ("pcie_generation_max", "pcie_width_max")
 
 _at_once = partial(Rule, needs_history=False)
-# fmt: off
 RULES = (
     Rule("xid", "Xid errors", (), hardware.xid, of_silent=True),
     _at_once("ecc", "memory errors", (hardware.ECC,), hardware.ecc),
     _at_once("remap", "bad memory rows", ("remap_pending",), hardware.remap),
     _at_once("recovery", "recovery", ("recovery_action",), hardware.recovery),
-    _at_once("almost_full", "out of memory", (USED, memory_use.FREE), memory_use.almost_full),
+    _at_once(
+        "almost_full", "out of memory", (USED, memory_use.FREE), memory_use.almost_full
+    ),
     _at_once("thermal", "heat", (REASONS,), hardware.thermal),
-    _at_once("hardware_slowdown", "hardware slowdown", (REASONS,), hardware.hardware_slowdown),
-    Rule("input_bound", "waiting for input", (BUSY, PROCESS_CPU, PROCESS_IO_WAIT),
-         workload.input_bound),
+    _at_once(
+        "hardware_slowdown", "hardware slowdown", (REASONS,), hardware.hardware_slowdown
+    ),
+    Rule(
+        "input_bound",
+        "waiting for input",
+        (BUSY, PROCESS_CPU, PROCESS_IO_WAIT),
+        workload.input_bound,
+    ),
     Rule("straggler", "straggler", (BUSY, CLOCK), workload.straggler),
     Rule("not_working", "busy with idle SMs", (BUSY, SM, POWER), workload.not_working),
-    _at_once("link_degraded", "PCIe link slow", (*_LINK, *_LINK_MAX, BUSY), hardware.link_degraded),
-    Rule("pcie_bound", "PCIe link full", (*hardware.TRAFFIC, *_LINK), hardware.pcie_bound),
-    Rule("clocks_low", "low clocks", (BUSY, CLOCK, hardware.CLOCK_MAX, REASONS),
-         hardware.clocks_low),
+    _at_once(
+        "link_degraded",
+        "PCIe link slow",
+        (*_LINK, *_LINK_MAX, BUSY),
+        hardware.link_degraded,
+    ),
+    Rule(
+        "pcie_bound", "PCIe link full", (*hardware.TRAFFIC, *_LINK), hardware.pcie_bound
+    ),
+    Rule(
+        "clocks_low",
+        "low clocks",
+        (BUSY, CLOCK, hardware.CLOCK_MAX, REASONS),
+        hardware.clocks_low,
+    ),
     Rule("leak", "leak", (USED,), memory_use.leak),
-    Rule("ghost_load", "load without a process", (BUSY, PROCESS_COUNT), memory_use.ghost_load),
-    _at_once("unattributed", "unattributed memory", (memory_use.UNATTRIBUTED,),
-             memory_use.unattributed),
+    Rule(
+        "ghost_load",
+        "load without a process",
+        (BUSY, PROCESS_COUNT),
+        memory_use.ghost_load,
+    ),
+    _at_once(
+        "unattributed",
+        "unattributed memory",
+        (memory_use.UNATTRIBUTED,),
+        memory_use.unattributed,
+    ),
     Rule("no_tensor_cores", "tensor cores", (SM, TENSOR), workload.no_tensor_cores),
     Rule("memory_bound", "memory bandwidth", (DRAM, TENSOR), workload.memory_bound),
     Rule("imbalance", "imbalance", (USED, BUSY), workload.imbalance),
-    Rule("held_idle", "idle memory", (memory_use.ATTRIBUTED, BUSY), memory_use.held_idle),
+    Rule(
+        "held_idle", "idle memory", (memory_use.ATTRIBUTED, BUSY), memory_use.held_idle
+    ),
     Rule("power_capped", "power limit", (REASONS,), hardware.power_capped),
 )
-# fmt: on
 """All rules. Of equally grave findings, that of the first rule comes first.
 
 Waiting for input is asked before the rules that compare devices, which depend on it.
@@ -139,11 +183,10 @@ class Schedule:
         many = len(news)
         if 0.0 <= elapsed < ROUND_SECONDS:  # else the clock was set back
             many = max(self._at_a_time, ceil(many * elapsed / ROUND_SECONDS))
-        known = {uuid: told for uuid, told in self._news.items() if uuid in news}
-        due = [uuid for uuid in news if uuid not in known or known[uuid] != news[uuid]]
-        due += [uuid for uuid in known if uuid not in due][:many]
-        rest = {uuid: told for uuid, told in known.items() if uuid not in due}
-        self._news = rest | {uuid: news[uuid] for uuid in due}
+        due = [uuid for uuid in news if self._news.get(uuid, self) != news[uuid]]
+        waiting = [uuid for uuid in self._news if uuid in news and uuid not in due]
+        due += waiting[:many]
+        self._news = {uuid: news[uuid] for uuid in (*waiting[many:], *due)}
         return due
 
 
@@ -156,8 +199,8 @@ class Judge:
 
     def __init__(self, at_a_time: int = AT_A_TIME) -> None:
         self._schedule = Schedule(at_a_time)
-        self._last: Mapping[str, tuple[Verdict, ...]] = {}
-        """Verdicts on each device at its last turn."""
+        self._last: Mapping[str, Turn] = {}
+        """What was said about each device at its last turn."""
         self.judged: Collection[str] = ()
 
     def judge(
@@ -174,29 +217,34 @@ class Judge:
         """
         windows = SampleWindows(history, inventory.interval_seconds)
         views = _views(windows, inventory, sample, events)
-        news = {
-            uuid: (_SUDDEN(view.sample), view.events[-1:])
-            for uuid, view in views.items()
-        }
+        news = {}
+        for uuid, view in views.items():
+            news[uuid] = (_SUDDEN(view.sample), view.events[-1:])
         self.judged = self._schedule.next_due(news, sample.time)
         workload.find_peers(views, self.judged)
-        self._last = {
-            uuid: self._judge_device(view) if uuid in self.judged else self._last[uuid]
-            for uuid, view in views.items()
-        }
-        return _judgement(sample, chain.from_iterable(self._last.values()))
+        turns = {}
+        for uuid, view in views.items():
+            if uuid in self.judged:
+                turns[uuid] = _judge_device(view, self._last.get(uuid, NO_TURN))
+            else:
+                turns[uuid] = self._last[uuid]
+        self._last = turns
+        return _judgement(sample, turns)
 
-    def _judge_device(self, view: RuleView) -> tuple[Verdict, ...]:
-        before = self._last.get(view.device.uuid, ())
-        since = {each.rule: each.since for each in before if isinstance(each, Finding)}
-        verdicts = []
-        for rule in RULES:
-            verdict = _ask(rule, view, since.get(rule.name))
-            verdicts.append(verdict)
-            if rule.name == "input_bound" and isinstance(verdict, Finding):
-                view.waits_for_input = verdict.severity is Severity.WARNING
-        view.held = False  # its peers read it, too
-        return tuple(verdicts)
+
+def _judge_device(view: RuleView, before: Turn) -> Turn:
+    since = {}
+    for verdict in before.verdicts:
+        if isinstance(verdict, Finding):
+            since[verdict.rule] = verdict.since
+    verdicts = []
+    for rule in RULES:
+        verdict = _ask(rule, view, since.get(rule.name))
+        verdicts.append(verdict)
+        if rule.name == "input_bound" and isinstance(verdict, Finding):
+            view.waits_for_input = verdict.severity is Severity.WARNING
+    view.held = False  # its peers read it, too
+    return Turn(verdicts, bound_by(view, before.bound_by.bound))
 
 
 def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
@@ -204,17 +252,25 @@ def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
     history = History(1)
     history.add(sample)
     views = _views(SampleWindows(history, 0.0, momentary=True), inventory, sample, ())
-    rules = [rule for rule in RULES if not rule.needs_history]
-    return _judgement(
-        sample, (_ask(rule, view, None) for view in views.values() for rule in rules)
-    )
+    workload.find_peers(views, views)
+    turns = {}
+    for uuid, view in views.items():
+        turns[uuid] = Turn(
+            [_ask(rule, view, None) for rule in RULES if not rule.needs_history],
+            bound_by(view),
+        )
+    return _judgement(sample, turns)
 
 
-def _judgement(sample: Sample, verdicts: Iterable[Verdict]) -> Judgement:
-    verdicts = tuple(verdicts)
-    findings = (verdict for verdict in verdicts if isinstance(verdict, Finding))
-    gravest_first = sorted(findings, key=lambda found: (-found.severity, -found.rank))
-    return Judgement(sample.time, verdicts, tuple(gravest_first))
+def _judgement(sample: Sample, turns: Mapping[str, Turn]) -> Judgement:
+    verdicts: list[Verdict] = []
+    bounds = {}
+    for uuid, turn in turns.items():
+        verdicts += turn.verdicts
+        bounds[uuid] = turn.bound_by
+    findings = [verdict for verdict in verdicts if isinstance(verdict, Finding)]
+    findings.sort(key=lambda found: (-found.severity, -found.rank))
+    return Judgement(sample.time, tuple(verdicts), tuple(findings), bounds)
 
 
 def _ask(rule: Rule, view: RuleView, since: float | None) -> Verdict:
@@ -229,7 +285,7 @@ def _ask(rule: Rule, view: RuleView, since: float | None) -> Verdict:
         return NoFinding(rule.name, uuid, _missing(rule, view, error.reading))
     if found is None:
         return NoFinding(rule.name, uuid)
-    began = found.since if found.since is not None else since
+    began = since if found.since is None else found.since
     return replace(
         found,
         evidence=tuple(found.evidence),
@@ -242,10 +298,12 @@ def _ask(rule: Rule, view: RuleView, since: float | None) -> Verdict:
 
 def _missing(rule: Rule, view: RuleView, reading: str) -> dict[str, Absence | None]:
     """Return all missing readings that the rule needs, first the one that stopped it."""
-    found = {name: view.absence(name) for name in (reading, *rule.needs)}
-    return {
-        name: absence for name, absence in found.items() if absence or name == reading
-    }
+    found = {reading: view.absence(reading)}
+    for name in rule.needs:
+        absence = view.absence(name)
+        if absence is not None:
+            found[name] = absence
+    return found
 
 
 def _views(
@@ -259,8 +317,9 @@ def _views(
     for event in events:
         events_by_device[event.device_uuid].append(event)
     readings = {device.uuid: device for device in sample.devices}
-    return {
-        device.uuid: RuleView(
+    views = {}
+    for device in inventory.devices:
+        views[device.uuid] = RuleView(
             windows,
             device,
             readings.get(device.uuid) or DeviceSample(device.uuid),
@@ -269,5 +328,4 @@ def _views(
             sample.time,
             host=sample.host_of(device),
         )
-        for device in inventory.devices
-    }
+    return views

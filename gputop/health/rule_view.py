@@ -42,17 +42,20 @@ class EvenSamples(NamedTuple):
         height = max(self.numbers) - min(self.numbers)
         if height < t.SAW_TOOTH:
             return None
-        low, high = (self.mean + sign * t.NOISE * height for sign in (-1, 1))
-        rises, down = [], False
+        low = self.mean - t.NOISE * height
+        high = self.mean + t.NOISE * height
+        rises = []
+        down = False
         for place, value in enumerate(self.numbers):
             if value <= low:
                 down = True
             elif down and value >= high:
                 rises.append(place)
                 down = False
-        if len(rises) < 3 or rises[-1] - rises[0] < t.FEWEST_BETWEEN * (len(rises) - 1):
+        if len(rises) < 3:
             return None
-        return (rises[-1] - rises[0]) / (len(rises) - 1) * self.step
+        between = (rises[-1] - rises[0]) / (len(rises) - 1)
+        return between * self.step if between >= t.FEWEST_BETWEEN else None
 
 
 _SOURCES = {SLOWDOWN_BITS: "clock_event_reasons"} | {
@@ -94,8 +97,14 @@ class _Numbers(NamedTuple):
     """A series in a window."""
 
     numbers: array[float]
-    present: int
-    mean: float | None
+    """With NaN for missing ones."""
+    present: list[float]
+
+    @property
+    def mean(self) -> float | None:
+        if not self.present:
+            return None
+        return sum(self.present) / len(self.present)
 
 
 class SampleWindows:
@@ -156,8 +165,8 @@ class RuleView:
 
     def absence(self, name: str) -> Absence | None:
         """Return why the newest reading of that name is missing, or None if it is not."""
-        for process in self.processes if name in _PROCESS_FIELDS else ():
-            for each in _PROCESS_FIELDS[name]:
+        for process in self.processes:
+            for each in _PROCESS_FIELDS.get(name, ()):
                 if each in process.absent:
                     return process.absent[each]
         name = _SOURCES.get(name, name)
@@ -178,8 +187,9 @@ class RuleView:
         self, name: str, seconds: float = t.WINDOW_SECONDS
     ) -> float | None:
         """Return the mean of the last seconds, or None if numbers are missing."""
-        there = self._has(name, seconds, t.ENOUGH_OF_WINDOW)
-        return self._read(name, seconds).mean if there else None
+        if not self._has(name, seconds, t.ENOUGH_OF_WINDOW):
+            return None
+        return self._read(name, seconds).mean
 
     def mean(self, name: str) -> float:
         """Return the mean of the usual window."""
@@ -187,13 +197,13 @@ class RuleView:
 
     def _has(self, name: str, seconds: float, enough: float) -> bool:
         if self.windows.momentary:
-            return self._read(name, seconds).present > 0
+            return len(self._read(name, seconds).present) > 0
         count, span, wanted = self.windows.within(seconds)
         if self.held:
             enough /= 2
         if span < enough * wanted:
             return False
-        return self._read(name, seconds).present >= max(
+        return len(self._read(name, seconds).present) >= max(
             t.FEWEST_SAMPLES, enough * count
         )
 
@@ -203,11 +213,7 @@ class RuleView:
         if known is None:
             many = self.windows.within(seconds).samples
             numbers = self.windows.history.last(self.device.uuid, name, many)
-            there: Sequence[float] = numbers
-            if not math.isfinite(total := sum(numbers)):
-                total = sum(there := finite(numbers))
-            mean = total / len(there) if there else None
-            known = self._numbers[key] = _Numbers(numbers, len(there), mean)
+            known = self._numbers[key] = _Numbers(numbers, finite(numbers))
         return known
 
     def mean_at_work(self, name: str) -> float | None:
@@ -219,23 +225,23 @@ class RuleView:
             return None
         numbers = self._read(name, t.WINDOW_SECONDS).numbers
         loads = self._read(self.activity, t.WINDOW_SECONDS).numbers
-        pairs = zip(numbers, loads, strict=True)
-        known = finite([number for number, load in pairs if load >= t.AT_WORK])
+        known = []
+        for number, load in zip(numbers, loads, strict=True):
+            if load >= t.AT_WORK and math.isfinite(number):
+                known.append(number)
         return sum(known) / len(known) if known else None
 
     @property
     def activity(self) -> str:
         """The reading that shows work: SM active if there is no *busy*, as on MIG instances."""
         busy, active = "gpu_utilization_percent", "sm_active_percent"
-        no_busy = (
-            self.mean_or_none(busy) is None and self.mean_or_none(active) is not None
-        )
-        return active if no_busy else busy
+        if self.mean_or_none(busy) is not None or self.mean_or_none(active) is None:
+            return busy
+        return active
 
     def slowed_percent(self, *causes: str, without: str = "") -> float:
         """Return the % of the window in which a cause was active and `without` was not."""
-        bits = mask_of(causes)
-        no = mask_of((without,))
+        bits, no = mask_of(causes), mask_of((without,))
         return self._share(lambda mask: bool(mask & bits) and not mask & no)
 
     def unslowed_percent(self) -> float:
@@ -254,17 +260,27 @@ class RuleView:
         return [Evidence(label, name, float(value), unit_of(name), headline=headline)]
 
     def means(
-        self, *shown: tuple[str, str], seconds: float = t.WINDOW_SECONDS
+        self,
+        *labelled: tuple[str, str],
+        seconds: float = t.WINDOW_SECONDS,
+        on_line: bool = False,
     ) -> list[Evidence]:
-        """Return the means as evidence, by label and name, without those that there are not."""
-        known = (
-            (label, name, self.mean_or_none(name, seconds)) for label, name in shown
-        )
-        return [
-            self.measured(f"{label}, mean", name, mean, seconds=seconds)
-            for label, name, mean in known
-            if mean is not None
-        ]
+        """Return the known means as evidence, by label and name; in the finding's line or not."""
+        found = []
+        for label, name in labelled:
+            mean = self.mean_or_none(name, seconds)
+            headline = f"{label} {{}}" if on_line else ""
+            if mean is not None:
+                found.append(
+                    self.measured(
+                        f"{label}, mean",
+                        name,
+                        mean,
+                        seconds=seconds,
+                        headline=headline,
+                    )
+                )
+        return found
 
     def measured(
         self,
@@ -292,8 +308,9 @@ class RuleView:
             return None
         numbers = self.windows.history.busy_samples(self.device.uuid, many)
         least, most = t.WHOLE
-        is_whole = least <= len(numbers) * step / span <= most
-        return EvenSamples(numbers, step) if is_whole else None
+        if not least <= len(numbers) * step / span <= most:
+            return None
+        return EvenSamples(numbers, step)
 
     def samples(self, name: str) -> EvenSamples:
         """Return the newest numbers of that name, which has some, as if none were missing."""

@@ -64,7 +64,10 @@ FEW_SMS = Limit(30, 40)
 FEW_WATTS = Limit(28, 33)
 """Power, % of the limit: an idle device draws 10 to 17, copies in memory about 50."""
 SMS_WORK = Limit(50, 40)
-"""SM active, %: enough that the kind of work matters."""
+"""SM active, %: enough that the kind of work matters. Below it the device is hardly used well, says
+NVIDIA: https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/feature-overview.html"""
+HALF_OF_SMS = Limit(SMS_WORK.begin, SMS_WORK.begin + 10)
+"""SM active, %, up to which work is short of SMs, not of what they do."""
 NO_TENSOR = Limit(1, 2)
 """Tensor active, %: even a job with small matmuls has several; GPM's noise is below one."""
 FP64 = 10.0
@@ -73,6 +76,22 @@ DRAM = Limit(70, 60)
 """DRAM active, %: about 90 is the most possible; reading with small gaps reaches 70."""
 LITTLE_TENSOR = Limit(20, 25)
 """Tensor active, %: with more of it than this, memory is not the only limit."""
+
+TENSOR_WORKS = Limit(25, 20)
+"""Tensor active, %, from which on tensor cores set the pace. Training that reaches 35 to 40 % of
+the peak, which is good, has about 40. Work between its matmuls takes the rest of the time."""
+PIPE_WORKS = Limit(40, 35)
+"""FP32, FP16 or FP64 active, %, from which on these units set the pace (as in gpmtop). An FMA is
+issued with loads and stores, and so even a dense FP32 product hardly has more than 80."""
+MEMORY_WORKS = Limit(75, 65)
+"""Memory busy, %, of a device without GPM. A real H100 has 11 while it multiplies matrices
+(gpu-burn); decoding and copies have 80 and more. It is time, not bandwidth."""
+MUCH_POWER = Limit(70, 65)
+"""Power, % of the limit, of a device without GPM: a real H100 has 90 while it multiplies matrices,
+and copies in memory have about 50."""
+NVLINK_WORKS = Limit(20e9, 10e9)
+"""Bytes a second in one direction: a tenth of what NVLink carries, and far more than the flags by
+which GPUs wait for each other."""
 
 PCIE_SHARE = Limit(70, 60)
 """% of the link's bandwidth before headers. Copies reach about 85."""

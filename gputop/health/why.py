@@ -5,13 +5,14 @@ The page `w` of the dashboard and `gputop why` show the same content.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import EVENTS, Event, Host, Inventory, Sample
+from gputop.health.bound_by import TOO_SHORT, BoundBy
 from gputop.health.causes import Cause, find_causes, needs_reboot
 from gputop.health.conditions import Fault, fault_of, find_alerts, machine_alerts
 from gputop.health.findings import (
@@ -34,8 +35,8 @@ from gputop.text import count, duration
 
 SECTIONS = ("What slows the work", "Other problems", "Good to know")
 """Headings of causes, by their place."""
+BOUND_BY = "Bound by"
 CHECKED, LACKING = "Checked, no problem", "Not enough data"
-TOO_SHORT = "not watched for long enough yet"
 LABELS = {name: row.label for row in ROWS for name in row.names[:1]} | {
     "state": "device",
     derived.PROCESS_COUNT: "processes",
@@ -106,6 +107,20 @@ class WhyReport:
     """Number of checks that found something, or could tell that there is nothing."""
     waiting: int
     """Number of checks that only need more time."""
+    bound_by: Sequence[tuple[Device, BoundBy]] = ()
+
+    @property
+    def bounds(self) -> list[str]:
+        """A line for each word: its devices, and why; with numbers if it is one device."""
+        groups: dict[tuple[str, str], list[tuple[Device, BoundBy]]] = {}
+        for device, each in self.bound_by:
+            groups.setdefault((each.bound.shown, each.text), []).append((device, each))
+        lines = []
+        for (word, text), pairs in groups.items():
+            why = pairs[0][1].why if len(pairs) == 1 else text
+            who = name_devices([label_of(device) for device, _ in pairs])
+            lines.append(f"{who}: {word} ({why})")
+        return lines
 
     @property
     def severity(self) -> Severity:
@@ -127,13 +142,12 @@ class WhyReport:
     @property
     def summary(self) -> str:
         """One line: how many problems there are, and how many checks have been done."""
-        faults = sum(each.severity is Severity.FAULT for each in self.entries)
-        warnings = sum(each.severity is Severity.WARNING for each in self.entries)
+        many = Counter(each.severity for each in self.entries)
         parts = []
-        if faults:
-            parts.append(count(faults, "fault"))
-        if warnings:
-            parts.append(count(warnings, "warning"))
+        if many[Severity.FAULT]:
+            parts.append(count(many[Severity.FAULT], "fault"))
+        if many[Severity.WARNING]:
+            parts.append(count(many[Severity.WARNING], "warning"))
         if not parts:
             parts.append("No problem so far" if self.waiting else "No problem found")
         return f"{', '.join(parts)}: {self.checks}"
@@ -197,10 +211,11 @@ class Situation:
             if alert.device_uuid in known and not (explained or is_state):
                 found.append(alert)
         entries = [*self._broken(devices, found), *self._machines(only)]
-        answering = {
-            uuid for uuid, device in known.items() if self._fault_of(device) is None
-        }
-        causes = find_causes(each for each in found if each.device_uuid in answering)
+        # A device that does not answer is an entry of its own.
+        answering = [
+            each for each in found if self._fault_of(known[each.device_uuid]) is None
+        ]
+        causes = find_causes(answering)
         entries += [_entry(cause, known, only) for cause in causes]
         return self._with_checks(entries, devices, {each.rule for each in found})
 
@@ -260,7 +275,12 @@ class Situation:
                 fine.append(rule.title)
         lacks = [Lack(titles, reason) for reason, titles in lacking.items()]
         missing = sum(rule.name not in told for rule in RULES) - len(fine)
-        return WhyReport(entries, fine, lacks, len(RULES) - missing, waiting)
+        bounds = []
+        for device in devices:
+            bound = self.judgement.bound_by.get(device.uuid)
+            if bound is not None:
+                bounds.append((device, bound))
+        return WhyReport(entries, fine, lacks, len(RULES) - missing, waiting, bounds)
 
     def _reasons(
         self, verdicts: Sequence[tuple[Device, NoFinding]], devices: int

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -23,6 +23,7 @@ from gputop.schema.derived import gpus_text, label_of, model_of
 from gputop.schema.labels import ROWS, DetailRow, value_of
 from gputop.schema.values import degrees_to_slowdown
 from gputop.text import (
+    ABSENT,
     cells,
     moment,
     percentage,
@@ -32,6 +33,9 @@ from gputop.text import (
     visible,
     watts_of,
 )
+
+if TYPE_CHECKING:
+    from gputop.health.bound_by import BoundBy
 
 Pair = tuple[Device, DeviceSample]
 
@@ -102,6 +106,8 @@ def _state(_: Device, readings: DeviceSample) -> Text:
     return cell("")
 
 
+BOUND_BY = TableColumn("bound-by", lambda *_: cell(""), GPM_READINGS, left=True)
+"""The column of what devices are bound by, which `View` has the words for."""
 STATE = TableColumn("state", _state, left=True)
 PROCESSES = TableColumn("processes", lambda *_: cell(""), left=True)
 """The column of processes, whose cells `_cells` fills."""
@@ -122,10 +128,14 @@ OWN = (
         lambda _, readings: reading(percentage(readings.fan_percent)),
         ("fan_percent",),
     ),
+    BOUND_BY,
     STATE,
     PROCESSES,
 )
-MOST_USEFUL = ("busy", "memory", "processes", "temp", "name", "power", "clock", "fan")
+MOST_USEFUL = (
+    *("busy", "memory", "processes", "temp", "name", "power", "bound-by", "clock"),
+    "fan",
+)
 """The own columns in the order in which they get room."""
 
 
@@ -138,8 +148,8 @@ def _column_for(row: DetailRow) -> TableColumn:
     """Return the column of a row of a device's page. Texts are aligned to the left."""
     first = row.names[0]
     is_text = False
-    for field in (*fields(Device), *fields(DeviceSample)):
-        if field.name == first and "str" in str(field.type):
+    for each in (*fields(Device), *fields(DeviceSample)):
+        if each.name == first and "str" in str(each.type):
             is_text = True
 
     def of_row(device: Device, readings: DeviceSample) -> Text:
@@ -153,8 +163,8 @@ def _columns_by_name() -> dict[str, TableColumn]:
     by_source = {}
     for column in OWN:
         found[column.name.lower()] = column
-        for name in column.sources:
-            by_source[name] = column
+        if column != BOUND_BY:  # it is made of many readings, which have their own
+            by_source.update(dict.fromkeys(column.sources, column))
     for row in ROWS:
         of_row = by_source.get(row.names[0]) or _column_for(row)
         # The label on the device page and the name of the JSON field work, too.
@@ -199,14 +209,31 @@ class View:
     sort: SortKey | None = None
     top: int | None = None
     """Number of processes in the table."""
+    bound_by: Mapping[str, BoundBy] = field(default_factory=dict)
+    """What each device is bound by; without it there is no such column."""
 
 
 PLAIN = View()
 
 
-def document(inventory: Inventory, sample: Sample) -> dict[str, Any]:
+def bounds_of(inventory: Inventory, sample: Sample) -> Mapping[str, BoundBy]:
+    """Return what each device is bound by at this moment; `sample` has all processes."""
+    from gputop.health.judge import judge_snapshot
+
+    return judge_snapshot(inventory, sample).bound_by
+
+
+def document(
+    inventory: Inventory, sample: Sample, bound_by: Mapping[str, BoundBy] | None = None
+) -> dict[str, Any]:
     """Return the snapshot as one JSON document with the fields of the stream."""
-    return {"inventory": to_plain(inventory), "sample": to_plain(sample)}
+    made: dict[str, Any] = {
+        "inventory": to_plain(inventory),
+        "sample": to_plain(sample),
+    }
+    if bound_by is not None:
+        made["bound_by"] = {uuid: each.plain for uuid, each in bound_by.items()}
+    return made
 
 
 def gpu_list(inventory: Inventory, sample: Sample) -> str:
@@ -317,13 +344,20 @@ def _columns(
     held = sample.processes_by_device()
     for column in dict.fromkeys((*view.columns, STATE)):
         texts = [column.cell(*pair) for pair in pairs]
+        if column == BOUND_BY and view.bound_by:
+            texts = [_word(view.bound_by.get(device.uuid)) for device, _ in pairs]
         if column == PROCESSES and view.processes == "beside":
             holders = [Holders(held[device.uuid]) for device, _ in pairs]
             least = max((each.least for each in holders), default=0)
             least = max(least, cells(column.name))
             yield pages.Column(column.name, holders, left=True, least=least)
-        elif column not in (STATE, PROCESSES) or any(texts):
+        elif column not in (BOUND_BY, STATE, PROCESSES) or any(texts):
             yield pages.Column(column.name, texts, column.left)
+
+
+def _word(bound_by: BoundBy | None) -> Text:
+    known = "" if bound_by is None else bound_by.bound.known
+    return reading(known or ABSENT)
 
 
 def _remarks(inventory: Inventory, sample: Sample) -> Iterator[Text]:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gputop.agent.snapshot import Source
 from gputop.health.findings import Severity
-from gputop.health.why import CHECKED, LACKING, figures
+from gputop.health.why import BOUND_BY, CHECKED, LACKING, figures
 from gputop.output import pages
 from gputop.output.pages import cell
 from gputop.schema.derived import gpus_text, label_of
@@ -55,6 +55,8 @@ def page(
         if table not in parts:
             parts.append(table)
         _add_entry(table, entry)
+    parts += ["", BOUND_BY]
+    parts += [_indented(line) for line in report.bounds]
     parts += ["", CHECKED, _indented(", ".join(report.fine) or "nothing yet")]
     if report.lacking:
         parts += ["", LACKING]
@@ -122,6 +124,7 @@ def document(
         "severity": report.severity.word,
         "checks_done": report.done,
         "checks": report.total,
+        "bound_by": {device.uuid: each.plain for device, each in report.bound_by},
         "findings": [_finding(each) for each in report.entries],
         "checked": [*report.fine],
         "not_enough_data": [

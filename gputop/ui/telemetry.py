@@ -164,6 +164,11 @@ class Telemetry:
         """Judgement of the rules about the shown sample."""
         return self._conclude()[0]
 
+    def bound_by(self, uuid: str) -> str:
+        """Return what the device is bound by in a word; empty if it cannot be told."""
+        found = self.judgement.bound_by.get(uuid)
+        return "" if found is None else found.bound.known
+
     @property
     def causes(self) -> Sequence[Cause]:
         """Causes of the findings about the shown sample: of slowness first, then of the others."""

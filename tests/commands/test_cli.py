@@ -626,7 +626,7 @@ def test_status_as_json() -> None:
     done = run("status", "--demo", "--json")
     assert (done.returncode, done.stderr) == (0, "")
     document = json.loads(done.stdout)
-    assert document.keys() == {"inventory", "sample"}
+    assert document.keys() == {"inventory", "sample", "bound_by"}
     assert document["inventory"]["source"] == "simulated"
     devices = document["inventory"]["devices"]
     assert len(devices) == 8

@@ -247,7 +247,8 @@ def test_watching_as_json_is_a_document_on_each_line(
     assert ended("--watch", "--json") == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
-    assert all(json.loads(line).keys() == {"inventory", "sample"} for line in lines)
+    keys = {"inventory", "sample", "bound_by"}
+    assert all(json.loads(line).keys() == keys for line in lines)
 
 
 def test_watching_without_a_driver_says_so_on_the_page_and_goes_on(
@@ -280,6 +281,8 @@ def test_the_document_is_that_of_the_stream(driver: FakeDriver) -> None:
     """Field for field, but for what changes from one moment to the next."""
     driver.write(FakeDevice())
     document = json.loads(run("status", "--json", environment=driver.environment()))
+    (bound_by,) = document.pop("bound_by").values()
+    assert bound_by.keys() == {"word", "why"}
     stream = run("stream", "--count", "1", environment=driver.environment())
     records = {record.pop("type"): record for record in map(json.loads, stream.splitlines())}
     assert {kind: fields(record) for kind, record in records.items()} == {

@@ -88,6 +88,11 @@ def test_the_page_has_findings_with_numbers_and_remedy_and_what_was_checked(
     assert lines[7].startswith("         GPU 1: idle 64 % in 39 s · gaps every 8.0 s · CPU of its")
     assert lines[9].startswith("         > Its main thread may be the limit: ")
     assert "warning  GPU 2: throttled by heat" in lines
+    bound = lines.index("Bound by")
+    assert lines[bound + 1 : bound + 3] == [
+        "  GPUs 0 and 1: input (its work has gaps)",
+        "  GPU 2: heat (clocks are held down by heat: 100 % of the time)",
+    ]
     assert "\nChecked, no problem\n  Xid errors, memory errors, " in text
     assert "\nNot enough data\n  leak: not watched for long enough yet\n" in text
     assert all(len(line) <= 100 for line in lines)
@@ -103,6 +108,16 @@ def test_json_has_evidence_as_numbers_with_units(
     assert status == DEGRADED
     assert document["severity"] == "warning"
     assert (document["checks_done"], document["checks"]) == (19, 21)
+    assert document["bound_by"] == {
+        device(0).uuid: {
+            "word": "input",
+            "why": "its work has gaps: idle 64 %, every 8.0 s",
+        },
+        device(1).uuid: {
+            "word": "compute",
+            "why": "tensor cores set the pace: tensor active 52 %, DRAM active 45 %",
+        },
+    }
     (finding,) = document["findings"]
     assert finding["title"] == "GPU 0: may be waiting for input, a CPU core is full"
     assert finding["remedy"]

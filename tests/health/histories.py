@@ -178,7 +178,10 @@ class Machine:
     def changes(self, rule: str, after: int = 0, index: int = 0) -> int:
         """How often the rule's finding came or went in the ticks after that one."""
         uuid = self.devices[index].uuid
-        held = [any(f.rule == rule for f in said.for_device(uuid)) for said in self.said[after:]]
+        held = [
+            any((f.rule, f.device_uuid) == (rule, uuid) for f in said.findings)
+            for said in self.said[after:]
+        ]
         return sum(a != b for a, b in pairwise(held))
 
 

@@ -188,7 +188,7 @@ def test_whose_turn_it_is_is_told_what_judging_all_would_tell() -> None:
         said = made.judge.judge(made.history, known, sample)
         for uuid in made.judge.judged:
             assert of(said, uuid) == of(whole, uuid)
-            found |= {finding.rule for finding in said.for_device(uuid)}
+            found |= {finding.rule for finding in said.findings if finding.device_uuid == uuid}
     assert {"straggler", "imbalance"} <= found
 
 

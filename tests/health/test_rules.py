@@ -544,7 +544,7 @@ def test_a_device_that_is_lost_is_asked_for_its_errors_only() -> None:
     machine = one(events=(at(10, 79),))
     machine.state = type(machine.state).LOST
     machine.run(1)
-    assert [found.rule for found in machine.last.for_device(device().uuid)] == ["xid"]
+    assert [found.rule for found in machine.last.findings] == ["xid"]
     assert all(each.missing for each in machine.last.without_finding(device().uuid))
 
 

@@ -301,6 +301,29 @@ def test_a_finding_that_takes_a_while_to_tell() -> None:
     assert ("0", "power_capped", "warning") in active(streams.inventory(1), *samples)
 
 
+def bound_by(*records: Record | Interruption) -> dict[str, str]:
+    """The word of each device that has one."""
+    found = named(found_in(*records), "gputop_bound_by")
+    assert {value for _, value in found} <= {1.0}
+    return {labels["index"]: labels["bound_by"] for labels, _ in found}
+
+
+def test_what_a_device_is_bound_by_has_a_series_once_it_can_be_told() -> None:
+    decodes = streams.readings(
+        0,
+        gpu_utilization_percent=99,
+        sm_active_percent=90.0,
+        dram_active_percent=86.0,
+        tensor_active_percent=4.0,
+    )
+    made = [decodes, streams.readings(1, gpu_utilization_percent=0), streams.lost(2)]
+    samples = [sample_of(*made, time=streams.NOW + second) for second in range(40)]
+    assert bound_by(streams.inventory(3), *samples[:10]) == {}
+    for_job = streams.process(7, 0)
+    busy = [dataclasses.replace(each, processes=(for_job,)) for each in samples]
+    assert bound_by(streams.inventory(3), *busy) == {"0": "memory", "1": "idle"}
+
+
 def test_each_severity_has_its_word() -> None:
     sick = sample_of(streams.readings(0, ecc_uncorrected=1, **FULL_NOW))
     assert {word for _, _, word in active(streams.inventory(1), sick)} == {"fault", "warning"}

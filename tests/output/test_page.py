@@ -22,9 +22,19 @@ from gputop.agent.device import (
     DeviceState,
 )
 from gputop.agent.snapshot import DriverState, Host, Inventory, Process, ProcessKind, Sample, Source
+from gputop.health.bound_by import Bound, BoundBy
 from gputop.output.pages import LOUD_RED, YELLOW, as_ascii, cell
 from gputop.output.process_tables import SORT_KEYS, processes_text, users_document
-from gputop.output.status_page import COLUMNS, View, document, page, parse_columns, slug, users_page
+from gputop.output.status_page import (
+    COLUMNS,
+    View,
+    bounds_of,
+    document,
+    page,
+    parse_columns,
+    slug,
+    users_page,
+)
 from gputop.schema.labels import ROWS
 from gputop.text import cells
 
@@ -180,6 +190,30 @@ def test_columns_that_were_chosen() -> None:
         "30 %       19 W   210 MHz    3 %",
         "   –          –         –      –  LOST",
     ]
+
+
+def test_what_devices_are_bound_by_is_a_column() -> None:
+    """Of a sample with all processes, whichever the page shows. A dash stands for "cannot tell"."""
+    words = {
+        INVENTORY.devices[0].uuid: BoundBy(Bound.FP32, "no tensor cores"),
+        INVENTORY.devices[1].uuid: BoundBy(Bound.UNKNOWN, "no SM active"),
+    }
+    for columns in (View().columns, parse_columns("GPU,bound-by")):
+        view = View(columns, bound_by=words, processes="none")
+        heading, first, second = page(INVENTORY, SAMPLE, view).split("\n")[1:4]
+        at = heading.index("bound-by")
+        assert first[at:].split()[0] == "FP32"
+        assert second[at:].split()[0] == "–"
+    assert "bound-by" not in page(INVENTORY, SAMPLE)
+
+
+def test_the_bound_of_the_page_is_that_of_this_moment() -> None:
+    idle = dataclasses.replace(SAMPLE.devices[0], gpu_utilization_percent=0)
+    sample = dataclasses.replace(SAMPLE, devices=(idle,))
+    assert bounds_of(INVENTORY, sample)[idle.uuid].plain == {
+        "word": "idle",
+        "why": "hardly any work: busy 0 %",
+    }
 
 
 def test_a_chosen_column_that_does_not_fit_is_named() -> None:

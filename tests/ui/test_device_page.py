@@ -292,7 +292,13 @@ async def test_one_line_says_which_device_and_what_is_wrong() -> None:
         await page_of(app, pilot)
         assert shown(pilot, DeviceTitle).startswith("0 H100 80GB HBM3 ──")
         assert shown(pilot, DeviceTitle).endswith("statistics since 12:00:00")
-        app.send(said_by(streams.lost(0), streams.readings(1), seconds=1.0))
+        for second in range(40):
+            idle = streams.readings(0, gpu_utilization_percent=0)
+            app.send(said_by(idle, streams.readings(1), seconds=1.0 + second))
+        await settle(pilot)
+        title = shown(pilot, DeviceTitle)
+        assert title.endswith(" bound by idle  statistics since 12:00:00")
+        app.send(said_by(streams.lost(0), streams.readings(1), seconds=42.0))
         await settle(pilot)
         assert shown(pilot, DeviceTitle).splitlines()[1:] == [
             "LOST: it no longer answers on its bus.",

@@ -78,6 +78,20 @@ def test_sm_active_stands_for_busy_where_that_is_not_counted() -> None:
     assert "DRAM 52 %" in others[0]
 
 
+def test_what_it_is_bound_by_has_the_room_that_others_leave() -> None:
+    """It is the last of its line, so that nothing moves when it comes."""
+    without = h100(sm_clock_mhz=1755, memory_clock_mhz=2619)
+    with_word = dataclasses.replace(without, bound_by="memory")
+    for width in (40, 60, 90, 160):
+        before = text_of(panel.draw(without, Density.FULL, width, 12))
+        after = text_of(panel.draw(with_word, Density.FULL, width, 12))
+        changed = [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]]
+        assert len(changed) == (width > 60)
+        for old, new in changed:
+            assert new.startswith(old.rstrip())
+            assert new.rstrip().endswith("bound by memory")
+
+
 def test_sm_active_does_not_stand_for_busy_that_is_missing_for_now() -> None:
     late = h100(gpu_utilization_percent=None, absent={"gpu_utilization_percent": Absence.TIMED_OUT})
     assert panel.activity_of(late.readings) == "gpu_utilization_percent"

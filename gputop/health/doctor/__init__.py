@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from gputop.health.doctor.doctor_facts import DoctorFacts
     from gputop.health.findings import Finding
 
+
 CHECKS = (
     *checks.DRIVER_CHECKS,
     *device_checks.DEVICE_CHECKS,
@@ -25,17 +26,16 @@ DEFAULT = "nvml"
 def examine(facts: DoctorFacts) -> tuple[Finding, ...]:
     """Return the findings of all checks; `Finding.rule` is the name of the check."""
     known = facts.inventory.problem
-    culprit = (
-        None if known is None else known.check if known.check in BY_NAME else DEFAULT
-    )
+    culprit = ""
+    if known is not None:
+        culprit = known.check if known.check in BY_NAME else DEFAULT
     by_rule = device_checks.ask_rules(facts)
     found: list[Finding] = []
     for check in CHECKS:
+        judged = check.judge(facts)
         if known is not None and check.name == culprit:
             judged = [checks.problem(f"{known.what}: {known.why}", known.remedy)]
-        else:
-            judged = [
-                by_rule.get((check.rule, f.device_uuid), f) for f in check.judge(facts)
-            ]
-        found += [replace(finding, rule=check.name) for finding in judged]
+        for each in judged:
+            by_check = by_rule.get((check.rule, each.device_uuid), each)
+            found.append(replace(by_check, rule=check.name))
     return tuple(found)

@@ -15,15 +15,13 @@ from gputop.agent.linux.driver_files import LIBRARY, WSL_FOLDER
 from gputop.agent.nvml.diagnosis import BINDINGS, ask_for, other_bindings
 from gputop.console import ascii_is_safer, locale_of, without_colours
 from gputop.health.conditions import UNLISTED_REMEDY
+from gputop.health.doctor.doctor_facts import USER_SECONDS
 from gputop.health.findings import Finding, Severity
 from gputop.text import count, fold_list, visible
 
 if TYPE_CHECKING:
     from gputop.agent.device import Device
     from gputop.health.doctor.doctor_facts import DoctorFacts
-
-USER_SECONDS = 1.0
-"""Seconds within which the name of a user is looked up on a machine that is well."""
 
 
 class CheckGroup(StrEnum):
@@ -49,9 +47,8 @@ class Check(NamedTuple):
 def _made(
     severity: Severity, text: str, remedy: str = "", device: Device | None = None
 ) -> Finding:
-    return Finding(
-        severity, text, remedy=remedy, device_uuid=device.uuid if device else ""
-    )
+    uuid = "" if device is None else device.uuid
+    return Finding(severity, text, remedy=remedy, device_uuid=uuid)
 
 
 note = partial(_made, Severity.INFORMATION)

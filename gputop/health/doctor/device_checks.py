@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from gputop.health.doctor.doctor_facts import CudaDevice, DoctorFacts, TorchFacts
     from gputop.health.findings import Finding
 
+
 DeviceCheck = Callable[[Device, DeviceSample], "Finding"]
 
 
@@ -57,12 +58,10 @@ def xids(facts: DoctorFacts) -> Iterator[Finding]:
             for event in facts.sample.events
             if event.kind == "xid" and event.device_uuid == device.uuid
         ]
-        found += [
-            Event(-each.age_seconds, device.uuid, "xid", each.code)
-            for each in log.xids
-            if each.age_seconds < LOG_SECONDS
-            and same_address(each.address, device.pci_bus_id or "")
-        ]
+        for each in log.xids:
+            is_its = same_address(each.address, device.pci_bus_id or "")
+            if is_its and each.age_seconds < LOG_SECONDS:
+                found.append(Event(-each.age_seconds, device.uuid, "xid", each.code))
         if found:
             yield _worst(device, found, facts.sample.device(device.uuid))
         elif log.refused is None:
@@ -81,19 +80,21 @@ def _worst(
     event = gravest_xid(found)
     fault, age = event_text(event, device, readings), -event.time
     ago = "just now" if age < 1 else f"{duration(age)} ago"
-    more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+    text = f"{fault.what}, {ago}"
+    if len(found) > 1:
+        text = f"{text}, and {len(found) - 1} more"
     made = note if event.code in PROGRAM_XIDS else problem
-    return made(f"{fault.what}, {ago}{more}", fault.remedy, device)
+    return made(text, fault.remedy, device)
 
 
 def ask_rules(facts: DoctorFacts) -> dict[tuple[str, str], Finding]:
     """Return the findings of the rules that need no history, by rule and device."""
-    return {
-        (each.rule, each.device_uuid): replace(
+    found = {}
+    for each in judge_snapshot(facts.inventory, facts.sample).findings:
+        found[each.rule, each.device_uuid] = replace(
             each, title=each.line, since=None, evidence=()
         )
-        for each in judge_snapshot(facts.inventory, facts.sample).findings
-    }
+    return found
 
 
 def absent(name: str, device: Device, readings: DeviceSample) -> Finding:
@@ -114,18 +115,12 @@ def _of_each(
             readings = facts.sample.device(device.uuid)
             if readings is None or readings.state is not DeviceState.OK:
                 continue
-            known = {
-                name: getattr(readings, name, getattr(device, name, None))
-                for name in needs
-            }
-            lacking = next(
-                (name for name, value in known.items() if value is None), None
-            )
-            yield (
-                absent(lacking, device, readings)
-                if lacking
-                else check(device, readings)
-            )
+            for name in needs:
+                if getattr(readings, name, getattr(device, name, None)) is None:
+                    yield absent(name, device, readings)
+                    break
+            else:
+                yield check(device, readings)
 
     return judge
 
@@ -142,8 +137,11 @@ def _no_ecc(device: Device, readings: DeviceSample) -> Finding:
             device,
         )
     if readings.ecc_uncorrected is not None and readings.ecc_uncorrected_lifetime:
-        many = readings.ecc_uncorrected_lifetime
-        return note(f"none now, {many} uncorrected in its life", "Watch it", device)
+        return note(
+            f"none now, {readings.ecc_uncorrected_lifetime} uncorrected in its life",
+            "Watch it",
+            device,
+        )
     if readings.ecc_uncorrected is None:
         return absent("ecc_uncorrected", device, readings)
     return ok("none uncorrected", device)
@@ -151,18 +149,17 @@ def _no_ecc(device: Device, readings: DeviceSample) -> Finding:
 
 def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
     """Tell a link at its maximum from one that cannot be judged without load."""
-    now = (readings.pcie_generation or 0, readings.pcie_width or 0)
-    most = (device.pcie_generation_max or 0, device.pcie_width_max or 0)
     if device.memory_is_shared:
         return ok("none: it is on the host's chip", device)
+    now = readings.pcie_generation or 0, readings.pcie_width or 0
+    most = device.pcie_generation_max or 0, device.pcie_width_max or 0
+    text = link_text(*now)
     if now[0] >= most[0] and now[1] >= most[1]:
-        return ok(f"{link_text(*now)}, the maximum", device)
+        return ok(f"{text}, the maximum", device)
     if readings.gpu_utilization_percent is None:
-        return note(
-            f"not judged: {link_text(*now)}, and its load is not known", "", device
-        )
+        return note(f"not judged: {text}, and its load is not known", device=device)
     return note(
-        f"not judged: little load, at {link_text(*now)} of {link_text(*most)}",
+        f"not judged: little load, at {text} of {link_text(*most)}",
         "Run `gputop doctor` again while it computes",
         device,
     )
@@ -170,10 +167,8 @@ def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
 
 def power_limit(device: Device, readings: DeviceSample) -> Finding:
     """Check for a lowered limit, even if it holds nothing back now."""
-    limit, default = (
-        readings.power_limit_watts or 0,
-        device.power_limit_default_watts or 0,
-    )
+    limit = readings.power_limit_watts or 0
+    default = device.power_limit_default_watts or 0
     lowered = lowered_limit(limit, default, device)
     if lowered is not None:
         return warning(*lowered, device)
@@ -198,29 +193,32 @@ def compute_mode(device: Device, _: DeviceSample) -> Finding:
     if mode == "prohibited":
         return problem("prohibited: no program may compute on it", remedy, device)
     if mode != "default":
-        text = f"{value_text('compute_mode', mode)}: one program at a time"
-        return note(text, remedy, device)
+        return note(
+            f"{value_text('compute_mode', mode)}: one program at a time", remedy, device
+        )
     return ok("default", device)
 
 
-_ALL_LISTED = _fine("listed processes hold what is in use")
-_MUCH_FREE = _fine(f"more than {100 - FULL.begin:.0f} % free")
-_REASONS, _LIMITS = (
-    ("clock_event_reasons",),
-    ("power_limit_watts", "power_limit_default_watts"),
-)
+_REASONS = ("clock_event_reasons",)
+_LIMITS = ("power_limit_watts", "power_limit_default_watts")
 _LINK = ("pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max")
 OF_EACH = (
     ("ecc", "memory errors", "ecc", (), _no_ecc),
     ("remap", "row remapping", "remap", ("remap_pending",), _fine("none pending")),
     ("recovery", "recovery", "recovery", ("recovery_action",), _fine("none")),
-    ("almost_full", "free memory", "almost_full", ("memory_free_bytes",), _MUCH_FREE),
+    (
+        "almost_full",
+        "free memory",
+        "almost_full",
+        ("memory_free_bytes",),
+        _fine(f"more than {100 - FULL.begin:.0f} % free"),
+    ),
     (
         "unattributed",
         "memory users",
         "unattributed",
         ("memory_unattributed_bytes",),
-        _ALL_LISTED,
+        _fine("listed processes hold what is in use"),
     ),
     ("thermal", "heat", "thermal", _REASONS, _fine("none now")),
     ("hardware_slowdown", "slowdown", "hardware_slowdown", _REASONS, _fine("none now")),
@@ -334,12 +332,10 @@ def selection(facts: DoctorFacts) -> Iterator[Finding]:
         return
     gpus = sum(gpu.uuid in allowed.uuids for gpu in facts.gpus)
     if not allowed.uuids:
-        why = (
-            f": it {allowed.note.removeprefix(VARIABLE).strip()}"
-            if allowed.note
-            else ""
-        )
-        yield warning(f"{shown} hides every GPU{why}", "Unset it, or name a GPU in it")
+        text = f"{shown} hides every GPU"
+        if allowed.note:
+            text = f"{text}: it {allowed.note.removeprefix(VARIABLE).strip()}"
+        yield warning(text, "Unset it, or name a GPU in it")
     elif allowed.note is not None:
         yield warning(
             f"{allowed.note}, and what follows is ignored",
@@ -369,11 +365,12 @@ def order(facts: DoctorFacts) -> Iterator[Finding]:
             yield note("CUDA's indices may not be NVML's: torch does not say", remedy)
         return
     rows = tuple(_row(each, device) for each, device in pairs)
-    if all(each.index == device.index for each, device in pairs):
-        can_differ = chosen or (len(facts.gpus) > 1 and not by_bus)
-        yield replace(ok("CUDA's indices are NVML's"), rows=rows if can_differ else ())
-    else:
+    if any(each.index != device.index for each, device in pairs):
         yield replace(note("CUDA's indices are not NVML's", remedy), rows=rows)
+    elif chosen or (len(facts.gpus) > 1 and not by_bus):  # they could differ
+        yield replace(ok("CUDA's indices are NVML's"), rows=rows)
+    else:
+        yield ok("CUDA's indices are NVML's")
 
 
 def _row(each: CudaDevice, device: Device) -> str:
@@ -395,8 +392,9 @@ def _bare(uuid: str) -> str:
 
 
 def _imported(facts: DoctorFacts) -> TorchFacts | None:
-    said = facts.torch
-    return said if said is not None and said.failure is None else None
+    if facts.torch is None or facts.torch.failure is not None:
+        return None
+    return facts.torch
 
 
 def _hides_all(facts: DoctorFacts) -> bool:

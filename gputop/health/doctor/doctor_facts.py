@@ -28,7 +28,6 @@ from gputop.bench.run.worker_launch import (
     run_program,
 )
 from gputop.console import terminfo_colours
-from gputop.health.doctor.checks import USER_SECONDS
 from gputop.health.doctor.kernel_log import KernelLog, read_kernel_log
 from gputop.schema.decode import from_plain
 from gputop.schema.limits import DecodeError
@@ -38,6 +37,9 @@ if TYPE_CHECKING:
     from gputop.agent.device import Device
     from gputop.bench.run.worker_launch import Interpreter
 
+
+USER_SECONDS = 1.0
+"""Seconds within which the name of a user is looked up on a machine that is well."""
 ASK_SECONDS = 60.0
 """Seconds for torch. Importing it over a network, or starting CUDA on many devices, takes long."""
 
@@ -169,16 +171,13 @@ async def find_slow_users(sample: Sample) -> tuple[str, ...]:
     """Return the numbers of the users whose names are not answered within `USER_SECONDS`."""
     from gputop.agent.linux.owners import user_name
 
-    numbers = {
-        each.user for each in sample.processes if each.user and each.user.isdecimal()
-    }
-    asked = {
-        number: call_in_thread(partial(user_name, int(number))) for number in numbers
-    }
+    asked = {}
+    for process in sample.processes:
+        number = process.user
+        if number and number.isdecimal() and number not in asked:
+            asked[number] = call_in_thread(partial(user_name, int(number)))
     await asyncio.to_thread(wait, asked.values(), USER_SECONDS)
-    return tuple(
-        sorted(number for number, answer in asked.items() if not answer.done())
-    )
+    return tuple(sorted(each for each, answer in asked.items() if not answer.done()))
 
 
 async def gather(

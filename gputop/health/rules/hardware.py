@@ -8,35 +8,41 @@ from math import isfinite
 
 from gputop.agent.device import Device
 from gputop.agent.words import CLOCK_EVENT_BITS
-from gputop.health import conditions
+from gputop.health import bound_by, conditions
 from gputop.health import thresholds as t
+from gputop.health.bound_by import (
+    BUSY,
+    GENERATION,
+    HARDWARE_REASONS,
+    PCIE,
+    POWER,
+    REASONS,
+    WIDTH,
+)
 from gputop.health.findings import Evidence, Finding, Severity
-from gputop.health.rule_view import NoEvidence, RuleView, finite, needed
-from gputop.health.rules.workload import BUSY, CLOCK, HEAT, POWER
+from gputop.health.rule_view import RuleView, finite, needed
+from gputop.health.rules.workload import CLOCK, HEAT
 from gputop.schema.advice import INDEX, RESET, fill_in, shared_command
 from gputop.schema.catalogue import RECOVERIES
 from gputop.schema.clock_events import BY_WORD, HEAT_REASONS, mask_of
 from gputop.schema.derived import SLOWDOWN_BITS
 from gputop.schema.values import link_bytes
-from gputop.text import duration, size
+from gputop.text import duration
 
-REASONS, CLOCK_MAX = "clock_event_reasons", "sm_clock_max_mhz"
+CLOCK_MAX = "sm_clock_max_mhz"
 ECC, ECC_UNCORRECTED = "ecc_corrected", "ecc_uncorrected"
-GENERATION, WIDTH = "pcie_generation", "pcie_width"
-TRAFFIC = {"pcie_rx_bytes_per_second": "receives", "pcie_tx_bytes_per_second": "sends"}
+TRAFFIC = dict(zip(PCIE, ("receives", "sends"), strict=True))
 MOST_POINTS = 60
 """Most samples of ten minutes that are read: more precision than anyone needs."""
 
 
 def power_capped(view: RuleView) -> Finding | None:
     """Find clocks held down by the power limit: normal at full load unless it was lowered."""
-    share = view.slowed_percent("sw_power_cap")
-    if not view.passes(t.POWER_CAP, share):
+    found = bound_by.at_power_limit(view)
+    if found is None:
         return None
     evidence = [
-        view.measured(
-            "at the power limit", REASONS, share, "%", headline="{} of the time"
-        ),
+        *found,
         *view.means(("power", POWER)),
         *view.newest("power limit", "power_limit_watts"),
         *_clock(view),
@@ -75,8 +81,8 @@ def lowered_limit(
 
 def thermal(view: RuleView) -> Finding | None:
     """Find clocks held down by heat."""
-    share = view.slowed_percent(*HEAT_REASONS)
-    if not view.passes(t.HEAT, share):
+    slowed = bound_by.slowed_by_heat(view)
+    if slowed is None:
         return None
     evidence = view.means(("temperature", HEAT))
     evidence += view.newest("slows down at", "temperature_slowdown_celsius")
@@ -84,39 +90,38 @@ def thermal(view: RuleView) -> Finding | None:
         "Check fans, dust, airflow and its neighbours; a lower power limit costs less than "
         "throttling"
     )
-    return _slowed(view, share, "sw_thermal", HEAT_REASONS, evidence, remedy)
+    return _slowed(view, slowed, "sw_thermal", HEAT_REASONS, evidence, remedy)
 
 
 def hardware_slowdown(view: RuleView) -> Finding | None:
     """Find a slowdown by hardware other than heat: mostly by the power supply."""
-    causes = ("hw_power_brake", "hw_slowdown")
-    share = view.slowed_percent(*causes, without="hw_thermal")
-    if not view.passes(t.HARDWARE, share):
+    slowed = bound_by.slowed_by_hardware(view)
+    if slowed is None:
         return None
-    cause = causes[0] if view.slowed_percent(causes[0]) > 0 else causes[1]
+    brake, other = HARDWARE_REASONS
+    cause = brake if view.slowed_percent(brake) > 0 else other
     evidence = view.means(("power", POWER))
     remedy = "Check power cables and supply, and what else draws from it; `dmesg` may say more"
-    return _slowed(view, max(1, share), cause, causes, evidence, remedy)
+    return _slowed(view, slowed, cause, HARDWARE_REASONS, evidence, remedy)
 
 
 def _slowed(
     view: RuleView,
-    share: float,
+    slowed: Iterable[Evidence],
     cause: str,
     causes: Sequence[str],
     evidence: Iterable[Evidence],
     remedy: str,
 ) -> Finding:
-    """Return the finding that it was slowed for that share of the time, mainly by `cause`."""
+    """Return the finding that it was slowed, mainly by `cause`."""
     lost, cost = _lost(view, causes)
-    title, headline = BY_WORD[cause].fault, "{} of the time"
+    title = BY_WORD[cause].fault
     if view.windows.momentary:
-        title, headline = f"{title} now", ""
-    slowed = view.measured("slowed", REASONS, share, "%", headline=headline)
+        title = f"{title} now"
     return Finding(
         Severity.WARNING,
         title,
-        [slowed, *lost, *evidence, *_clock(view)],
+        [*slowed, *lost, *evidence, *_clock(view)],
         remedy,
         cost_percent=cost,
     )
@@ -153,7 +158,7 @@ def _clock(view: RuleView, headline: str = "") -> list[Evidence]:
         return []
     found = [view.measured("SM clock at work, mean", CLOCK, clock, headline=headline)]
     if view.device.sm_clock_max_mhz:
-        found += view.newest("its maximum", CLOCK_MAX, "of {}" if headline else "")
+        found += view.newest("its maximum", CLOCK_MAX, headline and f"of {headline}")
     return found
 
 
@@ -164,18 +169,21 @@ def _lost(view: RuleView, causes: Sequence[str]) -> tuple[list[Evidence], float]
     """
     window = view.windows.within(t.LONG_SECONDS)
     step = max(1, window.samples // MOST_POINTS)
-    masks, clocks = (
-        view.windows.history.last(view.device.uuid, name, window.samples)[::step]
-        for name in (SLOWDOWN_BITS, CLOCK)
-    )
-    known = [(int(m), c) for m, c in zip(masks, clocks, strict=True) if isfinite(m + c)]
+    history, uuid = view.windows.history, view.device.uuid
+    masks = history.last(uuid, SLOWDOWN_BITS, window.samples)[::step]
+    clocks = history.last(uuid, CLOCK, window.samples)[::step]
     bits = mask_of(causes)
-    slow = [clock for mask, clock in known if mask & bits]
-    free = [
-        clock for mask, clock in known if not mask & (bits | CLOCK_EVENT_BITS["idle"])
-    ]
+    slow, free, known = [], [], 0
+    for mask, clock in zip(masks, clocks, strict=True):
+        if not isfinite(mask + clock):
+            continue
+        known += 1
+        if int(mask) & bits:
+            slow.append(clock)
+        elif not int(mask) & CLOCK_EVENT_BITS["idle"]:
+            free.append(clock)
     full = sum(free) / len(free) if free else float(view.device.sm_clock_max_mhz or 0)
-    each = window.span / max(1, len(known))
+    each = window.span / max(1, known)
     evidence = [Evidence("slowed for", REASONS, len(slow) * each, "s", window.span)]
     lost = 0.0
     if full > 0:
@@ -189,32 +197,15 @@ def _lost(view: RuleView, causes: Sequence[str]) -> tuple[list[Evidence], float]
 
 def pcie_bound(view: RuleView) -> Finding | None:
     """Find a PCIe link with hardly any bandwidth left."""
-    rates = {name: view.mean_or_none(name, t.SHORT_SECONDS) for name in TRAFFIC}
-    known = {name: rate for name, rate in rates.items() if rate is not None}
-    if not known:
-        raise NoEvidence(next(iter(TRAFFIC)))
-    name, rate = max(known.items(), key=lambda item: item[1])
-    # An idle link slows down: judge by its bandwidth while it was busy.
-    link = (
-        max(finite(view.values(each, t.SHORT_SECONDS))) for each in (GENERATION, WIDTH)
-    )
-    most = needed(link_bytes(*link), GENERATION)
-    share = 100 * rate / most
-    if not view.passes(t.PCIE_SHARE, share):
+    full = bound_by.link_full(view)
+    if full is None:
         return None
-    traffic = ((verb, each) for each, verb in TRAFFIC.items())
+    traffic = ((verb, name) for name, verb in TRAFFIC.items())
     return Finding(
         Severity.WARNING,
-        f"PCIe link nearly full, {TRAFFIC[name]} most",
+        f"PCIe link nearly full, {TRAFFIC[full[0].reading]} most",
         [
-            view.measured(
-                "share of the link",
-                name,
-                share,
-                "%",
-                t.SHORT_SECONDS,
-                f"{{}} of {size(most)}/s",
-            ),
+            *full,
             *view.means(*traffic, seconds=t.SHORT_SECONDS),
             *view.means(("busy", BUSY)),
         ],
@@ -301,10 +292,12 @@ def ecc(view: RuleView) -> Finding | None:
                 view,
             ),
         )
-    rising = _corrected(view) if view.reading(ECC) else None
-    if rising is None:
-        view.reading(ECC_UNCORRECTED)
-    return rising
+    if view.reading(ECC):
+        rising = _corrected(view)
+        if rising is not None:
+            return rising
+    view.reading(ECC_UNCORRECTED)
+    return None
 
 
 def _corrected(view: RuleView) -> Finding | None:
@@ -314,17 +307,18 @@ def _corrected(view: RuleView) -> Finding | None:
     if rise <= 0:
         return None
     span = view.windows.within(t.ECC_SECONDS).span
-    many = rise >= t.ECC_MANY
+    severity, remedy = Severity.INFORMATION, "Nothing to do for one now and then"
+    if rise >= t.ECC_MANY:
+        severity = Severity.WARNING
+        remedy = "Watch it: many of them often precede an uncorrected one"
     return Finding(
-        Severity.WARNING if many else Severity.INFORMATION,
+        severity,
         "corrected ECC errors",
         [
             Evidence("corrected", ECC, rise, "", span, f"{{}} in {duration(span)}"),
             *view.newest("since the start", ECC),
         ],
-        "Watch it: many of them often precede an uncorrected one"
-        if many
-        else "Nothing to do for one now and then",
+        remedy,
     )
 
 
@@ -336,8 +330,12 @@ def remap(view: RuleView) -> Finding | None:
             Severity.FAULT, conditions.NO_SPARE_ROWS, rows, "Have it replaced"
         )
     if view.reading("remap_pending"):
-        remedy = _fill_in(_repair(view), view)
-        return Finding(Severity.WARNING, conditions.ROW_PENDING, rows, remedy)
+        return Finding(
+            Severity.WARNING,
+            conditions.ROW_PENDING,
+            rows,
+            _fill_in(_repair(view), view),
+        )
     return None
 
 
@@ -346,8 +344,12 @@ def recovery(view: RuleView) -> Finding | None:
     action = needed(view.sample.recovery_action, "recovery_action")
     if action == "none":
         return None
-    remedy = _fill_in(_repair(view), view)
-    return Finding(Severity.FAULT, conditions.recovery_text(action), [], remedy)
+    return Finding(
+        Severity.FAULT,
+        conditions.recovery_text(action),
+        [],
+        _fill_in(_repair(view), view),
+    )
 
 
 def _repair(view: RuleView) -> str:

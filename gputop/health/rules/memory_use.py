@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import takewhile
 from typing import NamedTuple
 
 from gputop.agent.snapshot import Process
@@ -35,10 +34,12 @@ def held_idle(view: RuleView) -> Finding | None:
     if not view.passes(t.IDLE, max(finite(numbers))):
         return None
     history = view.windows.history
-    newest_first = reversed(history.last(view.device.uuid, activity, history.count))
-    idle = history.span(
-        len([*takewhile(lambda number: not number > t.IDLE.end, newest_first)])
-    )
+    samples = 0
+    for number in reversed(history.last(view.device.uuid, activity, history.count)):
+        if number > t.IDLE.end:
+            break
+        samples += 1
+    idle = history.span(samples)
     holder = max(view.processes, key=lambda p: p.memory_used_bytes or 0, default=None)
     return Finding(
         Severity.INFORMATION,
@@ -58,9 +59,12 @@ def process_text(process: Process | None) -> str:
     if process is None:
         return "a process that is not listed"
     user = visible(process.user, 24) if process.user else "somebody"
-    command = visible(process.command or "", LONGEST_COMMAND)
-    more = "…" if len(process.command or "") > LONGEST_COMMAND else ""
-    return f"{user} ({command}{more})" if command else f"{user} (pid {process.pid})"
+    if not process.command:
+        return f"{user} (pid {process.pid})"
+    command = visible(process.command, LONGEST_COMMAND)
+    if len(process.command) > LONGEST_COMMAND:
+        command = f"{command}…"
+    return f"{user} ({command})"
 
 
 def unattributed(view: RuleView) -> Finding | None:
@@ -119,25 +123,27 @@ def trend(view: RuleView, enough: float) -> Trend | None:
     if view.reading(USED) <= (view.mean_or_none(USED, t.LONG_SECONDS) or 0.0):
         return None
     step = max(1, len(numbers) // MOST_POINTS)
-    points = [
-        (x, numbers[x])
-        for x in range(0, len(numbers), step)
-        if math.isfinite(numbers[x])
-    ]
-    third = len(points) // 3
+    places = [at for at in range(0, len(numbers), step) if math.isfinite(numbers[at])]
+    known = [numbers[at] for at in places]
+    third = len(places) // 3
     if not third:
         return None
     from statistics import correlation, fmean, linear_regression  # not at the start
 
-    xs, ys = [x for x, _ in points], [y for _, y in points]
-    first, middle, last = map(fmean, (ys[:third], ys[third:-third], ys[-third:]))
-    if not first < middle < last:
+    first, last = fmean(known[:third]), fmean(known[-third:])
+    if not first < fmean(known[third:-third]) < last:
         return None
-    slope, fit = linear_regression(xs, ys).slope, correlation(xs, ys) ** 2
+    slope = linear_regression(places, known).slope
+    if slope <= 0:
+        return None
     window = view.windows.within(t.LONG_SECONDS)
     each = window.span / (window.samples - 1)
-    seconds = each * (len(numbers) - 1)
-    return Trend(slope / each, fit, last - first, seconds) if slope > 0 else None
+    return Trend(
+        slope / each,
+        correlation(places, known) ** 2,
+        last - first,
+        each * (len(numbers) - 1),
+    )
 
 
 def almost_full(view: RuleView) -> Finding | None:
@@ -145,39 +151,41 @@ def almost_full(view: RuleView) -> Finding | None:
     if view.device.memory_is_shared:
         return _host_almost_full(view)
     used, free = view.reading(USED), view.reading(FREE)
-    total = used + free
-    share = 100 * used / total if total > 0 else 0.0
+    share = _share(used, free)
     if not view.passes(t.FILLING, share):
         return None
-    full = view.passes(t.FULL, share)
     line = _growth(view)
-    left = free / line.per_second if line else None
-    if left is not None and not view.passes(t.FULL_SOON_SECONDS, left):
-        line = left = None
-    if not full and left is None:
+    if line is not None and not view.passes(
+        t.FULL_SOON_SECONDS, free / line.per_second
+    ):
+        line = None
+    if line is None and not view.passes(t.FULL, share):
         return None
     evidence = [
         Evidence("share in use", USED, share, "%", headline="{} in use"),
         *view.newest("in use", USED),
         *view.newest("free", FREE),
     ]
-    title = ALMOST_FULL
-    if line and left is not None:
-        title = "may run out of memory"
-        evidence.insert(
-            0, Evidence("full in", FREE, left, "s", headline="full in about {}")
-        )
-        evidence.append(
-            Evidence("growth a minute", USED, 60 * line.per_second, "B", line.seconds)
-        )
-    return Finding(Severity.WARNING, title, evidence, LESS_MEMORY)
+    if line is None:
+        return Finding(Severity.WARNING, ALMOST_FULL, evidence, LESS_MEMORY)
+    left = free / line.per_second
+    evidence = [
+        Evidence("full in", FREE, left, "s", headline="full in about {}"),
+        *evidence,
+        Evidence("growth a minute", USED, 60 * line.per_second, "B", line.seconds),
+    ]
+    return Finding(Severity.WARNING, "may run out of memory", evidence, LESS_MEMORY)
+
+
+def _share(used: float, free: float) -> float:
+    total = used + free
+    return 100 * used / total if total > 0 else 0.0
 
 
 def _host_almost_full(view: RuleView) -> Finding | None:
     """Find that the host's memory is full, which the device uses."""
-    used, available = usable_memory(view.device, view.sample, view.host) or (None, None)
-    used, available = needed(used, FREE), needed(available, FREE)
-    share = 100 * used / (used + available) if used else 0.0
+    used, available = needed(usable_memory(view.device, view.sample, view.host), FREE)
+    share = _share(used, available)
     if not view.passes(t.FULL, share):
         return None
     return Finding(
@@ -199,7 +207,9 @@ def _growth(view: RuleView) -> Trend | None:
         )
     except NoEvidence:
         return None  # how full it is can be judged without a trend
-    return line if line is not None and view.passes(t.LEAK_FIT, line.fit) else None
+    if line is None or not view.passes(t.LEAK_FIT, line.fit):
+        return None
+    return line
 
 
 def leak(view: RuleView) -> Finding | None:

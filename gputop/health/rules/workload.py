@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from gputop.agent.snapshot import ProcessKind
+from gputop.health import bound_by
 from gputop.health import thresholds as t
+from gputop.health.bound_by import DRAM, POWER, SM, TENSOR
 from gputop.health.findings import Evidence, Finding, Severity, capitalized
 from gputop.health.rule_view import NoEvidence, RuleView, needed
 from gputop.schema.derived import (
@@ -18,49 +19,34 @@ from gputop.schema.derived import (
 )
 from gputop.schema.values import UNSEEN
 
-BUSY, SM, TENSOR = (
-    "gpu_utilization_percent",
-    "sm_active_percent",
-    "tensor_active_percent",
-)
-DRAM, FP64, POWER = "dram_active_percent", "fp64_active_percent", "power_watts"
 CLOCK, USED, HEAT = "sm_clock_mhz", "memory_used_bytes", "temperature_celsius"
-COMPUTES = (ProcessKind.COMPUTE, ProcessKind.BOTH, ProcessKind.MPS)
 
 
 def input_bound(view: RuleView) -> Finding | None:
     """Find idle time while the host has no CPU to spare or waits for storage."""
-    activity = view.activity
-    busy, fine = view.mean(activity), view.driver_samples(activity)
-    busy = fine.mean if fine else busy
-    if not (view.passes(t.STARVED, busy) and view.passes(t.WORKS, busy)):
+    evidence = bound_by.gaps(view)
+    if evidence is None:
         return None
     if not view.processes:
         view.mean(PROCESS_COUNT)  # raises if processes are not listed
         return None
     cpu, host = view.mean_or_none(PROCESS_CPU), view.mean_or_none(HOST_CPU)
     waits = view.mean_or_none(PROCESS_IO_WAIT)
-    waits = None if waits is None else 100 * waits
-    period = (fine or view.samples(activity)).period
-    label = f"idle, from {1 / fine.step:.0f} samples a second" if fine else "idle"
-    evidence = [view.measured(label, activity, 100 - busy, headline="idle {}")]
-    if period is not None:
-        gaps = view.measured("gaps every", activity, period, "s", headline="every {}")
-        evidence.append(gaps)
-    if cpu is not None:
-        evidence.append(
-            view.measured("CPU of its busiest process", PROCESS_CPU, cpu, "%")
-        )
     if waits is not None:
-        evidence.append(view.measured("waits for storage", PROCESS_IO_WAIT, waits, "%"))
-    if host is not None:
-        evidence.append(view.measured("CPU of the host", HOST_CPU, host, "%"))
+        waits *= 100
+    shown = {
+        ("CPU of its busiest process", PROCESS_CPU): cpu,
+        ("waits for storage", PROCESS_IO_WAIT): waits,
+        ("CPU of the host", HOST_CPU): host,
+    }
+    idle = evidence[0].value
+    for (label, name), percent in shown.items():
+        if percent is not None:
+            evidence.append(view.measured(label, name, percent, "%"))
     why, remedy = _short_of(view, cpu, waits, host)
     if why:
         title = f"may be waiting for input, {why}"
-        return Finding(
-            Severity.WARNING, title, evidence, remedy, cost_percent=100 - busy
-        )
+        return Finding(Severity.WARNING, title, evidence, remedy, cost_percent=idle)
     # Its job may have nothing to do, or waits for something that is not visible here.
     why, remedy = _unseen(view, cpu, waits)
     return Finding(Severity.INFORMATION, f"work has gaps, {why}", evidence, remedy)
@@ -71,8 +57,10 @@ def _unseen(view: RuleView, cpu: float | None, waits: float | None) -> tuple[str
     if cpu is None or any(
         each.children_cpu_most_percent is None for each in view.processes
     ):
+        remedy = PROFILE
         absence = view.absence(PROCESS_CPU)
-        remedy = PROFILE if absence is None else UNSEEN.get(absence, PROFILE)
+        if absence is not None:
+            remedy = UNSEEN.get(absence, PROFILE)
         return "the CPU time of its processes is not known", capitalized(remedy)
     if waits is None:
         return "it is not known whether its processes wait for storage", PROFILE
@@ -86,11 +74,11 @@ def _short_of(
     if waits is not None and view.passes(t.IO_WAIT, waits):
         return "a process waits for storage", STORAGE
     if cpu is not None and view.passes(t.FULL_CORE, cpu):
-        workers = max(
-            (p.children_cpu_most_percent or 0.0 for p in view.processes), default=0.0
-        )
-        of_workers = t.FULL_CORE.passed(workers, held=True)
-        return "a CPU core is full", WORKERS if of_workers else MAIN_THREAD
+        for process in view.processes:
+            workers = process.children_cpu_most_percent or 0.0
+            if t.FULL_CORE.passed(workers, held=True):
+                return "a CPU core is full", WORKERS
+        return "a CPU core is full", MAIN_THREAD
     if host is not None and view.passes(t.FULL_HOST, host):
         return "the host's CPU is full", HOST
     return "", ""
@@ -120,67 +108,35 @@ HOST = (
 
 def not_working(view: RuleView) -> Finding | None:
     """Find a device that is always busy while few of its SMs work."""
-    busy = view.mean(BUSY)
-    if not view.passes(t.BUSY, busy):
+    evidence = bound_by.few_sms_work(view)
+    if evidence is None:
         return None
-    sm = view.mean_or_none(SM)
-    remedy = (
-        "Small kernels: larger batches, torch.compile, CUDA graphs. If it waits for other devices "
-        "(NCCL), look for the slowest of them"
-    )
-    if sm is not None:
-        if not view.passes(t.FEW_SMS, sm):
-            return None
+    title = "busy, but draws little power"
+    shown = evidence[1]
+    if shown.reading == SM:
         many = view.device.sm_count
         title = "busy, but few SMs work"
-        if many and sm / 100 * many < 1.5:
+        if many and shown.value / 100 * many < 1.5:
             title = f"busy, but about one SM of {many} works"
-        evidence = [
-            view.measured("busy, mean", BUSY, busy, headline="busy {}"),
-            view.measured("SM active, mean", SM, sm, headline="SM active {}"),
-            *view.means(("tensor active", TENSOR)),
-        ]
-        return Finding(Severity.WARNING, title, evidence, remedy)
-    watts, limit = view.mean_or_none(POWER), view.sample.power_limit_watts
-    if watts is None or not limit or limit <= 0:
-        raise NoEvidence(SM)
-    drawn = 100 * watts / limit
-    if not view.passes(t.FEW_WATTS, drawn):
-        return None
-    evidence = [
-        view.measured("busy, mean", BUSY, busy, headline="busy {}"),
-        *view.means(("power", POWER)),
-        view.measured(
-            "share of the power limit", POWER, drawn, "%", headline="{} of the limit"
-        ),
-    ]
-    return Finding(Severity.WARNING, "busy, but draws little power", evidence, remedy)
+        evidence += view.means(("tensor active", TENSOR))
+    return Finding(
+        Severity.WARNING,
+        title,
+        evidence,
+        "Small kernels: larger batches, torch.compile, CUDA graphs. If it waits for other devices "
+        "(NCCL), look for the slowest of them",
+    )
 
 
 def no_tensor_cores(view: RuleView) -> Finding | None:
     """Find SMs that work without their tensor cores."""
-    if not any(process.kind in COMPUTES for process in view.processes):
-        return None
-    activity = view.mean_or_none(view.activity)
-    if activity is not None and activity < t.SMS_WORK.end:
-        return None
-    sm, tensor = view.mean(SM), view.mean(TENSOR)
-    if not (view.passes(t.SMS_WORK, sm) and view.passes(t.NO_TENSOR, tensor)):
-        return None
-    if (view.mean_or_none(FP64) or 0.0) >= t.FP64 or (
-        view.mean_or_none(DRAM) or 0.0
-    ) >= t.DRAM.end:
+    evidence = bound_by.without_tensor_cores(view)
+    if evidence is None:
         return None
     return Finding(
         Severity.INFORMATION,
         "SMs work without tensor cores, may run in FP32",
-        [
-            view.measured("SM active, mean", SM, sm, headline="SM active {}"),
-            view.measured(
-                "tensor active, mean", TENSOR, tensor, headline="tensor active {}"
-            ),
-            *view.means(("DRAM active", DRAM)),
-        ],
+        [*evidence, *view.means(("DRAM active", DRAM))],
         "If it trains or multiplies matrices: autocast to bfloat16, or TF32 by "
         "torch.set_float32_matmul_precision('high'); sizes in multiples of 8",
     )
@@ -188,22 +144,13 @@ def no_tensor_cores(view: RuleView) -> Finding | None:
 
 def memory_bound(view: RuleView) -> Finding | None:
     """Find work that is limited by the bandwidth of the device memory."""
-    activity = view.mean_or_none(view.activity)
-    if activity is not None and activity < t.SMS_WORK.end:
-        return None
-    dram, tensor = view.mean(DRAM), view.mean(TENSOR)
-    if not (view.passes(t.DRAM, dram) and view.passes(t.LITTLE_TENSOR, tensor)):
+    evidence = bound_by.memory_limits(view)
+    if evidence is None:
         return None
     return Finding(
         Severity.INFORMATION,
         "limited by memory bandwidth",
-        [
-            view.measured("DRAM active, mean", DRAM, dram, headline="DRAM active {}"),
-            view.measured(
-                "tensor active, mean", TENSOR, tensor, headline="tensor active {}"
-            ),
-            *view.means(("SM active", SM)),
-        ],
+        [*evidence, *view.means(("SM active", SM))],
         "Fuse kernels (torch.compile), larger batches where it decodes, smaller data types; "
         "otherwise this is as fast as it gets",
     )
@@ -211,20 +158,22 @@ def memory_bound(view: RuleView) -> Finding | None:
 
 def find_peers(views: Mapping[str, RuleView], uuids: Iterable[str]) -> None:
     """Set the peers of these devices: those of the same model that work on the same job."""
-    whole = {
-        uuid: view for uuid, view in views.items() if view.device.parent_uuid is None
-    }
     jobs: dict[tuple[str, object], dict[str, RuleView]] = defaultdict(dict)
-    for uuid, view in whole.items():
-        for key in _jobs(view):
-            jobs[key][uuid] = view
-    for uuid in whole.keys() & uuids:
+    for uuid, view in views.items():
+        if view.device.parent_uuid is None:
+            for key in _jobs(view):
+                jobs[key][uuid] = view
+    for uuid in uuids:
         view = views[uuid]
-        peers = {uuid: peer for key in _jobs(view) for uuid, peer in jobs[key].items()}
+        if view.device.parent_uuid is not None:
+            continue
+        peers: dict[str, RuleView] = {}
+        for key in _jobs(view):
+            peers |= jobs[key]
         view.peers = [
-            each
-            for each in peers.values()
-            if each is not view and each.device.name == view.device.name
+            peer
+            for peer in peers.values()
+            if peer is not view and peer.device.name == view.device.name
         ]
 
 
@@ -320,7 +269,9 @@ def imbalance(view: RuleView) -> Finding | None:
 
 def _above_peers(view: RuleView, name: str) -> float | None:
     mine, theirs = view.mean_or_none(name), _median(view, name)
-    return None if mine is None or theirs is None else mine - theirs
+    if mine is None or theirs is None:
+        return None
+    return mine - theirs
 
 
 def _peers(view: RuleView) -> str:

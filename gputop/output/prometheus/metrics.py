@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gputop.agent.device import READINGS, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import DriverState, Inventory, Process, Sample
+from gputop.health.bound_by import Bound
 from gputop.health.conditions import XIDS
 from gputop.health.judge import RULES
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS, Reading
@@ -47,6 +48,7 @@ _ABOUT = {
     "processes": "Processes on a device.",
     "xid_errors_total": "Xid errors that the driver reported since this exporter started.",
     "xid_last_timestamp_seconds": "When the last of them was reported, in Unix time.",
+    "bound_by": "What limits the work of a device now: always 1.",
     "finding_active": "What slows a device down or is wrong with it now: always 1.",
     "findings_total": "How often a rule began to find something on a device, since this exporter "
     "started.",
@@ -174,6 +176,7 @@ def families(
                     found.add_reading(CATALOGUE[name], labels, readings)
         _add_xids(found, inventory, devices, state)
         _add_findings(found, devices, state)
+        _add_bounds(found, devices, state)
     if processes:
         _add_processes(found, devices, sample)
     return found.families()
@@ -306,6 +309,17 @@ def _add_findings(
                 {**own, "rule": rule.name},
                 float(state.begun.get((uuid, rule.name), 0)),
             )
+
+
+def _add_bounds(
+    found: Metrics, devices: Iterable[LabelledDevice], state: ExporterState
+) -> None:
+    """Add what devices are bound by. There is no series where it cannot be told."""
+    for device, _, labels in devices:
+        bound_by = state.bound_by.get(device.uuid)
+        if bound_by is not None and bound_by.bound is not Bound.UNKNOWN:
+            word = bound_by.bound.value
+            found.add("gputop_bound_by", {**labels, "bound_by": word}, 1.0)
 
 
 def _add_processes(

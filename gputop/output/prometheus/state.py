@@ -7,7 +7,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import EVENTS, DriverState, Event, Inventory, Record, Sample
@@ -16,6 +16,9 @@ from gputop.health.findings import Finding
 from gputop.health.judge import Judge
 from gputop.stream.child import Interruption, Snapshot, StreamChild
 from gputop.stream.history import History
+
+if TYPE_CHECKING:
+    from gputop.health.bound_by import BoundBy
 
 FindingKey = tuple[str, str]
 """Device and rule."""
@@ -44,6 +47,8 @@ class ExporterState:
     """Active findings, the gravest first. Those from before a restart of the sampler stay so."""
     begun: Mapping[FindingKey, int] | None = None
     """Count of findings that began, by device and rule; None if the rules are not asked."""
+    bound_by: Mapping[str, BoundBy] = field(default_factory=dict)
+    """What each device is bound by."""
 
     def current(self, now: float) -> Snapshot | None:
         """Return the newest records, unless the sample is older than a stream may be silent."""
@@ -136,4 +141,9 @@ class StreamFollower:
             if key not in active:
                 active.add(key)
                 counts[key] += 1
-        return replace(state, findings=judgement.findings, begun=counts)
+        return replace(
+            state,
+            findings=judgement.findings,
+            begun=counts,
+            bound_by=judgement.bound_by,
+        )

@@ -60,6 +60,12 @@ class DeviceTitle(DeviceView):
             [] if since is None else [Span(f" statistics since {moment(since)} ", DIM)]
         )
         right = right if width_of([*left, *right]) <= width else []
+        word = [Span(f" bound by {telemetry.bound_by(device.uuid)} ", STRONG)]
+        if (
+            telemetry.bound_by(device.uuid)
+            and width_of([*left, *word, *right]) <= width
+        ):
+            right = [*word, *right]
         rows = [rule_of(left, right, width)]
         if self.fault is not None:
             what, remedy = self.fault

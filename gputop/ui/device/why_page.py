@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputop.health.findings import Severity
-from gputop.health.why import CHECKED, LACKING, figures
+from gputop.health.why import BOUND_BY, CHECKED, LACKING, figures
 from gputop.schema import derived
 from gputop.schema.derived import label_of, model_of
 from gputop.text import duration, moment
@@ -61,6 +61,11 @@ class FindingsView(ScrolledView):
                 section = entry.section
                 rows.append(heading(section, width))
             rows += [*entry_rows(entry, width), *self._charts(entry, width), []]
+        if report.bounds:
+            rows.append(heading(BOUND_BY, width))
+            for line in report.bounds:
+                rows += _hanging(line, width)
+            rows.append([])
         rows.append(heading(CHECKED, width))
         rows += [*_hanging(", ".join(report.fine) or "nothing yet", width), []]
         if report.lacking:

@@ -397,6 +397,7 @@ class DevicesView(Wheel, TelemetryView):
             cache,
             telemetry.interval,
             telemetry.scroll_charts,
+            telemetry.bound_by(device.uuid),
         )
 
     def _past(self, device: Device) -> list[PanelHistory]:

@@ -110,6 +110,8 @@ class Panel:
     interval: float = 1.0
     """Seconds between samples."""
     scroll: bool = False
+    bound_by: str = ""
+    """What the device is bound by, if it can be told."""
 
     @property
     def title_styles(self) -> tuple[Style, Style]:
@@ -421,6 +423,8 @@ def _details(panel: Panel, width: int, most: int) -> list[Row]:
         ("dec", percentage(r.decoder_utilization_percent or None)),
     )
     lines = [first, second] if activity else [first + second]
+    if panel.bound_by:
+        lines[0].append(("bound by", panel.bound_by))
     lines += _links(r, width)
     return [_in_line(parts, width) for parts in lines if parts][: max(1, most)]
 
