@@ -128,18 +128,18 @@ class Opening:
             threads.identify(lambda: _is_enough(selection, slots), IDENTIFY_SECONDS)
         while True:
             with threads.changed:
-                identities = {slot: slot.identity for slot in slots}
-                silent = [slot for slot in slots if not slot.identified]
-            devices = _all_devices(identities.values())
+                silent = [slot for slot in slots if slot.identity is None]
+                devices = _devices_of(slots)
             try:
                 chosen = selection.among(devices, driver.pci_addresses)
             except ProblemError as error:
                 problem = error.problem
             else:
                 instances = {}
-                for slot, (gpu, *_) in identities.items():
-                    if gpu.uuid in chosen:
-                        instances[slot] = chosen[gpu.uuid]
+                for slot in slots:
+                    uuid = _devices_of([slot])[0].uuid
+                    if uuid in chosen:
+                        instances[slot] = chosen[uuid]
                 threads.choose(instances)
                 return Opened(driver, threads, left_out=len(slots) - len(instances))
             if not silent:
@@ -151,19 +151,20 @@ class Opening:
             threads.identify(partial(_is_any_identified, silent), math.inf)
 
 
-def _all_devices(identities: Iterable[Sequence[Device]]) -> list[Device]:
+def _devices_of(slots: Iterable[Slot]) -> list[Device]:
+    """Return GPUs and MIG instances; a placeholder for a GPU that is not identified."""
     devices: list[Device] = []
-    for identity in identities:
-        devices += identity
+    for slot in slots:
+        devices += slot.identity or (slot.reader.device,)
     return devices
 
 
 def _is_enough(selection: Selection, slots: Sequence[Slot]) -> bool:
     """Return True if the selection does not depend on further answers."""
-    if all(slot.identified for slot in slots):
+    if all(slot.identity for slot in slots):
         return True
-    return selection.is_certain(_all_devices(slot.identity for slot in slots))
+    return selection.is_certain(_devices_of(slots))
 
 
 def _is_any_identified(slots: Sequence[Slot]) -> bool:
-    return any(slot.identified for slot in slots)
+    return any(slot.identity for slot in slots)

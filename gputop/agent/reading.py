@@ -39,18 +39,12 @@ class Slot:
     """A reader and its last reading; guarded by the lock of its `ReadingThreads`."""
 
     reader: Reader
-    identity: tuple[Device, ...]
-    """The GPU, or its placeholder, and its MIG instances: the choices of a selection."""
-    identified: bool
-    """True if `identity` is known, or not needed."""
+    identity: tuple[Device, ...] | None = None
+    """The GPU and its MIG instances, which a selection chooses from; None until identified."""
     instances: frozenset[str] | None = None
     """UUIDs of the MIG instances that are read; None for all."""
-    asked: int = 0
-    """Number of the newest tick."""
     answered: int = 0
     """Number of the newest tick for which the device was read."""
-    asked_at: float = 0.0
-    """Start of the oldest tick that is not answered, or of the last one."""
     busy_since: float | None = None
     """Start of the read that is going on; None if there is none."""
     was_slow: bool = False
@@ -102,14 +96,13 @@ class ReadingThreads:
         """
         self.changed = threading.Condition()
         """Notified when a thread has nothing to do, and when the driver is gone."""
-        self.slots: tuple[Slot, ...] = tuple(
-            Slot(reader, (reader.device,), identified=not identifies)
-            for reader in readers
-        )
+        self.slots: tuple[Slot, ...] = tuple(map(Slot, readers))
+        self.tick = 0
+        """Number of the newest tick: devices with an older answer are due."""
         self.problem: Problem | None = None
         """Why the driver is gone, if it is."""
         self._read = read
-        self._tick = 0
+        self._identifies = identifies
         self._groups: list[list[Slot]] = []
         """Slots of each thread."""
         with self.changed:
@@ -130,13 +123,13 @@ class ReadingThreads:
     def identify(self, is_enough: Callable[[], bool], seconds: float) -> None:
         """Identify all devices. Wait until that is enough, but not longer than `seconds`."""
         with self.changed:
-            self._ask(time.monotonic())
+            self._ask()
             self._wait_for(is_enough, seconds)
 
     def read_all(self, patience: float) -> None:
         """Read all devices. Wait for those that are quick, but not longer than `patience`."""
         with self.changed:
-            self._ask(time.monotonic())
+            self._ask()
             self._wait_for(self._has_quick_answers, patience)
 
     def wait_for_end(self) -> Problem:
@@ -146,12 +139,8 @@ class ReadingThreads:
             assert self.problem is not None
             return self.problem
 
-    def _ask(self, now: float) -> None:
-        self._tick += 1
-        for slot in self.slots:
-            if slot.answered == slot.asked:
-                slot.asked_at = now
-            slot.asked = self._tick
+    def _ask(self) -> None:
+        self.tick += 1
         self.changed.notify_all()
 
     def _has_quick_answers(self) -> bool:
@@ -161,7 +150,7 @@ class ReadingThreads:
         now = time.monotonic()
         for slot in self.slots:
             is_slow = slot.was_slow or slot.is_stuck(now)
-            if slot.answered < self._tick and not is_slow:
+            if slot.answered < self.tick and not is_slow:
                 return False
         return True
 
@@ -197,23 +186,20 @@ class ReadingThreads:
             slot = self._next(group)
             if slot is None:
                 return
-            tick = slot.asked
+            tick = self.tick
             began = time.monotonic()
+            readings: Sequence[DeviceReading] = ()
             try:
-                if slot.identified:
-                    readings = self._read(slot.reader)
-                    identity = slot.identity
+                if self._identifies and slot.identity is None:
+                    slot.identity = slot.reader.identify()
                 else:
-                    readings = ()
-                    identity = slot.reader.identify()
+                    readings = self._read(slot.reader)
             except DriverError as error:
                 self._end(error.problem)
                 return
             with self.changed:
-                if slot.identified:
+                if readings:
                     slot.keep(readings, began)
-                slot.identity = identity
-                slot.identified = True
                 slot.answered = tick
                 slot.busy_since = None
                 slot.heard_at = time.monotonic()
@@ -226,7 +212,7 @@ class ReadingThreads:
         """
         with self.changed:
             while group and self.problem is None:
-                due = [slot for slot in group if slot.answered < slot.asked]
+                due = [slot for slot in group if slot.answered < self.tick]
                 if due:
                     slot = min(due, key=lambda slot: slot.answered)
                     slot.busy_since = time.monotonic()

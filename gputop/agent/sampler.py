@@ -215,11 +215,13 @@ class Sampler:
 
 def _current(slot: Slot, now: float, interval: float) -> Known:
     """Return what is known of the devices of a slot: the last reading, or why there is none."""
-    # While the interval was longer, or nobody read the stream, it was not asked. A device that
-    # takes long over each question is slow, and does not hang.
-    heard_at = max(slot.heard_at, slot.reader.heard_at, slot.asked_at - interval)
-    # The last tick within the limit comes a moment before it. It is reported as hung then.
-    is_hung = now - heard_at > silence_limit(interval) - interval / 2
+    is_hung = False
+    if slot.busy_since is not None:
+        # While the interval was longer, or nobody read the stream, it was not asked. A device that
+        # takes long over each question is slow, and does not hang.
+        heard_at = max(slot.heard_at, slot.reader.heard_at, slot.busy_since - interval)
+        # The last tick within the limit comes a moment before it. It is reported as hung then.
+        is_hung = now - heard_at > silence_limit(interval) - interval / 2
     age = rounded(now - (slot.read_at or slot.heard_at))
     known = slot.known
     devices = known.devices or (slot.reader.device,)

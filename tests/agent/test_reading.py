@@ -81,7 +81,7 @@ class Machine:
     def wait_for(self, index: int) -> None:
         slot = self.threads.slots[index]
         with self.threads.changed:
-            assert self.threads.changed.wait_for(lambda: slot.answered == slot.asked, BOUND)
+            assert self.threads.changed.wait_for(lambda: slot.answered == self.threads.tick, BOUND)
 
 
 @pytest.fixture
@@ -203,10 +203,10 @@ def test_a_device_that_hangs_while_it_is_identified_stops_no_other(
 
     def is_enough() -> bool:
         clock.now += 0.2
-        return sum(slot.identified for slot in threads.slots) == 7
+        return sum(slot.identity is not None for slot in threads.slots) == 7
 
     threads.identify(is_enough, PATIENCE)
-    assert not threads.slots[0].identified
+    assert threads.slots[0].identity is None
     assert machine.by == []
     threads.choose({threads.slots[0]: None, threads.slots[2]: None})
     assert [*machine.tick().values()] == [[2]]
