@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from gputop.agent.device import Device, DeviceSample
 from gputop.agent.interface import DeviceReading, DriverError, Reader
@@ -24,6 +24,8 @@ LOOK_SECONDS = 0.1
 """Seconds between two looks for a thread that is stuck, while somebody waits for the devices."""
 
 Read = Callable[[Reader], tuple[DeviceReading, ...]]
+Instances = Optional[frozenset[str]]
+"""UUIDs of the MIG instances that are read; None for all."""
 
 
 class Known(NamedTuple):
@@ -39,10 +41,7 @@ class Slot:
     """A reader and its last reading; guarded by the lock of its `ReadingThreads`."""
 
     reader: Reader
-    identity: tuple[Device, ...] | None = None
-    """The GPU and its MIG instances, which a selection chooses from; None until identified."""
-    instances: frozenset[str] | None = None
-    """UUIDs of the MIG instances that are read; None for all."""
+    instances: Instances
     answered: int = 0
     """Number of the newest tick for which the device was read."""
     busy_since: float | None = None
@@ -52,7 +51,7 @@ class Slot:
     read_at: float = 0.0
     """Start of the last complete read: no value in `known` is older. 0 before the first."""
     heard_at: float = 0.0
-    """End of the last complete read, or the time at which the slot was chosen."""
+    """End of the last complete read, or the start of the threads."""
     known: Known = field(default_factory=Known)
     sent: bool = False
     """True if `known` has been sent before."""
@@ -87,50 +86,41 @@ class Slot:
 class ReadingThreads:
     """Reads the devices of one driver, until that is gone."""
 
-    def __init__(
-        self, readers: Sequence[Reader], read: Read, *, identifies: bool
-    ) -> None:
-        """Start the first thread. With `identifies`, each device is identified before it is read.
+    def __init__(self, readers: Mapping[Reader, Instances], read: Read) -> None:
+        """Start the first thread. Each reader is given with the MIG instances to read.
 
         `read` is called with a reader, and raises `DriverError` if the driver is gone.
         """
         self.changed = threading.Condition()
         """Notified when a thread has nothing to do, and when the driver is gone."""
-        self.slots: tuple[Slot, ...] = tuple(map(Slot, readers))
+        now = time.monotonic()
+        self.slots = tuple(
+            Slot(reader, instances, heard_at=now)
+            for reader, instances in readers.items()
+        )
         self.tick = 0
         """Number of the newest tick: devices with an older answer are due."""
         self.problem: Problem | None = None
         """Why the driver is gone, if it is."""
         self._read = read
-        self._identifies = identifies
         self._groups: list[list[Slot]] = []
         """Slots of each thread."""
         with self.changed:
             self._start_thread([*self.slots])
 
-    def choose(self, chosen: Mapping[Slot, frozenset[str] | None]) -> None:
-        """Read these devices only, each with these MIG instances, or all of them if None."""
-        with self.changed:
-            now = time.monotonic()
-            self.slots = tuple(slot for slot in self.slots if slot in chosen)
-            for slot in self.slots:
-                slot.instances = chosen[slot]
-                slot.heard_at = now
-            for group in self._groups:
-                group[:] = [slot for slot in group if slot in chosen]
-            self.changed.notify_all()
-
-    def identify(self, is_enough: Callable[[], bool], seconds: float) -> None:
-        """Identify all devices. Wait until that is enough, but not longer than `seconds`."""
-        with self.changed:
-            self._ask()
-            self._wait_for(is_enough, seconds)
-
     def read_all(self, patience: float) -> None:
         """Read all devices. Wait for those that are quick, but not longer than `patience`."""
         with self.changed:
-            self._ask()
-            self._wait_for(self._has_quick_answers, patience)
+            self.tick += 1
+            self.changed.notify_all()
+            self._relieve()
+            while not self.changed.wait_for(
+                self._has_quick_answers, min(patience, LOOK_SECONDS)
+            ):
+                patience -= LOOK_SECONDS
+                if patience <= 0:
+                    return
+                self._relieve()
 
     def wait_for_end(self) -> Problem:
         """Wait until the driver is gone, and return why."""
@@ -138,10 +128,6 @@ class ReadingThreads:
             self.changed.wait_for(lambda: self.problem is not None)
             assert self.problem is not None
             return self.problem
-
-    def _ask(self) -> None:
-        self.tick += 1
-        self.changed.notify_all()
 
     def _has_quick_answers(self) -> bool:
         """Return True if nobody has to wait any longer: all but slow devices have been read."""
@@ -153,15 +139,6 @@ class ReadingThreads:
             if slot.answered < self.tick and not is_slow:
                 return False
         return True
-
-    def _wait_for(self, is_enough: Callable[[], bool], seconds: float) -> None:
-        """Wait for a condition, and meanwhile let no device wait for one that is stuck."""
-        self._relieve()
-        while not self.changed.wait_for(is_enough, min(seconds, LOOK_SECONDS)):
-            seconds -= LOOK_SECONDS
-            if seconds <= 0:
-                return
-            self._relieve()
 
     def _relieve(self) -> None:
         """Give the other devices of each thread that is stuck to a new thread."""
@@ -188,18 +165,13 @@ class ReadingThreads:
                 return
             tick = self.tick
             began = time.monotonic()
-            readings: Sequence[DeviceReading] = ()
             try:
-                if self._identifies and slot.identity is None:
-                    slot.identity = slot.reader.identify()
-                else:
-                    readings = self._read(slot.reader)
+                readings = self._read(slot.reader)
             except DriverError as error:
                 self._end(error.problem)
                 return
             with self.changed:
-                if readings:
-                    slot.keep(readings, began)
+                slot.keep(readings, began)
                 slot.answered = tick
                 slot.busy_since = None
                 slot.heard_at = time.monotonic()
@@ -211,7 +183,7 @@ class ReadingThreads:
         The device that has waited longest comes first.
         """
         with self.changed:
-            while group and self.problem is None:
+            while self.problem is None:
                 due = [slot for slot in group if slot.answered < self.tick]
                 if due:
                     slot = min(due, key=lambda slot: slot.answered)

@@ -156,7 +156,8 @@ def test_samples_of_utilization_come_once(
     assert threads is not None
     with_samples(second, 5)
     with threads.changed:  # asked, and answered again, before anything is sent
-        threads._ask()
+        threads.tick += 1
+        threads.changed.notify_all()
     stream.wait_for(second)
     with_samples(second)
     # What it was asked as it hung, and since then, and this.
