@@ -16,7 +16,8 @@ from typing import NamedTuple, Optional
 from gputop.agent.device import Device, DeviceSample
 from gputop.agent.interface import DeviceReading, DriverError, Reader
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import Process, carry_samples
+from gputop.agent.snapshot import Process, carry_samples, without_samples
+from gputop.agent.times import silence_limit
 
 STUCK_SECONDS = 0.3
 """Seconds after which a thread keeps the device that it reads, and gives away the others."""
@@ -53,12 +54,28 @@ class Slot:
     heard_at: float = 0.0
     """End of the last complete read, or the start of the threads."""
     known: Known = field(default_factory=Known)
-    sent: bool = False
-    """True if `known` has been sent before."""
 
     def is_stuck(self, now: float) -> bool:
         """Return True if the read that is going on takes too long."""
         return self.busy_since is not None and now - self.busy_since > STUCK_SECONDS
+
+    def is_hung(self, now: float, interval: float) -> bool:
+        """Return True if the device has not answered for so long that it does not respond.
+
+        A device that takes long over each question is slow, and does not hang.
+        """
+        if self.busy_since is None:
+            return False
+        # While the interval was longer, or nobody read the stream, it was not asked.
+        heard_at = max(self.heard_at, self.reader.heard_at, self.busy_since - interval)
+        # The last tick within the limit comes a moment before it. It is reported as hung then.
+        return now - heard_at > silence_limit(interval) - interval / 2
+
+    def take(self) -> Known:
+        """Return what is known to send it. The driver's own samples are sent only once."""
+        known = self.known
+        self.known = known._replace(samples=tuple(map(without_samples, known.samples)))
+        return known
 
     def keep(self, readings: Sequence[DeviceReading], began: float) -> None:
         """Take over the readings of a read that began then."""
@@ -72,14 +89,12 @@ class Slot:
             ):
                 chosen.append(reading)
         samples = tuple(reading.sample for reading in chosen)
-        if not self.sent:
-            samples = tuple(carry_samples(self.known.samples, samples))
+        samples = tuple(carry_samples(self.known.samples, samples))
         processes: list[Process] = []
         for reading in chosen:
             processes += reading.processes
         devices = tuple(reading.device for reading in chosen)
         self.known = Known(devices, samples, tuple(processes))
-        self.sent = False
         self.read_at = began
 
 

@@ -152,8 +152,6 @@ class Answers:
         self._clock = clock
         self.heard_at = 0.0
         """Time of the last answer, by the clock."""
-        self._missing: set[Source] = set()
-        """Sources that the driver lacks: never called again."""
         self._last: dict[Question, Any] = {}
         """The last answer to each question: a row of values, or a return code."""
         self._asked_at: dict[Question, float] = {}
@@ -198,19 +196,13 @@ class Answers:
         """Return the values of the first supported source, or the return code if none is."""
         code = nvml.NVML_ERROR_FUNCTION_NOT_FOUND
         for source in question.sources:
-            if source in self._missing:
-                continue
             try:
                 return source(handle)
             except nvml.NVMLError as error:
                 code = error.value
-                if code == nvml.NVML_ERROR_GPU_IS_LOST:
-                    raise
             finally:
                 self.heard_at = self._clock()
-            if code == nvml.NVML_ERROR_FUNCTION_NOT_FOUND:
-                self._missing.add(source)
-            if absence_of(code) is not Absence.NOT_SUPPORTED:
+            if absence_or_lost(code) is not Absence.NOT_SUPPORTED:
                 break
         return code
 
