@@ -21,7 +21,16 @@ from gputop.agent.linux.driver_files import (
     unlisted_gpus,
 )
 from gputop.agent.nvml import diagnosis
+from gputop.agent.nvml.bindings import nvml
 from gputop.agent.nvml.device_queries import IDENTITY, MODES, reading_queries
+from gputop.agent.nvml.device_reading import (
+    DRIVER_IS_GONE,
+    common_failure,
+    device_reading,
+    older_by,
+    schema_fields,
+    unreadable,
+)
 from gputop.agent.nvml.diagnosis import version_numbers
 from gputop.agent.nvml.integrated import (
     MEMORY_NAMES,
@@ -30,22 +39,11 @@ from gputop.agent.nvml.integrated import (
     memory_is_shared,
 )
 from gputop.agent.nvml.mig import Instances
-from gputop.agent.nvml.processes import device_reading, merge_processes, process_queries
-from gputop.agent.nvml.query import (
-    DRIVER_IS_GONE,
-    Answers,
-    Clock,
-    absence_of,
-    answers_by_name,
-    common_failure,
-    nvml,
-    older_by,
-    schema_fields,
-    total,
-    unreadable,
-)
+from gputop.agent.nvml.processes import merge_processes, process_queries
+from gputop.agent.nvml.query import Answers, Clock, answers_by_name
 from gputop.agent.nvml.traffic import Pcie
 from gputop.agent.nvml.utilization import Gpm
+from gputop.agent.nvml.values import absence_of, total
 from gputop.agent.nvml.xid_events import XidEvents
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import Event

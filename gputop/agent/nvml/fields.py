@@ -8,7 +8,9 @@ from typing import Any, NamedTuple, Protocol
 
 from gputop.agent.device import Absence
 from gputop.agent.lines import rounded
-from gputop.agent.nvml.query import UNAVAILABLE, Clock, absence_or_lost, nvml, total
+from gputop.agent.nvml.bindings import nvml
+from gputop.agent.nvml.query import Clock
+from gputop.agent.nvml.values import UNAVAILABLE, absence_or_lost, total
 
 
 class FieldKey(NamedTuple):

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from gputop.agent.device import READINGS, Absence, Device
 from gputop.agent.interface import DeviceReading
+from gputop.agent.nvml.bindings import nvml
 from gputop.agent.nvml.device_queries import (
     BAR1,
     BAR1_TOTAL,
@@ -20,23 +21,24 @@ from gputop.agent.nvml.device_queries import (
     MEMORY_TOTAL,
     once,
 )
-from gputop.agent.nvml.processes import ProcessList, device_reading, merge_processes
+from gputop.agent.nvml.device_reading import (
+    device_reading,
+    older_by,
+    schema_fields,
+    unreadable,
+)
+from gputop.agent.nvml.processes import ProcessList, merge_processes
 from gputop.agent.nvml.query import (
     EVERY_10_SECONDS,
     Answers,
     Clock,
     Question,
-    absence_of,
     answers_by_name,
-    nvml,
-    older_by,
     scalar,
-    schema_fields,
     string,
-    total,
-    unreadable,
 )
 from gputop.agent.nvml.utilization import Gpm, Percentages, all_missing
+from gputop.agent.nvml.values import absence_of, total
 
 _COUNT = Question(
     "", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), interval=EVERY_10_SECONDS

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gputop.agent.device import Absence
+from gputop.agent.nvml.bindings import nvml
 from gputop.agent.nvml.fields import (
     Asked,
     FieldKey,
@@ -14,15 +15,8 @@ from gputop.agent.nvml.fields import (
     FieldValues,
     first_reason,
 )
-from gputop.agent.nvml.query import (
-    AGAIN,
-    EARLY,
-    EVERY_10_SECONDS,
-    UNAVAILABLE,
-    Clock,
-    absence_or_lost,
-    nvml,
-)
+from gputop.agent.nvml.query import AGAIN, EARLY, EVERY_10_SECONDS, Clock
+from gputop.agent.nvml.values import UNAVAILABLE, absence_or_lost
 
 SHORTEST_SECONDS = 0.25
 """Shortest time between two readings of a counter that gives a rate."""
