@@ -22,7 +22,7 @@ from gputop.agent.times import silence_limit
 STUCK_SECONDS = 0.3
 """Seconds after which a thread keeps the device that it reads, and gives away the others."""
 LOOK_SECONDS = 0.1
-"""Seconds between two looks for a thread that is stuck, while somebody waits for the devices."""
+"""Seconds between two checks for stuck threads while a sample waits for its readings."""
 
 Read = Callable[[Reader], tuple[DeviceReading, ...]]
 Instances = Optional[frozenset[str]]

@@ -129,7 +129,7 @@ class Sampler:
             due += self._interval
             hurried = self._pause_until(due)
             now = time.monotonic()
-            # This process was stopped, or nobody read the stream: what was missed stays missed.
+            # After this process was stopped, or its output blocked, missed ticks are left out.
             if hurried or now - due > self._interval / 2:
                 due = now
 

@@ -82,15 +82,16 @@ def driver_error(error: Any) -> DriverError:
 
 
 def _diagnose(diagnosis_of: Callable[[System], Problem]) -> Problem:
-    """Return what is wrong, unless it is that a stub was loaded: that fails in any way."""
-    system, stub = inspect_system(), loaded_stub()
-    return diagnosis.stub(system, stub) if stub else diagnosis_of(system)
+    """Return the problem. A stub in the driver's place explains every failure."""
+    system = inspect_system()
+    stub = loaded_stub()
+    if stub:
+        return diagnosis.stub(system, stub)
+    return diagnosis_of(system)
 
 
 def _shut_down() -> None:
-    with contextlib.suppress(
-        nvml.NVMLError
-    ):  # there is nobody left who could act on it
+    with contextlib.suppress(nvml.NVMLError):  # the driver is not used any more
         nvml.nvmlShutdown()
 
 
@@ -219,7 +220,7 @@ class NvmlReader:
             queries = self._queries
             answers = self._cache.ask_due(self._handle, queries)
             *lists, usage = self._cache.ask_due(self._handle, self._processes)
-            # Only those that are asked every time: others may have been answered before.
+            # Only questions of every sample: answers to others may be from before the failure.
             pairs = zip(answers, queries)
             _raise_common_failure(
                 answer for answer, query in pairs if not query.interval
@@ -300,7 +301,7 @@ class NvmlReader:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
         self._cache.forget()
         answers = self._cache.ask_due(self._handle, IDENTITY)
-        _raise_common_failure(answers)  # who it was is known better
+        _raise_common_failure(answers)  # or a device that fails would lose its identity
         found = self._identity = answers_by_name(IDENTITY, answers)
         known, memory = schema_fields(found), found["memory_total_bytes"]
         shared = memory_is_shared(

@@ -138,9 +138,7 @@ def string(call: Callable[[Any], str | bytes]) -> Source:
     def source(handle: Any) -> tuple[str | Absence]:
         try:
             found = call(handle)
-        except (
-            UnicodeDecodeError
-        ) as error:  # nvidia-ml-py decodes strictly; 11.495 did not at all
+        except UnicodeDecodeError as error:
             found = error.object
         if isinstance(found, bytes):
             found = found.decode(errors="replace")

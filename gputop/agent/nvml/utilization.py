@@ -181,9 +181,7 @@ class Gpm:
     def close(self) -> None:
         """Free the samples. A `read` after this starts again, from a new first sample."""
         for sample in self._samples:
-            with contextlib.suppress(
-                nvml.NVMLError
-            ):  # memory of the library, whatever it says
+            with contextlib.suppress(nvml.NVMLError):
                 nvml.nvmlGpmSampleFree(sample)
         self._samples.clear()
         self._values = all_missing(Absence.NO_DATA_YET)

@@ -8,7 +8,7 @@ from typing import Any
 
 from gputop.agent.device import Absence, Device, DeviceSample
 from gputop.agent.nvml.bindings import nvml
-from gputop.agent.units import limits_of
+from gputop.agent.units import Limits, limits_of
 
 UNAVAILABLE = (-1, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
 """NVML's "not available": all of 32 or 64 bits set, which is -1 if signed."""
@@ -37,6 +37,7 @@ _NEVER_ZERO = {
 }
 """Limits and maxima, which a device has or has not: some drivers have 0 for "none"."""
 
+_IN_THOUSANDTHS = ("_watts", "_joules")
 _WHOLE = {
     f.name
     for cls in (Device, DeviceSample)
@@ -60,38 +61,36 @@ def absence_or_lost(code: int) -> Absence:
 
 def value_of(name: str, raw: Any) -> Any:
     """Convert NVML's value to the unit that the name ends in, or to the reason for its absence."""
-    kind = type(raw)
-    if (
-        kind is not int and kind is not float and raw is not None
-    ):  # words, or an absence
-        return raw
-    least, most, is_milli, is_whole = _numbers(name)
-    if raw in UNAVAILABLE or raw is None:
-        if raw != -1 or name != "temperature_margin_celsius":
-            return Absence.NOT_SUPPORTED
-    elif name == "performance_state":
-        if raw > 15:  # of which 32 is "unknown"
-            return Absence.NOT_SUPPORTED
-    elif raw == 0 and name in _NEVER_ZERO:
+    if raw is None:
         return Absence.NOT_SUPPORTED
-    value = raw / 1000 if is_milli else raw
+    if type(raw) not in (int, float):  # words, or a reason already
+        return raw
+    if _is_unavailable(name, raw):
+        return Absence.NOT_SUPPORTED
+    value = raw / 1000 if name.endswith(_IN_THOUSANDTHS) else raw
+    least, most = _plausible(name)
     if not least <= value <= most:
         return Absence.ERROR
-    return round(value) if is_whole and kind is float else value
+    return round(value) if name in _WHOLE else value
+
+
+def _is_unavailable(name: str, raw: float) -> bool:
+    if raw in UNAVAILABLE:
+        # One degree beyond its maximum is a temperature.
+        return raw != -1 or name != "temperature_margin_celsius"
+    if name == "performance_state":
+        return raw > 15  # 32 is "unknown"
+    return raw == 0 and name in _NEVER_ZERO
 
 
 @functools.cache
-def _numbers(name: str) -> tuple[float, float, bool, bool]:
-    """Return the plausible range of a number, and two flags.
-
-    The flags are True if NVML has it in milliwatts or millijoules, and if it is an integer.
-    """
+def _plausible(name: str) -> Limits:
     least, most = limits_of(name)
     if name.endswith(
         "_utilization_percent"
-    ):  # the driver's own percent has no rounding error
+    ):  # the driver counts these without rounding errors
         most = 100
-    return least, most, name.endswith(("_watts", "_joules")), name in _WHOLE
+    return least, most
 
 
 def total(*parts: int | Absence) -> int | Absence:
