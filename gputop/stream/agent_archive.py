@@ -28,7 +28,11 @@ if sys.version_info < (3, 9):
     sys.stderr.write("gputop: error: python3 there is %d.%d, which is too old. "
                      "gputop needs 3.9 or later\\n" % sys.version_info[:2])
     sys.exit(3)
-import importlib.util, io, zipfile, zlib
+try:
+    import importlib.util, io, zipfile, zlib
+except ImportError as error:
+    sys.stderr.write("gputop: error: python3 there cannot run gputop: %s\\n" % error)
+    sys.exit(3)
 def read(size):
     data = b""
     while len(data) < size:

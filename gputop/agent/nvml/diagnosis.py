@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 
 from gputop.agent.linux.driver_files import (
     CONTROL_FILE,
@@ -222,6 +223,13 @@ def gone(_: System) -> Problem:
 
 def diagnose_bindings() -> Problem:
     """Return the problem of an environment without a usable nvidia-ml-py."""
+    if find_spec("_ctypes") is None:
+        return Problem(
+            f"No usable {BINDINGS}",
+            "this Python was built without ctypes",
+            "Put another python3 first on the PATH",
+            "bindings",
+        )
     found = installed_bindings()
     version = found.get(BINDINGS)
     instead = other_bindings(found)
