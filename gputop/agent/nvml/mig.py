@@ -145,12 +145,15 @@ class Instances:
         indices = self._indices(gpu, parent)
         if not indices and not self._known:
             return ()
-        found = {index: self._find(gpu, parent, index, gpm=gpm) for index in indices}
-        before = self._known.values()
-        self._known = {index: instance for index, instance in found.items() if instance}
-        for instance in set(before) - set(self._known.values()):
-            instance.close()
-        return tuple(self._known.values())
+        found: dict[int, _Instance] = {}
+        for index in indices:
+            instance = self._find(gpu, parent, index, gpm=gpm)
+            if instance is not None:
+                found[index] = instance
+        for gone in {*self._known.values()} - {*found.values()}:
+            gone.close()
+        self._known = found
+        return tuple(found.values())
 
     def unreadable(self, code: int) -> tuple[DeviceReading, ...]:
         """Return the instances that were there when the GPU began to answer with that code."""

@@ -149,11 +149,11 @@ class ProcessList(NamedTuple):
     @property
     def held_bytes(self) -> int | Absence:
         """Bytes held by the processes, or the reason that some are missing."""
-        held = (
-            p.absent.get("memory_used_bytes", p.memory_used_bytes or 0)
-            for p in self.processes
-        )
-        return total(self.missing or 0, *held)
+        held: int | Absence = self.missing or 0
+        for process in self.processes:
+            used = process.memory_used_bytes or 0
+            held = total(held, process.absent.get("memory_used_bytes", used))
+        return held
 
 
 def merge_processes(
