@@ -92,7 +92,7 @@ def test_the_first_screen_does_without_tls_and_the_palette_of_textual() -> None:
     assert loaded_by(FIRST_SCREEN, later) == set()
 
 
-@pytest.mark.parametrize(("package", "most"), [("gputop", 70), ("textual", 120), ("rich", 50)])
+@pytest.mark.parametrize(("package", "most"), [("gputop", 71), ("textual", 120), ("rich", 50)])
 def test_the_first_screen_has_a_budget_of_modules(package: str, most: int) -> None:
     """About as many as there are: one more is a choice, and takes half a millisecond and up."""
     count = f"; print(sum(m.partition('.')[0] == {package!r} for m in sys.modules)); sys.exit()"
