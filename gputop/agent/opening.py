@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-import math
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent import futures
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.agent.device import Device
-from gputop.agent.interface import Driver, DriverError, ReplacedError
+from gputop.agent.interface import (
+    DeviceReading,
+    Driver,
+    DriverError,
+    Reader,
+    ReplacedError,
+)
 from gputop.agent.problem import Problem, ProblemError
-from gputop.agent.reading import Read, ReadingThreads, Slot
+from gputop.agent.reading import Instances, Read, ReadingThreads
 from gputop.agent.snapshot import EVENTS, DriverState, Event
+from gputop.agent.threads import call_in_thread
 from gputop.agent.times import IDENTIFY_SECONDS
 
 if TYPE_CHECKING:
     from gputop.agent.selection import Selection
 
+Identity = futures.Future[tuple[Device, ...]]
+"""The answer of `Reader.identify`, which may never come."""
 RETRY_SECONDS = 2.0
 """Seconds between attempts to start a driver that could not be used: it may be loaded meanwhile."""
 
@@ -117,53 +128,67 @@ class Opening:
 
     def _choose(self, driver: Driver) -> Opened:
         """Start to read the chosen devices. Raises `DriverError` without any."""
+        readers = driver.readers()
         selection = self._selection
-        identifies = selection is not None and selection.needs_identities
-        threads = ReadingThreads(driver.readers(), self._read, identifies=identifies)
-        slots = threads.slots
-        if selection is None or not slots:
-            threads.choose(dict.fromkeys(slots))
+        if selection is None or not readers:
+            threads = ReadingThreads(dict.fromkeys(readers), self._read)
             return Opened(driver, threads)
-        if identifies:
-            threads.identify(lambda: _is_enough(selection, slots), IDENTIFY_SECONDS)
+        identities: dict[Reader, Identity] = {}
+        if selection.needs_identities:
+            for reader in readers:
+                identities[reader] = call_in_thread(reader.identify)
+            _wait_for_enough(identities, selection)
         while True:
-            with threads.changed:
-                identities = {slot: slot.identity for slot in slots}
-                silent = [slot for slot in slots if not slot.identified]
-            devices = _all_devices(identities.values())
+            silent = [each for each in identities.values() if not each.done()]
+            devices = [_devices_of(reader, identities) for reader in readers]
             try:
-                chosen = selection.among(devices, driver.pci_addresses)
+                chosen = selection.among([*chain(*devices)], driver.pci_addresses)
             except ProblemError as error:
                 problem = error.problem
             else:
-                instances = {}
-                for slot, (gpu, *_) in identities.items():
+                instances: dict[Reader, Instances] = {}
+                for reader, (gpu, *_) in zip(readers, devices):
                     if gpu.uuid in chosen:
-                        instances[slot] = chosen[gpu.uuid]
-                threads.choose(instances)
-                return Opened(driver, threads, left_out=len(slots) - len(instances))
+                        instances[reader] = chosen[gpu.uuid]
+                threads = ReadingThreads(
+                    instances, partial(self._read_identified, identities)
+                )
+                return Opened(driver, threads, left_out=len(readers) - len(instances))
             if not silent:
-                threads.choose({})
                 driver.close()
                 raise DriverError(problem)
             # A new start of the driver could not help a device that hangs: wait for it instead.
             self._set(Opened(problem=problem))
-            threads.identify(partial(_is_any_identified, silent), math.inf)
+            futures.wait(silent, return_when=futures.FIRST_COMPLETED)
+
+    def _read_identified(
+        self, identities: Mapping[Reader, Identity], reader: Reader
+    ) -> tuple[DeviceReading, ...]:
+        """Read a device, once its identification has ended."""
+        if reader in identities:
+            identities[reader].result()
+        return self._read(reader)
 
 
-def _all_devices(identities: Iterable[Sequence[Device]]) -> list[Device]:
-    devices: list[Device] = []
-    for identity in identities:
-        devices += identity
-    return devices
+def _wait_for_enough(
+    identities: Mapping[Reader, Identity], selection: Selection
+) -> None:
+    """Wait until the selection does not depend on further answers, or for a while."""
+    end = time.monotonic() + IDENTIFY_SECONDS
+    while True:
+        silent = [each for each in identities.values() if not each.done()]
+        devices = chain(*(_devices_of(reader, identities) for reader in identities))
+        left = end - time.monotonic()
+        if not silent or left <= 0 or selection.is_certain([*devices]):
+            return
+        futures.wait(silent, left, futures.FIRST_COMPLETED)
 
 
-def _is_enough(selection: Selection, slots: Sequence[Slot]) -> bool:
-    """Return True if the selection does not depend on further answers."""
-    if all(slot.identified for slot in slots):
-        return True
-    return selection.is_certain(_all_devices(slot.identity for slot in slots))
-
-
-def _is_any_identified(slots: Sequence[Slot]) -> bool:
-    return any(slot.identified for slot in slots)
+def _devices_of(
+    reader: Reader, identities: Mapping[Reader, Identity]
+) -> Sequence[Device]:
+    """Return the GPU and its MIG instances, or the placeholder of one that does not answer."""
+    identity = identities.get(reader)
+    if identity is None or not identity.done():
+        return (reader.device,)
+    return identity.result()

@@ -11,19 +11,22 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from gputop.agent.device import Device, DeviceSample
 from gputop.agent.interface import DeviceReading, DriverError, Reader
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import Process, carry_samples
+from gputop.agent.snapshot import Process, carry_samples, without_samples
+from gputop.agent.times import silence_limit
 
 STUCK_SECONDS = 0.3
 """Seconds after which a thread keeps the device that it reads, and gives away the others."""
 LOOK_SECONDS = 0.1
-"""Seconds between two looks for a thread that is stuck, while somebody waits for the devices."""
+"""Seconds between two checks for stuck threads while a sample waits for its readings."""
 
 Read = Callable[[Reader], tuple[DeviceReading, ...]]
+Instances = Optional[frozenset[str]]
+"""UUIDs of the MIG instances that are read; None for all."""
 
 
 class Known(NamedTuple):
@@ -39,18 +42,9 @@ class Slot:
     """A reader and its last reading; guarded by the lock of its `ReadingThreads`."""
 
     reader: Reader
-    identity: tuple[Device, ...]
-    """The GPU, or its placeholder, and its MIG instances: the choices of a selection."""
-    identified: bool
-    """True if `identity` is known, or not needed."""
-    instances: frozenset[str] | None = None
-    """UUIDs of the MIG instances that are read; None for all."""
-    asked: int = 0
-    """Number of the newest tick."""
+    instances: Instances
     answered: int = 0
     """Number of the newest tick for which the device was read."""
-    asked_at: float = 0.0
-    """Start of the oldest tick that is not answered, or of the last one."""
     busy_since: float | None = None
     """Start of the read that is going on; None if there is none."""
     was_slow: bool = False
@@ -58,14 +52,30 @@ class Slot:
     read_at: float = 0.0
     """Start of the last complete read: no value in `known` is older. 0 before the first."""
     heard_at: float = 0.0
-    """End of the last complete read, or the time at which the slot was chosen."""
+    """End of the last complete read, or the start of the threads."""
     known: Known = field(default_factory=Known)
-    sent: bool = False
-    """True if `known` has been sent before."""
 
     def is_stuck(self, now: float) -> bool:
         """Return True if the read that is going on takes too long."""
         return self.busy_since is not None and now - self.busy_since > STUCK_SECONDS
+
+    def is_hung(self, now: float, interval: float) -> bool:
+        """Return True if the device has not answered for so long that it does not respond.
+
+        A device that takes long over each question is slow, and does not hang.
+        """
+        if self.busy_since is None:
+            return False
+        # While the interval was longer, or nobody read the stream, it was not asked.
+        heard_at = max(self.heard_at, self.reader.heard_at, self.busy_since - interval)
+        # The last tick within the limit comes a moment before it. It is reported as hung then.
+        return now - heard_at > silence_limit(interval) - interval / 2
+
+    def take(self) -> Known:
+        """Return what is known to send it. The driver's own samples are sent only once."""
+        known = self.known
+        self.known = known._replace(samples=tuple(map(without_samples, known.samples)))
+        return known
 
     def keep(self, readings: Sequence[DeviceReading], began: float) -> None:
         """Take over the readings of a read that began then."""
@@ -79,65 +89,53 @@ class Slot:
             ):
                 chosen.append(reading)
         samples = tuple(reading.sample for reading in chosen)
-        if not self.sent:
-            samples = tuple(carry_samples(self.known.samples, samples))
+        samples = tuple(carry_samples(self.known.samples, samples))
         processes: list[Process] = []
         for reading in chosen:
             processes += reading.processes
         devices = tuple(reading.device for reading in chosen)
         self.known = Known(devices, samples, tuple(processes))
-        self.sent = False
         self.read_at = began
 
 
 class ReadingThreads:
     """Reads the devices of one driver, until that is gone."""
 
-    def __init__(
-        self, readers: Sequence[Reader], read: Read, *, identifies: bool
-    ) -> None:
-        """Start the first thread. With `identifies`, each device is identified before it is read.
+    def __init__(self, readers: Mapping[Reader, Instances], read: Read) -> None:
+        """Start the first thread. Each reader is given with the MIG instances to read.
 
         `read` is called with a reader, and raises `DriverError` if the driver is gone.
         """
         self.changed = threading.Condition()
         """Notified when a thread has nothing to do, and when the driver is gone."""
-        self.slots: tuple[Slot, ...] = tuple(
-            Slot(reader, (reader.device,), identified=not identifies)
-            for reader in readers
+        now = time.monotonic()
+        self.slots = tuple(
+            Slot(reader, instances, heard_at=now)
+            for reader, instances in readers.items()
         )
+        self.tick = 0
+        """Number of the newest tick: devices with an older answer are due."""
         self.problem: Problem | None = None
         """Why the driver is gone, if it is."""
         self._read = read
-        self._tick = 0
         self._groups: list[list[Slot]] = []
         """Slots of each thread."""
         with self.changed:
             self._start_thread([*self.slots])
 
-    def choose(self, chosen: Mapping[Slot, frozenset[str] | None]) -> None:
-        """Read these devices only, each with these MIG instances, or all of them if None."""
-        with self.changed:
-            now = time.monotonic()
-            self.slots = tuple(slot for slot in self.slots if slot in chosen)
-            for slot in self.slots:
-                slot.instances = chosen[slot]
-                slot.heard_at = now
-            for group in self._groups:
-                group[:] = [slot for slot in group if slot in chosen]
-            self.changed.notify_all()
-
-    def identify(self, is_enough: Callable[[], bool], seconds: float) -> None:
-        """Identify all devices. Wait until that is enough, but not longer than `seconds`."""
-        with self.changed:
-            self._ask(time.monotonic())
-            self._wait_for(is_enough, seconds)
-
     def read_all(self, patience: float) -> None:
         """Read all devices. Wait for those that are quick, but not longer than `patience`."""
         with self.changed:
-            self._ask(time.monotonic())
-            self._wait_for(self._has_quick_answers, patience)
+            self.tick += 1
+            self.changed.notify_all()
+            self._relieve()
+            while not self.changed.wait_for(
+                self._has_quick_answers, min(patience, LOOK_SECONDS)
+            ):
+                patience -= LOOK_SECONDS
+                if patience <= 0:
+                    return
+                self._relieve()
 
     def wait_for_end(self) -> Problem:
         """Wait until the driver is gone, and return why."""
@@ -146,14 +144,6 @@ class ReadingThreads:
             assert self.problem is not None
             return self.problem
 
-    def _ask(self, now: float) -> None:
-        self._tick += 1
-        for slot in self.slots:
-            if slot.answered == slot.asked:
-                slot.asked_at = now
-            slot.asked = self._tick
-        self.changed.notify_all()
-
     def _has_quick_answers(self) -> bool:
         """Return True if nobody has to wait any longer: all but slow devices have been read."""
         if self.problem is not None:
@@ -161,18 +151,9 @@ class ReadingThreads:
         now = time.monotonic()
         for slot in self.slots:
             is_slow = slot.was_slow or slot.is_stuck(now)
-            if slot.answered < self._tick and not is_slow:
+            if slot.answered < self.tick and not is_slow:
                 return False
         return True
-
-    def _wait_for(self, is_enough: Callable[[], bool], seconds: float) -> None:
-        """Wait for a condition, and meanwhile let no device wait for one that is stuck."""
-        self._relieve()
-        while not self.changed.wait_for(is_enough, min(seconds, LOOK_SECONDS)):
-            seconds -= LOOK_SECONDS
-            if seconds <= 0:
-                return
-            self._relieve()
 
     def _relieve(self) -> None:
         """Give the other devices of each thread that is stuck to a new thread."""
@@ -197,23 +178,15 @@ class ReadingThreads:
             slot = self._next(group)
             if slot is None:
                 return
-            tick = slot.asked
+            tick = self.tick
             began = time.monotonic()
             try:
-                if slot.identified:
-                    readings = self._read(slot.reader)
-                    identity = slot.identity
-                else:
-                    readings = ()
-                    identity = slot.reader.identify()
+                readings = self._read(slot.reader)
             except DriverError as error:
                 self._end(error.problem)
                 return
             with self.changed:
-                if slot.identified:
-                    slot.keep(readings, began)
-                slot.identity = identity
-                slot.identified = True
+                slot.keep(readings, began)
                 slot.answered = tick
                 slot.busy_since = None
                 slot.heard_at = time.monotonic()
@@ -225,8 +198,8 @@ class ReadingThreads:
         The device that has waited longest comes first.
         """
         with self.changed:
-            while group and self.problem is None:
-                due = [slot for slot in group if slot.answered < slot.asked]
+            while self.problem is None:
+                due = [slot for slot in group if slot.answered < self.tick]
                 if due:
                     slot = min(due, key=lambda slot: slot.answered)
                     slot.busy_since = time.monotonic()

@@ -29,15 +29,7 @@ from gputop.agent.linux.owners import Owners
 from gputop.agent.opening import Opened, Opening, pause
 from gputop.agent.owner_thread import OwnerThread
 from gputop.agent.reading import Known, ReadingThreads, Slot
-from gputop.agent.snapshot import (
-    Inventory,
-    Process,
-    Record,
-    Sample,
-    Source,
-    without_samples,
-)
-from gputop.agent.times import silence_limit
+from gputop.agent.snapshot import Inventory, Process, Record, Sample, Source
 
 if TYPE_CHECKING:
     from gputop.agent.selection import Selection
@@ -137,7 +129,7 @@ class Sampler:
             due += self._interval
             hurried = self._pause_until(due)
             now = time.monotonic()
-            # This process was stopped, or nobody read the stream: what was missed stays missed.
+            # After this process was stopped, or its output blocked, missed ticks are left out.
             if hurried or now - due > self._interval / 2:
                 due = now
 
@@ -209,31 +201,22 @@ class Sampler:
                 # Indices move when a device is lost: two readers may have found the same one.
                 known = _current(slot, now, self._interval)
                 found.setdefault(known.devices[0].uuid, known)
-                slot.sent = True
         return [*found.values()]
 
 
 def _current(slot: Slot, now: float, interval: float) -> Known:
     """Return what is known of the devices of a slot: the last reading, or why there is none."""
-    # While the interval was longer, or nobody read the stream, it was not asked. A device that
-    # takes long over each question is slow, and does not hang.
-    heard_at = max(slot.heard_at, slot.reader.heard_at, slot.asked_at - interval)
-    # The last tick within the limit comes a moment before it. It is reported as hung then.
-    is_hung = now - heard_at > silence_limit(interval) - interval / 2
     age = rounded(now - (slot.read_at or slot.heard_at))
     known = slot.known
     devices = known.devices or (slot.reader.device,)
-    if is_hung:
+    if slot.is_hung(now, interval):
         hung = tuple(
             _without_answer(device, Absence.TIMED_OUT, age) for device in devices
         )
         return Known(devices, hung, tuple(map(unanswered_process, known.processes)))
     if not known.devices:
         return Known(devices, (_without_answer(devices[0], Absence.NO_DATA_YET),))
-    samples = []
-    for sample in known.samples:
-        new = without_samples(sample) if slot.sent else sample
-        samples.append(new.aged(age))
+    samples = [sample.aged(age) for sample in slot.take().samples]
     return Known(devices, tuple(samples), known.processes)
 
 

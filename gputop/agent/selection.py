@@ -77,7 +77,7 @@ class Selection:
     @property
     def needs_identities(self) -> bool:
         """False if the indices of the devices decide, which are known without asking them."""
-        by_index = all(each.isdecimal() for each in self.ids)
+        by_index = all(map(str.isdecimal, self.ids))
         return not by_index or self._by_variable
 
     @property
@@ -156,11 +156,11 @@ def _with_addresses(
     silent = [device for device in devices if not is_identified(device)]
     if not silent:
         return devices
-    remaining = [
-        address
-        for address in addresses()
-        if not any(same_address(address, device.pci_bus_id or "") for device in devices)
-    ]
+    known = {device.pci_bus_id or "" for device in devices}
+    remaining = []
+    for address in addresses():
+        if not any(same_address(address, each) for each in known):
+            remaining.append(address)
     if len(remaining) != len(silent):
         return devices
     places = dict(zip([device.uuid for device in silent], sorted(remaining)))

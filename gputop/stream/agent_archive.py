@@ -28,7 +28,11 @@ if sys.version_info < (3, 9):
     sys.stderr.write("gputop: error: python3 there is %d.%d, which is too old. "
                      "gputop needs 3.9 or later\\n" % sys.version_info[:2])
     sys.exit(3)
-import importlib.util, io, zipfile, zlib
+try:
+    import importlib.util, io, zipfile, zlib
+except ImportError as error:
+    sys.stderr.write("gputop: error: python3 there cannot run gputop: %s\\n" % error)
+    sys.exit(3)
 def read(size):
     data = b""
     while len(data) < size:
@@ -60,10 +64,11 @@ main(sys.argv[1:] + ["--control"])
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def agent_archive(compression: int = zipfile.ZIP_DEFLATED) -> bytes:
+def agent_archive() -> bytes:
     """Return the agent as a zip file, the same for the same files.
 
-    It can also be run as a file: `python3 agent.zip`. Raises `FileNotFoundError` without pynvml.
+    Its files are not compressed one by one: all of them together become smaller. It can also be
+    run as a file: `python3 agent.zip`. Raises `FileNotFoundError` without pynvml.
     """
     package = Path(gputop.agent.__file__).parent
     files = {"gputop/__init__.py": b"", "pynvml.py": _bindings().read_bytes()}
@@ -74,20 +79,15 @@ def agent_archive(compression: int = zipfile.ZIP_DEFLATED) -> bytes:
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w") as archive:
         for name in sorted(files):
-            info = zipfile.ZipInfo(name, _EPOCH)
-            info.compress_type = compression
-            archive.writestr(info, files[name], compresslevel=9)
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), files[name])
     return written.getvalue()
 
 
 @cache
 def agent_input() -> bytes:
-    """Return what the bootstrap reads: its source, the length of the archive, and the archive.
-
-    The archive is compressed as a whole, which takes a sixth less than file by file.
-    """
-    archive = zlib.compress(agent_archive(zipfile.ZIP_STORED), 9)
-    return b"exec(%a)\n%d\n" % (_LOADER, len(archive)) + archive
+    """Return what the bootstrap reads: its source, a length, and the compressed archive."""
+    sent = zlib.compress(agent_archive(), 9)
+    return b"exec(%a)\n%d\n" % (_LOADER, len(sent)) + sent
 
 
 def _bindings() -> Path:

@@ -51,12 +51,14 @@ def readers() -> Iterator[list[FakeReader]]:
 class Machine:
     """Devices, the threads that read them, and who reads which."""
 
-    def __init__(self, readers: list[FakeReader], *, identifies: bool = False) -> None:
+    def __init__(self, readers: list[FakeReader], instances: frozenset[str] | None = None) -> None:
         self.readers = readers
         self.by: list[tuple[int, int]] = []
         """The thread and the device of each read, in order."""
-        self.threads = ReadingThreads(readers, self.read, identifies=identifies)
-        self.threads.choose(dict.fromkeys(self.threads.slots))
+        self.threads = ReadingThreads(dict.fromkeys(readers, instances), self.read)
+
+    def end(self) -> None:
+        self.threads._end(Problem("Over", "the test has ended", "Start another"))
 
     def read(self, reader: Reader) -> tuple[DeviceReading, ...]:
         self.by.append((threading.get_ident(), reader.device.index))
@@ -81,14 +83,14 @@ class Machine:
     def wait_for(self, index: int) -> None:
         slot = self.threads.slots[index]
         with self.threads.changed:
-            assert self.threads.changed.wait_for(lambda: slot.answered == slot.asked, BOUND)
+            assert self.threads.changed.wait_for(lambda: slot.answered == self.threads.tick, BOUND)
 
 
 @pytest.fixture
 def machine(clock: Time, readers: list[FakeReader]) -> Iterator[Machine]:
     machine = Machine(readers)
     yield machine
-    machine.threads.choose({})  # which ends its threads
+    machine.end()
 
 
 def test_one_thread_reads_all_devices_in_order(machine: Machine) -> None:
@@ -194,27 +196,6 @@ def test_a_driver_that_is_gone_ends_all_threads(
         assert not thread.is_alive()
 
 
-def test_a_device_that_hangs_while_it_is_identified_stops_no_other(
-    readers: list[FakeReader], clock: Time
-) -> None:
-    readers[0].identity_gate.clear()
-    machine = Machine(readers, identifies=True)
-    threads = machine.threads
-
-    def is_enough() -> bool:
-        clock.now += 0.2
-        return sum(slot.identified for slot in threads.slots) == 7
-
-    threads.identify(is_enough, PATIENCE)
-    assert not threads.slots[0].identified
-    assert machine.by == []
-    threads.choose({threads.slots[0]: None, threads.slots[2]: None})
-    assert [*machine.tick().values()] == [[2]]
-    readers[0].identity_gate.set()
-    machine.wait_for(0)
-    assert machine.by[-1][1] == 0
-
-
 def test_readings_of_other_instances_are_left_out(readers: list[FakeReader], clock: Time) -> None:
     reader = readers[0]
     parts = []
@@ -223,9 +204,8 @@ def test_readings_of_other_instances_are_left_out(readers: list[FakeReader], clo
         sample = replace(reader.reading.sample, uuid=f"MIG-{number}")
         parts.append(DeviceReading(part, sample))
     reader.instances = tuple(parts)
-    machine = Machine(readers[:1])
+    machine = Machine(readers[:1], frozenset(["MIG-1"]))
     (slot,) = machine.threads.slots
-    machine.threads.choose({slot: frozenset(["MIG-1"])})
     machine.tick()
     assert [device.uuid for device in slot.known.devices] == ["GPU-0", "MIG-1"]
-    machine.threads.choose({})
+    machine.end()

@@ -171,7 +171,7 @@ def test_a_rate_of_pcie_is_true_or_what_the_driver_measured_or_absent(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pynvml.nvmlDeviceGetPcieThroughput", lambda *_: 7)
         traffic = Pcie(clock)
-        keys = [*traffic.wanted({})]
+        keys = [*traffic.keys({})]
         for now, number, true in simulated(start, 1, width, 256e9, steps):
             clock.seconds = now
             for rate in traffic.values(dict.fromkeys(keys, number), None, at(now)):

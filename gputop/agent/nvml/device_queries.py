@@ -8,20 +8,20 @@ from functools import partial
 from typing import Any
 
 from gputop.agent.device import Absence
+from gputop.agent.nvml.bindings import nvml
 from gputop.agent.nvml.fields import Durations, FieldBatch, FieldSum, FirstField, signed
 from gputop.agent.nvml.query import (
     EVERY_10_SECONDS,
     EVERY_SECOND,
     ONCE,
-    UNAVAILABLE,
     Clock,
     Question,
-    nvml,
     scalar,
     string,
 )
 from gputop.agent.nvml.traffic import NvLink, Pcie
 from gputop.agent.nvml.utilization import BusySamples
+from gputop.agent.nvml.values import UNAVAILABLE
 from gputop.agent.words import (
     ARCHITECTURES,
     COMPUTE_MODES,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from importlib.util import find_spec
 
 from gputop.agent.linux.driver_files import (
     CONTROL_FILE,
@@ -29,27 +30,34 @@ GIVE_GPUS = {
 
 def no_library(system: System) -> Problem:
     """Return the problem of a library that is missing, or that cannot be loaded."""
+    if system.library and system.library_aside:
+        folder = system.library.rpartition("/")[0]
+        return Problem(
+            "NVIDIA library not found",
+            f"it is in {folder}",
+            f"Try export LD_LIBRARY_PATH={folder}",
+            "wsl" if folder == WSL_FOLDER else "library",
+        )
     if system.library:
-        if system.library_aside:
-            folder = system.library.rpartition("/")[0]
-            why, remedy = f"it is in {folder}", f"Try export LD_LIBRARY_PATH={folder}"
-            check = "wsl" if folder == WSL_FOLDER else "library"
-            return Problem("NVIDIA library not found", why, remedy, check)
-        why = f"{LIBRARY} is there, but does not fit"
-        remedy = "Try sudo ldconfig, or reinstall the driver"
-        return Problem("NVIDIA library not loaded", why, remedy, "library")
+        return Problem(
+            "NVIDIA library not loaded",
+            f"{LIBRARY} is there, but does not fit",
+            "Try sudo ldconfig, or reinstall the driver",
+            "library",
+        )
     if system.broken_library:
         return _broken_library(system, *system.broken_library)
     if system.container and system.module_version:
         return _bare_container(system, "the library is missing")
-    what, why = "No NVIDIA driver", f"{LIBRARY} is not found"
+    return _no_driver(system)
+
+
+def _no_driver(system: System) -> Problem:
+    what = "No NVIDIA driver"
+    why = f"{LIBRARY} is not found"
     if system.wsl:
-        return Problem(
-            what,
-            why,
-            "Install it on Windows, then end all of WSL there by wsl --shutdown",
-            "wsl",
-        )
+        remedy = "Install it on Windows, then end all of WSL there by wsl --shutdown"
+        return Problem(what, why, remedy, "wsl")
     if system.held_by("nouveau"):
         why += ", nouveau has the GPU"
         return Problem(what, why, "Install it, block nouveau, and reboot", "nouveau")
@@ -62,9 +70,8 @@ def no_library(system: System) -> Problem:
 
 def _broken_library(system: System, file: str, why: str) -> Problem:
     remedy = "Reinstall the driver, then run sudo ldconfig"
-    if (
-        system.container
-    ):  # only a part of the host's driver was mounted, or copied into the image
+    if system.container:
+        # Only a part of the host's driver was mounted, or copied into the image.
         remedy = _start_with_gpus(system.container)
     elif system.wsl:
         remedy = "Run wsl --shutdown on Windows, or update the driver there"
@@ -78,13 +85,15 @@ def _start_with_gpus(container: str) -> str:
 
 def stub(system: System, file: str) -> Problem:
     """Return the problem of the CUDA toolkit's stub, loaded in place of the driver's library."""
-    why = f"{file} is the CUDA toolkit's, for building only"
     remedy = "Remove its folder from LD_LIBRARY_PATH and /etc/ld.so.conf.d, then run sudo ldconfig"
-    if (
-        system.container and not system.library_version
-    ):  # the driver's own is not there at all
+    if system.container and not system.library_version:  # the driver's own is missing
         remedy = _start_with_gpus(system.container)
-    return Problem("NVIDIA library is a stub", why, remedy, "library")
+    return Problem(
+        "NVIDIA library is a stub",
+        f"{file} is the CUDA toolkit's, for building only",
+        remedy,
+        "library",
+    )
 
 
 def not_loaded(system: System) -> Problem:
@@ -94,35 +103,46 @@ def not_loaded(system: System) -> Problem:
     if system.module_version and CONTROL_FILE not in system.device_files:
         if system.container:
             return _bare_container(system, "no /dev/nvidiactl here")
-        why = "the driver is loaded, /dev/nvidiactl is missing"
-        remedy = "Try sudo nvidia-modprobe -c 0 -u"
-        return Problem("No NVIDIA device files", why, remedy, "permission")
+        return Problem(
+            "No NVIDIA device files",
+            "the driver is loaded, /dev/nvidiactl is missing",
+            "Try sudo nvidia-modprobe -c 0 -u",
+            "permission",
+        )
     what = "NVIDIA driver not loaded"
     if system.kernel and system.module_is_built is False:
-        why = f"it is not built for kernel {system.kernel[:24]}"
-        return Problem(what, why, "Reinstall it, or boot another kernel", "module")
-    why = "its kernel module does not run"
+        return Problem(
+            what,
+            f"it is not built for kernel {system.kernel[:24]}",
+            "Reinstall it, or boot another kernel",
+            "module",
+        )
     remedy = "Try sudo modprobe nvidia, then read dmesg"
     if system.container:
         remedy = "On the host, try sudo modprobe nvidia"
-    return Problem(what, why, remedy, "module")
+    return Problem(what, "its kernel module does not run", remedy, "module")
 
 
 def _nouveau() -> Problem:
-    why = "it has the GPU, so NVIDIA's driver cannot"
-    remedy = "Block nouveau in /etc/modprobe.d, and reboot"
-    return Problem("nouveau is in the way", why, remedy, "nouveau")
+    return Problem(
+        "nouveau is in the way",
+        "it has the GPU, so NVIDIA's driver cannot",
+        "Block nouveau in /etc/modprobe.d, and reboot",
+        "nouveau",
+    )
 
 
 def _bare_container(system: System, why: str) -> Problem:
-    remedy = GIVE_GPUS.get(system.container or "", "Start it with --gpus all")
-    why = f"the host runs {system.module_version or 'the driver'}, {why}"
-    return Problem("Container without the GPUs", why, remedy, "container")
+    return Problem(
+        "Container without the GPUs",
+        f"the host runs {system.module_version or 'the driver'}, {why}",
+        GIVE_GPUS.get(system.container or "", "Start it with --gpus all"),
+        "container",
+    )
 
 
 def mismatch(system: System) -> Problem:
     """Return the problem of a library and a kernel module of different versions."""
-    what = "NVIDIA driver half upgraded"
     why = "the kernel still runs another version of it"
     loaded, library = system.module_version, system.library_version
     if loaded and library and loaded != library:
@@ -130,20 +150,20 @@ def mismatch(system: System) -> Problem:
     remedy = "Reboot, or reload the nvidia modules"
     if system.container:
         remedy = "Restart the container, or the host"
-    return Problem(what, why, remedy, "versions")
+    return Problem("NVIDIA driver half upgraded", why, remedy, "versions")
 
 
 def no_permission(system: System) -> Problem:
     """Return the problem of device files that may not be opened."""
-    what = "No permission for the GPUs"
-    if not system.refusals:
-        why = "/dev/nvidia* refuses this user or container"
-        return Problem(what, why, "Ask for access to these devices", "permission")
-    first = system.refusals[0]
-    why = f"{first.file}: {first.why}"
-    if system.container:
-        return Problem(what, why, "Restart the container, with the GPUs", "permission")
-    return Problem(what, why, ask_for(first), "permission")
+    why = "/dev/nvidia* refuses this user or container"
+    remedy = "Ask for access to these devices"
+    if system.refusals:
+        first = system.refusals[0]
+        why = f"{first.file}: {first.why}"
+        remedy = ask_for(first)
+        if system.container:
+            remedy = "Restart the container, with the GPUs"
+    return Problem("No permission for the GPUs", why, remedy, "permission")
 
 
 def ask_for(refusal: Refusal) -> str:
@@ -155,22 +175,20 @@ def ask_for(refusal: Refusal) -> str:
 
 def no_devices(system: System) -> Problem:
     """Return the problem of a driver without a device."""
-    what = "No NVIDIA device"
     if system.held_by("nouveau"):
         return _nouveau()
+    given = [file for file in system.device_files if file != "/dev/nvidiactl"]
+    why = "the driver is loaded and has none"
+    remedy = "`lspci | grep -i nvidia` lists what is plugged in"
     if passed := system.held_by("vfio-pci"):
         why = f"{passed[0]} is held for a virtual machine (vfio-pci)"
-        return Problem(what, why, "Run gputop there, or unbind it", "devices")
-    given = [file for file in system.device_files if file != "/dev/nvidiactl"]
-    if system.container and not given:
+        remedy = "Run gputop there, or unbind it"
+    elif system.container and not given:
         return _bare_container(system, "its GPUs are missing")
-    if failed := system.held_by("nvidia"):
+    elif failed := system.held_by("nvidia"):
         why = f"the driver has {failed[0]} and cannot start it"
-        return Problem(what, why, "`sudo dmesg | grep NVRM` says why", "devices")
-    why = "the driver is loaded and has none"
-    return Problem(
-        what, why, "`lspci | grep -i nvidia` lists what is plugged in", "devices"
-    )
+        remedy = "`sudo dmesg | grep NVRM` says why"
+    return Problem("No NVIDIA device", why, remedy, "devices")
 
 
 def other(system: System, words: str) -> Problem:
@@ -185,31 +203,45 @@ def other(system: System, words: str) -> Problem:
 
 def too_old(_: System) -> Problem:
     """Return the problem of a driver without a function that is called."""
-    why = "it lacks a function that nvidia-ml-py calls"
-    return Problem("NVIDIA driver too old", why, "Upgrade the driver", "nvml")
+    return Problem(
+        "NVIDIA driver too old",
+        "it lacks a function that nvidia-ml-py calls",
+        "Upgrade the driver",
+        "nvml",
+    )
 
 
 def gone(_: System) -> Problem:
     """Return the problem of a driver that worked, and then was gone."""
-    why = "it was unloaded or replaced while gputop ran"
-    remedy = "gputop uses it again as soon as it is loaded"
-    return Problem("NVIDIA driver gone", why, remedy, "module")
+    return Problem(
+        "NVIDIA driver gone",
+        "it was unloaded or replaced while gputop ran",
+        "gputop uses it again as soon as it is loaded",
+        "module",
+    )
 
 
 def diagnose_bindings() -> Problem:
     """Return the problem of an environment without a usable nvidia-ml-py."""
-    found = installed_bindings()
-    version, instead = found.get(BINDINGS), other_bindings(found)
-    if version is None:
-        why = f"{instead} is there in its place" if instead else "it is not installed"
-    elif version_numbers(version) < version_numbers(OLDEST_BINDINGS):
-        why = f"{version} is older than {OLDEST_BINDINGS}"
-    else:
-        why = (
-            f"{instead} overwrote it"
-            if instead
-            else f"the file of {version} is damaged"
+    if find_spec("_ctypes") is None:
+        return Problem(
+            f"No usable {BINDINGS}",
+            "this Python was built without ctypes",
+            "Put another python3 first on the PATH",
+            "bindings",
         )
+    found = installed_bindings()
+    version = found.get(BINDINGS)
+    instead = other_bindings(found)
+    why = "it is not installed"
+    if version is None and instead:
+        why = f"{instead} is there in its place"
+    elif version and version_numbers(version) < version_numbers(OLDEST_BINDINGS):
+        why = f"{version} is older than {OLDEST_BINDINGS}"
+    elif version and instead:
+        why = f"{instead} overwrote it"
+    elif version:
+        why = f"the file of {version} is damaged"
     remedy = "Try `pip install --force-reinstall .` in a checkout of gputop"
     return Problem(f"No usable {BINDINGS}", why, remedy, "bindings")
 

@@ -21,7 +21,16 @@ from gputop.agent.linux.driver_files import (
     unlisted_gpus,
 )
 from gputop.agent.nvml import diagnosis
+from gputop.agent.nvml.bindings import nvml
 from gputop.agent.nvml.device_queries import IDENTITY, MODES, reading_queries
+from gputop.agent.nvml.device_reading import (
+    DRIVER_IS_GONE,
+    common_failure,
+    device_reading,
+    older_by,
+    schema_fields,
+    unreadable,
+)
 from gputop.agent.nvml.diagnosis import version_numbers
 from gputop.agent.nvml.integrated import (
     MEMORY_NAMES,
@@ -30,22 +39,11 @@ from gputop.agent.nvml.integrated import (
     memory_is_shared,
 )
 from gputop.agent.nvml.mig import Instances
-from gputop.agent.nvml.processes import device_reading, merge_processes, process_queries
-from gputop.agent.nvml.query import (
-    DRIVER_IS_GONE,
-    Answers,
-    Clock,
-    absence_of,
-    answers_by_name,
-    common_failure,
-    nvml,
-    older_by,
-    schema_fields,
-    total,
-    unreadable,
-)
+from gputop.agent.nvml.processes import merge_processes, process_queries
+from gputop.agent.nvml.query import Answers, Clock, answers_by_name
 from gputop.agent.nvml.traffic import Pcie
 from gputop.agent.nvml.utilization import Gpm
+from gputop.agent.nvml.values import absence_of, total
 from gputop.agent.nvml.xid_events import XidEvents
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import Event
@@ -84,15 +82,16 @@ def driver_error(error: Any) -> DriverError:
 
 
 def _diagnose(diagnosis_of: Callable[[System], Problem]) -> Problem:
-    """Return what is wrong, unless it is that a stub was loaded: that fails in any way."""
-    system, stub = inspect_system(), loaded_stub()
-    return diagnosis.stub(system, stub) if stub else diagnosis_of(system)
+    """Return the problem. A stub in the driver's place explains every failure."""
+    system = inspect_system()
+    stub = loaded_stub()
+    if stub:
+        return diagnosis.stub(system, stub)
+    return diagnosis_of(system)
 
 
 def _shut_down() -> None:
-    with contextlib.suppress(
-        nvml.NVMLError
-    ):  # there is nobody left who could act on it
+    with contextlib.suppress(nvml.NVMLError):  # the driver is not used any more
         nvml.nvmlShutdown()
 
 
@@ -221,7 +220,7 @@ class NvmlReader:
             queries = self._queries
             answers = self._cache.ask_due(self._handle, queries)
             *lists, usage = self._cache.ask_due(self._handle, self._processes)
-            # Only those that are asked every time: others may have been answered before.
+            # Only questions of every sample: answers to others may be from before the failure.
             pairs = zip(answers, queries)
             _raise_common_failure(
                 answer for answer, query in pairs if not query.interval
@@ -302,7 +301,7 @@ class NvmlReader:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
         self._cache.forget()
         answers = self._cache.ask_due(self._handle, IDENTITY)
-        _raise_common_failure(answers)  # who it was is known better
+        _raise_common_failure(answers)  # or a device that fails would lose its identity
         found = self._identity = answers_by_name(IDENTITY, answers)
         known, memory = schema_fields(found), found["memory_total_bytes"]
         shared = memory_is_shared(

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from gputop.agent.device import Absence
 from gputop.agent.lines import rounded
-from gputop.agent.nvml.query import (
-    AGAIN,
-    UNAVAILABLE,
-    Clock,
-    absence_or_lost,
-    nvml,
-    total,
-)
+from gputop.agent.nvml.bindings import nvml
+from gputop.agent.nvml.query import Clock
+from gputop.agent.nvml.values import UNAVAILABLE, absence_or_lost, total
 
 
 class FieldKey(NamedTuple):
@@ -57,8 +52,8 @@ class FieldReading(Protocol):
 
     names: str
 
-    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
-        """Yield the fields that it needs, given the values so far."""
+    def keys(self, found: FieldValues) -> Iterable[FieldKey]:
+        """Return the fields that it needs, given the values so far."""
         ...
 
     def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:
@@ -67,50 +62,34 @@ class FieldReading(Protocol):
 
 
 class FieldBatch:
-    """A source of several readings: their fields in one call, and dependent fields in another.
-
-    It belongs to one device, and remembers which fields that lacks. It asks for one again `AGAIN`
-    seconds later: so long does a field stay away that was "not supported" for a moment.
-    """
+    """A source of several readings: their fields in one call, and dependent fields in another."""
 
     def __init__(self, clock: Clock, *parts: FieldReading) -> None:
         self.names = " ".join(part.names for part in parts)
         self._clock = clock
         self._parts = parts
-        self._missing: dict[FieldKey, float] = {}
-        """When the device was found to lack each."""
 
     def __call__(self, handle: Any) -> tuple[Any, ...]:
-        now = self._clock()
+        began = self._clock()
         found: dict[FieldKey, Any] = {}
-        for key, since in self._missing.items():
-            if now - since < AGAIN:
-                found[key] = Absence.NOT_SUPPORTED
-        while wanted := self._wanted(found):
-            for key, value in zip(wanted, fetch(handle, wanted)):
-                found[key] = value
-                if value is Absence.NOT_SUPPORTED:
-                    self._missing[key] = now
-        asked = Asked(now, self._clock())
+        while wanted := self._missing(found):
+            found.update(zip(wanted, fetch(handle, wanted)))
+        asked = Asked(began, self._clock())
         values: list[Any] = []
         for part in self._parts:
             values += part.values(found, handle, asked)
         return tuple(values)
 
-    def _wanted(self, found: FieldValues) -> list[FieldKey]:
+    def _missing(self, found: FieldValues) -> list[FieldKey]:
         """Return the fields that are still to be asked for, each once."""
         wanted: dict[FieldKey, None] = {}
         for part in self._parts:
-            for key in part.wanted(found):
-                if key not in found:
-                    wanted[key] = None
-        return [*wanted]
+            wanted.update(dict.fromkeys(part.keys(found)))
+        return [key for key in wanted if key not in found]
 
 
 def fetch(handle: Any, keys: Sequence[FieldKey]) -> list[Any]:
     """Return the number of each field, or an `Absence`. Raises `NVMLError`."""
-    if not keys:
-        return []
     return [_value(each) for each in nvml.nvmlDeviceGetFieldValues(handle, keys)]
 
 
@@ -130,14 +109,6 @@ def _value(answer: Any) -> Any:
     return number
 
 
-def first_value(found: FieldValues, keys: Iterable[FieldKey]) -> Any:
-    """Return the number of the first of the fields that the device has, or why it is missing."""
-    for key in keys:
-        if found[key] is not Absence.NOT_SUPPORTED:
-            return found[key]
-    return Absence.NOT_SUPPORTED
-
-
 class FirstField(FieldReading):
     """A reading from the first of these fields that the device has, converted by `convert`."""
 
@@ -148,17 +119,20 @@ class FirstField(FieldReading):
         self._keys = [FieldKey(number) for number in fields]
         self._convert = convert
 
-    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
-        for key in self._keys:
-            yield key
-            if found.get(key) is not Absence.NOT_SUPPORTED:
-                return
+    def keys(self, found: FieldValues) -> Iterable[FieldKey]:  # noqa: ARG002 - a `FieldReading`
+        return self._keys
 
     def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
-        value = first_value(found, self._keys)
+        value = self._value(found)
         if self._convert is not None and not isinstance(value, Absence):
             value = self._convert(value)
         return (value,)
+
+    def _value(self, found: FieldValues) -> Any:
+        for key in self._keys:
+            if found[key] is not Absence.NOT_SUPPORTED:
+                return found[key]
+        return Absence.NOT_SUPPORTED
 
 
 def signed(number: int) -> int:
@@ -172,11 +146,8 @@ def signed(number: int) -> int:
 class FieldSum(FirstField):
     """A reading that is the sum of fields, missing if one of them is."""
 
-    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:  # noqa: ARG002 - a `FieldReading`
-        yield from self._keys
-
-    def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
-        return (total(*(found[key] for key in self._keys)),)
+    def _value(self, found: FieldValues) -> Any:
+        return total(*(found[key] for key in self._keys))
 
 
 class Durations(FieldReading):
@@ -195,9 +166,9 @@ class Durations(FieldReading):
         self._credit: dict[str, float] = {}
         """Seconds by which each may still run ahead; negative if it has run too fast."""
 
-    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
+    def keys(self, found: FieldValues) -> Iterable[FieldKey]:
         for field in self._fields.values():
-            yield from field.wanted(found)
+            yield from field.keys(found)
 
     def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:
         """Return the seconds by cause; without any, the most specific reason."""

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from gputop.agent.device import READINGS, Absence, Device
 from gputop.agent.interface import DeviceReading
+from gputop.agent.nvml.bindings import nvml
 from gputop.agent.nvml.device_queries import (
     BAR1,
     BAR1_TOTAL,
@@ -20,23 +21,24 @@ from gputop.agent.nvml.device_queries import (
     MEMORY_TOTAL,
     once,
 )
-from gputop.agent.nvml.processes import ProcessList, device_reading, merge_processes
+from gputop.agent.nvml.device_reading import (
+    device_reading,
+    older_by,
+    schema_fields,
+    unreadable,
+)
+from gputop.agent.nvml.processes import ProcessList, merge_processes
 from gputop.agent.nvml.query import (
     EVERY_10_SECONDS,
     Answers,
     Clock,
     Question,
-    absence_of,
     answers_by_name,
-    nvml,
-    older_by,
     scalar,
-    schema_fields,
     string,
-    total,
-    unreadable,
 )
 from gputop.agent.nvml.utilization import Gpm, Percentages, all_missing
+from gputop.agent.nvml.values import absence_of, total
 
 _COUNT = Question(
     "", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), interval=EVERY_10_SECONDS
@@ -143,12 +145,15 @@ class Instances:
         indices = self._indices(gpu, parent)
         if not indices and not self._known:
             return ()
-        found = {index: self._find(gpu, parent, index, gpm=gpm) for index in indices}
-        before = self._known.values()
-        self._known = {index: instance for index, instance in found.items() if instance}
-        for instance in set(before) - set(self._known.values()):
-            instance.close()
-        return tuple(self._known.values())
+        found: dict[int, _Instance] = {}
+        for index in indices:
+            instance = self._find(gpu, parent, index, gpm=gpm)
+            if instance is not None:
+                found[index] = instance
+        for gone in {*self._known.values()} - {*found.values()}:
+            gone.close()
+        self._known = found
+        return tuple(found.values())
 
     def unreadable(self, code: int) -> tuple[DeviceReading, ...]:
         """Return the instances that were there when the GPU began to answer with that code."""

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Optional
 
-from gputop.agent.device import Absence, Device, DeviceSample
-from gputop.agent.interface import UTILIZATIONS, DeviceReading
-from gputop.agent.nvml.query import (
-    EVERY_SECOND,
-    Clock,
-    Question,
-    Source,
-    absence_of,
-    nvml,
-    schema_fields,
-    state_of,
-    total,
-    value_of,
-)
+from gputop.agent.device import Absence
+from gputop.agent.interface import UTILIZATIONS
+from gputop.agent.nvml.bindings import nvml
+from gputop.agent.nvml.query import EVERY_SECOND, Clock, Question, Source
+from gputop.agent.nvml.values import absence_of, total, value_of
 from gputop.agent.snapshot import Process, ProcessKind
 
 _NONE = (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
@@ -158,11 +149,11 @@ class ProcessList(NamedTuple):
     @property
     def held_bytes(self) -> int | Absence:
         """Bytes held by the processes, or the reason that some are missing."""
-        held = (
-            p.absent.get("memory_used_bytes", p.memory_used_bytes or 0)
-            for p in self.processes
-        )
-        return total(self.missing or 0, *held)
+        held: int | Absence = self.missing or 0
+        for process in self.processes:
+            used = process.memory_used_bytes or 0
+            held = total(held, process.absent.get("memory_used_bytes", used))
+        return held
 
 
 def merge_processes(
@@ -226,29 +217,3 @@ def _utilization(usage: Any, pid: int) -> tuple[dict[str, Any], dict[str, Absenc
         if value is None:  # the driver returned something impossible
             absent[name] = Absence.ERROR
     return used, absent
-
-
-def device_reading(
-    device: Device,
-    found: dict[str, Any],
-    answers: Sequence[Any],
-    listed: ProcessList,
-    attributed: int | Absence,
-    held: int | Absence,
-) -> DeviceReading:
-    """Return the reading of a device whose values, `found`, come from these answers.
-
-    `attributed` are the bytes held by its processes, `held` by those of all that share its memory.
-    """
-    if listed.missing:
-        found["processes"] = listed.missing
-    found["memory_attributed_bytes"] = attributed
-    used = found["memory_used_bytes"]
-    rest = total(used, held)
-    if not isinstance(rest, Absence):
-        # The lists are older than the memory, by up to a second.
-        rest = max(0, used - held)
-    found["memory_unattributed_bytes"] = rest
-    state, fields = state_of(answers), schema_fields(found)
-    sample = DeviceSample(device.uuid, state, age_seconds=0.0, **fields)
-    return DeviceReading(device, sample, listed.processes)

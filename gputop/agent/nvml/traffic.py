@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gputop.agent.device import Absence
+from gputop.agent.nvml.bindings import nvml
 from gputop.agent.nvml.fields import (
     Asked,
     FieldKey,
@@ -14,15 +15,8 @@ from gputop.agent.nvml.fields import (
     FieldValues,
     first_reason,
 )
-from gputop.agent.nvml.query import (
-    AGAIN,
-    EARLY,
-    EVERY_10_SECONDS,
-    UNAVAILABLE,
-    Clock,
-    absence_or_lost,
-    nvml,
-)
+from gputop.agent.nvml.query import AGAIN, EARLY, EVERY_10_SECONDS, Clock
+from gputop.agent.nvml.values import UNAVAILABLE, absence_or_lost
 
 SHORTEST_SECONDS = 0.25
 """Shortest time between two readings of a counter that gives a rate."""
@@ -107,8 +101,8 @@ class Pcie(FieldReading):
                 return self._measured_at
         return math.inf
 
-    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:  # noqa: ARG002 - a `FieldReading`
-        yield from self._counters
+    def keys(self, found: FieldValues) -> Iterable[FieldKey]:  # noqa: ARG002 - a `FieldReading`
+        return self._counters
 
     def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:
         rates = {}
@@ -155,65 +149,53 @@ _LINK_COUNT = FieldKey(nvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
 
 
 class _Direction:
-    """One direction of NVLink, from the first family of counters that the links have."""
+    """One direction of NVLink, by one family of counters."""
 
-    def __init__(self, *families: tuple[int, int]) -> None:
-        """Set the families: the field, and its unit in bytes."""
-        self._families = families
+    def __init__(self, field: int, scale: int) -> None:
+        """Set the field, and its unit in bytes."""
+        self._field = field
+        self._scale = scale
         self._counters: dict[FieldKey, RateCounter] = {}
 
-    def wanted(self, found: FieldValues, links: int) -> Iterator[FieldKey]:
-        """Yield the counters of each link and of all together."""
-        for field, _ in self._families:
-            keys = [FieldKey(field, link) for link in range(links)]
-            yield from keys
-            yield FieldKey(field, _ALL_LINKS)
-            if any(found.get(key) is not Absence.NOT_SUPPORTED for key in keys):
-                return
+    def keys(self, links: int) -> list[FieldKey]:
+        """Return the counters of each link, and last that of all together."""
+        return [FieldKey(self._field, link) for link in (*range(links), _ALL_LINKS)]
+
+    def is_counted(self, found: FieldValues, links: int) -> bool:
+        """Return True if a link has a counter of this family."""
+        return any(isinstance(found[key], int) for key in self.keys(links)[:-1])
 
     def rates(self, found: FieldValues, links: int, asked: Asked) -> tuple[Any, Any]:
         """Return the total rate, and that of each link: None for one that is down."""
-        field, scale = self._family(found, links)
-        keys = [FieldKey(field, link) for link in range(links)]
-        all_links = FieldKey(field, _ALL_LINKS)
-        each = [self._rate(key, scale, found, asked) for key in keys]
-        total = self._rate(all_links, scale, found, asked)
-        rates = [rate for rate in each if not isinstance(rate, Absence)]
+        *keys, all_links = self.keys(links)
+        each = [self._rate(key, _LINK_FASTEST, found, asked) for key in keys]
+        total = self._rate(all_links, _NVLINK_FASTEST, found, asked)
         reason = first_reason(each)
-        is_missing = isinstance(total, Absence)
-        if (
-            not rates or reason is not Absence.NOT_SUPPORTED
-        ):  # a link without an answer just now
-            return (reason if is_missing else total), reason
-        if is_missing:
-            total = sum(rates)
-        elif _sum_of_counters(found, keys) > 1.5 * found[all_links]:
+        rates: list[int | None] = []
+        counted = 0
+        for key, rate in zip(keys, each):
+            if isinstance(rate, Absence):
+                rates.append(None)
+            else:
+                rates.append(rate)
+                counted += found[key]
+        is_silent = reason is not Absence.NOT_SUPPORTED  # a link, at this moment
+        if is_silent or not any(rate is not None for rate in rates):
+            return (reason if isinstance(total, Absence) else total), reason
+        if isinstance(total, Absence):
+            total = sum(rate or 0 for rate in rates)
+        elif counted > 1.5 * found[all_links]:
             # The driver ignores the link number, and returns the sum for each.
             return total, Absence.NOT_SUPPORTED
-        return total, tuple(
-            None if isinstance(rate, Absence) else rate for rate in each
-        )
-
-    def _family(self, found: FieldValues, links: int) -> tuple[int, int]:
-        """Return the first family of which a link has a counter, or the first."""
-        for family in self._families:
-            for link in range(links):
-                if isinstance(found.get(FieldKey(family[0], link)), int):
-                    return family
-        return self._families[0]
+        return total, tuple(rates)
 
     def _rate(
-        self, key: FieldKey, scale: int, found: FieldValues, asked: Asked
+        self, key: FieldKey, fastest: float, found: FieldValues, asked: Asked
     ) -> int | Absence:
-        if key not in self._counters:
-            fastest = _NVLINK_FASTEST if key.scope == _ALL_LINKS else _LINK_FASTEST
-            self._counters[key] = RateCounter(scale, fastest)
-        return self._counters[key].rate(found.get(key, Absence.NOT_SUPPORTED), asked)
-
-
-def _sum_of_counters(found: FieldValues, keys: Sequence[FieldKey]) -> int:
-    counters = [found.get(key) for key in keys]
-    return sum(counter for counter in counters if isinstance(counter, int))
+        counter = self._counters.get(key)
+        if counter is None:
+            counter = self._counters[key] = RateCounter(self._scale, fastest)
+        return counter.rate(found[key], asked)
 
 
 class NvLink(FieldReading):
@@ -226,17 +208,19 @@ class NvLink(FieldReading):
 
     def __init__(self) -> None:
         self._links = 0
-        # In KiB up to NVLink 4, in bytes since.
-        self._received = _Direction(
-            (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, 1024),
-            (nvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES, 1),
-        )
-        self._sent = _Direction(
-            (nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, 1024),
-            (nvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES, 1),
-        )
+        # Up to NVLink 4 in KiB, since NVLink 5 in bytes.
+        self._families = [
+            (
+                _Direction(nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, 1024),
+                _Direction(nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, 1024),
+            ),
+            (
+                _Direction(nvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES, 1),
+                _Direction(nvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES, 1),
+            ),
+        ]
 
-    def wanted(self, found: FieldValues) -> Iterator[FieldKey]:
+    def keys(self, found: FieldValues) -> Iterable[FieldKey]:
         """Yield the number of links, until it is known, and the counters of each."""
         if not self._links:
             yield _LINK_COUNT
@@ -244,14 +228,24 @@ class NvLink(FieldReading):
             if isinstance(count, int) and 0 < count <= _MOST_LINKS:
                 self._links = count
         if self._links:
-            yield from self._received.wanted(found, self._links)
-            yield from self._sent.wanted(found, self._links)
+            for family in self._families:
+                for direction in family:
+                    yield from direction.keys(self._links)
 
     def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
         """Return the totals received and sent, then the same of each link."""
         if not self._links:
             count = found[_LINK_COUNT]
             return [count if isinstance(count, Absence) else Absence.NOT_SUPPORTED] * 4
-        received, received_each = self._received.rates(found, self._links, asked)
-        sent, sent_each = self._sent.rates(found, self._links, asked)
-        return received, sent, received_each, sent_each
+        received, sent = self._counted(found)
+        total_received, each_received = received.rates(found, self._links, asked)
+        total_sent, each_sent = sent.rates(found, self._links, asked)
+        return total_received, total_sent, each_received, each_sent
+
+    def _counted(self, found: FieldValues) -> tuple[_Direction, _Direction]:
+        """Return the first family that a link counts by, which stays, or the first."""
+        for family in self._families:
+            if any(direction.is_counted(found, self._links) for direction in family):
+                self._families = [family]
+                break
+        return self._families[0]

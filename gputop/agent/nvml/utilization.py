@@ -23,8 +23,10 @@ from typing import Any, Union
 
 from gputop.agent.device import GPM_READINGS, SERIES_READINGS, Absence
 from gputop.agent.lines import rounded
+from gputop.agent.nvml.bindings import nvml
 from gputop.agent.nvml.fields import number_of
-from gputop.agent.nvml.query import AGAIN, Clock, absence_or_lost, nvml
+from gputop.agent.nvml.query import AGAIN, Clock
+from gputop.agent.nvml.values import absence_or_lost
 
 _BUSY = nvml.NVML_GPU_UTILIZATION_SAMPLES
 _SILENT_SECONDS = 4.8
@@ -179,9 +181,7 @@ class Gpm:
     def close(self) -> None:
         """Free the samples. A `read` after this starts again, from a new first sample."""
         for sample in self._samples:
-            with contextlib.suppress(
-                nvml.NVMLError
-            ):  # memory of the library, whatever it says
+            with contextlib.suppress(nvml.NVMLError):
                 nvml.nvmlGpmSampleFree(sample)
         self._samples.clear()
         self._values = all_missing(Absence.NO_DATA_YET)

@@ -15,7 +15,8 @@ import time
 from typing import Any
 
 from gputop.agent.device import Absence
-from gputop.agent.nvml.query import absence_of, nvml
+from gputop.agent.nvml.bindings import nvml
+from gputop.agent.nvml.values import absence_of
 from gputop.agent.snapshot import Event
 
 WAIT_SECONDS = 1.0
