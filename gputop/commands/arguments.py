@@ -16,7 +16,6 @@ from gputop import from_checkout
 from gputop.console import COULD_NOT_RUN, USAGE, print_message, terminal_size
 from gputop.stream.ssh import REMOTE_COMMAND
 from gputop.text import visible
-from gputop.ui.terminal.skeleton import SKELETON
 
 if TYPE_CHECKING:
     from gputop.recording.reader import Recording
@@ -37,7 +36,6 @@ DASHBOARD_ONLY = ("theme", "config", "ascii", "mouse", "bell", "readonly")
 
 def fail(message: str, status: int) -> NoReturn:
     """End the program with one line on standard error."""
-    SKELETON.hide()
     print(f"gputop: error: {visible(message, len(message))}", file=sys.stderr)
     sys.exit(status)
 
