@@ -18,6 +18,7 @@ from textual.geometry import Size
 from textual.messages import InBandWindowResize
 from textual.widgets import Label
 
+from gputop import console
 from gputop.bounds import COLUMNS, ROWS
 from gputop.ui import terminal
 from gputop.ui.terminal import CANCEL, SYNC_END, SYNC_START, ScreenCells, TerminalDriver
@@ -296,3 +297,21 @@ async def test_sizes_come_from_the_system_alone_and_are_limited(
     assert size not in [each.size for each in drawn.app.received if isinstance(each, Resize)]
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size(size))
     assert drawn.driver._get_terminal_size() == (COLUMNS, ROWS)
+
+
+@pytest.mark.parametrize(("named", "controlled"), [(True, True), (False, True), (False, False)])
+def test_the_terminal_is_opened_again_where_that_is_permitted(
+    named: bool, controlled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after `su`, or in a container whose terminal is of the host."""
+    outside, inside = os.openpty()
+    name = os.ttyname(inside)
+    monkeypatch.setattr(os, "ttyname", lambda _: name if named else "/nonexistent")
+    monkeypatch.setattr(os, "ctermid", lambda: name if controlled else "/nonexistent")
+    monkeypatch.setattr(os, "dup", lambda _: inside)
+    opened = console.open_terminal()
+    assert os.get_blocking(opened) == (not named and not controlled)
+    os.write(opened, b"here")
+    assert os.read(outside, 4) == b"here"
+    for descriptor in {opened, inside, outside}:
+        os.close(descriptor)
