@@ -10,23 +10,19 @@ import contextlib
 import os
 import re
 import select
-import sys
 import termios
 import time
 from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import split_graphemes
-from textual.events import Resize
-from textual.messages import InBandWindowResize
 
-from gputop.console import open_terminal, terminal_size
+from gputop.console import open_terminal
 from gputop.ui.drawing.cells import is_narrow
 from gputop.ui.textual_workarounds import SteadyDriver
 
 if TYPE_CHECKING:
     from textual.app import App
-    from textual.message import Message
 
 MOVE = re.compile(r"\x1b\[\d+;\d+H")
 """Begins each of Textual's updates."""
@@ -56,7 +52,7 @@ class ScreenCells:
         """False if the terminal may show something else than was sent."""
 
     def resize(self, width: int, height: int) -> None:
-        if height == len(self._rows) and width == len(self._rows[0] if height else ()):
+        if [len(row) for row in self._rows] == [width] * height:
             return
         blank = [(" ", "")] * width
         rows = [(row + blank)[:width] for row in self._rows[:height]]
@@ -86,12 +82,9 @@ class ScreenCells:
             self._sent = [[(" ", "")] * len(row) for row in self._rows]
             self.known = True
         for y, (row, sent) in enumerate(zip(self._rows, self._sent, strict=True), 1):
-            moved = False
-            for start, end in changes(row, sent):
-                output.append(
-                    f"\x1b[{start + 1}G" if moved else f"\x1b[{y};{start + 1}H"
-                )
-                moved = True
+            for number, (start, end) in enumerate(changes(row, sent)):
+                place = f"{start + 1}G" if number else f"{y};{start + 1}H"
+                output.append(f"\x1b[{place}")
                 for codes, cells in groupby(row[start:end], lambda cell: cell[1]):
                     if codes != current:
                         output.append(f"\x1b[0;{codes}m" if codes else "\x1b[m")
@@ -126,11 +119,8 @@ def changes(row: list[Cell], sent: list[Cell]) -> list[list[int]]:
 class TerminalDriver(SteadyDriver):
     """Driver for the terminal of standard output."""
 
-    def __init__(
-        self, app: App[Any], *, size: tuple[int, int] | None = None, **options: Any
-    ) -> None:
-        super().__init__(app, size=size or terminal_size(), **options)
-        self._file = sys.__stdout__  # standard error may be closed, or a file
+    def __init__(self, app: App[Any], **options: Any) -> None:
+        super().__init__(app, **options)
         self._cells = ScreenCells()
         self._output = -1
         """Descriptor of the terminal while the app uses it."""
@@ -139,14 +129,8 @@ class TerminalDriver(SteadyDriver):
         self._draws = self._blocked = self._synchronizes = False
 
     def _get_terminal_size(self) -> tuple[int, int]:
-        """Return the size within our limits, which Textual asks for after SIGWINCH."""
-        self._cells.known = False
-        return terminal_size()
-
-    def process_message(self, message: Message) -> None:
-        """Drop sizes that come as input: a program can forge them, without limits."""
-        if not isinstance(message, Resize | InBandWindowResize):
-            super().process_message(message)
+        self._cells.known = False  # after SIGWINCH
+        return super()._get_terminal_size()
 
     def write(self, data: str) -> None:
         if data in (SYNC_START, SYNC_END):

@@ -7,15 +7,21 @@ import os
 import re
 import select
 import signal
+import sys
 from codecs import getincrementaldecoder
 from typing import TYPE_CHECKING, Any
 
 from textual import _styles_cache
 from textual._xterm_parser import XTermParser
 from textual.drivers.linux_driver import LinuxDriver
+from textual.events import Resize
+from textual.messages import InBandWindowResize
+
+from gputop.console import terminal_size
 
 if TYPE_CHECKING:
     from textual.app import App
+    from textual.message import Message
 
 PASTE_START, PASTE_END = "\x1b[200~", "\x1b[201~"
 BEGUN_MARK = re.compile(r"\x1b(\[(2(0[01]?)?)?)?\Z")
@@ -24,9 +30,8 @@ BEGUN_MARK = re.compile(r"\x1b(\[(2(0[01]?)?)?)?\Z")
 class PasteFilter:
     """Removes escapes from pasted text: Textual takes some sequences in it for keys."""
 
-    def __init__(self) -> None:
-        self._pasting = False
-        self._held = ""
+    _pasting = False
+    _held = ""
 
     def feed(self, text: str) -> str:
         """Return the text for the parser. The start of a mark is held back."""
@@ -45,7 +50,21 @@ class PasteFilter:
 
 
 class SteadyDriver(LinuxDriver):
-    """Textual's driver, without its failures at unusual input and signals."""
+    """Textual's driver, without its failures at unusual sizes, input and signals."""
+
+    def __init__(self, app: App[Any], **options: Any) -> None:
+        options["size"] = options.get("size") or terminal_size()
+        super().__init__(app, **options)
+        self._file = sys.__stdout__  # standard error may be closed, or a file
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        """Return the size within our limits; Textual prefers COLUMNS and LINES."""
+        return terminal_size()
+
+    def process_message(self, message: Message) -> None:
+        """Drop sizes that come as input: a program can forge them, without limits."""
+        if not isinstance(message, Resize | InBandWindowResize):
+            super().process_message(message)
 
     def run_input_thread(self) -> None:
         """Read until the terminal is gone.
@@ -92,9 +111,8 @@ def apply_dropped_resize(app: App[Any]) -> None:
     Timer._run skips the only call of such a timer, and App keeps the timer, so that no
     later resize is applied either. Since https://github.com/Textualize/textual/pull/6471.
     """
-    check = getattr(app, "_check_resize", None)
-    if check is not None and getattr(app, "_resize_event", None) is not None:
-        check()
+    if getattr(app, "_resize_event", None) and hasattr(app, "_check_resize"):
+        app._check_resize()  # noqa: SLF001
 
 
 def forget_closed_widgets() -> None:

@@ -142,9 +142,6 @@ class GputopApp(
         self._collect_at = time.monotonic() + COLLECT_SECONDS
         self.set_interval(TICK_SECONDS, self._tick)
         self.screen_change_signal.subscribe(self, self._screen_changed, immediate=True)
-        # After Ctrl+Z and fg the terminal has nothing left of what it was sent; one that was
-        # behind has not been sent everything.
-        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         if self._problems:
             self.notify(
                 "\n".join(map(str, self._problems)),
@@ -181,7 +178,7 @@ class GputopApp(
         self._is_unpainted |= self._batches > 0
 
     def on_resize(self) -> None:
-        """Paint everything: a smaller size, which Textual may not see, has cut some of it off."""
+        """Paint again, even if Textual sees no other size: a smaller one may have come between."""
         self.screen.refresh()
 
     def _tick(self) -> None:
