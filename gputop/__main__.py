@@ -1,21 +1,17 @@
-"""The program, also as `python -m gputop`: the dashboard's first frame, and then all else."""
+"""The program, also as `python -m gputop`."""
 
 import sys
-
-from gputop.ui.terminal.skeleton import INTERRUPTED, SKELETON
 
 
 def main() -> int:
     """Run the command line of this process, and return the exit status."""
-    SKELETON.show(sys.argv[1:])
     try:
+        # Imported here, so that Ctrl+C ends the program quietly while it is loading.
         from gputop.cli import main as run
 
         return run()
     except KeyboardInterrupt:
-        return INTERRUPTED
-    finally:
-        SKELETON.hide()
+        return 130
 
 
 if __name__ == "__main__":

@@ -52,6 +52,19 @@ def terminal_size(descriptor: int = 1) -> tuple[int, int]:
     return min(columns, COLUMNS), min(rows, ROWS)
 
 
+def open_terminal() -> int:
+    """Return a non-blocking descriptor of the terminal of standard output.
+
+    It is opened again, because the shell shares the flags of open descriptors. Where
+    that is not permitted, as after `su`, the controlling terminal is used, or else
+    standard output itself, which may block.
+    """
+    for name_of in (os.ttyname, lambda _: os.ctermid()):
+        with contextlib.suppress(OSError):
+            return os.open(name_of(1), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    return os.dup(1)
+
+
 def locale_of(environment: Mapping[str, str]) -> str:
     """Return the locale of characters, or an empty string."""
     names = (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))

@@ -23,7 +23,6 @@ from gputop.console import (
 )
 from gputop.stream.ssh import MOST_HOSTS
 from gputop.text import visible
-from gputop.ui.terminal.skeleton import SKELETON
 
 if TYPE_CHECKING:
     from gputop.agent.snapshot import Process
@@ -47,7 +46,6 @@ DASHBOARD_ONLY = ("theme", "config", "ascii", "mouse", "bell", "readonly")
 
 def fail(message: str, status: int) -> NoReturn:
     """End the program with one line on standard error."""
-    SKELETON.hide()
     print(f"gputop: error: {visible(message, len(message))}", file=sys.stderr)
     sys.exit(status)
 

@@ -72,3 +72,33 @@ def test_lines_and_charts_are_drawn_whatever_the_locale_says(locale: dict[str, s
         terminal.wait_for("━")
         assert "\\u" not in terminal.text
         assert b"\\u2" not in terminal.raw
+
+
+LOADING = """
+import signal, sys, types
+from gputop import __main__
+sys.modules["gputop.cli"] = cli = types.ModuleType("gputop.cli")
+
+def main():
+    print("loading", flush=True)
+    signal.pause()
+
+cli.main = main
+sys.exit(__main__.main())
+"""
+
+
+def test_ctrl_c_while_it_is_loading_ends_it_quietly() -> None:
+    with Terminal([sys.executable, "-c", LOADING], env=NO_DRIVER) as terminal:
+        terminal.wait_for("loading")
+        terminal.send("\x03")
+        assert terminal.wait() == 130
+        assert "Traceback" not in terminal.text
+
+
+def test_keys_that_are_typed_while_it_is_loading_are_kept() -> None:
+    with Terminal(GPUTOP, env=NO_DRIVER) as terminal:
+        terminal.send("2")
+        terminal.wait_for("Press b")
+        terminal.send("q")
+        assert terminal.wait() == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import sys
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -146,30 +145,6 @@ def cells_below_the_clock(terminal: Terminal) -> list[object]:
     return [(c.data, c.bg, c.reverse) if c.data == " " else c for c in cells]
 
 
-def test_updates_that_are_not_known_are_sent_as_textual_makes_them(driver: FakeDriver) -> None:
-    """Of a Textual whose updates have another shape, or with one more of them."""
-    driver.write(device(0))
-    names = "('chops', 'spans', 'chop_ends')"
-    another = f"c.ChopsUpdate.__init__ = lambda s, *a: s.__dict__.update(zip({names}, a))"
-    one_more = "type('Later', (c.CompositorUpdate,), {})"
-    for change in (another, f"c.later = {one_more}"):
-        code = (
-            "import textual._compositor as c; from gputop.ui.terminal import textual_patches as u; "
-            f"{change}; from gputop.cli import main; main()"
-        )
-        program = [sys.executable, "-c", code, "--interval", "0.25"]
-        with Terminal(program, driver.environment(), 100, 30) as terminal:
-            see(terminal, "0 Test 0", "of 700 W")
-            driver.change(0, gpu_utilization_percent=37)
-            see(terminal, "37 %")
-            terminal.send("?")
-            see(terminal, "Main keys")
-            terminal.send("?")
-            see(terminal, "37 %", without=("Main keys",))
-            terminal.send("q")
-            assert terminal.wait() == 0
-
-
 def test_settings_are_kept_for_the_next_start(driver: FakeDriver) -> None:
     file = Path(os.environ["XDG_CONFIG_HOME"]) / "gputop" / "config.toml"
     env = driver.environment()
@@ -215,19 +190,6 @@ def test_a_setting_that_cannot_be_is_said_and_the_others_count(
             see(terminal, "interval = 5000", "colour in", "PID▲", without=("every 5000",))
 
 
-def test_with_textual_s_own_driver_it_works_too() -> None:
-    without = "sys.modules['gputop.ui.terminal.textual_driver'] = None"
-    code = f"import sys; {without}; from gputop.cli import main; main()"
-    with Terminal([sys.executable, "-c", code], NO_DRIVER, 100, 30) as terminal:
-        see(terminal, "No NVIDIA driver")
-        terminal.send("?")
-        see(terminal, "Main keys")
-        terminal.send("?q")
-        assert terminal.wait() == 0
-        terminal.wait_until_gone()
-        assert ALTERNATE_SCREEN not in terminal.modes
-
-
 @pytest.mark.daily(2)
 @pytest.mark.parametrize("limit", [6, 9, 12, 13, 14, 64])
 def test_too_few_descriptors_are_one_line(limit: int) -> None:
@@ -247,9 +209,11 @@ def test_too_few_descriptors_are_one_line(limit: int) -> None:
 NO_THREADS = Path(__file__).parents[1] / "no_threads"
 
 
-@pytest.mark.parametrize("left", ["MORE_THREADS", "MORE_PROCESSES"])
-def test_a_dashboard_without_threads_or_processes_is_one_line(left: str) -> None:
-    environment = {**NO_DRIVER, "PYTHONPATH": str(NO_THREADS), left: "0"}
+@pytest.mark.parametrize(
+    ("kind", "left"), [("MORE_THREADS", "0"), ("MORE_THREADS", "1"), ("MORE_PROCESSES", "0")]
+)
+def test_a_dashboard_without_threads_or_processes_is_one_line(kind: str, left: str) -> None:
+    environment = {**NO_DRIVER, "PYTHONPATH": str(NO_THREADS), kind: left}
     with dashboard("--demo", env=environment) as terminal:
         assert terminal.wait() == 3
         text = " ".join(terminal.text.split())
@@ -257,6 +221,7 @@ def test_a_dashboard_without_threads_or_processes_is_one_line(left: str) -> None
         assert "pids.max" in text
         assert text.count("gputop: ") == 1
         assert ALTERNATE_SCREEN not in terminal.modes
+        assert terminal.line_modes == terminal.line_modes_before
 
 
 def test_a_sampler_without_threads_says_which_limit_to_raise() -> None:

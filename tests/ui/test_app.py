@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import os
 import re
+import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from textual.events import Key
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Select
 
@@ -32,7 +35,7 @@ from gputop.ui.monitor.panel import Density
 from gputop.ui.monitor.screen import HostView
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.actions import ACTIONS, KeysView
-from gputop.ui.shell.app import GputopApp, Watchdog
+from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import ABOUT, Help
@@ -60,7 +63,7 @@ from tests.ui.pilots import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator
 
     from gputop.bench.events import Result
     from tests.sessions import EndlessSession, PreparedSession
@@ -363,10 +366,6 @@ async def test_the_end_waits_for_the_benchmark_tab_that_is_being_made(
     by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Textual fails at a tab that is mounted while its screen is removed."""
-    heard: list[Callable[[], None]] = []
-    monkeypatch.setattr(Watchdog, "watch", lambda _, __, leave: heard.append(leave))
-    monkeypatch.setattr(GputopApp, "is_headless", False)
-    monkeypatch.setattr("gputop.ui.shell.app.is_connected", lambda: True)
     app = app_with(inventory(1), sample(1))
     may_go_on, add = asyncio.Event(), Tabs.add_content
 
@@ -382,7 +381,7 @@ async def test_the_end_waits_for_the_benchmark_tab_that_is_being_made(
         await settle(pilot)
         pressed = asyncio.create_task(pilot.press("q")) if by == "q" else None
         if pressed is None:
-            heard[0]()
+            os.kill(os.getpid(), signal.SIGTERM)
         for _ in range(20):
             await asyncio.sleep(0)
         assert app.is_running
@@ -390,6 +389,17 @@ async def test_the_end_waits_for_the_benchmark_tab_that_is_being_made(
         await until(pilot, lambda: not app.is_running)
         assert isinstance(making.result(), BenchmarkTab)
     assert (app.fault, app.return_code) == (None, 0 if by == "q" else INTERRUPTED)
+
+
+async def test_a_key_right_after_a_signal_does_not_hold_up_the_end() -> None:
+    app = app_with(inventory(1), sample(1))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        app.post_message(Key("2", "2"))
+        os.kill(os.getpid(), signal.SIGTERM)
+        app.post_message(Key("2", "2"))
+        await until(pilot, lambda: not app.is_running)
+    assert (app.fault, app.return_code) == (None, INTERRUPTED)
 
 
 async def test_escape_never_quits_and_q_does() -> None:

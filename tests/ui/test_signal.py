@@ -224,7 +224,7 @@ async def test_it_stands_beside_its_gpu_and_process_over_keys_that_are_dim(
     async with app.run_test(size=size) as pilot:
         await until(pilot, lambda: "4242" in shown(pilot, ProcessesView))
         keys = app.first.query_one(KeysView)
-        before = keys.row_at(0)
+        before = keys._rows[0]
         await pilot.press("tab", "down", "f9")
         await until(pilot, lambda: isinstance(app.screen, SendSignal))
         await settle(pilot)
@@ -232,9 +232,9 @@ async def test_it_stands_beside_its_gpu_and_process_over_keys_that_are_dim(
         assert any(row.startswith(f"▌    {gpu}    4242 ada") for row in rows)
         assert any(f"{gpu} H100" in row for row in rows)
         assert any("╭─ Send a signal" in row for row in rows)
-        row = keys.row_at(0) or ()
+        row = keys._rows[0]
         assert {span.style for span in row if span.text.strip()} == {DIM}
         assert "Signal" in keys.text() or size[0] < 120
         await pilot.press("escape", "tab")
         await settle(pilot)
-        assert keys.row_at(0) == before
+        assert keys._rows[0] == before

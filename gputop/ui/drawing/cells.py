@@ -1,4 +1,4 @@
-"""Draw in terminal cells: rows of styled spans, bars and charts, and how rows differ."""
+"""Draw in terminal cells: rows of styled spans, bars and charts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import groupby, repeat, zip_longest
-from operator import itemgetter, ne
+from operator import itemgetter
 from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -324,13 +324,3 @@ def _column(left: int, right: int, height: int) -> str:
         for under in below
     )
     return "".join(chr(0x2800 + each) if each else " " for each in dots)
-
-
-def changed_span(old: Row, new: Row) -> tuple[int, int]:
-    """Return the (start, end) cells outside of which two rows of the same width are equal.
-
-    They are those of whole spans: the terminal is sent only the cells that differ.
-    """
-    before = [*map(ne, old, new), True].index(True)
-    after = [*map(ne, reversed(old), reversed(new)), True].index(True)
-    return width_of(new[:before]), width_of(new[: len(new) - after])

@@ -1,4 +1,4 @@
-"""Bases of views and tabs: a view sends only the cells that changed."""
+"""Bases of views and tabs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from gputop.text import count, visible
-from gputop.ui.drawing.cells import Row, Span, cells_of, changed_span, fit, text_of
+from gputop.ui.drawing.cells import Row, Span, cells_of, fit, text_of
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class LiveView(Widget):
-    """Widget that draws rows of spans, and refreshes only the cells that changed.
+    """Widget that draws rows of spans, and refreshes only the rows that changed.
 
     A subclass implements `draw`. Call `redraw` after a change of what it draws.
     """
@@ -33,6 +33,8 @@ class LiveView(Widget):
         super().__init__(id=id)
         self._rows: list[Row] = []
         """Rows as shown: fitted to the width, with control characters made visible."""
+        self._strips: list[Strip] = []
+        """A strip for each row. Textual caches the output of a strip, so they are kept."""
         self._drawn_size = (0, 0)
 
     def draw(self, width: int, height: int) -> list[Row]:
@@ -40,53 +42,50 @@ class LiveView(Widget):
         raise NotImplementedError
 
     def redraw(self) -> None:
-        """Draw again, and refresh the changed cells."""
+        """Draw again, and refresh the changed rows."""
         if not self.is_attached or not self.size or not self.is_on_screen:
             self._drawn_size = (0, 0)  # draw once it is shown
             return
-        before, drawn_size = self._rows, self._drawn_size
+        before, drawn_size = self._strips, self._drawn_size
         self._draw()
         if self._drawn_size != drawn_size:
             self.refresh()
             return
-        regions = [
-            Region(start, y, end - start, 1)
-            for y, (old, new) in enumerate(zip(before, self._rows, strict=True))
-            if old != new
-            for start, end in [changed_span(old, new)]
-            if start < end
+        width = self.size.width
+        changed = [
+            Region(0, y, width, 1)
+            for y, (old, new) in enumerate(zip(before, self._strips, strict=True))
+            if old is not new
         ]
-        if regions:  # without regions Textual refreshes everything
-            self.refresh(*regions)
+        if changed:  # without regions Textual refreshes everything
+            self.refresh(*changed)
 
     def _draw(self) -> None:
         width, height = self.size
         drawn = self.draw(width, height)[:height]
         drawn += [[] for _ in range(height - len(drawn))]
-        self._rows = [fit(_inert(row), width) for row in drawn]
+        rows = [fit(_inert(row), width) for row in drawn]
+        strips = [Strip([Segment(*span) for span in row], width) for row in rows]
+        if self._drawn_size == (width, height):
+            for y, row in enumerate(rows):
+                if row == self._rows[y]:
+                    strips[y] = self._strips[y]
+        self._rows, self._strips = rows, strips
         self._drawn_size = (width, height)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the rows of a region, without Textual's work for borders and padding."""
         return [self.render_line(y).crop(crop.x, crop.right) for y in crop.line_range]
 
-    def apply_filters(self, segments: list[Segment]) -> list[Segment]:
-        """Return the segments in the app's theme and characters."""
-        for each in self.get_line_filters():
-            segments = each.apply(segments, self.background_colors[1])
-        return segments
-
-    def row_at(self, y: int) -> Row | None:
-        """Return a row as shown, before any filter, or None if it is not drawn yet."""
-        return self._rows[y] if self._drawn_size == self.size else None
-
     def render_line(self, y: int) -> Strip:
         if self._drawn_size != self.size:
             self._draw()
-        row = self._rows[y] if y < len(self._rows) else fit([], self.size.width)
-        return Strip(
-            self.apply_filters([Segment(*span) for span in row]), self.size.width
-        )
+        if y >= len(self._strips):
+            return Strip.blank(self.size.width)
+        strip = self._strips[y]
+        for line_filter in self.get_line_filters():
+            strip = strip.apply_filter(line_filter, self.background_colors[1])
+        return strip
 
     def text(self) -> str:
         """Return the text on screen, without styles."""

@@ -8,10 +8,8 @@ import gc
 import os
 import signal
 import sys
-import termios
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -28,16 +26,11 @@ from gputop.console import INTERRUPTED
 from gputop.settings import DEFAULT, Settings, path, save
 from gputop.text import visible
 from gputop.ui.drawing import look
-from gputop.ui.drawing.live import LiveView
 from gputop.ui.shell.actions import ActionScreen
-from gputop.ui.terminal import textual_patches
-from gputop.ui.terminal.output import RESTORE, is_connected, open_terminal, write_last
-from gputop.ui.terminal.skeleton import SKELETON
+from gputop.ui.terminal import TerminalDriver
+from gputop.ui.textual_workarounds import apply_dropped_resize, forget_closed_widgets
 
 if TYPE_CHECKING:
-    from types import FrameType
-
-    from textual.driver import Driver
     from textual.filter import LineFilter
     from textual.notifications import SeverityLevel
     from textual.screen import Screen
@@ -61,8 +54,8 @@ TICK_SECONDS = 0.5
 
 
 SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
-PATIENCE_SECONDS = 1.2
-"""Seconds from a signal to the forced end: within two seconds nothing may be left."""
+PATIENCE_SECONDS = 10
+"""Seconds from a signal to the forced end."""
 
 
 class Sheet(Stylesheet):
@@ -106,11 +99,8 @@ class GputopApp(
         `problems` are the settings that could not be used, and `config` is their file. The other
         arguments are the dashboard's.
         """
-        textual_patches.install_layouts()
-        # ansi_color is given from the start: what NO_COLOR does goes by it
-        super().__init__(driver_class=(driver := _driver()), ansi_color=True)
-        if driver is None:
-            SKELETON.hide()  # Textual's own clears the screen
+        # Textual reads ansi_color in its constructor, for NO_COLOR.
+        super().__init__(driver_class=TerminalDriver, ansi_color=True)
         self.stylesheet = Sheet(variables=self.get_css_variables())
         self.theme = next(name for name in ANSI_THEMES if name in self.available_themes)
         self.settings = settings
@@ -121,8 +111,8 @@ class GputopApp(
         self._config = config or path()
         self._terminal = terminal
         self.look = look.choose_look(settings.theme, settings.ascii, terminal)
-        self._watchdog = Watchdog()
         self.fault: str | None = None
+        self._leaving: asyncio.Future[None] | None = None
         if first is None:
             from gputop.ui.shell.dashboard import Dashboard
 
@@ -138,19 +128,20 @@ class GputopApp(
     def get_default_screen(self) -> Screen[None]:
         return self.first
 
+    def on_load(self) -> None:
+        """Handle signals before the terminal is changed."""
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._leave)
+
     def on_mount(self) -> None:
-        """Listen for signals and for the terminal's end; report unusable settings."""
+        """Watch for the terminal's end; report unusable settings."""
         gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
         gc.set_threshold(*THRESHOLDS)
         gc.enable()
         self._collect_at = time.monotonic() + COLLECT_SECONDS
         self.set_interval(TICK_SECONDS, self._tick)
         self.screen_change_signal.subscribe(self, self._screen_changed, immediate=True)
-        # After Ctrl+Z and fg the terminal has nothing left of what it was sent; one that was
-        # behind has not been sent everything.
-        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
-        if not self.is_headless:
-            self._watchdog.watch(asyncio.get_running_loop(), self._leave)
         if self._problems:
             self.notify(
                 "\n".join(map(str, self._problems)),
@@ -164,7 +155,6 @@ class GputopApp(
         self._held_until = time.monotonic() + LAYOUT_SECONDS
 
         def paint() -> None:
-            textual_patches.collect_changes(screen)
             self._held.close()
             screen.check_idle()
 
@@ -188,17 +178,17 @@ class GputopApp(
         self._is_unpainted |= self._batches > 0
 
     def on_resize(self) -> None:
-        """Paint everything: a smaller size, which Textual may not see, has cut some of it off."""
+        """Paint again, even if Textual sees no other size: a smaller one may have come between."""
         self.screen.refresh()
 
     def _tick(self) -> None:
         if time.monotonic() > self._held_until:
             self._held.close()  # of a screen that ended before it was laid out
-        if not self.is_headless and not is_connected():
+        if not self.is_headless and not os.isatty(0):
             self._leave()
         if (screen := self._action_screen) is not None:
             screen.tick()
-        textual_patches.hand_on_size(self)
+        apply_dropped_resize(self)
         now = time.monotonic()
         if now >= self._collect_at:
             self._collect_at = now + COLLECT_SECONDS
@@ -208,10 +198,7 @@ class GputopApp(
         """Empty caches, collect garbage, and return to the system what glibc keeps of both."""
         import ctypes  # the first screen does without it
 
-        views = (
-            view for screen in self.screen_stack for view in screen.query(LiveView)
-        )
-        textual_patches.forget_drawn(views)
+        forget_closed_widgets()
         gc.collect()
         with contextlib.suppress(
             AttributeError, OSError
@@ -229,12 +216,19 @@ class GputopApp(
         return next(screens, None)
 
     async def action_quit(self, status: int = 0) -> None:
-        if (screen := self._action_screen) is not None:
+        screen = self._action_screen
+        if screen is None:
+            self.exit(return_code=status)
+        else:
             await screen.quit(status)
 
     def _leave(self) -> None:
-        """End for a signal or without a terminal, once no tab is being made."""
+        """End because of a signal or without a terminal, once no tab is being made."""
+        if self._leaving is not None:
+            return
         self._leaving = asyncio.ensure_future(self.action_quit(INTERRUPTED))
+        if not self.is_headless:
+            signal.alarm(PATIENCE_SECONDS)  # kills the process if something hangs
 
     async def on_event(self, event: UiEvent) -> None:
         """Have the screen handle a key at once where nothing has the focus.
@@ -249,7 +243,8 @@ class GputopApp(
 
     def action_repaint(self) -> None:
         """Paint the whole screen again: another program may have written over it."""
-        getattr(self._driver, "repaint", self.refresh)()
+        if isinstance(self._driver, TerminalDriver):
+            self._driver.repaint()
 
     # Look and settings.
 
@@ -354,64 +349,6 @@ class GputopApp(
             return
         self.fault = _described(error)
         self.panic()
-
-
-class Watchdog:
-    """Handler of signals that ends the dashboard even while its event loop is blocked.
-
-    A blocked loop, such as in a write to a terminal that could not be reopened, handles no signals.
-    So the handlers are Python's own, which run during that wait, and a thread ends the process if
-    the loop does not in time. Children end when their standard input does. Create it before Textual
-    changes the terminal's modes.
-    """
-
-    def __init__(self) -> None:
-        self._modes: list[Any] | None = None
-        with contextlib.suppress(termios.error, OSError):
-            self._modes = SKELETON.modes or termios.tcgetattr(0)
-
-    def watch(self, loop: asyncio.AbstractEventLoop, leave: Callable[[], None]) -> None:
-        """Have signals call `leave` in the loop, or end the process if it is blocked.
-
-        Call it in the main thread, as Python requires for signals.
-        """
-        heard, tell = os.pipe()
-
-        def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as Python calls it
-            for each in SIGNALS:
-                signal.signal(each, signal.SIG_IGN)  # one is enough
-            os.write(tell, b"!")
-            with contextlib.suppress(RuntimeError):  # the loop has ended already
-                loop.call_soon_threadsafe(leave)
-
-        def wait() -> None:
-            told = os.read(heard, 1)
-            os.close(heard)
-            if told:
-                threading.Event().wait(PATIENCE_SECONDS)
-                self._end()
-
-        # Started now: whoever starts a thread in a signal handler may hold a lock that it needs.
-        threading.Thread(target=wait, name="watchdog", daemon=True).start()
-        for number in SIGNALS:
-            signal.signal(number, handle)
-
-    def _end(self) -> None:
-        """End the process now, and restore the terminal as far as possible."""
-        with contextlib.suppress(OSError, termios.error):
-            if self._modes is not None:
-                termios.tcsetattr(0, termios.TCSANOW, self._modes)
-            write_last(open_terminal(1, os.O_WRONLY), RESTORE)
-        os._exit(INTERRUPTED)
-
-
-def _driver() -> type[Driver] | None:
-    """Return our driver, or None for Textual's own where its private parser is another one."""
-    try:
-        from gputop.ui.terminal.textual_driver import TerminalDriver, is_known
-    except ImportError:
-        return None
-    return TerminalDriver if is_known() else None
 
 
 def _described(error: BaseException) -> str:

@@ -229,6 +229,8 @@ class Dashboard(ActionScreen):
         return self.tabs.tab.filter_view
 
     async def act(self, action: Action) -> bool:
+        if self.tabs.leaving:
+            return True  # an action could wait for ever for a tab that is not made
         done = await super().act(action)
         self._keys.redraw()
         return done

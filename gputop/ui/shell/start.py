@@ -1,21 +1,14 @@
-"""Start of the dashboard and of the fleet screen: the sampler first, so that both load in parallel.
+"""Start the dashboard or the fleet screen.
 
-Textual and asyncio are loaded without parts that gputop does not use and that take long to load:
-Textual's command palette, which is off here, brings in a dozen widgets; asyncio brings in TLS. A
-later import loads either as usual. The palette's module is private to Textual: where it cannot be
-left out, it is loaded.
+The sampler is started before Textual is imported, so that both load in parallel.
 """
 
 from __future__ import annotations
 
 import errno
-import io
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from importlib import import_module
-from types import ModuleType
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gputop.agent.process_limit import process_limit_problem, says_process_limit
@@ -27,7 +20,6 @@ from gputop.console import (
     without_colours,
 )
 from gputop.stream.launch import StreamOptions, launch
-from gputop.ui.terminal.skeleton import SKELETON
 
 if TYPE_CHECKING:
     from gputop.recording.reader import Recording
@@ -58,7 +50,6 @@ def run(
     )
     if not hosts and recording is None:
         process = launch(asked.command)
-    load_asyncio()
     source: RecordSource
     if recording is not None:
         from gputop.recording.replay import Replay
@@ -73,7 +64,6 @@ def run(
         from gputop.stream.child import StreamChild
 
         source = StreamChild(asked.command, interval, process)
-    load()
     return _show(
         source, settings=settings, replay=replay, show_secrets=show_secrets, **shown
     )
@@ -94,7 +84,6 @@ def run_fleet(
     `where` and `match` are the server and what it is asked for, as they may be shown; `open_stream`
     makes the stream of a host by its name. The other arguments are the app's.
     """
-    load()
     from gputop.ui.fleet.fleet_state import FleetState
     from gputop.ui.shell.fleet_screen import FleetScreen
 
@@ -109,12 +98,12 @@ def run_fleet(
 
 def _show(*arguments: Any, **options: Any) -> int:
     """Run the app with these arguments; return the exit status."""
+    _set_colours()
     from gputop.ui.drawing.look import Terminal
     from gputop.ui.shell.app import GputopApp
 
     app = GputopApp(*arguments, terminal=Terminal.detect(os.environ), **options)
     app.run(mouse=app.settings.mouse)
-    SKELETON.hide()  # if the app did not even begin
     if app.fault is not None and os.strerror(errno.EMFILE) in app.fault:
         print(f"gputop: error: {TOO_MANY_FILES}", file=sys.stderr)
         return COULD_NOT_RUN
@@ -132,23 +121,8 @@ def _show(*arguments: Any, **options: Any) -> int:
     return app.return_code or FINE
 
 
-def load() -> None:
-    """Load Textual, and prepare it for this terminal."""
-    _say_colours()
-    load_textual()
-
-    from gputop.ui.terminal import textual_patches
-
-    textual_patches.install_caches()
-    for stream in (sys.__stdout__, sys.__stderr__):
-        if isinstance(stream, io.TextIOWrapper):
-            # Whatever the locale says; Textual writes to standard error. Where it is best not to
-            # rely on that, everything is drawn in ASCII.
-            stream.reconfigure(encoding="utf-8", errors="replace")
-
-
-def _say_colours() -> None:
-    """Tell Textual of 256 colours if terminfo has them: Textual goes by the name in TERM.
+def _set_colours() -> None:
+    """Have Textual use 256 colours if terminfo has them: Textual goes by the name in TERM.
 
     The names `alacritty`, `foot` and `xterm-ghostty` do not end in `256color`, and COLORTERM is
     rarely set over SSH. Textual obeys even an empty NO_COLOR, which is removed.
@@ -159,48 +133,3 @@ def _say_colours() -> None:
         return
     if (terminfo_colours() or 0) >= 256:
         os.environ["TEXTUAL_COLOR_SYSTEM"] = "256"
-
-
-PALETTE = "textual.command"
-
-
-def load_asyncio() -> None:
-    """Load asyncio without TLS, as in a Python that was built without it."""
-    with _in_place_of("ssl", None):
-        import_module("asyncio")
-
-
-def load_textual() -> None:
-    """Load Textual's app, with empty classes for those of the command palette."""
-    if PALETTE in sys.modules or "textual.app" in sys.modules:
-        return
-    before = set(sys.modules)
-    try:
-        with _in_place_of(PALETTE, _Empty(PALETTE)):
-            import_module("textual.app")
-    except Exception:  # noqa: BLE001 - whatever it is that another Textual does with them
-        for name in {*sys.modules} - before:
-            if name.startswith("textual"):
-                del sys.modules[name]
-
-
-class _Empty(ModuleType):
-    """Module in which every name is an empty class."""
-
-    def __getattr__(self, name: str) -> type:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return type(name, (), {})
-
-
-@contextmanager
-def _in_place_of(name: str, module: ModuleType | None) -> Iterator[None]:
-    """Replace a module for imports, or hide it with None, unless it was loaded before."""
-    if name in sys.modules:
-        yield
-        return
-    sys.modules[name] = module  # type: ignore[assignment] # None is what Python itself has there
-    try:
-        yield
-    finally:
-        del sys.modules[name]

@@ -11,7 +11,6 @@ from textual.widgets import ContentSwitcher
 
 from gputop.schema.derived import label_of, model_of
 from gputop.ui.processes.screen import ListTab
-from gputop.ui.terminal import textual_patches
 
 if TYPE_CHECKING:
     from typing import Self
@@ -50,7 +49,8 @@ class Tabs(ContentSwitcher):
         self.benchmark: BenchmarkTab | None = None
         """Benchmark tab, made when it is first needed."""
         self._making = asyncio.Lock()
-        self._leaving = False
+        self.leaving = False
+        """True once the screen is being left, and no tab can be made any more."""
         self._came_from: dict[str, str] = {}
         """Tab that each of the pages was opened from."""
 
@@ -84,8 +84,6 @@ class Tabs(ContentSwitcher):
         self.screen.set_focus(None)
         self.shown = self.current = name
         self._switched()
-        # What changed, for one frame; the screen itself would forget a layout that is due.
-        textual_patches.collect_changes(*self.screen.children)
 
     def go_back(self) -> None:
         """Show the tab that a page was opened from, or the monitor."""
@@ -107,9 +105,9 @@ class Tabs(ContentSwitcher):
 
     async def end_making(self) -> None:
         """Hold the lock for good: Textual fails at a tab that is mounted while its screen goes."""
-        if not self._leaving:
+        if not self.leaving:
+            self.leaving = True
             await self._making.acquire()
-            self._leaving = True
 
     async def action_tab(self, name: str) -> None:
         with self.app.batch_update():

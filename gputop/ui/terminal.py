@@ -1,0 +1,204 @@
+"""Textual's driver for Linux, but it sends only cells that changed, and never blocks.
+
+The driver applies Textual's updates to its copy of the screen. It sends the difference
+once the terminal has taken the last output, so a stalled terminal causes no backlog.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import termios
+import time
+from itertools import groupby, repeat
+from typing import TYPE_CHECKING, Any
+
+from rich.cells import split_graphemes
+
+from gputop.console import open_terminal
+from gputop.ui.drawing.cells import is_narrow
+from gputop.ui.textual_workarounds import SteadyDriver
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+MOVE = re.compile(r"\x1b\[\d+;\d+H")
+"""Begins each of Textual's updates."""
+TOKEN = re.compile(
+    r"\x1b\[(\d+);(\d+)H|\x1b\[([\d;]*)m|([^\x1b\n]+)|\x1b\][^\x1b]*\x1b\\"
+)
+"""A move, a style, text, or a link, which is left out."""
+SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
+CANCEL = b"\x18\x1b[m\x1b[?2026l"
+"""Ends a sequence whose rest is dropped, and the frame that it is in."""
+GAP = 4
+"""Unchanged cells that are sent again, because a move over them is as long."""
+END_SECONDS = 0.3
+"""Time for the terminal to take the last output."""
+
+Cell = tuple[str, str]
+"""A character and its SGR codes. The second cell of a wide character has no character."""
+
+
+class ScreenCells:
+    """Cells of the screen as they should be, and as the terminal has them."""
+
+    def __init__(self) -> None:
+        self._rows: list[list[Cell]] = []
+        self._sent: list[list[Cell]] = []
+        self.known = False
+        """False if the terminal may show something else than was sent."""
+
+    def resize(self, width: int, height: int) -> None:
+        if [len(row) for row in self._rows] == [width] * height:
+            return
+        blank = [(" ", "")] * width
+        rows = [(row + blank)[:width] for row in self._rows[:height]]
+        self._rows = rows + [blank.copy() for _ in range(height - len(rows))]
+        self.known = False
+
+    def apply(self, update: str) -> None:
+        """Write one of Textual's updates, as a terminal would."""
+        x, y, codes = 0, 0, ""
+        for line, column, style, text in TOKEN.findall(update):
+            if line:
+                x, y = int(column) - 1, int(line) - 1
+            elif not text:
+                codes = style if style != "0" else ""
+            elif y < len(self._rows):
+                row, cells = self._rows[y], to_cells(text, codes)
+                width = len(row)
+                row[x : x + len(cells)] = cells
+                del row[width:]
+                x += len(cells)
+
+    def difference(self) -> str:
+        """Return the output for the cells that changed."""
+        output, current = [], ""
+        if not self.known:
+            output.append("\x1b[m\x1b[2J")
+            self._sent = [[(" ", "")] * len(row) for row in self._rows]
+            self.known = True
+        for y, (row, sent) in enumerate(zip(self._rows, self._sent, strict=True), 1):
+            for number, (start, end) in enumerate(changes(row, sent)):
+                place = f"{start + 1}G" if number else f"{y};{start + 1}H"
+                output.append(f"\x1b[{place}")
+                for codes, cells in groupby(row[start:end], lambda cell: cell[1]):
+                    if codes != current:
+                        output.append(f"\x1b[0;{codes}m" if codes else "\x1b[m")
+                        current = codes
+                    output.extend(character for character, _ in cells)
+            sent[:] = row
+        return "".join(output) + ("\x1b[m" if current else "")
+
+
+def to_cells(text: str, codes: str) -> list[Cell]:
+    if is_narrow(text):
+        return list(zip(text, repeat(codes), strict=False))
+    cells: list[Cell] = []
+    for start, end, width in split_graphemes(text)[0]:
+        if width:
+            cells += [(text[start:end], codes), *[("", codes)] * (width - 1)]
+    return cells
+
+
+def changes(row: list[Cell], sent: list[Cell]) -> list[list[int]]:
+    """Return start and end of the runs of cells that differ."""
+    runs: list[list[int]] = []
+    if row != sent:
+        for x, (new, old) in enumerate(zip(row, sent, strict=True)):
+            if new != old and runs and x - runs[-1][1] <= GAP:
+                runs[-1][1] = x + 1
+            elif new != old:
+                runs.append([x, x + 1])
+    return runs
+
+
+class TerminalDriver(SteadyDriver):
+    """Driver for the terminal of standard output."""
+
+    def __init__(self, app: App[Any], **options: Any) -> None:
+        super().__init__(app, **options)
+        self._cells = ScreenCells()
+        self._output = -1
+        """Descriptor of the terminal while the app uses it."""
+        self._pending = b""
+        """Output that the terminal has not taken yet."""
+        self._draws = self._blocked = self._synchronizes = False
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        self._cells.known = False  # after SIGWINCH
+        return super()._get_terminal_size()
+
+    def write(self, data: str) -> None:
+        if data in (SYNC_START, SYNC_END):
+            self._synchronizes = True
+        elif MOVE.match(data):
+            self._cells.resize(*self._app.size)
+            self._cells.apply(data)
+        elif self._output >= 0:
+            self._pending += data.encode(errors="replace")
+            self.flush()
+
+    def flush(self) -> None:
+        """Send as much as the terminal takes, and the rest once it takes more."""
+        while self._output >= 0 and not self._blocked:
+            self._pending = self._pending or self._next_frame()
+            if not self._pending:
+                return
+            try:
+                self._pending = self._pending[os.write(self._output, self._pending) :]
+            except BlockingIOError:
+                self._blocked = True
+                self._loop.add_writer(self._output, self._unblock)
+            except OSError:  # the terminal is gone, which the app notices
+                self._pending = b""
+
+    def _next_frame(self) -> bytes:
+        frame = self._cells.difference() if self._draws else ""
+        if frame and self._synchronizes:
+            frame = f"{SYNC_START}{frame}{SYNC_END}"
+        return frame.encode(errors="replace")
+
+    def _unblock(self) -> None:
+        self._loop.remove_writer(self._output)
+        self._blocked = False
+        self.flush()
+
+    def repaint(self) -> None:
+        """Send the whole screen, whatever the terminal shows."""
+        self._cells.known = False
+        self.flush()
+
+    def start_application_mode(self) -> None:
+        if self._output < 0:
+            self._output = open_terminal()
+        self._draws, self._cells.known = True, False
+        try:
+            super().start_application_mode()  # type: ignore[no-untyped-call]
+        except RuntimeError:  # no thread could be started
+            self.stop_application_mode()
+            raise
+
+    def stop_application_mode(self) -> None:
+        self._draws = False
+        if self._pending:
+            self._pending = CANCEL
+        super().stop_application_mode()
+        deadline = time.monotonic() + END_SECONDS
+        while self._pending and time.monotonic() < deadline:
+            select.select([], [self._output], [], END_SECONDS)
+            self._unblock()
+        if self._pending:  # nobody reads: replace what was sent before
+            termios.tcflush(self._output, termios.TCOFLUSH)
+            self._unblock()
+
+    def close(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the thread was not started
+            super().close()
+        if self._output >= 0:
+            self._loop.remove_writer(self._output)
+            os.close(self._output)
+        self._output, self._pending, self._blocked = -1, b"", False

@@ -1,1 +1,0 @@
-"""Terminal input and output, and patches of Textual."""

@@ -1,0 +1,188 @@
+"""Workarounds for Textual do what they are for, and nothing where Textual has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual import _styles_cache
+from textual.app import App
+from textual.events import Key, Paste, Resize
+from textual.geometry import Size
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from gputop.ui.textual_workarounds import (
+    PASTE_END,
+    PASTE_START,
+    PasteFilter,
+    SteadyDriver,
+    apply_dropped_resize,
+    forget_closed_widgets,
+)
+from tests.ui.pilots import until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from textual.app import ComposeResult
+
+
+class Box(ModalScreen[None]):
+    """A screen as others."""
+
+    def compose(self) -> ComposeResult:
+        yield Static("text")
+
+
+async def caches_after_closing(then: Callable[[], None]) -> list[object]:
+    """The caches of drawn lines that are still there of a screen that was closed."""
+    app = App[None]()
+    async with app.run_test() as pilot:
+        box = Box()
+        await app.push_screen(box)
+        await pilot.pause()
+        widgets = [box, *box.query(Static)]
+        caches = [weakref.ref(widget._styles_cache) for widget in widgets]
+        box.dismiss()
+        await pilot.pause()
+        del box, widgets
+    del app, pilot
+    then()
+    gc.collect()
+    return [cache() for cache in caches if cache() is not None]
+
+
+async def test_a_closed_screen_is_forgotten() -> None:
+    assert await caches_after_closing(forget_closed_widgets) == []
+
+
+async def test_textual_alone_keeps_it() -> None:
+    """Where this fails, Textual has mended it, and nothing has to be replaced."""
+    forget_closed_widgets()
+    assert await caches_after_closing(lambda: None) != []
+    forget_closed_widgets()
+
+
+@pytest.mark.parametrize("other", [None, len])
+def test_without_that_cache_nothing_is_done(monkeypatch: pytest.MonkeyPatch, other: object) -> None:
+    monkeypatch.setattr(_styles_cache.StylesCache, "get_inner_outer", other)
+    forget_closed_widgets()
+
+
+# Resizes.
+
+
+class Never:
+    """A timer that Textual skips."""
+
+    def stop(self) -> None:
+        """Do nothing."""
+
+
+async def test_a_dropped_resize_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, size = App[None](), Size(100, 30)
+    async with app.run_test(size=(80, 24)) as pilot:
+        monkeypatch.setattr(app, "set_timer", lambda *_: Never())
+        app.post_message(Resize(size, size))
+        await until(pilot, lambda: app.size == size)
+        await pilot.pause(0)
+        assert app.screen._compositor.size == (80, 24)
+        apply_dropped_resize(app)
+        await until(pilot, lambda: app.screen._compositor.size == size)
+
+
+async def test_without_those_attributes_nothing_is_done() -> None:
+    apply_dropped_resize(cast("Any", object()))
+
+
+# Input.
+
+pieces = st.lists(st.integers(1, 12), max_size=40)
+
+
+def filtered(text: str, lengths: list[int]) -> str:
+    """Return the filtered text, which comes in pieces of these lengths."""
+    pastes, found = PasteFilter(), []
+    for length in [*lengths, len(text)]:
+        found.append(pastes.feed(text[:length]))
+        text = text[length:]
+    return "".join(found)
+
+
+@given(pieces)
+def test_a_paste_has_no_escapes_however_it_is_cut(lengths: list[int]) -> None:
+    inside = "3\x1b[20~\ry \x1b\x1b[B\x1b[20 y"
+    pasted = PASTE_START + inside + PASTE_END
+    plain = PASTE_START + inside.replace("\x1b", "") + PASTE_END
+    assert filtered(pasted, [8, *lengths]) == plain
+    assert filtered(f"\x1b[A{pasted}\x1b[B", [12, *lengths]) == f"\x1b[A{plain}\x1b[B"
+
+
+@given(pieces)
+def test_other_input_passes_unchanged(lengths: list[int]) -> None:
+    keys = "q\x1b[A\x1b[20~\x1b[<0;5;5M\x1bOP é"
+    assert filtered(keys, lengths) == keys
+
+
+def test_an_escape_alone_is_not_held_back() -> None:
+    assert PasteFilter().feed("\x1b") == "\x1b"
+
+
+class Reading(SteadyDriver):
+    """A driver that reads a pipe, and keeps the messages."""
+
+    def __init__(self) -> None:
+        super().__init__(cast("Any", None))
+        self.fileno, self.typed = os.pipe()
+        self.received: list[object] = []
+        self.thread = threading.Thread(target=self.run_input_thread, daemon=True)
+        self.thread.start()
+
+    def process_message(self, message: object) -> None:
+        self.received.append(message)
+
+    async def read_until(self, found: Callable[[Reading], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not found(self):  # noqa: ASYNC110 - by another thread
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("malformed", ["\x1b[99999999999u", "\x1b[97;5;99999999999u"])
+async def test_reading_goes_on_after_a_malformed_key(malformed: str) -> None:
+    driver = Reading()
+    os.write(driver.typed, malformed.encode())
+
+    def types(driver: Reading) -> bool:
+        """Type until a key arrives: what is read together with the malformed key is lost."""
+        os.write(driver.typed, b"a")
+        return any(isinstance(each, Key) and each.key == "a" for each in driver.received)
+
+    await driver.read_until(types)
+    os.close(driver.typed)
+    await driver.read_until(lambda d: not d.thread.is_alive())
+
+
+async def test_a_paste_is_one_message() -> None:
+    driver = Reading()
+    os.write(driver.typed, f"{PASTE_START}b \x1b{'y' * 40}{PASTE_END}".encode())
+    os.write(driver.typed, b"q")
+    await driver.read_until(lambda d: len(d.received) == 2)
+    paste, key = driver.received
+    assert isinstance(paste, Paste)
+    assert paste.text == f"b {'y' * 40}"
+    assert isinstance(key, Key)
+    os.close(driver.typed)
+
+
+async def test_at_the_end_of_input_reading_ends() -> None:
+    driver = Reading()
+    os.close(driver.typed)
+    await driver.read_until(lambda d: not d.thread.is_alive())
