@@ -333,8 +333,11 @@ class Condition(NamedTuple):
 
 
 def _computes(units: str, label: str, name: str, limit: t.Limit) -> Condition:
-    holds = _passes(limit, name, (label, name), ("DRAM active", DRAM))
-    return Condition(Bound.COMPUTE, f"{units} set the pace", holds)
+    return Condition(
+        Bound.COMPUTE,
+        f"{units} set the pace",
+        _passes(limit, name, (label, name), ("DRAM active", DRAM)),
+    )
 
 
 CONDITIONS = (
