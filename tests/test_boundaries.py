@@ -43,7 +43,7 @@ FIRST_SCREEN = (
     "import gputop.ui.shell.dashboard"
 )
 """What `gputop` loads until it draws."""
-CORE = ("schema", "sources", "stream", "recording", "bench", "health", "output", "fleet")
+CORE = ("agent", "schema", "stream", "recording", "bench", "health", "output", "fleet")
 
 
 def test_the_check_sees_what_is_loaded() -> None:
