@@ -138,7 +138,7 @@ def used_of(used: float | None, total: float | None, of: str = "/") -> str:
 
 
 def watts_of(watts: float | None, limit: float | None, unit: str = " W") -> str:
-    """Return `612/700 W`, or `–` without `watts`. The draw may exceed the limit for a moment."""
+    """Return `612/700 W`, or `–` without `watts`. The draw can briefly exceed the limit."""
     if watts is None:
         return ABSENT
     if limit is None:

@@ -1,4 +1,4 @@
-"""`gputop status --prometheus`: the GPUs that a Prometheus server knows."""
+"""`gputop status --prometheus`: the GPUs of a Prometheus server."""
 
 from __future__ import annotations
 

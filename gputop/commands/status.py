@@ -324,7 +324,7 @@ def _print_hosts(arguments: argparse.Namespace, hosts: list[str], *, gpm: bool) 
     for host, seen in found.items():
         documents.append({"host": host, **_document(arguments, seen)})
         if not isinstance(seen, tuple):
-            problems.append(str(seen))  # it names the host
+            problems.append(str(seen))  # the text contains the host's name
             continue
         texts.append(_text(arguments, _named(host, seen)))
         if seen.problem is not None:

@@ -30,7 +30,7 @@ STATUSES = {
 }
 """Words and colours of the severities, in ascending order."""
 LEAST_WIDTH = 56
-"""Least width of the page, even on a narrower terminal. It leaves 30 columns for the text."""
+"""Minimum width of the page, even on a narrower terminal. It leaves 30 columns for the text."""
 
 
 def document(findings: Sequence[Finding], facts: DoctorFacts) -> dict[str, Any]:

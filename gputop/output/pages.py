@@ -83,7 +83,7 @@ class Column:
     cells: Sequence[RenderableType]
     left: bool = False
     least: int | None = None
-    """Least width if cells may be cut; None if not."""
+    """Minimum width if cells may be cut; None if not."""
 
     @property
     def width(self) -> int:

@@ -20,7 +20,7 @@ from gputop.schema.values import unseen
 from gputop.text import ABSENT, cells, duration, percentage, size, visible
 
 LONGEST_USER, LONGEST_COMMAND = 64, 200
-"""Most characters shown."""
+"""Maximum number of characters shown."""
 
 
 def process_texts(processes: Sequence[Process]) -> Iterator[str]:
@@ -64,7 +64,7 @@ class Holders:
 
     @property
     def least(self) -> int:
-        """Least width of the cell."""
+        """Minimum width of the cell."""
         return cells(processes_text(self._processes, self.LEAST))
 
     def __rich_measure__(
@@ -138,7 +138,7 @@ def _command(process: Process) -> str:
 MOST_USEFUL = ("PID", "user", "memory", "command", "container", "busy", "CPU", "time")
 """Columns of the process table after `GPU`, the most useful first. The last are left out first."""
 LEAST_COMMAND = 16
-"""Least width of a command."""
+"""Minimum width of a command."""
 
 
 def process_table(

@@ -208,7 +208,7 @@ class View:
     """Description of the chosen processes; empty for all."""
     sort: SortKey | None = None
     top: int | None = None
-    """Most processes in the table; None for all."""
+    """Maximum number of processes in the table; None for all."""
     bound_by: Mapping[str, BoundBy] = field(default_factory=dict)
     """Bottleneck of each device, by UUID. If empty, the column is left out."""
 

@@ -33,7 +33,7 @@ LINES_AT_ONCE = 200
 LONGEST_STEP_SECONDS = 3600.0
 """Longest step between two samples. A longer one is a break, or a wrong clock."""
 MOST_EVENTS = 10_000
-"""Most events kept for seeks: the newest ones."""
+"""Maximum number of events kept for seeks: the newest ones."""
 MAKE_ONE = (
     "Make one with `gputop stream --output FILE.jsonl.gz`, or with r in the dashboard"
 )

@@ -18,7 +18,7 @@ SLOWEST, FASTEST = 0.25, 64.0
 FRAME_SECONDS = 0.1
 """Seconds between two frames. All samples that become due within a frame are shown together."""
 MOST_AT_ONCE = 64
-"""Most samples per frame. If more are due, the position advances only to the last of these."""
+"""Maximum number of samples per frame. If more are due, the position stops at the last of these."""
 REBUILT_SAMPLES = 300
 """Samples before the target of a seek that refill the charts: five minutes at one a second."""
 

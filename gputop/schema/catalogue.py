@@ -70,7 +70,7 @@ class Reading(NamedTuple):
     is_counter: bool = False
     """True if the value only grows. Its increase is shown; it is a counter in Prometheus."""
     fastest: float = float("inf")
-    """Largest increase per second of a counter. A larger one means that the counter was reset."""
+    """Largest plausible increase of a counter per second. A larger increase is not counted."""
 
     @property
     def unit(self) -> str:

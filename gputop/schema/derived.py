@@ -53,7 +53,7 @@ def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
     hosts = {machine.name: machine.host for machine in sample.machines}
     found: dict[str, dict[str, float | None]] = {}
     for readings in sample.devices:
-        machine, _, _ = readings.uuid.partition("/")  # as in `qualified`
+        machine, _, _ = readings.uuid.partition("/")  # the reverse of `qualified`
         held = processes[readings.uuid]
         number: int | None = len(held)
         if not held and "processes" in readings.absent:

@@ -122,7 +122,7 @@ def since_start(name: str, of: Callable[[str], Statistics | None]) -> tuple[str,
     if reading.is_counter:
         return (f"+{value_text(name, _whole(statistics.increase))}",)
     figures = (_whole(statistics.minimum), statistics.mean, _whole(statistics.maximum))
-    # Beside the value itself, a rate needs no "/s".
+    # The value beside it has the "/s" of a rate.
     return tuple(value_text(name, figure).removesuffix("/s") for figure in figures)
 
 

@@ -31,7 +31,7 @@ MOST = {
     "processes": PROCESSES,
     "events": EVENTS,
 }
-"""Most items of the lists that `cut_lists` cuts."""
+"""Maximum number of items of the lists that `cut_lists` cuts."""
 
 
 class DecodeError(ValueError):

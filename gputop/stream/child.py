@@ -28,7 +28,7 @@ from gputop.text import visible
 UNREADABLE_LINES = 1000
 """Consecutive unreadable lines after which a child process is ended."""
 LINES_PER_SECOND = 500
-"""Most lines per second that are read from a child."""
+"""Maximum number of lines per second that are read from a child."""
 
 LONG_LIFE_SECONDS = 10.0
 """Shortest run that resets the restart pause. A child that crashes in the driver ends earlier. Only
@@ -36,7 +36,7 @@ a child that sent a record counts as having run, because a failed start can take
 STEP_SECONDS = 0.5
 """Seconds for each step of ending a child: end of file, SIGTERM, SIGKILL."""
 PRINTED_CHARACTERS = 80
-"""Most characters shown of output before the first record."""
+"""Maximum number of characters shown of output before the first record."""
 RECORD_STARTS = (b'{"type":"inventory"', b'{"type":"sample"')
 PROMPT_SECONDS = 7.0
 """Seconds to wait for a record after a prompt, which nobody can answer."""
@@ -159,7 +159,7 @@ class StreamChild:
                 why = "it said nothing for too long"
             except (OSError, DecodeError) as error:
                 why = str(error)
-                self._printed = b""  # the error says more
+                self._printed = b""  # the error is more precise
             process = self._process
             await self.close()
             status = process.returncode if process is not None else None
@@ -305,8 +305,8 @@ def _limit(interval: float) -> float:
 
 
 MOST_SNAPSHOTS = 4
-"""Most snapshots to take for values that need two readings. At an interval of 0.5 s, the third
-snapshot has the rates of counters, which are read every 0.8 s."""
+"""Maximum number of snapshots to take for values that need two readings. At an interval of 0.5 s,
+the third snapshot has the rates of counters, which are read every 0.8 s."""
 ANSWER_SECONDS = 15.0
 """Seconds to wait for the driver to answer, or for the error that it is missing."""
 

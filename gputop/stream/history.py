@@ -26,9 +26,9 @@ KEPT = tuple(reading.name for reading in CATALOGUE.values() if reading.in_histor
 FASTEST = {reading.name: reading.fastest for reading in CATALOGUE.values()}
 """Largest plausible increase of each counter per second."""
 LONGEST_WEIGHT_SECONDS = 60.0
-"""Most seconds for which one reading counts in a mean: the longest interval."""
+"""Maximum seconds for which one reading counts in a mean: the longest interval."""
 MOST_GONE = 64
-"""Most devices kept that are missing in the newest sample."""
+"""Maximum number of kept devices that are missing in the newest sample."""
 FINE_CAPACITY = 720
 """Numbers kept per device: two minutes at six per second, in 16 kB."""
 

@@ -18,7 +18,7 @@ from gputop.text import visible
 MOST_BYTES = 1 << 20
 """Largest file of hosts or of ssh's configuration, in bytes."""
 MOST_FILES = 64
-"""Most files of ssh's configuration to read. A file can include itself."""
+"""Maximum number of files to read of ssh's configuration. A file can include itself."""
 _BRACKETS = re.compile(r"\[([^\[\]:]*)\]")
 """A range in brackets. Brackets with a colon are an IPv6 address."""
 _NUMBER = re.compile("[0-9]{1,9}")

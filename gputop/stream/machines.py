@@ -42,7 +42,7 @@ SLACK = 1.25
 AWAITED = 2.5
 """Silence after which merged samples no longer wait for a machine, in intervals."""
 SOONEST_SECONDS = 0.1
-"""Least seconds between two merged samples."""
+"""Minimum seconds between two merged samples."""
 
 
 def child_of(

@@ -41,7 +41,7 @@ They include Compression, because a user's `no` cannot be distinguished from Ope
 existing connection (ControlPath) is used as it is, compressed or not.
 """
 MOST_HOSTS = 256
-"""Most hosts at a time. Each needs an `ssh` process."""
+"""Maximum number of hosts at a time. Each needs an `ssh` process."""
 LONGEST_NAME = 255
 _NAME = r"[\w.@:%/\[\]+-]+"
 """Letters and digits of any script, and the punctuation of names, addresses and `ssh://`.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Kind = Literal["gauge", "counter", "unknown"]
 Labels = Mapping[str, str]
 MOST_PROCESSES = 32
-"""Most processes exported per device. Each new process adds a series to each metric."""
+"""Maximum number of exported processes per device. Each process adds a series to each metric."""
 XID_HELP = "Value of the last XID error encountered."
 _ABOUT = {
     "up": "Whether the newest sample is recent and the driver answers: 1 or 0.",
