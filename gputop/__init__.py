@@ -1,17 +1,17 @@
 """A terminal dashboard for NVIDIA GPUs, with an honest stress test on one key.
 
-Scripts, notebooks and tests use `gputop.snapshot()`, `gputop.snapshots()` and `gputop.pick()`. What
-`gputop.__all__` lists is public and follows semantic versions. All else may change.
+Scripts, notebooks and tests use `gputop.snapshot()`, `gputop.snapshots()` and `gputop.pick()`. The
+names in `gputop.__all__` are public and follow semantic versions. Everything else may change.
 """
 
 from gputop.agent import __version__ as __version__
 
 DISTRIBUTION = "gputop-tui"
-"""Name of the distribution. It is not published yet, so no remedy says to install it by name."""
+"""Name of the distribution. It is not published yet, so remedies use `from_checkout` instead."""
 
 
 def from_checkout(what: str = ".") -> str:
-    """Return the words for installing gputop until it is published; `what` may be `'.[extra]'`."""
+    """Return the command that installs gputop from a checkout. `what` may be `'.[extra]'`."""
     return f"`pip install {what}` in a checkout of gputop"
 
 
@@ -33,7 +33,7 @@ __all__ = list(_PUBLIC)
 def __getattr__(name: str) -> object:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'gputop' has no attribute {name!r}")
-    from importlib import import_module  # it takes time that commands do not have
+    from importlib import import_module  # slow to import, and not needed by commands
 
     return getattr(import_module(f"gputop.{_PUBLIC[name]}"), name)
 

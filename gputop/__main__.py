@@ -1,12 +1,12 @@
-"""The program, also as `python -m gputop`."""
+"""Entry point of `gputop` and of `python -m gputop`."""
 
 import sys
 
 
 def main() -> int:
-    """Run the command line of this process, and return the exit status."""
+    """Run the command line and return the exit status."""
     try:
-        # Imported here, so that Ctrl+C ends the program quietly while it is loading.
+        # Import here, so that Ctrl+C during the import also ends the program quietly.
         from gputop.cli import main as run
 
         return run()

@@ -1,6 +1,6 @@
-"""Snapshots of the devices for scripts, notebooks and tests: what `import gputop` offers.
+"""Python API: snapshots of the devices for scripts, notebooks and tests.
 
-NVML is called in a child process. A driver that hangs or crashes cannot take the caller with it.
+A child process calls NVML, so a driver that hangs or crashes does not affect the caller.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ T = TypeVar("T")
 
 
 def snapshot(*, demo: bool = False) -> Snapshot:
-    """Return the devices and their readings now, as soon as each device has answered.
+    """Return the devices and their current readings, as soon as each device has answered.
 
-    Readings that need time between two samples, such as `sm_active_percent`, are None: `snapshots`
-    has them. Raises `ProblemError` if the driver does not answer within 15 seconds; a driver that
-    is missing is in `inventory.problem`.
+    Readings that need two samples, such as `sm_active_percent`, are None; use `snapshots` for them.
+    Raises `ProblemError` if the driver does not answer within 15 seconds. If the driver is missing,
+    the reason is in `inventory.problem`.
     """
     return _run(first_snapshot(_child(0.5, demo=demo), ANSWER_SECONDS, complete=True))
 
 
 def snapshots(interval: float = 1.0, *, demo: bool = False) -> Stream:
-    """Return snapshots with so many seconds between them, 0.25 to 60, for `for` or `async for`."""
+    """Return snapshots for `for` or `async for`, one every `interval` seconds (0.25 to 60)."""
     return Stream(interval, demo=demo)
 
 
@@ -48,13 +48,15 @@ def pick(
     wait: float = 0.0,
     demo: bool = False,
 ) -> list[str]:
-    """Return the UUIDs of the devices that did least over a second and have most free memory.
+    """Return the UUIDs of the least busy devices over a second with the most free memory.
 
-    They are for CUDA_VISIBLE_DEVICES, and among those that it has already. The list is empty if
-    fewer than `count` fit, also after `wait` seconds. `min_free` is memory such as "20GiB", "80%"
-    or a number of bytes, `max_busy` a mean utilization in percent. It reserves nothing. Raises
-    `ValueError` for another `min_free`, a `count` under 1 and an ambiguous CUDA_VISIBLE_DEVICES,
-    and `ProblemError` if there is no driver or no device.
+    Use them for CUDA_VISIBLE_DEVICES. If that variable is set already, only its devices are
+    considered. The list is empty if fewer than `count` devices fit within `wait` seconds.
+    `min_free` is memory such as "20GiB", "80%" or a number of bytes. `max_busy` is a mean
+    utilization in percent. Nothing is reserved.
+
+    Raises `ValueError` for an invalid `min_free`, a `count` under 1 or an ambiguous
+    CUDA_VISIBLE_DEVICES, and `ProblemError` if there is no driver or no device.
     """
     from gputop.commands.pick import INTERVAL_SECONDS, look
 
@@ -76,10 +78,10 @@ def pick(
 class Stream(
     Iterator[Snapshot], AsyncIterator[Snapshot], AbstractContextManager["Stream"]
 ):
-    """Snapshots as they are made, from the first `next` or `latest` on.
+    """A stream of snapshots. The sampler starts at the first `next` or `latest`.
 
-    A snapshot is never an old one: of those that came while nobody waited, only the newest is kept.
-    The sampler ends with `close`, with a `with` block, and when nobody refers to this any more.
+    Only the newest snapshot is kept, so a slow caller never gets old ones. The sampler ends with
+    `close`, at the end of a `with` block, or when the object is garbage-collected.
     """
 
     def __init__(self, interval: float = 1.0, *, demo: bool = False) -> None:
@@ -95,14 +97,14 @@ class Stream(
         self._end.atexit = False  # the sampler ends with this process anyway
 
     def __next__(self) -> Snapshot:
-        """Wait for the next snapshot. Raises `ProblemError` if none comes for 15 seconds."""
+        """Wait for the next snapshot. Raises `ProblemError` after 15 s + interval."""
         found = self._follower.next()
         if found is None:
             raise StopIteration
         return found
 
     async def __anext__(self) -> Snapshot:
-        """Wait as `next` does, without holding up the event loop."""
+        """Wait for the next snapshot without blocking the event loop."""
         with _threads_needed():
             found = await asyncio.to_thread(self._follower.next)
         if found is None:
@@ -113,16 +115,16 @@ class Stream(
         self.close()
 
     def latest(self) -> Snapshot | None:
-        """Return the newest snapshot without waiting; None until there is one."""
+        """Return the newest snapshot without waiting, or None if there is none yet."""
         return self._follower.latest()
 
     def close(self) -> None:
-        """End the sampler, and with it the snapshots."""
+        """End the sampler. After that there are no more snapshots."""
         self._end()
 
 
 class _Follower:
-    """Reads the stream in a thread, which has an event loop of its own, and keeps the newest."""
+    """Reads the stream in a thread with its own event loop, and keeps the newest snapshot."""
 
     def __init__(self, child: StreamChild, patience: float) -> None:
         self._child, self._patience = child, patience
@@ -137,13 +139,13 @@ class _Follower:
         self._reading: asyncio.Task[None] | None = None
 
     def latest(self) -> Snapshot | None:
-        """Return the newest snapshot, if there is one."""
+        """Return the newest snapshot, or None."""
         with self._changed:
             self._start()
             return self._newest
 
     def next(self) -> Snapshot | None:
-        """Wait for a snapshot that is new; None after the end."""
+        """Wait for a new snapshot and return it, or None after `close`."""
         with self._changed:
             self._start()
             self._changed.wait_for(
@@ -190,7 +192,7 @@ class _Follower:
                 self._problem, self._failed = error.problem, True
                 self._changed.notify_all()
         except asyncio.CancelledError:
-            pass  # by `close`
+            pass  # `close` cancelled the task
 
 
 def _child(interval: float, *, demo: bool) -> StreamChild:
@@ -198,13 +200,13 @@ def _child(interval: float, *, demo: bool) -> StreamChild:
 
 
 def _run(work: Coroutine[None, None, T]) -> T:
-    """Run it in a thread of its own, because in a notebook an event loop runs in this one."""
+    """Run a coroutine in a new thread, because a notebook's thread already runs an event loop."""
     with ThreadPoolExecutor(1) as thread:
         try:
             with _threads_needed():
                 result = thread.submit(asyncio.run, work)
         except ProblemError:
-            work.close()  # or Python warns that nobody awaited it
+            work.close()  # otherwise Python warns that it was never awaited
             raise
         return result.result()
 

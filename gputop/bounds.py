@@ -1,4 +1,4 @@
-"""Limits of terminals."""
+"""Limits of the terminal's size."""
 
 COLUMNS, ROWS = 1000, 500
-"""Cells of a terminal."""
+"""Largest size of a terminal, in cells."""

@@ -1,4 +1,4 @@
-"""Run the command or the dashboard. Nothing heavy is imported before it is known which."""
+"""Run a command or the dashboard. Heavy modules are imported only after that choice."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from gputop.settings import path as settings_path
 from gputop.text import visible
 
 COLOUR_SYSTEMS = ("auto", "standard", "256", "truecolor")
-"""Values of TEXTUAL_COLOR_SYSTEM; Textual raises a KeyError for others."""
+"""Valid values of TEXTUAL_COLOR_SYSTEM. Textual raises a KeyError for others."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,10 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(words: Sequence[str]) -> int:
-    """Run the command of these words, or the dashboard."""
-    if (
-        getattr(sys, "stdout", None) is None
-    ):  # as Python has it where the shell said `>&-`
+    """Run the command in `words`, or the dashboard."""
+    # stdout is None if the shell closed it with `>&-`.
+    if getattr(sys, "stdout", None) is None:
         fail("standard output is closed. Open it, or send it to a file.", COULD_NOT_RUN)
     arguments = parse(words)
     if arguments.version:
@@ -95,7 +94,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _check(arguments: argparse.Namespace, *, is_dashboard: bool) -> None:
-    """End the program if options contradict each other or the command."""
+    """End the program if options contradict each other or do not fit the command."""
     if arguments.replay is not None:
         options = ("demo", "id", "only_visible", "interval", "gpm", "host", "record")
         refuse(arguments, (*options, "show_secrets"), "a recording", "--replay")
@@ -130,7 +129,7 @@ def _check_config(named: str) -> None:
 
 
 USER_SECONDS = 1.0
-"""Seconds to wait for a directory service that knows whether a user exists."""
+"""Seconds to wait for the directory service (SSSD, NSS) to find a user."""
 
 
 def _note_unknown(users: Sequence[str]) -> None:
@@ -153,7 +152,7 @@ def _note_unknown(users: Sequence[str]) -> None:
 
 
 def dashboard(arguments: argparse.Namespace) -> int:
-    """Run the dashboard, on a terminal that can draw it."""
+    """Run the dashboard. End the program if the terminal cannot draw it."""
     if os.environ.get("TERM", "dumb") in ("", "dumb"):
         fail(
             "this terminal cannot draw a dashboard: TERM is dumb or not set. "
@@ -167,7 +166,7 @@ def dashboard(arguments: argparse.Namespace) -> int:
             f"{', '.join(COLOUR_SYSTEMS)}.",
             USAGE,
         )
-    gc.disable()  # nothing that is loaded is garbage; the app has it on again
+    gc.disable()  # imports make no garbage; the app enables it again
     from gputop.ui.shell.start import run as start
 
     given = {
@@ -194,7 +193,7 @@ def dashboard(arguments: argparse.Namespace) -> int:
 
 
 def _search(arguments: argparse.Namespace) -> str:
-    """Return the filter with which the list of processes begins."""
+    """Return the initial filter of the list of processes."""
     values = {
         "user": arguments.user or (),
         "pid": map(str, arguments.pid or ()),

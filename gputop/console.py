@@ -20,7 +20,7 @@ FAULT = 1
 """A fault was found: a wrong result, a failed check."""
 USAGE = 2
 DEGRADED = 4
-"""Throttled, ended early by a limit, or below its baseline."""
+"""A device was throttled, ended early by a limit, or was below its baseline."""
 INTERRUPTED = 130
 
 
@@ -31,17 +31,17 @@ def signal_name(status: int) -> str:
 
 
 TOO_MANY_FILES = "too many files are open. Raise the limit: `ulimit -n 1024`."
-"""Message if a command hits the limit on descriptors, when no module can be imported any more."""
+"""Message for the limit on open files. It is a constant, because imports fail at that limit."""
 
 _IPYKERNEL = {"TERM": "xterm-color", "GIT_PAGER": "cat"}
-"""Variables that ipykernel sets for its children; Jupyter adds JPY_PARENT_PID."""
+"""Environment variables that ipykernel sets for its children. Jupyter adds JPY_PARENT_PID."""
 
 
 def terminal_size(descriptor: int = 1) -> tuple[int, int]:
     """Return columns and rows of a terminal, at most `COLUMNS` and `ROWS`.
 
-    The environment may say another size than the terminal has since it was resized, so it counts
-    only where the terminal knows none, such as a serial line.
+    The size in the environment may be outdated after a resize. It is used only if the terminal has
+    no size, such as a serial line.
     """
     try:
         columns, rows = os.get_terminal_size(descriptor)
@@ -55,9 +55,9 @@ def terminal_size(descriptor: int = 1) -> tuple[int, int]:
 def open_terminal() -> int:
     """Return a non-blocking descriptor of the terminal of standard output.
 
-    It is opened again, because the shell shares the flags of open descriptors. Where
-    that is not permitted, as after `su`, the controlling terminal is used, or else
-    standard output itself, which may block.
+    The terminal is opened again, because the shell shares the flags of the open descriptor. If that
+    is not permitted, as after `su`, open the controlling terminal, or else duplicate standard
+    output, which may block.
     """
     for name_of in (os.ttyname, lambda _: os.ctermid()):
         with contextlib.suppress(OSError):
@@ -66,7 +66,7 @@ def open_terminal() -> int:
 
 
 def locale_of(environment: Mapping[str, str]) -> str:
-    """Return the locale of characters, or an empty string."""
+    """Return the locale for characters, or an empty string."""
     names = (environment.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
     return next((name for name in names if name), "")
 
@@ -79,9 +79,8 @@ def without_colours(environment: Mapping[str, str]) -> bool:
 def ascii_is_safer(environment: Mapping[str, str]) -> bool:
     """Return True if the locale's encoding is not UTF-8, or the font has few glyphs.
 
-    The locales C and POSIX, or none, say nothing about the terminal: containers and bare servers
-    have them, seen through UTF-8 terminals. Linux's own console has a font of 256 or 512 glyphs,
-    none of them braille.
+    The locales C and POSIX, or no locale, do not count: containers and bare servers have them, but
+    are viewed in UTF-8 terminals. The font of Linux's console has 256 or 512 glyphs and no braille.
     """
     encoding = re.search(r"\.([^@]+)", locale_of(environment))
     foreign = encoding is not None and encoding[1].lower().replace("-", "") != "utf8"
@@ -89,10 +88,10 @@ def ascii_is_safer(environment: Mapping[str, str]) -> bool:
 
 
 def in_notebook_cell(environment: Mapping[str, str]) -> bool:
-    """Return True in the `!command` of a notebook, which has a pty that nobody types into.
+    """Return True for the `!command` of a notebook, whose terminal gets no keys.
 
-    A terminal opened from a kernel has the kernel's variables, too, but its shell gives each
-    command a process group of its own.
+    A terminal that a kernel opened has the same variables. But its shell gives each command a
+    separate process group.
     """
     from_kernel = (
         "JPY_PARENT_PID" in environment or environment.items() >= _IPYKERNEL.items()
@@ -101,10 +100,10 @@ def in_notebook_cell(environment: Mapping[str, str]) -> bool:
 
 
 def terminfo() -> ModuleType | None:
-    """Return the module `curses`, set up for this terminal, or None if either is unknown."""
+    """Return the module `curses`, set up for this terminal, or None if that is not possible."""
     try:
         import curses
-    except ImportError:  # some Pythons are built without it
+    except ImportError:  # optional in Python builds
         return None
     try:
         curses.setupterm()
@@ -138,5 +137,5 @@ def print_output(text: str) -> None:
 
 
 def discard_output() -> None:
-    """Discard buffered output that nobody reads, or the interpreter complains at its end."""
+    """Discard buffered output after a write error, so that Python's exit prints no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

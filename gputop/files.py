@@ -1,7 +1,7 @@
 """Read and write whole files safely.
 
-gputop writes only regular files of its own user. As root it could replace a device node; in a
-shared folder another user could have made the file in order to read it.
+gputop writes only regular files of its own user. Otherwise root could replace a device node, or
+another user could read gputop's data through a file in a shared folder.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Literal
 
 
 class NoHomeError(Exception):
-    """The user has no home folder. The text says why."""
+    """The user has no home folder. The message says why."""
 
 
 def user_folder(kind: Literal["config", "data"]) -> Path:
-    """Return gputop's folder in `$XDG_CONFIG_HOME` or `$XDG_DATA_HOME`. It need not exist.
+    """Return gputop's folder in `$XDG_CONFIG_HOME` or `$XDG_DATA_HOME`. It may not exist.
 
     Raises `NoHomeError` if the variable is not set and the user has no home folder, as in a
-    container that runs with the number of a user that it does not know.
+    container with an unknown user ID.
     """
     import platformdirs  # not needed by every command
 
@@ -33,7 +33,7 @@ def user_folder(kind: Literal["config", "data"]) -> Path:
         folder = user_path("gputop")
     except RuntimeError:
         folder = Path()
-    # Without a home, old versions of platformdirs return a folder called `~` in the working one.
+    # Without a home, old versions of platformdirs return a relative folder called `~`.
     if not folder.is_absolute():
         raise NoHomeError(f"HOME is not set, and user {os.getuid()} has no home folder")
     return folder
@@ -49,7 +49,7 @@ def refusal(status: os.stat_result) -> str | None:
 
 
 def check_target(file: Path) -> None:
-    """Raise `OSError` if `file`, or what a link of that name points to, must not be replaced."""
+    """Raise `OSError` if `file`, or the target of a link, must not be replaced."""
     try:
         reason = refusal(file.stat())
     except FileNotFoundError:
@@ -61,7 +61,7 @@ def check_target(file: Path) -> None:
 def read_at_once(file: Path, most: int) -> bytes:
     """Return the content of a file of at most `most` bytes. Raises `OSError`.
 
-    It does not wait for input from a terminal or a pipe.
+    Terminals and pipes are refused, so this never waits for input.
     """
     descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     with open(descriptor, "rb") as source:  # noqa: PTH123 - it is open already
@@ -69,17 +69,17 @@ def read_at_once(file: Path, most: int) -> bytes:
             raise OSError(errno.EINVAL, "it is a terminal")
         if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is a pipe")
-        content = source.read(most + 1) or b""  # None where there is nothing yet
+        content = source.read(most + 1) or b""  # None if no data is available
     if len(content) > most:
         raise OSError(errno.EFBIG, f"it has over {most >> 10} KiB")
     return content
 
 
 def write_whole(file: Path, data: bytes, mode: int = 0o666) -> None:
-    """Write a file, or leave what was there as it is and raise `OSError`.
+    """Write a file completely, or raise `OSError` and leave the old content.
 
-    Only a new file, or a regular one of this user, is written. `mode` is that of a new file, less
-    the umask; a replaced file does not keep its own. A link stays one, and its target is replaced.
+    The file must be new, or a regular file of this user. It gets `mode` less the umask, even if it
+    replaces a file. If `file` is a link, its target is replaced.
     """
     check_target(file)
     target = Path(os.path.realpath(file))
@@ -94,6 +94,6 @@ def write_whole(file: Path, data: bytes, mode: int = 0o666) -> None:
             os.fsync(output.fileno())
         temporary.replace(target)
     except BaseException:
-        with contextlib.suppress(OSError):  # the first error tells what is wrong
+        with contextlib.suppress(OSError):  # keep the first error
             temporary.unlink()
         raise

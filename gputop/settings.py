@@ -1,9 +1,9 @@
-"""Settings: read from a TOML file, and written there when the user asks for it.
+"""Settings, read from a TOML file and written to it on request.
 
 The file is `gputop/config.toml` in `$XDG_CONFIG_HOME` (`~/.config`), unless `GPUTOP_CONFIG` or
-`--config` names another. An option on the command line overrides an environment variable
-(`GPUTOP_THEME` and so on), that overrides the file, and the file the default. An invalid setting is
-reported in one line, and all others are used.
+`--config` names another file. The order of precedence is: option on the command line, environment
+variable (`GPUTOP_THEME` and so on), file, default. An invalid setting is reported in one line, and
+the others are used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ THEMES = ("dark", "light", "ansi", "colour-blind", "colour-blind-light")
 DENSITIES = ("row", "compact", "full")
 CHARTS = ("busy+memory", "all", "busy")
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-"""Seconds between samples that keys select from."""
+"""Intervals in seconds that the user can select with keys."""
 CHOICES: Mapping[str, tuple[Any, ...]] = {
     "theme": (AUTO, *THEMES),
     "density": (AUTO, *DENSITIES),
@@ -35,19 +35,19 @@ CHOICES: Mapping[str, tuple[Any, ...]] = {
     "interval": INTERVALS,
     "ascii": (None, False, True),
 }
-"""Values that keys select from, where they are not just off and on."""
+"""Values that the user can select with keys, for settings that are not just off and on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings, each a key of the file by its name."""
+    """Settings. The names are the keys in the file."""
 
     theme: str = AUTO
     """One of `THEMES`; `auto` is dark, or `ansi` if the terminal has 16 colours."""
     ascii: bool | None = None
-    """True to draw in ASCII; None, in the file `auto`, lets the terminal decide."""
+    """True to draw in ASCII; None (`auto` in the file) depends on the terminal."""
     mouse: bool = True
-    """True if gputop uses the mouse; else the terminal selects text with it."""
+    """True if gputop uses the mouse; False if the terminal selects text with it."""
     bell: bool = False
     """True if a new alert rings the terminal's bell once."""
     interval: float = 1.0
@@ -57,18 +57,18 @@ class Settings:
     readonly: bool = False
     """True if gputop never signals a process."""
     density: str = AUTO
-    """One of `DENSITIES`; `auto` fits the room."""
+    """One of `DENSITIES`; `auto` depends on the size of the terminal."""
     charts: str = CHARTS[0]
-    """One of `CHARTS`: the charts in panels, as far as there is room; `all` has power, too."""
+    """One of `CHARTS`: the charts in panels, if there is room. `all` includes power."""
     scroll: bool = False
-    """True if charts scroll; else they are written over from the left, which sends much less."""
+    """True if charts scroll; False to overwrite them from the left, which sends much less."""
     sort: str = AUTO
     """Title of the column that sorts the processes; `auto` is the table's default."""
     reverse: bool = False
-    """True to reverse that order."""
+    """True to reverse the order."""
     tree: bool = False
     hidden_columns: str = ""
-    """Titles of columns of processes that are not shown, separated by commas."""
+    """Titles of hidden columns of processes, separated by commas."""
 
 
 DEFAULT = Settings()
@@ -80,9 +80,9 @@ TITLES = "[A-Za-z0-9_%, -]{0,200}"
 def path(
     named: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> Path | None:
-    """Return the path of the file, which need not exist; None without a home folder.
+    """Return the path of the settings file, or None without a home folder. It may not exist.
 
-    `named` is from the command line.
+    `named` is the path from the command line.
     """
     given = named or environment.get("GPUTOP_CONFIG")
     if given:
@@ -99,9 +99,9 @@ def load(
     environment: Mapping[str, str] = os.environ,
     given: Mapping[str, Any] | None = None,
 ) -> tuple[Settings, list[Problem]]:
-    """Load the settings, and the problems with them.
+    """Return the settings, and a list of problems with them.
 
-    `given` is from the command line: keys with valid values. A missing file is no problem.
+    `given` has valid values from the command line. A missing file is not a problem.
     """
     settings = DEFAULT
     problems: list[Problem] = []
@@ -131,7 +131,7 @@ def load(
 def _with(
     settings: Settings, key: str, value: object, entry: str, problems: list[Problem]
 ) -> Settings:
-    """Return the settings with that value. An invalid one is added to the problems instead."""
+    """Return the settings with this value. If it is invalid, add a problem instead."""
     try:
         return replace(settings, **{key: checked(key, value)})
     except ValueError as error:
@@ -141,7 +141,7 @@ def _with(
 
 
 def checked(key: str, value: Any) -> Any:
-    """Return the value for `Settings`. Raises `ValueError` with the valid values."""
+    """Return the value converted for `Settings`. Raises `ValueError` with the valid values."""
     if key in ("theme", "density", "charts"):
         if value not in CHOICES[key]:
             raise ValueError(f"Give one of {', '.join(CHOICES[key])}")
@@ -173,7 +173,7 @@ WORDS = {
 
 
 def _from_text(key: str, text: str) -> object:
-    """Return the value of an environment variable, still to be checked."""
+    """Return the unchecked value of an environment variable."""
     if key == "interval":
         with contextlib.suppress(ValueError):
             return float(text)
@@ -183,11 +183,10 @@ def _from_text(key: str, text: str) -> object:
 
 
 def save(file: Path | None, changes: Mapping[str, Any]) -> None:
-    """Write these settings to the file, and leave everything else in it as it is.
+    """Write the changed settings to the file, and keep everything else in it.
 
-    `changes` holds what the user changed in the dashboard. A value that the file already has is not
-    written again. The file is written whole or not at all, for its owner alone. Raises
-    `ProblemError`.
+    Values that the file already has are not written again. The file is written completely or not at
+    all, with mode 0600. Raises `ProblemError`.
     """
     if file is None:
         why = "HOME is not set, and there is no home folder"
@@ -203,7 +202,7 @@ def save(file: Path | None, changes: Mapping[str, Any]) -> None:
 
 
 def _value_in(found: Mapping[str, object], key: str) -> object:
-    """Return the value of a setting according to the file, or its default."""
+    """Return the valid value of a setting in the file, or its default."""
     if key in found:
         with contextlib.suppress(ValueError):
             return checked(key, found[key])
@@ -211,7 +210,7 @@ def _value_in(found: Mapping[str, object], key: str) -> object:
 
 
 def _edited(file: Path, text: str, wanted: Mapping[str, object]) -> str:
-    """Return the file's text with these values. Comments and the order of lines stay."""
+    """Return the file's text with these values. Comments and the order of lines are kept."""
     import tomlkit  # only needed for writing
     from tomlkit.exceptions import TOMLKitError
 
@@ -225,7 +224,7 @@ def _edited(file: Path, text: str, wanted: Mapping[str, object]) -> str:
 
 
 def _read(file: Path) -> tuple[str, dict[str, Any]]:
-    """Return the file's text and values, both empty if there is none. Raises `ProblemError`."""
+    """Return the file's text and values; both are empty without a file. Raises `ProblemError`."""
     remedy = "Fix it, or name another one with --config"
     try:
         text = read_at_once(file, LARGEST_BYTES).decode()
@@ -260,7 +259,7 @@ def _error(what: str, why: str, remedy: str) -> ProblemError:
 
 def _shown(value: object) -> str:
     """Return foreign text in one line, cut if it is long."""
-    # A number may have thousands of digits, an array be nested deeply.
+    # str() fails for numbers with thousands of digits and for deeply nested arrays.
     with contextlib.suppress(ValueError, RecursionError):
         return visible(str(value), 120)
     return "…"

@@ -1,4 +1,4 @@
-"""Format numbers and foreign text for people."""
+"""Format numbers and foreign text for display."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from gputop.agent.text import fold_list as fold_list  # noqa: PLC0414 - public h
 from gputop.agent.text import visible as visible  # noqa: PLC0414 - public here
 
 ABSENT = "–"
-"""Sign of a missing reading; the reason is in the stream."""
+"""Sign for a missing reading. The stream has the reason."""
 
 Column = TypeVar("Column")
 _NUMBER = r"[+-]?(?:inf|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\Z"
 _FORMULA = rf"(?i)(?!{_NUMBER})[\s\u2400-\u2421]*[=+@-]"
-"""Start of a formula in a spreadsheet, also after white space or a control character's picture."""
+"""Start of a spreadsheet formula, also after white space or the picture of a control character."""
 
 
 def csv_field(text: str) -> str:
-    """Return the text with an apostrophe before it if a spreadsheet would take it for a formula."""
+    """Return the text. Add an apostrophe if a spreadsheet would read it as a formula."""
     return f"'{text}" if re.match(_FORMULA, text) else text
 
 
 def cells(text: str) -> int:
-    """Return the terminal columns of visible text: East Asian characters take two each."""
+    """Return the terminal columns of visible text. A wide East Asian character takes two."""
     if text.isascii():
         return len(text)
     return len(text) + sum(east_asian_width(each) in "WF" for each in text)
 
 
 def cut(text: str, room: int) -> str:
-    """Return visible text cut to so many columns, with a "…" if it was longer."""
+    """Return visible text, cut to `room` columns with a "…" if it is longer."""
     if cells(text) <= room:
         return text
     while text and cells(text) >= room:
@@ -50,7 +50,8 @@ def fit_columns(
 ) -> list[Column]:
     """Return the columns that fit into `room` cells, dropping the last of `ranked` first.
 
-    `width` returns the cells of a column with its gap, and `spare` those it must leave to others.
+    `width` returns the cells of a column with its gap. `spare` returns the cells that must stay
+    free after the column.
     """
     kept: list[Column] = []
     for column in ranked:
@@ -62,9 +63,9 @@ def fit_columns(
 
 
 def rounded(value: float, digits: int = 0, full: float | None = None) -> str:
-    """Return a number with so many decimals that looks like zero or `full` only if it is.
+    """Return a number with `digits` decimals. It reads as zero or as `full` only if it is equal.
 
-    A small rest is `<1`, and almost all is `>99`. All numbers for people are written by this.
+    Otherwise it is written as `<1` or `>99`. Use this for all numbers on display.
     """
     text = f"{value:.{digits}f}"
     step = 10.0**-digits
@@ -78,7 +79,7 @@ def rounded(value: float, digits: int = 0, full: float | None = None) -> str:
 
 
 def percentage(value: float | None, unit: str = " %", digits: int = 0) -> str:
-    """Return a percentage: `37 %`, `<1 %`, `>99 %`, or `–`; with decimals unless it is an int."""
+    """Return a percentage: `37 %`, `<1 %`, `>99 %`, or `–`. Integers have no decimals."""
     if value is None:
         return ABSENT
     if isinstance(value, int):
@@ -88,7 +89,7 @@ def percentage(value: float | None, unit: str = " %", digits: int = 0) -> str:
 
 @lru_cache(maxsize=1024)
 def size(value: float | None) -> str:
-    """Return bytes in binary units, with three digits: `71.2 GiB`."""
+    """Return bytes in binary units with three digits: `71.2 GiB`."""
     if value is None:
         return ABSENT
     scaled, unit = _scaled(value)
@@ -104,13 +105,13 @@ def _scaled(value: float) -> tuple[float, str]:
 
 
 UNITS = {"B": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}
-"""Power of two of each unit of `size`."""
+"""Units of `size` with their exponents of two."""
 
 
 def in_unit_of(value: float, total: float | None) -> str:
     """Return bytes in the unit and with the decimals of `total`: `71.2` beside `79.6 GiB`.
 
-    A number with less than two digits then has a unit of its own: `51M`.
+    A number that would have only one digit gets its own unit: `51M`.
     """
     if total is None:
         return size(value)
@@ -137,7 +138,7 @@ def used_of(used: float | None, total: float | None, of: str = "/") -> str:
 
 
 def watts_of(watts: float | None, limit: float | None, unit: str = " W") -> str:
-    """Return `612/700 W`, or `–` without `watts`. The draw may exceed the limit for a moment."""
+    """Return `612/700 W`, or `–` without `watts`. The draw can briefly exceed the limit."""
     if watts is None:
         return ABSENT
     if limit is None:
@@ -146,7 +147,7 @@ def watts_of(watts: float | None, limit: float | None, unit: str = " W") -> str:
 
 
 def number(value: float | None, *, whole: bool = False) -> str:
-    """Return three significant digits without an exponent: `8.23`, `71.2`; integers as they are."""
+    """Return three significant digits without an exponent: `8.23`, `71.2`. Keep integers whole."""
     if value is None:
         return ABSENT
     if whole or isinstance(value, int):
@@ -162,7 +163,7 @@ def tflops(value: float | None) -> str:
 
 
 def _decimals(value: float, most: int) -> int:
-    """Return how many decimals make three significant digits, `most` for a small number."""
+    """Return the number of decimals for three significant digits, at most `most`."""
     for digits, least in enumerate((99.95, 9.995, 0.9995, 0.09995, 0.009995)):
         if digits == most or abs(value) >= least:
             return digits
@@ -170,18 +171,18 @@ def _decimals(value: float, most: int) -> int:
 
 
 LEAST_TFLOPS = 0.09995
-"""Smallest throughput that is shown in TFLOP/s."""
+"""Smallest throughput shown in TFLOP/s."""
 
 
 def flops_unit(most: float | None) -> tuple[str, float]:
-    """Return the unit for throughputs up to `most` TFLOP/s, and how many of it are 1 TFLOP/s."""
+    """Return the unit for throughputs up to `most` TFLOP/s, and its factor from TFLOP/s."""
     if most is not None and 0 < most < LEAST_TFLOPS:
         return "GFLOP/s", 1e3
     return "TFLOP/s", 1.0
 
 
 def throughput(value: float | None, *, short: bool = False) -> str:
-    """Return TFLOP/s with a unit: `789 TFLOP/s`, `83.4 GFLOP/s`; in short `789`, `83.4G`."""
+    """Return a throughput with its unit: `789 TFLOP/s`, `83.4 GFLOP/s`; `short`: `789`, `83.4G`."""
     unit, factor = flops_unit(value)
     text = tflops(None if value is None else factor * value)
     if not short:
@@ -190,7 +191,7 @@ def throughput(value: float | None, *, short: bool = False) -> str:
 
 
 def count(many: int, what: str) -> str:
-    """Return a number with its noun: `1 host`, `8 hosts`, `10,000 hosts`."""
+    """Return a number with a noun: `1 host`, `8 hosts`, `10,000 hosts`."""
     if many == 1:
         return f"1 {what}"
     return f"{many:,} {what}s"
@@ -216,7 +217,7 @@ def duration(seconds: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """Return `2.1 s`, and from ten seconds on a duration."""
+    """Return seconds as `2.1 s`, or from 10 s as a duration."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     return duration(seconds)
@@ -227,16 +228,20 @@ def brief(seconds: float | None) -> str:
     if seconds is None:
         return ABSENT
     for unit, scale in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3), ("s", 1)):
-        if abs(seconds) * scale < 999.5:  # else it has four digits
+        if abs(seconds) * scale < 999.5:  # larger numbers would have four digits
             return f"{seconds * scale:.3g} {unit}"
     return f"{seconds:.0f} s"
 
 
 def moment(stamp: float, form: str = "%H:%M:%S") -> str:
-    """Return a Unix time as local time, or `–` if no calendar has it."""
+    """Return a Unix time as local time, or `–` if it is out of range."""
     try:
         return time.strftime(form, time.localtime(stamp))
-    except (ValueError, OverflowError, OSError):  # a stream or a file may say anything
+    except (
+        ValueError,
+        OverflowError,
+        OSError,
+    ):  # streams and files may have any number
         return ABSENT
 
 

@@ -1,4 +1,4 @@
-"""Commands of `gputop`, one module each, imported when needed. `gputop.cli` lists them.
+"""Commands of `gputop`, one module each, imported when needed. `parser.COMMANDS` lists them.
 
-Each has `add_arguments(parser)`, and `run(arguments)`, which returns the exit status.
+Each module has `add_arguments(parser)` and `run(arguments)`, which returns the exit status.
 """

@@ -1,4 +1,4 @@
-"""What the commands share: errors, checks of their arguments, input and output."""
+"""Functions that the commands share: errors, checks of arguments, input and output."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ ELSEWHERE = {
     "--web-config": "--certfile and --keyfile for TLS, and a reverse proxy for passwords",
     "--pod-resources-kubelet-socket": "dcgm-exporter for the names of pods",
 }
-"""What gputop does not have, or no more, and what to use."""
+"""Commands and options of other tools that gputop lacks, and what to use instead."""
 DASHBOARD_ONLY = ("theme", "config", "ascii", "mouse", "bell", "readonly")
-"""Options that no command has, without their dashes."""
+"""Options of the dashboard that no command has, without their dashes."""
 
 
 def fail(message: str, status: int) -> NoReturn:
@@ -54,12 +54,12 @@ class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line with a remedy."""
 
     def error(self, message: str) -> NoReturn:
-        """End the program. The message names the nearest known word."""
+        """End the program with a message that suggests the nearest known word."""
         fail(explain(message, self.prog, self._option_string_actions), USAGE)
 
 
 def explain(message: str, prog: str, known_options: Iterable[str]) -> str:
-    """Return one of argparse's messages with a remedy."""
+    """Return argparse's message with a remedy."""
     remedy = f"Try `{prog} --help`."
     found = re.search(
         r"(?:invalid choice: '|unrecognized arguments: )([\w-]+)", message
@@ -86,7 +86,7 @@ def explain(message: str, prog: str, known_options: Iterable[str]) -> str:
 
 @contextmanager
 def needs_extra(name: str) -> Iterator[None]:
-    """End with the remedy if a module is missing that this extra of gputop installs."""
+    """End the program with a remedy if a module of this extra is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -99,7 +99,10 @@ def needs_extra(name: str) -> Iterator[None]:
 def refuse(
     arguments: argparse.Namespace, names: Iterable[str], what: str, other: str
 ) -> None:
-    """End if one of these options is given, which are not for what the other option asks for."""
+    """End the program if one of the options `names` is given, because it does not fit `what`.
+
+    The remedy is to leave it out, or `other`.
+    """
     for name in names:
         value = getattr(arguments, name)
         if value or (name in ("gpm", "processes") and value is not None):
@@ -110,7 +113,7 @@ def refuse(
 
 
 def hosts_of(arguments: argparse.Namespace) -> list[str]:
-    """Return the hosts, each once; none means this machine. Ends if other options contradict."""
+    """Return the hosts without duplicates; empty for this machine. End if options contradict."""
     hosts: list[str] = list(dict.fromkeys(arguments.host or ()))
     if len(hosts) > MOST_HOSTS:
         fail(f"More than {MOST_HOSTS} hosts are named. Watch fewer at a time.", USAGE)
@@ -122,13 +125,13 @@ def hosts_of(arguments: argparse.Namespace) -> list[str]:
 
 
 def source_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of `StreamOptions` that say which devices of this machine are read."""
+    """Return the arguments of `StreamOptions` that choose the devices of this machine."""
     ids, only_visible = tuple(arguments.id or ()), arguments.only_visible
     return {"demo": arguments.demo, "ids": ids, "only_visible": only_visible}
 
 
 def check_fleet(arguments: argparse.Namespace) -> None:
-    """End if a fleet is asked for with options for machines."""
+    """End the program if options of a fleet and of single machines are mixed."""
     if arguments.prometheus is None:
         if arguments.match is not None:
             fail(
@@ -150,7 +153,7 @@ def check_fleet(arguments: argparse.Namespace) -> None:
 
 
 def chosen_processes(arguments: argparse.Namespace, record: R) -> R:
-    """Return a sample with the processes that `PROCESSES` choose; another record as it is."""
+    """Return the record with only the chosen processes. An inventory is returned unchanged."""
     found = getattr(record, "processes", ())
     kept = tuple(each for each in found if _is_chosen(arguments, each))
     if len(kept) == len(found):
@@ -167,7 +170,7 @@ def _is_chosen(arguments: argparse.Namespace, process: Process) -> bool:
 
 
 def open_recording(path: Path) -> Recording:
-    """Open the recording; end the program if it cannot be played."""
+    """Open a recording. End the program if it cannot be played."""
     from gputop.recording.reader import Recording, RecordingError
 
     try:
@@ -177,13 +180,13 @@ def open_recording(path: Path) -> Recording:
 
 
 def print_ending(recording: Recording) -> None:
-    """Print where the recording is damaged, if it is not read to the end of its file."""
+    """Print the place of the damage if the recording could not be read to its end."""
     if recording.ending is not None:
         print_message(f"{recording.path}: {recording.ending}")
 
 
 def output_width() -> int | None:
-    """Return the columns of the terminal on standard output, or what COLUMNS says without one.
+    """Return the width of the terminal on standard output, or else the variable COLUMNS.
 
     None means that lines are not broken. `watch` sets COLUMNS.
     """
@@ -196,7 +199,7 @@ def output_width() -> int | None:
 
 
 def wants_colour(asked: bool | None = None) -> bool:
-    """Return True if standard output gets colours; `asked` is what an option says."""
+    """Return True if standard output gets colours. `asked` is the value of the option, if given."""
     from gputop.output.pages import colour_is_wanted
 
     if asked is not None:
@@ -205,9 +208,9 @@ def wants_colour(asked: bool | None = None) -> bool:
 
 
 def print_page(text: str, *, over: bool = False, first: bool = True) -> None:
-    """Print a page, in ASCII if the locale or the terminal has no more.
+    """Print a page, in ASCII if the locale or the terminal requires it.
 
-    `over` replaces the page before on a terminal; elsewhere an empty line is between them.
+    With `over`, replace the previous page on a terminal. Otherwise an empty line separates pages.
     """
     from gputop.output.pages import as_ascii, draw_over
 
@@ -228,7 +231,7 @@ def show(
     *,
     first: bool = True,
 ) -> None:
-    """Print a JSON document if it is asked for, else a page; with --watch, one of several."""
+    """Print a JSON document with `--json`, or else a page. With `--watch` it is one of several."""
     watches = getattr(arguments, "watch", None) is not None
     if not arguments.json:
         print_page(page(), over=watches, first=first)
@@ -240,7 +243,7 @@ def show(
 
 @contextmanager
 def progress(text: str) -> Iterator[None]:
-    """Show on a terminal what takes seconds; it is wiped at the end."""
+    """Show a text on the terminal during the block, and remove it at the end."""
     shown = sys.stderr.isatty()
     if shown:
         print(text, end="\r", file=sys.stderr, flush=True)
@@ -252,7 +255,7 @@ def progress(text: str) -> Iterator[None]:
 
 
 def print_text(text: str) -> None:
-    """Print in UTF-8, as JSON and CSV are whatever the locale is."""
+    """Print in UTF-8, independent of the locale, as JSON and CSV require."""
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     print(text, flush=True)
 
@@ -260,9 +263,9 @@ def print_text(text: str) -> None:
 def snapshots(
     arguments: argparse.Namespace, *, interval: float, gpm: bool = True
 ) -> AsyncGenerator[Snapshot | Interruption]:
-    """Yield the snapshots of one sampler, which starts at once, or the last one of a recording.
+    """Start a sampler and return its snapshots, or the last snapshot of a recording.
 
-    Raises `StreamError` while it is read, if there is none.
+    Iterating raises `StreamError` if there is no snapshot.
     """
     recording = getattr(arguments, "replay", None)
     if recording is not None:
@@ -270,7 +273,7 @@ def snapshots(
     from gputop.stream.launch import StreamOptions, launch
 
     command = StreamOptions(interval, gpm=gpm, **source_of(arguments)).command
-    process = launch(command)  # it takes longer than all that is loaded meanwhile
+    process = launch(command)  # it starts while the modules below are loaded
     from gputop.stream.child import StreamChild
     from gputop.stream.child import snapshots as follow
 

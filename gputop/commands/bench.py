@@ -235,7 +235,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compare(args: argparse.Namespace) -> int:
-    """Print what differs between two results. The history shows how equal runs scatter."""
+    """Print the differences between two results. The history shows the scatter of equal runs."""
     from gputop.bench.results import differences, store
 
     before, after = map(_result, args.compare)
@@ -247,7 +247,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _result(named: str) -> Result:
-    """Return the one result in a file, or in the history by its number."""
+    """Return the only result in a file, or a result of the history by its number."""
     from gputop.bench.results import result_file, store
 
     try:
@@ -273,7 +273,7 @@ def _run(
     requesting: Callable[[Sequence[Target]], list[Request]],
     head: str = "",
 ) -> Ends:
-    """Run on these devices, or those of a cluster; return the ends, and who could not be tested."""
+    """Run on these devices or on a cluster. Return the runs and the untested devices."""
     import asyncio
 
     if args.ray is None:
@@ -422,14 +422,14 @@ def _check_outputs(args: argparse.Namespace) -> None:
     file = Path(args.report)
     try:
         reason = _why_unwritable(file, force=args.force)
-    except OSError as error:  # one may not look there, or nothing can be called so
+    except OSError as error:  # no permission, or an invalid name
         reason = (error.strerror or str(error), "Name another one")
     if reason is not None:
         raise RunRefusedError(f"{unwritten(file, *reason)}.")
 
 
 def _why_unwritable(file: Path, *, force: bool) -> tuple[str, str] | None:
-    """Return why a report cannot be written to a file, and the remedy; None if it can."""
+    """Return why a report cannot be written to a file, and the remedy; None if it can be."""
     from gputop.bench.results.html_report import is_report
     from gputop.files import check_target
 

@@ -1,4 +1,4 @@
-"""Output of finished runs: stored, printed and exported results, and the exit status; suites."""
+"""Store, print and export the results of finished runs and suites, and choose the exit status."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
     Ends = tuple[Sequence[RunState], Sequence[DeviceOutcome]]
-    """Runs that have ended, and devices that could not be tested."""
+    """Finished runs, and devices that could not be tested."""
     RunOnce = Callable[[Requesting, str], Ends]
-    """Runs on the devices, with a line of progress behind a heading."""
+    """Runs on the devices. The text is the heading of the progress line."""
 
 
 def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
-    """Store, print and export results; return the gravest exit status of all devices."""
+    """Store, print and export results. Return the gravest exit status of all devices."""
     _keep(runs, args, set())
     # All ranks of a collective have the same rows, or one problem.
     shown = runs[:1] if args.kind == "collective" else runs
@@ -69,14 +69,14 @@ def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     for problem in filter(None, (run.problem for run in shown)):
         print_message(f"error: {problem}")
     status = gravest([_status(run, args) for run in runs])
-    if args.report is None or shown[0].result is None:  # it is about one device
+    if args.report is None or shown[0].result is None:
         return status
     written = _write_report(args, html_page(shown[0].result, shown[0].history()))
     return COULD_NOT_RUN if not written and status == FINE else status
 
 
 def report_devices(members: Sequence[DeviceOutcome], args: argparse.Namespace) -> int:
-    """Print many devices and the outliers; return the gravest exit status."""
+    """Print a summary of many devices and the outliers. Return the gravest exit status."""
     if args.json:
         text = json.dumps(outliers_document(members), indent=2, allow_nan=False)
     elif args.csv:
@@ -96,17 +96,16 @@ def report(
     not_begun: Sequence[DeviceOutcome],
     args: argparse.Namespace,
 ) -> int:
-    """Store and print results, of a cluster by its outliers; return the gravest exit status."""
-    if (
-        args.ray is None or args.kind == "collective"
-    ):  # ranks have the same rows, or one problem
+    """Store and print results; print a cluster as its outliers. Return the gravest status."""
+    # Ranks of a collective have the same rows, or one problem.
+    if args.ray is None or args.kind == "collective":
         return gravest([report_runs(ends, args), *(each.status for each in not_begun)])
     _keep(ends, args, set())
     return report_devices([*map(device_outcome, ends), *not_begun], args)
 
 
 def gravest(statuses: Sequence[int]) -> int:
-    """Return the gravest status: a fault first, and fine only if all are."""
+    """Return the gravest status. A fault is the gravest; `FINE` needs all to be fine."""
     return min(statuses, key=GRAVEST_FIRST.index)
 
 
@@ -124,7 +123,7 @@ def _keep(runs: Sequence[RunState], args: argparse.Namespace, told: set[str]) ->
     for (run, _), result in zip(done, results, strict=True):
         run.end = Done(result)
         if args.ray is not None and run.request.target.uuid is None:
-            continue  # a CPU in the place of a GPU is a trial, and several have one name
+            continue  # do not store trials on CPUs: several have the same name
         try:
             run.end = Done(store.append(result, run.kept_curves()))
         except ProblemError as error:
@@ -142,7 +141,7 @@ def _status(run: RunState, args: argparse.Namespace) -> int:
         advice = "Do not train on it; run the test again to be sure."
         print_message(f"error: {run.request.target.label} {wrong}. {advice}")
         return FAULT
-    # The text has the verdict, and the end of a run that was too hot is told already.
+    # Text output has the verdict already. An early end, such as by heat, was reported before.
     if (args.json or args.csv) and result.stopped == "time":
         for part in result.verdict.bad if result.verdict else ():
             print_message(
@@ -154,7 +153,7 @@ def _status(run: RunState, args: argparse.Namespace) -> int:
 def _text(
     runs: Sequence[RunState], shown: Sequence[RunState], args: argparse.Namespace
 ) -> str:
-    """Return standard output; empty if nothing was measured, except as JSON."""
+    """Return the text for standard output. Except for JSON, it is empty without measurements."""
     if args.json:
         documents = [_document(run) for run in runs]
         what = documents if len(runs) > 1 else documents[0]
@@ -196,7 +195,7 @@ def _document(run: RunState) -> dict[str, Any]:
 
 
 def _write_report(args: argparse.Namespace, page: str) -> bool:
-    """Write `--report` and print its path; print the problem and return False if that fails."""
+    """Write `--report` and print its path. If that fails, print the problem and return False."""
     file = Path(args.report)
     try:
         write_whole(file, page.encode())
@@ -211,11 +210,11 @@ def _write_report(args: argparse.Namespace, page: str) -> bool:
 
 
 class _LeftOutError(Exception):
-    """No device can do a part of a suite."""
+    """No device supports this part of a suite."""
 
 
 def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) -> int:
-    """Run the parts of a suite one after the other, and print the page of their verdicts."""
+    """Run the parts of a suite one after the other, and print a page with their verdicts."""
     level = LEVELS[args.level or suites.DEFAULT_LEVEL]
     args.seconds = args.seconds or level.seconds
     suite: Suite | None = None
@@ -239,7 +238,7 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
         if isinstance(ended, int):
             stopped = ended
             break
-        assert suite is not None  # it is there once a part has run
+        assert suite is not None  # set by `requests_of`
         ends, others = ended
         _keep(ends, args, told)
         planned = planned or PartResult(part.name, part.share * args.seconds)
@@ -254,7 +253,7 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
 
 
 def _new_suite(args: argparse.Namespace, base: Sequence[Request]) -> Suite:
-    """Return a suite without parts, with what its devices, data type and options are."""
+    """Return a suite without parts. Its method lists devices, data types and options."""
     devices = []
     for request in base:
         target = request.target
@@ -271,9 +270,9 @@ def _new_suite(args: argparse.Namespace, base: Sequence[Request]) -> Suite:
 
 
 def _ends(run: Callable[[], Ends], *, first: bool) -> Ends | int:
-    """Return the ends of a part, none if it is left out, or the status that ends the suite.
+    """Return the ends of a part (empty if it is left out), or a status that ends the suite.
 
-    Raise `RunRefusedError` if the first one is refused: there is no page to print yet.
+    Raises `RunRefusedError` if the first part is refused, because there is no page to print yet.
     """
     try:
         return run()
@@ -289,7 +288,7 @@ def _ends(run: Callable[[], Ends], *, first: bool) -> Ends | int:
 
 
 def _report_suite(args: argparse.Namespace, suite: Suite | None, stopped: int) -> int:
-    """Print and export a suite; return the gravest status."""
+    """Print and export a suite. Return the gravest status."""
     if suite is None or not suite.parts:
         return stopped
     if args.json:

@@ -21,12 +21,12 @@ HOSTS = (
 )
 """Shell commands that print the GPUs of this machine, and the hosts of ssh without patterns.
 
-shtab puts them between double quotes, so they have no quote of that kind and no dollar sign.
+They contain no double quote and no dollar sign, because shtab puts them between double quotes.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the shell."""
+    """Add the argument `SHELL`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = f"New shells have completion after\n\n{WHERE}"
     parser.add_argument(
@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def script(top: argparse.ArgumentParser, shell: str) -> str:
-    """Return the completion script, made from the parser that reads the words."""
+    """Return the completion script, generated from the parser of the command line."""
     import shtab
 
     from gputop.bench.plan.kinds import DTYPES
@@ -76,5 +76,5 @@ def actions_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 
 def complete(action: argparse.Action, how: Mapping[str, Any]) -> None:
-    """Set how shtab completes the value of an option."""
+    """Set the method by which shtab completes the value of an option."""
     action.complete = how  # type: ignore[attr-defined]

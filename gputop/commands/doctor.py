@@ -1,6 +1,6 @@
 """`gputop doctor`: problems of driver, devices, torch and gputop, with remedies.
 
-`gputop --version --verbose` is here, too: what a bug report needs of this machine.
+This module also gathers the versions for bug reports, for `gputop --version --verbose`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what the checks find. A problem is a fault; notes and warnings are not."""
+    """Print the findings. Return `FAULT` for a problem, but not for notes and warnings."""
     import asyncio
 
     from gputop.health.doctor import examine
@@ -62,7 +62,7 @@ VARIABLES = (
     "TMUX",
     "SSH_CONNECTION",
 )
-"""Variables that decide what a terminal shows."""
+"""Environment variables that affect the display."""
 
 
 def version_facts() -> Iterator[tuple[str, str]]:
@@ -83,7 +83,7 @@ def version_facts() -> Iterator[tuple[str, str]]:
 
 
 def _dependencies() -> Iterator[tuple[str, str]]:
-    """Yield those that are always needed, and of the others those that are there."""
+    """Yield all required dependencies, and the optional ones that are installed."""
     try:
         needs = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:

@@ -37,7 +37,7 @@ DEFAULT = "127.0.0.1:9835"
 
 
 class Address(NamedTuple):
-    """Address to listen on; an empty host means all interfaces."""
+    """Address to listen on. An empty host means all interfaces."""
 
     host: str
     port: int
@@ -134,7 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _tls(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of TLS, none without a certificate."""
+    """Return the options for TLS; empty without a certificate."""
     files = (arguments.certfile, arguments.keyfile)
     if None in files and (any(files) or arguments.client_cafile):
         fail("TLS needs --certfile and --keyfile. Give both.", USAGE)
@@ -149,11 +149,11 @@ def _tls(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _fail_to_serve(address: Address, error: OSError | UnicodeError) -> NoReturn:
-    """End the program: the port is taken, the name is not known, or a file is not valid."""
+    """End the program with the reason: a port in use, an unknown name, or an invalid file."""
     why = getattr(error, "strerror", None)
     if isinstance(error, UnicodeError):
         why = "it is not a name"
-    if why is None:  # the official client names the file
+    if why is None:  # an error of the official client; it names the file
         why = error.args[0]
         fail(f"TLS cannot be used: {why}. Give files in PEM format.", COULD_NOT_RUN)
     remedy = "Name another with --listen HOST:PORT."
@@ -161,7 +161,7 @@ def _fail_to_serve(address: Address, error: OSError | UnicodeError) -> NoReturn:
 
 
 def _url(host: str, port: int, *, is_secure: bool) -> str:
-    """Return the URL of the metrics, with a warning if everybody can read them."""
+    """Return the URL of the metrics, with a warning if it is public and without TLS."""
     scheme = "http"
     if is_secure:
         scheme = "https"
@@ -196,7 +196,7 @@ async def _follow(watch: StreamFollower, child: StreamChild, url: str) -> int:
     try:
         await asyncio.wait([following])
         if not following.cancelled():
-            following.result()  # raises its error
+            following.result()  # raises an error of the task
     finally:
         await child.close()
     return status

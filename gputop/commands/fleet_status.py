@@ -1,4 +1,4 @@
-"""`gputop status --prometheus`: the GPUs that a Prometheus server knows."""
+"""`gputop status --prometheus`: the GPUs of a Prometheus server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_GPUS = (
 def open_watch(
     arguments: argparse.Namespace, interval: float, *, at_once: bool = False
 ) -> FleetWatch:
-    """Return the watch of the fleet that the arguments name; exit if its address is bad."""
+    """Return a watch of the fleet in the arguments. End the program if the address is bad."""
     with needs_extra("fleet"):
         from gputop.fleet.watch import FleetWatch
     from gputop.fleet.server import PrometheusServer
@@ -68,7 +68,7 @@ async def _print_all(arguments: argparse.Namespace, watch: FleetWatch) -> int:
 
 
 def _print_once(arguments: argparse.Namespace, fleet: Fleet) -> int:
-    """Print a fleet; end with status 3 if the server has a problem or no GPUs."""
+    """Print a fleet. End with status 3 if the server has a problem or no GPUs."""
     if fleet.fresh or arguments.json:
         _print(arguments, fleet)
     if not fleet.fresh:

@@ -1,7 +1,7 @@
-"""Options that several commands share: each function returns a parent parser for argparse.
+"""Options that several commands share. Each function returns a parent parser for argparse.
 
-A shared option may also stand before the command. So it has no default here, which would overwrite
-the value from before the command. The defaults are `UNSET`, for the parser above the commands.
+A shared option may also be given before the command. A default here would overwrite that value, so
+the defaults are in `UNSET`, for the top parser only.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ UNSET: Mapping[str, Any] = {
     "match": None,
     "replay": None,
 }
-"""Values of the shared options that are not given."""
+"""Defaults of the shared options."""
 
 
 def argument_type(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Return `parse` for argparse's `type`: users see the text of its `ValueError`."""
+    """Wrap `parse` for argparse's `type`, so that users see the text of its `ValueError`."""
 
     @wraps(parse)
     def parsed(text: str) -> T:
@@ -55,7 +55,7 @@ def argument_type(parse: Callable[[str], T]) -> Callable[[str], T]:
 
 
 def number(low: float, high: float, advice: str) -> Callable[[str], float]:
-    """Return a parser of numbers within limits; `advice` is the end of its error."""
+    """Return a parser of numbers within limits. `advice` is the end of its error message."""
 
     @argument_type
     def parse(text: str) -> float:
@@ -119,7 +119,7 @@ def ids(text: str) -> tuple[str, ...]:
 
 @argument_type
 def host_names(text: str) -> list[str]:
-    """Parse the hosts that one option names."""
+    """Parse the hosts of one `--host`."""
     from gputop.stream.host_names import parse_hosts
 
     return parse_hosts(text)
@@ -127,7 +127,7 @@ def host_names(text: str) -> list[str]:
 
 @argument_type
 def python_path(text: str) -> str:
-    """Parse the path of the Python interpreter that has torch."""
+    """Parse the path of a Python interpreter with torch."""
     from gputop.bench.plan.request import parse_python
 
     return parse_python(text)
@@ -151,7 +151,7 @@ def prometheus_match(text: str) -> str:
 
 SHOWN = "what is shown"
 SOURCE = "where it comes from"
-"""Titles in the help."""
+"""Titles of groups in the help."""
 
 
 def _parent() -> Parser:
@@ -267,7 +267,7 @@ def hosts() -> Parser:
 
 
 def fleet() -> Parser:
-    """Return the parent with the options for the GPUs that a Prometheus server knows."""
+    """Return the parent with the options for the GPUs of a Prometheus server."""
     parent = _parent()
     group = parent.add_argument_group(SOURCE)
     group.add_argument(
@@ -301,7 +301,7 @@ def replay() -> Parser:
 
 
 def add_python(parser: argparse.ArgumentParser, about: str) -> None:
-    """Add `--python`, which may also stand before the command."""
+    """Add `--python`, which may also be given before the command."""
     parser.add_argument(
         "--python", type=python_path, metavar="PATH", default=SUPPRESS, help=about
     )

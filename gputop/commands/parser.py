@@ -1,4 +1,4 @@
-"""The parser of the command line, with a parser for each command below it."""
+"""The parser of the command line, with a subparser for each command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMMANDS = {
     "schema": "JSON Schema of what other commands print",
     "completion": "shell completion for bash, zsh or fish",
 }
-"""Commands in the order of the help, each with its line."""
+"""Commands in the order of the help, with their help texts."""
 
 Parents = Sequence[Callable[[], Parser]]
 DASHBOARD: Parents = (
@@ -37,7 +37,7 @@ DASHBOARD: Parents = (
     options.fleet,
     options.replay,
 )
-"""Shared options of the dashboard, which may also stand before a command that has them."""
+"""Shared options of the dashboard. They are also allowed before a command that has them."""
 SHARED: Mapping[str, Parents] = {
     "status": (
         options.gpm,
@@ -77,9 +77,9 @@ SHARED: Mapping[str, Parents] = {
 
 
 def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
-    """Return the parser, with the options of the commands that are among the words.
+    """Return the parser, with the options of only those commands that occur in `words`.
 
-    The options of all commands would take a twentieth of the dashboard's start.
+    Adding the options of all commands would take 5 % of the dashboard's start.
     """
     top = Parser(
         prog="gputop",
@@ -178,7 +178,7 @@ def _add_dashboard_options(top: Parser) -> None:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Return the arguments of a command line; end the program if it is wrong."""
+    """Return the arguments of a command line. End the program if the command line is wrong."""
     arguments, unknown = parser(words).parse_known_args(words)
     if unknown:
         arguments.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -188,7 +188,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _refuse_others(arguments: argparse.Namespace) -> None:
-    """End the program if the command does not have an option that stands before it."""
+    """End the program if an option before the command does not apply to the command."""
     for name, unset in options.UNSET.items():
         value = getattr(arguments, name)
         has_option = arguments.parser.get_default(name) == argparse.SUPPRESS

@@ -1,4 +1,4 @@
-"""`gputop pick`: print the idlest devices that work, for CUDA_VISIBLE_DEVICES."""
+"""`gputop pick`: print the idlest working devices, for CUDA_VISIBLE_DEVICES."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 INTERVAL_SECONDS = 0.25
 LOOKS = 5
-"""Samples per second: the first, and one after each quarter."""
+"""Samples in one second: the first, and one after each quarter."""
 CANDIDATE_FIELDS = (
     "busy_percent",
     "memory_free_bytes",
@@ -101,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class Outcome(NamedTuple):
-    """Result of a second's look: the picked devices, none if there are too few, and the others."""
+    """Picked devices and all others, judged over one second. None is picked if too few fit."""
 
     inventory: Inventory
     picked: list[Candidate]
@@ -113,7 +113,7 @@ class Outcome(NamedTuple):
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the devices, or on standard error why there are too few."""
+    """Print the picked devices, or an error if too few devices fit."""
     hosts = hosts_of(arguments)
     found: AsyncGenerator[Snapshot | Interruption]
     if hosts:
@@ -183,10 +183,10 @@ async def look(
     wait_seconds: float,
     tell: Callable[[str], None],
 ) -> Outcome:
-    """Look until so many devices are free, or the time is up. `tell` is told of the waiting.
+    """Watch until `wanted` devices fit, or `wait_seconds` have passed.
 
-    Raises `ProblemError` if there are no devices, or no snapshots, and `ValueError` if
-    CUDA_VISIBLE_DEVICES is ambiguous.
+    `tell` gets a message if it has to wait. Raises `ProblemError` if there are no devices or no
+    snapshots, and `ValueError` if CUDA_VISIBLE_DEVICES is ambiguous.
     """
     from contextlib import aclosing
 
@@ -196,7 +196,7 @@ async def look(
 
     looks: deque[Sample] = deque(maxlen=LOOKS)
     end = time.monotonic() + wait_seconds
-    # Until then CUDA_VISIBLE_DEVICES may name a device that is not known yet.
+    # CUDA_VISIBLE_DEVICES may contain the UUID of a device that is not identified yet.
     known_by = time.monotonic() + IDENTIFY_SECONDS if VARIABLE in os.environ else 0.0
     waiting = False
     async with aclosing(found):
@@ -247,20 +247,20 @@ def _outcome(
 def _visible(
     inventory: Inventory, sample: Sample
 ) -> tuple[Collection[str], str | None]:
-    """Return the UUIDs that may be picked, and a note on what else there is."""
+    """Return the UUIDs that may be picked, and a note on problems with the others."""
     from gputop.agent.visible_devices import seen
 
     if not sample.machines:
         allowed = seen(inventory.devices)
         return allowed.uuids, allowed.note
-    # CUDA_VISIBLE_DEVICES is about this machine.
+    # CUDA_VISIBLE_DEVICES applies only to this machine.
     problems = [str(each.problem) for each in sample.machines if each.problem]
     uuids = frozenset(each.uuid for each in inventory.devices)
     return uuids, " ".join(f"{problem}." for problem in problems) or None
 
 
 def _idlest_of_one_machine(every: Sequence[Candidate], wanted: int) -> list[Candidate]:
-    """Return so many devices that fit; none if no machine has enough of them."""
+    """Return `wanted` fitting devices of one machine; empty if no machine has enough."""
     fitting: defaultdict[str | None, list[Candidate]] = defaultdict(list)
     for each in every:
         if each.reason is None:
@@ -290,7 +290,7 @@ def _too_few(count: int, outcome: Outcome) -> str:
 
 
 def _refuse(arguments: argparse.Namespace, outcome: Outcome) -> int:
-    """Print in one line why there are too few."""
+    """Print in one line why too few devices fit. Return the exit status."""
     from gputop.health.idle_devices import explain
 
     if outcome.hopeless:

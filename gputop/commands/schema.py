@@ -1,4 +1,4 @@
-"""`gputop schema NAME`: print the JSON Schema of what other commands print."""
+"""`gputop schema NAME`: print the JSON Schema of the output of other commands."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ DOCUMENTS = {
     "bench": "`gputop bench --json` of a run, also on several devices, or of a check",
     "fleet": "`gputop status --prometheus URL --json`",
 }
-"""Names of the schemas, each with the documents that it describes."""
+"""Names of the schemas, and the documents that each describes."""
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the name."""
+    """Add the argument `NAME`."""
     each = (f"{name}: {document}" for name, document in DOCUMENTS.items())
     parser.description = "Prints a JSON Schema, for code generators and validators."
     names = tuple(DOCUMENTS)
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def schema(name: str) -> Schema:
-    """Return the JSON Schema of the documents of that name, made from the types."""
+    """Return the JSON Schema of the documents in `DOCUMENTS`, generated from the types."""
     from msgspec.json import schema_components
 
     from gputop.agent.problem import Problem
@@ -88,7 +88,7 @@ def _users(totals: Schema, problem: Schema) -> Schema:
 
 
 def _also_of_hosts(problem: Schema, **fields: Schema) -> Schema:
-    """Return the schema of an object, or of a list with one for each host."""
+    """Return the schema of one object, or of a list with an object for each host."""
     host = {"type": "string"}
     hosts = [_object(host=host, **fields), _object(host=host, problem=problem)]
     return {"anyOf": [_object(**fields), _list({"anyOf": hosts})]}

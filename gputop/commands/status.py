@@ -1,4 +1,4 @@
-"""`gputop status`: the devices on one page, once or again and again; a page of each host."""
+"""`gputop status`: the devices on one page, once or repeatedly, or one page for each host."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     SnapshotStream = AsyncGenerator[Snapshot | Interruption]
 
 FIRST_SECONDS = 0.5
-"""Seconds between the first snapshot and the next ones, where these are needed."""
+"""Seconds between snapshots if one is not enough."""
 SORT_NAMES = ("memory", "gpu", "cpu", "time", "pid", "user")
 
 
@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-L",
         "--list-gpus",
         action="store_true",
-        default=argparse.SUPPRESS,  # it may stand before the command
+        default=argparse.SUPPRESS,  # keeps the value from before the command
         help="the GPUs and their MIG instances with their UUIDs, as nvidia-smi lists them",
     )
     parser.add_argument(
@@ -103,7 +103,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="in colour, or not (default: on a terminal, unless NO_COLOR is set)",
     )
-    # Before the command, --interval is --watch, and --once is the same as the command.
+    # Hidden, mostly from before the command: --interval is --watch, and --once is the default.
     suppressed: dict[str, Any] = {
         "default": argparse.SUPPRESS,
         "help": argparse.SUPPRESS,
@@ -113,7 +113,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what the arguments ask for; a problem of the driver goes to standard error."""
+    """Print the page or the JSON. A problem of the driver goes to standard error."""
     try:
         return _status(arguments)
     except KeyboardInterrupt:
@@ -121,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         if sys.stdout.isatty():
             print()  # after the terminal's "^C"
-        return FINE  # as of watch: there is no other way to end it
+        return FINE  # like `watch`: Ctrl+C is the normal end
 
 
 def _status(arguments: argparse.Namespace) -> int:
@@ -142,7 +142,7 @@ def _status(arguments: argparse.Namespace) -> int:
     found = snapshots(arguments, interval=arguments.watch or FIRST_SECONDS, gpm=gpm)
     import asyncio
 
-    # Here, where it has to wait for the sampler anyway.
+    # Import these while the sampler starts.
     import gputop.health.judge
     import gputop.output.status_page  # noqa: F401
     from gputop.stream.child import StreamError
@@ -184,7 +184,7 @@ async def _once(arguments: argparse.Namespace, found: SnapshotStream) -> int:
     async with aclosing(found):
         async for each in found:
             if isinstance(each, Interruption):
-                break  # there was one before it
+                break  # a snapshot came before it
             seen = each
             taken += 1
             if taken == MOST_SNAPSHOTS or not _waits(arguments, each):
@@ -222,7 +222,7 @@ def _show(arguments: argparse.Namespace, seen: Snapshot, *, first: bool = True) 
 
 
 def _waits(arguments: argparse.Namespace, seen: Snapshot) -> bool:
-    """Return True if another reading shows more: a rate, or whose a process is."""
+    """Return True if the next snapshot will show more: a rate, or the user of a process."""
     if any(
         each.absent.get("user") is Absence.NO_DATA_YET for each in seen.sample.processes
     ):
@@ -278,7 +278,7 @@ def _text(arguments: argparse.Namespace, seen: Snapshot) -> str:
 
 
 def _chosen(arguments: argparse.Namespace) -> str:
-    """Return which processes are shown, such as `processes 4242 of ada`; empty for all."""
+    """Return a description of the chosen processes: `processes 4242 of ada`; empty for all."""
     words = ["processes"]
     if arguments.compute:
         words.insert(0, "compute")
@@ -307,7 +307,7 @@ def _document(
 
 
 def _print_hosts(arguments: argparse.Namespace, hosts: list[str], *, gpm: bool) -> int:
-    """Print a page of each host, or JSON; problems go to standard error, and are status 3."""
+    """Print a page for each host, or JSON. Problems go to standard error and give status 3."""
     import asyncio
 
     from gputop.stream.machines import host_snapshots
@@ -324,7 +324,7 @@ def _print_hosts(arguments: argparse.Namespace, hosts: list[str], *, gpm: bool) 
     for host, seen in found.items():
         documents.append({"host": host, **_document(arguments, seen)})
         if not isinstance(seen, tuple):
-            problems.append(str(seen))  # it names the host
+            problems.append(str(seen))  # the text contains the host's name
             continue
         texts.append(_text(arguments, _named(host, seen)))
         if seen.problem is not None:
@@ -339,7 +339,7 @@ def _print_hosts(arguments: argparse.Namespace, hosts: list[str], *, gpm: bool) 
 
 
 def _named(host: str, seen: Snapshot) -> Snapshot:
-    """Return the snapshot under the name that was asked for: hosts may call themselves alike."""
+    """Return the snapshot with the name given to `--host`, because hostnames may be equal."""
     name = host
     if host != seen.inventory.hostname:
         name = f"{host} ({seen.inventory.hostname})"

@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the stream, and return the exit status, or end the process with it."""
+    """Write the stream. Return the exit status, or end the process with it."""
     from gputop.agent.sender import counted, redirect_prints
     from gputop.recording.writer import OutputError
 
@@ -124,16 +124,16 @@ def run(arguments: argparse.Namespace) -> int:
         status = COULD_NOT_RUN
         if remarks.problem is None:
             print_message("error: there are no devices. Try `gputop status`")
-    # A reader thread may hang inside the driver; a normal exit would wait for it.
+    # A normal exit would wait for reader threads, which may hang in the driver.
     os._exit(status)
 
 
 def open_sink(
     path: Path | None, csv: CsvLines | None
 ) -> tuple[Callable[[Record], None], Callable[[], None]]:
-    """Return functions that write a record, and that close the output.
+    """Return two functions: one writes a record, one closes the output.
 
-    The output is `path`, or standard output without one. Opening and writing raise `OutputError`.
+    The output is `path`, or standard output if it is None. Opening and writing raise `OutputError`.
     """
     from gputop.agent.sender import write_all, write_to_stdout
     from gputop.recording.writer import GrowingFile, Recorder
@@ -157,13 +157,13 @@ def open_sink(
 def whole_records(
     write: Callable[[Record], None],
 ) -> Iterator[Callable[[Record], None]]:
-    """Yield `write`, with signals delayed to the end of a record, as `KeyboardInterrupt`.
+    """Yield a `write` that delays signals until the record is complete.
 
-    The second signal does not wait, because a pipe may take no more data.
+    Signals raise `KeyboardInterrupt`. The second one does so at once, because the output may block.
     """
     writing = asked = False
 
-    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - as Python calls it
+    def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - fixed by Python
         nonlocal asked
         if asked or not writing:
             raise KeyboardInterrupt
@@ -193,7 +193,7 @@ def _live(
     from gputop.stream.launch import StreamOptions, end_with_parent, is_child_of_gputop
 
     hosts = hosts_of(arguments)
-    # A parent of gputop's own says itself how its child ended.
+    # If the parent is gputop, it reports how its child ended.
     if not (hosts or arguments.demo or is_child_of_gputop()):
         say_if_it_crashes()
     end_with_parent()
@@ -215,22 +215,22 @@ def _live(
 
 
 class Remarks:
-    """Writes records, and prints on standard error what CSV has no place for.
+    """Writes records as CSV, and prints problems on standard error, because CSV cannot hold them.
 
-    These are problems of the driver, and once a note on GPUs without an answer.
+    It prints problems of the driver, and once a note on GPUs without an answer.
     """
 
     def __init__(self, write: Callable[[Record], None]) -> None:
         self.has_devices = False
-        """True from the first sample with a device."""
+        """True after the first sample with a device."""
         self.problem: Problem | None = None
-        """Last problem that was printed."""
+        """Last printed problem."""
         self._write = write
         self._gpus: dict[str, str] = {}
         self._noted = False
 
     def write(self, record: Record) -> None:
-        """Write a record, and print what is new about it."""
+        """Write a record, and print a new problem."""
         from gputop.agent.snapshot import Inventory
 
         if record.problem not in (None, self.problem):
@@ -250,7 +250,7 @@ class Remarks:
 
 
 def _csv_lines(arguments: argparse.Namespace) -> CsvLines | None:
-    """Return the lines of CSV that were asked for, or None for JSON."""
+    """Return the formatter for CSV, or None for JSON."""
     columns = arguments.query
     form = arguments.format or ("jsonl" if columns is None else "csv",)
     if form[0] != "csv":

@@ -1,4 +1,4 @@
-"""`gputop why`: watch the devices for a while, then print the page *Why is it slow?* as text."""
+"""`gputop why`: watch the devices for a while, then print the page *Why is it slow?*."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 INTERVAL = 1.0
 """Seconds between samples."""
 SECONDS = 35.0
-"""Default time to watch: a mean needs half of its window of a minute."""
+"""Default time to watch. A mean over one minute needs at least half of its window."""
 LONGEST_SECONDS = 3600.0
 START_SECONDS = 60.0
-"""Time for the driver or the hosts to answer, beside the time to watch."""
+"""Additional seconds for the driver or the hosts to answer."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print why the devices are slow, if they are."""
+    """Print the reasons why devices are slow, and return the exit status."""
     from gputop.agent.snapshot import MachineState
     from gputop.health.why import Observation
     from gputop.output.why_page import document, page
@@ -104,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def status_of(report: WhyReport, *, unreachable: bool) -> int:
-    """Return the exit status: a fault of a GPU counts more than a host that does not answer."""
+    """Return the exit status. A fault of a GPU takes precedence over an unreachable host."""
     from gputop.health.findings import Severity
 
     about_devices = [each.severity for each in report.entries if each.devices]
@@ -135,7 +135,7 @@ def _read(arguments: argparse.Namespace, seen: Observation) -> None:
 
 
 def _watch(arguments: argparse.Namespace, hosts: list[str], seen: Observation) -> None:
-    """Add snapshots for the time to watch; stop as well if the stream stays silent."""
+    """Add snapshots for the time to watch. Also stop if the stream stays silent."""
     import asyncio
 
     from gputop.stream.child import StreamError

@@ -1,1 +1,1 @@
-"""The stream for other eyes than the dashboard's."""
+"""Output of the stream outside the dashboard: pages, JSON, CSV and metrics."""

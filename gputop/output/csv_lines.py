@@ -1,9 +1,9 @@
 """Samples as CSV: a header, then a line for each GPU and sample.
 
-Every reading of the catalogue is a column. Under nvidia-smi's name (`memory.used`) a value has the
-unit and the form that `nvidia-smi --query-gpu` prints; under gputop's own name
-(`memory_used_bytes`) it is the value of the JSON. Headers and forms are those of the drivers 535 to
-610: https://github.com/utkuozdemir/nvidia_gpu_exporter keeps output of real ones.
+Every reading of the catalogue is a column. With nvidia-smi's name (`memory.used`) a value has the
+unit and the format of `nvidia-smi --query-gpu`. With gputop's name (`memory_used_bytes`) it is the
+value in the JSON. Headers and formats follow the drivers 535 to 610. Real output of them is in
+https://github.com/utkuozdemir/nvidia_gpu_exporter.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MISSING = {
     Absence.TIMED_OUT: "[Unknown Error]",
     Absence.ERROR: "[Unknown Error]",
 }
-"""Texts in place of a missing value, by reason. All other reasons are `NOT_AVAILABLE`."""
+"""Texts in place of a missing value, by reason. Other reasons give `NOT_AVAILABLE`."""
 NEEDS_RESET = "[GPU requires reset]"
 LONGEST_TEXT = 256
 
@@ -48,7 +48,7 @@ class Row:
     readings: DeviceSample
 
     def value(self, reading: str) -> Any:
-        """Return the value of a reading, which the sample or the inventory has."""
+        """Return the value of a reading from the sample or the inventory."""
         if hasattr(self.readings, reading):
             return getattr(self.readings, reading)
         return getattr(self.device, reading)
@@ -60,13 +60,13 @@ class Column:
 
     name: str
     reading: str = ""
-    """Name in the catalogue; empty if the column is no reading."""
+    """Name in the catalogue; empty if the column is not a reading."""
     form: Callable[[Any], object] = str
-    """Writes a value, which is that of the reading."""
+    """Formats the value of the reading."""
     unit: str = ""
     """Unit after each value; empty for none."""
     of_row: Callable[[Row], Any] | None = None
-    """Returns the value of a column that is no reading; None if it is missing."""
+    """Returns the value of a column that is not a reading; None if the value is missing."""
 
     @property
     def title(self) -> str:
@@ -76,11 +76,11 @@ class Column:
         return self.name
 
     def text(self, row: Row, *, units: bool) -> str:
-        """Return the value as it is printed, or the text in its place."""
+        """Return the text of the cell: the value, or the text for a missing value."""
         value = self._value(row)
         if value is None:
             return self._missing(row)
-        # nvidia-smi does not quote, so a comma in a name starts another field.
+        # Like nvidia-smi, do not quote: a comma in a name starts another field.
         parts = re.split("([,;])", visible(str(self.form(value)), LONGEST_TEXT))
         text = "".join(map(csv_field, parts))
         if units and self.unit:
@@ -105,7 +105,7 @@ class Column:
 
 
 def _json_text(value: Any) -> str:
-    """Return a value of the JSON as one field. Spaces separate the parts of a list or object."""
+    """Return a JSON value as one field. Spaces separate the items of a list or object."""
     if value is None:
         return NOT_AVAILABLE
     if isinstance(value, bool):
@@ -120,7 +120,7 @@ def _json_text(value: Any) -> str:
 
 
 def _mebibytes(value: int) -> int:
-    """Round up, as nvidia-smi does: the parts of a total can be 2 MiB more than it."""
+    """Round up to MiB, as nvidia-smi does. The sum of parts can exceed their total by 2 MiB."""
     return -(-value >> 20)
 
 
@@ -146,7 +146,7 @@ _SMI_UNITS: Mapping[str, tuple[str, Callable[[Any], object]]] = {
     "watts": ("W", "{:.2f}".format),
     "mhz": ("MHz", str),
 }
-"""Units of nvidia-smi by those of the catalogue, and the functions that write a value."""
+"""Units and value formats of nvidia-smi, by the unit in the catalogue."""
 _SMI_FORMS: Mapping[str, Callable[[Any], object]] = {
     "performance_state": "P{}".format,
     "pci_device_id": lambda digits: f"0x{digits.upper()}10DE",
@@ -156,11 +156,11 @@ _SMI_FORMS: Mapping[str, Callable[[Any], object]] = {
     "ecc_enabled": {True: "Enabled", False: "Disabled"}.get,
     "recovery_action": _recovery,
 }
-"""Functions that write a value as nvidia-smi does, by reading; its unit's where there is none."""
+"""Value formats of nvidia-smi by reading, where they differ from the format of the unit."""
 
 
 def _clock_event_columns(family: str) -> Iterator[Column]:
-    """Yield the columns of the clock event reasons: the mask, and whether each reason applies."""
+    """Yield the columns of the clock event reasons: the mask, and one column for each reason."""
     reading = "clock_event_reasons"
     yield Column(f"{family}.active", reading, lambda words: f"0x{mask_of(words):016X}")
     for event in CLOCK_EVENTS:
@@ -186,7 +186,7 @@ def _count(row: Row) -> int:
 
 
 def _all_columns() -> Iterator[Column]:
-    """Yield all columns. Of two with the same name the last one counts: it is nvidia-smi's."""
+    """Yield all columns. If two have the same name, the last one is used: nvidia-smi's."""
     yield Column("timestamp", of_row=_timestamp)
     yield Column("driver_version", of_row=attrgetter("inventory.driver_version"))
     yield Column("count", of_row=_count)
@@ -197,7 +197,7 @@ def _all_columns() -> Iterator[Column]:
         form = _SMI_FORMS.get(reading.name, form)
         for name in reading.smi:
             yield Column(name, reading.name, form, unit)
-    # The second are the names of drivers before 535, which newer ones still know.
+    # `clocks_throttle_reasons` is the name before driver 535. Newer drivers still accept it.
     yield from _clock_event_columns("clocks_event_reasons")
     yield from _clock_event_columns("clocks_throttle_reasons")
 
@@ -214,11 +214,11 @@ ALIASES = {
     "clocks.max.gr": "clocks.max.graphics",
     "clocks.max.mem": "clocks.max.memory",
 }
-"""Short names of nvidia-smi. The header has the name on the right, as nvidia-smi's has."""
+"""Short names of nvidia-smi. As in nvidia-smi, the header has the full name on the right."""
 
 
 def parse_query(text: str) -> tuple[Column, ...]:
-    """Parse the names of columns. Raises `ValueError`, which says where a name may be found."""
+    """Parse the names of columns. Raises `ValueError` with a suggestion for an unknown name."""
     found = []
     for word in text.split(","):
         name = word.strip()
@@ -252,7 +252,7 @@ class CsvLines:
 
     columns: Sequence[Column]
     header: bool = True
-    """True until it is written."""
+    """True until the header is written; False from the start for no header."""
     units: bool = True
     inventory: Inventory | None = None
 

@@ -28,13 +28,13 @@ STATUSES = {
     Severity.WARNING: ("warning", pages.YELLOW),
     Severity.FAULT: ("problem", pages.LOUD_RED),
 }
-"""Words and colours of the severities, from fine to what keeps something from working."""
+"""Words and colours of the severities, in ascending order."""
 LEAST_WIDTH = 56
-"""Columns of the page on a narrower terminal: its text has 30 of them."""
+"""Minimum width of the page, even on a narrower terminal. It leaves 30 columns for the text."""
 
 
 def document(findings: Sequence[Finding], facts: DoctorFacts) -> dict[str, Any]:
-    """Return findings and versions as JSON values; a device is named by its UUID."""
+    """Return findings and versions as JSON values. Devices are identified by UUID."""
     return {
         "versions": {
             "gputop": __version__,
@@ -73,7 +73,7 @@ def page(
 ) -> str:
     """Return a line for each check with its remedy below, and a summary.
 
-    Lines are broken at `width` columns if given. Without colours the text is the same.
+    Lines are broken at `width` columns if given.
     """
     merged = _merged(findings, facts.gpus)
     parts: list[RenderableType] = []
@@ -93,7 +93,7 @@ def page(
 
 
 def _checks(merged: Iterable[tuple[Finding, object]]) -> Table:
-    """Return a table for the checks of a group; the columns of all groups are aligned."""
+    """Return an empty table for the checks of a group. Columns of all groups are aligned."""
     table = pages.table(header=False)
     table.add_column(width=0)
     table.add_column(min_width=len("problem"))
@@ -128,7 +128,7 @@ def _found_on(finding: Finding, gpus: Iterable[Device]) -> list[Device]:
 def _merged(
     findings: Iterable[Finding], gpus: Iterable[Device]
 ) -> list[tuple[Finding, list[Device]]]:
-    """Merge what several devices have in common, at the place of the first."""
+    """Merge equal findings of several devices, at the position of the first."""
     groups: dict[Finding, list[Device]] = {}
     for finding in findings:
         same = groups.setdefault(replace(finding, device_uuid=""), [])
@@ -137,7 +137,7 @@ def _merged(
 
 
 def _named(devices: Sequence[Device], gpus: int) -> str:
-    """Return which devices a text is about; empty if there is only one GPU."""
+    """Return a prefix that names the devices of a finding; empty if there is only one GPU."""
     if not devices or gpus == 1:
         return ""
     if len(devices) == gpus:

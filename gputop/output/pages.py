@@ -1,4 +1,4 @@
-"""Text pages are made of rich's tables: their parts, and how they become text."""
+"""Parts of text pages, which are made of rich's tables, and their rendering."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ LOUD_RED, LOUD_YELLOW = "bold red", "bold yellow"
 GAP = 2
 """Spaces between columns."""
 UNBROKEN = 100_000
-"""Columns of a page whose lines are not broken, as for a pipe."""
+"""Width of a page whose lines must not be broken, as for a pipe."""
 _DOT = " · "
 _ASCII = str.maketrans({"–": "-", "…": "~", "·": "|", "°": " ", "µ": "u", "×": "x"})
 
 
 def cell(text: str, style: str = "") -> Text:
-    """Return text with a style: never markup. What does not fit ends in "…"."""
+    """Return text with a style, never as markup. It is cut with "…" if it does not fit."""
     return Text.assemble((text, style), no_wrap=True, overflow="ellipsis")
 
 
 def reading(text: str, style: str = "") -> Text:
-    """Return a cell for a reading; the sign of absence is dim."""
+    """Return a cell for a reading. The sign of absence is dim."""
     if text == ABSENT:
         style = DIM
     return cell(text, style)
@@ -45,7 +45,7 @@ def simulated(*, is_so: bool) -> Text:
 
 
 def joined(parts: Iterable[Text], width: int | None = None) -> Text:
-    """Return one line of these parts, with dots between them, without the last if too long."""
+    """Return the parts as one line with dots between them. Leave out last parts that do not fit."""
     parts = [part for part in parts if part]
     if width is not None:
         first, *rest = parts
@@ -57,7 +57,7 @@ def joined(parts: Iterable[Text], width: int | None = None) -> Text:
 
 
 def table(*, header: bool = True) -> Table:
-    """Return a table without lines around its cells."""
+    """Return an empty table without lines around its cells."""
     return Table(
         box=None,
         show_header=header,
@@ -68,7 +68,7 @@ def table(*, header: bool = True) -> Table:
 
 
 def add_column(to: Table, name: str, *, left: bool = False, cut: bool = False) -> None:
-    """Add a column of numbers, or of text at the left. One that may be cut shrinks to fit."""
+    """Add a column of numbers, or of `left` aligned text. With `cut` it may shrink to fit."""
     justify: JustifyMethod = "right"
     if left:
         justify = "default"
@@ -77,17 +77,17 @@ def add_column(to: Table, name: str, *, left: bool = False, cut: bool = False) -
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table, which is left out if there is no room for it."""
+    """A column of a table. It is left out if there is no room for it."""
 
     name: str
     cells: Sequence[RenderableType]
     left: bool = False
     least: int | None = None
-    """Width to which it may be cut."""
+    """Minimum width if cells may be cut; None if not."""
 
     @property
     def width(self) -> int:
-        """Spaces that it needs, with the gap before the next one."""
+        """Width in cells, including the gap before the next column."""
         if self.least is not None:
             return self.least + GAP
         widest = max((cells(str(each)) for each in self.cells), default=0)
@@ -97,7 +97,7 @@ class Column:
 def fitting(
     columns: Sequence[Column], ranked: Sequence[str], width: int | None
 ) -> list[Column]:
-    """Return the columns for which there is room: of those in `ranked` the last ones go first."""
+    """Return the columns that fit. Columns in `ranked` are left out first, from its end."""
     if width is None:
         return list(columns)
     room = width + GAP
@@ -124,14 +124,14 @@ def table_of(columns: Sequence[Column], *, header: bool = True) -> Table:
 
 
 def remedy(text: str) -> Table:
-    """Return what to do, with a mark before it, and further lines under the first."""
+    """Return a remedy with a mark before it. Further lines are aligned with the first."""
     grid = Table.grid()
     grid.add_row("> ", Text(text))
     return grid
 
 
 def rendered(*parts: RenderableType, width: int | None, colour: bool) -> str:
-    """Return a page as text, without trailing spaces. Without a width no line is broken."""
+    """Return a page as text without trailing spaces. Without a width, lines are not broken."""
     system = None
     if colour:
         system = "standard"
@@ -152,18 +152,18 @@ def rendered(*parts: RenderableType, width: int | None, colour: bool) -> str:
 
 
 def as_ascii(text: str) -> str:
-    """Return the text for a terminal that has no other characters."""
+    """Return the text in ASCII."""
     return text.translate(_ASCII).encode("ascii", "replace").decode()
 
 
 def colour_is_wanted() -> bool:
-    """Return True if rich would write colours: NO_COLOR, FORCE_COLOR and TERM say so."""
+    """Return True if rich would write colours, based on NO_COLOR, FORCE_COLOR and TERM."""
     console = Console()
     return console.color_system is not None and not console.no_color
 
 
 def draw_over(text: str, *, first: bool) -> None:
-    """Draw a page over the one before in a single write. The first one scrolls the screen up.
+    """Draw a page over the previous page in a single write. The first page scrolls the screen up.
 
     If a page is taller than the terminal, its last line says how many lines are missing.
     """

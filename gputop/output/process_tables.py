@@ -1,4 +1,4 @@
-"""Processes as text: on the line of their device, in a table of their own, and by user."""
+"""Processes as text: on the line of their device, in a separate table, and by user."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from gputop.schema.values import unseen
 from gputop.text import ABSENT, cells, duration, percentage, size, visible
 
 LONGEST_USER, LONGEST_COMMAND = 64, 200
-"""Characters that are shown."""
+"""Maximum number of characters shown."""
 
 
 def process_texts(processes: Sequence[Process]) -> Iterator[str]:
-    """Yield ever shorter texts for the processes: all of them, then the largest and a count.
+    """Yield shorter and shorter texts for the processes. The last ones have only a count.
 
-    No number is cut.
+    Numbers are never cut.
     """
     ordered = sorted(processes, key=lambda p: -(p.memory_used_bytes or 0))
     full, short, brief = [], [], []
@@ -45,7 +45,7 @@ def process_texts(processes: Sequence[Process]) -> Iterator[str]:
 
 
 def processes_text(processes: Sequence[Process], room: int | None) -> str:
-    """Return the longest text that fits, or the shortest if none does."""
+    """Return the longest text that fits, or else the shortest."""
     text = ""
     for text in process_texts(processes):
         if room is None or cells(text) <= room:
@@ -54,17 +54,17 @@ def processes_text(processes: Sequence[Process], room: int | None) -> str:
 
 
 class Holders:
-    """A cell with the processes of a device, as long as there is room."""
+    """A cell with the processes of a device. Its text adapts to the available width."""
 
     LEAST = 24
-    """Room for `ada(70.0 GiB) bo(2.00 GiB)`."""
+    """Width of `ada(70.0 GiB) bo(2.00 GiB)`."""
 
     def __init__(self, processes: Sequence[Process]) -> None:
         self._processes = processes
 
     @property
     def least(self) -> int:
-        """The width that it needs at least."""
+        """Minimum width of the cell."""
         return cells(processes_text(self._processes, self.LEAST))
 
     def __rich_measure__(
@@ -91,7 +91,7 @@ def _program(process: Process) -> str:
 
 
 class SortKey(NamedTuple):
-    """An order of processes; those without the value are last."""
+    """An order of processes. Processes without the value come last."""
 
     value: Callable[[Process], Any]
     descending: bool = True
@@ -101,7 +101,7 @@ SORT_KEYS: Mapping[str, SortKey] = {
     "memory": SortKey(lambda process: process.memory_used_bytes),
     "gpu": SortKey(lambda process: process.sm_utilization_percent),
     "cpu": SortKey(lambda process: process.cpu_percent),
-    # The longest running process began first.
+    # Ascending, so that the longest running process is first.
     "time": SortKey(lambda process: process.start_time, descending=False),
     "pid": SortKey(lambda process: process.pid, descending=False),
     "user": SortKey(lambda process: process.user, descending=False),
@@ -112,7 +112,7 @@ SORT_KEYS: Mapping[str, SortKey] = {
 def sorted_processes(
     processes: Sequence[Process], sort: SortKey | None, top: int | None
 ) -> list[Process]:
-    """Return the processes in this order, or as they come; at most `top` of them."""
+    """Return at most `top` processes in this order, or in the given order if `sort` is None."""
     if sort is None:
         return list(processes[:top])
     known, unknown = [], []
@@ -136,9 +136,9 @@ def _command(process: Process) -> str:
 
 
 MOST_USEFUL = ("PID", "user", "memory", "command", "container", "busy", "CPU", "time")
-"""Columns of the table of processes in the order in which they get room, after that of the GPU."""
+"""Columns of the process table after `GPU`, the most useful first. The last are left out first."""
 LEAST_COMMAND = 16
-"""Width of a command at least."""
+"""Minimum width of a command."""
 
 
 def process_table(
@@ -148,9 +148,9 @@ def process_table(
     sort: SortKey | None = None,
     top: int | None = None,
 ) -> Table:
-    """Return a table with a line for each process, by GPU if no other order is chosen.
+    """Return a table with a line for each process, ordered by `sort` or else by GPU.
 
-    Columns for which there is no room are left out, the least useful first.
+    If there is too little room, the least useful columns are left out.
     """
     labels = {device.uuid: label_of(device) for device in inventory.devices}
     held = sample.processes_by_device()
@@ -194,10 +194,10 @@ class UserTotals:
 
     user: str | None
     devices: tuple[str, ...]
-    """UUIDs, in the order of the inventory."""
+    """UUIDs in the order of the inventory."""
     processes: int
     memory_used_bytes: int | None
-    """Sum of the known ones."""
+    """Sum over the processes whose memory is known."""
     memory_is_partial: bool
     """True if the memory of a process is unknown."""
     busiest_device: str | None = None
@@ -205,7 +205,7 @@ class UserTotals:
 
 
 def totals_by_user(inventory: Inventory, sample: Sample) -> list[UserTotals]:
-    """Return totals for each user, those with the most memory first."""
+    """Return totals for each user, the users with the most memory first."""
     held = sample.processes_by_device()
     by_user: dict[str | None, list[Process]] = defaultdict(list)
     for device in inventory.devices:

@@ -1,4 +1,4 @@
-"""The page of `gputop status`: a heading, a table of the devices, what is wrong."""
+"""The page of `gputop status`: a heading, a table of the devices, and problems."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class TableColumn:
 
     @property
     def needs_gpm(self) -> bool:
-        """True if it is empty unless GPM is sampled."""
+        """True if the column needs GPM readings."""
         return not set(self.sources).isdisjoint(GPM_READINGS)
 
     def waits(self, device: Device, readings: DeviceSample) -> bool:
-        """Return True if another reading would fill it: a rate needs two."""
+        """Return True if the next sample will fill the cell: a rate needs two readings."""
         if readings.state is not DeviceState.OK or readings.age_seconds is None:
             return False
         return any(
@@ -73,7 +73,7 @@ def _busy(_: Device, readings: DeviceSample) -> Text:
 
 
 def _memory(device: Device, readings: DeviceSample) -> Text:
-    """Return the memory in use, or what processes hold of the host's if it has none of its own."""
+    """Return the memory in use. If the device shares the host's, return what processes hold."""
     if device.memory_is_shared:
         held = readings.memory_attributed_bytes
         if held is None:
@@ -107,10 +107,10 @@ def _state(_: Device, readings: DeviceSample) -> Text:
 
 
 BOUND_BY = TableColumn("bound-by", lambda *_: cell(""), GPM_READINGS, left=True)
-"""The column of what devices are bound by, which `View` has the words for."""
+"""Column of the bottleneck of each device. `_columns` fills its cells from `View.bound_by`."""
 STATE = TableColumn("state", _state, left=True)
 PROCESSES = TableColumn("processes", lambda *_: cell(""), left=True)
-"""The column of processes, whose cells `_cells` fills."""
+"""Column of processes. `_columns` fills its cells."""
 OWN = (
     TableColumn("GPU", lambda device, _: cell(label_of(device)), ("index",)),
     TableColumn("name", lambda device, _: cell(model_of(device)), ("name",), left=True),
@@ -136,16 +136,16 @@ MOST_USEFUL = (
     *("busy", "memory", "processes", "temp", "name", "power", "bound-by", "clock"),
     "fan",
 )
-"""The own columns in the order in which they get room."""
+"""The default columns, the most useful first. The last are left out first."""
 
 
 def slug(label: str) -> str:
-    """Return a label as it is typed: `SM active` → `sm-active`."""
+    """Return a label in the form for the command line: `SM active` → `sm-active`."""
     return re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
 
 
 def _column_for(row: DetailRow) -> TableColumn:
-    """Return the column of a row of a device's page. Texts are aligned to the left."""
+    """Return a column for a row of the device page. Texts are aligned to the left."""
     first = row.names[0]
     is_text = False
     for each in (*fields(Device), *fields(DeviceSample)):
@@ -163,23 +163,23 @@ def _columns_by_name() -> dict[str, TableColumn]:
     by_source = {}
     for column in OWN:
         found[column.name.lower()] = column
-        if column != BOUND_BY:  # it is made of many readings, which have their own
+        if column != BOUND_BY:  # its many sources have columns of their own
             by_source.update(dict.fromkeys(column.sources, column))
     for row in ROWS:
         of_row = by_source.get(row.names[0]) or _column_for(row)
-        # The label on the device page and the name of the JSON field work, too.
+        # Also accept the label on the device page and the name of the JSON field.
         found.setdefault(slug(row.label), of_row)
         found.setdefault(row.names[0], of_row)
     return found
 
 
 COLUMNS: Mapping[str, TableColumn] = _columns_by_name()
-"""Columns by every name that is understood."""
+"""Columns by every accepted name."""
 NAMES = tuple(dict.fromkeys(column.name for column in COLUMNS.values()))
 
 
 def parse_columns(text: str) -> tuple[TableColumn, ...]:
-    """Parse names with commas between them; raises `ValueError`, which lists the columns."""
+    """Parse names separated by commas. Raises `ValueError` with a list of the columns."""
     columns = []
     for name in text.split(","):
         typed = name.strip()
@@ -193,31 +193,31 @@ def parse_columns(text: str) -> tuple[TableColumn, ...]:
 
 
 Processes = Literal["beside", "below", "none"]
-"""Where processes are shown: on the device's line, in a table of their own, or nowhere."""
+"""Place of the processes: on the device's line, in a separate table, or nowhere."""
 
 
 @dataclass(frozen=True)
 class View:
-    """Options of a page; `width` is None if lines are not broken."""
+    """Options of a page. If `width` is None, lines are not broken."""
 
     columns: tuple[TableColumn, ...] = OWN
     processes: Processes = "beside"
     width: int | None = None
     colour: bool = False
     chosen: str = ""
-    """Which processes are shown, if not all."""
+    """Description of the chosen processes; empty for all."""
     sort: SortKey | None = None
     top: int | None = None
-    """Number of processes in the table."""
+    """Maximum number of processes in the table; None for all."""
     bound_by: Mapping[str, BoundBy] = field(default_factory=dict)
-    """What each device is bound by; without it there is no such column."""
+    """Bottleneck of each device, by UUID. If empty, the column is left out."""
 
 
 PLAIN = View()
 
 
 def bounds_of(inventory: Inventory, sample: Sample) -> Mapping[str, BoundBy]:
-    """Return what each device is bound by at this moment; `sample` has all processes."""
+    """Return the current bottleneck of each device. `sample` must have all processes."""
     from gputop.health.judge import judge_snapshot
 
     return judge_snapshot(inventory, sample).bound_by
@@ -237,9 +237,9 @@ def document(
 
 
 def gpu_list(inventory: Inventory, sample: Sample) -> str:
-    """Return a line for each GPU and MIG instance with its UUID, as `nvidia-smi -L` prints them.
+    """Return a line for each GPU and MIG instance with its UUID, in the format of `nvidia-smi -L`.
 
-    One that has not told its UUID has its state instead.
+    A device with an unknown UUID has its state instead.
     """
     lines = []
     for device in inventory.devices:
@@ -257,7 +257,7 @@ def gpu_list(inventory: Inventory, sample: Sample) -> str:
 
 
 def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
-    """Return the snapshot as text: a heading, a line for each device, what is wrong.
+    """Return the snapshot as text: a heading, a line for each device, and problems.
 
     No line is longer than the width, and no number is cut.
     """
@@ -281,7 +281,7 @@ def users_page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
 
 
 def heading(inventory: Inventory, sample: Sample, view: View) -> Text:
-    """Return the heading, without its last parts if they do not fit."""
+    """Return the heading. Last parts are left out if they do not fit."""
     host = sample.host
     used = used_of(host.memory_used_bytes, host.memory_total_bytes, " of ")
     parts = [
@@ -299,7 +299,7 @@ def heading(inventory: Inventory, sample: Sample, view: View) -> Text:
 
 
 def _choice(inventory: Inventory) -> str:
-    """Return `2 of 8 GPUs`, or nothing if all are shown."""
+    """Return `2 of 8 GPUs`, or an empty text if all are shown."""
     if inventory.devices_left_out:
         return gpus_text(inventory)
     return ""
@@ -314,10 +314,10 @@ def _version(name: str, version: str | None) -> str:
 def _device_table(
     inventory: Inventory, sample: Sample, view: View
 ) -> Iterator[RenderableType]:
-    """Yield the table, and a line that names the chosen columns for which there is no room.
+    """Yield the table, and a line that names chosen columns that do not fit.
 
-    The first column and the state always fit. Of the own columns the least useful go first, of
-    chosen ones the last.
+    The first column and the state are always shown. If there is too little room, the least useful
+    default columns are left out, or the last chosen columns.
     """
     columns = list(_columns(inventory, sample, view))
     if not columns or not columns[0].cells:
@@ -335,7 +335,7 @@ def _device_table(
 def _columns(
     inventory: Inventory, sample: Sample, view: View
 ) -> Iterator[pages.Column]:
-    """Yield the columns with their cells. The state is among them if a device has a fault."""
+    """Yield the columns with their cells. The state is included if a device has one to show."""
     pairs: list[Pair] = []
     for device in inventory.devices:
         readings = sample.device(device.uuid)
@@ -361,7 +361,7 @@ def _word(bound_by: BoundBy | None) -> Text:
 
 
 def _remarks(inventory: Inventory, sample: Sample) -> Iterator[Text]:
-    """Yield what is wrong, except for device states: these are on the devices' lines."""
+    """Yield problems, except device states, which are on the lines of the devices."""
     if inventory.driver_state is DriverState.STARTING:
         yield cell("The driver has not answered yet", pages.YELLOW)
     readings = {device.uuid: device for device in sample.devices}

@@ -82,7 +82,7 @@ def _heading(
 
 
 def _entries() -> Table:
-    """Return a table for findings: the severity, and at its right all that is said."""
+    """Return an empty table for findings: the severity at the left, the texts at the right."""
     table = pages.table(header=False)
     table.add_column(min_width=len("warning"), no_wrap=True)
     table.add_column()

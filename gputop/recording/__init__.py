@@ -1,1 +1,1 @@
-"""Recordings: gzip and JSON lines, good up to their first damaged line."""
+"""Recordings: JSON lines, plain or gzip, readable up to the first damaged line."""

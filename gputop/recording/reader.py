@@ -1,7 +1,7 @@
-"""Read a recording: its records in order, from the start or from any of its samples on.
+"""Read a recording: its records in order, from the start or from any sample.
 
-A recording is JSON lines, plain or gzip. It is good up to its first damaged line. That line and all
-lines after it are left out.
+A recording is JSON lines, plain or gzip. The first damaged line and all lines after it are left
+out.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ GZIP_MAGIC = b"\x1f\x8b"
 CHUNK_BYTES = 1 << 16
 LINES_AT_ONCE = 200
 LONGEST_STEP_SECONDS = 3600.0
-"""Longest time from one sample to the next. A longer one is a break, or a wrong clock."""
+"""Longest step between two samples. A longer one is a break, or a wrong clock."""
 MOST_EVENTS = 10_000
-"""Events that are kept for seeks: the newest ones."""
+"""Maximum number of events kept for seeks: the newest ones."""
 MAKE_ONE = (
     "Make one with `gputop stream --output FILE.jsonl.gz`, or with r in the dashboard"
 )
 NO_SAMPLE = "it has no sample that can be read"
 UNREADABLE = (OSError, EOFError, zlib.error, DecodeError)
-"""Errors of a disk, of gzip data, and of a line that is no record."""
+"""Errors of the disk, of gzip data, and of lines that are not records."""
 
 
 class RecordingError(ProblemError):
@@ -51,7 +51,7 @@ class RecordingError(ProblemError):
 
 def open_content(path: Path) -> BinaryIO:
     """Open a recording's decompressed content. Raises `OSError`, or `RecordingError`."""
-    # Checked before opening, which a device may notice.
+    # Check before opening, because opening a device can have effects.
     if not stat.S_ISREG(path.stat().st_mode):
         raise RecordingError(path, "it is not a file")
     file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115
@@ -62,15 +62,14 @@ def open_content(path: Path) -> BinaryIO:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting: it may have become a pipe that nobody writes to."""
+    """Open a file without blocking: it may have been replaced by a pipe without a writer."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a file without their newlines. Raises one of `UNREADABLE`.
+    """Yield the lines of a file without their newlines. Raises the errors in `UNREADABLE`.
 
-    A missing end of gzip data is no error: the writer may have been killed, or may still be
-    writing.
+    Truncated gzip data is not an error: the writer may have been killed, or may still be writing.
     """
     rest = b""
     with contextlib.suppress(EOFError):
@@ -84,10 +83,10 @@ def read_lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 class Recording:
-    """A recording on disk. Raises `RecordingError` if the file is none.
+    """A recording on disk. Raises `RecordingError` if the file is not a recording.
 
-    `records` and `last` read the file once, from its start. For seeks the file is scanned step by
-    step with `scan_more`, which notes the position and the offset of each sample.
+    `records` reads the file once, from its start. Seeks need a scan of the file, in steps with
+    `scan_more`, which stores the position and the offset of each sample.
     """
 
     def __init__(self, path: Path) -> None:
@@ -95,16 +94,15 @@ class Recording:
         self.ending: str | None = None
         """Why and where reading ends before the end of the file: `damaged at line 102; …`."""
         self.positions = array("d")
-        """Seconds from the first sample to each that was scanned. A clock that is set back counts
-        as 0."""
+        """Seconds from the first sample to each scanned sample. A step back in time counts as 0."""
         self.events: deque[tuple[int, Event]] = deque(maxlen=MOST_EVENTS)
-        """Events that were scanned, with the numbers of their samples."""
+        """Scanned events with the numbers of their samples."""
         self.is_scanned = False
         """True once the file has been scanned to its end, or up to its damage."""
         self._offsets = array("Q")
         """Offset of each sample's line in the decompressed content."""
         self._inventories: list[tuple[int, int]] = []
-        """For each inventory the number of the next sample, and the offset of its line."""
+        """Number of the next sample and offset of the line, for each inventory."""
         self._scanning = self._scan()
         try:
             self._file = open_content(path)
@@ -119,11 +117,11 @@ class Recording:
 
     @property
     def end(self) -> float:
-        """Position of the last sample that was scanned, in seconds."""
+        """Position of the last scanned sample, in seconds."""
         return self.positions[-1] if self.positions else 0.0
 
     def sample_at(self, position: float) -> int:
-        """Return the number of the last sample at or before that position, or of the first one."""
+        """Return the number of the last sample at or before the position, or else 0."""
         return max(0, bisect_right(self.positions, position) - 1)
 
     def scan_more(self) -> None:
@@ -157,7 +155,7 @@ class Recording:
         self.is_scanned = True
 
     def _add_sample(self, head: Head, offset: int, before: float | None) -> None:
-        """Add a sample; `before` is the time of the sample before it."""
+        """Add a sample; `before` is the time of the previous sample."""
         position = self.end
         if before is not None:
             position += min(max(0.0, head.time - before), LONGEST_STEP_SECONDS)
@@ -165,13 +163,13 @@ class Recording:
             check(event)
             self.events.append((len(self.positions), event))
         self._offsets.append(offset)
-        # The last one, because other threads go by its length.
+        # Append this last, because other threads use its length.
         self.positions.append(position)
 
     def records(self, first: int = 0) -> Iterator[Record]:
-        """Yield the records from that sample on, after the inventory that holds for it.
+        """Yield the inventory of sample number `first`, and then all records from that sample.
 
-        Only one of these iterators can be in use. All but the start needs a scan.
+        Only one of these iterators can be in use. For `first` > 0 the sample must be scanned.
         """
         number = first
         line = 1
@@ -210,15 +208,15 @@ class Recording:
     def _end(
         self, number: int, line: int, time: float | None, error: Exception
     ) -> None:
-        """End the recording before that sample, whose line cannot be read.
+        """End the recording before sample `number`, because `line` cannot be read.
 
-        `time` is that of the record before it.
+        `time` is the time of the last good record.
         """
         del self.positions[number:]
         self.is_scanned = True
         place = "at"
         if isinstance(error, gzip.BadGzipFile):
-            place = "before"  # a checksum comes after its data
+            place = "before"  # the checksum follows the damaged data
         self.ending = f"damaged {place} line {line:,}"
         if time is not None:
             self.ending += f"; played up to {moment(time, '%Y-%m-%d %H:%M:%S')}"
@@ -227,7 +225,7 @@ class Recording:
         """Return the last sample before the first damage, with its inventory."""
         self.scan()
         sample: Sample | None = None
-        # The types of the last one may be wrong, which the scan does not check.
+        # The scan does not check all types, so the last sample may be damaged.
         for first in (len(self.positions) - 1, 0):
             for record in self.records(first):
                 if isinstance(record, Inventory):

@@ -1,4 +1,4 @@
-"""Play a recording at its own pace: a stream like a child's, with pause and seek."""
+"""Play a recording at its own pace, as a stream with pause and seek."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ SLOWEST, FASTEST = 0.25, 64.0
 FRAME_SECONDS = 0.1
 """Seconds between two frames. All samples that become due within a frame are shown together."""
 MOST_AT_ONCE = 64
-"""Samples per frame. If more are due, time waits for them."""
+"""Maximum number of samples per frame. If more are due, the position stops at the last of these."""
 REBUILT_SAMPLES = 300
-"""Samples for the charts before a position that was sought: five minutes at one a second."""
+"""Samples before the target of a seek that refill the charts: five minutes at one a second."""
 
 
 class Played(NamedTuple):
-    """Records that have become due; `restarted` if everything played before them is void.
+    """Records that have become due. If `restarted`, they replace everything played before.
 
-    The records are read while they are iterated, once.
+    The records are read during iteration, so they can be iterated only once.
     """
 
     records: Iterable[Record | Event]
@@ -34,7 +34,7 @@ class Played(NamedTuple):
 
 
 class Replay:
-    """The stream of a recording. Its clock is the recording's, and stops while it is paused.
+    """The stream of a recording. Its time is the position, which stops while paused.
 
     Positions are in seconds since the first sample.
     """
@@ -49,20 +49,20 @@ class Replay:
         self._clock = clock
         self._position = 0.0
         self._moved_at = clock()
-        """Time by the clock when the position was last moved."""
+        """Time of `_clock` when the position last changed."""
         self._record_position: float | None = None
-        """Position of the record that is being processed right now."""
+        """Position of the record that is being processed; None between frames."""
         self._wanted: float | None = None
-        """Position to seek to, once the current frame is done."""
+        """Target of a seek after the current frame."""
         self._changed = asyncio.Event()
         recording.scan_more()
         self._source = recording.records()
         self._number = 0
-        """Number of the next sample of the source."""
+        """Number of the next sample in `_source`."""
 
     @property
     def position(self) -> float:
-        """Current position, or the one that it seeks."""
+        """Current position, or the target of a seek."""
         if self._wanted is not None:
             return self._wanted
         return self._position
@@ -78,13 +78,13 @@ class Replay:
         return self.recording.end
 
     def now(self) -> float:
-        """Return the time by which data on the screen is new or old."""
+        """Return the current time on the scale of positions, for the age of data on screen."""
         if self._record_position is not None:
             return self._record_position
         return self._position
 
     def pause(self) -> None:
-        """Pause, resume, or at the end start again."""
+        """Pause or resume. At the end, start again."""
         if self.ended:
             self.paused = False
             self.seek(-self.end)
@@ -103,13 +103,13 @@ class Replay:
         self._changed.set()
 
     def ask(self, **wanted: Any) -> None:
-        """Do nothing: a recording has only what is in it."""
+        """Do nothing: a recording cannot change its settings."""
 
     async def close(self) -> None:
-        """Do nothing: all ends with `records`."""
+        """Do nothing: nothing runs outside `records`."""
 
     async def records(self) -> AsyncGenerator[Played]:
-        """Yield what becomes due, forever."""
+        """Yield records as they become due, forever."""
         while True:
             if self._wanted is not None:
                 yield self._jump(self._wanted)
@@ -130,13 +130,13 @@ class Replay:
                 await self._wait(None)
 
     async def _wait(self, seconds: float | None) -> None:
-        """Wait for a key, that long at most."""
+        """Wait for a pause, seek or change of speed, at most `seconds`."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
         self._changed.clear()
 
     def _advance(self) -> int:
-        """Move the position by the time that has passed; return the last sample that is due."""
+        """Advance the position by the elapsed time. Return the number of the last due sample."""
         now = self._clock()
         reached = self._position
         if self.playing:
@@ -152,7 +152,7 @@ class Replay:
         return last
 
     def _read(self, last: int) -> Iterator[tuple[float, Record]]:
-        """Yield the records up to that sample, or up to a damage, with their positions."""
+        """Yield records with their positions up to sample `last`, or up to a damaged line."""
         while self._number <= last:
             record = next(self._source, None)
             if record is None:
@@ -162,17 +162,17 @@ class Replay:
                 self._number += 1
 
     def _process(self, records: Iterable[tuple[float, Record]]) -> Iterator[Record]:
-        """Yield the records. The time is that of each record while it is processed."""
+        """Yield the records. While one is processed, `now` returns its position."""
         try:
             for self._record_position, record in records:
                 yield record
         finally:
             self._record_position = None
-            # The end is earlier if a damage was found.
+            # A damaged line moves the end to an earlier position.
             self._position = min(self._position, self.end)
 
     def _jump(self, position: float) -> Played:
-        """Go to a position, and return the records that rebuild the state there."""
+        """Seek to a position. Return the records that rebuild the state there."""
         last = self.recording.sample_at(position)
         first = max(0, last - REBUILT_SAMPLES + 1)
         self._source = self.recording.records(first)
@@ -183,12 +183,12 @@ class Replay:
         return Played(self._rebuild(first, last), restarted=True)
 
     def _rebuild(self, first: int, last: int) -> Iterator[Record | Event]:
-        """Yield the events before the first sample, and the records up to the last one."""
+        """Yield the events before sample `first`, and all records up to sample `last`."""
         for number, event in self.recording.events:
             if number < first:
                 yield event
         yield from self._process(self._read(last))
         if self._number == first > 0:
-            # The first line is damaged: show what is before it.
+            # The line of `first` is damaged: seek to the end before it.
             self._wanted = self.end
             self._changed.set()

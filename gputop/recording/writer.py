@@ -1,4 +1,4 @@
-"""Write a recording, in a file that is readable up to its end wherever it is cut off."""
+"""Write a recording. The file is readable to its end wherever it is cut off."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gputop.files import refusal
 GZIP = 31
 """Window bits of zlib for a gzip header and trailer around the largest window."""
 SAMPLES_A_CHECKSUM = 64
-"""Samples after which gzip's checksum is written, so that wrong data does not stay unnoticed."""
+"""Samples per gzip member. Each member ends with a checksum, which detects wrong data."""
 
 
 class OutputError(ProblemError):
@@ -27,9 +27,9 @@ class OutputError(ProblemError):
 
 
 class GrowingFile:
-    """A new file, compressed if its name ends in `.gz`, for its user alone: mode 0600.
+    """A new file with mode 0600, compressed if its name ends in `.gz`.
 
-    Raises `OutputError`. The file then ends where the last whole write did, and can only be closed.
+    Raises `OutputError`. After that the file ends with the last complete write. Only `close` it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,7 +43,7 @@ class GrowingFile:
             raise _failed(path, error) from None
 
     def write(self, data: bytes) -> None:
-        """Append data. It is readable at once, and survives this process."""
+        """Append data. It is readable at once, even if this process is killed."""
         if self._is_compressed:
             if self._deflate is None:
                 self._deflate = zlib.compressobj(wbits=GZIP)
@@ -51,14 +51,14 @@ class GrowingFile:
         self._append(data)
 
     def end_member(self) -> None:
-        """End a gzip member with its checksum. The next write begins another one."""
+        """End the gzip member with its checksum. The next write starts a new member."""
         if self._deflate is not None:
             data = self._deflate.flush()
             self._deflate = None
             self._append(data)
 
     def close(self) -> None:
-        """End the file. Without room for gzip's trailer, all before it is readable."""
+        """End the file. If gzip's trailer does not fit on the disk, the data stays readable."""
         with contextlib.suppress(OutputError):
             self.end_member()
         with contextlib.suppress(OSError):
@@ -71,7 +71,7 @@ class GrowingFile:
                 written = os.write(self._descriptor, view)
                 view = view[written:]
         except OSError as error:
-            self._deflate = None  # its trailer would not fit to what the file has
+            self._deflate = None  # its trailer would not match the data in the file
             with contextlib.suppress(OSError):  # a pipe has no length
                 os.ftruncate(self._descriptor, self.size)
             raise _failed(self.path, error) from None
@@ -90,9 +90,9 @@ def _failed(path: Path, error: OSError) -> OutputError:
 
 
 def _create(path: Path) -> int:
-    """Open a new file, an empty one of this user, or something to write through, such as a pipe.
+    """Open a new file, an empty file of this user, or a device or pipe.
 
-    A link to a file is refused: it may have been left in a shared folder for whoever records there.
+    A link to a file is refused: another user may have put it into a shared folder.
     """
     flags = os.O_WRONLY | os.O_CLOEXEC
     with contextlib.suppress(FileExistsError):
@@ -107,9 +107,9 @@ def _create(path: Path) -> int:
 
 
 def _check_existing(path: Path, descriptor: int) -> None:
-    """Raise `OSError` unless it can be written to without harm to this user or to anybody else."""
+    """Raise `OSError` if writing to this existing file could do harm."""
     opened = os.fstat(descriptor)
-    if stat.S_ISCHR(opened.st_mode):  # /dev/null, a terminal: written through
+    if stat.S_ISCHR(opened.st_mode):  # /dev/null, a terminal
         return
     if stat.S_ISFIFO(opened.st_mode) and opened.st_uid == os.geteuid():
         return
@@ -126,8 +126,7 @@ def _check_existing(path: Path, descriptor: int) -> None:
 class Recorder:
     """Writes records to a new file. Raises `OutputError`.
 
-    Each record is in the file once it is written: a process that is killed loses at most the record
-    that it was writing.
+    Each write reaches the file at once. If the process is killed, at most one record is lost.
     """
 
     def __init__(self, path: Path) -> None:

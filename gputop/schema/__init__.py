@@ -1,1 +1,1 @@
-"""The data model of the stream: snapshots, their codec, and how values are named and written."""
+"""Data model of the stream: decoding, and the names and formats of values."""

@@ -1,6 +1,6 @@
-"""Commands that change a device, in words: each names its device, and its machine if it is another.
+"""Advice with commands that change a device. Each names the device, and the machine if remote.
 
-Without `-i`, nvidia-smi changes every GPU of the machine. A test looks for commands without it.
+Without `-i`, nvidia-smi changes every GPU of the machine. A test rejects commands without it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from gputop.text import visible
 INDEX = "{index}"
 """Placeholder for the index of the device, or of all devices that share the advice."""
 RESET = "{reset}"
-"""Placeholder for how to reset the device."""
+"""Placeholder for the text of `reset_advice`."""
 REBOOT = "Usually only a reboot helps"
-"""Advice for a GPU that has fallen off the bus. A reset does not reach it."""
+"""Advice for a GPU that has fallen off the bus, where a reset does not work."""
 _NVLINK_CHIPS = ("7.0", "8.0", "9.0", "10.0", "10.3")
-"""Compute capabilities of the chips that HGX machines connect by NVLink."""
+"""Compute capabilities of chips that HGX machines connect by NVLink."""
 
 
 def smi_command(options: str, device: Device) -> str:
@@ -26,7 +26,7 @@ def smi_command(options: str, device: Device) -> str:
 
 
 def shared_command(options: str, device: Device) -> str:
-    """Return an nvidia-smi command for all devices of a machine that need it: see `fill_index`."""
+    """Return an nvidia-smi command for several devices of a machine: see `fill_index`."""
     return _command("nvidia-smi", device, options, INDEX)
 
 
@@ -40,16 +40,16 @@ def _command(program: str, device: Device, options: str, index: str) -> str:
 
 
 def fill_index(advice: str, devices: Iterable[Device]) -> str:
-    """Return the advice for these devices: their indices take the place of `INDEX`."""
+    """Return the advice with the indices of these devices in place of `INDEX`."""
     indices = dict.fromkeys(str(each.index) for each in devices)
     return advice.replace(INDEX, ",".join(indices))
 
 
 def reset_advice(device: Device | None, readings: DeviceSample | None = None) -> str:
-    """Return how to reset the device, to follow other words; None is a device that is not known.
+    """Return how to reset the device, as part of a sentence. Use None for an unknown device.
 
     A MIG instance is reset with its GPU. nvidia-smi refuses a reset while the GPU is in use, and
-    may refuse one while GPUs that are connected to it are in use.
+    may refuse it while GPUs connected by NVLink are in use.
     """
     if device is None:
         return "look in `dmesg` for the GPU that needs a reset"
@@ -68,13 +68,13 @@ def reset_advice(device: Device | None, readings: DeviceSample | None = None) ->
 def fill_in(
     advice: str, device: Device | None, readings: DeviceSample | None = None
 ) -> str:
-    """Return the advice as a sentence, with how to reset the device in place of `RESET`."""
+    """Return the advice as a sentence, with `reset_advice` in place of `RESET`."""
     text = advice.replace(RESET, reset_advice(device, readings))
     return text[:1].upper() + text[1:]
 
 
 def state_advice(device: Device, readings: DeviceSample) -> str:
-    """Return what to do about the state of a device that does not answer."""
+    """Return the remedy for a device that does not answer."""
     if readings.state is DeviceState.LOST:
         return f"{REBOOT}; `dmesg` has the Xid"
     if readings.state is DeviceState.NEEDS_RESET:
@@ -89,7 +89,7 @@ def _on_machine(device: Device) -> str:
 
 
 def _has_nvlink(device: Device, readings: DeviceSample | None) -> bool:
-    """Return True if the device has NVLink, or may have it and no longer says so."""
+    """Return True if the device has NVLink. If that is unknown, decide by its chip."""
     name = "nvlink_rx_bytes_per_second"
     if readings is not None:
         if getattr(readings, name) is not None:

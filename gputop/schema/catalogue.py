@@ -1,11 +1,11 @@
-"""Catalogue of readings: one row for each field of a device, with its names and forms everywhere.
+"""Catalogue of readings: one row for each field of a device, with all its names and formats.
 
-The device page, `gputop status --columns`, CSV, the exporter under its own and under
-DCGM's names, the fleet's queries and the history read this table. A new reading needs a row here,
-a typed field in `agent.device`, a question in `agent.nvml.device_queries`, and a test.
+The device page, `gputop status --columns`, CSV, the exporter (with gputop's and with DCGM's names),
+the fleet's queries and the history use this table. A new reading needs a row here, a typed field in
+`agent.device`, a question in `agent.nvml.device_queries`, and a test.
 
-This module is data alone: the first screen imports it. Functions that format a value are chosen by
-the reading's `form`, or else by its unit, where they are needed.
+This module is only data, because the first screen imports it. `schema.values` has the functions
+that format a value, by the reading's `form` or else by its unit.
 """
 
 from __future__ import annotations
@@ -30,51 +30,51 @@ _DCGM_UNITS: Mapping[str, Convert] = {
 
 
 class Reading(NamedTuple):
-    """A field of `Device` or `DeviceSample`: what it is called, and how it is written."""
+    """Names and formats of a field of `Device` or `DeviceSample`."""
 
     name: str
     label: str = ""
-    """Label on the device page, and column of `gputop status --columns`. A reading without one is
-    in the row of the reading before."""
+    """Label on the device page, and column of `gputop status --columns`. A reading without a label
+    is in the row of the reading before."""
     about: str = ""
-    """Help text of the metric. A field without one is no metric."""
+    """Help text of the metric. A field without it is not a metric."""
     form: str = ""
-    """Key of the function that writes its value; its unit where empty."""
+    """Key of the function that formats the value; if empty, the unit is the key."""
     words: Mapping[str, str] | None = None
-    """Texts for its values, of a reading in words. As a metric each word is a series: 1 or 0."""
+    """Texts by value, for a reading in words. As a metric, each word is a series of 1 or 0."""
     template: str = "{}"
-    """Text of the row, with a place for each of its readings."""
+    """Text of the row, with a placeholder for each of its readings."""
     term: str = ""
-    """Word for the reading in a row with several."""
+    """Word for the reading in a row with several readings."""
     is_optional: bool = False
-    """True if the row is left out where it has neither a value nor a reason."""
+    """True if the row is left out when it has neither a value nor a reason."""
     legend: str = ""
-    """Explanation in the help, under `legend_term` or else the label."""
+    """Explanation in the help, for the term `legend_term` or else the label."""
     legend_term: str = ""
     not_supported: str = ""
-    """Why it is missing where it is not supported; empty for the common text."""
+    """Text if the reading is not supported; empty for the common text."""
     metric: str = ""
-    """Name in Prometheus without unit and `_total`; its own name where empty."""
+    """Name in Prometheus without unit and `_total`; if empty, the reading's name."""
     part_label: str = ""
-    """Label in Prometheus that tells the numbers of a reading with several apart."""
+    """Label in Prometheus that distinguishes the numbers of a reading with several numbers."""
     dcgm: tuple[str, str] = ("", "")
     """Name without `DCGM_FI_`, and help text, in dcgm-exporter."""
     dcgm_fallback: str = ""
-    """Another field of DCGM that the fleet reads where this one is missing."""
+    """Field of DCGM that the fleet reads if `dcgm` is missing."""
     smi: tuple[str, ...] = ()
     """Names in `nvidia-smi --query-gpu`."""
     in_history: bool = False
-    """True if the history keeps it over time: it is drawn, or rules compare it."""
+    """True if the history keeps the reading, for charts or for rules."""
     has_mean: bool = True
-    """False if minimum, mean and maximum since the start say nothing."""
+    """False if minimum, mean and maximum have no meaning."""
     is_counter: bool = False
-    """True if it only grows: its increase is shown, and Prometheus counts it."""
+    """True if the value only grows. Its increase is shown; it is a counter in Prometheus."""
     fastest: float = float("inf")
-    """Most that a counter can grow in a second: more is a counter that was replaced."""
+    """Largest plausible increase of a counter per second. A larger increase is not counted."""
 
     @property
     def unit(self) -> str:
-        """Unit that the name ends in; empty for none."""
+        """Unit at the end of the name; empty for none."""
         return unit_of(self.name)
 
     @property
@@ -104,14 +104,14 @@ class Reading(NamedTuple):
 
 
 class Recovery(NamedTuple):
-    """A recovery action that the driver asks for."""
+    """A recovery action that the driver recommends."""
 
     need: str
-    """Words for it after "GPU 0 needs"."""
+    """Words after "GPU 0 needs"."""
     remedy: str = ""
     """Template for `advice.fill_in`."""
     smi: str = ""
-    """Name in nvidia-smi, if it is not made of the same words."""
+    """Name in nvidia-smi, if it differs from the key in words."""
 
 
 # fmt: off
@@ -131,7 +131,7 @@ RECOVERIES = {
     "system_reboot": Recovery("a reboot of its machine", "reboot its machine"),
 }
 # fmt: on
-"""Recovery actions by their words in `agent.words`."""
+"""Recovery actions by the words in `agent.words`."""
 VIRTUALIZATIONS = {
     "none": "none",
     "passthrough": "passed through to this guest",
@@ -139,7 +139,7 @@ VIRTUALIZATIONS = {
     "host_vgpu": "host of virtual GPUs",
     "host_vsga": "host of shared graphics",
 }
-"""Texts for the virtualization, by its words in `agent.words`."""
+"""Texts for the virtualization by the words in `agent.words`."""
 _GPM = "Average since the reading before, by GPM."
 _LOADED = "since the driver was loaded"
 
@@ -266,7 +266,7 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             smi=("temperature.gpu.tlimit",)),
         Reading("temperature_slowdown_celsius", "slowdown at"),
         Reading("temperature_shutdown_celsius", "shutdown at"),
-        # As nvidia-smi calls it. Devices have this scale or the absolute thresholds above.
+        # The name in nvidia-smi. Devices have this scale or the absolute thresholds above.
         Reading("temperature_slowdown_margin_celsius", "T.Limit", is_optional=True,
             template="slowdown {}, shutdown {}", term="slowdown"),
         Reading("temperature_shutdown_margin_celsius", term="shutdown"),
@@ -304,7 +304,7 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
         Reading("performance_state", "P-state", "Performance state, 0 (P0, the fastest) to 15.",
             form="p_state", legend="P0 is the fastest, P15 the slowest", smi=("pstate",),
             has_mean=False),
-        # nvidia-smi has columns for each of them: see `schema.clock_events`.
+        # nvidia-smi has a column for each reason: see `schema.clock_events`.
         Reading("clock_event_reasons", "held back by",
             "Whether that reason holds the clocks back now: 1 or 0.", form="reasons",
             legend="why clocks are not higher; a power cap is normal at full load, heat is not",
@@ -417,7 +417,7 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
     ),
 }
 # fmt: on
-"""Readings by group of the device page, in the order in which somebody in a hurry reads them."""
+"""Readings by group of the device page, the most important groups first."""
 CATALOGUE: Mapping[str, Reading] = {
     r.name: r for group in PAGE_GROUPS.values() for r in group
 }
@@ -438,4 +438,4 @@ PROCESS_READINGS = (
         "decoder_utilization_percent", about="Its use of the video decoder, 0 to 1."
     ),
 )
-"""Fields of a process that are metrics. Other exporters count its use of the host."""
+"""Fields of a process that are metrics. Other exporters cover its use of the host."""

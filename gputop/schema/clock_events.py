@@ -1,6 +1,6 @@
-"""Table of clock event reasons: why clocks are not higher, with all their names.
+"""Table of clock event reasons (why clocks are not higher) and their names.
 
-Meanings are those of nvml.h (`nvmlClocksEventReason…`). The words and bits are in `agent.words`.
+Meanings follow nvml.h (`nvmlClocksEventReason…`). The words and bits are in `agent.words`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ class ClockEvent(NamedTuple):
     """A reason why clocks are not higher."""
 
     word: str
-    """The name in the stream, in recordings and in metrics."""
+    """Name in the stream, in recordings and in metrics."""
     label: str
     short: str = ""
-    """One or two words for a narrow column; empty for idle, which goes without saying."""
+    """One or two words for a narrow column; empty for idle, which is not shown."""
     smi: str = ""
-    """The column of nvidia-smi after `clocks_event_reasons.`; empty where it has none."""
+    """Column of nvidia-smi after `clocks_event_reasons.`; empty if there is none."""
     fault: str = ""
-    """Words for the fault, after "GPU 0 is"; empty where the reason is normal."""
+    """Words for the fault, after "GPU 0 is"; empty if the reason is normal."""
     is_heat: bool = False
 
 
@@ -33,7 +33,7 @@ CLOCK_EVENTS = (
                "throttled by heat (hardware)", is_heat=True),
     ClockEvent("sw_thermal", "software thermal slowdown", "heat", "sw_thermal_slowdown",
                "throttled by heat", is_heat=True),
-    # In recordings of gputop 0.1: the same counter as that of sw_thermal.
+    # In recordings of gputop 0.1: the same counter as sw_thermal.
     ClockEvent("thermal", "thermal slowdown", "heat", "", "throttled by heat", is_heat=True),
     ClockEvent("hw_power_brake", "external power brake", "power brake",
                "hw_power_brake_slowdown", "braked by its power supply"),
@@ -50,24 +50,24 @@ CLOCK_EVENTS = (
     ClockEvent("idle", "nothing to do", smi="gpu_idle"),
 )
 # fmt: on
-"""Reasons, the gravest first: it explains others that apply at the same time."""
+"""Reasons, the gravest first: the gravest explains the others that apply at the same time."""
 BY_WORD: Mapping[str, ClockEvent] = {event.word: event for event in CLOCK_EVENTS}
 HEAT_REASONS = tuple(event.word for event in CLOCK_EVENTS if event.is_heat)
 _FAULTS = [event for event in CLOCK_EVENTS if event.fault]
 SLOWDOWNS = tuple(event.word for event in _FAULTS if event.word in CLOCK_EVENT_BITS)
 """Words of the reasons that mean a fault, the gravest first."""
 _BITS = {**CLOCK_EVENT_BITS, "board_limit": 0x200, "reliability": 0x400}
-"""With the two words that gputop 0.1 had for bits without a name: they are in its recordings."""
+"""Bits by word, including two words that only recordings of gputop 0.1 contain."""
 _ALL_BITS = (1 << 64) - 1
 _PLACES = {word: place for place, word in enumerate(BY_WORD)}
 
 
 def mask_of(words: Iterable[str]) -> int:
-    """Return NVML's mask with the bits of these words; words without a bit add nothing."""
+    """Return NVML's mask with the bits of these words. Words without a bit are ignored."""
     mask = 0
     for word in words:
         if word.startswith("bit_"):
-            # A recording can have anything there.
+            # A recording can contain any text here.
             with contextlib.suppress(ValueError):
                 mask |= int(word.removeprefix("bit_"), 16) & _ALL_BITS
         else:
@@ -76,7 +76,7 @@ def mask_of(words: Iterable[str]) -> int:
 
 
 def gravest(words: Iterable[str]) -> ClockEvent | None:
-    """Return the gravest of these reasons that means a fault, or None where all are normal."""
+    """Return the gravest reason that means a fault, or None if all are normal."""
     there = frozenset(words)
     for event in _FAULTS:
         if event.word in there:
@@ -85,5 +85,5 @@ def gravest(words: Iterable[str]) -> ClockEvent | None:
 
 
 def gravity(word: str) -> tuple[bool, int, str]:
-    """Return a sort key: the gravest first, words of later drivers after these, idle last."""
+    """Return a sort key: the gravest first, then words of later drivers, then idle."""
     return word == "idle", _PLACES.get(word, len(_PLACES)), word

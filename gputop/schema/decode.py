@@ -1,4 +1,4 @@
-"""Make records of lines and of plain JSON values. msgspec checks all types."""
+"""Decode records from lines and from plain JSON values. msgspec checks all types."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gputop.schema.limits import NUMBER_LIMIT, OBJECTS, DecodeError, check, cut_
 
 T = TypeVar("T")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-"""A surrogate. msgspec refuses a single one, which stands for a byte that is not UTF-8."""
+"""An escaped surrogate. A single one stands for a byte that is not UTF-8; msgspec rejects it."""
 
 
 class NewerSchemaError(DecodeError):
-    """The stream is of a later gputop, whose words may have other meanings."""
+    """The stream comes from a later gputop, with an incompatible schema."""
 
 
 class Head(msgspec.Struct):
-    """The fields of a line that say how to decode it and where it belongs."""
+    """Fields of a line that are needed to choose its decoder and to scan a recording."""
 
     type: Literal["inventory", "sample"]
     time: Annotated[float, msgspec.Meta(gt=-NUMBER_LIMIT, lt=NUMBER_LIMIT)]
@@ -40,7 +40,7 @@ _DECODERS: Mapping[str, msgspec.json.Decoder[Any]] = {
 def decode(line: str | bytes) -> Record:
     """Return the record of a line. Unknown fields are ignored.
 
-    Raises `DecodeError`, whose message is one line that says where the line is wrong.
+    Raises `DecodeError` with one line that says where the data is wrong.
     """
     data = line.encode(errors="surrogatepass") if isinstance(line, str) else line
     if data.count(b"{") > OBJECTS:
@@ -63,9 +63,9 @@ def read_head(line: bytes) -> Head:
 
 
 def from_plain(cls: type[T], document: Any) -> T:
-    """Return the dataclass of plain JSON values. Unknown fields are ignored.
+    """Return an instance of `cls` from plain JSON values. Unknown fields are ignored.
 
-    Raises `DecodeError`, whose message is one line that says where the values are wrong.
+    Raises `DecodeError` with one line that says where the data is wrong.
     """
     try:
         record = msgspec.convert(document, cls)

@@ -1,4 +1,4 @@
-"""Texts and numbers that are computed from records."""
+"""Texts and numbers computed from records."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from gputop.text import count, short_name, visible
 
 
 def label_of(device: Device) -> str:
-    """Return a device's name on screen: its number, after its machine if there are several."""
+    """Return a device's label on screen: `0`, or `node7:0` if there are several machines."""
     if device.machine is None:
         return device.number
     return f"{visible(device.machine)}:{device.number}"
 
 
 def model_of(device: Device) -> str:
-    """Return a device's name without the brand, in visible characters."""
+    """Return a device's name without the brand, as visible characters."""
     return short_name(visible(device.name))
 
 
 def gpus_text(inventory: Inventory) -> str:
-    """Return how many GPUs there are: `8 GPUs`, or `2 of 8 GPUs` if only these are shown."""
+    """Return the number of GPUs as text: `8 GPUs`, or `2 of 8 GPUs` if some are not shown."""
     shown = sum(device.parent_uuid is None for device in inventory.devices)
     total = shown + (inventory.devices_left_out or 0)
     if shown < total:
@@ -34,26 +34,26 @@ def gpus_text(inventory: Inventory) -> str:
 PROCESS_COUNT = "process_count"
 """Number of processes that the driver lists on the device."""
 PROCESS_CPU = "process_cpu_percent"
-"""Percent of one core: the busiest of its processes and of their child processes."""
+"""CPU use of the busiest process on the device, or of a child process; 100 is one core."""
 PROCESS_IO_WAIT = "process_io_wait"
-"""1 if one of its processes waited for storage at that moment, else 0."""
+"""1 if a process on the device waits for storage, else 0."""
 HOST_CPU = "host_cpu_percent"
-"""Percent of all cores of the host."""
+"""CPU use of the host in percent of all cores."""
 SLOWDOWN_BITS = "slowdown_bits"
 """Clock event reasons as a sum of `agent.words.CLOCK_EVENT_BITS` and `OTHER_SLOWDOWN`."""
 DERIVED = (PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, HOST_CPU, SLOWDOWN_BITS)
-"""Numbers of a device that are computed from a sample, and kept over time like its readings."""
+"""Numbers per device that are computed from a sample and kept in the history."""
 OTHER_SLOWDOWN = 1 << 32
-"""Bit for all reasons that have none in nvml.h. A float holds it beside the others."""
+"""Bit for all reasons that nvml.h does not define. A float stores it exactly with the others."""
 
 
 def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
-    """Return the numbers of `DERIVED` by device."""
+    """Return the numbers of `DERIVED` for each device UUID."""
     processes = sample.processes_by_device()
     hosts = {machine.name: machine.host for machine in sample.machines}
     found: dict[str, dict[str, float | None]] = {}
     for readings in sample.devices:
-        machine, _, _ = readings.uuid.partition("/")  # as in `qualified`
+        machine, _, _ = readings.uuid.partition("/")  # the reverse of `qualified`
         held = processes[readings.uuid]
         number: int | None = len(held)
         if not held and "processes" in readings.absent:
@@ -72,7 +72,7 @@ def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
 
 
 def _most(values: Iterable[float | None]) -> float | None:
-    """Return the largest of the values that are known, or None if none is."""
+    """Return the largest known value, or None."""
     known = [value for value in values if value is not None]
     return max(known, default=None)
 

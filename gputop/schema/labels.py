@@ -1,4 +1,4 @@
-"""Rows of the device page: each field of the catalogue in exactly one of them."""
+"""Rows of the device page. Each field of the catalogue is in exactly one row."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gputop.text import ABSENT, UNITS, in_unit_of
 
 @dataclass(frozen=True, slots=True)
 class DetailRow:
-    """A row about a device: the readings that it shows, of which the first has its label."""
+    """A row of the device page: one or more readings, and the label of the first."""
 
     readings: tuple[Reading, ...]
 
@@ -39,7 +39,7 @@ class DetailRow:
         return False
 
     def text(self, device: Device, sample: DeviceSample) -> str:
-        """Return the values with their units, or `–` if all are missing."""
+        """Return the values with their units, or `–` if all values are missing."""
         values = []
         texts = []
         for name in self.names:
@@ -57,7 +57,7 @@ class DetailRow:
     def reason(
         self, device: Device, sample: DeviceSample, host: Host | None = None
     ) -> str:
-        """Return why values are missing, and the remedy; empty if none is missing."""
+        """Return why values are missing, and the remedy; empty if no value is missing."""
         terms: dict[str, list[str]] = {}
         for each in self.readings:
             value = value_of(each.name, device, sample)
@@ -69,22 +69,22 @@ class DetailRow:
         return "; ".join(f"{', '.join(terms[text])}: {text}" for text in terms)
 
     def is_missing(self, device: Device, sample: DeviceSample) -> bool:
-        """Return True if the first field has no value; its maximum may have one."""
+        """Return True if the first field has no value. Other fields may have values."""
         return isinstance(value_of(self.names[0], device, sample), Absence)
 
 
 def _without_unit(texts: list[str], values: list[Any]) -> str:
-    """Return the first text for a row of two values, of which one unit is enough: `50.0`."""
+    """Return the first of two texts without its unit if both have the same unit: `50.0`."""
     number, _, unit = texts[0].rpartition(" ")
     if unit in UNITS and texts[0] == texts[1]:
-        return in_unit_of(*values)  # ">79.5 of 79.6 GiB" is not all of it
+        return in_unit_of(*values)  # ">79.5 of 79.6 GiB": not equal
     if number and unit == texts[1].rpartition(" ")[2]:
         return number
     return texts[0]
 
 
 def value_of(name: str, device: Device, sample: DeviceSample) -> Any:
-    """Return the value of a field of either record, or the reason why it is missing."""
+    """Return the value of a field of the sample or the device, or the reason why it is missing."""
     reason = None
     for record in (sample, device) if name in READINGS else (device,):
         value = getattr(record, name, None)
@@ -95,7 +95,7 @@ def value_of(name: str, device: Device, sample: DeviceSample) -> Any:
 
 
 def _rows(readings: tuple[Reading, ...]) -> Iterator[DetailRow]:
-    """Yield a row for each reading with a label, and those that follow without one."""
+    """Yield a row for each reading with a label. Readings without a label join the row before."""
     starts = [place for place, reading in enumerate(readings) if reading.label]
     for start, end in zip(starts, [*starts[1:], len(readings)], strict=True):
         yield DetailRow(readings[start:end])
@@ -109,9 +109,9 @@ ROWS: tuple[DetailRow, ...] = tuple(row for rows in GROUPS.values() for row in r
 
 
 def since_start(name: str, of: Callable[[str], Statistics | None]) -> tuple[str, ...]:
-    """Return a reading's minimum, mean and maximum, or a counter's increase; nothing for words.
+    """Return a reading's minimum, mean and maximum as texts, or a counter's increase.
 
-    `of` returns the statistics of a name.
+    The result is empty for words. `of` returns the statistics of a name.
     """
     if name == "clock_event_seconds":
         return _held_back(of)
@@ -122,12 +122,12 @@ def since_start(name: str, of: Callable[[str], Statistics | None]) -> tuple[str,
     if reading.is_counter:
         return (f"+{value_text(name, _whole(statistics.increase))}",)
     figures = (_whole(statistics.minimum), statistics.mean, _whole(statistics.maximum))
-    # Beside the value itself, a rate needs no "/s".
+    # The value beside it has the "/s" of a rate.
     return tuple(value_text(name, figure).removesuffix("/s") for figure in figures)
 
 
 def _held_back(of: Callable[[str], Statistics | None]) -> tuple[str, ...]:
-    """Return in one text how long each reason has held back the clocks, or nothing."""
+    """Return one text with the time of each reason that held back the clocks, or nothing."""
     texts = []
     for word, label in CAUSES.items():
         statistics = of(f"clock_event_seconds.{word}")

@@ -1,4 +1,4 @@
-"""Limits on records from outside: other hosts, recordings, the worker, kept results."""
+"""Limits on data from outside: other hosts, recordings, the benchmark worker, stored results."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from gputop.agent.problem import Problem
 from gputop.agent.snapshot import EVENTS, Inventory, Record
 
 LINE_BYTES = 8 << 20
-"""Bytes of one line of a stream or recording, decompressed; reading can take 20 times as much."""
+"""Bytes of one decompressed line of a stream or recording. Decoding can need 20 times as much."""
 OBJECTS = 40_000
-"""Objects of JSON in one line: more than the next limits allow together, and no memory problem."""
+"""JSON objects in one line: more than the limits below allow in total, but they fit in memory."""
 DEVICES = 1024
-"""Devices in one inventory or sample: a history of twenty minutes takes 0.2 MiB for each."""
+"""Devices in one inventory or sample. The history needs 0.2 MiB for each."""
 PROCESSES = 8192
 """Processes in one sample, counted once per device."""
 ITEMS = 8192
@@ -23,7 +23,7 @@ STRING_CHARACTERS = 16_384
 """Characters of one text."""
 NUMBER_LIMIT = 1 << 63
 LEAST_NUMBER = -NUMBER_LIMIT
-"""Bounds of every number: sums of larger ones could become infinite."""
+"""Bounds of every number. Sums of larger numbers could become infinite."""
 LONGEST_MESSAGE = 300
 MOST = {
     "devices": DEVICES,
@@ -31,18 +31,18 @@ MOST = {
     "processes": PROCESSES,
     "events": EVENTS,
 }
-"""Most items of the lists that are cut if they are longer."""
+"""Maximum number of items of the lists that `cut_lists` cuts."""
 
 
 class DecodeError(ValueError):
-    """JSON that does not fit the schema. The message says where and why, and is cut."""
+    """JSON that does not fit the schema. The message says where and why, and is cut to length."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message[:LONGEST_MESSAGE])
 
 
 def cut_lists(record: Record) -> Record:
-    """Cut lists that are too long, the events to the newest; the record's problem says so."""
+    """Cut lists that are too long, and report that in the record's problem. Keep newest events."""
     kept: dict[str, Any] = {}
     over = []
     for name, most in MOST.items():
@@ -62,12 +62,12 @@ def cut_lists(record: Record) -> Record:
 
 
 def check(record: Any) -> None:
-    """Raise `DecodeError` if a number, text or list in a record is beyond the limits."""
+    """Raise `DecodeError` if a number, text or list in a record exceeds a limit."""
     values = [record]
-    for value in values:  # grows while it is read
+    for value in values:  # the loop appends to it
         kind = value.__class__
         if kind is int or kind is float:
-            if not LEAST_NUMBER < value < NUMBER_LIMIT:  # false for NaN, too
+            if not LEAST_NUMBER < value < NUMBER_LIMIT:  # also false for NaN
                 raise DecodeError(f"number out of range: {value}")
         elif kind is str:
             if len(value) > STRING_CHARACTERS:

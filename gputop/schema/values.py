@@ -1,4 +1,4 @@
-"""Text for values of the schema with their units, and for why a value is missing."""
+"""Texts for values with their units, and for the reasons why values are missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gputop.schema.clock_events import CLOCK_EVENTS
 from gputop.text import ABSENT, duration, number, percentage, size, used_of, visible
 
 LANE_BYTES = {1: 250e6, 2: 500e6, 3: 984.6e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
-"""Bytes/s of a lane by generation, after line coding and before headers (PCI-SIG)."""
+"""Bytes/s of a PCIe lane by generation, after line coding and before headers (PCI-SIG)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +25,19 @@ class Statistics:
 
     minimum: float
     mean: float
-    """Mean over time, not over samples, because the interval can change."""
+    """Mean over time, not over samples: the interval can change."""
     maximum: float
     count: int
     increase: float
-    """Sum of all increases: what a counter counted, also after it went backwards."""
+    """Sum of all increases: the total of a counter, even if it was reset in between."""
 
 
 CAUSES: Mapping[str, str] = {event.word: event.label for event in CLOCK_EVENTS}
-"""Labels of clock event reasons. Later drivers may have others."""
+"""Labels of clock event reasons. Later drivers may have more reasons."""
 
 
 def cause_text(word: str) -> str:
-    """Return the label of a clock event reason. A later driver's word is its own."""
+    """Return the label of a clock event reason, or the word itself if it is unknown."""
     return CAUSES.get(word) or visible(word, 40)
 
 
@@ -52,7 +52,7 @@ def _reasons(words: tuple[str, ...]) -> str:
 
 
 def _durations(seconds: Mapping[str, float]) -> str:
-    """Return the causes with any time, longest first."""
+    """Return the causes with more than 0 s, longest first."""
     texts = []
     for word, spent in sorted(seconds.items(), key=itemgetter(1, 0), reverse=True):
         if spent > 0:
@@ -61,7 +61,7 @@ def _durations(seconds: Mapping[str, float]) -> str:
 
 
 def span_text(seconds: float) -> str:
-    """Return a time of any length: `4 ms`, `5.0 s`, `1:02:05`."""
+    """Return a duration as text: `4 ms`, `5.0 s`, `1:02:05`."""
     if seconds < 0.9995:
         return f"{max(1, round(seconds * 1000))} ms"
     if seconds < 59.95:
@@ -70,7 +70,7 @@ def span_text(seconds: float) -> str:
 
 
 def degrees_to_slowdown(device: Device, readings: DeviceSample) -> int | None:
-    """Return by how many °C it is below its slowdown threshold, or None if unknown."""
+    """Return the distance in °C to the slowdown threshold, or None if unknown."""
     threshold = device.temperature_slowdown_celsius
     celsius = readings.temperature_celsius
     if threshold is not None and celsius is not None:
@@ -89,7 +89,7 @@ def rate(bytes_per_second: float | None) -> str:
 
 
 def _links(rates: tuple[int | None, ...]) -> str:
-    """Return the rates, with adjacent equal ones merged: `0–17: 2.28 GiB/s`."""
+    """Return the rates of links, with adjacent equal rates merged: `0–17: 2.28 GiB/s`."""
     texts = []
     first = 0
     for each, run in groupby(rates, key=_link):
@@ -121,7 +121,7 @@ def _words(word: str) -> str:
 
 
 def _either(true: str, false: str) -> Callable[[Any], str]:
-    """Return a function that returns the first text for a true value, and else the second."""
+    """Return a function from a value to one of two texts."""
 
     def text(value: Any) -> str:
         if value:
@@ -156,11 +156,11 @@ _FORMS: Mapping[str, Callable[[Any], str]] = {
     "seconds": span_text,
     "": lambda value: visible(str(value), 200),
 }
-"""Functions that write a value, by the form or the unit in the catalogue."""
+"""Functions that format a value, by the form or the unit in the catalogue."""
 
 
 def value_text(name: str, value: Any) -> str:
-    """Return the value of a field of a device with its unit, as people read it."""
+    """Return a value of a device's field as text with its unit."""
     reading = CATALOGUE[name]
     if reading.form == "word" and reading.words is not None:
         return reading.words.get(value) or visible(value, 40)
@@ -174,7 +174,7 @@ UNSEEN = {
     Absence.NOT_SCRAPED: "Prometheus knows no processes: look on the host",
     Absence.NO_DATA_YET: "not looked up yet: wait for the next sample",
 }
-"""Reasons why only the pid of a process is known, and what to do about it."""
+"""Texts for processes of which only the pid is known: the reason and the remedy."""
 UNSEEN_BRIEFLY = {
     Absence.LOST: "gone, or elsewhere: --pid=host",
     Absence.NO_PERMISSION: "no permission: needs root",
@@ -188,7 +188,7 @@ _ALWAYS = {
     Absence.NOT_SCRAPED: "not scraped: no exporter there counts it",
     Absence.ERROR: "the driver failed: `nvidia-smi -q` may say more",
 }
-"""Texts that are the same for every reading."""
+"""Texts for reasons that need no other details."""
 
 
 def absence_text(
@@ -232,7 +232,7 @@ def _not_supported(name: str, device: Device, host: Host | None) -> str:
 
 
 def enable_ecc(device: Device, *, shared: bool = False) -> str:
-    """Return the remedy for disabled ECC, for this device or to be `shared` by several."""
+    """Return the remedy for disabled ECC, for this device or `shared` by several devices."""
     command = smi_command("-e 1", device)
     if shared:
         command = shared_command("-e 1", device)

@@ -1,1 +1,1 @@
-"""Transport of snapshots: child processes, ssh, several hosts as one stream, and history."""
+"""Transport of snapshots: child processes, ssh, merged hosts, and history."""

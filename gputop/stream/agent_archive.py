@@ -1,9 +1,9 @@
-"""The agent as a program that is sent through a connection, and run from memory there.
+"""The agent as one archive that is sent over a connection and run from memory.
 
 On the other machine `python3 -IBS -c BOOTSTRAP WORDS…` reads one line of source from its standard
 input. That source reads the archive, imports the agent from it, and runs it with the WORDS and
-`--control`. So requests can follow on standard input, and the end of that is the end of the agent,
-even if the driver hangs. No file is written.
+`--control`. Requests follow on standard input. The agent ends when its standard input closes, even
+if the driver hangs. No file is written.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 import gputop.agent
 
 PYTHON = ("python3", "-IBS")
-"""The interpreter, which takes no module from its working directory, and writes no bytecode."""
+"""The interpreter. It imports nothing from the working directory and writes no bytecode."""
 BOOTSTRAP = 'import os;f=os.fdopen(0,"rb",0);exec(f.readline())#gputop'
-"""Program for `python3 -c`. Every shell takes it as it is within single quotes: it has no quote of
-that kind, no backslash, no newline and no exclamation mark."""
+"""Program for `python3 -c`. Single quotes protect it in every shell: it has no single quote,
+backslash, newline or exclamation mark."""
 _LOADER = """
 import sys
 if sys.version_info < (3, 9):
@@ -60,15 +60,15 @@ sys.meta_path.insert(0, Loader())
 from gputop.agent.__main__ import main
 main(sys.argv[1:] + ["--control"])
 """
-"""Source that the bootstrap executes. Its first lines are those of any Python, 2.7 included."""
+"""Source that the bootstrap executes. Any Python compiles it, even 2.7, to report the version."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def agent_archive() -> bytes:
-    """Return the agent as a zip file, the same for the same files.
+    """Return the agent as a zip file. The same files give the same bytes.
 
-    Its files are not compressed one by one: all of them together become smaller. It can also be
-    run as a file: `python3 agent.zip`. Raises `FileNotFoundError` without pynvml.
+    Files are stored uncompressed, because compressing the whole archive saves more. It also runs as
+    a file: `python3 agent.zip`. Raises `FileNotFoundError` without pynvml.
     """
     package = Path(gputop.agent.__file__).parent
     files = {"gputop/__init__.py": b"", "pynvml.py": _bindings().read_bytes()}
@@ -85,13 +85,13 @@ def agent_archive() -> bytes:
 
 @cache
 def agent_input() -> bytes:
-    """Return what the bootstrap reads: its source, a length, and the compressed archive."""
+    """Return the input of the bootstrap: source, length, and compressed archive."""
     sent = zlib.compress(agent_archive(), 9)
     return b"exec(%a)\n%d\n" % (_LOADER, len(sent)) + sent
 
 
 def _bindings() -> Path:
-    """Return the file of nvidia-ml-py. It is not imported: that would load NVML's names."""
+    """Return the path of nvidia-ml-py's module without importing it."""
     spec = find_spec("pynvml")
     if spec is None or spec.origin is None:
         raise FileNotFoundError("nvidia-ml-py is not installed")

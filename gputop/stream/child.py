@@ -28,51 +28,51 @@ from gputop.text import visible
 UNREADABLE_LINES = 1000
 """Consecutive unreadable lines after which a child process is ended."""
 LINES_PER_SECOND = 500
-"""Lines per second of a child process; one that writes more has to wait."""
+"""Maximum number of lines per second that are read from a child."""
 
 LONG_LIFE_SECONDS = 10.0
-"""Seconds that a crashing child never lives: its first records come before it asks the driver. One
-that sent no record does not count, as it may have taken long to fail."""
+"""Shortest run that resets the restart pause. A child that crashes in the driver ends earlier. Only
+a child that sent a record counts as having run, because a failed start can take long."""
 STEP_SECONDS = 0.5
 """Seconds for each step of ending a child: end of file, SIGTERM, SIGKILL."""
 PRINTED_CHARACTERS = 80
-"""Characters that are shown of what was printed before the first record."""
+"""Maximum number of characters shown of output before the first record."""
 RECORD_STARTS = (b'{"type":"inventory"', b'{"type":"sample"')
 PROMPT_SECONDS = 7.0
-"""Seconds without a record after a prompt, which waits for an answer that never comes."""
+"""Seconds to wait for a record after a prompt, which nobody can answer."""
 PROMPT_ENDS = b" :?>$#%"
-"""Last characters of prompts. What sets the title of a window ends otherwise."""
+"""Last characters of prompts. The escape sequence of a window's title ends differently."""
 CRASHES = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV}
-"""Signals that native code ends with. It is the driver's, except for Python's own."""
+"""Signals of crashes in native code. The only native code besides Python's is the driver's."""
 
 
 class Interruption(NamedTuple):
-    """A break of the stream, or an unreadable line of it. The stream continues by itself."""
+    """An interruption of the stream, or an unreadable line. The stream continues by itself."""
 
     problem: Problem
     left_out: bool = False
-    """True for an unreadable line, after which the child runs on."""
+    """True for an unreadable line. The child keeps running."""
     retry_seconds: float = 0.0
     status: int | None = None
-    """Exit status of a child that ended, negative for a signal."""
+    """Exit status of the child if it ended, negative for a signal."""
     errors: str = ""
     printed: str = ""
-    """What came in place of the first record, if that never came."""
+    """Output of a child that sent no record."""
 
 
 class Patience(NamedTuple):
     """Seconds to wait for a child."""
 
     start: float = 10.0
-    """Wait for its first record: it may be an interpreter on a slow file system."""
+    """Wait for the first record. Python may be on a slow file system."""
     first_pause: float = 0.2
-    """Wait between its end and its restart, doubled while its lives are short. A start takes a
-    quarter of a second of a core: a child that crashes at each start uses a tenth of it."""
+    """Wait before a restart, doubled after each short run. A start takes 0.25 s of CPU time, so a
+    child that crashes at each start uses a tenth of a core."""
     longest_pause: float = 2.0
 
 
 class StreamChild:
-    """A child that writes a stream. It ends when its standard input, held open here, closes."""
+    """A child process that writes a stream. It ends when its standard input closes."""
 
     def __init__(
         self,
@@ -82,9 +82,9 @@ class StreamChild:
         patience: Patience = Patience(),  # noqa: B008 - it cannot change
         first_input: bytes = b"",
     ) -> None:
-        """Watch a child with these arguments; `process` is one that was started already.
+        """Watch a child with these arguments, or `process` if it was started already.
 
-        `first_input` is what the child reads before requests.
+        `first_input` is sent to the child before any request.
         """
         self._arguments = list(arguments)
         self._limit = _limit(interval)
@@ -95,17 +95,17 @@ class StreamChild:
         self._spoke = False
         """True if it has sent a record."""
         self._sent: list[int] = []
-        """Signals that were sent from here to end it."""
+        """Signals that this object sent to end the child."""
         self._errors = Tail()
         self._printed = b""
-        """Last line before the first record, perhaps without its end."""
+        """Last line before the first record. It may be incomplete."""
         self._wanted: dict[str, Any] = {}
 
     @property
     def printed(self) -> str:
-        """What came before the first record, at most `PRINTED_CHARACTERS`; empty once that is here.
+        """Last output before the first record, at most `PRINTED_CHARACTERS`; empty after it.
 
-        Over `ssh`, that is what a start-up file of the shell prints.
+        Over `ssh`, a start-up file of the shell may print such output.
         """
         if self._spoke:
             return ""
@@ -113,10 +113,10 @@ class StreamChild:
         return visible(text[-PRINTED_CHARACTERS:])
 
     def ask(self, **wanted: Any) -> None:
-        """Request settings of the child, which has `--control`, and of its successors.
+        """Request settings of the child, started with `--control`, and of its restarts.
 
-        They are `interval`, `gpm`, `next`, which lets it send only samples that were asked for with
-        `ask_next`, except for the first, and the `loads` of simulated devices.
+        The settings are `interval`, `gpm`, `next` (send the first sample, then one for each
+        `ask_next`), and `loads` of simulated devices.
         """
         before = self._wanted
         changed = {k: v for k, v in wanted.items() if before.get(k) != v}
@@ -127,23 +127,23 @@ class StreamChild:
             self._send(changed)
 
     def ask_next(self) -> None:
-        """Request the next sample of a child that was asked for `next`."""
+        """Request the next sample. The setting `next` must be on."""
         self._send({"next": True})
 
     def _send(self, wanted: dict[str, Any]) -> None:
-        # Without an input, it is sent once the child has one.
+        # Before the input is connected, do nothing: `_lines` sends all settings then.
         if self._input is not None and not self._input.is_closing():
             self._input.write(json.dumps(wanted).encode() + b"\n")
 
     def spawn(self) -> None:
-        """Start the child. This needs no event loop, so it can start before the screen."""
+        """Start the child. This needs no event loop, so it is possible before the screen starts."""
         self._process = launch(self._arguments)
         self._spoke = False
         self._sent = []
         self._printed = b""
 
     async def records(self) -> AsyncGenerator[Record | Interruption]:
-        """Yield what the child sends, forever, and an `Interruption` whenever it is restarted."""
+        """Yield records forever, and an `Interruption` for each bad line and each restart."""
         pause = self._patience.first_pause
         while True:
             began = time.monotonic()
@@ -159,7 +159,7 @@ class StreamChild:
                 why = "it said nothing for too long"
             except (OSError, DecodeError) as error:
                 why = str(error)
-                self._printed = b""  # the error says more
+                self._printed = b""  # the error is more precise
             process = self._process
             await self.close()
             status = process.returncode if process is not None else None
@@ -178,7 +178,7 @@ class StreamChild:
             pause = min(2 * pause, self._patience.longest_pause)
 
     def _last_words(self, status: int | None) -> str:
-        """Return why the child ended by itself."""
+        """Return the signal that ended the child, or else its last error line."""
         if status is not None and status < 0 and -status not in self._sent:
             return f"it was ended by {signal_name(status)}"
         lines = self._errors.text.splitlines()
@@ -202,11 +202,11 @@ class StreamChild:
                     self._spoke = True
                     unreadable = 0
                     yield record
-                # A flood of lines must not keep the event loop from anything else.
+                # Limit the rate, so that many lines cannot block the event loop.
                 await asyncio.sleep(1 / LINES_PER_SECOND)
 
     async def _lines(self) -> AsyncGenerator[bytes]:
-        """Yield the lines of the child, which gets its first input and the requests so far."""
+        """Send the first input and the current settings, then yield the child's lines."""
         assert self._process is not None
         async with connected(self._process, self._errors) as (self._input, output):
             if self._first_input:
@@ -227,7 +227,7 @@ class StreamChild:
                 self._note_printed(start)
 
     def _silence(self, line: bytearray) -> float:
-        """Return the seconds that the child may be silent now, after the start of a line."""
+        """Return how many seconds the child may be silent. `line` is its last, incomplete line."""
         if self._spoke:
             return self._limit
         if line and line[-1] in PROMPT_ENDS:
@@ -246,7 +246,7 @@ class StreamChild:
         return Problem("No reading has come yet", why, STARTUP_FILE)
 
     async def close(self) -> None:
-        """End the child within three steps, whatever it does."""
+        """End the child in three steps: close its pipes, send SIGTERM, send SIGKILL."""
         process = self._process
         if process is None:
             return
@@ -255,7 +255,7 @@ class StreamChild:
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
-        # A child that has not begun, such as a connecting `ssh`, does not read its input yet.
+        # A child without a record, such as a connecting `ssh`, may not read its input yet.
         first = None if self._spoke else SIGTERM
         for number in (first, SIGTERM, SIGKILL):
             if number is not None and process.poll() is None:
@@ -263,14 +263,14 @@ class StreamChild:
                 process.send_signal(number)
             if await ends_within(process, STEP_SECONDS):
                 break
-        # Not before: a caller that is cancelled in the middle calls this again.
+        # Only now: after a cancelled call, the next call must still end the process.
         self._process = None
 
 
 def _record_in(line: bytes) -> Record:
-    """Return the record of a line, also behind text that was printed without a newline.
+    """Return the record of a line. Text without a newline may precede the record.
 
-    A start-up file of a shell may print the sequence that sets a window's title. Raises
+    For example, a shell's start-up file may print the escape sequence of a window's title. Raises
     `DecodeError`.
     """
     try:
@@ -285,7 +285,7 @@ def _record_in(line: bytes) -> Record:
 
 
 def _stop_problem(why: str, status: int | None) -> Problem:
-    """Return why a child ended, from its last words and its exit status."""
+    """Return the problem of an ended child, based on the reason `why` and the exit status."""
     what = "The sampler stopped"
     if says_process_limit(why):
         return process_limit_problem(what)
@@ -305,10 +305,10 @@ def _limit(interval: float) -> float:
 
 
 MOST_SNAPSHOTS = 4
-"""Most snapshots that are taken for values that need two readings. Half a second apart, the third
-has the rates of counters, which are read every 0.8 s."""
+"""Maximum number of snapshots to take for values that need two readings. At an interval of 0.5 s,
+the third snapshot has the rates of counters, which are read every 0.8 s."""
 ANSWER_SECONDS = 15.0
-"""Seconds for the driver to answer, or be found missing."""
+"""Seconds to wait for the driver to answer, or for the error that it is missing."""
 
 
 class StreamError(ProblemError):
@@ -323,7 +323,7 @@ class Snapshot(NamedTuple):
 
     @property
     def problem(self) -> Problem | None:
-        """The problem of the driver, or else what was left out of the sample."""
+        """The problem of the inventory, or else of the sample."""
         return self.inventory.problem or self.sample.problem
 
 
@@ -339,17 +339,17 @@ async def snapshots(
     timeout_seconds: float = ANSWER_SECONDS,
     explain: Callable[[Interruption], Problem] = _stopped,
 ) -> AsyncGenerator[Snapshot | Interruption]:
-    """Yield samples with their inventories, from when the driver answered or was found missing.
+    """Yield snapshots, starting when the driver has answered or is known to be missing.
 
-    Raises `StreamError` if neither happens in time, or the stream breaks off before; `explain`
-    says why it broke off. Later interruptions are yielded. Closes the stream.
+    Raises `StreamError` if that takes too long, or if the stream ends before; `explain` returns the
+    reason. Later interruptions are yielded. Closes the stream at the end.
     """
     inventory: Inventory | None = None
     deadline: float | None = asyncio.get_running_loop().time() + timeout_seconds
     try:
         async with contextlib.aclosing(stream.records()) as records:
             while True:
-                # Not around the yield: a time limit is for one task.
+                # A timeout belongs to one task, so it must not span the yield.
                 async with asyncio.timeout_at(deadline):
                     record = await anext(records)
                 if isinstance(record, Inventory):
@@ -386,10 +386,10 @@ async def one_snapshot(
     timeout_seconds: float = ANSWER_SECONDS,
     identified: bool = False,
 ) -> Snapshot:
-    """Return the first snapshot of a new sampler. Raises `StreamError` if there is none in time.
+    """Return the first snapshot of a new sampler. Raises `StreamError` if it takes too long.
 
-    With `complete`, the first in which every device has answered, or does not respond. With
-    `identified`, the first in which the UUIDs are known, or `IDENTIFY_SECONDS` are over.
+    With `complete`, wait until each device has answered or is known not to respond. With
+    `identified`, wait for the UUIDs, at most `IDENTIFY_SECONDS`.
     """
     options = StreamOptions(0.5)
     child = StreamChild(options.command, options.interval)
@@ -412,9 +412,9 @@ async def first_snapshot(
     identified: bool = False,
     waits: Callable[[Snapshot], bool] = lambda _: False,
 ) -> Snapshot:
-    """Return the first of `snapshots` that is `complete` and `identified`, as `one_snapshot`.
+    """Return the first snapshot that is `complete` and `identified`: see `one_snapshot`.
 
-    While `waits` is true for it, a later one is returned, up to the `MOST_SNAPSHOTS`th.
+    While `waits` returns true for a snapshot, take another one, up to `MOST_SNAPSHOTS`.
     """
     end = time.monotonic() + IDENTIFY_SECONDS if identified else 0.0
     seen: Snapshot | None = None

@@ -1,8 +1,8 @@
-"""A line on standard error if native code ends this process: Python cannot write it any more.
+"""Report a crash of native code in one line on standard error.
 
-NVML runs inside `gputop stream`. When it crashes, the kernel ends the process, and a user of the
-command would see "Segmentation fault" alone. So a small process reads what Python's faulthandler
-writes at the end of this one, and says in one line what happened.
+NVML runs inside `gputop stream`. If it crashes, the kernel ends the process, and the user would
+only see "Segmentation fault". So a second, small process reads the output of Python's faulthandler
+and prints one line about the crash.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import sys
 from gputop.agent.problem import Problem
 
 FATAL = "Fatal Python error: "
-"""Beginning of what faulthandler writes; the rest of the line is the signal in words."""
+"""Start of faulthandler's output. The rest of the line names the signal."""
 
 
 def say_if_it_crashes() -> None:
-    """Start the process that waits for the end of this one.
+    """Start a process that reports a crash of this one.
 
-    Call it before there are threads: it forks.
+    Call this before starting threads, because it forks.
     """
-    if faulthandler.is_enabled():  # who switched it on wants the traceback
+    if faulthandler.is_enabled():  # by the user, who wants the traceback
         return
     reading, writing = os.pipe()
     try:
@@ -41,14 +41,13 @@ def say_if_it_crashes() -> None:
 
 
 def _wait(reading: int) -> None:
-    """Wait for the end of the other process, and end this one."""
+    """Wait for the end of the watched process, print a crash, and exit."""
     try:
+        # Only the watched process handles these signals.
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # they are the other one's
-        for descriptor in (
-            0,
-            1,
-        ):  # whose readers wait for the last process that has them open
+            signal.signal(number, signal.SIG_IGN)
+        # A reader gets end of file only after all processes have closed the pipe.
+        for descriptor in (0, 1):
             with contextlib.suppress(OSError):
                 os.close(descriptor)
         with open(reading, encoding="utf-8", errors="replace") as pipe:
@@ -63,7 +62,7 @@ def _wait(reading: int) -> None:
 
 
 def crash_problem(cause: str) -> Problem:
-    """Return the problem for a user who started the command."""
+    """Return the problem to print for the user of the command."""
     return Problem(
         "The NVIDIA library crashed",
         f"it took this process with it ({cause})",

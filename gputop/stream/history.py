@@ -22,13 +22,13 @@ from gputop.schema.values import Statistics
 CAPACITY = 1200
 """Samples kept: twenty minutes at one a second."""
 KEPT = tuple(reading.name for reading in CATALOGUE.values() if reading.in_history)
-"""Readings that are kept over time: they are drawn, or rules compare them."""
+"""Names of the readings that charts draw or rules compare over time."""
 FASTEST = {reading.name: reading.fastest for reading in CATALOGUE.values()}
-"""Most that each counter can count in a second, far beyond all devices."""
+"""Largest plausible increase of each counter per second."""
 LONGEST_WEIGHT_SECONDS = 60.0
-"""Longest time before a reading for which it counts: the longest interval."""
+"""Maximum seconds for which one reading counts in a mean: the longest interval."""
 MOST_GONE = 64
-"""Devices kept that are not in the newest sample: the most recent ones."""
+"""Maximum number of kept devices that are missing in the newest sample."""
 FINE_CAPACITY = 720
 """Numbers kept per device: two minutes at six per second, in 16 kB."""
 
@@ -41,7 +41,7 @@ _numbers_of = attrgetter(*_NUMBERS)
 
 
 class FineSeries:
-    """The driver's own samples of *busy*: several with each of our samples."""
+    """The driver's own samples of *busy*, several for each of our samples."""
 
     __slots__ = ("_many", "_pieces")
 
@@ -50,7 +50,7 @@ class FineSeries:
         self._many = 0
 
     def add(self, number: int, piece: tuple[int, ...]) -> None:
-        """Add those of the sample of that number; an impossible value makes them a gap."""
+        """Add the values of one of our samples. If any value is impossible, all are left out."""
         if min(piece) < 0 or max(piece) > 100:
             return
         self._pieces.append((number, bytes(piece)))
@@ -59,7 +59,7 @@ class FineSeries:
             self._many -= len(self._pieces.popleft()[1])
 
     def since(self, number: int) -> bytes:
-        """Return those of later samples than that one, oldest first."""
+        """Return the values of all samples after `number`, oldest first."""
         return b"".join([piece for at, piece in self._pieces if at > number])
 
 
@@ -86,13 +86,13 @@ class _Figures:
         self.count = 1
 
     def add(self, value: float, seconds: float, at: float, fastest: float) -> None:
-        """Add a value that counts for that many seconds before it.
+        """Add a value that counts for the `seconds` before it.
 
-        `at` is when it was read. An increase by more than `fastest` per second is not counted.
+        `at` is the time of the reading. An increase of more than `fastest` per second is ignored.
         """
         self.count += 1
         self._seconds += seconds
-        # The first one covers no time: it counts while it is the only one.
+        # The first value has no weight. It is the mean only until the next one.
         if value != self.mean and self._seconds:
             self.mean += (value - self.mean) * (seconds / self._seconds)
         if value != self.last:
@@ -107,7 +107,7 @@ class _Figures:
 
     def frozen(self) -> Statistics:
         """Return the statistics now."""
-        # Rounding may put the mean of equal numbers slightly beside them.
+        # Rounding can move the mean slightly out of range.
         mean = min(float(self.maximum), max(float(self.minimum), self.mean))
         return Statistics(self.minimum, mean, self.maximum, self.count, self.increase)
 
@@ -117,10 +117,10 @@ class _Device:
 
     def __init__(self, number: int, time: float, nothing: array[float]) -> None:
         self.first = self.newest = number
-        """Numbers of the first and of the newest sample that has it."""
+        """Numbers of the first and the newest sample with this device."""
         self.since = time
         self.rings = dict.fromkeys((*KEPT, *DERIVED), nothing)
-        """Rings by name. Those without a number so far share one, which only has gaps."""
+        """Rings by name. Readings without any number yet share one ring of gaps."""
         self.figures: dict[str, _Figures] = {}
         self.fine = FineSeries()
         self._nothing = nothing
@@ -128,19 +128,19 @@ class _Device:
     def write(
         self, place: int, readings: DeviceSample, derived: Mapping[str, float | None]
     ) -> None:
-        """Write readings to that place of the rings."""
+        """Write the readings at index `place` of the rings."""
         for name, ring in self.rings.items():
             value = derived[name] if name in derived else getattr(readings, name)
             if value is not None and ring is self._nothing:
-                ring = self.rings[name] = ring[:]  # noqa: PLW2901 - its own from now on
+                ring = self.rings[name] = ring[:]  # noqa: PLW2901 - now a copy of its own
             if ring is not self._nothing:
                 ring[place] = math.nan if value is None else value
 
 
 class History:
-    """Recent readings and statistics by device and name. Devices are known by UUID.
+    """Recent readings and statistics by device and name. Devices are identified by UUID.
 
-    A missing device has gaps. It is forgotten once none of its readings is left in the series.
+    A missing device has gaps. It is removed once the series have no reading of it any more.
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:
@@ -151,10 +151,10 @@ class History:
         self._newest: Sample | None = None
         self._elapsed = 0.0
         self.count = 0
-        """Samples ever added: positions the newest one in a chart that does not scroll."""
+        """Number of samples ever added. Charts that do not scroll place the newest one by it."""
 
     def add(self, sample: Sample) -> None:
-        """Add a sample; devices that it lacks get a gap."""
+        """Add a sample. Devices missing in it get a gap."""
         number, self.count = self.count, self.count + 1
         place = number % self._capacity
         elapsed = 0.0 if self._newest is None else _between(self._newest, sample)
@@ -180,17 +180,17 @@ class History:
         ]
         for gone, (uuid, device) in enumerate(missing, 1):
             for ring in device.rings.values():
-                ring[place] = math.nan  # also where there is nothing but that
+                ring[place] = math.nan  # no change in the shared ring of gaps
             if number - device.newest >= self._capacity or gone > MOST_GONE:
                 del self._devices[uuid]
 
     def series(self, uuid: str, name: str) -> list[float | None]:
-        """Return the readings of that name, oldest first, up to the newest sample."""
+        """Return the readings of that name up to the newest sample, oldest first."""
         numbers = self.last(uuid, name, self.count)
         return [number if number == number else None for number in numbers]
 
     def last(self, uuid: str, name: str, many: int) -> array[float]:
-        """Return at most `many` last numbers of that name, NaN for missing. It is fast."""
+        """Return up to `many` last numbers of that name, NaN if missing. Faster than `series`."""
         device = self._devices.get(uuid)
         if device is None or name not in device.rings:
             return array("d")
@@ -198,30 +198,30 @@ class History:
         return _cut(device.rings[name], start, self.count)
 
     def busy_samples(self, uuid: str, many: int) -> bytes:
-        """Return the driver's own samples of *busy*, %, since the first of the last `many` samples.
+        """Return the driver's own samples of *busy* in %, after the first of `many` last samples.
 
-        They are evenly spaced unless some are missing: the caller counts them.
+        They are evenly spaced unless some are missing. The caller can tell from their number.
         """
         device = self._devices.get(uuid)
         return device.fine.since(self.count - many) if device else b""
 
     def samples_within(self, seconds: float) -> int:
-        """Return the number of samples not older than that, counted from the newest one."""
+        """Return the number of samples in the last `seconds` up to the newest one."""
         axis = self.seconds
         return len(axis) - bisect_left(axis, self._elapsed - seconds)
 
     @property
     def times(self) -> array[float]:
-        """Times of the samples, in Unix seconds: out of order if the clock was set."""
+        """Times of the samples in Unix seconds. They are out of order if the clock was set back."""
         return _cut(self._times, self._oldest, self.count)
 
     @property
     def seconds(self) -> array[float]:
-        """Seconds of each sample after the first, whatever the clock was set to."""
+        """Seconds from the first sample to each sample, unaffected by changes of the clock."""
         return _cut(self._seconds, self._oldest, self.count)
 
     def span(self, samples: int) -> float:
-        """Return the seconds from the first to the last of so many newest samples."""
+        """Return the seconds between the first and the last of the newest `samples` samples."""
         axis = self.seconds
         return self._elapsed - axis[-samples] if 0 < samples <= len(axis) else 0.0
 
@@ -230,9 +230,9 @@ class History:
         return max(0, self.count - self._capacity)
 
     def statistics(self, uuid: str, name: str) -> Statistics | None:
-        """Return the statistics of a number of `READINGS`, or None if it was never read.
+        """Return the statistics of a numeric reading, or None if it was never read.
 
-        A number by cause is named as `clock_event_seconds.sw_power_cap`.
+        The time of one clock event reason has a name such as `clock_event_seconds.sw_power_cap`.
         """
         device = self._devices.get(uuid)
         figures = device.figures.get(name) if device else None
@@ -244,7 +244,7 @@ class History:
         return device.since if device else None
 
     def reset(self, uuid: str) -> None:
-        """Restart the device's statistics; its series stay."""
+        """Restart the device's statistics and keep its series."""
         device = self._devices.get(uuid)
         if device is not None and self._newest is not None:
             device.figures.clear()
@@ -255,12 +255,12 @@ def _between(before: Sample, after: Sample) -> float:
     ups = before.uptime_seconds, after.uptime_seconds
     if ups[0] is not None and ups[1] is not None and ups[1] >= ups[0]:
         return ups[1] - ups[0]
-    # A clock that is set back makes time stand still, not run backwards.
+    # If the clock was set back, count no time instead of a negative time.
     return max(0.0, after.time - before.time)
 
 
 def _cut(ring: array[float], start: int, stop: int) -> array[float]:
-    """Return the places `start` to `stop` of a ring, counted without wrapping around."""
+    """Return the samples `start` to `stop` of a ring. Sample numbers do not wrap around."""
     many, size = stop - start, len(ring)
     first = start % size
     piece = ring[first : first + many]
@@ -270,7 +270,7 @@ def _cut(ring: array[float], start: int, stop: int) -> array[float]:
 def _count(
     figures: dict[str, _Figures], readings: DeviceSample, seconds: float, at: float
 ) -> None:
-    """Add the numbers of the readings to their statistics: booleans and words have none."""
+    """Add all numeric readings to the statistics."""
     numbers = dict(zip(_NUMBERS, _numbers_of(readings), strict=True))
     for cause, counted in (readings.clock_event_seconds or {}).items():
         numbers[f"clock_event_seconds.{cause}"] = counted

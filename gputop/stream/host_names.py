@@ -1,4 +1,4 @@
-"""The hosts that `--host` names: one, a range, a file, or a pattern of ssh's configuration."""
+"""Parse `--host`: a host, a range, a file of hosts, or a pattern of ssh's configuration."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from gputop.stream.ssh import MOST_HOSTS, parse_host
 from gputop.text import visible
 
 MOST_BYTES = 1 << 20
-"""Bytes that are read of a file of hosts or of ssh's configuration."""
+"""Largest file of hosts or of ssh's configuration, in bytes."""
 MOST_FILES = 64
-"""Files that are read of ssh's configuration. One may include itself."""
+"""Maximum number of files to read of ssh's configuration. A file can include itself."""
 _BRACKETS = re.compile(r"\[([^\[\]:]*)\]")
-"""A range; an IPv6 address has colons."""
+"""A range in brackets. Brackets with a colon are an IPv6 address."""
 _NUMBER = re.compile("[0-9]{1,9}")
 
 
 def parse_hosts(text: str) -> list[str]:
-    """Return the hosts that one `--host` names.
+    """Return the hosts of one `--host`.
 
     Raises `ValueError` with the problem, the reason and the remedy.
     """
     words = [text]
     if text.startswith("@"):
-        # Unlike that of Path, this leaves the `~` of an unknown user as it is.
+        # Path.expanduser raises an error if `~user` is unknown; this does not.
         words = _words_of(Path(os.path.expanduser(text[1:])))  # noqa: PTH111
     hosts: list[str] = []
     for word in words:
@@ -49,7 +49,7 @@ def parse_hosts(text: str) -> list[str]:
 
 
 def _words_of(path: Path) -> list[str]:
-    """Return the hosts in a file, which has one on each line; `#` begins a comment."""
+    """Return the hosts in a file: one on each line, with comments after `#`."""
     words = []
     for line in _lines(path):
         word = line.partition("#")[0].strip()
@@ -79,7 +79,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _expand(word: str) -> Iterator[str]:
-    """Yield the names of `node[01-40,50]`, with zeros in front as they are written."""
+    """Yield the names of a word such as `node[01-40,50]`. Leading zeros are kept."""
     pieces = []
     for number, piece in enumerate(_BRACKETS.split(word)):
         pieces.append(_numbers(word, piece) if number % 2 else [piece])
@@ -87,7 +87,7 @@ def _expand(word: str) -> Iterator[str]:
 
 
 def _numbers(word: str, ranges: str) -> list[str]:
-    """Return the numbers of the ranges `01-40,50`, which are in brackets in a word."""
+    """Return the numbers of ranges such as `01-40,50`. Errors quote the whole `word`."""
     numbers: list[str] = []
     for part in ranges.split(","):
         first, dash, last = part.strip().partition("-")
@@ -122,7 +122,7 @@ def _matching(pattern: str) -> list[str]:
 
 
 def ssh_folder() -> Path:
-    """Return the folder of the user's configuration, which `ssh` finds without HOME."""
+    """Return the folder of the user's ssh configuration. Like `ssh`, ignore HOME."""
     try:
         home = pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
@@ -134,7 +134,7 @@ def _configured() -> list[str]:
     """Return the names after `Host` in ssh's configuration and in the files that it includes."""
     hosts: list[str] = []
     files = [ssh_folder() / "config"]
-    for path in files:  # it grows meanwhile
+    for path in files:  # the loop appends included files
         if not path.is_file():
             continue
         for line in _lines(path):

@@ -1,8 +1,8 @@
-"""Start the sampler and other children, so that each ends with its parent however that dies.
+"""Start the sampler and other children. Each ends with its parent, however the parent dies.
 
-The kernel kills a child whose parent ends. The end of its standard input tells a child the same,
-where it listens: one that was stopped, or hangs in a call of the driver's, does not. This module is
-light: a sampler starts while asyncio is loaded.
+The kernel kills a child when its parent ends (PDEATHSIG). End of file on standard input is not
+enough: a child that is stopped, or hangs in the driver, does not read it. This module imports
+little, so that the sampler can start while asyncio is loaded.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from collections.abc import Mapping, Sequence
 from gputop.agent.options import AgentOptions
 
 PARENT = "GPUTOP_PARENT"
-"""Variable with the pid of the parent that a child of gputop's own ends with."""
+"""Environment variable with the parent's pid. A child of gputop's own ends with that parent."""
 PR_SET_PDEATHSIG = 1
-# It becomes the other program: what the kernel was told stays so.
+# exec keeps the PDEATHSIG setting.
 _BECOME = f"""
 import ctypes, os, sys
 ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, {int(signal.SIGKILL)})
@@ -32,7 +32,7 @@ if os.getppid() == int(sys.argv[1]):
 def module_command(module: str) -> list[str]:
     """Return the words that run a module in this interpreter.
 
-    `-P` leaves the working directory out of the path: a file there may have the name of a module.
+    `-P` keeps the working directory out of `sys.path`: a file there could shadow a module.
     """
     return [sys.executable, "-P", "-m", module]
 
@@ -42,7 +42,7 @@ class StreamOptions(AgentOptions):
 
     @property
     def flags(self) -> list[str]:
-        """Options as words: those that are not as usual."""
+        """The interval, and the options that differ from their defaults, as words."""
         wanted = {
             "--control": self.control,
             "--no-gpm": self.control or not self.gpm,
@@ -72,12 +72,11 @@ class StreamOptions(AgentOptions):
 def launch(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     """Start a child with pipes to all its streams. It ends when its standard input closes.
 
-    It also ends with the thread that starts it. Raises `OSError` if it cannot be started.
+    It also ends when the thread that started it ends. Raises `OSError` if it cannot be started.
     """
-    if (
-        arguments[0] != sys.executable
-    ):  # another program, such as `ssh`, bound to this process
-        import shutil  # takes milliseconds, and most children are gputop's own
+    # Another program, such as `ssh`, cannot call `end_with_parent`: `_BECOME` does it first.
+    if arguments[0] != sys.executable:
+        import shutil  # slow to import, and rarely needed
 
         if shutil.which(arguments[0]) is None:
             raise FileNotFoundError(
@@ -98,7 +97,7 @@ def launch(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        start_new_session=True,  # Ctrl+C in the terminal is for the dashboard
+        start_new_session=True,  # only the dashboard gets Ctrl+C
     )
     assert process.stdin is not None
     os.set_blocking(process.stdin.fileno(), False)
@@ -108,9 +107,9 @@ def launch(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
 def child_environment() -> Mapping[str, str]:
     """Return the environment of a child that calls `end_with_parent`.
 
-    The thread that starts the child must outlive it.
+    The kernel kills the child when the thread that started it ends.
     """
-    # The `ssh` to a jump host has no options of ours: it must not ask for a password in a window.
+    # The `ssh` to a jump host does not get our options. It must not open a password window.
     ask_nothing = {"SSH_ASKPASS_REQUIRE": "never"}
     return {**os.environ, PARENT: str(os.getpid()), **ask_nothing}
 
@@ -121,7 +120,7 @@ def is_child_of_gputop() -> bool:
 
 
 def end_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends, if the parent asked for that."""
+    """Make the kernel kill this process when its parent ends, if the parent set `PARENT`."""
     import ctypes
 
     parent = os.environ.pop(PARENT, None)

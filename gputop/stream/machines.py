@@ -1,4 +1,4 @@
-"""Several machines as one stream: each has its own child, and none waits for another."""
+"""Several machines as one stream. Each has its own child, read independently of the others."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from gputop.agent.snapshot import Record
 
 PATIENCE = Patience(start=CONNECT_SECONDS + 22.0, first_pause=1.0, longest_pause=60.0)
-"""Time for a connection with authentication, for the agent on a line of 8 kB/s, and for an
-interpreter on a slow file system."""
+"""Enough time to connect and authenticate, to send the agent at 8 kB/s, and to start Python from a
+slow file system."""
 SLACK = 1.25
-"""Intervals that a sample waits for machines that are a little late."""
+"""Longest wait for late machines before a merged sample, in intervals."""
 AWAITED = 2.5
-"""Intervals after which a silent machine is not waited for."""
+"""Silence after which merged samples no longer wait for a machine, in intervals."""
 SOONEST_SECONDS = 0.1
-"""Seconds between two samples, however fast machines send, or come and go."""
+"""Minimum seconds between two merged samples."""
 
 
 def child_of(
@@ -50,7 +50,7 @@ def child_of(
 ) -> StreamChild:
     """Return the stream of a host over `ssh`, or this machine's own for `localhost`.
 
-    `remote` are the words that start gputop there. Without them the agent is sent.
+    `remote` is the command that starts gputop there. Without it, the agent is sent over.
     """
     if host == THIS_MACHINE:
         return StreamChild(options.command, options.interval)
@@ -91,13 +91,13 @@ class Machines:
         """True if a machine came or went since the last sample."""
 
     def spawn(self) -> None:
-        """Start the children. This needs no event loop; one that fails to start is retried."""
+        """Start the children. This needs no event loop. `records` retries a failed start."""
         for child in self._children.values():
             with contextlib.suppress(OSError):
                 child.spawn()
 
     def ask(self, **wanted: Any) -> None:
-        """Request settings of all of them, as of a child."""
+        """Request settings of all children: see `StreamChild.ask`."""
         self._interval = wanted.get("interval", self._interval)
         for child in self._children.values():
             child.ask(**wanted)
@@ -125,7 +125,7 @@ class Machines:
                 await asyncio.gather(self._due(), asyncio.sleep(SOONEST_SECONDS))
                 for reader in self._readers:
                     if reader.done() and not reader.cancelled():
-                        reader.result()  # our own fault must not look like a silent machine
+                        reader.result()  # our own errors must not look like a silent machine
         finally:
             await self._stop_reading()
 
@@ -146,7 +146,7 @@ class Machines:
                 self._arrived.set()
 
     async def _due(self) -> None:
-        """Wait until each machine that answers has sent a sample, or until after the interval."""
+        """Wait for a sample of each answering machine, a change of state, or the time limit."""
         deadline = uptime() + SLACK * self._interval
         while not self._complete() and not self._changed:
             left = deadline - uptime()
@@ -170,7 +170,7 @@ class Machines:
 async def merged_snapshots(
     hosts: Sequence[str], remote: Sequence[str] | None, interval: float, *, gpm: bool
 ) -> AsyncGenerator[Snapshot]:
-    """Yield the snapshots of all hosts as one, once each has answered or failed."""
+    """Yield merged snapshots of all hosts, starting when each has answered or failed."""
     machines = Machines(hosts, interval, remote)
     machines.ask(gpm=gpm)
     deadline = uptime() + PATIENCE.start
@@ -196,10 +196,10 @@ async def host_snapshots(
     waits: Callable[[Snapshot], bool] = lambda _: False,
     timeout_seconds: float = PATIENCE.start,
 ) -> dict[str, Snapshot | Problem]:
-    """Return a snapshot of each host, or the problem, all asked at the same time.
+    """Return a snapshot of each host, or its problem. All hosts are read at the same time.
 
-    It is the first in which every device has answered, or does not respond, or a later one if
-    `waits` is true for it.
+    It is the first snapshot in which each device has answered or is known not to respond. While
+    `waits` returns true for it, a later one is taken.
     """
     answers = {}
     for host in hosts:

@@ -1,4 +1,4 @@
-"""Merge several machines: the state of each one's stream, and all as one inventory and sample."""
+"""Merge the streams of several machines into one inventory and one sample."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ UNREACHABLE = dict.fromkeys((*READINGS, "processes"), Absence.UNREACHABLE)
 
 
 def no_host(reason: Absence) -> Host:
-    """Return the readings of a machine of which nothing is known, with the reason."""
+    """Return host readings that are all absent for this reason."""
     names = (field.name for field in fields(Host) if field.name != "absent")
     return Host(absent=dict.fromkeys(names, reason))
 
 
 NO_HOST, NOT_ASKED = no_host(Absence.UNREACHABLE), no_host(Absence.DISABLED)
-"""Readings of a machine that is away, and of this machine if it is not one of them."""
+"""Host readings of a machine that is away, and of this machine if it is not in the list."""
 _OF_INVENTORY = (
     "hostname",
     "source",
@@ -60,37 +60,37 @@ _OF_INVENTORY = (
 
 
 class MachineStream:
-    """State of one machine's stream, in names unique among all machines.
+    """State of one machine's stream. UUIDs get the machine's name, so that they stay unique.
 
-    Clocks are never compared: each time is a duration that one machine measured. `now` is this
-    machine's uptime.
+    Clocks of different machines are never compared, only durations that one machine measured. `now`
+    is the uptime of the machine that runs this code.
     """
 
     def __init__(self, name: str, now: float) -> None:
         self.name = name
         self.state = MachineState.CONNECTING
         self.inventory: Inventory | None = None
-        """The one that holds for its newest sample, if there is one."""
+        """Inventory of the newest sample, or the newest inventory before the first sample."""
         self.fresh = False
-        """True if there is a sample that was not yet sent on."""
+        """True if the newest sample was not yet passed on."""
         self._announced: Inventory | None = None
-        """The newest one: devices and their readings come together."""
+        """Newest inventory. It takes effect with its first sample: devices must match readings."""
         self._sample: Sample | None = None
         self._events: list[Event] = []
         self._silent_since = now
-        """When its newest sample was made at the latest, or when it was first asked."""
+        """Time at which the newest sample was made, or the connection began."""
         self._arrived_at: float | None = None
-        """When its newest sample arrived. The next one was requested then."""
+        """Time at which the newest sample arrived and the next one was requested."""
         self._retry_at: float | None = None
         self._problem: Problem | None = None
         self._unread: Problem | None = None
-        """Reason that the newest line could not be read, until a readable one comes."""
+        """Reason why the newest line could not be read; None after a readable one."""
         self._restarting = False
 
     def add_record(
         self, record: Record | Interruption, now: float, time: float
     ) -> None:
-        """Add what arrived `now`; `time` is the same moment as Unix seconds."""
+        """Add a record that arrived `now`; `time` is the same moment in Unix seconds."""
         if isinstance(record, Sample):
             self._add_sample(record, now, time)
         elif isinstance(record, Inventory):
@@ -104,7 +104,7 @@ class MachineStream:
             self._arrived_at = None
 
     def _add_inventory(self, inventory: Inventory, now: float) -> None:
-        # A restarted sampler knows nothing yet: its devices keep their place.
+        # A restarted sampler has no devices at first. Keep the ones from before.
         starting = inventory.driver_state is DriverState.STARTING
         self._restarting = starting and bool(self.devices)
         if self.state is MachineState.AWAY:
@@ -136,10 +136,10 @@ class MachineStream:
         del self._events[:-EVENTS]
 
     def _lateness(self, sample: Sample, now: float) -> float:
-        """Return how long ago a sample was made that arrives `now`.
+        """Return the age in seconds of a sample that arrives `now`.
 
-        It is too long by the time that the request took to get there. It is 0 for the first sample,
-        whose request had to wait for the connection, and for those of an older gputop.
+        It includes the travel time of the request, so it is slightly too large. It is 0 for the
+        first sample, whose request had to wait for the connection, and for an older gputop.
         """
         if sample.waited_seconds is None or self._arrived_at is None:
             return 0.0
@@ -147,21 +147,21 @@ class MachineStream:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """Its devices, also while it is away: they keep their place."""
+        """Devices of the machine. They are kept while it is away."""
         return self.inventory.devices if self.inventory else ()
 
     @property
     def _newest(self) -> Sample | None:
-        """Its newest sample; None while it is away."""
+        """Newest sample of the machine; None while it is away."""
         return self._sample if self.state is MachineState.OK else None
 
     @property
     def processes(self) -> tuple[Process, ...]:
-        """Its processes; none while it is away."""
+        """Processes of the machine; empty while it is away."""
         return self._newest.processes if self._newest else ()
 
     def readings(self, now: float) -> tuple[DeviceSample, ...]:
-        """Return the readings of each device; all are absent while it is away."""
+        """Return the readings of each device. All are absent while the machine is away."""
         if self._newest is None:
             return tuple(DeviceSample(d.uuid, absent=UNREACHABLE) for d in self.devices)
         readings = []
@@ -180,16 +180,16 @@ class MachineStream:
         return events
 
     def arrived_since(self, moment: float) -> bool:
-        """Return True if it has sent a sample after that moment, and is not away."""
+        """Return True if the machine is not away and a sample has arrived since `moment`."""
         if self._arrived_at is None or self.state is not MachineState.OK:
             return False
         return self._arrived_at >= moment
 
     def machine(self, now: float) -> Machine:
-        """Return its state and what does not belong to a device."""
+        """Return the machine's state, versions, host readings and problem."""
         silent = now - self._silent_since
         problems = [self._problem]
-        # A bad line between good ones is no problem, nor is a shell's output before them.
+        # Report an unreadable line only if no sample has come for a long time.
         interval = self.inventory.interval_seconds if self.inventory else 1.0
         if silent > silence_limit(interval):
             problems.append(self._unread)
@@ -232,9 +232,9 @@ class MachineStream:
         return replace(sample, devices=tuple(devices), processes=tuple(processes))
 
     def _event(self, event: Event, time: float, age: float) -> Event:
-        """Return an event as one of this machine, that happened `age` seconds before `time`."""
+        """Return the event with this machine's names, and the time `age` seconds before `time`."""
         at = time - age
-        if abs(at) >= NUMBER_LIMIT:  # nobody could decode the merged sample
+        if abs(at) >= NUMBER_LIMIT:  # the decoder rejects larger numbers
             at = time
         uuid = event.device_uuid and qualified(self.name, event.device_uuid)
         return replace(event, machine=self.name, device_uuid=uuid, time=at)
@@ -243,7 +243,7 @@ class MachineStream:
 def inventory_of(
     machines: Collection[MachineStream], interval: float, time: float
 ) -> Inventory:
-    """Return the inventory of all devices in the order of their machines, and what all share."""
+    """Return one inventory: all devices, in the order of the machines, and common versions."""
     known = [each.inventory for each in machines if each.inventory is not None]
     settled = [each for each in known if each.driver_state is not DriverState.STARTING]
     simulated = known and all(each.source is Source.SIMULATED for each in known)
@@ -262,10 +262,10 @@ def inventory_of(
 
 
 def sample_of(machines: Collection[MachineStream], now: float, time: float) -> Sample:
-    """Return the sample of all machines `now`, by our uptime; `time` is the same as Unix seconds.
+    """Return one sample of all machines. `now` is our uptime, `time` the same in Unix seconds.
 
-    A value was read `age_seconds` before the time of the sample, and events have times of this
-    machine's clock. Only a machine's `time`, and the start of its processes, are by its own clock.
+    A value was read `age_seconds` before the time of the sample. Events have times of our clock.
+    Only a machine's `time` and the start times of its processes use that machine's clock.
     """
     states = tuple(each.machine(now) for each in machines)
     own = next(
@@ -283,7 +283,7 @@ def sample_of(machines: Collection[MachineStream], now: float, time: float) -> S
 
 
 def still_connects(sample: Sample) -> bool:
-    """Return True if one of the machines has not yet said what it has."""
+    """Return True if a machine is still connecting, or its sampler is still starting."""
     for machine in sample.machines:
         starts = machine.driver_state is DriverState.STARTING
         if machine.state is MachineState.CONNECTING:

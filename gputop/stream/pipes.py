@@ -1,4 +1,4 @@
-"""The pipes of a child process on the event loop, and its end."""
+"""Pipes of a child process on the event loop, and waiting for its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 CHUNK_BYTES = 1 << 16
 SECOND_LOOK_SECONDS = 0.5
 KEPT_BYTES = 2000
-"""Bytes of standard error that are kept: its end."""
+"""Bytes kept of the end of standard error."""
 
 
 class Tail(asyncio.Protocol):
@@ -25,7 +25,7 @@ class Tail(asyncio.Protocol):
 
     @property
     def text(self) -> str:
-        # `ssh` ends its lines as for a terminal in raw mode.
+        # `ssh` ends its lines with \r\n.
         return self._data.decode(errors="replace").replace("\r", "").strip()
 
 
@@ -33,7 +33,7 @@ class Tail(asyncio.Protocol):
 async def connected(
     process: subprocess.Popen[bytes], errors: Tail
 ) -> AsyncIterator[tuple[asyncio.WriteTransport, asyncio.StreamReader]]:
-    """Yield the child's input and output. They are closed at the end."""
+    """Yield the child's input and output, and close all its pipes at the end."""
     loop = asyncio.get_running_loop()
     output = asyncio.StreamReader()
     with contextlib.ExitStack() as pipes:
@@ -49,17 +49,17 @@ async def connected(
 
 
 def _abort(pipe: asyncio.WriteTransport) -> None:
-    """Close a pipe with what is not yet written. One that broke is closed already."""
+    """Close a pipe and drop unwritten data. A broken pipe is already closed."""
     if not pipe.is_closing():
         pipe.abort()
 
 
 async def read_within(output: asyncio.StreamReader, seconds: float) -> bytes:
-    """Return what comes next, b"" at the end. Raises `TimeoutError` if nothing comes that long.
+    """Return the next data, or b"" at the end. Raises `TimeoutError` after `seconds` without data.
 
-    After a suspension the time is up at once though data is there: it looks a second time.
+    After a suspension the timeout expires at once, even if there is data. So read a second time.
     """
-    # Not wait_for: until Python 3.12 it may swallow that its task is cancelled when data comes.
+    # Not wait_for: before Python 3.12 it can lose a cancellation that coincides with data.
     try:
         async with asyncio.timeout(seconds):
             return await output.read(CHUNK_BYTES)
@@ -69,7 +69,7 @@ async def read_within(output: asyncio.StreamReader, seconds: float) -> bytes:
 
 
 async def ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
-    """Wait for the end of a process. This needs no thread, which may not be allowed."""
+    """Return True if the process ends in time. Use no thread, because a limit may forbid one."""
     deadline = time.monotonic() + seconds
     while process.poll() is None:
         if time.monotonic() >= deadline:

@@ -20,9 +20,9 @@ def run_several(
     options: AgentOptions,
     write: Callable[[Record], None] = write_to_stdout,
 ) -> None:
-    """Write the stream of several machines, as `run` does.
+    """Write the merged stream of several machines.
 
-    With a count, samples are written from when each machine has answered, or is away.
+    With a count, earlier samples are left out until each machine has answered or is away.
     """
     leave_with_parent()
     with contextlib.suppress(BrokenPipeError):

@@ -1,4 +1,4 @@
-"""Another machine's stream over the system's `ssh`: the command line, and why it ended."""
+"""Streams over the system's `ssh`: hosts, command lines, and the reasons for failures."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 8
 OPTIONS = (
-    "BatchMode=yes",  # what it asks would be asked on the dashboard's screen
+    "BatchMode=yes",  # a prompt would appear on the dashboard's screen
     f"ConnectTimeout={CONNECT_SECONDS}",
-    # A dead link is noticed after 30 s, or sooner as a silent stream. On a line of 8 kB/s an
-    # answer waits for as long behind the agent.
+    # A dead link is detected after 30 s, or earlier because the stream is silent. Not less: on a
+    # line of 8 kB/s, sending the agent delays answers for this long.
     "ServerAliveInterval=5",
     "ServerAliveCountMax=5",
-    "ControlMaster=no",  # an open one is used; one that is opened here would stay
-    "Compression=yes",  # JSON is 12 times smaller then, for a millisecond of work a sample
+    "ControlMaster=no",  # use an existing master; a new one would outlive gputop
+    "Compression=yes",  # makes JSON 12 times smaller, for 1 ms of work per sample
     "ClearAllForwardings=yes",
     "ForwardAgent=no",
     "ForwardX11=no",
     "PermitLocalCommand=no",
     "RemoteCommand=none",
     "RequestTTY=no",
-    "LogLevel=INFO",  # its last line is why it ended
+    "LogLevel=INFO",  # the last line gives the reason for a failure
 )
 """Options that override the user's configuration.
 
-Compression is one of them: OpenSSH's own default is no, and cannot be distinguished from a user's
-no. An existing connection (ControlPath) is used as it is, compressed or not.
+They include Compression, because a user's `no` cannot be distinguished from OpenSSH's default. An
+existing connection (ControlPath) is used as it is, compressed or not.
 """
 MOST_HOSTS = 256
-"""Each one has an `ssh` process of its own."""
+"""Maximum number of hosts at a time. Each needs an `ssh` process."""
 LONGEST_NAME = 255
 _NAME = r"[\w.@:%/\[\]+-]+"
 """Letters and digits of any script, and the punctuation of names, addresses and `ssh://`.
 
-`ssh` puts names into shell commands if its configuration says so (ProxyCommand, Match exec).
+Nothing else is allowed, because `ssh` may put the name into shell commands (ProxyCommand, Match
+exec).
 """
 
 
@@ -71,7 +72,7 @@ def parse_host(text: str) -> str:
 def parse_command(text: str) -> tuple[str, ...]:
     """Split `--remote-command` into words. Raises `ValueError` with problem, reason and remedy.
 
-    A first word that begins with `~/` is in the home, where `ssh` starts it.
+    `~/` at the start of a word becomes `./`, because `ssh` starts the command in the home folder.
     """
     try:
         words = shlex.split(text)
@@ -85,7 +86,7 @@ def parse_command(text: str) -> tuple[str, ...]:
 
 
 def ssh_command(host: str, words: Sequence[str]) -> list[str]:
-    """Return the command line that runs those words on that host, quoted for its login shell."""
+    """Return the command line that runs `words` on the host, quoted for its login shell."""
     options = [part for option in OPTIONS for part in ("-o", option)]
     return ["ssh", *options, "--", host, shlex.join(words)]
 
@@ -98,18 +99,18 @@ _NO_PYTHON = (
     r"(?i)python3: (command not found|not found|no such file)"
     r"|(command not found|unknown command): ?python3"
 )
-"""As bash, dash, csh and fish say it."""
+"""Messages of bash, dash, csh and fish."""
 
 
 class _Rule(NamedTuple):
-    """What the last output of `ssh` means."""
+    """Meaning of the last output of `ssh`."""
 
     pattern: str
     why: str
-    """It may name groups of the pattern, such as {0}."""
+    """Reason in words. It may contain groups of the pattern, such as {0}."""
     remedy: str
     status: int | None = None
-    """Exit status that it needs; None for any."""
+    """Required exit status; None for any."""
 
 
 _RULES = (
@@ -180,14 +181,13 @@ _RULES = (
 
 
 def explain_absence(host: str, interruption: Interruption) -> Problem:
-    """Return why a host is away, and the remedy, from its last output and exit status."""
+    """Return why a host is away, and the remedy, based on its last output and exit status."""
     what = f"{host} is unreachable"
     status = interruption.status
     said = f"{interruption.errors}\n{interruption.problem.why}"
     if says_process_limit(said):
-        if (
-            host == THIS_MACHINE or not interruption.errors
-        ):  # `ssh` was not even started
+        # Without errors, `ssh` itself was not started: the limit is this machine's.
+        if host == THIS_MACHINE or not interruption.errors:
             return replace(interruption.problem, what=what)
         why = "no more threads or processes can be started there"
         return Problem(what, why, "Raise `ulimit -u` or pids.max of its cgroup there")
@@ -205,17 +205,17 @@ def explain_absence(host: str, interruption: Interruption) -> Problem:
 
 
 def _end(interruption: Interruption) -> str:
-    """Return how a stream ended that gave no reason of its own, or else the reason."""
+    """Return the stream's own reason for its end, or else a description from its status."""
     status, why = interruption.status, interruption.problem.why
     if interruption.errors or status is None or why != "it ended":
         return why.removeprefix("ssh: ").rstrip(".")
-    if status <= 0 or status == 255:  # with which `ssh` itself fails
+    if status <= 0 or status == 255:  # 255 is an error of `ssh` itself
         return "the connection ended"
     return f"gputop there ended with status {status}"
 
 
 def after_output(host: str, why: str, printed: str) -> Problem:
-    """Return the problem of a host that printed something else than a stream."""
+    """Return the problem of a host that printed other text instead of a stream."""
     return Problem(
         f"{host} is unreachable", f"{why}, after it printed '{printed}'", STARTUP_FILE
     )

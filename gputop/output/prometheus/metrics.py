@@ -1,12 +1,12 @@
-"""A stream as metrics of Prometheus, under gputop's names or those of dcgm-exporter.
+"""A stream as metrics of Prometheus, with gputop's names or with dcgm-exporter's names.
 
-Metrics are named after https://prometheus.io/docs/practices/naming, in base units: ratios from 0
-to 1, hertz, bytes, watts, joules, seconds, degrees Celsius; counters end in `_total`. A missing
-reading has no series; it is never 0.
+Names follow https://prometheus.io/docs/practices/naming, in base units: ratios from 0 to 1, hertz,
+bytes, watts, joules, seconds, degrees Celsius. Counters end in `_total`. A missing reading has no
+series; it is never 0.
 
-DCGM's names, units and help texts are those of `etc/default-counters.csv` in dcgm-exporter, or else
-of DCGM's field identifiers: https://github.com/NVIDIA/dcgm-exporter, release 4.5.3-4.8.2. Of the
-default counters only the licence of virtual GPUs is missing.
+DCGM's names, units and help texts come from `etc/default-counters.csv` in dcgm-exporter, or else
+from DCGM's field identifiers: https://github.com/NVIDIA/dcgm-exporter, release 4.5.3-4.8.2. All
+default counters are covered except the licence of virtual GPUs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Kind = Literal["gauge", "counter", "unknown"]
 Labels = Mapping[str, str]
 MOST_PROCESSES = 32
-"""Processes of a device that are exported. Each is a series of each metric, new at each start."""
+"""Maximum number of exported processes per device. Each process adds a series to each metric."""
 XID_HELP = "Value of the last XID error encountered."
 _ABOUT = {
     "up": "Whether the newest sample is recent and the driver answers: 1 or 0.",
@@ -53,15 +53,15 @@ _ABOUT = {
     "findings_total": "How often a rule began to find something on a device, since this exporter "
     "started.",
 }
-"""Help texts of the metrics that are no readings, by name."""
+"""Help texts by name of the metrics that are not readings."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """A metric with its series. No two of them have the same labels."""
+    """A metric with its series. Each series has different labels."""
 
     name: str
-    """The name in a query, with `_total`."""
+    """Name as in a query, with `_total`."""
     help: str
     kind: Kind
     series: list[tuple[Labels, float]] = field(default_factory=list)
@@ -82,7 +82,7 @@ class Metrics:
         about: str = "",
         kind: Kind | None = None,
     ) -> None:
-        """Add a series, unless there is one with the same labels. `_total` means a counter."""
+        """Add a series unless its labels exist already. A name ending in `_total` is a counter."""
         key = name, frozenset(labels.items())
         if key in self._series:
             return
@@ -97,7 +97,7 @@ class Metrics:
     def add_reading(
         self, reading: Reading, labels: Labels, record: object, prefix: str = ""
     ) -> None:
-        """Add the numbers of a reading of a device or a process, if it is there."""
+        """Add the numbers of a reading of a device or a process, if it has a value."""
         value = value_of(record, reading.name)
         if value is None:
             return
@@ -106,12 +106,12 @@ class Metrics:
             self.add(name, {**labels, **more}, number, reading.about)
 
     def families(self) -> list[Family]:
-        """Return all of them."""
+        """Return all families."""
         return list(self._families.values())
 
 
 def value_of(record: Any, name: str) -> Any:
-    """Return a field of a record, or None if there is a reason for its absence."""
+    """Return a field of a record, or None if the field is absent."""
     if name in record.absent:
         return None
     return getattr(record, name)
@@ -120,8 +120,8 @@ def value_of(record: Any, name: str) -> Any:
 def parts_of(reading: Reading, value: Any) -> Iterator[tuple[Labels, float]]:
     """Yield the numbers of a value of this reading, in base units.
 
-    Each known word is a series: 1 if it applies, else 0. Words of later drivers have a series while
-    they apply. Items of a list that are None have none.
+    Each known word is a series: 1 if it applies, else 0. Words of later drivers have a series only
+    while they apply. List items that are None have no series.
     """
     convert, label = reading.base_unit, reading.part_label
     if reading.words:
@@ -152,9 +152,9 @@ class LabelledDevice(NamedTuple):
 def families(
     state: ExporterState, now: float, *, processes: bool = False, dcgm: bool = False
 ) -> list[Family]:
-    """Return the metrics at the monotonic time `now`; of a silent stream only that it is silent.
+    """Return the metrics at the monotonic time `now`. A silent stream has no readings.
 
-    With `dcgm` devices have the metrics of dcgm-exporter instead of ours.
+    With `dcgm`, devices have the metrics of dcgm-exporter instead of ours.
     """
     found = Metrics()
     current = state.current(now)
@@ -187,7 +187,7 @@ def _devices(
     sample: Sample,
     labels_of: Callable[[Device, Inventory], Labels],
 ) -> Iterator[LabelledDevice]:
-    """Yield the devices that are in the sample, each once."""
+    """Yield each device of the inventory that is in the sample, once."""
     known = {device.uuid: device for device in inventory.devices}
     for device in known.values():
         readings = sample.device(device.uuid)
@@ -196,7 +196,7 @@ def _devices(
 
 
 def _present(limit: int = 200, **values: str | int | None) -> dict[str, str]:
-    """Return the labels that have a value, with foreign text made visible."""
+    """Return the labels that have a value. Control characters in texts are made visible."""
     return {
         name: visible(str(value), limit)
         for name, value in values.items()
@@ -205,7 +205,7 @@ def _present(limit: int = 200, **values: str | int | None) -> dict[str, str]:
 
 
 def _labels(device: Device, inventory: Inventory) -> Labels:
-    """Return the labels that identify a device; a MIG instance has those of its GPU, too."""
+    """Return the labels that identify a device. A MIG instance also has its GPU's labels."""
     return _present(
         index=device.index,
         uuid=device.uuid,
@@ -232,7 +232,7 @@ def _add_info(found: Metrics, inventory: Inventory) -> None:
 def _add_states(
     found: Metrics, devices: Iterable[LabelledDevice], sample: Sample, waited: float
 ) -> None:
-    """Add what is known of a device even if it answers nothing."""
+    """Add the metrics of devices that are known even if a device does not answer."""
     held = sample.processes_by_device()
     for device, readings, labels in devices:
         identity = _present(
@@ -265,9 +265,9 @@ def _add_xids(
     devices: Iterable[LabelledDevice],
     state: ExporterState,
 ) -> None:
-    """Add the Xids of devices that are there, and those without a device.
+    """Add the Xids of present devices, and Xids without a device.
 
-    There is no series before the first of a code: an alert compares the last one with `time()`.
+    A code has no series before its first Xid, because alerts compare its last time with `time()`.
     """
     labels: dict[str | None, Labels] = {None: _present(host=inventory.hostname)}
     for device, _, own in devices:
@@ -284,9 +284,9 @@ def _add_xids(
 def _add_findings(
     found: Metrics, devices: Iterable[LabelledDevice], state: ExporterState
 ) -> None:
-    """Add active findings, and counts of every rule from 0 on, as `increase` needs.
+    """Add active findings, and a count for every rule. `increase` needs counts that start at 0.
 
-    A finding's sentence is no label, because it changes with every sample.
+    A finding's sentence is not a label, because it changes with every sample.
     """
     if state.begun is None:
         return
@@ -314,7 +314,7 @@ def _add_findings(
 def _add_bounds(
     found: Metrics, devices: Iterable[LabelledDevice], state: ExporterState
 ) -> None:
-    """Add what devices are bound by. There is no series where it cannot be told."""
+    """Add the bottleneck of each device. An unknown bottleneck has no series."""
     for device, _, labels in devices:
         bound_by = state.bound_by.get(device.uuid)
         if bound_by is not None and bound_by.bound is not Bound.UNKNOWN:
@@ -340,7 +340,7 @@ def _add_processes(
 
 
 def _process_labels(process: Process) -> Labels:
-    """Return labels without the command line: it changes with every run, and may hold secrets."""
+    """Return labels without the command line, which differs in each run and may contain secrets."""
     program, _, _ = (process.command or "").partition(" ")
     return _present(
         64,
@@ -356,7 +356,7 @@ def _process_labels(process: Process) -> Labels:
 def _add_dcgm(
     found: Metrics, devices: Sequence[LabelledDevice], state: ExporterState
 ) -> None:
-    """Add the readings, and the last Xid of each GPU: 0 where there was none, as in DCGM."""
+    """Add the readings, and the last Xid of each GPU. As in DCGM it is 0 if there was none."""
     for reading in CATALOGUE.values():
         name, about = reading.dcgm
         if not name:
@@ -397,7 +397,7 @@ def _add_dcgm_sums(found: Metrics, labels: Labels, readings: DeviceSample) -> No
             labels,
             (received + sent) / 1e6,
             "Total number of NVLink bandwidth counters for all lanes.",
-            "unknown",  # DCGM calls it a counter, and gives MB per second: that is none
+            "unknown",  # DCGM calls it a counter, but it is a rate in MB/s
         )
 
 
@@ -422,7 +422,7 @@ def _add_dcgm_xid(
 
 
 def _dcgm_labels(device: Device, inventory: Inventory) -> Labels:
-    """Return the labels of a GPU; a MIG instance adds its profile (`1g.10gb`) to those of its."""
+    """Return DCGM's labels of a GPU. A MIG instance adds its profile (`1g.10gb`) and its id."""
     gpu = inventory.device(device.parent_uuid or "") or device
     labels = _present(
         gpu=gpu.index,

@@ -1,7 +1,7 @@
-"""Metrics over HTTP, by the official client's server: the only module that imports it.
+"""Serve metrics over HTTP with the official client. Only this module imports the client.
 
-A server on the loopback answers only requests that name the loopback: a web page that a user visits
-could have its own name resolved to 127.0.0.1, and read the answer (DNS rebinding).
+A server on the loopback answers only requests for a loopback name. Otherwise a web page could
+resolve its own name to 127.0.0.1 and read the answer (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Families(Collector):
         """Yield each metric with its series."""
         for family in self._look():
             kind: str = family.kind
-            # The client adds `_total` to the name of a counter, and not to its series.
+            # The client adds `_total` to the name of a counter, but not to its series.
             if kind == "counter" and not family.name.endswith("_total"):
                 kind = "unknown"
             metric = Metric(family.name.removesuffix("_total"), family.help, kind)
@@ -52,16 +52,16 @@ class _Families(Collector):
 
 
 def registry_of(look: Look) -> CollectorRegistry:
-    """Return the registry that the client writes as text."""
+    """Return a registry of the official client for our metrics."""
     registry = CollectorRegistry()
     registry.register(_Families(look))
     return registry
 
 
 def dcgm_text(found: Sequence[Family]) -> bytes:
-    """Return metrics as text, with the type of counters whose names do not end in `_total`.
+    """Return metrics as text. Counters get their type even if the name lacks `_total`.
 
-    OpenMetrics does not allow such counters, and the client has no type for them.
+    OpenMetrics does not allow such counters, so the client writes them as untyped.
     """
     text = generate_latest(registry_of(lambda: found))
     for family in found:
@@ -82,7 +82,7 @@ def serve(
     dcgm: bool = False,
     **tls: Any,
 ) -> WSGIServer:
-    """Answer requests in threads from now on, and return the server. Raises `OSError`.
+    """Start to answer requests in threads, and return the server. Raises `OSError`.
 
     An empty host means all interfaces. `tls` are the options of `start_http_server`.
     """
@@ -102,7 +102,7 @@ def serve(
 
 
 def _ignore(request: object, client_address: object) -> None:
-    """Ignore a client that leaves before it is answered, instead of printing a traceback."""
+    """Ignore a client that disconnects early, instead of printing a traceback."""
 
 
 def _dcgm_page(look: Look) -> WSGIApplication:
@@ -117,9 +117,9 @@ def _dcgm_page(look: Look) -> WSGIApplication:
 def _guarded(
     metrics: WSGIApplication, is_ready: Callable[[], bool], *, is_local: bool
 ) -> WSGIApplication:
-    """Return the page of metrics with two probes, for requests that may be answered.
+    """Return an application with the metrics and two probes that refuses foreign host names.
 
-    `/-/healthy` always answers, `/-/ready` once there is something to scrape.
+    `/-/healthy` always succeeds, `/-/ready` as soon as there are metrics.
     """
 
     def say(start: StartResponse, status: str, text: str) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""State of the exporter between scrapes: the newest records of a stream, and counts."""
+"""State of the exporter between scrapes: the newest records of the stream, and counts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from gputop.health.bound_by import BoundBy
 
 FindingKey = tuple[str, str]
-"""Device and rule."""
+"""UUID of the device, and name of the rule."""
 XidKey = tuple[str | None, int | None]
-"""Device and number; each None where the driver does not say which."""
+"""UUID of the device, and Xid number; each None if the driver does not report it."""
 
 
 class XidCount(NamedTuple):
-    """Number of times that a device reported an Xid, and the last time, in Unix seconds."""
+    """Number of times that a device reported an Xid, and the time of the last one (Unix time)."""
 
     times: int
     last: float
@@ -35,23 +35,23 @@ class XidCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExporterState:
-    """State of a stream at one moment. Immutable, so another thread can have it."""
+    """State of a stream at one moment. It is immutable, so other threads can read it."""
 
     inventory: Inventory | None = None
     sample: Sample | None = None
     received: float = 0.0
-    """Monotonic time of the sample."""
+    """Monotonic time at which the sample arrived."""
     xids: Mapping[XidKey, XidCount] = field(default_factory=dict)
     interruptions: int = 0
     findings: tuple[Finding, ...] = ()
-    """Active findings, the gravest first. Those from before a restart of the sampler stay so."""
+    """Active findings, the gravest first. They survive a restart of the sampler."""
     begun: Mapping[FindingKey, int] | None = None
-    """Count of findings that began, by device and rule; None if the rules are not asked."""
+    """Number of times that each finding began, by device and rule; None if rules are off."""
     bound_by: Mapping[str, BoundBy] = field(default_factory=dict)
-    """What each device is bound by."""
+    """Bottleneck of each device, by UUID."""
 
     def current(self, now: float) -> Snapshot | None:
-        """Return the newest records, unless the sample is older than a stream may be silent."""
+        """Return the newest records, or None if the stream has been silent for too long."""
         if self.inventory is None or self.sample is None:
             return None
         if now - self.received > silence_limit(self.inventory.interval_seconds):
@@ -60,7 +60,7 @@ class ExporterState:
 
 
 class StreamFollower:
-    """Follows the stream of a child, and judges it, for readers that ask now and then."""
+    """Follows the stream of a child and keeps its newest state for scrapes."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class StreamFollower:
         judges: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Pass each new problem to `on_problem`; ask the rules if it `judges`."""
+        """Pass each new problem to `on_problem`. Apply the health rules if `judges`."""
         self.state = ExporterState()
-        """Replaced as a whole."""
+        """Always replaced as a whole, never changed in place."""
         if judges:
             self.state = ExporterState(begun={})
         self._on_problem, self._clock = on_problem, clock
@@ -81,7 +81,7 @@ class StreamFollower:
         self._events: deque[Event] = deque(maxlen=EVENTS)
 
     async def follow(self, child: StreamChild) -> None:
-        """Follow it forever. A problem is reported once, until the driver has answered again."""
+        """Follow the stream forever. A problem is reported once until the driver answers again."""
         async with contextlib.aclosing(child.records()) as records:
             async for record in records:
                 self.add_record(record)
@@ -94,9 +94,8 @@ class StreamFollower:
         if isinstance(record, Interruption):
             self.state = replace(self.state, interruptions=self.state.interruptions + 1)
         else:
-            self._inventory = (
-                record  # a part of the state with the sample that it announces
-            )
+            # It becomes part of the state together with its first sample.
+            self._inventory = record
         if record.problem is not None and record.problem != self._reported:
             self._reported = record.problem
             self._on_problem(record.problem)
@@ -128,9 +127,9 @@ class StreamFollower:
         inventory: Inventory,
         sample: Sample,
     ) -> ExporterState:
-        """Return the state with what the rules find now, and counts of what began."""
+        """Return the state with the current findings, and counts of new ones."""
         if inventory.driver_state is DriverState.STARTING:
-            return state  # a restarted sampler knows nothing yet
+            return state  # a restarted sampler has no readings yet
         self._history.add(sample)
         self._events.extend(sample.events)
         judgement = self._judge.judge(self._history, inventory, sample, self._events)
