@@ -41,6 +41,7 @@ class GrowingFile:
             self._descriptor = _create(path)
         except OSError as error:
             raise _failed(path, error) from None
+        self._has_name = os.fstat(self._descriptor).st_nlink > 0
 
     def write(self, data: bytes) -> None:
         """Append data. It is readable at once, even if this process is killed."""
@@ -65,6 +66,9 @@ class GrowingFile:
             os.close(self._descriptor)
 
     def _append(self, data: bytes) -> None:
+        if self._has_name and os.fstat(self._descriptor).st_nlink == 0:
+            what = f"{self.path} is no longer written"
+            raise OutputError(Problem(what, "it was removed", "Start another one"))
         view = memoryview(data)
         try:
             while view:
@@ -111,7 +115,9 @@ def _check_existing(path: Path, descriptor: int) -> None:
     opened = os.fstat(descriptor)
     if stat.S_ISCHR(opened.st_mode):  # /dev/null, a terminal
         return
-    if stat.S_ISFIFO(opened.st_mode) and opened.st_uid == os.geteuid():
+    if stat.S_ISFIFO(opened.st_mode):
+        if opened.st_uid != os.geteuid():
+            raise OSError(errno.EPERM, "it belongs to another user")
         return
     reason = refusal(opened)
     if reason is None and not os.path.samestat(opened, path.lstat()):

@@ -12,6 +12,7 @@ import re
 import select
 import termios
 import time
+from functools import lru_cache
 from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,10 @@ TOKEN = re.compile(
     r"\x1b\[(\d+);(\d+)H|\x1b\[([\d;]*)m|([^\x1b\n]+)|\x1b\][^\x1b]*\x1b\\"
 )
 """A move, a style, text, or a link, which is left out."""
+CODE = re.compile(r"[34]8;5;\d+|[34]8;2;\d+;\d+;\d+|\d+")
+"""A colour with its numbers, or another SGR code."""
+DEFAULTS = {"0", "39", "49"}
+"""Codes that do nothing after a reset. Textual writes them under a dialog."""
 SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
 CANCEL = b"\x18\x1b[m\x1b[?2026l"
 """Ends a sequence whose rest is dropped, and the frame that it is in."""
@@ -66,7 +71,7 @@ class ScreenCells:
             if line:
                 x, y = int(column) - 1, int(line) - 1
             elif not text:
-                codes = style if style != "0" else ""
+                codes = significant_codes(style)
             elif y < len(self._rows):
                 row, cells = self._rows[y], to_cells(text, codes)
                 width = len(row)
@@ -92,6 +97,12 @@ class ScreenCells:
                     output.extend(character for character, _ in cells)
             sent[:] = row
         return "".join(output) + ("\x1b[m" if current else "")
+
+
+@lru_cache(maxsize=1024)
+def significant_codes(style: str) -> str:
+    """Return SGR codes without those of default colours, so that equal looks are equal."""
+    return ";".join(code for code in CODE.findall(style) if code not in DEFAULTS)
 
 
 def to_cells(text: str, codes: str) -> list[Cell]:

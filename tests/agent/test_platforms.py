@@ -426,7 +426,7 @@ def test_status_on_each(zoo: FakeDriver) -> None:
     assert "61.0 GiB of the host's" in of["gb10"]
     assert "the host's" in of["orin"]
     assert "9.0/24.0 GiB" in of["wsl"]
-    assert of["wsl"].endswith(" –")
+    assert of["wsl"].split()[-2:] == ["–", "compute"]
     assert "host" not in of["h100"]
 
 

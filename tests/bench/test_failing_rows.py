@@ -73,10 +73,8 @@ async def test_rows_with_the_same_error_share_a_note(tmp_path: Path) -> None:
     result = await result_of(tmp_path, "sweep", failing("len(calls) > 2"))
     assert [point.x for point in result.points] == [1, 2]
     (note,) = (each for each in result.notes if "TypeError" in each)
-    assert note == (
-        "float32 4 x 4, float32 8 x 8, float32 16 x 16, float32 32 x 32, float32 64 x 64, "
-        "float32 96 x 96: not measured, TypeError: unsupported operand"
-    )
+    assert note.startswith("float32 4 x 4, float32 8 x 8, ")
+    assert note.endswith(": not measured, TypeError: unsupported operand")
 
 
 async def failure_of(folder: Path, kind: str, fault: str) -> tuple[Failed, list[Event]]:

@@ -560,7 +560,7 @@ def test_in_ascii_on_a_console_of_16_colours() -> None:
 def test_terminfo_is_asked_for_the_colours(environment: dict[str, str], wanted: str | None) -> None:
     """Not the name of the terminal alone, which Textual goes by."""
     program = (
-        "import os; from gputop.ui.shell import start; start._say_colours(); "
+        "import os; from gputop.ui.shell import start; start._set_colours(); "
         "print(os.environ.get('TEXTUAL_COLOR_SYSTEM'))"
     )
     done = subprocess.run(

@@ -25,7 +25,7 @@ BUSY = Scene(busy=True, devices=8, columns=160, rows=50)
 STATES = 6
 BYTES_OF_A_TICK = 1_600
 """Of eight devices whose every number moves: a third more than it is."""
-BYTES_OF_THE_START = 17_000
+BYTES_OF_THE_START = 26_000
 """Until every number is there, and once more as rates and charts begin: a third more than it is."""
 BYTES_OF_A_DIALOG = 2_600
 """To open one, or to close it: a third more than it is, and a fifth of the screen below."""

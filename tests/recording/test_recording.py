@@ -461,3 +461,13 @@ def test_a_command_line_that_is_not_utf_8_is_no_damage(tmp_path: Path) -> None:
     _, sample = recording.last()
     assert sample.processes[0].command == "train \udcff"
     assert recording.ending is None
+
+
+def test_a_recording_whose_file_is_removed_ends_with_the_reason(tmp_path: Path) -> None:
+    """Otherwise everything after it would be lost without a word."""
+    recorder = Recorder(tmp_path / "a.jsonl")
+    recorder.write(streams.inventory())
+    (tmp_path / "a.jsonl").unlink()
+    with pytest.raises(OutputError, match="it was removed"):
+        recorder.write(streams.sample())
+    recorder.close()
