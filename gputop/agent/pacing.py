@@ -9,6 +9,9 @@ from dataclasses import replace
 
 from gputop.agent.snapshot import Inventory, Record, Sample, merge_samples
 
+SILENCE_SECONDS = 120.0
+"""Seconds without a request after which a reader that asks is gone. A slow line takes 20 s."""
+
 
 def uptime() -> float:
     """Return the clock of `Sample.uptime_seconds`, which also counts suspended time."""
@@ -31,6 +34,8 @@ class Pacing:
         self._asked_at: float | None = None
         self._on_its_way = 0
         """Samples that were written, and not yet read by the reader."""
+        self._sent_at = clock()
+        """Time of the last sample that was sent on request."""
         self._inventory: Inventory | None = None
         self._dropped: Sample | None = None
 
@@ -44,6 +49,17 @@ class Pacing:
             if self._asked_at is not None:
                 self._on_its_way = max(0, self._on_its_way - 1)
             self._asked_at = self._clock()
+
+    @property
+    def reader_is_gone(self) -> bool:
+        """True if a sample was sent long ago, and the reader has not asked for another one.
+
+        If the network vanishes, `sshd` keeps this process for a quarter of an hour.
+        """
+        with self._lock:
+            if self._asked_at is None or self._on_its_way == 0:
+                return False
+            return self._clock() - self._sent_at > SILENCE_SECONDS
 
     def select(self, record: Record) -> list[Record]:
         """Return what to write now that the record was made."""
@@ -61,6 +77,7 @@ class Pacing:
                 self._dropped = record
                 return []
             self._on_its_way = 1
+            self._sent_at = self._clock()
             self._dropped = None
             if record.uptime_seconds is not None:
                 waited = record.uptime_seconds - self._asked_at

@@ -83,6 +83,8 @@ def run(
                 gc.collect()
             for each in pacing.select(record):
                 write(each)
+            if pacing.reader_is_gone:
+                return
 
 
 def _read_requests(sampler: Sampler, pacing: Pacing) -> None:

@@ -124,3 +124,32 @@ def test_whatever_the_line_does_nothing_is_lost_but_samples(moments: list[str]) 
                 sent += [event.code or 0 for event in each.events]
                 on_the_line += 1
     assert sent == made  # each once, in order, none left
+
+
+def is_gone(pacing: Pacing) -> bool:
+    return pacing.reader_is_gone
+
+
+def test_a_reader_that_never_asks_is_not_gone() -> None:
+    now = 100.0
+    pacing = Pacing(lambda: now)
+    pacing.select(sample(0))
+    now += 1000
+    assert not is_gone(pacing)
+
+
+def test_a_reader_that_stops_asking_is_gone_after_two_minutes() -> None:
+    now = 100.0
+    pacing = Pacing(lambda: now)
+    pacing.ask()
+    now += 1000
+    assert not is_gone(pacing), "nothing was sent since it asked"
+    pacing.ask()
+    now += 300  # a long interval
+    pacing.select(sample(1))
+    now += 119
+    assert not is_gone(pacing)
+    now += 2
+    assert is_gone(pacing)
+    pacing.ask()
+    assert not is_gone(pacing)
