@@ -57,6 +57,10 @@ def unseen(reason: Absence) -> Facts:
     return dict.fromkeys(OWNER_FIELDS, reason)
 
 
+LONGEST_FACT = 4096
+"""Characters of a text about a process. Others choose names of users and containers."""
+
+
 def with_facts(listed: Process, facts: Facts) -> Process:
     """Return a process that the driver listed, with what the host knows of it."""
     known = {}
@@ -64,6 +68,8 @@ def with_facts(listed: Process, facts: Facts) -> Process:
     for name, fact in facts.items():
         if isinstance(fact, Absence):
             absent[name] = fact
+        elif isinstance(fact, str):
+            known[name] = fact[:LONGEST_FACT]
         else:
             known[name] = fact
     return replace(listed, **known, absent={**absent, **listed.absent})

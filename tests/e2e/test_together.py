@@ -135,7 +135,7 @@ def test_pairs_say_what_running_together_costs(driver: FakeDriver, tmp_path: Pat
         choose_all(terminal, 2, "6")
         terminal.send(TAB * 2 + ENTER)  # past the button, to the kind
         terminal.wait_for(lambda t: t.text.count("pairs") >= 1 and "│sweep" in t.text)
-        terminal.send(END + UP + UP + ENTER)
+        terminal.send(END + UP + ENTER)
         see(terminal, "Kind pairs", "Device all 2 GPUs")
         terminal.send("b")
         terminal.wait_for(lambda t: row(t, 1).rstrip().endswith("alone"), timeout=RUN_SECONDS)
