@@ -63,7 +63,7 @@ LONGEST_FACT = 4096
 
 def with_facts(listed: Process, facts: Facts) -> Process:
     """Return a process that the driver listed, with what the host knows of it."""
-    known = {}
+    known: dict[str, Any] = {}
     absent = {}
     for name, fact in facts.items():
         if isinstance(fact, Absence):

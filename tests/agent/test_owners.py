@@ -19,7 +19,8 @@ import psutil
 import pytest
 
 from gputop.agent.device import Absence
-from gputop.agent.interface import OWNER_FIELDS, with_facts
+from gputop.agent.interface import LONGEST_FACT, OWNER_FIELDS, with_facts
+from gputop.agent.lines import to_line
 from gputop.agent.linux import owners as module
 from gputop.agent.linux import procfs
 from gputop.agent.linux.cgroup import Cgroup
@@ -32,6 +33,9 @@ from gputop.agent.linux.owners import (
     Owners,
 )
 from gputop.agent.linux.procfs import BOOT_TIME, PAGE_BYTES, TICKS_PER_SECOND
+from gputop.agent.snapshot import Sample
+from gputop.schema.decode import decode
+from tests import streams
 from tests.agent.fake_proc import FakeProc, stat_line
 from tests.agent.fakes import listed
 
@@ -721,3 +725,13 @@ def test_a_command_line_has_no_secrets(proc: FakeProc, owners: Owners, line: byt
     proc.add()
     proc.write("7/cmdline", line)
     assert find(owners, 7).command == "serve --api-key ******** --port 80"
+
+
+def test_a_long_name_of_a_container_is_cut() -> None:
+    """A longer text would have the reader refuse the line, and with it all devices."""
+    known = with_facts(streams.process(71, 0), {"container": "c" * 100_000, "user": "ada"})
+    assert known.container == "c" * LONGEST_FACT
+    assert known.user == "ada"
+    sample = decode(to_line(streams.sample(1, [known])))
+    assert isinstance(sample, Sample)
+    assert sample.processes == (known,)
