@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,7 @@ def ran(*arguments: str, **left: int) -> subprocess.CompletedProcess[str]:
     )
 
 
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 BENCH = ("bench", "--device", "cpu", "--size", "256", "--seconds", "1", "--python", sys.executable)
 
 
@@ -114,7 +116,7 @@ BENCH = ("bench", "--device", "cpu", "--size", "256", "--seconds", "1", "--pytho
         (("pick", "--demo"), 2),
         (("exporter", "--demo", "--listen", "127.0.0.1:0"), 0),
         (BENCH, 0),
-        (BENCH, 1),
+        pytest.param(BENCH, 1, marks=needs_torch),  # for the worker
         (("bench", "check", "--device", "cpu", "--seconds", "6"), 0),
     ],
 )
