@@ -1,4 +1,4 @@
-"""What a GPU is bound by: one word, with the numbers that it follows from.
+"""Name the bottleneck of a GPU in one word, with the numbers behind it.
 
 The conditions below return their evidence, or None if they do not hold. The rules about slowness
 use the same conditions, so that a finding and the word never contradict each other.
@@ -36,7 +36,7 @@ TOO_SHORT = "not watched for long enough yet"
 
 
 class Bound(StrEnum):
-    """What limits the work of a GPU."""
+    """Bottlenecks of a GPU."""
 
     COMPUTE = "compute"
     MEMORY = "memory"
@@ -63,7 +63,7 @@ class Bound(StrEnum):
 
 
 class BoundBy(NamedTuple):
-    """What a device is bound by, and why."""
+    """Bottleneck of a device, and the reason."""
 
     bound: Bound
     text: str

@@ -55,7 +55,7 @@ class Judgement:
     findings: tuple[Finding, ...] = ()
     """The gravest first, then in the order of the rules."""
     bound_by: Mapping[str, BoundBy] = field(default_factory=dict)
-    """What each device is bound by."""
+    """Bottleneck of each device."""
 
     def without_finding(self, uuid: str) -> list[NoFinding]:
         """Return the verdicts on a device that are no findings."""
@@ -67,7 +67,7 @@ class Judgement:
 
 
 class Turn(NamedTuple):
-    """What is said about a device at its turn."""
+    """Findings and bottleneck of one device."""
 
     verdicts: Sequence[Verdict]
     bound_by: BoundBy
@@ -200,7 +200,7 @@ class Judge:
     def __init__(self, at_a_time: int = AT_A_TIME) -> None:
         self._schedule = Schedule(at_a_time)
         self._last: Mapping[str, Turn] = {}
-        """What was said about each device at its last turn."""
+        """Last result for each device."""
         self.judged: Collection[str] = ()
 
     def judge(

@@ -190,7 +190,7 @@ def _container(process: Process) -> str:
 
 @dataclass(frozen=True)
 class UserTotals:
-    """What the processes of a user hold. The fields are those of the JSON."""
+    """Totals of the processes of a user. The fields are those of the JSON."""
 
     user: str | None
     devices: tuple[str, ...]

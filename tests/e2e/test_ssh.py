@@ -42,7 +42,7 @@ class Lab:
         self.folder = folder
         self.run_id = str(uuid.uuid4())
         self.environment = {MARKER: self.run_id, "PATH": os.environ["PATH"]}
-        """What the hosts' commands have."""
+        """Environment of the remote commands."""
         self._hosts: list[Sshd] = []
         self._key = sshd.make_key(folder / "user-key")
         self._options: dict[str, str] = {}
@@ -99,7 +99,7 @@ def until_gone(lab: Lab) -> None:
 
 
 def asked(lab: Lab, name: str) -> Snapshot | Problem:
-    """What the host answers."""
+    """Answers of the host."""
     path = os.environ["PATH"]
     os.environ["PATH"] = f"{lab.programs()}:{path}"
     try:
@@ -198,7 +198,7 @@ def test_a_host_behind_a_jump_host(lab: Lab) -> None:
 
 
 def test_an_open_connection_is_used(lab: Lab) -> None:
-    """Of ControlMaster. Its socket has to be at a short path."""
+    """Folder for the socket of ControlMaster, which needs a short path."""
     log = lab.folder / "far-log"
     control = Path(f"/tmp/gputop-{lab.run_id[:8]}")
     host = lab.add("far", "LogLevel VERBOSE", options=f"ControlPath {control}\nControlMaster auto")

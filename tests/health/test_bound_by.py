@@ -1,4 +1,4 @@
-"""What a GPU is bound by: readings with a meaning in the real world, and the word for each."""
+"""Bottlenecks: readings of real workloads, and the word for each."""
 
 from __future__ import annotations
 

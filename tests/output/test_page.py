@@ -22,6 +22,7 @@ from gputop.agent.device import (
     DeviceState,
 )
 from gputop.agent.snapshot import DriverState, Host, Inventory, Process, ProcessKind, Sample, Source
+from gputop.commands.status import SORT_NAMES
 from gputop.health.bound_by import Bound, BoundBy
 from gputop.output.pages import LOUD_RED, YELLOW, as_ascii, cell
 from gputop.output.process_tables import SORT_KEYS, processes_text, users_document
@@ -193,7 +194,7 @@ def test_columns_that_were_chosen() -> None:
 
 
 def test_what_devices_are_bound_by_is_a_column() -> None:
-    """Of a sample with all processes, whichever the page shows. A dash stands for "cannot tell"."""
+    """The word counts all processes, also those not shown. A dash stands for "cannot tell"."""
     words = {
         INVENTORY.devices[0].uuid: BoundBy(Bound.FP32, "no tensor cores"),
         INVENTORY.devices[1].uuid: BoundBy(Bound.UNKNOWN, "no SM active"),
@@ -539,3 +540,8 @@ def test_a_long_name_of_a_user_is_whole_and_the_columns_stay_aligned(user: str) 
     first, second = page(inventory, listed, View(processes="below")).splitlines()[-2:]
     assert f" {user} " in first
     assert first.index("1.00 GiB") == second.index("1.00 GiB")
+
+
+def test_the_option_offers_every_order() -> None:
+    """They are listed twice, because the parser must not wait for the tables."""
+    assert set(SORT_NAMES) == set(SORT_KEYS)

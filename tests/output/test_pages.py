@@ -1,4 +1,4 @@
-"""What text pages share: when there are colours, and pages drawn over each other."""
+"""Text pages: when there are colours, and pages drawn over each other."""
 
 from __future__ import annotations
 

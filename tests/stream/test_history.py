@@ -96,7 +96,7 @@ def test_what_is_derived_is_a_series_too() -> None:
 
 
 def test_the_cpu_of_a_device_is_that_of_its_own_host() -> None:
-    """Of several hosts, each has its own. One that is away has none."""
+    """Each of several hosts has its own CPU. An absent host has none."""
     machines = (
         Machine("localhost", host=Host(cpu_percent=90.0)),
         Machine("node1", host=Host(cpu_percent=10.0)),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def said(app: GputopApp) -> list[str]:
-    """What the notifications say that are on the screen."""
+    """Return the texts of the notifications on the screen."""
     return [str(each.render()) for each in app.screen.query("Toast").results(Toast)]
 
 

@@ -151,7 +151,7 @@ async def test_textual_s_updates_are_understood() -> None:
 
 
 class Idle:
-    """What the driver needs of the app."""
+    """Stand-in for the app, with the attributes that the driver uses."""
 
     size = Size(WIDTH, HEIGHT)
 

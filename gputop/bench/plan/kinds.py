@@ -17,7 +17,7 @@ class Kind:
 
     name: str
     description: str
-    """What one learns from it."""
+    """Description of what the user learns."""
     over_time: bool = False
     """True if it has a rate over time, and no rows while it runs."""
     has_rows: bool = True

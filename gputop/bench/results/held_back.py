@@ -1,4 +1,4 @@
-"""What held a device back: power limit, application clocks, heat, hardware, its host. Pure."""
+"""Reasons for a slow run: power limit, application clocks, heat, hardware, the host. Pure."""
 
 from __future__ import annotations
 

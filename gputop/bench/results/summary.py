@@ -56,7 +56,7 @@ def _faulty(result: Result, found: dict[str, VerdictPart]) -> str:
 
 def _wrong(result: Result) -> str:
     """Return what was wrong, and the remedy."""
-    elements = count_of(result.wrong_elements, "element")
+    elements = count(result.wrong_elements, "element")
     if result.kind == "collective":
         return (
             f"wrong results from collectives ({elements} wrong). Test each device alone "
@@ -73,15 +73,10 @@ def _wrong(result: Result) -> str:
     products = sum(result.mismatches.get(each, 0) for each in ("wrong", "unexplained"))
     verified = result.verified_products
     if products and verified:
-        what = f"wrong results in {products:,} of {count_of(verified, 'product')}"
+        what = f"wrong results in {products:,} of {count(verified, 'product')}"
     else:
-        what = f"wrong results ({elements} wrong in {count_of(result.checks, 'check')})"
+        what = f"wrong results ({elements} wrong in {count(result.checks, 'check')})"
     return f"{what}. {remedy}"
-
-
-def count_of(many: int, what: str) -> str:
-    """Return `25,811 products`."""
-    return count(many, what).replace(str(many), f"{many:,}", 1)
 
 
 def _memory(result: Result, _: str) -> str:
@@ -91,7 +86,7 @@ def _memory(result: Result, _: str) -> str:
         return f"Bad memory cells wait to be replaced by spare ones. {_reset(result)}"
     corrected = errors.get("ecc_corrected", ())
     if corrected and corrected[-1] > corrected[0]:
-        many = count_of(int(corrected[-1] - corrected[0]), "error")
+        many = count(int(corrected[-1] - corrected[0]), "error")
         what = f"Its memory corrected {many} during the test."
     else:
         what = "Its memory replaced bad cells by spare ones during the test."

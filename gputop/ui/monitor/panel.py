@@ -111,7 +111,7 @@ class Panel:
     """Seconds between samples."""
     scroll: bool = False
     bound_by: str = ""
-    """What the device is bound by, if it can be told."""
+    """Bottleneck of the device, if known."""
 
     @property
     def title_styles(self) -> tuple[Style, Style]:
