@@ -137,7 +137,8 @@ class Cuda(Backend):
     most_in_flight = 2
     smallest_size = 1024
     timing = "wall time, and device events around batches"
-    patience = 5.0
+    patience = 10.0
+    """Seconds. On a busy host a thread may wait for seconds for a core."""
     share_of_checks, least_interval = 0.01, 0.0
     first_window = COLD_WINDOW_SECONDS
     rest_seconds = 1.0

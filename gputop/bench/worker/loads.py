@@ -30,6 +30,7 @@ from .throughput import (
     EndedBatch,
     Pace,
     SoakTotals,
+    patience,
     products_in,
     threads_text,
 )
@@ -211,6 +212,7 @@ def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
         ):
             due = time.perf_counter() - checked >= pace.check_interval
             device.launch(product, pace.batch_at(totals.seconds), check=due)
+            run.expect(pace.patience, hang)  # a busy host may launch slowly
             checked = time.perf_counter() if due else checked
         ended = device.poll()
         if ended is None and device.in_flight == 0:
@@ -307,6 +309,8 @@ COPIED_BYTES = {"cpu": 1 << 26, "cuda": 1 << 29}
 """Bytes of a copy: more than any cache holds."""
 COMPARED = 16
 """One copy of so many is compared."""
+LAST_COPY_SECONDS = 1.0
+"""Longest time in which any device makes and compares the last two copies."""
 FILL_SECONDS = 20.0
 """Longest time to fill the memory: a slow host is left with less."""
 
@@ -382,6 +386,9 @@ class Traffic:
 
     def end(self) -> None:
         """End the copies, and compare a last one: a short run may have compared none."""
+        limit = patience(self.device, LAST_COPY_SECONDS)
+        hang = hangs(self.device.place, "a copy", LAST_COPY_SECONDS, limit)
+        self.run.expect(limit, hang)
         self._over.set()
         self._thread.join()
         if not self.run.halt.is_set():
