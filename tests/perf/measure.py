@@ -9,17 +9,14 @@ import re
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gputop
 from tests.peers import Peer, arrow, marked
 from tests.perf.machine import FIRST_CELSIUS, Machine
 from tests.terminal import Terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TICKS = os.sysconf("SC_CLK_TCK")
 MIB = 1 << 20
@@ -62,11 +59,6 @@ class Figures:
     """How often the terminal had something to read."""
     keys: tuple[float, ...] = ()
     """Milliseconds from each key to the mark that it moved."""
-    calls: Mapping[str, float] = field(default_factory=dict)
-    """Calls of NVML a second, by function."""
-
-
-STATUS_QUERY, STATUS_ANSWER = b"\x1b[5n", b"\x1b[0n"
 
 
 class Recorder(Terminal):
@@ -84,7 +76,6 @@ class Recorder(Terminal):
         super().__init__(*arguments, **named)
 
     def _take(self, data: bytes) -> None:
-        self._write(STATUS_ANSWER * data.count(STATUS_QUERY))
         self.pieces.append((self.elapsed, data))
 
     def when(
@@ -103,7 +94,7 @@ class Recorder(Terminal):
             gone = self.elapsed - began < pause / 2
             for at, data in self.pieces[self._seen :]:
                 self._seen += 1
-                super()._take(data.replace(STATUS_QUERY, b""))
+                super()._take(data)
                 if true(self):
                     return at
             if gone or self.elapsed > deadline:
@@ -132,10 +123,10 @@ class Bench:
     starts: int = 3
     """How often it is started to see when there is what on the screen."""
 
-    def measure(self, peer: Peer, machine: Machine, *, count: bool = False) -> Figures:
-        """All figures; NVML's calls only if they shall be counted, which takes a run of its own."""
+    def measure(self, peer: Peer, machine: Machine) -> Figures:
+        """Return all figures of a monitor."""
         starts = [self._start(peer, machine) for _ in range(self.starts)]
-        after_driver, calls = self._awaited(peer, machine, count=count)
+        after_driver = self._awaited(peer, machine)
         machine.rest()
         with self._open(peer, machine) as terminal:
             terminal.when(has_values, first=1.0)
@@ -160,7 +151,6 @@ class Bench:
             kilobytes_per_second=sent / took / 1000,
             writes_per_second=pieces / took,
             keys=tuple(keys),
-            calls=calls,
         )
 
     def _open(self, peer: Peer, machine: Machine, *, counted: bool = False) -> Recorder:
@@ -180,10 +170,8 @@ class Bench:
                 return screen, screen
             return screen, terminal.when(has_values)
 
-    def _awaited(
-        self, peer: Peer, machine: Machine, *, count: bool
-    ) -> tuple[float | None, dict[str, float]]:
-        """How soon after the driver a number is there, and what the driver is asked for then."""
+    def _awaited(self, peer: Peer, machine: Machine) -> float | None:
+        """Return the seconds from the driver's first answer to the first number."""
         machine.rest(init_hang=True)
         machine.driver.forget_calls()
         with self._open(peer, machine, counted=True) as terminal:
@@ -193,16 +181,7 @@ class Bench:
             machine.rest()
             released = terminal.elapsed
             values = terminal.when(has_values, first=1.0)
-            calls: dict[str, float] = {}
-            if count:
-                with machine.work():
-                    terminal.collect(SETTLED)
-                    machine.driver.forget_calls()
-                    began = time.monotonic()
-                    terminal.collect(self.seconds)
-                    took = time.monotonic() - began
-                    calls = {name: n / took for name, n in machine.driver.calls().items()}
-        return (None if values is None else values - released), calls
+        return None if values is None else values - released
 
     def _keys(self, peer: Peer, terminal: Recorder) -> list[float]:
         """Milliseconds from each of some keys, at random moments, to what they do on the screen."""

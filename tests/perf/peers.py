@@ -1,10 +1,9 @@
 """gputop beside nvitop, gpustat, nvtop and btop: `python -m tests.perf.peers`.
 
-Each runs in a pty against the fake driver, one after the other and then all again, and the tables
-have what came and when, what it cost, and each one's ratio to gputop; then the bars that gputop has
-set itself, and what each asks the driver. nvitop and gpustat are installed from PyPI into an
-environment that is deleted in the end; nvtop and btop are used if they are installed. The machine
-should have nothing else to do.
+Each runs in a pty against the fake driver, one after the other and then all again. The tables have
+the times, the costs, and each monitor's ratio to gputop. nvitop and gpustat are installed from PyPI
+into an environment that is deleted in the end; nvtop and btop are used if they are installed. The
+machine should have nothing else to do.
 
 The busy devices are a file that is rewritten each second and read by the fake driver inside of each
 monitor: that is in the processor time of all of them.
@@ -25,20 +24,17 @@ from typing import TYPE_CHECKING
 
 from tests.driver import FakeDriver, build
 from tests.peers import NAMES, peers
-from tests.perf.calls import table_of_calls
 from tests.perf.machine import Machine, Scene
 from tests.perf.measure import Bench, Figures, compile_package
 
 if TYPE_CHECKING:
     from tests.peers import Peer
 
-Results = dict[Scene, dict[str, list[Figures]]]
 SIZES = {"80x24": (80, 24), "160x50": (160, 50)}
 LOADS = {"idle": False, "busy": True}
 MAIN = Scene(busy=True, devices=8, columns=160, rows=50)
 IDLE = Scene(busy=False, devices=8, columns=160, rows=50)
 CROWD = Scene(busy=True, devices=64, columns=160, rows=50, processes=8)
-"""Those that the bars are about; the last has 512 processes."""
 SMALL = Scene(busy=True, devices=8, columns=80, rows=24)
 FIELD = 10
 
@@ -46,7 +42,6 @@ FIELD = 10
 def main() -> int:
     options = arguments()
     bench = Bench(options.seconds, options.keys, options.starts)
-    results: Results = {}
     began = time.monotonic()
     compile_package()
     with tempfile.TemporaryDirectory() as name:
@@ -60,12 +55,8 @@ def main() -> int:
         print(LEGEND)
         for scene in scenes(options):
             with Machine(scene, driver, folder) as machine:
-                results[scene] = rounds(bench, machine, monitors, options.rounds)
-            print("\n".join(table(scene, results[scene])), end="\n\n", flush=True)
-    counted = {name: figures[0].calls for name, figures in results.get(MAIN, {}).items()}
-    for lines in (bars(results), table_of_calls(str(MAIN), counted)):
-        if lines:
-            print("\n".join(lines), end="\n\n")
+                figures = rounds(bench, machine, monitors, options.rounds)
+            print("\n".join(table(scene, figures)), end="\n\n", flush=True)
     print(f"in {(time.monotonic() - began) / 60:.0f} minutes")
     return 0
 
@@ -79,7 +70,7 @@ def arguments() -> argparse.Namespace:
     add("--devices", nargs="+", type=int, default=[1, 8, 64], metavar="N")
     add("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
     add("--loads", nargs="+", choices=LOADS, default=list(LOADS))
-    add("--bars", action="store_true", help="only the scenes that the bars are about")
+    add("--few", action="store_true", help="only four scenes: 8 devices, and 64")
     add("--rounds", type=int, default=1)
     add("--seconds", type=float, default=10.0, help="over which costs are taken (default: 10)")
     add("--keys", type=int, default=40)
@@ -89,9 +80,8 @@ def arguments() -> argparse.Namespace:
 
 def scenes(options: argparse.Namespace) -> list[Scene]:
     """Those that were asked for."""
-    bars = [MAIN, SMALL, IDLE, CROWD]
-    if options.bars:
-        return bars
+    if options.few:
+        return [MAIN, SMALL, IDLE, CROWD]
     product = itertools.product(options.devices, options.loads, options.sizes)
     found = [Scene(LOADS[load], count, *SIZES[size]) for count, load, size in product]
     return [*found, CROWD] if MAIN in found else found
@@ -100,13 +90,12 @@ def scenes(options: argparse.Namespace) -> list[Scene]:
 def rounds(
     bench: Bench, machine: Machine, monitors: list[Peer], count: int
 ) -> dict[str, list[Figures]]:
-    """Each monitor in turn, so many times; calls of NVML are counted in the first round."""
+    """Measure each monitor in turn, so many times."""
     found: dict[str, list[Figures]] = {str(peer): [] for peer in monitors}
     for turn in range(count):
         for peer in monitors:
             print(f"{machine.scene}: {peer}, {turn + 1} of {count}", file=sys.stderr, flush=True)
-            figures = bench.measure(peer, machine, count=turn == 0 and machine.scene == MAIN)
-            found[str(peer)].append(figures)
+            found[str(peer)].append(bench.measure(peer, machine))
     return found
 
 
@@ -165,45 +154,6 @@ def table(scene: Scene, found: dict[str, list[Figures]]) -> list[str]:
 
 def ratio(value: float | None, of: float | None) -> str:
     return "" if value is None or not of else f"{value / of:.2f}x"
-
-
-def bars(results: Results) -> list[str]:
-    """What gputop must hold, and by how much it does."""
-    main, small, idle, crowd = (results.get(scene, {}) for scene in (MAIN, SMALL, IDLE, CROWD))
-
-    def of(found: dict[str, list[Figures]], name: str, column: str) -> float | None:
-        figures = next((f for key, f in found.items() if key.split()[0] == name), None)
-        value = next(value for title, _, value in COLUMNS if title == column)
-        return None if figures is None else value(figures)
-
-    def times(factor: float, value: float | None) -> float | None:
-        return None if value is None else factor * value
-
-    rows = (
-        ("core %, of nvitop's", "core %", main, times(0.85, of(main, "nvitop", "core %"))),
-        (
-            "core %, 64 devices, of nvitop's",
-            "core %",
-            crowd,
-            times(0.45, of(crowd, "nvitop", "core %")),
-        ),
-        ("kB/s, busy, 160x50", "kB/s", main, 0.80),
-        ("kB/s, busy, 80x24", "kB/s", small, 0.30),
-        ("kB/s where nothing changes", "kB/s", idle, 0.06),
-        ("first text, s", "screen s", main, 0.05),
-        ("first values, s", "values s", main, 0.25),
-        ("arrow key, p99 ms", "p99 ms", main, 20.0),
-        ("PSS MiB", "PSS MiB", main, 48.0),
-    )
-    forms = {title: form for title, form, _ in COLUMNS}
-    lines = [f"{'gputop':36}{'is':>9}{'may be':>9}"]
-    for what, column, found, bar in rows:
-        value = of(found, "gputop", column)
-        if value is not None and bar is not None:
-            form = forms[column]
-            verdict = "met" if value <= bar else f"missed by {form.format(value - bar)}"
-            lines.append(f"{what:36}{form.format(value):>9}{form.format(bar):>9}  {verdict}")
-    return lines if len(lines) > 1 else []
 
 
 if __name__ == "__main__":

@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
-import pytest
-
-from tests.perf.calls import by_class
-from tests.perf.first_second import command
-from tests.perf.instructions import HOOK, counted
 from tests.perf.measure import Recorder, processor_seconds, pss
 from tests.terminal import Terminal
 
@@ -73,55 +65,3 @@ def test_memory_is_this_process_s() -> None:
 def test_the_processor_s_clock_is_finer_than_a_tick() -> None:
     clocks = {processor_seconds({os.getpid(): ""}) for _ in range(100)}
     assert len(clocks) > 10, time.get_clock_info("process_time")
-
-
-@pytest.mark.parametrize(
-    ("function", "kind"),
-    [
-        ("nvmlDeviceGetMPSComputeRunningProcesses_v3", "processes"),
-        ("nvmlDeviceGetProcessUtilization", "processes"),
-        ("nvmlDeviceGetUtilizationRates", "utilization"),
-        ("nvmlDeviceGetEnforcedPowerLimit", "power and energy"),
-        ("nvmlDeviceGetPowerState", "modes, ECC, P-state"),
-        ("nvmlDeviceGetCurrentClocksEventReasons", "clocks"),
-        ("nvmlDeviceGetPcieThroughput", "PCIe throughput"),
-        ("nvmlDeviceGetCurrPcieLinkWidth", "PCIe link"),
-        ("nvmlDeviceGetComputeMode", "modes, ECC, P-state"),
-        ("nvmlInit_v2", "who it is, start and end"),
-    ],
-)
-def test_calls_are_of_one_class(function: str, kind: str) -> None:
-    assert {name for name, n in by_class({function: 2.5}).items() if n} == {kind}
-
-
-@pytest.mark.parametrize("entry", ["__main__", "cli"])
-def test_what_is_compared_is_the_package_in_the_other_folder(entry: str, tmp_path: Path) -> None:
-    package = tmp_path / "gputop"
-    package.mkdir()
-    for name in ("__init__", "__main__", "cli"):
-        (package / f"{name}.py").touch()
-    (package / f"{entry}.py").write_text("def main():\n    print(__file__)\n")
-    here = Path(__file__).parents[2]  # has a package of that name, too
-    done = subprocess.run(command(tmp_path), cwd=here, capture_output=True, text=True, check=True)
-    assert done.stdout == f"{package / entry}.py\n"
-
-
-def test_instructions_are_counted_in_all_threads(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(HOOK)
-    program = (
-        "import threading\n"
-        "def loop(times):\n    for _ in range(times): pass\n"
-        "for times in (1000, 2000, 4000):\n"
-        "    thread = threading.Thread(target=loop, args=(times,))\n"
-        "    thread.start(); thread.join(); print('after', times, flush=True); input()\n"
-    )
-    paths = {"PYTHONPATH": str(tmp_path), "COUNTS": str(tmp_path)}
-    found = []
-    with Terminal([sys.executable, "-c", program], paths) as terminal:
-        for times in (1000, 2000, 4000):
-            terminal.wait_for(f"after {times}")
-            found += counted([terminal.pid], tmp_path)
-            terminal.send("\r")
-    first, second = found[1] - found[0], found[2] - found[1]
-    assert 1.5 < second / first < 2.1
-    assert first > 2000
