@@ -29,7 +29,7 @@ needs_torch = pytest.mark.skipif(
 
 STOP_SECONDS = 20.0
 """Most that a stop may take, however busy the machine is: what is stopped would go on far longer.
-With a free core it is half a second, which `python -m tests.perf.stops` measures."""
+With a free core it is half a second."""
 
 FAKE_WORKER = "fake_worker.py"
 """What an executable of `fake_interpreter` runs, beside it."""
