@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tests.driver import GPU_IS_LOST, LINK_FIELDS, RESET_REQUIRED, UNKNOWN, FakeDevice, FakeInstance
+from tests.driver import GPU_IS_LOST, RESET_REQUIRED, UNKNOWN, FakeDevice, FakeInstance
 from tests.e2e.shipped import END, GIB, HOME, MARK
 from tests.faults.scenario import KEYS, Key, Scenario, Seen, three
 
@@ -30,16 +30,6 @@ def change(*indices: int, **changes: object) -> Deed:
             stage.driver.change(index, **changes)
 
     return deed
-
-
-def reset(stage: Stage) -> None:
-    """What it counts begins again at nothing, as it does after `nvidia-smi --gpu-reset`."""
-    stage.driver.change(1, code=RESET_REQUIRED)
-    stage.see("NEEDS RESET")
-    fields = {f"field.{number}": 7 for number in (83, 94, 197, 198)}
-    fields |= dict.fromkeys(LINK_FIELDS, 5)
-    values = stage.driver.devices[1].values
-    stage.driver.change(1, code=0, energy_millijoules=7, values={**values, **fields})
 
 
 def instance(number: int, gibibytes: int, profile: str) -> FakeInstance:
@@ -132,16 +122,6 @@ SCENARIOS = (
         then_silent=FAULTS,
     ),
     Scenario(
-        name="one device hangs from the start",
-        at_start=True,
-        fault=change(1, hang=True),
-        says=("NOT RESPONDING", "a driver call hangs", "dmesg", "0 Test 0", "2 Test 2"),
-        never=(*NO_ZERO, "Test 1", "1 Test 2"),
-        mend=change(1, hang=False),
-        then=BACK,
-        then_silent=FAULTS,
-    ),
-    Scenario(
         name="all devices hang",
         alive=None,
         fault=change(0, 1, 2, hang=True),
@@ -163,31 +143,10 @@ SCENARIOS = (
         then_silent=FAULTS,
     ),
     Scenario(
-        name="every call on all devices fails",
-        alive=None,
-        fault=change(0, 1, 2, code=UNKNOWN),
-        says=("NOT RESPONDING: every call to its driver fails", "3 not answering"),
-        silent=(*BACK, "31 %", "59 %", "held up"),
-        never=NO_ZERO,
-        mend=change(0, 1, 2, code=0),
-        then=(*BACK, "31 %", "59 %"),
-        then_silent=FAULTS,
-    ),
-    Scenario(
         name="one device is slow",
         fault=change(1, delay_ms=500),
         says=(" s old", "1 slow", "dmesg"),
         never=(*NO_ZERO, "NOT RESPONDING", "LOST"),
-        mend=change(1, delay_ms=0),
-        then=BACK,
-        then_silent=(*FAULTS, "slow"),
-    ),
-    Scenario(
-        name="one device is slow from the start",
-        at_start=True,
-        fault=change(1, delay_ms=500),
-        says=("0 Test 0", "2 Test 2", "It has not answered yet", "dmesg"),
-        never=(*NO_ZERO, "NOT RESPONDING", "LOST", "1 Test 2"),
         mend=change(1, delay_ms=0),
         then=BACK,
         then_silent=(*FAULTS, "slow"),
@@ -203,13 +162,6 @@ SCENARIOS = (
         then_silent=FAULTS,
     ),
     Scenario(
-        name="device reset: what it counts begins again",
-        fault=reset,
-        says=BACK,
-        silent=FAULTS,
-        never=(*NO_ZERO, r"\d[TP]iB/s", r" [TP]iB/s", r"\d{3,}(\.\d+)? GiB/s"),
-    ),
-    Scenario(
         name="MIG instances are cut anew, and MIG is switched off",
         devices=with_instances,
         before=("0 Test 0", "1 Test 1", "3g.40gb", "2g.30gb", "2 Test 2"),
@@ -222,7 +174,5 @@ SCENARIOS = (
         then_silent=("MIG", "3g.40gb"),
     ),
     crowd(16, 80, 24),
-    crowd(16, 200, 60),
-    crowd(64, 80, 24),
     crowd(64, 200, 60),
 )

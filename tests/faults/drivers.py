@@ -204,14 +204,6 @@ SCENARIOS = (
         then_silent=("No NVIDIA device",),
     ),
     Scenario(
-        name="driver takes 2 s to start",
-        at_start=True,
-        fault=machine(init_delay_ms=2000),
-        says=WELL,
-        silent=("Waiting",),
-        never=NO_ZERO,
-    ),
-    Scenario(
         name="driver never starts",
         at_start=True,
         alive=None,
@@ -283,5 +275,6 @@ SCENARIOS = (
         then=WELL,
         then_silent=("crashed", "No data"),
     ),
-    *(old(version) for version in LACKING),
+    old("535.183.06"),
+    old("470.256.02"),
 )

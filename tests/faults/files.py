@@ -7,7 +7,6 @@ import resource
 import sqlite3
 from typing import TYPE_CHECKING
 
-from gputop.agent.lines import to_line
 from tests import recordings
 from tests.e2e.pretender import worker
 from tests.e2e.shipped import GPUTOP
@@ -80,13 +79,6 @@ def locked(stage: Stage) -> None:
     connection.execute("BEGIN EXCLUSIVE")
 
 
-def no_folder(stage: Stage) -> None:
-    """Files where the folders of the settings and the results would be."""
-    results(stage)
-    (stage.folder / "data").touch()
-    stage.environment["XDG_CONFIG_HOME"] = str(stage.folder / "data")
-
-
 def without_home(stage: Stage) -> None:
     """A home in which there can be nothing."""
     with_worker(SHORT)(stage)
@@ -146,14 +138,6 @@ def gone(stage: Stage) -> None:
     stage.terminal.send(FAR_ON)
 
 
-def grown(stage: Stage) -> None:
-    """It is written on."""
-    *_, last = recordings.samples(700)
-    with (stage.folder / "a.jsonl").open("ab") as file:
-        file.write(to_line(last).encode() + b"\n")
-    stage.terminal.send(FAR_ON)
-
-
 FAR_ON = "\x1b[1;2C"
 NO_SETTINGS = "used:"
 """Words that come one by one: what is notified has its lines where there is room."""
@@ -168,8 +152,6 @@ SETTINGS = tuple(
     )
     for what, prepare, why in (
         ("garbage", settings(b"\x1b[31m = \0["), "Fix it"),
-        ("not UTF-8", settings(b"\xff\xfe"), "UTF-8."),
-        ("a megabyte and more", settings(b"# \n" * (1 << 20)), "64"),
         ("a folder", folder_for_settings, "directory."),
     )
 )
@@ -187,10 +169,8 @@ RESULTS = tuple(
     )
     for what, prepare, why in (
         ("random bytes", results_are(bytes(range(256)) * 99), "Move"),
-        ("cut off", results_are(b"SQLite format 3\0" + b"\x10\0" * 9), "Move"),
         ("of a newer gputop", newer, "Upgrade"),
         ("locked", locked, "database is locked"),
-        ("nowhere, since their folder is a file", no_folder, "Not a directory"),
     )
 )
 HOME = (
@@ -238,22 +218,6 @@ RECORDINGS = (
         silent=(" REC ",),
         passes=True,
     ),
-    Scenario(
-        name="the disk of a recording is full from the start",
-        prepare=lambda stage: stage.arguments.extend(["--record", "/dev/full"]),
-        at_start=True,
-        fault=by_itself,
-        says=("Not recorded", "device.", "Free", "44 %"),
-        passes=True,
-    ),
-    Scenario(
-        name="a recording in a folder that was removed",
-        prepare=without_folders,
-        fault=lambda stage: stage.terminal.send("r"),
-        says=("Not recorded", "directory.", "Name"),
-        silent=(" REC ",),
-        passes=True,
-    ),
 )
 REPLAYS = tuple(
     Scenario(
@@ -270,7 +234,6 @@ REPLAYS = tuple(
     for what, fault, says in (
         ("is cut off", cut_off, ("damaged at line",)),
         ("is removed", gone, ("    1:0", " of 9:59")),
-        ("grows", grown, ("    1:0", " of 9:59")),
     )
 )
 SCENARIOS = (*SETTINGS, *RESULTS, *HOME, *PLACES, *RECORDINGS, *REPLAYS)

@@ -31,8 +31,6 @@ ON_BENCHMARK = (
 )
 """Keys for what is said in the benchmark tab."""
 WORKS = worker()
-HELLO = WORKS.partition("if index == BROKEN")[0]
-PLAN = WORKS.partition("if asked")[0]
 MEASURES = WORKS.partition("mean = total")[0].replace(
     "while ",
     "now = os.path.join(os.path.dirname(__file__), 'now')\nwhile not os.path.exists(now) and ",
@@ -165,21 +163,10 @@ WORKERS = (
         then=(RUNNING,),
         then_silent=("No word", "now –"),
     ),
-    of_a_run("worker says nothing", "import time\ntime.sleep(600)", ("Starting torch, ",)),
     of_a_run(
         "worker writes garbage",
         "import os\nos.write(1, bytes(range(128, 256)) + b'\\x1b[31m\\0\\n')",
         ("ended without a result", "exit status 0, after it printed", IMPORT),
-    ),
-    of_a_run(
-        "worker ends in the middle of a line",
-        HELLO + 'os.write(1, b\'{"event": "pl\')',
-        ("ended without a result", "exit status 0", IMPORT),
-    ),
-    of_a_run(
-        "worker hangs in the middle of a line",
-        HELLO + 'os.write(1, b\'{"event": "pl\')\ntime.sleep(600)',
-        ("Warming up, ", "x Stop"),
     ),
     of_a_run(
         "worker writes a line without an end",
@@ -254,14 +241,6 @@ IN_MID_RUN = (
         prepare=raising(
             "raise RuntimeError('CUDA error: an illegal memory access was encountered')"
         ),
-    ),
-    of_a_run(
-        "no memory on the host",
-        "",
-        lead=begun,
-        fault=now,
-        says=("Ended after ", "MemoryError", "Choose a smaller --size or --memory-share"),
-        prepare=raising("raise MemoryError"),
     ),
     of_a_run(
         "no memory on the device",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.faults import devices, drivers, files, idle, processes, readings, terminals, texts
+from tests.faults import devices, drivers, files, processes, readings, terminals, texts
 
 if TYPE_CHECKING:
     from tests.faults.scenario import Scenario
@@ -17,5 +17,4 @@ TABLES: dict[str, tuple[Scenario, ...]] = {
     "files": files.SCENARIOS,
     "processes": processes.SCENARIOS,
     "terminal": terminals.SCENARIOS,
-    "idle": idle.SCENARIOS,
 }

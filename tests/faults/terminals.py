@@ -262,17 +262,6 @@ UNREAD = (
         mend=no_replay,
         then=(f"{LATER} %",),
     ),
-    Scenario(
-        name="nobody reads the terminal of 80 columns",
-        columns=80,
-        rows=24,
-        before=("Test 0", "44 %"),
-        fault=nobody_reads,
-        says=("Test 0", f"{LATER} %", "Quit"),
-        silent=("Main keys",),
-        mend=no_replay,
-        then=(f"{LATER} %",),
-    ),
 )
 
 # Of any size.
@@ -281,13 +270,10 @@ PLACES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "the monitor": ("", WELL),
     "the benchmark": ("2", ("Press b", " Kind ")),
     "the processes": ("3", ("PID", "COMMAND")),
-    "a device's page": (ENTER, ("statistics",)),
     "the findings": ("w", ("Why is it slow?",)),
     "the help": ("?", ("Main keys",)),
     "the command palette": ("\x10", ("Benchmark: stress tests and results",)),
     "a signal to send": ("3" + F9, ("Send a signal", "asks it to end")),
-    "a question before a signal": ("3" + F9 + ENTER, ("Send TERM to", "y sends it")),
-    "the environment of a process": ("3e", ("PATH=",)),
     "a question before a stress test": ("2b", ("GPU 0, NVIDIA Test 0 is in use", "y Start anyway")),
 }
 """Keys to get there from the monitor, and what is seen there."""
@@ -380,14 +366,11 @@ def in_tmux(folder: Path, command: list[str]) -> list[str]:
 
 KINDS: Mapping[str, Mapping[str, str]] = {
     "unknown": {"TERM": "of-tomorrow"},
-    "screen": {"TERM": "screen"},
-    "8 colours": {"TERM": "xterm"},
     "16 colours": {"TERM": "xterm-16color"},
     "linux": {"TERM": "linux"},
     "true colour": {"COLORTERM": "truecolor"},
     "no colour": {"NO_COLOR": "1"},
     "C": {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-    "POSIX": {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
     "latin-1": {"LC_ALL": "de_DE.ISO-8859-1", "PYTHONIOENCODING": "latin-1"},
 }
 
@@ -455,17 +438,6 @@ PASTED = (
         says=(*WELL, "train-alpha"),
         mend=unharmed,
         then=WELL,
-    ),
-    Scenario(
-        name="a megabyte pasted into the filter",
-        prepare=victims,
-        before=(*WELL, "train-alpha"),
-        lead=all_of(send("/"), lambda stage: stage.see("Enter keeps")),
-        fault=paste("\x1b[200~", "train-beta ", "\x1b[201~"),
-        says=("3 of 9 match", "train-beta -"),
-        keys=(),
-        mend=all_of(send(ESCAPE), unharmed),
-        then=(*WELL, "train-alpha"),
     ),
 )
 
@@ -538,20 +510,18 @@ def come_to_rest(stage: Stage) -> None:
     unharmed_by_signals(stage)
 
 
-MASHED = tuple(
+MASHED = (
     Scenario(
-        name=f"keys mashed at random{' and --readonly' if readonly else ''}",
+        name="keys mashed at random",
         prepare=victims,
         before=(*WELL, "train-alpha"),
-        arguments=("--readonly",) if readonly else (),
         fault=all_of(mash, come_to_rest),
         says=("0 Test 0",),
         alive=None,
         mend=unharmed_by_signals,
         then=("0 Test 0",),
         within=lambda folder, command: ["env", "-C", str(folder), *command],  # r records there
-    )
-    for readonly in (False, True)
+    ),
 )
 
 SCENARIOS = (*SUSPENDED, *UNREAD, *SIZES, *KIND, *PASTED, *MASHED)

@@ -6,7 +6,6 @@ import dataclasses
 import enum
 import os
 import shlex
-import subprocess
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -181,27 +180,6 @@ def remote(stage: Stage) -> None:
     stage.environment["PATH"] = f"{stage.folder}:{os.environ['PATH']}"
 
 
-def a_megabyte(stage: Stage) -> None:
-    """A real process with so long a command line, and as long an environment."""
-    words = [str(n) + "L" * 110_000 for n in range(9)]
-    process = subprocess.Popen(
-        ["megabyte", "-c", "read x", *words],  # noqa: S607 - it is how it is called, and not what is executed
-        executable="/bin/sh",
-        stdin=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={f"V{n}": "E" * 100_000 for n in range(8)},
-    )
-    stage.memory["process"] = process
-    stage.driver.change(1, processes=(FakeProcess(process.pid, memory_bytes=6 * GIB),))
-
-
-def end_it(stage: Stage) -> None:
-    process = stage.memory["process"]
-    process.kill()
-    process.communicate()
-    stage.driver.change(1, processes=())
-
-
 TO_LIST = (
     Key("3", table_is_straight, "the list, in straight columns"),
     Key("t", table_is_straight, "as a tree"),
@@ -256,24 +234,6 @@ SCENARIOS = (
             Key(ESCAPE, hides("│1 [red]"), "the form"),
             BACK,
         ),
-    ),
-    Scenario(
-        name="a command line and an environment of a megabyte",
-        fault=a_megabyte,
-        says=("megabyte -c read x 0LLLL", "6.00 GiB"),
-        keys=(
-            *KEYS,
-            Key("3", shows("read x 0LLLL"), "the list"),
-            Key("j", lambda t: "▌    1" in t.text, "the process"),
-            Key("e", shows("V0=EEEEE"), "its environment"),
-            Key(ESCAPE, hides("V0=EEEEE"), "the list again"),
-            Key(F9, shows("Send a signal"), "the question which signal"),
-            Key(ESCAPE, hides("Send a signal"), "the list again"),
-            BACK,
-        ),
-        mend=end_it,
-        then=("2 Test 2",),
-        then_silent=("megabyte",),
     ),
     Scenario(
         name="hosts that send such texts",
