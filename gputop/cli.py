@@ -31,7 +31,6 @@ from gputop.console import (
     USAGE,
     discard_output,
     in_notebook_cell,
-    print_message,
 )
 from gputop.settings import KEYS, load
 from gputop.settings import path as settings_path
@@ -76,10 +75,6 @@ def run(words: Sequence[str]) -> int:
     arguments = parse(words)
     if arguments.version:
         print_text(f"gputop {__version__}")
-        if arguments.verbose:
-            from gputop.commands.doctor import version_facts
-
-            print_text("\n".join(f"{name} {what}" for name, what in version_facts()))
         return FINE
     is_attended = os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
     prints = arguments.command is not None or arguments.once or arguments.list_gpus
@@ -110,8 +105,6 @@ def _check(arguments: argparse.Namespace, *, is_dashboard: bool) -> None:
             f"--show-secrets is for the dashboard of this machine: {why}. Leave it out.",
             USAGE,
         )
-    if not (hosts or is_dashboard or arguments.demo or arguments.replay):
-        _note_unknown(arguments.user or ())
 
 
 def _check_config(named: str) -> None:
@@ -126,29 +119,6 @@ def _check_config(named: str) -> None:
         fail(f"{what}. Create it, or leave out --config.", USAGE)
     except OSError:
         return  # reading the file reports this
-
-
-USER_SECONDS = 1.0
-"""Seconds to wait for the directory service (SSSD, NSS) to find a user."""
-
-
-def _note_unknown(users: Sequence[str]) -> None:
-    import pwd
-    from concurrent import futures
-    from functools import partial
-
-    from gputop.agent.threads import call_in_thread
-
-    for user in users:
-        try:
-            call_in_thread(partial(pwd.getpwnam, user)).result(USER_SECONDS)
-        except futures.TimeoutError:
-            print_message(
-                f"note: user {user} is not found yet, because SSSD or NSS does not answer"
-            )
-        except KeyError:
-            if not user.isdecimal():  # a uid without a name is shown as its number
-                print_message(f"note: this machine has no user {user}")
 
 
 def dashboard(arguments: argparse.Namespace) -> int:

@@ -135,9 +135,6 @@ class Driver(Protocol):
         Empty while not all of these have been identified.
         """
 
-    def pci_addresses(self) -> tuple[str, ...]:
-        """Return the PCI addresses of its GPUs, as known without touching a device."""
-
     def events(self) -> tuple[Event, ...]:
         """Return the events since the last call; wait for some up to a second, in one thread."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
@@ -137,12 +136,12 @@ class Opening:
         if selection.needs_identities:
             for reader in readers:
                 identities[reader] = call_in_thread(reader.identify)
-            _wait_for_enough(identities, selection)
+            futures.wait(identities.values(), IDENTIFY_SECONDS)
         while True:
             silent = [each for each in identities.values() if not each.done()]
             devices = [_devices_of(reader, identities) for reader in readers]
             try:
-                chosen = selection.among([*chain(*devices)], driver.pci_addresses)
+                chosen = selection.among([*chain(*devices)])
             except ProblemError as error:
                 problem = error.problem
             else:
@@ -168,20 +167,6 @@ class Opening:
         if reader in identities:
             identities[reader].result()
         return self._read(reader)
-
-
-def _wait_for_enough(
-    identities: Mapping[Reader, Identity], selection: Selection
-) -> None:
-    """Wait until the selection does not depend on further answers, or for a while."""
-    end = time.monotonic() + IDENTIFY_SECONDS
-    while True:
-        silent = [each for each in identities.values() if not each.done()]
-        devices = chain(*(_devices_of(reader, identities) for reader in identities))
-        left = end - time.monotonic()
-        if not silent or left <= 0 or selection.is_certain([*devices]):
-            return
-        futures.wait(silent, left, futures.FIRST_COMPLETED)
 
 
 def _devices_of(

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Optional
 
 from gputop.agent.device import Device
 from gputop.agent.linux.driver_files import same_address
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.text import fold_list, visible
-from gputop.agent.visible_devices import VARIABLE, is_identified, old_instance_id, seen
+from gputop.agent.visible_devices import VARIABLE, is_identified, seen
 
 _NUMBER = r"[0-9]{1,4}(?::[0-9]{1,4})?"
-_UUID = r"(?:GPU|MIG|MIG-GPU)-[0-9a-f-]+(?:/[0-9]{1,4}){0,2}"
+_UUID = r"(?:GPU|MIG)-[0-9a-f-]+"
 _ADDRESS = (
     r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?|[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 )
-_UNIQUE_LENGTH = len("GPU-12345678")
-"""Length from which the start of a UUID belongs to one device only, in practice."""
 _LIST = "`gputop status -L` lists"
 
 
@@ -49,16 +47,12 @@ def has_id(device: Device, wanted: str) -> bool:
     """Return True if this is the device's number, its PCI address or the start of its UUID."""
     if is_address(wanted):
         address = (device.pci_bus_id or "").lower()
-        ends = address.endswith(
-            f":{wanted.lower()}"
-        )  # as `lspci` writes it, without its domain
+        # `lspci` leaves out the domain.
+        ends = address.endswith(f":{wanted.lower()}")
         return device.parent_uuid is None and (ends or same_address(wanted, address))
     if wanted == device.number:
         return True
-    names = [device.uuid]
-    if device.parent_uuid is not None:
-        names.append(old_instance_id(device))
-    return any(name.lower().startswith(wanted.lower()) for name in names)
+    return device.uuid.lower().startswith(wanted.lower())
 
 
 Chosen = dict[str, Optional[frozenset[str]]]
@@ -77,40 +71,18 @@ class Selection:
     @property
     def needs_identities(self) -> bool:
         """False if the indices of the devices decide, which are known without asking them."""
-        by_index = all(map(str.isdecimal, self.ids))
-        return not by_index or self._by_variable
+        by_variable = self.only_visible and VARIABLE in os.environ
+        return by_variable or not all(map(str.isdecimal, self.ids))
 
-    @property
-    def _by_variable(self) -> bool:
-        return self.only_visible and VARIABLE in os.environ
-
-    def is_certain(self, devices: Sequence[Device]) -> bool:
-        """Return True if devices that have not answered yet cannot change the result."""
-        ids = self.ids
-        if self._by_variable:
-            value = os.environ[VARIABLE]
-            if not value.startswith(("GPU-", "MIG-")):
-                return False  # the names of all devices decide whether numbers are ambiguous
-            ids += tuple(value.split(","))
-        for each in ids:
-            fits = sum(has_id(device, each) for device in devices)
-            is_unique = len(each) >= _UNIQUE_LENGTH or ":" in each or each.isdecimal()
-            if fits == 0 or (fits == 1 and not is_unique):
-                return False
-        return True
-
-    def among(
-        self, devices: Sequence[Device], addresses: Callable[[], Sequence[str]] = tuple
-    ) -> Chosen:
+    def among(self, devices: Sequence[Device]) -> Chosen:
         """Return the chosen ones of all GPUs and MIG instances of this machine.
 
-        `addresses` returns the PCI addresses of all GPUs as the kernel lists them. Raises
-        `ProblemError` for an id without a device, for ambiguous numbers, and if none is left.
+        Raises `ProblemError` for an id without a device, for ambiguous numbers, and if none is
+        left.
         """
         left = self._visible(devices)
         if self.ids:
-            placed = _with_addresses(devices, addresses)
-            named = {_device_with(each, placed).uuid for each in self.ids}
+            named = {_device_with(each, devices).uuid for each in self.ids}
             left &= _with_instances(devices, named)
         if not left:
             what = f"{VARIABLE}={visible(os.environ[VARIABLE], 80)} hides {', '.join(self.ids)}"
@@ -144,27 +116,6 @@ def _with_instances(devices: Sequence[Device], named: set[str]) -> frozenset[str
     return frozenset(
         d.uuid for d in devices if d.uuid in named or d.parent_uuid in named
     )
-
-
-def _with_addresses(
-    devices: Sequence[Device], addresses: Callable[[], Sequence[str]]
-) -> Sequence[Device]:
-    """Return the devices, with the remaining PCI addresses for those that are not identified.
-
-    A device that hangs does not tell its address. NVML counts devices in the order of the bus.
-    """
-    silent = [device for device in devices if not is_identified(device)]
-    if not silent:
-        return devices
-    known = {device.pci_bus_id or "" for device in devices}
-    remaining = []
-    for address in addresses():
-        if not any(same_address(address, each) for each in known):
-            remaining.append(address)
-    if len(remaining) != len(silent):
-        return devices
-    places = dict(zip([device.uuid for device in silent], sorted(remaining)))
-    return [replace(d, pci_bus_id=places.get(d.uuid, d.pci_bus_id)) for d in devices]
 
 
 def _device_with(wanted: str, devices: Sequence[Device]) -> Device:

@@ -352,10 +352,6 @@ class SimulatedDriver:
             SimulatedReader(index, now, self._loads) for index in range(DEVICES)
         )
 
-    def pci_addresses(self) -> tuple[str, ...]:
-        """Return none: every device is identified."""
-        return ()
-
     def events(self) -> tuple[Event, ...]:
         """Wait a second: nothing ever happens."""
         threading.Event().wait(1.0)

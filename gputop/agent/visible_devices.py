@@ -109,24 +109,12 @@ def _numbered(gpus: Sequence[Device], entry: str) -> Device | None:
 
 def _named(devices: Sequence[Device], entry: str, prefix: str) -> Device | None:
     """Return the GPU whose UUID alone begins so, or the instance with that whole id."""
-    if prefix == "MIG-":
-        found = [
-            d
-            for d in devices
-            if d.parent_uuid and entry in (d.uuid, old_instance_id(d))
-        ]
-    else:
-        found = [
-            d for d in devices if entry.startswith(prefix) and d.uuid.startswith(entry)
-        ]
+    found = []
+    for device in devices:
+        if prefix == "MIG-":
+            fits = device.parent_uuid is not None and entry == device.uuid
+        else:
+            fits = entry.startswith(prefix) and device.uuid.startswith(entry)
+        if fits:
+            found.append(device)
     return found[0] if len(found) == 1 else None
-
-
-def old_instance_id(instance: Device) -> str:
-    """Return the id that drivers before 470 give a MIG instance: `MIG-GPU-…/1/0`."""
-    parts = (
-        instance.parent_uuid,
-        instance.mig_gpu_instance,
-        instance.mig_compute_instance,
-    )
-    return "MIG-" + "/".join(map(str, parts))

@@ -1,24 +1,12 @@
-"""`gputop doctor`: problems of driver, devices, torch and gputop, with remedies.
-
-This module also gathers the versions for bug reports, for `gputop --version --verbose`.
-"""
+"""`gputop doctor`: problems of driver, devices, torch and gputop, with remedies."""
 
 from __future__ import annotations
 
 import argparse
-import os
-import platform
-import re
-import sys
-from collections.abc import Iterator
-from importlib import metadata
-from pathlib import Path
 
-from gputop import DISTRIBUTION
 from gputop.commands.arguments import output_width, progress, show, wants_colour
 from gputop.commands.options import add_python
-from gputop.console import FAULT, FINE, terminal_size
-from gputop.text import visible
+from gputop.console import FAULT, FINE
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,59 +38,3 @@ def run(arguments: argparse.Namespace) -> int:
         lambda: page(findings, facts, output_width(), colour=wants_colour()),
     )
     return FAULT if any(each.severity is Severity.FAULT for each in findings) else FINE
-
-
-DRIVER = Path("/proc/driver/nvidia/version")
-VARIABLES = (
-    "TERM",
-    "COLORTERM",
-    "TERM_PROGRAM",
-    "LANG",
-    "LC_ALL",
-    "TMUX",
-    "SSH_CONNECTION",
-)
-"""Environment variables that affect the display."""
-
-
-def version_facts() -> Iterator[tuple[str, str]]:
-    """Yield names and values: the system, Python, the dependencies, the driver and the terminal."""
-    yield "system", platform.platform()
-    yield "Python", f"{platform.python_version()} {sys.executable}"
-    yield from _dependencies()
-    yield "driver", _driver()
-    columns, rows = terminal_size()
-    hidden = {"TMUX": "set", "SSH_CONNECTION": "set"}
-    found = {
-        name: hidden.get(name, os.environ[name])
-        for name in VARIABLES
-        if name in os.environ
-    }
-    words = (f"{name}={visible(value, 40)}" for name, value in found.items())
-    yield "terminal", " ".join((f"{columns}x{rows}", *words))
-
-
-def _dependencies() -> Iterator[tuple[str, str]]:
-    """Yield all required dependencies, and the optional ones that are installed."""
-    try:
-        needs = metadata.requires(DISTRIBUTION) or []
-    except metadata.PackageNotFoundError:
-        yield DISTRIBUTION, "is not installed"
-        return
-    for each in needs:
-        name, _, condition = each.partition(";")
-        name = re.split(r"[^\w.-]", name.strip())[0]
-        try:
-            if "dev" not in condition:
-                yield name, metadata.version(name)
-        except metadata.PackageNotFoundError:
-            if not condition:
-                yield name, "is not installed"
-
-
-def _driver() -> str:
-    try:
-        first = DRIVER.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
-    except OSError as error:
-        return f"none: {DRIVER}: {error.strerror}"
-    return visible(" ".join(first.removeprefix("NVRM version:").split()), 200)

@@ -110,12 +110,7 @@ def _add_dashboard_options(top: Parser) -> None:
         "--version",
         "-V",
         action="store_true",
-        help="show the version and exit; with --verbose, all versions that a bug report needs",
-    )
-    top.add_argument(
-        "--verbose",
-        action="store_true",
-        help="with --version: also the versions of Python, dependencies and driver",
+        help="show the version and exit; `gputop doctor` shows all that a bug report needs",
     )
     top.add_argument(
         "--once", "-1", action="store_true", help="the same as `gputop status`"

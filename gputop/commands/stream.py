@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import aclosing, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -23,13 +23,13 @@ from gputop.commands.arguments import (
 )
 from gputop.commands.options import argument_type, count
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
-from gputop.schema.derived import label_of
-from gputop.text import fold_list
 
 if TYPE_CHECKING:
     from gputop.agent.problem import Problem
     from gputop.agent.snapshot import Record
     from gputop.output.csv_lines import Column, CsvLines
+    from gputop.stream.launch import StreamOptions
+    from gputop.stream.machines import Machines
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 CSV_WORDS = ("noheader", "nounits")
@@ -188,7 +188,7 @@ def whole_records(
 def _live(
     arguments: argparse.Namespace, write: Callable[[Record], None], csv: CsvLines | None
 ) -> None:
-    from gputop.agent.sender import run as run_one
+    from gputop.agent.sender import run as write_own
     from gputop.stream.crash_note import say_if_it_crashes
     from gputop.stream.launch import StreamOptions, end_with_parent, is_child_of_gputop
 
@@ -207,18 +207,47 @@ def _live(
         secrets=arguments.control and arguments.unmasked,
     )
     if hosts:
-        from gputop.stream.several import run_several
+        import asyncio
 
-        run_several(hosts, arguments.remote_command, options, write)
+        from gputop.agent.sender import leave_with_parent
+        from gputop.stream.machines import Machines
+
+        leave_with_parent()
+        machines = Machines(hosts, options.interval, arguments.remote_command)
+        with suppress(BrokenPipeError):
+            asyncio.run(_write_merged(machines, options, write))
     else:
-        run_one(options, write)
+        write_own(options, write)
+
+
+async def _write_merged(
+    machines: Machines, options: StreamOptions, write: Callable[[Record], None]
+) -> None:
+    """Write the merged stream of several machines.
+
+    With a count, earlier samples are left out until each machine has answered or is away.
+    """
+    from gputop.agent.snapshot import Sample
+    from gputop.stream.merge import still_connects
+
+    written = 0
+    machines.ask(gpm=options.gpm)
+    try:
+        async with aclosing(machines.records()) as records:
+            async for record in records:
+                if isinstance(record, Sample):
+                    if options.count is not None and still_connects(record):
+                        continue
+                    written += 1
+                write(record)
+                if written == options.count:
+                    return
+    finally:
+        await machines.close()
 
 
 class Remarks:
-    """Writes records as CSV, and prints problems on standard error, because CSV cannot hold them.
-
-    It prints problems of the driver, and once a note on GPUs without an answer.
-    """
+    """Writes records as CSV, and problems on standard error, because CSV cannot hold them."""
 
     def __init__(self, write: Callable[[Record], None]) -> None:
         self.has_devices = False
@@ -226,27 +255,17 @@ class Remarks:
         self.problem: Problem | None = None
         """Last printed problem."""
         self._write = write
-        self._gpus: dict[str, str] = {}
-        self._noted = False
 
     def write(self, record: Record) -> None:
         """Write a record, and print a new problem."""
-        from gputop.agent.snapshot import Inventory
+        from gputop.agent.snapshot import Sample
 
         if record.problem not in (None, self.problem):
             self.problem = record.problem
             print_message(f"{record.problem}.")
         self._write(record)
-        if isinstance(record, Inventory):
-            gpus = (each for each in record.devices if each.parent_uuid is None)
-            self._gpus = {each.uuid: f"GPU {label_of(each)}" for each in gpus}
-            return
-        self.has_devices |= bool(record.devices)
-        hang = [each.uuid for each in record.devices if each.age_seconds is None]
-        silent = [self._gpus[uuid] for uuid in hang if uuid in self._gpus]
-        if silent and not self._noted:
-            self._noted = True
-            print_message(f"note: no answer yet from {fold_list(silent, 4)}")
+        if isinstance(record, Sample) and record.devices:
+            self.has_devices = True
 
 
 def _csv_lines(arguments: argparse.Namespace) -> CsvLines | None:

@@ -119,8 +119,6 @@ class Finding:
     """Share of the work that it costs, as far as known: the worst cause of slowness costs most."""
     also: tuple[str, ...] = ()
     """Titles of findings that this one explains, or that tell of the same fault."""
-    rows: tuple[str, ...] = ()
-    """Lines of a table shown under the title."""
 
     @property
     def line(self) -> str:

@@ -60,7 +60,6 @@ def _check(finding: Finding, gpus: Iterable[Device]) -> dict[str, Any]:
         "finding": finding.line,
         "remedy": fill_index(finding.remedy, _found_on(finding, gpus)) or None,
         "device": finding.device_uuid or None,
-        "rows": list(finding.rows),
     }
 
 
@@ -112,8 +111,6 @@ def _add_finding(
     texts: list[RenderableType] = [
         Text(f"{_named(devices, gpus)}{visible(finding.line, 600)}")
     ]
-    for row in finding.rows:
-        texts.append(Text(row))
     if finding.remedy and finding.severity is not Severity.OK:
         text = visible(fill_index(finding.remedy, devices), 600)
         texts.append(pages.remedy(text))

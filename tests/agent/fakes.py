@@ -108,7 +108,6 @@ class FakeDriver:
 
     def __init__(self, *readers: FakeReader) -> None:
         self._readers = readers
-        self.addresses: tuple[str, ...] = ()
         self.closed = threading.Event()
         self.reported: queue.SimpleQueue[Event] = queue.SimpleQueue()
 
@@ -117,9 +116,6 @@ class FakeDriver:
 
     def readers(self) -> tuple[FakeReader, ...]:
         return self._readers
-
-    def pci_addresses(self) -> tuple[str, ...]:
-        return self.addresses
 
     def events(self) -> tuple[Event, ...]:
         return (self.reported.get(),)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from gputop.agent.device import Absence
-from gputop.agent.linux.driver_files import PciGpu, System
-from gputop.agent.nvml import driver as module
 from gputop.agent.nvml.driver import NvmlReader, start
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver, platforms
 
@@ -52,14 +50,3 @@ def test_a_lost_device_is_a_placeholder_until_it_is_back(nvml: FakeDriver) -> No
     nvml.change(0, code=0)
     (reading,) = reader.read(gpm=False)
     assert reading.device.uuid == UUID
-
-
-def test_addresses_are_those_of_the_kernels_driver(
-    nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    nvml.write(FakeDevice())
-    gpus = (PciGpu("0000:17:00.0", "nvidia"), PciGpu("0000:27:00.0", "vfio-pci"))
-    monkeypatch.setattr(module, "inspect_system", lambda: System(gpus=gpus))
-    driver = start()
-    driver.readers()
-    assert driver.pci_addresses() == ("0000:17:00.0",)

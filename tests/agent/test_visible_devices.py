@@ -65,8 +65,6 @@ def left(devices: Sequence[Device], value: str | None, order: str | None) -> See
         ("gpu-aa11", (), NONE_SUCH),
         ("MIG-1", (M1,), ""),
         ("MIG-2,MIG-1", (M1, M2), ""),
-        ("MIG-GPU-bb33/8/0", (M2,), ""),
-        ("MIG-GPU-bb33/8/0,MIG-2", (), REPEATED),
         ("MIG-", (), NONE_SUCH),
         ("MIG-1,GPU-aa11", (M1,), NONE_SUCH),
     ],

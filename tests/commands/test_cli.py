@@ -5,12 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
-import threading
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -228,33 +226,6 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().out == f"gputop {__version__}\n"
 
 
-def test_the_verbose_version_is_what_a_bug_report_needs(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    file = tmp_path / "version"
-    file.write_text("NVRM version: NVIDIA UNIX  Kernel Module  580.65.06  Release\nGCC\n")
-    monkeypatch.setattr("gputop.commands.doctor.DRIVER", file)
-    monkeypatch.setenv("TERM", "xterm\x1b[31m")
-    assert cli.main(["--version", "--verbose"]) == 0
-    first, *lines = capsys.readouterr().out.splitlines()
-    found = dict(line.split(" ", 1) for line in lines)
-    assert first == f"gputop {__version__}"
-    assert found["Python"].startswith(platform.python_version())
-    assert found["textual"] == metadata.version("textual")
-    assert found["driver"] == "NVIDIA UNIX Kernel Module 580.65.06 Release"
-    assert "xterm" in found["terminal"]
-    assert "\x1b" not in found["terminal"]
-
-
-def test_the_verbose_version_never_fails(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr("gputop.commands.doctor.DRIVER", tmp_path)
-    monkeypatch.setattr("gputop.commands.doctor.DISTRIBUTION", "nobody-has-installed-this")
-    assert cli.main(["--version", "--verbose"]) == 0
-    assert "driver none: " in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -402,35 +373,6 @@ def test_the_heading_says_which_processes_are_shown(words: list[str], says: str)
     heading = done.stdout.splitlines()[0].split(" · ")
     assert (done.returncode, done.stderr) == (0, "")
     assert heading[2].startswith("20") if not says else heading[2] == says
-
-
-@pytest.mark.parametrize(
-    ("user", "note"),
-    [
-        ("root", ""),
-        ("4242", ""),  # a uid without a name
-        ("pP\x1b", "gputop: note: this machine has no user pP␛\n"),
-    ],
-)
-def test_a_user_that_the_machine_does_not_know(
-    user: str, note: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("gputop.commands.status.run", lambda _: 0)
-    assert cli.main(["status", "-u", user]) == 0
-    assert capsys.readouterr().err == note
-
-
-def test_a_directory_service_that_does_not_answer_delays_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    answered = threading.Event()
-    monkeypatch.setattr(cli, "USER_SECONDS", 0.01)
-    monkeypatch.setattr("pwd.getpwnam", lambda _: answered.wait(60))
-    monkeypatch.setattr("gputop.commands.status.run", lambda _: 0)
-    assert cli.main(["status", "-u", "ada"]) == 0
-    answered.set()
-    note = "gputop: note: user ada is not found yet, because SSSD or NSS does not answer\n"
-    assert capsys.readouterr().err == note
 
 
 @pytest.mark.parametrize("command", [["status"], ["stream"], ["bench"], ["pick"]])

@@ -417,6 +417,7 @@ TABLE = [
     Row("device_order", NOTE, "are not", "UUID", sees("2", torch=seen(2))),
     # gputop
     Row("version", OK, "Python 3.12.4", "", Machine()),
+    Row("version", OK, ", textual 8.0", "", Machine(changes={"libraries": {"textual": "8.0"}})),
     Row("bindings", OK, "nvidia-ml-py 13.580.82", "", binds(**{"nvidia-ml-py": "13.580.82"})),
     Row(
         "bindings",
@@ -566,7 +567,7 @@ def test_a_selection_that_hides_all_is_why_torch_has_no_device(
     assert found_by("torch_cuda", findings) == []
 
 
-def test_the_table_of_indices(nvml: FakeDriver, tmp_path: Path) -> None:
+def test_the_indices_that_differ(nvml: FakeDriver, tmp_path: Path) -> None:
     devices = (FakeDevice(), rtx4090())
     cuda = (
         CudaDevice(0, None, "0000:27:00.0"),  # a torch without UUIDs
@@ -575,4 +576,4 @@ def test_the_table_of_indices(nvml: FakeDriver, tmp_path: Path) -> None:
     torch = replace(TORCH, devices=cuda)
     facts = Machine(devices, torch=torch).facts(nvml, tmp_path)
     (finding,) = found_by("device_order", examine(facts))
-    assert [row.split("  ")[0] for row in finding.rows] == ["CUDA 0 = NVML 1", "CUDA 1 = NVML 0"]
+    assert finding.title.endswith("not NVML's: CUDA's 0 is GPU 1, CUDA's 1 is GPU 0")

@@ -139,10 +139,6 @@ class NvmlDriver:
             self._plugged, tuple(reader.device.pci_bus_id for reader in self._readers)
         )
 
-    def pci_addresses(self) -> tuple[str, ...]:
-        """Return the PCI addresses of the GPUs that the kernel lists for NVML to find."""
-        return self._plugged
-
     def events(self) -> tuple[Event, ...]:
         """Return the events since the last call; wait for some up to a second."""
         return self._events.wait()

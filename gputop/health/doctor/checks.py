@@ -188,7 +188,10 @@ DRIVER_CHECKS = (
 
 def version(facts: DoctorFacts) -> Iterator[Finding]:
     """Report the versions to name in a bug report."""
-    yield ok(f"gputop {__version__}, Python {facts.python_version}")
+    texts = [f"gputop {__version__}", f"Python {facts.python_version}"]
+    for name, found in facts.libraries.items():
+        texts.append(f"{name} {found}")
+    yield ok(", ".join(texts))
 
 
 def bindings(facts: DoctorFacts) -> Iterator[Finding]:

@@ -364,17 +364,14 @@ def order(facts: DoctorFacts) -> Iterator[Finding]:
         else:
             yield note("CUDA's indices may not be NVML's: torch does not say", remedy)
         return
-    rows = tuple(_row(each, device) for each, device in pairs)
-    if any(each.index != device.index for each, device in pairs):
-        yield replace(note("CUDA's indices are not NVML's", remedy), rows=rows)
-    elif chosen or (len(facts.gpus) > 1 and not by_bus):  # they could differ
-        yield replace(ok("CUDA's indices are NVML's"), rows=rows)
+    others = []
+    for each, device in pairs:
+        if each.index != device.index:
+            others.append(f"CUDA's {each.index} is GPU {label_of(device)}")
+    if others:
+        yield note(f"CUDA's indices are not NVML's: {', '.join(others)}", remedy)
     else:
         yield ok("CUDA's indices are NVML's")
-
-
-def _row(each: CudaDevice, device: Device) -> str:
-    return f"CUDA {each.index} = NVML {label_of(device)}  {visible(device.name, 40)}  {device.uuid}"
 
 
 def _nvml(each: CudaDevice, facts: DoctorFacts) -> Device | None:

@@ -117,6 +117,7 @@ async def torch_facts(
         return TorchFacts(failure=f"it ended without an answer (status {status})")
 
 
+LIBRARIES = ("textual", "rich", "msgspec")
 OTHER = "gputop"
 """Distribution of another project with a package and a command of the same name."""
 DRIVER_SECONDS = 30.0
@@ -144,6 +145,8 @@ class DoctorFacts:
     on_terminal: bool = False
     colours: int | None = None
     python_version: str = platform.python_version()
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    """Versions of the libraries that draw the dashboard and read the stream."""
     bindings: Mapping[str, str] = field(default_factory=dict)
     """Versions of the distributions that install a `pynvml`, by name."""
     slow_users: tuple[str, ...] = ()
@@ -208,6 +211,7 @@ async def gather(
         slow_users=await find_slow_users(sample),
         on_terminal=sys.stdout.isatty(),
         colours=terminfo_colours(),
+        libraries={name: metadata.version(name) for name in LIBRARIES},
         bindings=installed_bindings(),
         other_gputop=next(
             (each.version for each in metadata.distributions(name=OTHER)), None
