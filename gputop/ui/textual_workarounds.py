@@ -11,11 +11,12 @@ import sys
 from codecs import getincrementaldecoder
 from typing import TYPE_CHECKING, Any
 
-from textual import _styles_cache
 from textual._xterm_parser import XTermParser
+from textual.command import CommandPalette
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Resize
 from textual.messages import InBandWindowResize
+from textual.widgets import Footer, OptionList
 
 from gputop.console import terminal_size
 
@@ -105,6 +106,15 @@ class SteadyDriver(LinuxDriver):
         super().resume_application_mode()
 
 
+class Palette(CommandPalette):
+    """Textual's command palette; its page keys end the app if nothing is listed yet."""
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "command_list" and not self.query_one(OptionList).size.height:
+            return False
+        return super().check_action(action, parameters)
+
+
 def apply_dropped_resize(app: App[Any]) -> None:
     """Apply a resize whose timer was late.
 
@@ -115,12 +125,6 @@ def apply_dropped_resize(app: App[Any]) -> None:
         app._check_resize()  # noqa: SLF001
 
 
-def forget_closed_widgets() -> None:
-    """Empty a cache that keeps the drawn lines of closed widgets.
-
-    See https://github.com/Textualize/textual/issues/6665.
-    """
-    cached = getattr(_styles_cache.StylesCache, "get_inner_outer", None)
-    clear = getattr(cached, "cache_clear", None)
-    if clear is not None:
-        clear()
+def forget_closed_keys(footer: Footer) -> None:
+    """Drop the footer's watchers of keys that it shows no more: it never does on its own."""
+    footer.mutate_reactive(Footer.compact)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual.widgets import Static
 
+from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.fleet_screen import FleetScreen
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from textual.app import App
     from textual.pilot import Pilot
+    from textual.screen import Screen
     from textual.strip import Strip
 
     from gputop.agent.snapshot import Record
@@ -88,9 +90,17 @@ def fleet_screen(state: FleetState, where: str, match: str = "") -> FleetScreen:
     return FleetScreen(state, NoWatch(), open_host, where, match)
 
 
-def shown(pilot: Pilot[None], view: type[LiveView]) -> str:
+def shown(pilot: Pilot[None], view: type[LiveView | KeysView]) -> str:
     """Return the text that a widget shows, without styles."""
-    return pilot.app.query_one(view).text()
+    found = pilot.app.query_one(view)
+    return keys_in(found.screen) if isinstance(found, KeysView) else found.text()
+
+
+def keys_in(screen: Screen[Any]) -> str:
+    """Return the keys of the footer that are fully in view, with their labels."""
+    footer = screen.query_one(KeysView)
+    width = footer.size.width
+    return "".join(str(key.render()) for key in footer.children if key.region.right <= width)
 
 
 in_threads: set[Future[Any]] = set()

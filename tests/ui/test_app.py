@@ -54,6 +54,7 @@ from tests.ui import scenes
 from tests.ui.pilots import (
     app_with,
     dashboard_of,
+    keys_in,
     lines,
     resize,
     settle,
@@ -329,7 +330,7 @@ async def test_escape_goes_back_to_where_it_was_opened_from() -> None:
         await pilot.press("3", "slash", "x", "escape", "escape")
         await settle(pilot)
         assert (app.is_running, opened.query_one(ContentSwitcher).current) == (True, "monitor")
-        assert "Esc Fleet" in opened.query_one(KeysView).text()
+        assert "Esc Fleet" in keys_in(opened)
         await pilot.press("escape")
         await settle(pilot)
         assert app.screen is app.first
@@ -355,7 +356,7 @@ async def test_a_stress_test_ends_with_the_screen_that_started_it(
         await app.push_screen(opened)
         await settle(pilot)
         await pilot.press("2", "b")
-        await until(pilot, lambda: "x Stop" in opened.query_one(KeysView).text())
+        await until(pilot, lambda: "x Stop" in keys_in(opened))
         await pilot.press("1", "escape")
         await until(pilot, lambda: len(ended) == 1)
         assert app.screen is app.first

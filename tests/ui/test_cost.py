@@ -63,4 +63,4 @@ async def test_a_tick_draws_each_view_once(monkeypatch: pytest.MonkeyPatch) -> N
         )
         await until(pilot, lambda: "  3 %" in app.query_one(DevicesView).text())
         await settle(pilot)
-        assert len(drawn) == len(set(drawn)) == 4  # header, devices, processes, keys
+        assert len(drawn) == len(set(drawn)) == 3  # header, devices, processes

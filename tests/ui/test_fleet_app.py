@@ -21,7 +21,6 @@ from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.fleet.map import LEGEND_ROWS, MapView
 from gputop.ui.fleet.map_layout import MapDensity
 from gputop.ui.fleet.panels import DetailView, FilterLine, ProblemsView, in_rows
-from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.fleet_screen import ACTIONS, FleetScreen
@@ -29,7 +28,7 @@ from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import Help, HelpPage
 from gputop.ui.terminal import ScreenCells
 from tests.fleets import AWAY, drawn, fleet, gpu
-from tests.ui.pilots import NoWatch, fleet_screen, lines, settle, text_of, until
+from tests.ui.pilots import NoWatch, fleet_screen, keys_in, lines, settle, text_of, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -213,7 +212,7 @@ async def test_enter_opens_the_host_and_escape_comes_back_to_what_there_is_now()
         host = app.screen
         assert isinstance(host, Dashboard)
         await until(pilot, lambda: gpu_.host in host.query_one(Header).text())
-        assert "Esc Fleet" in host.query_one(KeysView).text()
+        assert "Esc Fleet" in keys_in(host)
         await screen_of(app).update_fleet(fleet(8))
         await pressed(pilot, "3", "escape", "escape")
         assert app.screen is screen_of(app)

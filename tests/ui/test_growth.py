@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import gc
-import weakref
 from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 from textual.dom import DOMNode
-from textual.strip import Strip
 
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.drawing.cells import Span
 from gputop.ui.drawing.dialogs import ConfirmScreen
-from gputop.ui.drawing.look import THEMES
-from gputop.ui.shell import app as shell
 from gputop.ui.shell.app import GputopApp
 from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import dashboard_of, settle, until
@@ -82,46 +78,3 @@ async def test_stress_tests_and_screens_leave_nothing(
         assert len(app.query_one(ResultsView).results) == ROUNDS // 2
         assert {kind: twice[kind] - many for kind, many in once.items() if twice[kind] > many} == {}
         assert set(twice) <= set(once)
-
-
-def left(app: GputopApp, kind: type) -> int:
-    """Count the objects of a type that are there after memory was given back."""
-    app._return_memory()
-    return sum(type(each) is kind for each in gc.get_objects())
-
-
-@pytest.mark.slow
-async def test_a_drawn_line_is_not_kept_in_all_themes_before() -> None:
-    app = GputopApp(PreparedStream(inventory(2), sample(2)))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: bool(dashboard_of(app).telemetry.devices))
-        counted: dict[str, list[int]] = {}
-        for _ in range(3 * len(THEMES)):  # Textual keeps a line in the last four looks
-            for page in "21":  # what was drawn of a page that is hidden goes, too
-                await pilot.press(page)
-                await settle(pilot)
-            counted.setdefault(app.look.theme.name, []).append(left(app, Strip))
-            await pilot.press("T")
-        assert len(counted) == len(THEMES)
-        few = min(counts[0] for counts in counted.values()) // 10  # a busy machine's age of data
-        assert all(third <= second + few for _, second, third in counted.values()), counted
-
-
-class Circle:
-    """Goes only when the collector comes by."""
-
-    def __init__(self) -> None:
-        self.myself = self
-
-
-async def test_old_garbage_goes_while_nobody_looks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python looks through what is old after a million new objects; that took an hour."""
-    monkeypatch.setattr(shell, "COLLECT_SECONDS", 0.05)
-    app = GputopApp(PreparedStream(inventory(1), sample(1)))
-    async with app.run_test() as pilot:
-        for _ in range(2):  # also when it has done so before
-            circle = Circle()
-            ended = weakref.ref(circle)
-            gc.collect(1)  # from now on it is old
-            del circle
-            await until(pilot, lambda ended=ended: ended() is None)  # type: ignore[misc]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual import events
+from textual.command import CommandList
 from textual.widgets import ContentSwitcher
 
 from gputop import settings
@@ -18,11 +19,10 @@ from gputop.settings import THEMES, Settings
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.drawing import dialogs
 from gputop.ui.drawing.cells import width_of
-from gputop.ui.drawing.dialogs import ChoiceDialog, ChoiceList, ConfirmScreen
+from gputop.ui.drawing.dialogs import ChoiceList, ConfirmScreen
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.drawing.palette import ACCENT
 from gputop.ui.monitor.device_list import DevicesView
-from gputop.ui.processes.columns import PID
 from gputop.ui.processes.screen import ProcessesTab, ProcessesView
 from gputop.ui.shell import actions
 from gputop.ui.shell.actions import ACTIONS, OTHERS, KeysView, key_name
@@ -30,6 +30,7 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.fleet_screen import HELP as FLEET_HELP
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import ABOUT, FIRST, FRAME, SORTS, Help, HelpPage, HelpText
+from gputop.ui.textual_workarounds import Palette
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
 from tests.ui.pilots import app_with, dashboard_of, resize, settle, shown, text_of_help, until
@@ -114,7 +115,7 @@ async def test_these_keys_quit_everywhere(
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         await pilot.press(*before)
-        assert before == ["2", "tab"] or isinstance(app.screen, (Help, ConfirmScreen, ChoiceDialog))
+        assert before == ["2", "tab"] or isinstance(app.screen, (Help, ConfirmScreen, Palette))
         await pilot.press(key)
         await pilot.pause()
         assert not app.is_running
@@ -174,50 +175,31 @@ async def test_the_help_fits_beside_its_frame_also_after_the_terminal_has_shrunk
             assert "Main keys" in text_of_help(app).splitlines()[0]
 
 
-async def test_the_palette_has_what_keys_do_here_in_the_order_of_the_help() -> None:
+async def test_the_palette_has_what_keys_do_here_and_the_themes() -> None:
     app = app_with(inventory(4), sample(4))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        await pilot.press("ctrl+p")
-        await settle(pilot)
-        listed = [choice.value for choice in app.screen.query_one(ChoiceList).found]
-        found = [a for a in listed if a.id]
-        assert [a.id for a in found] == [a.id for a in ACTIONS if a in found]
-        assert not {"next", "previous", "page.next", "first", "last", "right"} & {
-            a.id for a in found
-        }
-        themes = [a.help for a in listed if not a.id]
+        listed = [each.title for each in app.get_system_commands(app.first)]
+        assert "Benchmark: stress tests and results (2)" in listed
+        assert "Show processes as a tree (t F5)" in listed
+        themes = [title for title in listed if title.startswith("Theme: ")]
         assert themes == [f"Theme: {name}" for name in THEMES if name != "dark"]
-        assert all(a.works_on("monitor") for a in found)
-        assert "commands" not in {a.id for a in found}
-        rows = shown_palette(app)
-        assert rows[2].split() == ["Benchmark:", "stress", "tests", "and", "results", "2"]
-        assert len(found) > len(rows)  # the others come by typing
-        for action, row in zip(found, rows[1:], strict=False):
-            assert action.help in row
-            assert row.endswith(action.key_names[0])
+        others = [each for each in listed if each not in themes]
+        names = {f"{a.help} ({' '.join(a.key_names)})": a for a in ACTIONS}
+        assert all(names[each].works_on("monitor") for each in others)
+        assert not {"next", "page.next", "right", "commands"} & {names[each].id for each in others}
 
 
-def shown_palette(app: GputopApp) -> list[str]:
-    return [row for row in app.screen.query_one(ChoiceList).text().splitlines() if row.strip()]
-
-
-async def test_the_palette_runs_what_is_chosen_by_typing_by_arrows_and_by_mouse() -> None:
+async def test_the_palette_runs_what_is_chosen_by_typing() -> None:
     app = app_with(inventory(4), sample(4))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        view = app.query_one(DevicesView)
-        table = view.screen.query_one(ProcessesView)._table
-        await type_at_once(pilot, "ctrl+p", *"sort next", "enter")
-        assert table.sorted_by is PID
-        await type_at_once(pilot, "ctrl+p", *"show asx", "backspace", "down", "up", "enter")
-        assert table.tree
-        await type_at_once(pilot, "ctrl+p", *"theme")
-        at = next(n for n, row in enumerate(shown_palette(app)) if "Theme: light" in row)
-        await pilot.click(ChoiceList, offset=(5, at))
-        await settle(pilot)
-        assert app.look.theme.name == "light"
-        assert not isinstance(app.screen, ChoiceDialog)
+        table = app.screen.query_one(ProcessesView)._table
+        await pilot.press("ctrl+p", *"processes as a tree")
+        await until(pilot, lambda: app.screen.query_one(CommandList).option_count > 0)
+        await pilot.press("enter")
+        await until(pilot, lambda: table.tree)
+        assert app.screen is app.first
 
 
 async def test_t_names_the_theme_it_comes_to() -> None:
@@ -240,7 +222,7 @@ async def test_keys_right_behind_ctrl_p_do_no_harm(key: str) -> None:
         await settle(pilot)
         await type_at_once(pilot, "ctrl+p", key, key, *"nothing like it", key, "escape")
         assert app.is_running
-        assert not isinstance(app.screen, ChoiceDialog)
+        assert app.screen is app.first
 
 
 @pytest.mark.parametrize("keys", [["question_mark", "escape"], ["b", "n"], ["b", "y"]])
@@ -256,17 +238,6 @@ async def test_a_key_pressed_twice_closes_one_screen(
         assert app.is_running
         assert len(app.screen_stack) == 1
         assert len(endless.requests) == (closed == "y")
-
-
-async def test_a_palette_without_a_match_says_so_and_enter_closes_it() -> None:
-    app = app_with(inventory(2), sample(2))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await type_at_once(pilot, "ctrl+p", *"zzz")
-        assert "Nothing matches" in shown_palette(app)[1]
-        await pilot.press("enter")
-        assert not isinstance(app.screen, ChoiceDialog)
-        assert app.query_one(ContentSwitcher).current == "monitor"
 
 
 # Keys of htop, nvtop and nvitop.
@@ -392,7 +363,7 @@ async def test_u_lists_what_the_user_of_the_selected_process_runs() -> None:
 
 def setting(app: GputopApp, name: str) -> list[str]:
     """Words of the line of a setting."""
-    rows = shown_palette(app)
+    rows = app.screen.query_one(ChoiceList).text().splitlines()
     return next(row.split() for row in rows if row.split()[:1] == [name])
 
 
@@ -605,8 +576,7 @@ async def test_a_narrow_footer_has_what_matters_most(size: tuple[int, int]) -> N
         await pilot.press("enter")
         await settle(pilot)
         drawn = shown(pilot, KeysView)
-        assert drawn.startswith(" Esc Back")
-        assert drawn.endswith("? Help q Quit")
-        await pilot.click(KeysView, offset=(1, 0))
+        assert drawn.startswith(" ? Help  q Quit  Esc Back")
+        await pilot.click(KeysView, offset=(drawn.index("Esc"), 0))
         await settle(pilot)
         assert "Details" in shown(pilot, KeysView)

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import threading
-import weakref
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from textual import _styles_cache
 from textual.app import App
 from textual.events import Key, Paste, Resize
 from textual.geometry import Size
-from textual.screen import ModalScreen
-from textual.widgets import Static
 
 from gputop.ui.textual_workarounds import (
     PASTE_END,
@@ -25,56 +20,11 @@ from gputop.ui.textual_workarounds import (
     PasteFilter,
     SteadyDriver,
     apply_dropped_resize,
-    forget_closed_widgets,
 )
 from tests.ui.pilots import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from textual.app import ComposeResult
-
-
-class Box(ModalScreen[None]):
-    """A screen as others."""
-
-    def compose(self) -> ComposeResult:
-        yield Static("text")
-
-
-async def caches_after_closing(then: Callable[[], None]) -> list[object]:
-    """The caches of drawn lines that are still there of a screen that was closed."""
-    app = App[None]()
-    async with app.run_test() as pilot:
-        box = Box()
-        await app.push_screen(box)
-        await pilot.pause()
-        widgets = [box, *box.query(Static)]
-        caches = [weakref.ref(widget._styles_cache) for widget in widgets]
-        box.dismiss()
-        await pilot.pause()
-        del box, widgets
-    del app, pilot
-    then()
-    gc.collect()
-    return [cache() for cache in caches if cache() is not None]
-
-
-async def test_a_closed_screen_is_forgotten() -> None:
-    assert await caches_after_closing(forget_closed_widgets) == []
-
-
-async def test_textual_alone_keeps_it() -> None:
-    """Where this fails, Textual has mended it, and nothing has to be replaced."""
-    forget_closed_widgets()
-    assert await caches_after_closing(lambda: None) != []
-    forget_closed_widgets()
-
-
-@pytest.mark.parametrize("other", [None, len])
-def test_without_that_cache_nothing_is_done(monkeypatch: pytest.MonkeyPatch, other: object) -> None:
-    monkeypatch.setattr(_styles_cache.StylesCache, "get_inner_outer", other)
-    forget_closed_widgets()
 
 
 # Resizes.

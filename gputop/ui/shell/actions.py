@@ -1,30 +1,36 @@
-"""Everything a key does, in one place: bindings, footer, help and command palette read it here.
+"""Everything a key does, in one table: bindings, footer, help and command palette read it here.
 
-Below are the screens whose keys do it, and the line at the bottom that lists the keys.
+Below are the screens whose keys do it, and the footer that lists the keys.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeVar, cast
 
-from rich.cells import cell_len
 from textual import on, work
-from textual.binding import Binding
-from textual.events import Click, Key, Paste
+from textual.actions import SkipAction
+from textual.binding import ActiveBinding, Binding
 from textual.screen import Screen
+from textual.widgets import Footer
 from textual.worker import Worker, WorkerState
 
-from gputop.text import fit_columns
-from gputop.ui.drawing.cells import Row, Span, faded
-from gputop.ui.drawing.live import FilterView, LiveView
-from gputop.ui.drawing.palette import ACCENT, DIM
+from gputop.ui.textual_workarounds import forget_closed_keys
 
 if TYPE_CHECKING:
     from textual.dom import DOMNode
+    from textual.events import Key, Paste
 
+    from gputop.ui.drawing.live import FilterView
     from gputop.ui.shell.app import GputopApp
 
 Tab = Literal["monitor", "benchmark", "processes", "process", "page", "why"]
@@ -38,6 +44,8 @@ DEVICES: tuple[Tab, ...] = ("monitor", *PAGES)
 LIVE: tuple[Tab, ...] = ("monitor", "processes", "process", "page", "why")
 CURSOR = ("move", "page", "side", "end", "field")
 """Methods of keys that move a cursor."""
+RANKS = {"help": 0, "quit": 1, "back": 2, "bench.stop": 3, "bench.start": 4, "why": 5}
+"""Actions that come first in the footer, which may lack room for the others."""
 EVERYWHERE = ("tab", "shift+tab", "ctrl+p", "ctrl+l", "f10", "ctrl+c")
 """Keys that do the same in a field."""
 When = Literal["always", "live", "replay"]
@@ -51,7 +59,11 @@ class Action(NamedTuple):
     keys: str
     """Keys as Textual names them, separated by commas; the first one is shown."""
     action: str
-    """Method `action_…` of the tab that is shown, the screen or the app, with its arguments."""
+    """Who handles it, its method `action_…`, and arguments: `tabs.tab('monitor')`.
+
+    `view` is the shown tab or the view in it that has the cursor; `tabs`, `replay`, `screen` and
+    `app` are what they are called. Without a name it is the view, or else the screen.
+    """
     help: str
     label: str = ""
     """Label in the footer; actions without one are only in the help."""
@@ -60,9 +72,14 @@ class Action(NamedTuple):
     when: When = "always"
 
     @property
+    def target(self) -> str:
+        """Name of the widget that handles it; "" for the view or the screen."""
+        return self.action.partition("(")[0].rpartition(".")[0]
+
+    @property
     def name(self) -> str:
-        """Name of the method, without `action_` and arguments."""
-        return self.action.partition("(")[0]
+        """Name of the method, without target, `action_` and arguments."""
+        return self.action.partition("(")[0].rpartition(".")[2]
 
     @property
     def key_names(self) -> list[str]:
@@ -85,90 +102,105 @@ class Action(NamedTuple):
 
 # fmt: off
 ACTIONS = (
-    Action("tab.monitor", "1", "tab('monitor')", "Monitor: devices and their processes"),
-    Action("tab.benchmark", "2", "tab('benchmark')", "Benchmark: stress tests and results"),
-    Action("tab.processes", "3", "tab('processes')", "Processes: full list, all columns"),
-    Action("details", "enter", "details", "Details of the selected GPU or process", "Details",
+    Action("tab.monitor", "1", "tabs.tab('monitor')", "Monitor: devices and their processes"),
+    Action("tab.benchmark", "2", "tabs.tab('benchmark')", "Benchmark: stress tests and results"),
+    Action("tab.processes", "3", "tabs.tab('processes')", "Processes: full list, all columns"),
+    Action("details", "enter", "tabs.details", "Details of the selected GPU or process", "Details",
            PROCESSES),
-    Action("switch", "tab", "switch", "Switch between devices and processes", "Processes",
+    Action("switch", "tab", "view.switch", "Switch between devices and processes", "Processes",
            ("monitor",)),
-    Action("bench.start", "b", "start", "Stress-test the selected device", "Stress test",
+    Action("bench.start", "b", "screen.start", "Stress-test the selected device", "Stress test",
            when="live"),
-    Action("bench.stop", "x", "stop", "Stop the stress test", "Stop"),
-    Action("why", "w,exclamation_mark", "why", "Why is it slow? Findings of all devices",
+    Action("bench.stop", "x", "screen.stop", "Stop the stress test", "Stop"),
+    Action("why", "w,exclamation_mark", "tabs.why", "Why is it slow? Findings of all devices",
            "Why", LIVE),
-    Action("next", "down,j", "move(1)", "Next device, process, line or result"),
-    Action("previous", "up,k", "move(-1)", "Previous device, process, line or result"),
-    Action("page.next", "pagedown", "page(1)", "Page down"),
-    Action("page.previous", "pageup", "page(-1)", "Page up"),
-    Action("right", "right", "side(1)", "Next device, or more columns of processes", "",
+    Action("next", "down,j", "view.move(1)", "Next device, process, line or result"),
+    Action("previous", "up,k", "view.move(-1)", "Previous device, process, line or result"),
+    Action("page.next", "pagedown", "view.page(1)", "Page down"),
+    Action("page.previous", "pageup", "view.page(-1)", "Page up"),
+    Action("right", "right", "view.side(1)", "Next device, or more columns of processes", "",
            LISTS, when="live"),
-    Action("left", "left", "side(-1)", "Previous device, or columns back", "", LISTS, when="live"),
-    Action("cursor.back", "left", "side(-1)", "Move the cursor back in time", "Cursor", ("page",)),
-    Action("cursor.on", "right", "side(1)", "Move the cursor forward in time", "", ("page",)),
-    Action("zoom.out", "z", "zoom(1)", "Show more time in the charts", "Zoom", ("page",)),
-    Action("zoom.in", "Z", "zoom(-1)", "Show less time in the charts", "", ("page",)),
-    Action("absent", "a", "absent", "Show or hide readings that the GPU lacks", "", ("page",)),
-    Action("first", "home", "move(-9999)", "First row"),
-    Action("last", "end", "move(9999)", "Last row"),
-    Action("device.next", "n", "device(1)", "Next device", "Next GPU", PAGES),
-    Action("device.previous", "p", "device(-1)", "Previous device", "", PAGES),
-    Action("device.reset", "0", "reset", "Reset minimum, mean and maximum", "Reset", ("page",)),
-    Action("number", "g", "number", "Select a GPU by its number, such as g 5", "", DEVICES),
-    Action("filter", "slash,f3,f4,backslash", "filter",
+    Action("left", "left", "view.side(-1)", "Previous device, or columns back", "", LISTS,
+           when="live"),
+    Action("cursor.back", "left", "view.side(-1)", "Move the cursor back in time", "Cursor",
+           ("page",)),
+    Action("cursor.on", "right", "view.side(1)", "Move the cursor forward in time", "", ("page",)),
+    Action("zoom.out", "z", "view.zoom(1)", "Show more time in the charts", "Zoom", ("page",)),
+    Action("zoom.in", "Z", "view.zoom(-1)", "Show less time in the charts", "", ("page",)),
+    Action("absent", "a", "view.absent", "Show or hide readings that the GPU lacks", "", ("page",)),
+    Action("first", "home", "view.move(-9999)", "First row"),
+    Action("last", "end", "view.move(9999)", "Last row"),
+    Action("device.next", "n", "view.device(1)", "Next device", "Next GPU", PAGES),
+    Action("device.previous", "p", "view.device(-1)", "Previous device", "", PAGES),
+    Action("device.reset", "0", "view.reset", "Reset minimum, mean and maximum", "Reset",
+           ("page",)),
+    Action("number", "g", "tabs.number", "Select a GPU by its number, such as g 5", "", DEVICES),
+    Action("filter", "slash,f3,f4,backslash", "view.filter",
            "Filter processes, or an environment, by text", "Filter", PROCESSES),
-    Action("user", "u", "user", "Show only the selected user's processes, or all", "", LISTS),
-    Action("sort", "full_stop,greater_than_sign,f6", "sort(1)",
+    Action("user", "u", "view.user", "Show only the selected user's processes, or all", "", LISTS),
+    Action("sort", "full_stop,greater_than_sign,f6", "view.sort(1)",
            "Sort processes by the next column", "Sort", LISTS),
-    Action("sort.previous", "comma,less_than_sign", "sort(-1)",
+    Action("sort.previous", "comma,less_than_sign", "view.sort(-1)",
            "Sort processes by the previous column", "", LISTS),
-    Action("sort.reverse", "I", "reverse", "Reverse the order of processes", "", LISTS),
-    Action("sort.memory", "M", "sort_by('GPU MEM')", "Sort by device memory", "", LISTS),
-    Action("sort.cpu", "P", "sort_by('CPU%')", "Sort by use of the CPU", "", LISTS),
-    Action("sort.pid", "N", "sort_by('PID')", "Sort by process ID", "", LISTS),
-    Action("columns", "o", "settings(True)", "Columns of processes: show, hide, sort", "", LISTS),
-    Action("tree", "t,f5", "tree", "Show processes as a tree", "Tree", LISTS),
-    Action("signal", "f9", "signal", "Send a signal to the selected process", "Signal", PROCESSES,
+    Action("sort.reverse", "I", "view.reverse", "Reverse the order of processes", "", LISTS),
+    Action("sort.memory", "M", "view.sort_by('GPU MEM')", "Sort by device memory", "", LISTS),
+    Action("sort.cpu", "P", "view.sort_by('CPU%')", "Sort by use of the CPU", "", LISTS),
+    Action("sort.pid", "N", "view.sort_by('PID')", "Sort by process ID", "", LISTS),
+    Action("columns", "o", "screen.settings(True)", "Columns of processes: show, hide, sort", "",
+           LISTS),
+    Action("tree", "t,f5", "view.tree", "Show processes as a tree", "Tree", LISTS),
+    Action("signal", "f9", "view.signal", "Send a signal to the selected process", "Signal",
+           PROCESSES,
            when="live"),
-    Action("environment", "e", "environment", "Environment of the selected process", "", PROCESSES,
-           when="live"),
-    Action("secrets", "v", "secrets", "Show or mask secrets", "Secrets", ("process",)),
-    Action("density", "c", "density", "Density: one row, three, full", "Density", ("monitor",)),
-    Action("charts", "G", "charts", "Charts: busy and memory, also power, only busy", "",
+    Action("environment", "e", "tabs.environment", "Environment of the selected process", "",
+           LISTS, when="live"),
+    Action("environment.here", "e", "view.environment", "Scroll to its environment", "",
+           ("process",), when="live"),
+    Action("secrets", "v", "view.secrets", "Show or mask secrets", "Secrets", ("process",)),
+    Action("density", "c", "view.density", "Density: one row, three, full", "Density",
            ("monitor",)),
-    Action("pause", "space", "pause", "Freeze the display; new samples are kept", "Pause", LIVE,
+    Action("charts", "G", "view.charts", "Charts: busy and memory, also power, only busy", "",
+           ("monitor",)),
+    Action("pause", "space", "screen.pause", "Freeze the display; new samples are kept", "Pause",
+           LIVE,
            when="live"),
-    Action("interval.shorter", "plus,equals_sign", "interval(-1)", "Sample more often", "", LIVE,
+    Action("interval.shorter", "plus,equals_sign", "screen.interval(-1)", "Sample more often", "",
+           LIVE,
            when="live"),
-    Action("interval.longer", "minus", "interval(1)", "Sample less often", "", LIVE, when="live"),
-    Action("record", "r", "record", "Record to a file, or stop recording", "", when="live"),
-    Action("play", "space", "play", "Pause or play; at the end, play again", "Pause", LIVE,
+    Action("interval.longer", "minus", "screen.interval(1)", "Sample less often", "", LIVE,
+           when="live"),
+    Action("record", "r", "screen.record", "Record to a file, or stop recording", "", when="live"),
+    Action("play", "space", "replay.play", "Pause or play; at the end, play again", "Pause", LIVE,
            when="replay"),
-    Action("seek.back", "left", "seek(-10)", "10 seconds back", "10 s", PROCESSES, when="replay"),
-    Action("seek.on", "right", "seek(10)", "10 seconds forward", "10 s", PROCESSES, when="replay"),
-    Action("seek.far_back", "shift+left", "seek(-60)", "A minute back", "1 min", LIVE,
+    Action("seek.back", "left", "replay.seek(-10)", "10 seconds back", "10 s", PROCESSES,
            when="replay"),
-    Action("seek.far_on", "shift+right", "seek(60)", "A minute forward", "1 min", LIVE,
+    Action("seek.on", "right", "replay.seek(10)", "10 seconds forward", "10 s", PROCESSES,
            when="replay"),
-    Action("faster", "plus,equals_sign", "speed(1)", "Play faster", "Faster", LIVE, when="replay"),
-    Action("slower", "minus", "speed(-1)", "Play slower", "", LIVE, when="replay"),
-    Action("form", "tab", "field(1)", "Next field of the form", "Form", ("benchmark",)),
-    Action("form.back", "shift+tab", "field(-1)", "Previous field of the form", "", ("benchmark",)),
-    Action("results.draw", "enter", "draw", "Draw the selected result again", "Draw",
+    Action("seek.far_back", "shift+left", "replay.seek(-60)", "A minute back", "1 min", LIVE,
+           when="replay"),
+    Action("seek.far_on", "shift+right", "replay.seek(60)", "A minute forward", "1 min", LIVE,
+           when="replay"),
+    Action("faster", "plus,equals_sign", "replay.speed(1)", "Play faster", "Faster", LIVE,
+           when="replay"),
+    Action("slower", "minus", "replay.speed(-1)", "Play slower", "", LIVE, when="replay"),
+    Action("form", "tab", "view.field(1)", "Next field of the form", "Form", ("benchmark",)),
+    Action("form.back", "shift+tab", "view.field(-1)", "Previous field of the form", "",
            ("benchmark",)),
-    Action("results.compare", "d", "compare", "Compare two results: d on one, d on the other",
+    Action("results.draw", "enter", "view.draw", "Draw the selected result again", "Draw",
+           ("benchmark",)),
+    Action("results.compare", "d", "view.compare", "Compare two results: d on one, d on the other",
            "Compare", ("benchmark",)),
-    Action("results.forget", "delete", "forget", "Forget the selected result (asks first)",
+    Action("results.forget", "delete", "view.forget", "Forget the selected result (asks first)",
            "", ("benchmark",)),
-    Action("theme", "T", "theme", "Next colour theme"),
-    Action("settings", "S", "save", "Save the settings: theme, density, sorting, columns, …"),
-    Action("settings.screen", "f2", "settings", "View and change all settings"),
-    Action("back", "escape", "leave", "Back: leave the field, the filter or the page"),
-    Action("commands", "ctrl+p", "commands", "Command palette: all actions by name"),
-    Action("help", "question_mark,h,f1", "help", "Help: keys and legend", "Help"),
-    Action("repaint", "ctrl+l", "repaint", "Repaint the screen"),
-    Action("suspend", "ctrl+z", "suspend_process", "Suspend; `fg` in the shell resumes gputop"),
-    Action("quit", "q,f10,ctrl+c", "quit", "Quit; stops a running stress test", "Quit"),
+    Action("theme", "T", "app.theme", "Next colour theme"),
+    Action("settings", "S", "screen.save", "Save the settings: theme, density, columns, …"),
+    Action("settings.screen", "f2", "screen.settings", "View and change all settings"),
+    Action("back", "escape", "screen.leave", "Back: leave the field, the filter or the page"),
+    Action("commands", "ctrl+p", "app.command_palette", "Command palette: all actions by name"),
+    Action("help", "question_mark,h,f1", "screen.help", "Help: keys and legend", "Help"),
+    Action("repaint", "ctrl+l", "app.repaint", "Repaint the screen"),
+    Action("suspend", "ctrl+z", "app.suspend_process", "Suspend; `fg` in the shell resumes gputop"),
+    Action("quit", "q,f10,ctrl+c", "app.quit", "Quit; stops a running stress test", "Quit"),
 )
 # fmt: on
 
@@ -229,19 +261,18 @@ def key_name(key: str) -> str:
     return "+".join([*(each.capitalize() for each in held), name])
 
 
-def bindings(actions: Iterable[Action] = ACTIONS) -> list[Binding]:
-    return [
-        Binding(
-            key,
-            f"act('{a.id}')",
-            a.help,
-            id=a.id,
-            show=False,
-            priority=key in EVERYWHERE,
-        )
-        for a in actions
-        for key in a.keys.split(",")
-    ]
+def bindings(actions: Iterable[Action]) -> Iterator[Binding]:
+    """Yield two bindings for each key.
+
+    The first one acts before the next key is read: keys come together over a slow line, and the
+    second of them may be for the field or dialog that the first one opens. The other is for keys
+    that the focused widget does not use.
+    """
+    for action in actions:
+        for key in action.keys.split(","):
+            at_once = f"act_at_once('{action.id}', '{key}')"
+            yield Binding(key, at_once, action.help, show=False, priority=True)
+            yield Binding(key, f"act('{action.id}')", action.help, show=False)
 
 
 Item = TypeVar("Item")
@@ -250,7 +281,7 @@ EXPLAIN_SECONDS, EXPLAINED_SECONDS = 1.0, 3.0
 
 
 class ActionScreen(Screen[None]):
-    """A screen whose keys do the actions of its registry. A dialog may lie over it."""
+    """A screen whose keys do the actions of its table. A dialog may lie over it."""
 
     actions: ClassVar[Sequence[Action]]
     _explained_at = 0.0
@@ -261,7 +292,7 @@ class ActionScreen(Screen[None]):
 
     @property
     def actors(self) -> Sequence[DOMNode]:
-        """Nodes that do what keys do; the app does what none of them does."""
+        """Widgets that handle actions of the view; the first one with the method does."""
         return (self,)
 
     @property
@@ -275,103 +306,117 @@ class ActionScreen(Screen[None]):
     async def quit(self, status: int) -> None:
         self.app.exit(return_code=status)
 
-    def offers(self, action: Action) -> bool:
+    def offers(self, action: Action) -> bool:  # noqa: ARG002 - for subclasses
         """Return True if the action does something here and now."""
-        return action.id == "quit" or not self.app.screen.is_modal
+        return True
 
     def label_of(self, action: Action) -> str:
-        """Return the label of an action on the line of keys; "" to leave it out."""
+        """Return the label of an action in the footer; "" to leave it out."""
         return action.label
 
     def order(self, action: Action) -> int:
-        """Return the sort key of an action on the line of keys: the way back comes first."""
-        return int(action.id != "back")
+        """Return the sort key of an action in the footer."""
+        return RANKS.get(action.id, len(RANKS))
 
     def action_for(self, key: str) -> Action | None:
         """Return what a key does here."""
-        return next((a for a in self.actions if a.has_key(key) and self.knows(a)), None)
+        for action in self.actions:
+            if action.has_key(key) and self.knows(action):
+                return action
+        return None
 
     def knows(self, action: Action) -> bool:  # noqa: ARG002 - for subclasses
         """Return True if the action is one of what the screen now shows, on offer or not."""
         return True
 
-    async def handle_input(self, event: Key | Paste) -> bool:
-        """Do what a key does where nothing has the focus; return True if it was done."""
-        field = self.field
-        typing = field is not None and field.typing
-        if isinstance(event, Paste):
-            if field is not None and typing and not event.is_forwarded:
-                field.paste(event.text)
-            return False
-        if self.focused is not None:
-            return False
-        if (
-            field is not None
-            and typing
-            and field.filter_key(event.key, event.character)
-        ):
-            return True
-        action = self.action_for(event.key)
-        return (action is not None and await self.act(action)) or self._explain(event)
+    @property
+    def active_bindings(self) -> dict[str, ActiveBinding]:
+        """Bindings of the offered actions, in the order and with the labels of the footer."""
+        found: dict[str, ActiveBinding] = {}
+        for action in sorted(self.actions, key=self.order):
+            if self.offers(action):
+                label = self.label_of(action)
+                binding = Binding(
+                    action.keys.partition(",")[0],
+                    f"act('{action.id}')",
+                    label,
+                    show=label != "",
+                    key_display=action.key_names[0],
+                )
+                active = ActiveBinding(self, binding, enabled=True, tooltip=action.help)
+                found.setdefault(binding.key, active)
+        return found
 
-    def _explain(self, event: Key) -> bool:
+    def on_key(self, event: Key) -> None:
+        """Type a key that no binding acted on at once, or explain it."""
+        field = self.field
+        if field is not None and field.typing:
+            if field.filter_key(event.key, event.character):
+                event.stop()
+        elif self.focused is None:
+            action = self.action_for(event.key)
+            if action is None or not self.offers(action):
+                self._explain(event)
+
+    def on_paste(self, event: Paste) -> None:
+        if self.field is not None and self.field.typing:
+            self.field.paste(event.text)
+
+    def _explain(self, event: Key) -> None:
         """Say of a key that does nothing what would, once a second at most."""
         if not event.is_printable and event.key[:1] != "f":  # F keys, or for Textual
-            return False
+            return
         now = time.monotonic()
         if now - self._explained_at >= EXPLAIN_SECONDS:
             self._explained_at = now
-            self.notify(
-                self.explain(event.key, event.character or ""),
-                timeout=EXPLAINED_SECONDS,
-            )
-        return True
+            said = self.explain(event.key, event.character or "")
+            self.notify(said, timeout=EXPLAINED_SECONDS)
 
     def explain(self, key: str, character: str) -> str:
         """Return what to press in place of a key that does nothing here."""
-        return (
-            f"Nothing on {character.strip() or key_name(key)} here · ? lists the keys"
-        )
+        name = character.strip() or key_name(key)
+        return f"Nothing on {name} here · ? lists the keys"
 
     async def act(self, action: Action) -> bool:
         """Do the action if it is on offer here; return True if it was done."""
-        if not self.offers(action):
+        handler = self._handler(action)
+        if handler is None or not self.offers(action):
             return False
-        does = (
-            node
-            for node in (*self.actors, self.app)
-            if hasattr(node, f"action_{action.name}")
-        )
-        return await self.app.run_action(action.action, next(does, None))
+        targets = {action.target: handler}
+        return await self.app.run_action(action.action, handler, targets)
 
-    def on_screen_suspend(self) -> None:
-        """Fade the keys under a dialog, or show them again."""
-        for keys in self.query(KeysView):
-            keys.redraw()
+    def targets(self, action: Action) -> Sequence[DOMNode]:
+        """Return the widgets that the action is for; the first one with the method handles it."""
+        if action.target == "app":
+            return (self.app,)
+        if action.target == "screen":
+            return (self,)
+        return self.actors
 
-    on_screen_resume = on_screen_suspend
+    def _handler(self, action: Action) -> DOMNode | None:
+        for node in self.targets(action):
+            if hasattr(node, f"action_{action.name}"):
+                return node
+        return None
 
     async def action_act(self, name: str) -> None:
         """Do the action of that id; Textual's bindings call it."""
-        await self.act(self._action(name))
+        if not await self.act(self._action(name)):
+            raise SkipAction
+
+    async def action_act_at_once(self, name: str, key: str) -> None:  # noqa: ARG002 - for the check
+        """Do the action of that id, unless keys are for a field."""
+        await self.action_act(name)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return action != "act" or self.offers(self._action(parameters[0]))
+        if action == "act_at_once":
+            typing = self.field is not None and self.field.typing
+            if (typing or self.focused is not None) and parameters[1] not in EVERYWHERE:
+                return False
+        return not action.startswith("act") or self.offers(self._action(parameters[0]))
 
     def _action(self, name: object) -> Action:
         return next(each for each in self.actions if each.id == name)
-
-    def action_commands(self) -> None:
-        from gputop.ui.drawing.dialogs import Choice, ChoiceDialog
-
-        themes = [
-            Action("", "", f"theme('{n}')", f"Theme: {n}")
-            for n in self.app.other_themes
-        ]
-        left_out = {"commands", *CURSOR}
-        offered = [a for a in self.actions if self.offers(a) and a.name not in left_out]
-        choices = [Choice(a.help, a.key_names[0], a) for a in (*offered, *themes)]
-        ChoiceDialog("Commands", choices).ask(self.app, self.act)
 
     @work(exclusive=True, group="stream", exit_on_error=False)
     async def follow(
@@ -395,58 +440,21 @@ class ActionScreen(Screen[None]):
             self.report(event.worker.error)
 
 
-class Entry(NamedTuple):
-    """A key on the line, with its label."""
+class KeysView(Footer):
+    """Keys of the screen and their labels, with help and quit first; a click presses the key."""
 
-    action: Action
-    key: str
-    label: str
+    _listed: Sequence[str] = ()
 
-    @property
-    def width(self) -> int:
-        return cell_len(self.key + self.label)
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, show_command_palette=False)
 
+    def redraw(self) -> None:
+        """List the keys again, if they have changed."""
+        self.screen.refresh_bindings()
 
-class KeysView(LiveView):
-    """Keys of the screen and their labels, as many as fit; a click does what the key does."""
-
-    def _offered(self) -> list[Entry]:
-        screen = self.screen
-        assert isinstance(screen, ActionScreen)
-        actions = sorted(filter(screen.offers, screen.actions), key=screen.order)
-        labelled = ((each, screen.label_of(each)) for each in actions)
-        return [
-            Entry(a, f" {a.key_names[0]}", f" {label} ")
-            for a, label in labelled
-            if label
-        ]
-
-    def _shown(self, width: int) -> list[Entry]:
-        """Return the entries that fit, and always the last two, help and quit."""
-        entries = self._offered()
-        if sum(entry.width for entry in entries) > width:
-            entries = [entry._replace(label=entry.label.rstrip()) for entry in entries]
-        ranked = (*reversed(entries[-2:]), *entries[:-2])
-        fitting = fit_columns(ranked, width, lambda entry: entry.width)
-        return [entry for entry in entries if entry in fitting]
-
-    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
-        """Return one row; under a dialog, the same in one dim colour."""
-        if self.app.screen is not self.screen and self._rows:
-            return faded(self._rows)
-        entries = self._shown(width)
-        return [
-            [
-                span
-                for e in entries
-                for span in (Span(e.key, ACCENT), Span(e.label, DIM))
-            ]
-        ]
-
-    def on_click(self, event: Click) -> None:
-        x = 0
-        for entry in self._shown(self.size.width):
-            x += entry.width
-            if event.x < x:
-                self.app.call_later(self.screen.run_action, f"act('{entry.action.id}')")
-                return
+    def bindings_changed(self, screen: Screen[None]) -> None:
+        listed = [f"{each.binding}" for each in screen.active_bindings.values()]
+        if listed != self._listed:
+            self._listed = listed
+            forget_closed_keys(self)
+            super().bindings_changed(screen)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import os
 import signal
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual.app import App
+from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.css.stylesheet import Stylesheet
-from textual.events import Event as UiEvent
-from textual.events import Key, Paste
 
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.process_limit import process_limit_problem, says_process_limit
@@ -26,9 +22,9 @@ from gputop.console import INTERRUPTED
 from gputop.settings import DEFAULT, Settings, path, save
 from gputop.text import visible
 from gputop.ui.drawing import look
-from gputop.ui.shell.actions import ActionScreen
+from gputop.ui.shell.actions import CURSOR, ActionScreen
 from gputop.ui.terminal import TerminalDriver
-from gputop.ui.textual_workarounds import apply_dropped_resize, forget_closed_widgets
+from gputop.ui.textual_workarounds import Palette, apply_dropped_resize
 
 if TYPE_CHECKING:
     from textual.filter import LineFilter
@@ -41,14 +37,6 @@ ANY_TERMINAL = look.Terminal()
 ANSI_THEMES = ("ansi-dark", "textual-ansi")
 """Names of the theme in the terminal's own colours: since Textual 8.2.5, and before. The look then
 replaces them by ours."""
-THRESHOLDS = 10_000, 2, 2
-"""New objects per collection of garbage, and collections per collection of older objects. Python's
-own 700 took a tenth of the time, and with its 10 and 10 a closed screen stayed for an hour."""
-LAYOUT_SECONDS = 2.0
-"""Seconds that the layout of a screen may take before it is painted as it is."""
-COLLECT_SECONDS = 60.0
-"""Seconds between returns of memory to the system. To collect garbage takes 10 to 30 ms each time.
-Python itself collects only when a quarter of the objects are new, and memory grows by that."""
 TICK_SECONDS = 0.5
 """Seconds between checks that the terminal still exists, and redraws of what changes with time."""
 
@@ -56,14 +44,6 @@ TICK_SECONDS = 0.5
 SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
 PATIENCE_SECONDS = 10
 """Seconds from a signal to the forced end."""
-
-
-class Sheet(Stylesheet):
-    """Style sheet that parses each source once. Textual's parses all after the first theme."""
-
-    def reparse(self) -> None:
-        """Parse the sources that are not parsed with the current variables."""
-        self.parse()
 
 
 class GputopApp(
@@ -74,7 +54,6 @@ class GputopApp(
     CSS_PATH = Path(__file__).with_name("gputop.tcss")  # also for subclasses elsewhere
     TITLE = "gputop"
     AUTO_FOCUS = None
-    ENABLE_COMMAND_PALETTE = False  # ours has what keys do, and only what they do here
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
             "f10,ctrl+c", "quit", "Quit", show=False, priority=True
@@ -101,7 +80,6 @@ class GputopApp(
         """
         # Textual reads ansi_color in its constructor, for NO_COLOR.
         super().__init__(driver_class=TerminalDriver, ansi_color=True)
-        self.stylesheet = Sheet(variables=self.get_css_variables())
         self.theme = next(name for name in ANSI_THEMES if name in self.available_themes)
         self.settings = settings
         """The settings as they are now, also from the command line and the environment."""
@@ -119,11 +97,6 @@ class GputopApp(
             assert stream is not None
             first = Dashboard(stream, python, **dashboard)
         self.first = first
-        self._held = contextlib.ExitStack()
-        self._held_until = 0.0
-        """Batch of updates while a screen is laid out."""
-        self._batches = 0
-        self._is_unpainted = False
 
     def get_default_screen(self) -> Screen[None]:
         return self.first
@@ -137,11 +110,7 @@ class GputopApp(
     def on_mount(self) -> None:
         """Watch for the terminal's end; report unusable settings."""
         gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
-        gc.set_threshold(*THRESHOLDS)
-        gc.enable()
-        self._collect_at = time.monotonic() + COLLECT_SECONDS
         self.set_interval(TICK_SECONDS, self._tick)
-        self.screen_change_signal.subscribe(self, self._screen_changed, immediate=True)
         if self._problems:
             self.notify(
                 "\n".join(map(str, self._problems)),
@@ -149,71 +118,24 @@ class GputopApp(
                 severity="warning",
             )
 
-    def _screen_changed(self, screen: Screen[Any]) -> None:
-        """Paint nothing until the screen is laid out, then all of it at once."""
-        self._held.enter_context(self.batch_update())
-        self._held_until = time.monotonic() + LAYOUT_SECONDS
-
-        def paint() -> None:
-            self._held.close()
-            screen.check_idle()
-
-        screen.call_after_refresh(paint)
-
-    @contextlib.contextmanager
-    def batch_update(self) -> Iterator[None]:
-        """Paint at its end also what was not painted in it: Textual forgets a resize meanwhile."""
-        self._batches += 1
-        try:
-            with super().batch_update():
-                yield
-        finally:
-            self._batches -= 1
-            if not self._batches and self._is_unpainted and self.screen_stack:
-                self._is_unpainted = False
-                self.screen.refresh()
-
-    def post_display_hook(self) -> None:
-        """Remember that something was to be painted in a batch."""
-        self._is_unpainted |= self._batches > 0
-
     def on_resize(self) -> None:
         """Paint again, even if Textual sees no other size: a smaller one may have come between."""
         self.screen.refresh()
 
     def _tick(self) -> None:
-        if time.monotonic() > self._held_until:
-            self._held.close()  # of a screen that ended before it was laid out
         if not self.is_headless and not os.isatty(0):
             self._leave()
         if (screen := self._action_screen) is not None:
             screen.tick()
         apply_dropped_resize(self)
-        now = time.monotonic()
-        if now >= self._collect_at:
-            self._collect_at = now + COLLECT_SECONDS
-            self._return_memory()
-
-    def _return_memory(self) -> None:
-        """Empty caches, collect garbage, and return to the system what glibc keeps of both."""
-        import ctypes  # the first screen does without it
-
-        forget_closed_widgets()
-        gc.collect()
-        with contextlib.suppress(
-            AttributeError, OSError
-        ):  # other C libraries have no such call
-            ctypes.CDLL(None).malloc_trim(0)
 
     @property
     def _action_screen(self) -> ActionScreen | None:
         """The screen that is shown, behind a dialog or not."""
-        screens = (
-            each
-            for each in reversed(self.screen_stack)
-            if isinstance(each, ActionScreen)
-        )
-        return next(screens, None)
+        for screen in reversed(self.screen_stack):
+            if isinstance(screen, ActionScreen):
+                return screen
+        return None
 
     async def action_quit(self, status: int = 0) -> None:
         screen = self._action_screen
@@ -230,16 +152,22 @@ class GputopApp(
         if not self.is_headless:
             signal.alarm(PATIENCE_SECONDS)  # kills the process if something hangs
 
-    async def on_event(self, event: UiEvent) -> None:
-        """Have the screen handle a key at once where nothing has the focus.
+    def action_command_palette(self) -> None:
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(id="palette"))
 
-        By Textual's way, past the screen and back, it would come after keys that came behind it.
-        """
-        if isinstance(event, Key | Paste):
-            screen = self.screen
-            if isinstance(screen, ActionScreen) and await screen.handle_input(event):
-                return
-        await super().on_event(event)
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Yield the commands of the palette: what keys do on the screen, and the themes."""
+        if isinstance(screen, ActionScreen):
+            for action in screen.actions:
+                listed = action.name not in ("command_palette", *CURSOR)
+                if listed and screen.offers(action):
+                    keys = " ".join(action.key_names)
+                    do = partial(screen.act, action)
+                    yield SystemCommand(f"{action.help} ({keys})", "", do)
+        for name in self.other_themes:
+            do_theme = partial(self.action_theme, name)
+            yield SystemCommand(f"Theme: {name}", "", do_theme)
 
     def action_repaint(self) -> None:
         """Paint the whole screen again: another program may have written over it."""

@@ -66,7 +66,7 @@ class Dashboard(ActionScreen):
     """Tabs over one stream. An action is done by the tab that is shown, or else by the screen."""
 
     actions = ACTIONS
-    BINDINGS: ClassVar[list[BindingType]] = list(bindings())
+    BINDINGS: ClassVar[list[BindingType]] = list(bindings(ACTIONS))
     HORIZONTAL_BREAKPOINTS = [(0, "narrow"), (120, "wide")]  # noqa: RUF012 - as Textual types it
     VERTICAL_BREAKPOINTS = [(0, "short"), (32, "tall")]  # noqa: RUF012 - as Textual types it
 
@@ -220,9 +220,15 @@ class Dashboard(ActionScreen):
 
     @property
     def actors(self) -> Sequence[DOMNode]:
-        """Tab that is shown, what switches them, the bar of a replay, and the screen."""
-        nodes = (*self.tabs.tab.key_handlers, self.tabs, self._bar, self)
-        return [node for node in nodes if node is not None]
+        return self.tabs.tab.key_handlers
+
+    def targets(self, action: Action) -> Sequence[DOMNode]:
+        match action.target:
+            case "tabs":
+                return (self.tabs,)
+            case "replay" if self._bar is not None:
+                return (self._bar,)
+        return super().targets(action)
 
     @property
     def field(self) -> FilterView | None:
@@ -262,12 +268,11 @@ class Dashboard(ActionScreen):
         return action.label
 
     def order(self, action: Action) -> int:
-        """Return the sort key: the way back, keys of a replay, keys of processes if focused."""
-        if action.id == "back":
-            return 0
-        if action.when == "replay":
-            return 1
-        return 2 if self.tabs.on_processes and action.is_for_processes else 3
+        """Return the sort key: of other keys, first those of a replay, or of focused processes."""
+        first = action.when == "replay"
+        if self.tabs.on_processes and action.is_for_processes:
+            first = True
+        return super().order(action) + (not first)
 
     def offers(self, action: Action) -> bool:
         if not super().offers(action) or (

@@ -131,7 +131,7 @@ class FleetScreen(ActionScreen):
         self._detail = DetailView(state)
         self._wrong = ProblemsView(state, self.show)
         rows = (self._header, self._filter, self._map, self._detail, self._wrong)
-        self._views: tuple[LiveView, ...] = (*rows, KeysView(id="keys"))
+        self._views: tuple[LiveView | KeysView, ...] = (*rows, KeysView(id="keys"))
         yield from self._views
 
     def on_mount(self) -> None:

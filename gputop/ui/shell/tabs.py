@@ -114,6 +114,7 @@ class Tabs(ContentSwitcher):
             if name == "benchmark":
                 await self.get_benchmark()
             self.switch(name)
+        self.screen.refresh()  # a resize meanwhile was laid out, but not painted
 
     def action_number(self) -> None:
         from gputop.ui.drawing.dialogs import Choice, NumberDialog
@@ -138,6 +139,9 @@ class Tabs(ContentSwitcher):
         """Show the findings of all devices; from the page of a device, its own."""
         from gputop.ui.device.why_page import WhyPage
 
+        if isinstance(self.tab, WhyPage):
+            self.tab.action_why()
+            return
         await self._open("why", WhyPage, self.shown != "page")
 
     async def action_environment(self, *, first: bool = True) -> None:
@@ -171,3 +175,4 @@ class Tabs(ContentSwitcher):
             if self.shown != name:
                 self._came_from[name] = self.shown
             self.switch(name)
+        self.screen.refresh()
