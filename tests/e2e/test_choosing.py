@@ -60,7 +60,6 @@ VISIBLE = {
     "GPU-558d": "1",
     "GPU-558e": "2",
     PART: PART,
-    f"MIG-{THIRD}/8/0": PART,
 }
 """Values of CUDA_VISIBLE_DEVICES. CUDA takes no PCI addresses."""
 
@@ -130,14 +129,6 @@ def test_the_dashboard(driver: FakeDriver, given: str) -> None:
         leave(terminal)
 
 
-def test_the_dashboard_of_what_cuda_sees(driver: FakeDriver) -> None:
-    driver.write(*MACHINE)
-    env = {**driver.environment(), "CUDA_VISIBLE_DEVICES": SECOND}
-    with dashboard("--only-visible", env=env) as terminal:
-        see(terminal, "1 of 3 GPUs", "97 %", without=("No GPU",))
-        leave(terminal)
-
-
 @pytest.mark.parametrize("given", SHORT)
 def test_the_exporter(driver: FakeDriver, given: str) -> None:
     driver.write(*MACHINE)
@@ -176,12 +167,6 @@ def test_pick_and_doctor_obey_the_variable(driver: FakeDriver, value: str) -> No
     assert done.returncode == 0
     assert found is None or done.stdout.strip() in found
     assert done.stdout.startswith("MIG-") is (VISIBLE[value] != "1")
-
-
-def test_the_doctor_names_what_the_variable_leaves(driver: FakeDriver) -> None:
-    driver.write(*MACHINE)
-    done = run(driver, "doctor", CUDA_VISIBLE_DEVICES="GPU-558d")
-    assert "CUDA_VISIBLE_DEVICES=GPU-558d: 1 of 3 GPUs" in done.stdout
 
 
 @pytest.mark.parametrize(

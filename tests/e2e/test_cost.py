@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.agent.readings import FUNCTIONS
-from tests.agent.test_nvml import ASKED_EVERY_10_SECONDS, ASKED_EVERY_SECOND, ASKED_EVERY_TICK
-from tests.driver import FakeDevice
-from tests.e2e.shipped import ESCAPE, F9, SOON, dashboard, see
+from tests.e2e.shipped import ESCAPE, F9, dashboard, see
 from tests.perf.machine import Machine, Scene
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.driver import FakeDriver
-    from tests.terminal import Terminal
 
 pytestmark = pytest.mark.driver
 
@@ -29,16 +24,6 @@ BYTES_OF_THE_START = 26_000
 """Until every number is there, and once more as rates and charts begin: a third more than it is."""
 BYTES_OF_A_DIALOG = 2_600
 """To open one, or to close it: a third more than it is, and a fifth of the screen below."""
-OTHERS = {
-    "nvmlDeviceGetClockInfo",
-    "nvmlDeviceGetFieldValues",
-    "nvmlDeviceGetComputeRunningProcesses_v3",
-    "nvmlGpmSampleGet",
-    "nvmlGpmMetricsGet",
-}
-"""Asked in several of the turns, for other fields each; GPM has its own tests."""
-IN_TWO_CALLS = {"nvmlDeviceGetSamples"}
-"""Asked for the number of samples first."""
 
 
 def has_powers(machine: Machine, second: int) -> tuple[str, ...]:
@@ -79,35 +64,3 @@ def test_a_dialog_leaves_the_screen_below_as_it_is(driver: FakeDriver, tmp_path:
                 see(t, without=missing)
                 t.collect(0.5)
                 assert t.bytes_received - before < BYTES_OF_A_DIALOG
-
-
-def test_the_driver_is_asked_no_more_often_than_in_its_turn(driver: FakeDriver) -> None:
-    """A turn is a tick, 1 s or 10 s; what is in none of them would be asked at any time."""
-    driver.write(FakeDevice())
-    with dashboard("--interval", "0.25", env=driver.environment()) as terminal:
-        see(terminal, "of 700 W")
-        terminal.collect(1.0)  # who it is was asked by then
-        began = time.monotonic()
-        driver.forget_calls()
-        ticks = 16
-        wait_for_ticks(terminal, driver, ticks)
-        calls = driver.calls(0)
-        seconds = time.monotonic() - began
-    ticks = calls[ASKED_EVERY_TICK[0]]
-    asked = {*ASKED_EVERY_TICK, *ASKED_EVERY_SECOND, *ASKED_EVERY_10_SECONDS}
-    assert set(calls) <= {*asked, *OTHERS, *FUNCTIONS}
-    for name in ASKED_EVERY_TICK:
-        times = 2 if name in IN_TWO_CALLS else 1
-        assert abs(calls[name] - times * ticks) <= times, name
-    for turn, names in ((1.0, ASKED_EVERY_SECOND), (9.8, ASKED_EVERY_10_SECONDS)):
-        for name in names:
-            assert calls[name] <= seconds / turn + 2, name
-    assert calls["nvmlDeviceGetFieldValues"] <= ticks + 1 + 2 * (seconds + 2)
-
-
-def wait_for_ticks(terminal: Terminal, driver: FakeDriver, ticks: int) -> None:
-    """Reads on until the first device was asked so often."""
-    deadline = time.monotonic() + 2 * SOON
-    while driver.calls(0)[ASKED_EVERY_TICK[0]] < ticks:
-        assert time.monotonic() < deadline, terminal.text
-        terminal.collect(0.05)

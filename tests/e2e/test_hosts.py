@@ -151,13 +151,6 @@ def test_leaving_leaves_nothing_of_any_host(ssh: FakeSsh) -> None:
         terminal.wait_until_gone(SOON)
 
 
-def test_a_dashboard_that_is_killed_leaves_nothing_of_any_host(ssh: FakeSsh) -> None:
-    with watching(ssh, "a", "b") as terminal:
-        see(terminal, "4 GPUs")
-        terminal.kill(9)
-        terminal.wait_until_gone(SOON)
-
-
 def test_what_is_for_this_machine_says_so_on_another(ssh: FakeSsh) -> None:
     with watching(ssh, "a", "b") as terminal:
         see(terminal, "4 GPUs", "HOST")
@@ -202,19 +195,6 @@ def test_the_stream_of_several_hosts(ssh: FakeSsh) -> None:
         f"a/{device.uuid}" for device in streams.inventory(2).devices
     ]
     assert "machines" in json.loads(done.stdout.splitlines()[-1])
-
-
-def test_csv_of_several_hosts_has_the_rows_of_each(ssh: FakeSsh) -> None:
-    words = shlex.join(fake_ssh.stream(seconds=0.2))
-    done = run(
-        ssh,
-        *("stream", "--host", "a", "--host", "b", "--remote-command", words),
-        *("--query", "machine,index,temperature.gpu", "--count", "1"),
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    first, *rows = done.stdout.splitlines()
-    assert first == "machine, index, temperature.gpu"
-    assert rows == ["a, 0, 40", "a, 1, 41", "b, 0, 40", "b, 1, 41"]
 
 
 @pytest.mark.parametrize("command", [["status"], []], ids=["status", "no terminal"])

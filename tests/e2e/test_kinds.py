@@ -91,27 +91,6 @@ def test_a_sweep_is_drawn_and_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_latency_is_a_table_with_its_words_and_is_kept(tmp_path: Path) -> None:
-    with dashboard(env=environment(tmp_path), columns=80, rows=24) as terminal:
-        choose(terminal, "latency")
-        start(terminal, "2", fields=3)  # it has no size
-        terminal.wait_for("Running latency, float32", timeout=RUN_SECONDS)
-        terminal.wait_for("Done latency, float32", timeout=RUN_SECONDS)
-        see(terminal, "5 x 5", "100 x 100", "1000 x 1000", "a product takes", "9 rows in")
-        eager = row_of(terminal, "eager")
-        shown = re.findall(r"([\d.]+) (ns|µs|ms)", eager)
-        assert len(shown) == 3
-        terminal.wait_for(lambda t: re.search(r" latency +float32 .* ok", t.text) is not None)
-        leave(terminal)
-    (result,) = kept(tmp_path)
-    assert result["kind"] == "latency"
-    first = next(point for point in result["points"] if point["series"] == "eager")
-    number, unit = shown[0]
-    seconds = float(number) * {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3}[unit]
-    assert seconds == pytest.approx(first["values"]["seconds"], rel=0.01)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "fields"), [("sweep", 4), ("peak", 4), ("copy", 2)])
 def test_x_stops_it_in_the_middle(tmp_path: Path, kind: str, fields: int) -> None:
     with dashboard(env=environment(tmp_path), columns=80, rows=24) as terminal:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import time
 from collections import Counter
@@ -11,17 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.driver import GPU_IS_LOST, FakeDriver
-from tests.e2e.shipped import DOWN, END, ENTER, HOME, SOON, UP, dashboard, device, see, selected
+from tests.e2e.shipped import ENTER, SOON, dashboard, device, see
 
 if TYPE_CHECKING:
+    from tests.driver import FakeDriver
     from tests.terminal import Terminal
 
 pytestmark = pytest.mark.driver
 
 TICK, GPM = "nvmlDeviceGetUtilizationRates", "nvmlGpmSampleGet"
-HOT, VERY_HOT = 0x20, 0x40
-OSC = re.compile(rb"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 
 
 def opened(
@@ -39,36 +36,6 @@ def calls_of(terminal: Terminal, driver: FakeDriver, ticks: int = 3) -> Counter[
         assert time.monotonic() < deadline, terminal.text
         terminal.collect(0.05)  # there may be nothing to draw
     return driver.calls(0)
-
-
-def test_space_freezes_the_picture_and_lets_it_catch_up(driver: FakeDriver) -> None:
-    driver.write(device(0, temperature_celsius=41))
-    with opened(driver) as terminal:
-        see(terminal, "41°C")
-        terminal.send(" ")
-        see(terminal, "PAUSED")
-        driver.change(0, temperature_celsius=77)
-        calls_of(terminal, driver, 6)
-        see(terminal, "PAUSED", "41°C", without=("77°C",))
-        terminal.send(" ")
-        see(terminal, "77°C", without=("PAUSED", "41°C"))
-
-
-def test_what_happened_in_a_pause_is_in_the_statistics(driver: FakeDriver) -> None:
-    driver.write(device(0, temperature_celsius=41))
-    with opened(driver, columns=160, rows=50) as terminal:
-        see(terminal, "41°C")
-        terminal.send(ENTER)
-        see(terminal, "statistics since")
-        terminal.send(" ")
-        see(terminal, "PAUSED")
-        driver.change(0, temperature_celsius=77)
-        calls_of(terminal, driver)
-        driver.change(0, temperature_celsius=43)
-        calls_of(terminal, driver)
-        terminal.send(" ")
-        pattern = re.compile(r"temperature +43°C +41°C +[\d.]+°C +77°C")
-        terminal.wait_for(lambda t: pattern.search(t.text), what=pattern.pattern)
 
 
 def test_the_interval_changes_without_another_sampler(driver: FakeDriver) -> None:
@@ -118,47 +85,6 @@ def test_gpm_is_left_alone_where_it_is_not_wanted(driver: FakeDriver) -> None:
         see(terminal, "SM active     – GPM is off")
 
 
-def test_alerts_come_and_go(driver: FakeDriver) -> None:
-    driver.write(*(device(n) for n in range(3)))
-    with opened(driver) as terminal:
-        see(terminal, "2 Test 2", without=("▲ GPU",))
-        driver.change(0, clock_event_reasons=HOT)
-        see(terminal, "▲ GPU 0: throttled by heat")
-        driver.change(0, clock_event_reasons=VERY_HOT)
-        see(terminal, "▲ GPU 0: throttled by heat (hardware)")
-        driver.change(1, code=GPU_IS_LOST)
-        see(terminal, "▲ GPU 1: LOST", "1 not answering")
-        driver.change(2, hang=True)
-        see(terminal, "▲ GPU 1: LOST", "▲ GPU 2: NOT RESPONDING", "2 not answering")
-        driver.change(0, clock_event_reasons=0)
-        driver.change(1, code=0)
-        driver.change(2, hang=False)
-        see(terminal, "0 Test 0", "1 Test 1", without=("▲ GPU", "not answering"))
-
-
-def rung(terminal: Terminal) -> int:
-    """How often the bell was rung; a BEL may also end a title."""
-    return OSC.sub(b"", terminal.raw).count(b"\x07")
-
-
-@pytest.mark.daily(1)
-@pytest.mark.parametrize("bell", [True, False])
-def test_the_bell_is_rung_once_for_each_alert_if_at_all(driver: FakeDriver, bell: bool) -> None:
-    driver.write(device(0), device(1))
-    with opened(driver, *(["--bell"] if bell else [])) as terminal:
-        see(terminal, "1 Test 1")
-        calls_of(terminal, driver)
-        assert rung(terminal) == 0
-        driver.change(0, clock_event_reasons=HOT)
-        see(terminal, "▲ GPU 0: throttled")
-        calls_of(terminal, driver)
-        assert rung(terminal) == bell
-        driver.report_xid(1, 48)
-        see(terminal, "▲ GPU 1: Xid 48")
-        calls_of(terminal, driver)
-        assert rung(terminal) == 2 * bell
-
-
 def test_the_sampler_that_is_started_again_knows_interval_and_gpm(driver: FakeDriver) -> None:
     driver.write(device(0))
     with opened(driver, interval="1") as terminal:
@@ -170,19 +96,3 @@ def test_the_sampler_that_is_started_again_knows_interval_and_gpm(driver: FakeDr
         driver.change(0, temperature_celsius=77)
         see(terminal, "77°C", "every 0.25 s")
         assert calls_of(terminal, driver)[GPM] > 0
-
-
-def test_sixty_four_devices_on_sixty_columns(driver: FakeDriver) -> None:
-    driver.write(*(device(n) for n in range(64)))
-    with opened(driver, columns=60, rows=24) as terminal:
-        see(terminal, " 0 ", "of 64 devices")
-        for n in range(1, 64):
-            terminal.send(DOWN)
-            terminal.wait_for(lambda t, n=n: re.match(rf"▌ *{n} ", selected(t)))  # type: ignore[misc]
-        see(terminal, "to 64 of 64 devices")
-        terminal.send(UP)
-        terminal.wait_for(lambda t: re.match(r"▌ *62 ", selected(t)))
-        terminal.send(HOME)
-        terminal.wait_for(lambda t: re.match(r"▌ *0 ", selected(t)))
-        terminal.send(END)
-        terminal.wait_for(lambda t: re.match(r"▌ *63 ", selected(t)))

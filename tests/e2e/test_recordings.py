@@ -157,13 +157,6 @@ def test_gpus_that_do_not_answer_are_named(driver: FakeDriver) -> None:
     assert done.stdout.splitlines()[2] == "1, [N/A]"
 
 
-def test_csv_without_a_driver_says_so() -> None:
-    done = gputop("stream", "--format=csv,noheader", "--count", "1", *FAST)
-    assert (done.returncode, done.stdout) == (3, "")
-    (problem,) = done.stderr.splitlines()
-    assert problem.startswith("gputop: No NVIDIA driver: ")
-
-
 def test_a_recording_becomes_csv(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl.gz", 5, 2)
     done = gputop("stream", "--replay", path, "--query-gpu=index,utilization.gpu", "--count", "2")
@@ -255,12 +248,6 @@ def test_what_is_no_recording_is_one_line(tmp_path: Path, command: list[str]) ->
     assert line.startswith("gputop: error: ")
     assert "cannot be played: it is no recording. Make one with" in line
     assert line.isprintable()
-
-
-def test_a_recording_in_place_of_a_terminal(tmp_path: Path) -> None:
-    """As without a recording: the same as status."""
-    path = recordings.make(tmp_path / "a.jsonl", 5)
-    assert gputop("--replay", path).stdout == gputop("status", "--replay", path).stdout
 
 
 @pytest.mark.daily(1)

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING
 
-from tests.driver import NO_PERMISSION, FakeDevice, FakeProcess, FakeUsage
+from tests.driver import NO_PERMISSION, FakeDevice, FakeProcess
 from tests.e2e.shipped import DOWN, ENTER, ESCAPE, GIB, PAGE_DOWN
 from tests.faults.scenario import KEYS, Key, Scenario, hides, shows, three
 
@@ -120,11 +120,6 @@ SENTINELS: dict[str, object] = {
         "pcie_throughput_kib.1": (1 << 31) - 1,
     },
 }
-GARBAGE = (
-    FakeUsage(999_999, 12),  # a pid that is on no list
-    FakeUsage(0, 1_000_000, 1_000_000),
-    FakeUsage(BITS_32, BITS_32, BITS_32, BITS_32, BITS_32),
-)
 
 
 def leap(stage: Stage) -> None:
