@@ -24,7 +24,6 @@ from gputop.agent.lines import to_line
 from gputop.agent.linux import owners as module
 from gputop.agent.linux import procfs
 from gputop.agent.linux.cgroup import Cgroup
-from gputop.agent.linux.host import WINDOW_SECONDS
 from gputop.agent.linux.owners import (
     CHILDREN,
     CHILDREN_SECONDS,
@@ -36,7 +35,7 @@ from gputop.agent.linux.procfs import BOOT_TIME, PAGE_BYTES, TICKS_PER_SECOND
 from gputop.agent.snapshot import Sample
 from gputop.schema.decode import decode
 from tests import streams
-from tests.agent.fake_proc import FakeProc, stat_line
+from tests.agent.fake_proc import FakeProc
 from tests.agent.fakes import listed
 
 if TYPE_CHECKING:
@@ -139,14 +138,6 @@ def test_a_process_that_has_gone(child: subprocess.Popen[bytes]) -> None:
     assert find(owners, child.pid) == unseen(listed(child.pid), Absence.LOST)
 
 
-def test_a_process_that_nobody_has_waited_for(child: subprocess.Popen[bytes]) -> None:
-    child.kill()
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    owner = find(Owners(), child.pid)
-    assert owner.command == Path(sys.executable).name[:15]
-    assert owner.memory_resident_bytes == 0
-
-
 @pytest.mark.parametrize("pid", [0, -1, NOBODY, 0xFFFFFFFF, 1 << 40])
 def test_a_pid_that_cannot_be(pid: int) -> None:
     assert find(Owners(), pid) == unseen(listed(pid), Absence.LOST)
@@ -226,22 +217,6 @@ def test_cpu_is_of_one_core(clock: Clock, proc: FakeProc, owners: Owners) -> Non
     assert find(owners, 7).cpu_percent == 0.0
 
 
-def test_two_looks_at_once_are_one(clock: Clock, proc: FakeProc, owners: Owners) -> None:
-    """A process on two instances of one GPU is asked for twice."""
-    proc.add()
-    find(owners, 7)
-    clock.now += WINDOW_SECONDS / 2
-    assert find(owners, 7).absent == {"cpu_percent": Absence.NO_DATA_YET}
-    clock.now += 1.0 - WINDOW_SECONDS / 2
-    proc.add(user_ticks=TICKS_PER_SECOND // 2)
-    assert find(owners, 7).cpu_percent == pytest.approx(50.0)
-    clock.now += WINDOW_SECONDS / 2
-    proc.add(user_ticks=TICKS_PER_SECOND)
-    assert find(owners, 7).cpu_percent == pytest.approx(50.0)
-    clock.now += 1.0 - WINDOW_SECONDS / 2
-    assert find(owners, 7).cpu_percent == pytest.approx(50.0)
-
-
 def test_all_that_proc_says(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     proc.add(
         uid=os.getuid(),
@@ -265,24 +240,6 @@ def test_all_that_proc_says(clock: Clock, proc: FakeProc, owners: Owners) -> Non
         children_cpu_most_percent=0.0,
         absent={"cpu_percent": Absence.NO_DATA_YET},
     )
-
-
-def test_a_process_costs_one_file_at_each_look(
-    clock: Clock, proc: FakeProc, owners: Owners
-) -> None:
-    proc.add()
-    find(owners, 7)
-    every = ["7/cgroup", "7/cmdline", "7/stat", "7/status", LIST]
-    assert sorted(proc.opened) == every
-    proc.opened.clear()
-    for _ in range(9):
-        clock.now += 1.0
-        find(owners, 7)
-    assert sorted(proc.opened) == ["7/stat"] * 9 + [LIST] * 4
-    proc.opened.clear()
-    clock.now += 1.0
-    find(owners, 7)
-    assert sorted({*proc.opened, "7/stat"}) == every
 
 
 LIST = "7/task/7/children"
@@ -309,16 +266,6 @@ def test_the_workers_of_a_process(clock: Clock, proc: FakeProc, owners: Owners) 
     assert owner.children_cpu_most_percent == pytest.approx(100.0)
     assert "children_cpu_percent" not in owner.absent
     assert owner.cpu_percent == 0
-
-
-def test_another_worker_with_the_same_pid(clock: Clock, proc: FakeProc, owners: Owners) -> None:
-    busy_children(proc, 0, 900, start=500)
-    find(owners, 7)
-    busy_children(proc, TICKS_PER_SECOND, TICKS_PER_SECOND, start=9000)
-    clock.now += CHILDREN_SECONDS
-    owner = find(owners, 7)
-    assert owner.children == 2
-    assert owner.children_cpu_percent == pytest.approx(50.0)
 
 
 @pytest.mark.parametrize("who", ["process", "worker"])
@@ -350,17 +297,6 @@ def test_children_that_are_not_told(clock: Clock, proc: FakeProc, owners: Owners
     assert find(owners, 7).absent["children"] is Absence.NO_PERMISSION
 
 
-def test_a_worker_that_has_just_ended_and_a_list_that_is_cut(
-    clock: Clock, proc: FakeProc, owners: Owners
-) -> None:
-    busy_children(proc, 0, 0)
-    proc.take_away(21)
-    assert find(owners, 7).children == 1
-    assert procfs.read_children(7, proc.path) == (20, 21)
-    proc.write(LIST, b"20 21 2")
-    assert procfs.read_children(7, proc.path) == (20, 21)
-
-
 def test_one_file_is_opened_at_a_look() -> None:
     """Not by the standard library either, as the interpreter itself reports it."""
     script = """
@@ -380,19 +316,6 @@ print(json.dumps(found))
         [sys.executable, "-c", script], check=True, capture_output=True, timeout=BOUND
     )
     assert json.loads(done.stdout) == [["open", f"/proc/{os.getpid()}/stat"]] * 3
-
-
-def test_who_it_is_is_looked_up_again(clock: Clock, proc: FakeProc, owners: Owners) -> None:
-    proc.add()
-    assert find(owners, 7).command == "python train.py"
-    proc.add(command=b"python\0serve.py\0", cgroup=f"0::/docker/{ID}\n".encode())
-    clock.now += IDENTITY_SECONDS / 2
-    assert find(owners, 7).command == "python train.py"
-    clock.now += IDENTITY_SECONDS / 2
-    proc.write("7/stat", stat_line(user_ticks=5 * TICKS_PER_SECOND))
-    owner = find(owners, 7)
-    assert (owner.command, owner.container) == ("python serve.py", ID[:12])
-    assert owner.cpu_percent == pytest.approx(100 * 5 / (IDENTITY_SECONDS / 2))
 
 
 def test_a_user_name_that_is_never_answered(
@@ -472,44 +395,6 @@ def test_the_name_of_a_container_stands_for_its_id(
     proc.add()
     clock.now += IDENTITY_SECONDS
     assert find(owners, 7).container is None
-
-
-def test_a_name_of_a_container_that_is_never_read(
-    clock: Clock, proc: FakeProc, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its file may be in a home on another machine. The id stands for it, and the rest is there."""
-    answered = threading.Event()
-
-    def container_names(cgroup: str, root: Path) -> dict[str, str]:
-        assert answered.wait(BOUND)
-        return {"container": "trainer"}
-
-    monkeypatch.setattr(module, "container_names", container_names)
-    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.01)
-    owners = Owners(proc.path)
-    proc.add(cgroup=f"0::/docker/{ID}\n".encode())
-    proc.add(8)
-    for _ in range(3):
-        owner = find(owners, 7)
-        assert (owner.container, owner.command) == (ID[:12], "python train.py")
-        assert find(owners, 8).command == "python train.py"
-        clock.now += 1.0
-    answered.set()
-    until(lambda: find(owners, 7).container == "trainer")
-
-
-def test_a_command_line_that_blocks_later_is_still_known(
-    clock: Clock, proc: FakeProc, owners: Owners
-) -> None:
-    proc.add(7)
-    assert find(owners, 7).command == "python train.py"
-    command_line = proc.root / "7/cmdline"
-    command_line.unlink()
-    os.mkfifo(command_line)
-    clock.now += IDENTITY_SECONDS
-    assert find(owners, 7).command == "python train.py"
-    command_line.write_bytes(b"python\0serve.py\0")
-    until(lambda: find(owners, 7).command == "python serve.py")
 
 
 def until(there: Callable[[], bool]) -> None:
@@ -593,19 +478,6 @@ def test_command_lines(
     assert find(owners, 7).command == command
 
 
-def test_a_process_whose_parent_is_outside(clock: Clock, proc: FakeProc, owners: Owners) -> None:
-    """As that of a container's first process: 0 is no pid."""
-    proc.add(parent=0)
-    owner = find(owners, 7)
-    assert owner.parent_pid is None
-    assert owner.absent["parent_pid"] is Absence.LOST
-
-
-def test_a_user_without_a_name(clock: Clock, proc: FakeProc, owners: Owners) -> None:
-    proc.add(uid=3_999_999_999)
-    assert find(owners, 7).user == "3999999999"
-
-
 def test_only_what_is_refused_is_absent(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     proc.add(uid=os.getuid())
     proc.forbidden = {"7/cgroup"}
@@ -615,16 +487,6 @@ def test_only_what_is_refused_is_absent(clock: Clock, proc: FakeProc, owners: Ow
     assert owner.absent == dict.fromkeys(Cgroup._fields, Absence.NO_PERMISSION) | {
         "cpu_percent": Absence.NO_DATA_YET
     }
-
-
-def test_a_kernel_without_control_groups(clock: Clock, proc: FakeProc, owners: Owners) -> None:
-    proc.add()
-    (proc.root / "7/cgroup").unlink()
-    owner = find(owners, 7)
-    assert owner.user is not None
-    assert {name: owner.absent[name] for name in Cgroup._fields} == dict.fromkeys(
-        Cgroup._fields, Absence.NOT_SUPPORTED
-    )
 
 
 def owned_by(path: Path, uid: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -652,21 +514,6 @@ def test_hidepid_1(
     )
 
 
-def test_the_owner_of_a_protected_process_is_not_told(
-    clock: Clock, proc: FakeProc, owners: Owners, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its directory is root's, whoever its user is."""
-    proc.add()
-    owned_by(proc.root / "7", 0, monkeypatch)
-    proc.forbidden = {"7/status"}
-    owner = find(owners, 7)
-    assert (owner.user, owner.absent["user"]) == (None, Absence.NO_PERMISSION)
-    assert owner.command == "python train.py"
-    proc.forbidden = {"7/stat", "7/status"}
-    owners.forget_others(set())
-    assert find(owners, 7) == unseen(listed(7), Absence.NO_PERMISSION)
-
-
 def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no directory, but the kernel knows the pid."""
 
@@ -677,45 +524,6 @@ def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "kill", refuse)
     assert find(Owners(), NOBODY) == unseen(listed(NOBODY), Absence.NO_PERMISSION)
     assert find(Owners(), 0) == unseen(listed(0), Absence.LOST)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [FileNotFoundError(errno.ENOENT, "gone"), ProcessLookupError(errno.ESRCH, "gone")],
-    ids=lambda error: type(error).__name__,
-)
-@pytest.mark.parametrize("where", ["stat", "status", "cmdline"])
-def test_a_process_that_goes_while_it_is_looked_at(
-    clock: Clock, proc: FakeProc, owners: Owners, where: str, error: OSError
-) -> None:
-    proc.add()
-    proc.broken = {f"7/{where}": error}
-    assert find(owners, 7) == unseen(listed(7), Absence.LOST)
-    proc.broken = {}
-    assert find(owners, 7).command == "python train.py"
-
-
-def test_a_process_that_goes_later(clock: Clock, proc: FakeProc, owners: Owners) -> None:
-    proc.add()
-    find(owners, 7)
-    proc.take_away()
-    clock.now += 1.0
-    assert find(owners, 7) == unseen(listed(7), Absence.LOST)
-
-
-@pytest.mark.parametrize("where", ["stat", "status", "cmdline", "cgroup"])
-def test_too_many_open_files(clock: Clock, proc: FakeProc, owners: Owners, where: str) -> None:
-    """Whatever goes wrong, the device's readings go on."""
-    proc.add()
-    proc.broken = {f"7/{where}": OSError(errno.EMFILE, "Too many open files")}
-    assert find(owners, 7) == unseen(listed(7), Absence.ERROR)
-
-
-@pytest.mark.parametrize("where", ["stat", "status"])
-def test_a_file_of_something_else(clock: Clock, proc: FakeProc, owners: Owners, where: str) -> None:
-    proc.add()
-    proc.write(f"7/{where}", b"Name:\tpython\n")
-    assert find(owners, 7) == unseen(listed(7), Absence.ERROR)
 
 
 @pytest.mark.parametrize(

@@ -139,25 +139,6 @@ def test_a_device_with_a_fault_is_never_picked(driver: FakeDriver, reason: str) 
 
 
 @pytest.mark.driver
-def test_errors_of_other_boots_and_of_memory_that_was_corrected_do_not_count(
-    driver: FakeDriver,
-) -> None:
-    driver.write(device(**has(lifetime=7)))
-    done = picked(driver)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{UUIDS[0]}\n", "")
-
-
-@pytest.mark.driver
-def test_devices_with_the_same_reason_share_it(driver: FakeDriver) -> None:
-    driver.write(*(device(97) for _ in range(8)))
-    done = picked(driver, "--max-busy", "10")
-    assert done.stderr == (
-        "gputop: error: no device fits. GPUs 0–7: 97 % busy, at most 10 % wanted. "
-        "Ask for less, or wait with --wait.\n"
-    )
-
-
-@pytest.mark.driver
 def test_a_busy_device_is_picked_with_a_warning(driver: FakeDriver) -> None:
     user = getpass.getuser()
     process = FakeProcess(os.getpid(), memory_bytes=40 * GIB)
@@ -226,16 +207,6 @@ def test_among_the_visible_devices_only(driver: FakeDriver) -> None:
     done = picked(driver, CUDA_VISIBLE_DEVICES="")
     assert (done.returncode, done.stdout) == (3, "")
     assert "GPUs 0–2: not in CUDA_VISIBLE_DEVICES. `gputop doctor` says more" in done.stderr
-
-
-@pytest.mark.driver
-def test_numbers_on_a_mixed_machine_need_their_order(driver: FakeDriver) -> None:
-    driver.write(device(), device(name="NVIDIA T4"))
-    done = picked(driver, CUDA_VISIBLE_DEVICES="1")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith("gputop: error: CUDA_VISIBLE_DEVICES=1 is ambiguous: ")
-    done = picked(driver, CUDA_VISIBLE_DEVICES="1", **BY_BUS)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{UUIDS[1]}\n", "")
 
 
 @pytest.mark.driver
@@ -432,11 +403,3 @@ def test_devices_of_two_hosts_are_not_enough(ssh: FakeSsh) -> None:
         "gputop: error: 3 devices are wanted, no host has so many. Ask for less, or wait with "
         "--wait.\n"
     )
-
-
-def test_the_document_names_hosts(ssh: FakeSsh) -> None:
-    done = picked_of(ssh, "--json", "--host", "a", "--host", "b")
-    found = json.loads(done.stdout)
-    assert [each["host"] for each in found["devices"]] == ["b", "b", "a", "a"]
-    assert found["picked"] == [inventory(1).devices[0].uuid]
-    assert {each["uuid"] for each in found["devices"]} == {d.uuid for d in inventory(2).devices}

@@ -149,17 +149,6 @@ def test_the_state_of_a_device(state: DeviceState, remedy: str) -> None:
     assert problem.remedy == remedy
 
 
-@pytest.mark.parametrize("code", XIDS)
-def test_the_remedy_of_each_xid(code: int) -> None:
-    event = Event(0.0, H100.uuid, "xid", code)
-    remedy = event_text(event, GEFORCE).remedy
-    resets = "{reset}" in XIDS[code].remedy
-    assert resets == (RESET in remedy)
-    assert remedy.count("--gpu-reset") == int(resets)
-    assert "{" not in remedy
-    assert "{" not in event_text(event, None).remedy
-
-
 def test_a_gpu_that_has_fallen_off_the_bus_is_not_reset() -> None:
     remedy = event_text(Event(0.0, H100.uuid, "xid", 79), H100).remedy
     assert remedy.startswith("Usually only a reboot helps")

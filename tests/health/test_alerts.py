@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gputop.agent.device import DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Host, Machine, MachineState
@@ -74,11 +71,6 @@ def test_a_device_that_does_not_answer(state: DeviceState, words: str) -> None:
     assert said(lost(0, state), parent_uuid="GPU-1", mig_index=2) == []
 
 
-def test_an_instance_is_called_by_its_label() -> None:
-    full = readings(0, memory_used_bytes=99, memory_free_bytes=1)
-    assert said(full, parent_uuid="GPU-1", mig_index=2) == ["GPU 0:2: almost out of memory"]
-
-
 def test_an_xid_is_an_alert_for_a_while_and_each_is_news() -> None:
     def xid(age: float, code: int | None = 79, uuid: str | None = UUID) -> Event:
         return Event(NOW - age, uuid, "xid", code)
@@ -139,25 +131,6 @@ def test_what_is_wrong_with_several_is_said_once(
     assert [text for _, text in summarize(find_alerts(map(device, range(count)), samples))] == [
         words
     ]
-
-
-@given(
-    st.fixed_dictionaries(
-        {
-            "clock_event_reasons": st.none() | st.lists(st.text()).map(tuple),
-            "recovery_action": st.none() | st.text(),
-            "ecc_uncorrected": st.none() | st.integers(0),
-            "remap_failed": st.none() | st.booleans(),
-            "memory_used_bytes": st.none() | st.integers(0),
-            "memory_free_bytes": st.none() | st.integers(0),
-            "state": st.sampled_from(DeviceState),
-        }
-    )
-)
-def test_whatever_is_absent_nothing_is_raised(values: dict[str, Any]) -> None:
-    sample = dataclasses.replace(DeviceSample(UUID), **values)
-    assert all(isinstance(text, str) for text in said(sample))
-    assert find_alerts([device(0)], {}) == []
 
 
 @pytest.mark.parametrize(

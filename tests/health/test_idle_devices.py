@@ -64,12 +64,6 @@ def test_the_idlest_is_first(looks: list[tuple[int | None, int]], order: list[in
     assert [each.device.index for each in found] == order
 
 
-def test_of_two_that_are_empty_the_larger_is_first() -> None:
-    small = look(0, memory_free_bytes=24 * GIB, memory_used_bytes=0)
-    large = look(1, memory_free_bytes=80 * GIB, memory_used_bytes=GIB // 10)
-    assert [each.device.index for each in seen(taken(small, large))] == [1, 0]
-
-
 def test_a_gap_in_the_work_does_not_make_a_device_idle() -> None:
     """The mean of what was busy, and the least that was free."""
     samples = [taken(look(busy=busy, free=free)) for busy, free in ((100, 20), (90, 10), (0, 70))]
@@ -115,11 +109,6 @@ def test_a_device_that_does_not_answer_is_left_out(state: DeviceState, words: st
     assert reason(taken(look()), taken(look(state=state))) == words
 
 
-def test_a_device_that_has_not_answered_yet_is_left_out() -> None:
-    assert reason(taken(look(age_seconds=None))) == "it has not answered yet"
-    assert reason(taken()) == "it has not answered yet"
-
-
 HELD = "its compute mode is exclusive, and process 7 of ada holds it"
 
 
@@ -162,16 +151,6 @@ def test_free_memory(min_free: str, words: str | None) -> None:
     assert reason(taken(look(free=40)), wanted=Requirements(parse_amount(min_free))) == words
 
 
-def test_what_is_not_known_does_not_fit_and_is_not_zero() -> None:
-    unknown = taken(look(busy=None, memory_free_bytes=None, memory_used_bytes=None))
-    assert reason(unknown) is None
-    assert seen(unknown)[0].taken_percent == 100
-    memory = reason(unknown, wanted=Requirements(min_free=parse_amount("0G")))
-    assert memory == "its free memory is not known"
-    busy = reason(unknown, wanted=Requirements(max_busy_percent=100))
-    assert busy == "its load is not known"
-
-
 def test_a_device_with_the_hosts_memory() -> None:
     host = Host(memory_available_bytes=30 * GIB, memory_total_bytes=120 * GIB)
     shared = taken(look(memory_free_bytes=None, memory_used_bytes=None), host=host)
@@ -203,22 +182,6 @@ def test_instances_are_picked_and_not_their_gpu() -> None:
     assert found[-1].reason == "MIG is on: its instances are considered instead"
     found = seen(taken(*looks), devices=(GPU, *PARTS), wanted=Requirements(by_index=True))
     assert all(each.reason for each in found)
-
-
-def test_a_gpu_without_instances_where_mig_is_on() -> None:
-    assert reason(taken(look()), mig_mode="enabled") == "MIG is on, and it has no instance"
-
-
-def test_an_instance_has_the_compute_mode_of_its_gpu() -> None:
-    gpu = dataclasses.replace(GPU, compute_mode="prohibited")
-    found = seen(taken(look(), look(uuid="MIG-0")), devices=(gpu, PARTS[0]))
-    assert found[-1].reason == "its compute mode is prohibited"
-
-
-def test_a_foreign_user_name_is_inert() -> None:
-    holder = process(7, 0, user="\x1b[31m")
-    said = reason(taken(look(), processes=(holder,)), compute_mode="exclusive_process")
-    assert "\x1b" not in (said or "")
 
 
 @pytest.mark.parametrize(
