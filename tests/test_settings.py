@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 import tomllib
 from dataclasses import asdict
@@ -310,15 +309,6 @@ def test_only_what_differs_is_changed(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_not_used_is_not_lost(tmp_path: Path) -> None:
-    """A wrong value stays until there is another one to keep in its place."""
-    file = config(tmp_path, "mouse = 'left'\ncolour = 1\n")
-    settings.save(file, {"bell": True})
-    assert file.read_text() == "mouse = 'left'\ncolour = 1\nbell = true\n"
-    settings.save(file, {"mouse": False})
-    assert file.read_text() == "mouse = false\ncolour = 1\nbell = true\n"
-
-
 def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     file = tmp_path / "a" / "b" / "config.toml"
     settings.save(file, asdict(DEFAULT))
@@ -328,22 +318,6 @@ def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert settings.load(file, NOTHING) == (OTHER, [])
     assert list(file.parent.iterdir()) == [file]
-
-
-def test_a_disk_that_is_full_leaves_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    file = config(tmp_path, "theme = 'dark'\n")
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ProblemError) as raised:
-        settings.save(file, asdict(OTHER))
-    assert str(raised.value).isprintable()
-    assert "No space left on device" in str(raised.value)
-    assert file.read_text() == "theme = 'dark'\n"
-    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_columns_may_have_spaces_between_them(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from tests.fake_root import (
     LOADED,
     NOT_BUILT,
     NOUVEAU,
-    REFUSED,
     WSL,
     WSL_LIBRARY,
     fake_root,
@@ -109,20 +108,6 @@ def test_what_is_seen_of_a_machine(
 ) -> None:
     found = inspect_system(fake_root(tmp_path, files), {})
     assert {name: getattr(found, name) for name in seen} == seen
-
-
-@pytest.mark.parametrize(
-    ("variable", "kind"),
-    [("KUBERNETES_SERVICE_HOST", "kubernetes"), ("APPTAINER_CONTAINER", "apptainer")],
-)
-def test_a_container_by_its_environment(tmp_path: Path, variable: str, kind: str) -> None:
-    assert inspect_system(fake_root(tmp_path, DOCKER), {variable: "10.0.0.1"}).container == kind
-
-
-def test_a_control_file_that_cannot_be_opened(tmp_path: Path) -> None:
-    """Opened, and not only its mode looked at: control groups refuse what the mode allows."""
-    (refusal,) = inspect_system(fake_root(tmp_path, {**REFUSED, "/dev/nvidia0": ""}), {}).refusals
-    assert (refusal.file, refusal.why) == ("/dev/nvidiactl", "is a directory")
 
 
 def test_a_device_file_that_is_forbidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

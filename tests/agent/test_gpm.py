@@ -99,33 +99,6 @@ def test_two_readings_make_a_window(machine: Machine) -> None:
     assert not set(GPM_READINGS) & set(sample.absent)
 
 
-def test_each_window_begins_where_the_last_one_ended(machine: Machine) -> None:
-    found = []
-    for percent in (10.0, 20.0, 40.0, 80.0):
-        machine.driver.change(0, gpm=busy(percent))
-        found.append(values(machine.read(after=0.25)))
-    assert found == [{Absence.NO_DATA_YET}, {15.0}, {30.0}, {60.0}]
-    # Two samples take turns, and whether it is supported is asked once.
-    assert machine.calls() == {
-        "nvmlGpmQueryDeviceSupport": 1,
-        "nvmlGpmSampleAlloc": 2,
-        "nvmlGpmSampleGet": 4,
-        "nvmlGpmMetricsGet": 3,
-    }
-
-
-def test_a_window_is_never_too_short(machine: Machine) -> None:
-    machine.driver.change(0, gpm=busy(10.0))
-    machine.read()
-    assert values(machine.read(after=0.09)) == {Absence.NO_DATA_YET}
-    assert values(machine.read(after=0.02)) == {10.0}
-    machine.driver.change(0, gpm=busy(20.0))
-    machine.driver.forget_calls()
-    assert values(machine.read(after=0.05)) == {10.0}
-    assert machine.calls() == {}
-    assert values(machine.read(after=0.06)) == {15.0}
-
-
 def test_a_device_without_it_is_asked_once(nvml: FakeDriver) -> None:
     machine = Machine(nvml, FakeDevice(gpm_supported=0))
     for _ in range(3):
@@ -155,20 +128,6 @@ def test_one_that_never_worked_is_left_alone_for_a_minute(
     assert machine.calls().get("nvmlGpmSampleFree", 0) == allocated
     machine.read(after=10.0)
     assert values(machine.read()) == set(GPM.values())
-
-
-@pytest.mark.parametrize("code", sorted({*CODES} - {NOT_SUPPORTED, FUNCTION_NOT_FOUND}))
-@pytest.mark.parametrize("function", SAMPLING[:2])
-def test_one_that_worked_begins_anew(machine: Machine, function: str, code: int) -> None:
-    machine.read()
-    machine.read()
-    machine.driver.change(0, fail={function: code}, gpm=busy(99.0))
-    sample = machine.read()
-    assert values(sample) == {CODES[code]}
-    assert sample.state is DeviceState.OK
-    machine.driver.change(0, fail={}, gpm=busy(20.0))
-    assert values(machine.read(after=0.01)) == {Absence.NO_DATA_YET}
-    assert values(machine.read()) == {20.0}
 
 
 @pytest.mark.parametrize("code", CODES)

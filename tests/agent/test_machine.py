@@ -83,24 +83,6 @@ def test_cpu_percents(tmp_path: Path, after: Files, expected: tuple[float, ...])
     assert percents(tmp_path, TWO, after) == expected
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        {},
-        {"/proc/stat": ""},
-        {"/proc/stat": "cpu  1 2 3\nbtime 1\n"},
-        {"/proc/stat": "btime 1700000000\n"},
-        stat("cpu0 1 x 3 4"),
-        stat("cpux 1 2 3 4"),
-        stat("cpu0"),
-        stat("cpu0 0 0 0 0 0 0 0 0 0 0", "cpu1 0 0 0 0 0 0 0 0 0 0"),
-    ],
-    ids=["none", "empty", "a sum", "no CPU", "a word", "no number", "no column", "gVisor"],
-)
-def test_no_cpu_times(tmp_path: Path, files: Files) -> None:
-    assert machine.cpu_times(fake_root(tmp_path, files)) == {}
-
-
 COLUMN = st.integers(0, 1 << 40)
 CPU = st.lists(COLUMN, min_size=10, max_size=10)
 
@@ -259,27 +241,6 @@ def test_cpu_clock(tmp_path: Path, files: Files, expected: float | None) -> None
 )
 def test_cpu_temperature(tmp_path: Path, files: Files, expected: float | None) -> None:
     assert machine.cpu_temperature_celsius(fake_root(tmp_path, files)) == expected
-
-
-def test_only_sensors_of_a_cpu_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading the temperature of a disk may wake it up."""
-    read: list[str] = []
-    really = Path.read_text
-
-    def read_text(self: Path, *arguments: str, **options: str) -> str:
-        read.append(self.parent.name + "/" + self.name)
-        return really(self, *arguments, **options)
-
-    root = fake_root(tmp_path, machines.INTEL)
-    monkeypatch.setattr(Path, "read_text", read_text)
-    machine.cpu_temperature_celsius(root)
-    assert sorted(read) == [
-        "hwmon0/name",
-        "hwmon1/name",
-        "hwmon1/temp1_input",
-        "hwmon1/temp2_input",
-        "hwmon1/temp3_input",
-    ]
 
 
 @pytest.mark.parametrize(

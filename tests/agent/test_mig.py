@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -21,9 +17,6 @@ from tests.driver import (
     GPU_IS_LOST,
     NO_PERMISSION,
     NOT_SUPPORTED,
-    RESET_REQUIRED,
-    TIMEOUT,
-    UNKNOWN,
     FakeDevice,
     FakeDriver,
     FakeInstance,
@@ -187,40 +180,6 @@ def test_an_instance_that_cannot_list_its_processes_has_them_from_the_gpu(
     assert "processes" not in found.sample.absent
 
 
-def test_a_driver_that_lists_a_gpu_instance_for_each_part_of_it(
-    nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    list_of = getattr(pynvml, LISTS[1])
-    whole: list[Any] = []
-
-    def rows(handle: Any) -> Any:
-        whole[:] = whole or list_of(handle)  # the GPU is asked first
-        return [*whole]
-
-    monkeypatch.setattr(pynvml, LISTS[1], rows)
-    halves = [
-        replace(LARGE, compute_instance=n, processes=(FakeProcess(21 + n),)) for n in range(2)
-    ]
-    parent, first, second = read(reader_of(nvml, gpu(*halves)))
-    assert (pids(parent), pids(first), pids(second)) == ([], [21], [22])
-
-
-def test_a_driver_that_does_not_say_on_which_instance_a_process_is(
-    nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    list_of = getattr(pynvml, LISTS[1])
-
-    def rows(handle: Any) -> Any:
-        found = list_of(handle)
-        for row in found:
-            row.gpuInstanceId = row.computeInstanceId = 0xFFFF_FFFF
-        return found
-
-    monkeypatch.setattr(pynvml, LISTS[1], rows)
-    parent, small = read(reader_of(nvml, gpu(SMALL)))
-    assert (pids(parent), pids(small)) == ([], [11])
-
-
 def test_compute_instances_share_the_memory_of_their_gpu_instance(nvml: FakeDriver) -> None:
     halves = (
         replace(LARGE, compute_instance=0, processes=(FakeProcess(21, memory_bytes=GIB),)),
@@ -284,29 +243,6 @@ def test_a_lost_gpu_takes_its_instances_along_and_brings_them_back(nvml: FakeDri
     assert small.sample.bar1_used_bytes == MIB
 
 
-@pytest.mark.parametrize(
-    ("code", "state", "absence"),
-    [
-        (RESET_REQUIRED, DeviceState.NEEDS_RESET, Absence.LOST),
-        (GPU_IS_LOST, DeviceState.LOST, Absence.LOST),
-        (TIMEOUT, DeviceState.NOT_RESPONDING, Absence.TIMED_OUT),
-        (UNKNOWN, DeviceState.NOT_RESPONDING, Absence.ERROR),
-    ],
-)
-def test_an_instance_that_is_there_and_says_nothing(
-    nvml: FakeDriver, code: int, state: DeviceState, absence: Absence
-) -> None:
-    reader = reader_of(nvml, gpu(SMALL, LARGE))
-    read(reader)
-    nvml.change(0, instances=(replace(SMALL, code=code), LARGE))
-    parent, small, large = read(reader)
-    assert small.sample.state is state
-    known = {"memory_attributed_bytes"}  # from the GPU's list
-    assert {small.sample.absent[name] for name in MEMORY - known} == {absence}
-    assert pids(small) == [11]
-    assert parent.sample.state is large.sample.state is DeviceState.OK
-
-
 def test_mig_is_switched_on_and_off(nvml: FakeDriver) -> None:
     clock = Clock()
     reader = reader_of(nvml, gpu(SMALL, mig_mode=0, gpu_utilization_percent=97), clock=clock)
@@ -335,35 +271,3 @@ def test_gpm_is_the_instances_own(nvml: FakeDriver) -> None:
     assert small.absent["sm_active_percent"] is Absence.NOT_SUPPORTED
     # Without an id it would be that of the whole GPU.
     assert {unnamed.absent[name] for name in GPM_READINGS} == {Absence.NOT_SUPPORTED}
-
-
-def test_the_stream_follows_instances(driver: FakeDriver) -> None:
-    """A new inventory before the first sample that has others."""
-    driver.write(gpu(SMALL))
-    with subprocess.Popen(
-        [sys.executable, "-m", "gputop", "stream", "--interval", "0.25"],
-        env={**os.environ, **driver.environment()},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdin is not None
-        uuids = inventory_of(child.stdout, 2)
-        driver.change(0, instances=(SMALL, LARGE))
-        assert inventory_of(child.stdout, 3)[:2] == uuids
-        driver.change(0, instances=(None, LARGE))
-        assert inventory_of(child.stdout, 2)[0] == uuids[0]
-        child.stdin.close()
-        child.stdout.close()
-
-
-def inventory_of(lines: Any, count: int) -> list[str]:
-    """The uuids of the next inventory with so many devices, whose sample has the same."""
-    for _ in range(200):
-        document = json.loads(next(lines))
-        if document["type"] == "inventory" and len(document["devices"]) == count:
-            uuids = [device["uuid"] for device in document["devices"]]
-            sample = json.loads(next(lines))
-            assert [device["uuid"] for device in sample["devices"]] == uuids
-            return uuids
-    raise AssertionError(f"no inventory with {count} devices")

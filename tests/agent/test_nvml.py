@@ -6,9 +6,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import fields
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,8 +23,6 @@ from gputop.agent.device import (
 )
 from gputop.agent.interface import UTILIZATIONS, DeviceReading, DriverError
 from gputop.agent.lines import to_line
-from gputop.agent.linux.driver_files import inspect_system
-from gputop.agent.nvml import driver as module
 from gputop.agent.nvml.device_queries import reading_queries
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.nvml.query import EVERY_10_SECONDS, EVERY_SAMPLE, EVERY_SECOND
@@ -51,9 +47,7 @@ from tests.driver import (
     FakeDevice,
     FakeDriver,
     FakeProcess,
-    loaded,
 )
-from tests.fake_root import fake_root, gpu
 
 if TYPE_CHECKING:
     from gputop.agent.problem import Problem
@@ -138,19 +132,6 @@ def test_the_driver_and_who_its_devices_are(nvml: FakeDriver) -> None:
         driver.readers()
 
 
-def test_a_driver_that_cannot_be_used_is_begun_anew(nvml: FakeDriver) -> None:
-    """NVML looks for devices when it is initialized for the first of several times."""
-    nvml.write(FakeDevice(), fail={"nvmlDeviceGetCount_v2": NO_PERMISSION})
-    for _ in range(3):
-        driver = start()
-        with pytest.raises(DriverError, match="No permission"):
-            driver.readers()
-    calls = nvml.calls()
-    assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] == 3
-    nvml.change_machine(fail={})
-    assert only_reader().read(gpm=False)[0].sample.temperature_celsius == 64
-
-
 def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDriver) -> None:
     nvml.write(
         FakeDevice(
@@ -198,16 +179,6 @@ def test_a_name_that_is_not_utf8(nvml: FakeDriver) -> None:
     reader = only_reader()
     reader.read(gpm=False)[0]
     assert reader.device.name == "Card ��"
-
-
-def test_a_device_without_a_uuid_is_asked_again(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(fail={"nvmlDeviceGetUUID": UNKNOWN}))
-    reader = only_reader()
-    assert reader.read(gpm=False)[0].sample.uuid == reader.device.uuid == "unknown:0"
-    assert reader.device.absent == {"uuid": Absence.ERROR}
-    nvml.change(0, fail={})
-    assert reader.read(gpm=False)[0].sample.uuid == reader.device.uuid
-    assert reader.device.uuid.startswith("GPU-")
 
 
 FOLLOWS = ("memory_free_bytes", "memory_unattributed_bytes", "fans_percent")
@@ -266,22 +237,6 @@ def test_what_is_no_number_is_missing(
     assert found == absent
 
 
-def test_a_driver_older_than_a_function(build_driver: Callable[..., Path], tmp_path: Path) -> None:
-    gone = [*OLDER, "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetPowerUsage"]
-    older = FakeDriver(tmp_path, build_driver(*gone))
-    older.write(FakeDevice(fan_percent=38, fans=2, processes=(FakeProcess(5),)))
-    with loaded(older):
-        reading = only_reader().read(gpm=False)[0]
-        check(reading)
-    assert reading.sample.temperature_celsius == 64
-    assert reading.sample.power_limit_watts == 700.0
-    assert reasons(reading.sample) == {
-        "power_watts": Absence.NOT_SUPPORTED,
-        "memory_reserved_bytes": Absence.NOT_SUPPORTED,
-    }
-    assert [process.pid for process in reading.processes] == [5]
-
-
 def test_a_device_lost_in_between_comes_back(nvml: FakeDriver) -> None:
     nvml.write(DEVICE, DEVICE)
     reader, other = start().readers()
@@ -305,26 +260,6 @@ def test_a_device_lost_in_between_comes_back(nvml: FakeDriver) -> None:
     assert nvml.calls(0)["nvmlDeviceGetHandleByIndex_v2"] == 3
 
 
-@pytest.mark.parametrize(
-    ("code", "state", "absence"),
-    [
-        (RESET_REQUIRED, DeviceState.NEEDS_RESET, Absence.LOST),
-        (NO_PERMISSION, DeviceState.NOT_RESPONDING, Absence.NO_PERMISSION),
-        (UNKNOWN, DeviceState.NOT_RESPONDING, Absence.ERROR),
-    ],
-)
-def test_a_device_that_cannot_be_attached(
-    nvml: FakeDriver, code: int, state: DeviceState, absence: Absence
-) -> None:
-    nvml.write(FakeDevice(fail={"nvmlDeviceGetHandleByIndex_v2": code}))
-    reader = only_reader()
-    reading = reader.read(gpm=False)[0]
-    check(reading)
-    assert reading.sample.state is state
-    assert set(reading.sample.absent.values()) == {absence}
-    assert set(reader.device.absent.values()) == {absence}
-
-
 def test_a_device_that_needs_a_reset_says_what_it_can(nvml: FakeDriver) -> None:
     nvml.write(
         FakeDevice(fan_percent=38, fans=2, fail={"nvmlDeviceGetUtilizationRates": RESET_REQUIRED})
@@ -336,21 +271,6 @@ def test_a_device_that_needs_a_reset_says_what_it_can(nvml: FakeDriver) -> None:
     assert reasons(reading.sample) == dict.fromkeys(
         ("gpu_utilization_percent", "memory_utilization_percent"), Absence.LOST
     )
-
-
-def test_after_a_reset_everything_is_asked_anew(nvml: FakeDriver) -> None:
-    """Also what is asked seldom, and GPM, which it refused."""
-    nvml.write(FakeDevice(code=RESET_REQUIRED, fan_percent=38, fans=2))
-    reader = only_reader()
-    for _ in range(2):
-        assert reader.read(gpm=True)[0].sample.state is DeviceState.NEEDS_RESET
-    nvml.change(0, code=0)
-    reading = reader.read(gpm=True)[0]
-    check(reading)
-    assert reading.sample.state is DeviceState.OK
-    assert reading.sample.fan_percent == 38
-    assert reading.sample.absent["tensor_active_percent"] is Absence.NO_DATA_YET
-    assert reading.device.absent == {}
 
 
 @pytest.mark.parametrize(
@@ -397,49 +317,6 @@ def test_a_device_that_fails_every_call_is_not_ok(
     (reading,) = sick.read(gpm=False)
     assert reading.sample.state is DeviceState.OK
     assert (reading.sample.fan_percent, reading.device) == (39, device)
-
-
-def test_what_a_device_does_not_support_is_no_failure(nvml: FakeDriver) -> None:
-    numbers = {f.name: None for f in fields(FakeDevice) if f.type == "int | None"}
-    nothing: dict[str, Any] = {**numbers, "values": {}, "samples": (), "max_instances": 0}
-    nvml.write(FakeDevice(**nothing))
-    sample = only_reader().read(gpm=False)[0].sample
-    assert sample.state is DeviceState.OK
-    assert Absence.NOT_SUPPORTED in sample.absent.values()
-
-
-VERSION = "nvmlSystemGetDriverVersion"
-
-
-@pytest.mark.parametrize(
-    ("code", "what"),
-    [
-        (DRIVER_NOT_LOADED, "NVIDIA driver not loaded"),
-        (UNINITIALIZED, "NVIDIA driver gone"),
-        (UNKNOWN, "NVML does not work"),
-    ],
-)
-def test_a_driver_that_does_not_know_its_version_is_gone_with_its_devices(
-    nvml: FakeDriver, code: int, what: str
-) -> None:
-    nvml.write(FakeDevice())
-    driver = start()
-    (reader,) = driver.readers()
-    reader.read(gpm=False)
-    nvml.change_machine(fail={VERSION: code})
-    assert reader.read(gpm=False)[0].sample.state is DeviceState.OK  # nobody has to ask
-    nvml.change(0, code=UNKNOWN)
-    with pytest.raises(DriverError, match=what):
-        reader.read(gpm=False)
-    driver.close()
-    for _ in range(2):  # NVML itself can be initialized, and is shut down again
-        with pytest.raises(DriverError, match=what):
-            start()
-    nvml.change(0, code=0)
-    nvml.change_machine(fail={})
-    assert only_reader().read(gpm=False)[0].sample.state is DeviceState.OK
-    calls = nvml.calls()
-    assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] + 1
 
 
 def test_a_device_that_hangs_holds_up_its_reader_only(nvml: FakeDriver) -> None:
@@ -755,17 +632,3 @@ def test_whatever_a_driver_says_each_reading_is_there_or_has_its_reason(
             assert (process.sm_utilization_percent is None) == absent
         for name in ("pci_bus_id", "memory_total_bytes", "compute_capability", "sm_clock_max_mhz"):
             assert (getattr(reader.device, name) is None) == (name in reader.device.absent)
-
-
-def test_a_gpu_on_the_bus_that_the_driver_does_not_list(
-    nvml: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    system = inspect_system(fake_root(tmp_path, gpu(0) | gpu(1) | gpu(2)), {})
-    monkeypatch.setattr(module, "inspect_system", lambda: system)
-    nvml.write(FakeDevice(), FakeDevice())
-    driver = start()
-    first, second = driver.readers()
-    first.read(gpm=False)
-    assert driver.unlisted_gpus() == ()  # the other may be any of them
-    second.read(gpm=False)
-    assert driver.unlisted_gpus() == ("0000:37:00.0",)

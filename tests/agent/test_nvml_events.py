@@ -17,22 +17,13 @@ from gputop.agent.nvml import xid_events as nvml_events
 from gputop.agent.nvml.driver import NvmlDriver, NvmlReader, start
 from gputop.agent.snapshot import Event, Sample
 from gputop.schema.decode import decode
-from tests.driver import (
-    FUNCTION_NOT_FOUND,
-    GPU_IS_LOST,
-    NOT_SUPPORTED,
-    UNKNOWN,
-    XID,
-    FakeDevice,
-    FakeDriver,
-)
+from tests.driver import GPU_IS_LOST, UNKNOWN, FakeDevice, FakeDriver
 
 pytestmark = pytest.mark.driver
 
 CREATE, FREE = "nvmlEventSetCreate", "nvmlEventSetFree"
 SUPPORTED, REGISTER = "nvmlDeviceGetSupportedEventTypes", "nvmlDeviceRegisterEvents"
 WAIT = "nvmlEventSetWait_v2"
-DOUBLE_BIT_ERROR = 0x2
 BOUND = 60.0
 
 
@@ -98,27 +89,6 @@ def test_an_event_that_comes_while_somebody_waits(
     assert [event.code for event in found] == [13]
 
 
-def test_a_device_is_registered_once_and_by_its_reader(machine: Machine) -> None:
-    for _ in range(3):
-        machine.read()
-        machine.driver.events()
-    for index in range(3):
-        calls = machine.nvml.calls(index)
-        assert (calls[SUPPORTED], calls[REGISTER]) == (1, 1)
-    calls = machine.nvml.calls()
-    assert (calls[CREATE], calls[FREE]) == (1, 0)
-
-
-@pytest.mark.parametrize("types", [None, 0, DOUBLE_BIT_ERROR])
-def test_a_device_that_has_no_xids_is_without_events(nvml: FakeDriver, types: int | None) -> None:
-    machine = Machine(nvml, FakeDevice(event_types=types), FakeDevice(event_types=XID))
-    nvml.report_xid(0, 79)
-    nvml.report_xid(1, 31)
-    assert machine.events() == [(1, 31)]
-    assert machine.read() == [DeviceState.OK] * 2
-    assert (nvml.calls(0)[SUPPORTED], nvml.calls(0)[REGISTER]) == (1, 0)
-
-
 def test_a_device_that_spoils_the_set_is_left_out_of_the_next(nvml: FakeDriver) -> None:
     """NVML: a set is in an undefined state after this code, and has to be freed."""
     machine = Machine(nvml, FakeDevice(), FakeDevice(fail={REGISTER: UNKNOWN}), FakeDevice())
@@ -153,24 +123,6 @@ def test_the_others_go_on_reporting_after_a_loss(machine: Machine) -> None:
     machine.nvml.report_xid(0, 13)
     assert machine.events() == [(1, 31), (0, 13)]
     assert [machine.nvml.calls(index)[REGISTER] for index in range(3)] == [2, 2, 2]
-
-
-@pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND])
-@pytest.mark.parametrize("function", [CREATE, WAIT])
-def test_a_driver_without_events(
-    nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch, function: str, code: int
-) -> None:
-    nvml.change_machine(fail={function: code})
-    machine = Machine(nvml, FakeDevice())
-    assert machine.driver.events() == ()
-    nvml.forget_calls()
-    monkeypatch.setattr(nvml_events, "WAIT_SECONDS", 0.05)
-    before = time.monotonic()
-    for _ in range(3):
-        assert machine.read() == [DeviceState.OK]
-        assert machine.driver.events() == ()
-    assert time.monotonic() - before >= 0.15
-    assert not {CREATE, SUPPORTED, REGISTER, WAIT} & set(nvml.calls())
 
 
 def test_a_device_that_hangs_holds_up_no_events_of_others(machine: Machine) -> None:

@@ -21,7 +21,6 @@ from gputop.agent.snapshot import Process, ProcessKind
 from tests.agent.test_nvml import Clock
 from tests.driver import (
     FUNCTION_NOT_FOUND,
-    GPU_IS_LOST,
     NO_DATA,
     NO_PERMISSION,
     NOT_FOUND,
@@ -165,25 +164,6 @@ def test_rows_from_before_are_left_out(either: FakeDriver) -> None:
     old = FakeUsage(7, 95, age_ms=60_000)
     assert watched.after(old, seconds=2.0) == [(0, 0, 0, 0)]
     assert watched.after(old, FakeUsage(7, 5)) == [(5, 0, 0, 0)]
-
-
-def test_what_a_lost_device_said_is_not_said_of_the_next_one(either: FakeDriver) -> None:
-    watched = Watched(either, 7)
-    assert watched.after(FakeUsage(7, 60)) == [(60, 0, 0, 0)]
-    either.change(0, code=GPU_IS_LOST)
-    watched.clock.seconds += 0.1
-    assert watched.reader.read(gpm=False)[0].sample.absent["processes"] is Absence.LOST
-    either.change(0, code=0, uuid="GPU-another")
-    assert watched.after(seconds=0.1) == [(0, 0, 0, 0)]
-
-
-def test_a_clock_that_is_set_back(nvml: FakeDriver) -> None:
-    watched = Watched(nvml, 7)
-    watched.after(FakeUsage(7, 60))
-    Watched.wall_step = -3_600.0
-    with pytest.raises(AssertionError, match="no_data_yet"):  # as at the beginning
-        watched.after(FakeUsage(7, 50, age_ms=3_600_000))
-    assert watched.after(FakeUsage(7, 40, age_ms=3_599_900)) == [(40, 0, 0, 0)]
 
 
 @pytest.mark.parametrize(

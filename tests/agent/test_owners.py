@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import pwd
@@ -22,8 +21,6 @@ from gputop.agent.device import Absence
 from gputop.agent.interface import LONGEST_FACT, OWNER_FIELDS, with_facts
 from gputop.agent.lines import to_line
 from gputop.agent.linux import owners as module
-from gputop.agent.linux import procfs
-from gputop.agent.linux.cgroup import Cgroup
 from gputop.agent.linux.owners import (
     CHILDREN,
     CHILDREN_SECONDS,
@@ -31,7 +28,7 @@ from gputop.agent.linux.owners import (
     LISTED_SECONDS,
     Owners,
 )
-from gputop.agent.linux.procfs import BOOT_TIME, PAGE_BYTES, TICKS_PER_SECOND
+from gputop.agent.linux.procfs import BOOT_TIME, TICKS_PER_SECOND
 from gputop.agent.snapshot import Sample
 from gputop.schema.decode import decode
 from tests import streams
@@ -44,7 +41,6 @@ if TYPE_CHECKING:
 BOUND = 60.0
 NOBODY = 0x7FFFFFFF
 ID = "4f1c0ab2d9e7" + "8635" * 13
-UID = "2b7c1f30-5a4e-4d1b-9c7e-0f6a8b9c0d1e"
 START = BOOT_TIME + 500 / TICKS_PER_SECOND
 """Of the processes in the directory."""
 
@@ -138,34 +134,6 @@ def test_a_process_that_has_gone(child: subprocess.Popen[bytes]) -> None:
     assert find(owners, child.pid) == unseen(listed(child.pid), Absence.LOST)
 
 
-@pytest.mark.parametrize("pid", [0, -1, NOBODY, 0xFFFFFFFF, 1 << 40])
-def test_a_pid_that_cannot_be(pid: int) -> None:
-    assert find(Owners(), pid) == unseen(listed(pid), Absence.LOST)
-
-
-def test_another_program_in_the_same_process(clock: Clock) -> None:
-    script = """
-import os, sys
-print(flush=True)
-input()
-os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
-    owners = Owners()
-    with start(script, "-S", "-c", "print(flush=True); input()") as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        before = find(owners, process.pid)
-        process.stdin.write(b"\n")
-        process.stdin.flush()
-        process.stdout.readline()
-        clock.now += IDENTITY_SECONDS
-        after = find(owners, process.pid)
-        process.communicate(timeout=BOUND)
-    assert after.command == f"{sys.executable} -S -c print(flush=True); input()"
-    assert before.command != after.command
-    assert before.start_time == after.start_time
-
-
 def test_a_title_of_its_own(clock: Clock) -> None:
     """What setproctitle does: it writes over the arguments."""
     script = """
@@ -201,45 +169,6 @@ def test_cpu_is_that_of_the_time_since_the_look_before(clock: Clock) -> None:
     clock.now += 0.5
     taken = time.process_time() - before
     assert find(owners, os.getpid()).cpu_percent == pytest.approx(100 * taken / 0.5, abs=10.0)
-
-
-def test_cpu_is_of_one_core(clock: Clock, proc: FakeProc, owners: Owners) -> None:
-    proc.add(user_ticks=1000, system_ticks=500)
-    first = find(owners, 7)
-    assert first.cpu_percent is None
-    assert first.absent == {"cpu_percent": Absence.NO_DATA_YET}
-    clock.now += 2.0
-    proc.add(user_ticks=1000 + 6 * TICKS_PER_SECOND, system_ticks=500 + TICKS_PER_SECOND)
-    second = find(owners, 7)
-    assert second.cpu_percent == pytest.approx(350.0)
-    assert second.absent == {}
-    clock.now += 2.0
-    assert find(owners, 7).cpu_percent == 0.0
-
-
-def test_all_that_proc_says(clock: Clock, proc: FakeProc, owners: Owners) -> None:
-    proc.add(
-        uid=os.getuid(),
-        parent=5,
-        pages=1000,
-        cgroup=f"0::/kubepods/pod{UID}/{ID}/slurmstepd.scope/job_9\n".encode(),
-    )
-    assert find(owners, 7) == replace(
-        listed(7),
-        user=pwd.getpwuid(os.getuid()).pw_name,
-        command="python train.py",
-        start_time=START,
-        memory_resident_bytes=1000 * PAGE_BYTES,
-        parent_pid=5,
-        container=ID[:12],
-        pod=UID,
-        slurm_job="9",
-        io_wait=False,
-        children=0,
-        children_cpu_percent=0.0,
-        children_cpu_most_percent=0.0,
-        absent={"cpu_percent": Absence.NO_DATA_YET},
-    )
 
 
 LIST = "7/task/7/children"
@@ -342,22 +271,6 @@ def test_a_user_name_that_is_never_answered(
     until(lambda: find(owners, 7).user == found.pw_name)
 
 
-def test_a_directory_service_that_fails(
-    clock: Clock, proc: FakeProc, owners: Owners, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The number stands for the name until it works again, and the rest is there."""
-
-    def getpwuid(uid: int) -> pwd.struct_passwd:
-        raise PermissionError(errno.EACCES, "refused")
-
-    with monkeypatch.context() as failing:
-        failing.setattr(pwd, "getpwuid", getpwuid)
-        proc.add(7, uid=os.getuid())
-        owner = find(owners, 7)
-        assert (owner.user, owner.command) == (str(os.getuid()), "python train.py")
-    assert find(owners, 7).user == pwd.getpwuid(os.getuid()).pw_name
-
-
 def test_a_command_line_that_blocks(clock: Clock, proc: FakeProc, owners: Owners) -> None:
     """The kernel lets its readers wait for a process that waits for storage itself."""
     proc.add(7, state=b"D")
@@ -423,21 +336,6 @@ def test_a_pid_that_is_used_again(clock: Clock, proc: FakeProc, owners: Owners) 
     assert owner.cpu_percent == 0.0
 
 
-@pytest.mark.parametrize("step", [-7_200, 1, 2, 86_400])
-def test_a_process_is_as_old_as_before_when_the_clock_was_set(
-    clock: Clock, proc: FakeProc, monkeypatch: pytest.MonkeyPatch, step: int
-) -> None:
-    proc.add()
-    owners, ahead = Owners(proc.path), procfs._AHEAD
-    assert find(owners, 7).start_time == START
-    monkeypatch.setattr(procfs, "_ahead", lambda: ahead + step)
-    proc.write("stat", b"btime %d\n" % (BOOT_TIME + step))
-    clock.now += 1.0
-    moved = step if abs(step) > procfs.STEP_SECONDS else 0  # a leap second is none
-    assert find(owners, 7).start_time == START + moved
-    assert find(owners, 7).start_time == START + moved
-
-
 def test_a_process_is_forgotten_when_it_leaves_the_devices(
     clock: Clock, proc: FakeProc, owners: Owners
 ) -> None:
@@ -476,17 +374,6 @@ def test_command_lines(
 ) -> None:
     proc.add(command=raw)
     assert find(owners, 7).command == command
-
-
-def test_only_what_is_refused_is_absent(clock: Clock, proc: FakeProc, owners: Owners) -> None:
-    proc.add(uid=os.getuid())
-    proc.forbidden = {"7/cgroup"}
-    owner = find(owners, 7)
-    assert owner.command == "python train.py"
-    assert owner.user is not None
-    assert owner.absent == dict.fromkeys(Cgroup._fields, Absence.NO_PERMISSION) | {
-        "cpu_percent": Absence.NO_DATA_YET
-    }
 
 
 def owned_by(path: Path, uid: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -242,21 +242,6 @@ def test_processes_have_their_memory_where_the_device_has_none(nvml: FakeDriver)
     assert reading.sample.memory_attributed_bytes == (43 << 20) + (61 << 30)
 
 
-@pytest.mark.parametrize(
-    ("mode", "word"),
-    [
-        (0, "none"),
-        (1, "passthrough"),
-        (2, "vgpu"),
-        (3, "host_vgpu"),
-        (4, "host_vsga"),
-        (9, "unknown_9"),
-    ],
-)
-def test_virtualization_in_words(nvml: FakeDriver, mode: int, word: str) -> None:
-    assert read(nvml, h100(virtualization_mode=mode))[0].device.virtualization == word
-
-
 NO = Absence.NOT_SUPPORTED
 
 
@@ -312,18 +297,6 @@ def test_a_total_below_what_processes_hold_is_not_the_devices(nvml: FakeDriver) 
     assert readings[-1].sample.absent["memory_used_bytes"] is Absence.NOT_SUPPORTED
 
 
-@pytest.mark.parametrize("held", [1 << 29, 1 << 62])
-def test_a_process_that_fits_or_is_garbage_says_nothing_of_the_total(
-    nvml: FakeDriver, held: int
-) -> None:
-    nvml.write(h100(**SMALL, processes=(FakeProcess(4101, memory_bytes=held),)))
-    (reader,) = start().readers()
-    for _ in range(4):
-        (reading,) = reader.read(gpm=False)
-        assert reading.sample.memory_total_bytes == 1 << 30
-        assert reading.device.memory_is_shared is False
-
-
 def test_a_jetson_that_answers_with_zeros_has_no_readings(nvml: FakeDriver) -> None:
     (reading,) = read(nvml, orin_of_zeros())
     there = {name for name in READINGS if getattr(reading.sample, name) is not None}
@@ -331,31 +304,6 @@ def test_a_jetson_that_answers_with_zeros_has_no_readings(nvml: FakeDriver) -> N
     assert reading.sample.absent["gpu_utilization_percent"] is Absence.NOT_SUPPORTED
     assert reading.sample.absent["temperature_celsius"] is Absence.NOT_SUPPORTED
     assert reading.device.sm_clock_max_mhz is None
-
-
-def test_a_reading_that_was_more_than_zero_stays_one_at_zero(nvml: FakeDriver) -> None:
-    nvml.write(orin_of_zeros(gpu_utilization_percent=40))
-    (reader,) = start().readers()
-    assert reader.read(gpm=False)[0].sample.gpu_utilization_percent == 40
-    nvml.change(0, gpu_utilization_percent=0)
-    (reading,) = reader.read(gpm=False)
-    assert reading.sample.gpu_utilization_percent == 0
-    assert reading.sample.temperature_celsius is None
-
-
-@pytest.mark.parametrize(
-    "device",
-    [
-        gb10(gpu_utilization_percent=0),
-        h100(gpu_utilization_percent=0),
-        h100(gpu_utilization_percent=0, temperature_celsius=0, power_milliwatts=0),
-        orin_of_zeros(temperature_celsius=41),
-        orin(gpu_utilization_percent=0, memory_utilization_percent=0),
-    ],
-    ids=["GB10", "H100", "an H100 of zeros", "a Jetson with a temperature", "no sensor at all"],
-)
-def test_an_idle_device_is_at_zero(nvml: FakeDriver, device: FakeDevice) -> None:
-    assert read(nvml, device)[0].sample.gpu_utilization_percent == 0
 
 
 @pytest.fixture

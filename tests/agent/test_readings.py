@@ -11,24 +11,12 @@ from typing import Any
 
 import pytest
 
-from gputop.agent.device import GPM_READINGS, READINGS, SERIES_READINGS, Absence, Device
-from gputop.agent.lines import to_line, to_plain
+from gputop.agent.device import GPM_READINGS, READINGS, SERIES_READINGS, Device
+from gputop.agent.lines import to_plain
 from gputop.agent.nvml.driver import NvmlReader, start
-from gputop.agent.snapshot import Host, Sample
-from tests.agent.readings import (
-    A_SECOND_LATER,
-    INVENTORY,
-    OLDER,
-    RATES,
-    SAMPLE,
-    Row,
-    device,
-    field,
-    get,
-)
+from tests.agent.readings import A_SECOND_LATER, INVENTORY, RATES, SAMPLE, Row, device, field, get
 from tests.agent.test_nvml import Clock
 from tests.driver import (
-    FIELDS,
     FUNCTION_NOT_FOUND,
     NO_DATA,
     NO_PERMISSION,
@@ -139,16 +127,6 @@ def test_every_reading_says_why_it_is_missing(nvml: FakeDriver, row: Row, code: 
     assert sample["absent"][row.name] == REASONS[code]
 
 
-@pytest.mark.parametrize("code", REASONS)
-@pytest.mark.parametrize("row", INVENTORY[2:], ids=lambda row: row.name)
-def test_what_a_device_is_says_why_it_is_missing(nvml: FakeDriver, row: Row, code: int) -> None:
-    fails = (*row.fails, *(OLDER[name] for name in row.fails if name in OLDER))
-    _, reader = later(nvml, dict.fromkeys(fails, code))
-    found = to_plain(reader.device)
-    assert found[row.name] is None
-    assert found["absent"][row.name] == REASONS[code]
-
-
 def test_errors_are_not_counted_where_ecc_is_off(nvml: FakeDriver) -> None:
     codes = dict.fromkeys(field(3, 4, 5), NOT_SUPPORTED) | {"field.6": NO_PERMISSION}
     nvml.write(device(ecc_mode_pending=0, fail=codes))
@@ -217,16 +195,6 @@ def test_a_throttle_time_that_grows_faster_than_time_is_absent(nvml: FakeDriver)
 
 
 @pytest.mark.parametrize(
-    ("mask", "words"), [(0, []), (0x1, ["idle"]), (0x60, ["sw_thermal", "hw_thermal"])]
-)
-def test_reasons_combine_and_none_is_a_value(nvml: FakeDriver, mask: int, words: list[str]) -> None:
-    nvml.write(FakeDevice(clock_event_reasons=mask))
-    start()
-    sample = to_plain(NvmlReader(0).read(gpm=False)[0].sample)
-    assert sample["clock_event_reasons"] == words
-
-
-@pytest.mark.parametrize(
     ("capability", "cores", "count"),
     [
         ((3, 7), 2_496, 13),  # Tesla K80
@@ -277,23 +245,6 @@ def test_all_bits_set_is_not_available(nvml: FakeDriver) -> None:
     names = ("clock_event_reasons", "fans_percent", "recovery_action", "power_instant_watts")
     assert {absent[name] for name in names} == {"not_supported"}
     assert reader.device.absent["architecture"] == "not_supported"
-
-
-@pytest.mark.parametrize("bits", [0x7FF8 << 48, 0x7FF0 << 48], ids=["NaN", "infinity"])
-def test_a_field_that_is_no_number_is_an_error(nvml: FakeDriver, bits: int) -> None:
-    """JSON has no word for it, and the stream would end."""
-    fields = (74, 83, 138, 139, 142, 186, 197, 198)
-    values = {f"field.{number}": value for number, value in FIELDS.items()}
-    values |= {f"field.{number}": bits for number in fields}
-    values |= {f"field_type.{number}": 0 for number in fields}
-    nvml.write(FakeDevice(values=values))
-    start()
-    reader = NvmlReader(0, "580.95.05")
-    sample = [reader.read(gpm=False)[0].sample for _ in range(2)][-1]
-    to_line(Sample(0.0, Host(), (sample,)))
-    for name in ("energy_joules", "remapped_rows", "power_instant_watts"):
-        assert sample.absent[name] is Absence.ERROR
-    assert "sw_power_cap" not in (sample.clock_event_seconds or {})
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
-import time
 from dataclasses import replace
 
 import pytest
@@ -18,7 +17,6 @@ from gputop import __version__
 from gputop.agent import sampler as module
 from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
 from gputop.agent.interface import OWNER_FIELDS, DriverError, Facts, ReplacedError
-from gputop.agent.linux.host import HostReader
 from gputop.agent.sampler import Sampler
 from gputop.agent.snapshot import DriverState, Event, Inventory, ProcessKind, Sample, Source
 from gputop.agent.times import silence_limit
@@ -146,13 +144,6 @@ def test_samples_of_utilization_come_once(
     assert fine(stream.sample(), "GPU-1") == (3, 4)
 
 
-def test_readers_are_told_whether_gpm_is_wanted(opened: Open, readers: list[FakeReader]) -> None:
-    stream = started(opened, readers)
-    assert [reader.gpm for reader in readers] == [True] * 3
-    stream.sampler.set_gpm(wanted=False)
-    stream.until(lambda _: not any(reader.gpm for reader in readers))
-
-
 def test_gpm_begins_at_once(opened: Open, readers: list[FakeReader], clock: Clock) -> None:
     """Where ticks are far apart, its two samples would take two of them."""
     stream = opened(lambda: FakeDriver(*readers), 60.0)
@@ -173,24 +164,6 @@ def test_samples_come_on_time(opened: Open, readers: list[FakeReader], clock: Cl
     assert steps(times) == pytest.approx([INTERVAL] * 4)
     assert stream.inventory is not None
     assert max(clock.pauses) <= INTERVAL
-
-
-def test_the_cpu_of_the_host_is_noted_between_samples(
-    opened: Open,
-    readers: list[FakeReader],
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each second of a long interval, and on time."""
-    noted: list[float] = []
-    monkeypatch.setattr(module, "CPU_SAMPLE_SECONDS", 1.0)
-    monkeypatch.setattr(HostReader, "note_cpu", lambda _: noted.append(clock.now))
-    stream = opened(lambda: FakeDriver(*readers), 4.0)
-    stream.until(lambda _: stream.state() is DriverState.OK)
-    first, second = stream.sample().time, stream.sample().time
-    assert second - first == pytest.approx(4.0)
-    between = [at + 1e9 - first for at in noted if first < at + 1e9 < second]
-    assert between == pytest.approx([1.0, 2.0, 3.0])
 
 
 def test_a_driver_that_starts_slowly_delays_nothing(
@@ -215,32 +188,6 @@ def test_a_driver_that_starts_slowly_delays_nothing(
     assert stream.state() is DriverState.OK
     assert [device.gpu_utilization_percent for device in second.devices] == [7, 7, 7]
     assert sum(clock.pauses) < 1.0
-
-
-@pytest.mark.parametrize("moment", ["_read_all", "_inventory"])
-def test_a_driver_that_answers_within_a_tick(
-    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
-    """What was not asked is not sent: every first sample of a device has its readings."""
-    ready = threading.Event()
-    usual = getattr(Sampler, moment)
-
-    def just_before(self: Sampler, *arguments: object) -> object:
-        result = usual(self, *arguments)
-        ready.set()
-        while self._opening.opened.state is DriverState.STARTING:
-            time.sleep(0.001)
-        return result
-
-    def start() -> FakeDriver:
-        assert ready.wait(60)
-        return FakeDriver(*readers)
-
-    monkeypatch.setattr(Sampler, moment, just_before)
-    stream = opened(start)
-    assert stream.sample().devices == ()
-    assert stream.state() is DriverState.STARTING
-    assert [device.age_seconds for device in stream.sample().devices] == [0.0] * 3
 
 
 def test_without_a_driver_the_host_is_sampled_and_the_driver_tried_again(
@@ -318,30 +265,6 @@ def test_a_hung_reader_holds_up_nobody_else(
     assert [stream.sample().devices[1].age_seconds for _ in range(3)] == [0.0] * 3
 
 
-def test_a_reader_that_is_slow_does_not_hang(
-    opened: Open, readers: list[FakeReader], clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each of its questions is answered: what it read last stays, as old as it is."""
-    stream = started(opened, readers)
-    stream.sample()
-    slow = readers[1]
-    hang(stream, slow, monkeypatch)
-    ages = []
-    for _ in range(10):
-        slow.heard_at = clock.now
-        second = stream.sample().devices[1]
-        assert (second.state, second.gpu_utilization_percent) == (DeviceState.OK, 7)
-        ages.append(second.age_seconds or 0.0)
-    assert steps(ages) == pytest.approx([INTERVAL] * 9)
-    assert ages[-1] > 3 * silence_limit(INTERVAL)
-    began = clock.now
-    slow.gate.set()
-    # What comes at last was asked long ago, and is as old as that.
-    late = stream.until(lambda sample: (sample.devices[1].age_seconds or 0.0) < ages[-1])
-    assert late.devices[1].state is DeviceState.OK
-    assert clock.now - began < 60
-
-
 def test_a_driver_that_is_gone_takes_its_devices_with_it(
     opened: Open, readers: list[FakeReader], clock: Clock
 ) -> None:
@@ -395,28 +318,6 @@ def test_a_driver_that_comes_back_as_another_ends_the_sampler(
     readers[0].problem = NO_DRIVER
     stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
     assert fallen.get(timeout=BOUND).exc_type is ReplacedError
-
-
-@pytest.mark.parametrize("failures", [0, 2])
-def test_the_first_devices_are_waited_for(
-    opened: Open,
-    readers: list[FakeReader],
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-    failures: int,
-) -> None:
-    """Also those of a driver that came back: a first reading takes longer than a tick's grace."""
-    problems = iter([DriverError(NO_DRIVER)] * failures)
-
-    def start() -> FakeDriver:
-        if problem := next(problems, None):
-            raise problem
-        return FakeDriver(*readers)
-
-    clock.retry.set()
-    monkeypatch.setattr(module, "PATIENCE", 0.0)
-    first = opened(start).until(lambda sample: bool(sample.devices))
-    assert [device.age_seconds for device in first.devices] == [0.0] * 3
 
 
 def test_a_lost_device_is_passed_on(opened: Open, readers: list[FakeReader]) -> None:

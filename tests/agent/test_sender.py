@@ -7,9 +7,7 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -104,30 +102,6 @@ def test_all_is_written_however_little_a_pipe_takes(monkeypatch: pytest.MonkeyPa
     data = bytes(range(256)) * 100
     sender.write_all(1, data)
     assert received == data
-
-
-def test_a_pipe_that_does_not_block_is_waited_for() -> None:
-    """As a shell's terminal is after a program that left it so."""
-    end, beginning = os.pipe()
-    os.set_blocking(beginning, False)
-    data = os.urandom(1 << 20)
-    with ThreadPoolExecutor(1) as other:
-        writing = other.submit(sender.write_all, beginning, data)
-        writing.add_done_callback(lambda _: os.close(beginning))
-        while not writing.done() and select.select([], [beginning], [], 0)[1]:
-            threading.Event().wait(0.001)  # until the pipe is full
-        with open(end, "rb") as pipe:  # noqa: PTH123 - it is open already
-            assert pipe.read() == data
-        writing.result(BOUND)
-
-
-def test_a_reader_that_has_enough(start: Any) -> None:
-    """`gputop stream | head -1`."""
-    process = start()
-    assert isinstance(first_line(process), Inventory)
-    process.stdout.close()
-    assert process.wait(BOUND) == 0
-    assert process.stderr.read() == b""
 
 
 def test_the_end_of_its_input_is_the_end_of_it(start: Any) -> None:

@@ -200,14 +200,6 @@ def test_the_drivers_own_measurement_is_asked_for_seldom(nvml: FakeDriver) -> No
     assert pcie(machine.read(measured)) == (9 * 1024, 3 * 1024)
 
 
-def test_pcie_counters_of_32_bits_wrap_too_fast(nvml: FakeDriver) -> None:
-    machine = Machine(nvml)
-    values = {"field_type.197": 1, "field_type.198": 1, "pcie_throughput_kib.0": 3}
-    values |= {"pcie_throughput_kib.1": 4}
-    assert pcie(machine.read(values | fields(f198=1, f197=1))) == (NO_DATA_YET, NO_DATA_YET)
-    assert pcie(machine.read(values | fields(f198=5, f197=9))) == (4 * 1024, 3 * 1024)
-
-
 @pytest.mark.parametrize(
     ("code", "reason"), [(NO_PERMISSION, Absence.NO_PERMISSION), (NOT_SUPPORTED, NO_RATE)]
 )
@@ -238,14 +230,6 @@ def test_links_are_counted_once(
     first = machine.read(TWO_LINKS | before)
     assert nvlink(first) == (NO_DATA_YET,) * 4
     assert nvlink(machine.read(LATER | after)) == (3 * 1024, 7 * 1024, *EACH)
-
-
-def test_a_driver_that_ignores_which_link_is_asked_for(nvml: FakeDriver) -> None:
-    machine = Machine(nvml)
-    same = {f"field.{n}.{link}": 50 for n in (138, 139) for link in (0, 1, ALL_LINKS)}
-    machine.read(same | fields(f91=2))
-    later = dict.fromkeys(same, 60) | fields(f91=2)
-    assert nvlink(machine.read(later)) == (10 * 1024, 10 * 1024, NO_RATE, NO_RATE)
 
 
 def test_a_link_that_is_down_has_a_place_of_its_own(nvml: FakeDriver) -> None:

@@ -216,27 +216,6 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         assert capsys.readouterr().out == f"gputop {__version__}\n"
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["-u", ","], "',' names no users"),
-        (["-p", "4a"], "'4a' names no processes"),
-        (["-u", "ada", "pick"], "--user is not for `pick`"),
-        (["-p", "1", "doctor"], "--pid is not for `doctor`"),
-        (["-u", "ada", "--prometheus", "http://p:9090"], "--user is not for a fleet"),
-        (["-c", "doctor"], "--compute is not for `doctor`"),
-        (["exporter", "-p", "1"], "--pid is not for metrics of devices"),
-    ],
-)
-def test_users_and_processes_that_cannot_be_chosen(
-    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as end:
-        cli.main(words)
-    assert end.value.code == 2
-    assert says in capsys.readouterr().err
-
-
 def test_the_list_of_nvidia_smi_needs_no_command() -> None:
     listed = run("--demo", "-L")
     assert (listed.returncode, listed.stderr) == (0, "")
@@ -330,22 +309,6 @@ def test_only_the_chosen_processes_are_kept(words: list[str], kept: set[int]) ->
     sample = Sample(0.0, Host(), processes=found)
     arguments = parse(words)
     assert {each.pid for each in chosen_processes(arguments, sample).processes} == kept
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["-u", "ada", "-u", "bob"], "processes of ada, bob"),
-        (["-c"], "compute processes"),
-        (["-p", "48211,7", "-u", "ada"], "processes 48211 7 of ada"),
-        ([], ""),
-    ],
-)
-def test_the_heading_says_which_processes_are_shown(words: list[str], says: str) -> None:
-    done = run("status", "--demo", *words)
-    heading = done.stdout.splitlines()[0].split(" · ")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert heading[2].startswith("20") if not says else heading[2] == says
 
 
 @pytest.mark.parametrize("command", [["status"], ["stream"], ["bench"], ["pick"]])

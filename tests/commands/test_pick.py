@@ -13,10 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop import cli
-from gputop.agent.problem import Problem
-from gputop.commands import pick
-from gputop.stream.child import Interruption, Snapshot, StreamError
 from gputop.stream.launch import module_command
 from tests import fake_ssh
 from tests.driver import (
@@ -30,10 +26,9 @@ from tests.driver import (
 )
 from tests.fake_ssh import FakeSsh
 from tests.health.machines import has
-from tests.streams import NO_DRIVER, inventory, no_driver, readings, sample
+from tests.streams import inventory, readings, sample
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
     from pathlib import Path
 
     from tests.driver import FakeDriver
@@ -302,51 +297,6 @@ def test_simulated_devices_are_said_to_be(tmp_path: Path) -> None:
     )
     assert done.stdout.startswith("GPU-51a00007-")  # the notebook that does nothing
     assert done.stderr == "gputop: these devices are simulated: CUDA knows none of them\n"
-
-
-STOPPED = Interruption(Problem("The sampler stopped", "it ended", "It is being started again"))
-IDLE = readings(0, gpu_utilization_percent=0)
-ONE = Snapshot(inventory(1), replace(sample(1), devices=(IDLE,)))
-
-
-@pytest.mark.parametrize(
-    ("found", "arguments", "status", "out", "err"),
-    [
-        ([ONE] * 5, [], 0, "GPU-00000000-", ""),
-        ([ONE] * 4 + [STOPPED], [], 3, "", "The sampler stopped: it ended. Try again\n"),
-        ([ONE] * 4 + [STOPPED] + [ONE] * 5, ["--wait"], 0, "GPU-00000000-", ""),
-        ([ONE, StreamError(NO_DRIVER)], [], 3, "", f"{NO_DRIVER}\n"),
-        ([Snapshot(no_driver(), sample(0))], [], 3, "", f"{NO_DRIVER}\n"),
-    ],
-)
-def test_what_the_sampler_sends(
-    found: list[Any],
-    arguments: list[str],
-    status: int,
-    out: str,
-    err: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    left = [*found]
-
-    async def snapshots(*_: object, **__: object) -> AsyncGenerator[Any]:
-        while left:
-            each = left.pop(0)
-            if isinstance(each, BaseException):
-                raise each
-            yield each
-
-    monkeypatch.setattr(pick, "snapshots", snapshots)
-    try:
-        ended: Any = cli.main(["pick", *arguments])
-    except SystemExit as end:
-        ended = end.code
-    said = capsys.readouterr()
-    assert (ended, left) == (status, [])
-    assert said.out.startswith(out)
-    assert bool(said.out) is bool(out)
-    assert said.err == (f"gputop: error: {err}" if err else "")
 
 
 # On other hosts.

@@ -278,31 +278,6 @@ def test_the_document_is_that_of_the_stream(driver: FakeDriver) -> None:
     }
 
 
-@pytest.mark.driver
-def test_chosen_devices_alone_are_read(driver: FakeDriver) -> None:
-    driver.write(FakeDevice(), FakeDevice(), FakeDevice(code=GPU_IS_LOST))
-    environment = {**driver.environment(), "CUDA_VISIBLE_DEVICES": "1"}
-    first = run("status", "-i", "1,0", environment=environment).splitlines()
-    assert " · 2 of 3 GPUs · " in first[0]
-    assert [line.split()[0] for line in first[2:4]] == ["0", "1"]
-    assert not driver.calls(2)["nvmlDeviceGetPowerUsage"]
-    seen = json.loads(run("status", "--only-visible", "--json", environment=environment))
-    assert [each["index"] for each in seen["inventory"]["devices"]] == [1]
-    assert seen["inventory"]["devices_left_out"] == 2
-    done = subprocess.run(
-        [*STATUS, "-i", "7"],
-        env={**os.environ, **environment},
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=BOUND,
-    )
-    assert done.returncode == 3
-    why = "gputop: error: There is no GPU 7: this machine has GPUs 0 to 2. `gputop status -L`"
-    assert done.stderr.startswith(why)
-    assert done.stderr.count("\n") == 1
-
-
 def fields(record: dict[str, Any]) -> tuple[list[str], list[str]]:
     return [*record], [*record["devices"][0]]
 

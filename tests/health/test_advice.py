@@ -165,28 +165,6 @@ def advice(rule: str, **readings: Any) -> str:
     return next(each.remedy for each in found if each.rule == rule)
 
 
-@pytest.mark.parametrize(
-    ("rule", "readings", "text"),
-    [
-        ("remap", {"remap_pending": True}, f"Q{RESET}"),
-        ("remap", {"remap_pending": True, "recovery_action": "node_reboot"}, "Reboot its machine"),
-        ("remap", {"remap_failed": True, "remap_pending": True}, "Have it replaced"),
-        ("recovery", {"recovery_action": "gpu_reset"}, f"Q{RESET}"),
-        (
-            "recovery",
-            {"recovery_action": "drain_and_reset"},
-            f"Start nothing more on it; once its work has ended, q{RESET}",
-        ),
-        ("recovery", {"recovery_action": "bus_reset"}, "Reboot its machine: that resets its bus"),
-        ("recovery", {"recovery_action": "system_reboot"}, "Reboot its machine"),
-        ("recovery", {"recovery_action": "unknown_12"}, "Look at `nvidia-smi -q -i 5`"),
-        ("ecc", {"ecc_uncorrected": 3, "ecc_corrected": 0}, f"Q{RESET}. {AGAIN}"),
-    ],
-)
-def test_rules_about_a_fault(rule: str, readings: dict[str, Any], text: str) -> None:
-    assert advice(rule, **readings) == text
-
-
 def test_a_recovery_action_is_words_without_a_command() -> None:
     for action in RECOVERIES:
         assert "nvidia-smi" not in value_text("recovery_action", action)

@@ -18,7 +18,6 @@ from gputop.output.doctor_page import document, page
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER
 from tests.health.machines import HEALTHY, Machine, h100, has
-from tests.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -126,25 +125,6 @@ async def test_a_driver_that_hangs_is_not_waited_for(
     (found,) = [each for each in examine(facts) if each.severity is Severity.FAULT]
     assert found.rule == "nvml"
     assert "it said nothing within 3 s" in found.title
-
-
-def test_colours_on_a_terminal_alone_and_never_against_no_color(
-    driver: FakeDriver, no_torch: str
-) -> None:
-    driver.write(*THREE)
-    command = [*GPUTOP, "doctor", "--python", no_torch]
-    texts = []
-    for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
-        env = {**driver.environment(), **environment}
-        with Terminal(command, env=env, columns=80, rows=60) as terminal:
-            assert terminal.wait(BOUND) == 1
-            terminal.wait_until_gone()
-            assert (b"\x1b[1;31mPROBLEM" in terminal.raw) is coloured
-            assert (b"\x1b[" in terminal.raw) is coloured
-            assert "Looking at" not in terminal.text
-            assert max(map(len, terminal.text.splitlines())) <= 80
-            texts.append([line for line in terminal.text.splitlines() if "terminal" not in line])
-    assert texts[0] == texts[1]
 
 
 PAGE = """\

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gputop.health.findings import Finding
-from gputop.health.rule_view import EvenSamples
 from tests.health.histories import WORKING, Machine, finding, one, saw, trainer
 
 FULL_CORE = trainer(cpu_percent=99.0)
@@ -93,21 +89,6 @@ def test_what_is_too_fast_for_the_samples_has_no_period(period: float) -> None:
     found = said(wave(period))
     assert "every" not in found.line
     assert found.evidence[0].value == pytest.approx(52, abs=2)
-
-
-@given(
-    st.floats(0.1, 9.0),
-    st.floats(0.2, 0.8),
-    st.sampled_from([1 / 6, 0.2, 0.25, 1 / 3]),
-    st.floats(0.0, 1.0),
-)
-def test_a_period_is_the_right_one_or_none(
-    period: float, high: float, step: float, begin: float
-) -> None:
-    ends = [begin + n * step for n in range(round(60 / step) + 1)]
-    shares = [share(a, b, period, high) for a, b in itertools.pairwise(ends)]
-    found = EvenSamples([round(100 * each) for each in shares], step).period
-    assert found is None or found == pytest.approx(period, rel=0.1)
 
 
 SLOW: Mapping[str, Any] = {BUSY: saw(95, 0, 8, 3)}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.device import Absence, Device, DeviceSample
 from gputop.agent.snapshot import Host, Inventory, Process, ProcessKind, Sample
 from gputop.health.idle_devices import Candidate, Requirements, candidates, parse_amount
 from tests.streams import GIB, device, inventory, process, readings, sample
@@ -96,19 +96,6 @@ def test_what_fits_is_idle_enough_and_in_order(
     }
 
 
-@pytest.mark.parametrize(
-    ("state", "words"),
-    [
-        (DeviceState.LOST, "LOST: it no longer answers on its bus"),
-        (DeviceState.NEEDS_RESET, "NEEDS RESET: the driver has given up on it"),
-        (DeviceState.NOT_RESPONDING, "NOT RESPONDING: calls to its driver hang or fail"),
-    ],
-)
-def test_a_device_that_does_not_answer_is_left_out(state: DeviceState, words: str) -> None:
-    """Also where it did at the beginning of the second."""
-    assert reason(taken(look()), taken(look(state=state))) == words
-
-
 HELD = "its compute mode is exclusive, and process 7 of ada holds it"
 
 
@@ -185,22 +172,6 @@ def test_instances_are_picked_and_not_their_gpu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"state": DeviceState.LOST}, "LOST: it no longer answers on its bus"),
-        ({"recovery_action": "drain_and_reset"}, "needs a reset, once its work has ended"),
-        ({"ecc_uncorrected": 1}, "1 uncorrected ECC error since its driver was loaded"),
-        ({"remap_failed": True}, "no spare memory rows left"),
-        ({"remap_pending": True}, "a memory row to remap at the next reset"),
-        ({"recovery_action": "none", "ecc_uncorrected": 0, "remap_pending": False}, None),
-    ],
-)
-def test_an_instance_has_the_faults_of_its_gpu(changes: dict[str, Any], words: str | None) -> None:
-    found = seen(taken(look(**changes), look(uuid="MIG-0")), devices=(GPU, PARTS[0]))
-    assert {each.device.uuid: each.reason for each in found}["MIG-0"] == words
-
-
-@pytest.mark.parametrize(
     ("changes", "warning"),
     [
         ({"busy": 9, "free": 40}, None),
@@ -220,18 +191,3 @@ def test_a_warning_says_how_busy_and_full_it_is(
     (found,) = seen(taken(look(**changes)))
     expected = None if warning is None else f"GPU 0 (H100 80GB HBM3) {warning} listed"
     assert found.warning == expected
-
-
-def test_a_warning_names_the_users_and_is_inert() -> None:
-    processes = (
-        process(7, 0, user="\x1b[31m", command="/opt/bin/python train.py"),
-        process(8, 0, command="a\nb"),
-        process(9, 1),
-        *(process(n, 0) for n in range(10, 15)),
-    )
-    (found, _) = seen(taken(look(busy=99), look(1, busy=100), processes=processes))
-    said = found.warning or ""
-    _, _, users = said.partition(": used by ")
-    assert users.startswith("␛[31m (python, pid 7), ada (a␊b, pid 8), ada (python, pid 10)")
-    assert users.endswith(" and 4 more")
-    assert "\n" not in said

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.agent.device import DeviceState
 from gputop.agent.snapshot import Event
-from gputop.health.judge import AT_A_TIME, ROUND_SECONDS, RULES, Judge, Schedule
+from gputop.health.judge import AT_A_TIME, ROUND_SECONDS, Judge, Schedule
 from tests.health.histories import WORKING, Machine, device, trainer
 from tests.streams import NOW
 
@@ -86,32 +85,6 @@ def test_an_xid_is_judged_at_its_tick(index: int) -> None:
         (found,) = made.run(1).last.findings
         assert found.line.startswith(f"Xid {code}")
         assert (found.device_uuid, found.since) == (device(index).uuid, now)
-
-
-@pytest.mark.parametrize("state", [s for s in DeviceState if s is not DeviceState.OK])
-def test_a_device_that_does_not_answer_and_one_that_is_back(state: DeviceState) -> None:
-    made = machine(**SICK).run(60)
-    assert {f.rule for f in made.last.findings} == {"thermal", "not_working"}
-    for now, silent in ((state, True), (DeviceState.OK, False)):
-        made.state = now
-        made.run(1)
-        cannot_tell = {uuid: made.last.without_finding(uuid) for uuid in made.judge.judged}
-        assert len(cannot_tell) == EIGHT
-        for verdicts in cannot_tell.values():
-            assert any("state" in verdict.missing for verdict in verdicts) is silent
-        assert bool(made.last.findings) is not silent
-
-
-def test_of_a_device_that_is_gone_nothing_is_said_and_one_that_comes_is_judged_at_once() -> None:
-    made = machine(**SICK).run(60)
-    there, readings = made.devices, made.readings
-    for count in (5, 8, 0, 8):
-        made.devices, made.readings = there[:count], readings[:count]
-        made.run(1)
-        known = {each.uuid for each in made.devices}
-        assert {v.device_uuid for v in made.last.verdicts} == known
-        assert {f.device_uuid for f in made.last.findings} <= known
-        assert len(made.last.verdicts) == count * len(RULES)
 
 
 @pytest.mark.parametrize("count", [1, 3, 8, pytest.param(64, marks=pytest.mark.slow)])

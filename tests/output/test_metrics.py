@@ -17,7 +17,7 @@ from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Event, Process, Record, Sample, Source
 from gputop.agent.words import CLOCK_EVENT_BITS, RECOVERY_ACTIONS
 from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
-from gputop.health.judge import BY_NAME, RULES
+from gputop.health.judge import RULES
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
 from gputop.output.prometheus.scrape import dcgm_text, registry_of
 from gputop.output.prometheus.state import ExporterState, StreamFollower
@@ -285,18 +285,6 @@ def test_what_a_device_is_bound_by_has_a_series_once_it_can_be_told() -> None:
     for_job = streams.process(7, 0)
     busy = [dataclasses.replace(each, processes=(for_job,)) for each in samples]
     assert bound_by(streams.inventory(3), *busy) == {"0": "memory", "1": "idle"}
-
-
-def test_findings_have_no_text_and_as_many_series_as_there_are_rules() -> None:
-    reported = Event(streams.NOW, streams.device(0).uuid, "xid", 13)
-    readings = streams.readings(0, recovery_action="hunter2", **FULL_NOW)
-    found = found_in(streams.inventory(1), sample_of(readings, events=(reported,) * 40))
-    assert len(named(found, "gputop_findings_total")) == len(RULES)
-    assert len(named(found, "gputop_finding_active")) == 3
-    for name, more in (("findings_total", {"rule"}), ("finding_active", {"rule", "severity"})):
-        for labels, _ in named(found, f"gputop_{name}"):
-            assert labels.keys() == {"index", "uuid", "name", "host", *more}
-            assert labels["rule"] in BY_NAME
 
 
 def test_under_the_names_of_dcgm_there_are_no_findings() -> None:

@@ -246,18 +246,6 @@ def test_a_temperature_is_seen_against_its_limit(celsius: int, look: str) -> Non
     assert column.cell(device, readings) == cell(f"{celsius}°C", look)
 
 
-@pytest.mark.parametrize(
-    ("margin", "look"), [(None, ""), (16, ""), (15, YELLOW), (5, LOUD_RED), (-1, LOUD_RED)]
-)
-def test_without_a_limit_a_temperature_is_seen_by_its_margin(margin: int | None, look: str) -> None:
-    (column,) = parse_columns("temp")
-    device = dataclasses.replace(INVENTORY.devices[0], temperature_slowdown_celsius=None)
-    readings = dataclasses.replace(
-        SAMPLE.devices[0], temperature_celsius=95, temperature_margin_celsius=margin
-    )
-    assert column.cell(device, readings) == cell("95°C", look)
-
-
 def test_alerts_are_under_the_table() -> None:
     readings = dataclasses.replace(SAMPLE.devices[0], ecc_uncorrected=2)
     sample = dataclasses.replace(SAMPLE, devices=(readings, *SAMPLE.devices[1:]))

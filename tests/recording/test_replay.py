@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.agent.snapshot import Event, Sample
-from gputop.recording import replay as player
 from gputop.recording.reader import Recording
-from gputop.recording.replay import FASTEST, MOST_AT_ONCE, REBUILT_SAMPLES, SLOWEST, Played, Replay
+from gputop.recording.replay import FASTEST, REBUILT_SAMPLES, SLOWEST, Played, Replay
 from tests import recordings, streams
 
 if TYPE_CHECKING:
@@ -86,21 +85,6 @@ async def test_faster_and_slower(tmp_path: Path, steps: int) -> None:
     assert replay.speed == SLOWEST
     replay.change_speed(99)
     assert replay.speed == FASTEST
-
-
-async def test_at_the_highest_speed_several_come_at_once_and_none_is_lost(tmp_path: Path) -> None:
-    replay = Turned(recordings.make(tmp_path / "a.jsonl", 150))
-    replay.change_speed(99)
-    heard: list[int | None] = []
-    async with playing(replay) as received:
-        began, pictures = replay.time, 0
-        while len(heard) < 150:
-            records = await taken(received)
-            assert len(records) <= MOST_AT_ONCE + 1
-            heard += numbers(records)
-            pictures += 1
-        assert heard == [n % 101 for n in range(150)]
-        assert pictures <= (replay.time - began) / player.FRAME_SECONDS + 2
 
 
 async def test_its_clock_is_the_recordings(tmp_path: Path) -> None:
@@ -195,26 +179,3 @@ async def test_it_ends_at_the_damage(tmp_path: Path) -> None:
         assert (replay.ended, replay.end, replay.now()) == (True, 4.0, 4.0)
         replay.pause()
         assert numbers(await waiting) == [0]
-
-
-async def test_a_line_with_wrong_types_ends_it_where_it_is_played(tmp_path: Path) -> None:
-    """The index reads no more of a line than its time."""
-    path = recordings.make(tmp_path / "a.jsonl", 6)
-    wrong = path.read_bytes().replace(
-        b'"gpu_utilization_percent":3,', b'"gpu_utilization_percent":[],'
-    )
-    path.write_bytes(wrong)
-    replay = Turned(path)
-    assert replay.end == 5.0
-    async with playing(replay) as received:
-        assert [*numbers(await taken(received)), *numbers(await taken(received))] == [0, 1]
-        replay.seek(99)
-        assert numbers(await taken(received)) == [0, 1, 2]
-        waiting = asyncio.ensure_future(taken(received))
-        await replay.stalled.wait()
-        assert (replay.ended, replay.end, replay.position) == (True, 2.0, 2.0)
-        assert replay.recording.ending is not None
-        assert replay.recording.ending.startswith("damaged at line 5; played up to ")
-        waiting.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await waiting

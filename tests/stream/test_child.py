@@ -267,17 +267,6 @@ async def test_a_child_that_cannot_be_started_is_tried_again(pauses: list[float]
     assert pauses == [0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
 
 
-@pytest.mark.parametrize(
-    ("program", "records"), [("pass", 0), ("say('garbage')", 1), ("say(INVENTORY); say(SAMPLE)", 2)]
-)
-async def test_pauses_grow_while_lives_are_short(
-    spawn: Spawn, pauses: list[float], program: str, records: int
-) -> None:
-    """Also of one that crashes in the driver, which says something first each time."""
-    await first(spawn(program), 4 + 4 * records)
-    assert pauses == [0.2, 0.4, 0.8]
-
-
 async def test_a_child_that_can_start_no_threads_says_which_limit_to_raise(spawn: Spawn) -> None:
     died = 'say(SAMPLE); raise RuntimeError("can\'t start new thread")'
     _, death = await first(spawn(died), 2)
@@ -355,27 +344,6 @@ def descriptors() -> set[str]:
         for link in Path("/proc/self/fd").iterdir()
         if link.is_symlink() and "pipe" in str(link.readlink())
     }
-
-
-async def test_who_is_cancelled_leaves_nothing_open(spawn: Spawn) -> None:
-    before = descriptors()
-    child = spawn("say(SAMPLE); until_the_end()")
-    arrived = asyncio.Event()
-
-    async def listen() -> None:
-        async with contextlib.aclosing(child.records()) as records:
-            async for _ in records:
-                arrived.set()
-
-    listening = asyncio.create_task(listen())
-    async with asyncio.timeout(BOUND):
-        await arrived.wait()
-    listening.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await listening
-    await child.close()
-    gc.collect()
-    assert descriptors() == before
 
 
 def test_the_command_is_this_gputop() -> None:

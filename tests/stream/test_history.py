@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.agent.device import Absence, DeviceSample
-from gputop.agent.snapshot import Host, Machine, Sample
+from gputop.agent.snapshot import Host, Sample
 from gputop.schema.derived import (
     DERIVED,
     HOST_CPU,
@@ -84,20 +84,6 @@ def test_what_is_derived_is_a_series_too() -> None:
     }
 
 
-def test_the_cpu_of_a_device_is_that_of_its_own_host() -> None:
-    """Each of several hosts has its own CPU. An absent host has none."""
-    machines = (
-        Machine("localhost", host=Host(cpu_percent=90.0)),
-        Machine("node1", host=Host(cpu_percent=10.0)),
-        Machine("node2"),
-    )
-    devices = (DeviceSample("a"), DeviceSample("node1/a"), DeviceSample("node2/a"))
-    history = History()
-    history.add(Sample(0.0, Host(cpu_percent=90.0), devices, machines=machines))
-    found = [history.series(device.uuid, HOST_CPU) for device in devices]
-    assert found == [[90.0], [10.0], [None]]
-
-
 def test_every_kept_reading() -> None:
     values = {name: n for n, name in enumerate(KEPT)}
     history = told((0.0, values))
@@ -135,28 +121,6 @@ def test_the_last_ones_are_kept(temperatures: list[int | None], capacity: int) -
     assert list(history.series("a", NAME)) == temperatures[-capacity:]
     assert list(history.times) == [*map(float, range(len(temperatures)))][-capacity:]
     assert history.count == len(temperatures)
-
-
-@given(
-    st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40),
-    st.integers(1, 12),
-    st.slices(12),
-)
-def test_all_series_have_one_time_axis(
-    present: list[tuple[bool, bool]], capacity: int, part: slice
-) -> None:
-    """Counted from their newest end, the same places of two series are the same moment."""
-    history = History(capacity)
-    for number, (a, b) in enumerate(present):
-        both = {uuid: number for uuid, there in (("a", a), ("b", b)) if there}
-        history.add(sample(float(number), **both))
-    times = list(history.times)
-    for uuid in "ab":
-        series = list(history.series(uuid, NAME))
-        assert len(series) <= len(times)
-        for time, value in zip(reversed(times), reversed(series), strict=False):
-            assert value in (None, time)
-        assert history.series(uuid, NAME)[part] in (series[part], ())
 
 
 readings = st.lists(
@@ -224,21 +188,6 @@ def test_a_counter_goes_on_where_it_started_anew_or_leapt(
     found = history.statistics("a", name)
     assert found is not None
     assert found.increase == counted
-
-
-@pytest.mark.parametrize("step", [-3_600.0, 86_400.0])
-def test_a_clock_that_is_set_moves_the_times_and_nothing_else(step: float) -> None:
-    history = History()
-    for n in range(20):
-        time = 1e9 + n + (step if n >= 10 else 0.0)
-        history.add(dataclasses.replace(sample(time, a=n), uptime_seconds=500.0 + n))
-    assert list(history.times)[9:11] == [1e9 + 9, 1e9 + 10 + step]
-    assert list(history.seconds) == [float(n) for n in range(20)]
-    assert history.samples_within(14.5) == 15
-    assert history.span(history.samples_within(14.5)) == 14.0
-    found = history.statistics("a", NAME)
-    assert found is not None
-    assert found.mean == pytest.approx(10.0)
 
 
 def test_statistics_begin_anew_and_series_stay() -> None:

@@ -224,24 +224,6 @@ async def test_there_may_be_no_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     await machines.close()
 
 
-async def test_all_are_asked(ssh: FakeSsh) -> None:
-    for host in ("a", "b"):
-        ssh.does(host, f"export ASKED={ssh.folder}/asked-{host}")
-    async with watching("a", "b") as watch:
-        await watch.until(all_ok)
-        watch.machines.ask(gpm=True)
-        watch.machines.ask(interval=0.5)
-        await watch.until(
-            lambda _: all((ssh.folder / f"asked-{host}").exists() for host in ("a", "b"))
-        )
-        await watch.sample()
-        assert watch.inventory is not None
-        assert watch.inventory.interval_seconds == 0.5
-    for host in ("a", "b"):
-        asked = (ssh.folder / f"asked-{host}").read_text()
-        assert '{"gpm": true}' in asked
-
-
 async def test_this_machine_is_one_of_them_without_ssh(
     ssh: FakeSsh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,15 +236,6 @@ async def test_this_machine_is_one_of_them_without_ssh(
             *("localhost:0", "localhost:1")
         ]
         assert sample.host == streams.host()
-
-
-async def test_an_inventory_comes_only_when_something_changed(ssh: FakeSsh) -> None:
-    async with watching("a") as watch:
-        await watch.until(all_ok)
-        settled = watch.inventory
-        for _ in range(3):
-            await watch.sample()
-        assert watch.inventory is settled
 
 
 async def test_a_fault_of_our_own_ends_the_stream_and_is_no_silent_machine(

@@ -139,19 +139,6 @@ def test_ages_are_counted_from_when_a_value_was_read_not_from_when_it_arrived(ah
         assert far.stream.state is MachineState.OK
 
 
-def test_samples_of_utilization_are_told_once() -> None:
-    made, told = machine(), []
-    made.add_record(streams.inventory(1), 1.0, NOW)
-    for arrived in ([(1, 2)], [], [(3,), (4, 5)], [(6,)]):
-        for samples in arrived:
-            reading = streams.readings(0, gpu_utilization_samples_percent=samples)
-            made.add_record(dataclasses.replace(streams.sample(1), devices=(reading,)), 1.0, NOW)
-        (reading,) = sample_of([made], 1.0, NOW).devices
-        assert reading.gpu_utilization_percent == 97
-        told.append(reading.gpu_utilization_samples_percent)
-    assert told == [(1, 2), (), (3, 4, 5), (6,)]
-
-
 def test_one_that_is_away_says_why_and_keeps_its_devices_without_readings() -> None:
     made = answering()
     made.add_record(DEATH, 5.0, NOW)
@@ -168,19 +155,6 @@ def test_one_that_is_away_says_why_and_keeps_its_devices_without_readings() -> N
         assert all(getattr(reading, name) is None for name in READINGS)
         assert {reading.absent[name] for name in READINGS} == {Absence.UNREACHABLE}
         assert reading.absent["processes"] is Absence.UNREACHABLE
-
-
-def test_it_returns_with_its_first_sample() -> None:
-    made = answering()
-    made.add_record(DEATH, 5.0, NOW)
-    made.add_record(streams.inventory(2), 9.0, NOW)
-    assert made.machine(9.0).state is MachineState.CONNECTING
-    made.add_record(streams.sample(2), 9.0, NOW)
-    now = made.machine(9.5)
-    assert (now.state, now.problem, now.retry_seconds, now.age_seconds) == (
-        *(MachineState.OK, None, None, 0.5),
-    )
-    assert all(r.power_watts is not None for r in made.readings(9.5))
 
 
 def test_a_sampler_that_was_started_again_takes_no_device_away() -> None:
