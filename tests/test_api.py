@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,6 @@ from tests.reference import LIBRARY
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gputop.agent.snapshot import Sample
     from tests.driver import FakeDriver
 
 BOUND = 60.0
@@ -126,27 +124,6 @@ def test_a_device_that_hangs_holds_up_nothing(here: FakeDriver) -> None:
     assert samplers() == []
 
 
-@pytest.mark.driver
-def test_old_snapshots_are_left_out_and_the_latest_needs_no_waiting(here: FakeDriver) -> None:
-    here.write(FakeDevice(power_milliwatts=100_000))
-    with gputop.snapshots(0.25) as stream:
-        assert stream.latest() is None
-        first = next(stream)
-        here.change(0, power_milliwatts=200_000)
-
-        def newest() -> Sample:
-            found = stream.latest()
-            assert found is not None
-            return found.sample
-
-        until(lambda: newest().devices[0].power_watts == 200)
-        assert newest().time > first.sample.time
-        # Those with 100 W that came meanwhile are not in the way.
-        assert next(stream).sample.devices[0].power_watts == 200
-    with pytest.raises(StopIteration):
-        next(stream)
-
-
 def test_an_asynchronous_loop() -> None:
     async def follow() -> list[float]:
         with gputop.snapshots(0.25, demo=True) as stream:
@@ -190,18 +167,6 @@ def test_a_sampler_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "executable", "/nowhere/python")
     with gputop.snapshots() as stream, pytest.raises(gputop.ProblemError, match="sampler"):
         next(stream)
-
-
-@pytest.mark.parametrize("interval", [0.1, 61.0, float("nan"), "a", None])
-def test_another_interval_is_refused(interval: Any) -> None:
-    with pytest.raises(ValueError, match=r"from 0.25 to 60"):
-        gputop.snapshots(interval)
-
-
-@pytest.mark.parametrize("count", [0, -1, 1.5, "2", None])
-def test_another_count_is_refused(count: Any) -> None:
-    with pytest.raises(ValueError, match="Give a whole number from 1"):
-        gputop.pick(count, demo=True)
 
 
 def test_free_memory_as_a_number_of_bytes() -> None:
@@ -262,10 +227,3 @@ def test_the_example_of_a_table() -> None:
     assert isinstance(found, pandas.DataFrame)
     assert len(found) == 16
     assert found.power_watts.min() > 50
-
-
-def test_no_warning_is_left() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        gputop.snapshot(demo=True)
-        gc.collect()

@@ -34,28 +34,12 @@ def test_it_is_written_and_replaced(tmp_path: Path) -> None:
     assert names(tmp_path) == ["a"]
 
 
-@pytest.mark.parametrize(("mode", "umask", "has"), [(0o666, 0o022, 0o644), (0o600, 0, 0o600)])
-def test_its_mode_is_less_the_umask(tmp_path: Path, mode: int, umask: int, has: int) -> None:
-    before = os.umask(umask)
-    try:
-        write_whole(tmp_path / "a", b"", mode)
-    finally:
-        os.umask(before)
-    assert (tmp_path / "a").stat().st_mode & 0o777 == has
-
-
 def test_a_link_stays_one(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "there" / "a")
     write_whole(tmp_path / "link", b"one")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "there" / "a").read_bytes() == b"one"
-
-
-def test_a_long_name_is_no_problem(tmp_path: Path) -> None:
-    file = tmp_path / ("n" * 255)
-    write_whole(file, b"one")
-    assert file.read_bytes() == b"one"
 
 
 @pytest.mark.usefixtures("no_bytecode")
@@ -79,12 +63,6 @@ def test_without_room_the_old_one_stays_and_nothing_else(tmp_path: Path) -> None
     assert ended.stdout == "File too large\n"
     assert file.read_bytes() == b"old"
     assert names(tmp_path) == ["a"]
-
-
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError):
-        write_whole(tmp_path / "no" / "a", b"")
-    assert names(tmp_path) == []
 
 
 @pytest.fixture
@@ -159,16 +137,6 @@ def test_a_growing_file_does_not_follow_a_link_to_a_file(tmp_path: Path) -> None
     (tmp_path / "link").symlink_to(tmp_path / "there")
     with pytest.raises(OutputError, match="it is a link"):
         GrowingFile(tmp_path / "link")
-
-
-def test_a_growing_file_writes_through_the_descriptor_of_a_shell() -> None:
-    reader, writer = os.pipe()
-    GrowingFile(Path(f"/dev/fd/{writer}")).write(b"one")
-    os.close(writer)
-    assert os.read(reader, 10) == b"one"
-    os.close(reader)
-    GrowingFile(Path("/dev/null")).write(b"one")
-    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
 
 
 def test_the_users_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

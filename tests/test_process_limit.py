@@ -17,10 +17,8 @@ import gputop
 from gputop import api
 from gputop.agent.problem import ProblemError
 from gputop.agent.process_limit import process_limit_problem, says_process_limit
-from gputop.bench.run import worker_launch
 from gputop.cli import main
 from gputop.commands import status
-from gputop.health.doctor.doctor_facts import torch_facts
 
 USED_UP = RuntimeError("can't start new thread")
 NO_FORK = BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
@@ -39,20 +37,6 @@ FOLDERS = f"{Path(__file__).with_name('no_threads')}:{Path(gputop.__file__).pare
 )
 def test_signs_of_the_limit(said: BaseException | str) -> None:
     assert says_process_limit(said)
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        RuntimeError("can't start new thread at interpreter shutdown"),
-        RuntimeError("CUDA error"),
-        BlockingIOError(errno.EAGAIN, "write could not complete without blocking"),
-        OSError(errno.EMFILE, os.strerror(errno.EMFILE)),
-        "",
-    ],
-)
-def test_what_is_no_sign_of_it(said: BaseException | str) -> None:
-    assert not says_process_limit(said)
 
 
 @pytest.mark.parametrize(("limit", "shown"), [(40, "40"), (resource.RLIM_INFINITY, "unlimited")])
@@ -77,15 +61,6 @@ def test_every_command_ends_with_one_line(
     assert ended.value.code == 3
     problem = process_limit_problem("gputop cannot run")
     assert capsys.readouterr().err == f"gputop: error: {problem}.\n"
-
-
-def test_another_error_is_still_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failed(_: object) -> int:
-        raise RuntimeError("a bug")
-
-    monkeypatch.setattr(status, "run", failed)
-    with pytest.raises(RuntimeError, match="a bug"):
-        main(["status"])
 
 
 def ran(*arguments: str, **left: int) -> subprocess.CompletedProcess[str]:
@@ -142,21 +117,6 @@ def test_the_doctor_reports_it() -> None:
     assert ended.returncode == 1
     assert ended.stderr == ""
     assert ended.stdout.count("RLIMIT_NPROC") == 2, "of the driver and of torch"
-
-
-async def test_another_python_would_not_help(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    async def refused(*arguments: str, **_: object) -> None:
-        asked.append(arguments[0])
-        raise NO_FORK
-
-    monkeypatch.setattr("asyncio.create_subprocess_exec", refused)
-    found = await worker_launch.find_interpreter()
-    assert len(asked) == 1
-    assert found.problem == process_limit_problem("Python with torch cannot be started")
-    torch = await torch_facts(worker_launch.Interpreter("python", "here"))
-    assert "RLIMIT_NPROC" in (torch.failure or "")
 
 
 @pytest.mark.filterwarnings("error")

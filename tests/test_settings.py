@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import os
 import stat
 import tomllib
 from dataclasses import asdict
@@ -195,14 +193,6 @@ def test_a_broken_file_is_said_and_left_alone(tmp_path: Path, content: bytes, wh
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_folder_in_its_place(tmp_path: Path) -> None:
-    found, problems = settings.load(tmp_path, NOTHING)
-    assert found == DEFAULT
-    assert "Is a directory" in said(problems)[0]
-    with pytest.raises(ProblemError, match="Is a directory"):
-        settings.save(tmp_path, asdict(OTHER))
-
-
 # --- Which counts -----------------------------------------------------------------------------
 
 
@@ -220,17 +210,6 @@ def test_command_line_before_environment_before_file_before_default(tmp_path: Pa
 def test_every_setting_has_a_variable(tmp_path: Path) -> None:
     environment = {f"GPUTOP_{key.upper()}": str(getattr(OTHER, key)) for key in KEYS}
     assert settings.load(tmp_path / "none", environment) == (OTHER, [])
-
-
-@pytest.mark.parametrize("text", ["1", "yes", "TRUE", "on"])
-def test_ways_to_say_yes(tmp_path: Path, text: str) -> None:
-    found, problems = settings.load(tmp_path / "none", {"GPUTOP_BELL": text, "GPUTOP_ASCII": text})
-    assert (found, problems) == (Settings(bell=True, ascii=True), [])
-
-
-def test_a_variable_that_is_empty_says_nothing(tmp_path: Path) -> None:
-    environment = {"GPUTOP_MOUSE": "", "GPUTOP_ASCII": AUTO, "GPUTOP_DEBUG": "1"}
-    assert settings.load(tmp_path / "none", environment) == (DEFAULT, [])
 
 
 @pytest.mark.parametrize(
@@ -279,14 +258,6 @@ def test_what_was_kept_is_what_is_read(tmp_path: Path, wanted: Settings, content
     kept = file.read_bytes()
     settings.save(file, asdict(wanted))
     assert file.read_bytes() == kept
-
-
-@pytest.mark.parametrize("content", ["sort = [\n'a'\n]\n", "[sort]\nby = 1\n", "sort.by = 1\n"])
-def test_a_value_of_several_lines_is_replaced(tmp_path: Path, content: str) -> None:
-    file = config(tmp_path, f"tree = true # mine\n{content}")
-    settings.save(file, {"sort": "GPU MEM"})
-    assert settings.load(file, NOTHING) == (Settings(tree=True, sort="GPU MEM"), [])
-    assert file.read_text().startswith("tree = true # mine\n")
 
 
 LINE = st.one_of(
@@ -338,15 +309,6 @@ def test_only_what_differs_is_changed(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_not_used_is_not_lost(tmp_path: Path) -> None:
-    """A wrong value stays until there is another one to keep in its place."""
-    file = config(tmp_path, "mouse = 'left'\ncolour = 1\n")
-    settings.save(file, {"bell": True})
-    assert file.read_text() == "mouse = 'left'\ncolour = 1\nbell = true\n"
-    settings.save(file, {"mouse": False})
-    assert file.read_text() == "mouse = false\ncolour = 1\nbell = true\n"
-
-
 def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     file = tmp_path / "a" / "b" / "config.toml"
     settings.save(file, asdict(DEFAULT))
@@ -356,64 +318,6 @@ def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert settings.load(file, NOTHING) == (OTHER, [])
     assert list(file.parent.iterdir()) == [file]
-
-
-def test_a_link_stays_one(tmp_path: Path) -> None:
-    real = tmp_path / "dotfiles" / "gputop.toml"
-    real.parent.mkdir()
-    real.write_text("# mine\n")
-    link = tmp_path / "config.toml"
-    link.symlink_to(real)
-    settings.save(link, {"bell": True})
-    assert link.is_symlink()
-    assert real.read_text() == "# mine\nbell = true\n"
-
-
-def test_a_disk_that_is_full_leaves_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    file = config(tmp_path, "theme = 'dark'\n")
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(ProblemError) as raised:
-        settings.save(file, asdict(OTHER))
-    assert str(raised.value).isprintable()
-    assert "No space left on device" in str(raised.value)
-    assert file.read_text() == "theme = 'dark'\n"
-    assert list(tmp_path.iterdir()) == [file]
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_home_that_cannot_be_written(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    try:
-        with pytest.raises(ProblemError, match="Permission denied"):
-            settings.save(tmp_path / "gputop" / "config.toml", asdict(OTHER))
-    finally:
-        tmp_path.chmod(0o700)
-
-
-def test_a_home_that_is_no_folder(tmp_path: Path) -> None:
-    (tmp_path / "gputop").touch()
-    with pytest.raises(ProblemError) as raised:
-        settings.save(tmp_path / "gputop" / "config.toml", asdict(OTHER))
-    assert str(raised.value).isprintable()
-    assert "Not a directory" in str(raised.value)
-
-
-def test_settings_cannot_be_changed() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        DEFAULT.theme = "light"  # type: ignore[misc]
-
-
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    _, (problem,) = settings.load(tmp_path / "pipe", {})
-    assert "it is a pipe" in str(problem)
-    with pytest.raises(ProblemError, match="it is a pipe"):
-        settings.save(tmp_path / "pipe", {"theme": "light"})
 
 
 def test_columns_may_have_spaces_between_them(tmp_path: Path) -> None:

@@ -263,13 +263,18 @@ def print_text(text: str) -> None:
 def snapshots(
     arguments: argparse.Namespace, *, interval: float, gpm: bool = True
 ) -> AsyncGenerator[Snapshot | Interruption]:
-    """Start a sampler and return its snapshots, or the last snapshot of a recording.
+    """Return snapshots of this machine, of all hosts as one, or the last one of a recording.
 
-    Iterating raises `StreamError` if there is no snapshot.
+    The sampler is started at once. Iterating raises `StreamError` if there is no snapshot.
     """
     recording = getattr(arguments, "replay", None)
     if recording is not None:
         return _recorded(recording)
+    hosts = hosts_of(arguments)
+    if hosts:
+        from gputop.stream.machines import merged_snapshots
+
+        return merged_snapshots(hosts, arguments.remote_command, interval, gpm=gpm)
     from gputop.stream.launch import StreamOptions, launch
 
     command = StreamOptions(interval, gpm=gpm, **source_of(arguments)).command

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Inventory, Sample, Source
-from gputop.commands.arguments import fail, hosts_of, print_text, snapshots
+from gputop.commands.arguments import fail, print_text, snapshots
 from gputop.commands.options import argument_type, count, number
 from gputop.console import COULD_NOT_RUN, FINE, print_message
 
@@ -114,15 +114,7 @@ class Outcome(NamedTuple):
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the picked devices, or an error if too few devices fit."""
-    hosts = hosts_of(arguments)
-    found: AsyncGenerator[Snapshot | Interruption]
-    if hosts:
-        from gputop.stream.machines import merged_snapshots
-
-        remote = arguments.remote_command
-        found = merged_snapshots(hosts, remote, INTERVAL_SECONDS, gpm=False)
-    else:
-        found = snapshots(arguments, interval=INTERVAL_SECONDS)
+    found = snapshots(arguments, interval=INTERVAL_SECONDS)
     import asyncio
 
     from gputop.health.idle_devices import Requirements

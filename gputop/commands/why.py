@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from gputop.commands.arguments import (
     fail,
-    hosts_of,
     open_recording,
     output_width,
     print_ending,
@@ -66,7 +65,6 @@ def run(arguments: argparse.Namespace) -> int:
     from gputop.health.why import Observation
     from gputop.output.why_page import document, page
 
-    hosts = hosts_of(arguments)
     seen = Observation()
     if arguments.replay is not None:
         refuse(
@@ -77,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         )
         _read(arguments, seen)
     else:
-        _watch(arguments, hosts, seen)
+        _watch(arguments, seen)
     inventory, sample = seen.inventory, seen.sample
     if inventory is None or sample is None:
         fail("no device has answered. Try `gputop doctor`.", COULD_NOT_RUN)
@@ -134,20 +132,15 @@ def _read(arguments: argparse.Namespace, seen: Observation) -> None:
         fail(f"{error}.", COULD_NOT_RUN)
 
 
-def _watch(arguments: argparse.Namespace, hosts: list[str], seen: Observation) -> None:
+def _watch(arguments: argparse.Namespace, seen: Observation) -> None:
     """Add snapshots for the time to watch. Also stop if the stream stays silent."""
     import asyncio
 
     from gputop.stream.child import StreamError
-    from gputop.stream.machines import merged_snapshots
 
     seconds = arguments.seconds or SECONDS
     gpm = arguments.gpm is not False
-    found: AsyncGenerator[Snapshot | Interruption]
-    if hosts:
-        found = merged_snapshots(hosts, arguments.remote_command, INTERVAL, gpm=gpm)
-    else:
-        found = snapshots(arguments, interval=INTERVAL, gpm=gpm)
+    found = snapshots(arguments, interval=INTERVAL, gpm=gpm)
 
     async def follow() -> None:
         with contextlib.suppress(TimeoutError):

@@ -16,6 +16,7 @@ from gputop.agent.problem import Problem
 from gputop.agent.snapshot import Inventory, Sample
 from gputop.stream.agent_archive import BOOTSTRAP, PYTHON, agent_input
 from gputop.stream.child import (
+    Interruption,
     Patience,
     Snapshot,
     StreamChild,
@@ -169,7 +170,7 @@ class Machines:
 
 async def merged_snapshots(
     hosts: Sequence[str], remote: Sequence[str] | None, interval: float, *, gpm: bool
-) -> AsyncGenerator[Snapshot]:
+) -> AsyncGenerator[Snapshot | Interruption]:
     """Yield merged snapshots of all hosts, starting when each has answered or failed."""
     machines = Machines(hosts, interval, remote)
     machines.ask(gpm=gpm)

@@ -11,7 +11,7 @@ from gputop.agent.device import DeviceSample
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.nvml.query import EVERY_10_SECONDS, ONCE, Answers, Question
 from tests.agent.test_nvml import Clock
-from tests.driver import NOT_SUPPORTED, FakeDevice, FakeDriver, platforms
+from tests.driver import NOT_SUPPORTED, FakeDevice, FakeDriver
 
 pytestmark = pytest.mark.driver
 
@@ -48,11 +48,6 @@ def test_what_is_asked_every_10_s_has_an_age_of_its_own(nvml: FakeDriver) -> Non
     ]
 
 
-def test_what_is_asked_every_second_has_one_at_short_intervals(nvml: FakeDriver) -> None:
-    reader, clock = started(nvml, WITHOUT_LINKS)
-    assert ages(reader, clock, 0.0, 0.25, 0.25, 0.25) == [None, 0.25, 0.5, 0.75]
-
-
 @pytest.mark.parametrize(("counted", "age"), [(True, None), (False, 3.0)])
 def test_a_measured_rate_is_as_old_as_its_measurement(
     counted: bool, age: float | None, nvml: FakeDriver
@@ -81,18 +76,3 @@ def test_what_a_device_does_not_have_has_no_age() -> None:
     assert answers.oldest == math.inf
     answers.ask_due(None, [Question("pcie_width", lambda _: (16,), interval=EVERY_10_SECONDS)])
     assert answers.oldest == clock.seconds
-
-
-def test_an_instance_has_the_age_of_its_own(nvml: FakeDriver) -> None:
-    reader, clock = started(nvml, platforms.a100_mig())
-    reader.read(gpm=False)
-    clock.seconds += 2.0
-    _, *instances = reader.read(gpm=False)
-    assert {each.sample.slow_age_seconds for each in instances} == {2.0}
-
-
-def test_both_ages_grow() -> None:
-    sample = DeviceSample("GPU-0", age_seconds=0.1, slow_age_seconds=3.2).aged(1.0)
-    assert (sample.age_seconds, sample.slow_age_seconds) == (1.1, 4.2)
-    fresh = DeviceSample("GPU-0", age_seconds=0.1).aged(1.0)
-    assert (fresh.age_seconds, fresh.slow_age_seconds) == (1.1, None)

@@ -7,7 +7,6 @@ import os
 import pwd
 import select
 import shutil
-import signal
 import subprocess
 import sys
 import zipfile
@@ -166,29 +165,6 @@ def test_the_simulation(python: str) -> None:
     assert {process.user for process in sample.processes} == {"ada", "bo"}
 
 
-def test_a_python_without_ctypes(busy_driver: FakeDriver) -> None:
-    before = "import sys; sys.modules['_ctypes'] = None;"
-    environment = busy_driver.environment()
-    with agent("--count", "1", before=before, environment=environment) as process:
-        output, errors = said(process)
-    assert errors == b""
-    inventory, _ = newest(output.splitlines())
-    assert str(inventory.problem) == (
-        "No usable nvidia-ml-py: this Python was built without ctypes. "
-        "Put another python3 first on the PATH"
-    )
-
-
-def test_a_python_without_zlib() -> None:
-    before = "import sys; sys.modules['zlib'] = None;"
-    with agent("--demo", before=before) as process:
-        _, errors = said(process)
-        assert process.wait(BOUND) == 3
-    start, _, rest = errors.decode().partition("zlib")
-    assert start == "gputop: error: python3 there cannot run gputop: import of "
-    assert rest.count("\n") == 1
-
-
 @pytest.mark.parametrize(("python", "version"), TOO_OLD, ids=[version for _, version in TOO_OLD])
 def test_a_python_that_is_too_old(python: str, version: str) -> None:
     done = subprocess.run(
@@ -249,12 +225,6 @@ def test_nothing_is_written(busy_driver: FakeDriver) -> None:
     assert errors == b""
 
 
-def test_that_writing_would_be_noticed(tmp_path: Path) -> None:
-    program = f"exec({WRITES!r}); open({str(tmp_path / 'new')!r}, 'w')"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert done.stderr.startswith(b"open ")
-
-
 def test_requests_follow_the_archive() -> None:
     with agent("--demo", "--control", "--interval", "60") as process:
         assert process.stdin is not None
@@ -269,27 +239,11 @@ def test_requests_follow_the_archive() -> None:
                 interval = record.interval_seconds
 
 
-def test_a_signal_ends_it() -> None:
-    with agent("--demo") as process:
-        assert process.stdout is not None
-        assert process.stdout.readline()
-        process.send_signal(signal.SIGINT)
-        assert process.wait(BOUND) == 130
-
-
 def test_the_archive_is_small_and_always_the_same() -> None:
     first = agent_input()
     agent_input.cache_clear()
     assert agent_input() == first
     assert len(first) < SENT_BYTES
-
-
-def test_the_archive_is_a_program_of_its_own(tmp_path: Path) -> None:
-    file = tmp_path / "agent.zip"
-    file.write_bytes(agent_archive())
-    command = [sys.executable, "-IBS", str(file), "--demo", "--count", "1"]
-    done = subprocess.run(command, capture_output=True, check=True, stdin=subprocess.DEVNULL)
-    assert newest(done.stdout.splitlines())[1].devices
 
 
 def test_it_has_only_the_agent_and_the_bindings() -> None:

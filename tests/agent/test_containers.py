@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pwd
 from pathlib import Path
 from types import SimpleNamespace
@@ -150,12 +149,4 @@ def test_a_long_name_is_cut(tmp_path: Path) -> None:
 def test_a_large_file_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(containers, "FILE_BYTES", 20)
     root = fake_root(tmp_path, {CONFIG: docker("/trainer")})
-    assert container_names(DOCKER, root) == {}
-
-
-def test_a_pipe_is_not_read(tmp_path: Path) -> None:
-    """Reading it would block."""
-    root = fake_root(tmp_path, {CONFIG: ""})
-    (root / CONFIG[1:]).unlink()
-    os.mkfifo(root / CONFIG[1:])
     assert container_names(DOCKER, root) == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from gputop.agent.linux.driver_files import (
     BrokenLibrary,
     PciGpu,
-    System,
     inspect_system,
     loaded_stub,
     unlisted_gpus,
@@ -26,7 +24,6 @@ from tests.fake_root import (
     LOADED,
     NOT_BUILT,
     NOUVEAU,
-    REFUSED,
     WSL,
     WSL_LIBRARY,
     fake_root,
@@ -113,43 +110,6 @@ def test_what_is_seen_of_a_machine(
     assert {name: getattr(found, name) for name in seen} == seen
 
 
-def test_a_machine_that_has_nothing(tmp_path: Path) -> None:
-    assert inspect_system(fake_root(tmp_path, {}), {}) == System()
-
-
-@pytest.mark.parametrize(
-    ("variable", "kind"),
-    [("KUBERNETES_SERVICE_HOST", "kubernetes"), ("APPTAINER_CONTAINER", "apptainer")],
-)
-def test_a_container_by_its_environment(tmp_path: Path, variable: str, kind: str) -> None:
-    assert inspect_system(fake_root(tmp_path, DOCKER), {variable: "10.0.0.1"}).container == kind
-
-
-def test_a_folder_that_the_loader_is_told_of_is_not_aside(tmp_path: Path) -> None:
-    told = {"LD_LIBRARY_PATH": "relative::/opt:/usr/lib/wsl/lib/"}
-    found = inspect_system(fake_root(tmp_path, WSL_LIBRARY), told)
-    assert found.library == "/usr/lib/wsl/lib/libnvidia-ml.so.1"
-    assert not found.library_aside
-
-
-def test_a_control_file_that_cannot_be_opened(tmp_path: Path) -> None:
-    """Opened, and not only its mode looked at: control groups refuse what the mode allows."""
-    (refusal,) = inspect_system(fake_root(tmp_path, {**REFUSED, "/dev/nvidia0": ""}), {}).refusals
-    assert (refusal.file, refusal.why) == ("/dev/nvidiactl", "is a directory")
-
-
-def test_a_control_file_without_its_module_is_not_refused(tmp_path: Path) -> None:
-    root = fake_root(tmp_path, {})
-    (root / "dev").mkdir(exist_ok=True)
-    with socket.socket(
-        socket.AF_UNIX
-    ) as listening:  # opening it fails as a node without a module does
-        listening.bind(str(root / "dev/nvidiactl"))
-        found = inspect_system(root, {})
-    assert found.device_files == ("/dev/nvidiactl",)
-    assert found.refusals == ()
-
-
 def test_a_device_file_that_is_forbidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """GPUs themselves are not opened: that could wake one, or block."""
     allowed = os.access
@@ -193,10 +153,6 @@ def test_a_stub_is_told_by_its_folder_or_its_warning(
 ) -> None:
     root = fake_root(tmp_path, {"/proc/self/maps": MAPS.format(file), file: content})
     assert loaded_stub(root) == (file if is_stub else None)
-
-
-def test_without_a_library_there_is_no_stub(tmp_path: Path) -> None:
-    assert loaded_stub(fake_root(tmp_path, {"/proc/self/maps": MAPS.format("/usr/bin/x")})) is None
 
 
 def test_gpus_that_the_driver_should_list(tmp_path: Path) -> None:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pynvml
@@ -30,7 +27,6 @@ from tests.driver import (
     UNKNOWN,
     FakeDevice,
     FakeDriver,
-    loaded,
 )
 
 pytestmark = pytest.mark.driver
@@ -94,11 +90,6 @@ def values(sample: DeviceSample) -> set[Any]:
     return {sample.absent.get(name, getattr(sample, name)) for name in GPM_READINGS}
 
 
-def test_the_metrics_are_those_of_the_schema() -> None:
-    assert set(METRICS) == set(GPM_READINGS)
-    assert set(METRICS.values()) == set(GPM)
-
-
 def test_two_readings_make_a_window(machine: Machine) -> None:
     assert values(machine.read()) == {Absence.NO_DATA_YET}
     sample = machine.read()
@@ -106,70 +97,6 @@ def test_two_readings_make_a_window(machine: Machine) -> None:
         name: GPM[metric] for name, metric in METRICS.items()
     }
     assert not set(GPM_READINGS) & set(sample.absent)
-
-
-def test_each_window_begins_where_the_last_one_ended(machine: Machine) -> None:
-    found = []
-    for percent in (10.0, 20.0, 40.0, 80.0):
-        machine.driver.change(0, gpm=busy(percent))
-        found.append(values(machine.read(after=0.25)))
-    assert found == [{Absence.NO_DATA_YET}, {15.0}, {30.0}, {60.0}]
-    # Two samples take turns, and whether it is supported is asked once.
-    assert machine.calls() == {
-        "nvmlGpmQueryDeviceSupport": 1,
-        "nvmlGpmSampleAlloc": 2,
-        "nvmlGpmSampleGet": 4,
-        "nvmlGpmMetricsGet": 3,
-    }
-
-
-def test_nobody_asks_where_nobody_looks(machine: Machine) -> None:
-    for _ in range(3):
-        assert values(machine.read(gpm=False)) == {Absence.DISABLED}
-    assert machine.calls() == {}
-
-
-def test_disabled_comes_before_not_supported(nvml: FakeDriver) -> None:
-    machine = Machine(nvml, FakeDevice(gpm_supported=0))
-    assert values(machine.read(gpm=False)) == {Absence.DISABLED}
-    assert values(machine.read()) == {Absence.NOT_SUPPORTED}
-    assert values(machine.read(gpm=False)) == {Absence.DISABLED}
-
-
-def test_a_pause_is_in_no_window(machine: Machine) -> None:
-    machine.driver.change(0, gpm=busy(10.0))
-    machine.read()
-    assert values(machine.read()) == {10.0}
-    assert values(machine.read(gpm=False)) == {Absence.DISABLED}
-    assert machine.calls()["nvmlGpmSampleFree"] == machine.calls()["nvmlGpmSampleAlloc"] == 2
-    machine.driver.change(0, gpm=busy(30.0))
-    assert values(machine.read(after=0.01)) == {Absence.NO_DATA_YET}
-    assert values(machine.read()) == {30.0}
-    assert machine.calls()["nvmlGpmQueryDeviceSupport"] == 1
-
-
-def test_a_window_is_never_too_short(machine: Machine) -> None:
-    machine.driver.change(0, gpm=busy(10.0))
-    machine.read()
-    assert values(machine.read(after=0.09)) == {Absence.NO_DATA_YET}
-    assert values(machine.read(after=0.02)) == {10.0}
-    machine.driver.change(0, gpm=busy(20.0))
-    machine.driver.forget_calls()
-    assert values(machine.read(after=0.05)) == {10.0}
-    assert machine.calls() == {}
-    assert values(machine.read(after=0.06)) == {15.0}
-
-
-def test_a_window_begins_when_the_sample_is_there(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice())
-    start()
-    ticks = iter([0.0, 5.0, 5.05, 5.2, 5.3])
-    gpm = Gpm(pynvml.nvmlDeviceGetHandleByIndex(0), clock=lambda: next(ticks))
-    assert set(gpm.read().values()) == {Absence.NO_DATA_YET}  # which took five seconds
-    assert set(gpm.read().values()) == {Absence.NO_DATA_YET}
-    assert nvml.calls()["nvmlGpmSampleGet"] == 1
-    assert gpm.read()["sm_active_percent"] == GPM[2]
-    gpm.close()
 
 
 def test_a_device_without_it_is_asked_once(nvml: FakeDriver) -> None:
@@ -201,30 +128,6 @@ def test_one_that_never_worked_is_left_alone_for_a_minute(
     assert machine.calls().get("nvmlGpmSampleFree", 0) == allocated
     machine.read(after=10.0)
     assert values(machine.read()) == set(GPM.values())
-
-
-@pytest.mark.parametrize("code", sorted({*CODES} - {NOT_SUPPORTED, FUNCTION_NOT_FOUND}))
-@pytest.mark.parametrize("function", SAMPLING[:2])
-def test_one_that_worked_begins_anew(machine: Machine, function: str, code: int) -> None:
-    machine.read()
-    machine.read()
-    machine.driver.change(0, fail={function: code}, gpm=busy(99.0))
-    sample = machine.read()
-    assert values(sample) == {CODES[code]}
-    assert sample.state is DeviceState.OK
-    machine.driver.change(0, fail={}, gpm=busy(20.0))
-    assert values(machine.read(after=0.01)) == {Absence.NO_DATA_YET}
-    assert values(machine.read()) == {20.0}
-
-
-def test_one_that_is_switched_off_underneath_is_left_alone_too(machine: Machine) -> None:
-    machine.read()
-    machine.read()
-    machine.driver.change(0, gpm_supported=0)  # as by MIG
-    machine.driver.forget_calls()
-    for _ in range(5):
-        assert values(machine.read()) == {Absence.NOT_SUPPORTED}
-    assert machine.calls() == {"nvmlGpmSampleGet": 1, "nvmlGpmSampleFree": 2}
 
 
 @pytest.mark.parametrize("code", CODES)
@@ -271,30 +174,6 @@ def test_a_loss_is_known_from_any_call(nvml: FakeDriver, cause: str) -> None:
     assert machine.calls()["nvmlGpmQueryDeviceSupport"] == 1
 
 
-def test_a_lost_device_gives_its_samples_back(machine: Machine) -> None:
-    machine.read()
-    machine.read()
-    machine.driver.change(0, code=GPU_IS_LOST)
-    for _ in range(2):
-        assert values(machine.read()) == {Absence.LOST}
-    assert machine.calls()["nvmlGpmSampleFree"] == machine.calls()["nvmlGpmSampleAlloc"] == 2
-    machine.driver.change(0, code=0)
-    assert values(machine.read()) == {Absence.NO_DATA_YET}
-
-
-def test_samples_that_cannot_be_given_back(machine: Machine) -> None:
-    machine.read()
-    machine.driver.change_machine(fail={"nvmlGpmSampleFree": UNKNOWN})
-    assert values(machine.read(gpm=False)) == {Absence.DISABLED}
-
-
-def test_a_driver_that_is_older_than_gpm(build_driver: Callable[..., Path], tmp_path: Path) -> None:
-    older = FakeDriver(tmp_path, build_driver("nvmlGpmQueryDeviceSupport", *SAMPLING))
-    with loaded(older):
-        machine = Machine(older, FakeDevice())
-        assert values(machine.read()) == {Absence.NOT_SUPPORTED}
-
-
 def test_a_gpu_instance_has_its_own(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(gpm={"5.3": 40.0, "5.4": 60.0, 5: 99.0}))
     start()
@@ -334,18 +213,3 @@ def test_the_stream_has_it_unless_it_is_switched_off(driver: FakeDriver) -> None
     for row in stream(driver, "--count", "2", "--no-gpm"):
         assert {row["absent"][name] for name in METRICS} == {"disabled"}
     assert not [name for name in driver.calls() if name.startswith("nvmlGpm")]
-
-
-def test_what_is_dropped_gives_its_samples_back(nvml: FakeDriver) -> None:
-    """As an instance of a GPU that is lost while the next instance is asked."""
-    nvml.write(FakeDevice())
-    start()
-    clock = Clock()
-    gpm = Gpm(pynvml.nvmlDeviceGetHandleByIndex(0), clock=clock)
-    for _ in range(3):
-        clock.seconds += 1.0
-        gpm.read()
-    del gpm
-    gc.collect()
-    calls = nvml.calls()
-    assert calls["nvmlGpmSampleFree"] == calls["nvmlGpmSampleAlloc"] == 2

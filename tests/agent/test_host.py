@@ -10,7 +10,7 @@ import pytest
 from gputop.agent.device import Absence
 from gputop.agent.linux import host as module
 from gputop.agent.linux.host import HostReader
-from gputop.agent.snapshot import MOST_WAITING, Host, carry_cpu_samples
+from gputop.agent.snapshot import Host
 from tests.agent import machines
 from tests.agent.machines import cpuinfo, stat
 from tests.fake_root import fake_root
@@ -55,13 +55,6 @@ def test_memory_and_load_are_those_of_proc(clock: Clock) -> None:
     assert host.memory_used_bytes == host.memory_total_bytes - (host.memory_available_bytes or 0)
     loads = [float(word) for word in Path("/proc/loadavg").read_text().split()[:3]]
     assert host.load_average == pytest.approx(loads, abs=2.0)
-
-
-def test_shared_memory_is_in_use(clock: Clock, tmp_path: Path) -> None:
-    """It is not free, and cannot be given up."""
-    host = HostReader(fake_root(tmp_path, machines.INTEL)).read()
-    assert host.memory_used_bytes == 400 * 1024
-    assert host.memory_total_bytes == 1000 * 1024
 
 
 def test_a_percentage_needs_some_time(clock: Clock) -> None:
@@ -121,48 +114,6 @@ def test_what_happened_between_two_reads_is_there(clock: Clock, tmp_path: Path) 
     assert host.cpu_samples_percent == host.cpu_core_max_samples_percent == ()
 
 
-def test_a_cpu_whose_clock_stands_still_is_not_noted(clock: Clock, tmp_path: Path) -> None:
-    reader = HostReader(fake_root(tmp_path, stat("cpu0 0 0 0 100")))
-    reader.note_cpu()
-    clock.now += 1.0
-    host = reader.read()
-    assert host.cpu_samples_percent == ()
-
-
-def test_the_cpu_of_a_sample_that_was_not_sent_comes_with_the_next() -> None:
-    short = Host(20.0, (40.0, 0.0))
-    long = Host(
-        30.0,
-        (30.0, 30.0),
-        cpu_samples_percent=(10.0, 50.0),
-        cpu_core_max_samples_percent=(20.0, 90.0),
-    )
-    merged = carry_cpu_samples(long, short)
-    assert merged.cpu_percent == 20.0
-    assert merged.cpu_samples_percent == (10.0, 50.0, 20.0)
-    assert merged.cpu_core_max_samples_percent == (20.0, 90.0, 40.0)
-    merged = carry_cpu_samples(short, long)
-    assert merged.cpu_samples_percent == (20.0, 10.0, 50.0)
-    assert carry_cpu_samples(Host(), long) == long
-    assert carry_cpu_samples(long, Host()) == Host()
-    for _ in range(MOST_WAITING):
-        merged = carry_cpu_samples(merged, short)
-    assert len(merged.cpu_samples_percent) == MOST_WAITING
-
-
-def test_a_cpu_that_was_plugged_in_has_a_percentage_at_the_next_read(
-    clock: Clock, tmp_path: Path
-) -> None:
-    root = fake_root(tmp_path, stat("cpu0 0 0 0 100"))
-    reader = HostReader(root)
-    write(root, stat("cpu0 50 0 0 150", "cpu1 900 0 0 0"))
-    clock.now += 1.0
-    assert reader.read().cpu_core_percent == (50.0,)
-    write(root, stat("cpu0 100 0 0 200", "cpu1 900 0 0 100"))
-    clock.now += 1.0
-    assert reader.read().cpu_core_percent == (50.0, 0.0)
-
-
 def test_clock_and_temperature_are_read_less_often(clock: Clock, tmp_path: Path) -> None:
     root = fake_root(tmp_path, machines.INTEL)
     reader = HostReader(root)
@@ -176,17 +127,6 @@ def test_clock_and_temperature_are_read_less_often(clock: Clock, tmp_path: Path)
     clock.now += module.SLOW_SECONDS / 2
     later = reader.read()
     assert (later.cpu_clock_mhz, later.cpu_temperature_celsius) == (1000.0, 60.001)
-
-
-def test_a_machine_without_clock_and_temperature(clock: Clock, tmp_path: Path) -> None:
-    root = fake_root(tmp_path, machines.MEMORY | machines.LOAD | machines.NVME)
-    host = HostReader(root).read()
-    assert host.cpu_clock_mhz is None
-    assert host.cpu_temperature_celsius is None
-    assert host.absent["cpu_clock_mhz"] is Absence.NOT_SUPPORTED
-    assert host.absent["cpu_temperature_celsius"] is Absence.NOT_SUPPORTED
-    assert host.load_average == (0.51, 1.25, 2.0)
-    assert host.memory_total_bytes
 
 
 @pytest.mark.parametrize(

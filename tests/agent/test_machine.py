@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import psutil
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.agent.linux import machine
@@ -84,64 +83,8 @@ def test_cpu_percents(tmp_path: Path, after: Files, expected: tuple[float, ...])
     assert percents(tmp_path, TWO, after) == expected
 
 
-@pytest.mark.parametrize(
-    ("columns", "expected"),
-    [
-        ("150 0 100 850 -3 0 0 0 0 0", 50.0),
-        ("150 0 100 850 4 0 0 0 0 0", 50.0),
-        ("150 0 90 850 5 0 0 0 0 0", 50.0),
-        ("150 0 100 700 5 0 0 0 0 0", 100.0),
-    ],
-    ids=["below 0", "waiting for storage", "lxcfs: one column", "lxcfs: idle time"],
-)
-def test_a_column_that_goes_backwards(tmp_path: Path, columns: str, expected: float) -> None:
-    before = stat("cpu0 100 0 100 800 5 0 0 0 0 0")
-    assert percents(tmp_path, before, stat(f"cpu0 {columns}")) == (expected,)
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        {},
-        {"/proc/stat": ""},
-        {"/proc/stat": "cpu  1 2 3\nbtime 1\n"},
-        {"/proc/stat": "btime 1700000000\n"},
-        stat("cpu0 1 x 3 4"),
-        stat("cpux 1 2 3 4"),
-        stat("cpu0"),
-        stat("cpu0 0 0 0 0 0 0 0 0 0 0", "cpu1 0 0 0 0 0 0 0 0 0 0"),
-    ],
-    ids=["none", "empty", "a sum", "no CPU", "a word", "no number", "no column", "gVisor"],
-)
-def test_no_cpu_times(tmp_path: Path, files: Files) -> None:
-    assert machine.cpu_times(fake_root(tmp_path, files)) == {}
-
-
 COLUMN = st.integers(0, 1 << 40)
 CPU = st.lists(COLUMN, min_size=10, max_size=10)
-
-
-@given(st.lists(st.tuples(CPU, CPU), min_size=1, max_size=4))
-def test_cpu_percents_are_those_of_psutil(
-    tmp_path_factory: pytest.TempPathFactory, cpus: list[tuple[list[int], list[int]]]
-) -> None:
-    """With columns that go backwards, too, and guests that have more time than users."""
-    folder = tmp_path_factory.mktemp("machine")
-    files = []
-    for moment in (0, 1):
-        lines = []
-        for number, columns in enumerate(cpus):
-            words = " ".join(map(str, columns[moment]))
-            lines.append(f"cpu{number} {words}")
-        files.append(stat(*lines))
-    own = percents(folder, *files)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(psutil, "PROCFS_PATH", str(folder / "before/root/proc"))
-        psutil.cpu_percent(percpu=True)
-        patch.setattr(psutil, "PROCFS_PATH", str(folder / "after/root/proc"))
-        theirs = psutil.cpu_percent(percpu=True)
-    if len(own) == len(cpus):  # psutil has 0 for a CPU whose time stands still
-        assert own == pytest.approx(theirs, abs=0.11)  # both round to a tenth
 
 
 @pytest.mark.parametrize(
@@ -181,21 +124,6 @@ def test_memory(tmp_path: Path, files: Files, expected: Memory, used: int | None
     found = machine.memory(fake_root(tmp_path, files))
     assert found == expected
     assert found.used == used
-
-
-@given(total=st.integers(1, 1 << 33), shares=st.tuples(*[st.floats(0.001, 1.5)] * 2))
-def test_memory_is_that_of_psutil(
-    tmp_path_factory: pytest.TempPathFactory, total: int, shares: tuple[float, float]
-) -> None:
-    """Where the estimate is larger than the total, too."""
-    free, available = (max(1, int(total * share)) for share in shares)
-    others = dict.fromkeys(("Buffers", "Cached", "Shmem", "Active", "Inactive"), 7)
-    files = meminfo(MemTotal=total, MemFree=free, MemAvailable=available, **others)
-    root = fake_root(tmp_path_factory.mktemp("machine"), files)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(psutil, "PROCFS_PATH", str(root / "proc"))
-        theirs = psutil.virtual_memory()
-    assert machine.memory(root) == Memory(theirs.total, theirs.available)
 
 
 @pytest.mark.parametrize(
@@ -315,27 +243,6 @@ def test_cpu_temperature(tmp_path: Path, files: Files, expected: float | None) -
     assert machine.cpu_temperature_celsius(fake_root(tmp_path, files)) == expected
 
 
-def test_only_sensors_of_a_cpu_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading the temperature of a disk may wake it up."""
-    read: list[str] = []
-    really = Path.read_text
-
-    def read_text(self: Path, *arguments: str, **options: str) -> str:
-        read.append(self.parent.name + "/" + self.name)
-        return really(self, *arguments, **options)
-
-    root = fake_root(tmp_path, machines.INTEL)
-    monkeypatch.setattr(Path, "read_text", read_text)
-    machine.cpu_temperature_celsius(root)
-    assert sorted(read) == [
-        "hwmon0/name",
-        "hwmon1/name",
-        "hwmon1/temp1_input",
-        "hwmon1/temp2_input",
-        "hwmon1/temp3_input",
-    ]
-
-
 @pytest.mark.parametrize(
     ("content", "name"),
     [
@@ -349,17 +256,6 @@ def test_only_sensors_of_a_cpu_are_read(tmp_path: Path, monkeypatch: pytest.Monk
 def test_cpu_name(tmp_path: Path, content: str | None, name: str | None) -> None:
     files = {} if content is None else {"/proc/cpuinfo": content}
     assert machine.cpu_name(fake_root(tmp_path, files)) == name
-
-
-def test_folders_instead_of_files(tmp_path: Path) -> None:
-    """No function raises, whatever is there."""
-    root = fake_root(tmp_path, dict.fromkeys(machines.INTEL, "folder"))
-    assert machine.cpu_times(root) == {}
-    assert machine.memory(root) == Memory(None, None)
-    assert machine.load_average(root) == ()
-    assert machine.cpu_clock_mhz(root) is None
-    assert machine.cpu_temperature_celsius(root) is None
-    assert machine.cpu_name(root) is None
 
 
 def test_this_machine_is_as_psutil_reads_it() -> None:

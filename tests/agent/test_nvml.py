@@ -6,12 +6,9 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import fields
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import pynvml
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,11 +23,9 @@ from gputop.agent.device import (
 )
 from gputop.agent.interface import UTILIZATIONS, DeviceReading, DriverError
 from gputop.agent.lines import to_line
-from gputop.agent.linux.driver_files import inspect_system
-from gputop.agent.nvml import driver as module
 from gputop.agent.nvml.device_queries import reading_queries
-from gputop.agent.nvml.driver import NvmlDriver, NvmlReader, start
-from gputop.agent.nvml.query import EVERY_10_SECONDS, EVERY_SAMPLE, EVERY_SECOND, string
+from gputop.agent.nvml.driver import NvmlReader, start
+from gputop.agent.nvml.query import EVERY_10_SECONDS, EVERY_SAMPLE, EVERY_SECOND
 from gputop.agent.nvml.xid_events import XidEvents
 from gputop.agent.snapshot import Host, Process, ProcessKind, Sample
 from gputop.schema.decode import decode
@@ -52,9 +47,7 @@ from tests.driver import (
     FakeDevice,
     FakeDriver,
     FakeProcess,
-    loaded,
 )
-from tests.fake_root import fake_root, gpu
 
 if TYPE_CHECKING:
     from gputop.agent.problem import Problem
@@ -139,19 +132,6 @@ def test_the_driver_and_who_its_devices_are(nvml: FakeDriver) -> None:
         driver.readers()
 
 
-def test_a_driver_that_cannot_be_used_is_begun_anew(nvml: FakeDriver) -> None:
-    """NVML looks for devices when it is initialized for the first of several times."""
-    nvml.write(FakeDevice(), fail={"nvmlDeviceGetCount_v2": NO_PERMISSION})
-    for _ in range(3):
-        driver = start()
-        with pytest.raises(DriverError, match="No permission"):
-            driver.readers()
-    calls = nvml.calls()
-    assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] == 3
-    nvml.change_machine(fail={})
-    assert only_reader().read(gpm=False)[0].sample.temperature_celsius == 64
-
-
 def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDriver) -> None:
     nvml.write(
         FakeDevice(
@@ -199,42 +179,6 @@ def test_a_name_that_is_not_utf8(nvml: FakeDriver) -> None:
     reader = only_reader()
     reader.read(gpm=False)[0]
     assert reader.device.name == "Card ��"
-
-
-def test_a_driver_version_that_is_not_utf8(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(), driver_version="580 \udcff")
-    assert start().driver_version is None
-
-
-def test_a_name_in_bytes_as_from_old_versions() -> None:
-    source = string(lambda _handle: b"Tesla \xff")
-    assert source(None) == ("Tesla �",)
-
-
-@pytest.mark.parametrize(
-    ("kind", "value"),
-    [(1, 0xFFFF_FFFE), (2, 0xFFFF_FFFE), (3, 0xFFFF_FFFE), (3, -2), (4, -2), (5, 0xFFFF_FFFE)],
-)
-def test_a_threshold_below_zero_is_the_same_in_every_type(
-    nvml: FakeDriver, kind: int, value: int
-) -> None:
-    """In the types 1, 2 and 3, which are unsigned, of 32 or 64 bits; 4 and 5 are signed."""
-    nvml.write(FakeDevice(values={"field.194": value, "field_type.194": kind, "field.196": 0}))
-    reader = only_reader()
-    reader.read(gpm=False)
-    assert reader.device.temperature_slowdown_margin_celsius == -2
-    assert reader.device.temperature_max_margin_celsius == 0
-    assert reader.device.absent["temperature_shutdown_margin_celsius"] is Absence.NOT_SUPPORTED
-
-
-def test_a_device_without_a_uuid_is_asked_again(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(fail={"nvmlDeviceGetUUID": UNKNOWN}))
-    reader = only_reader()
-    assert reader.read(gpm=False)[0].sample.uuid == reader.device.uuid == "unknown:0"
-    assert reader.device.absent == {"uuid": Absence.ERROR}
-    nvml.change(0, fail={})
-    assert reader.read(gpm=False)[0].sample.uuid == reader.device.uuid
-    assert reader.device.uuid.startswith("GPU-")
 
 
 FOLLOWS = ("memory_free_bytes", "memory_unattributed_bytes", "fans_percent")
@@ -293,59 +237,6 @@ def test_what_is_no_number_is_missing(
     assert found == absent
 
 
-def test_the_fan_may_run_above_a_hundred_percent(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(fan_percent=105))
-    assert only_reader().read(gpm=False)[0].sample.fan_percent == 105
-
-
-def test_version_1_of_memory_where_there_is_no_other(nvml: FakeDriver) -> None:
-    nvml.write(DEVICE, fail={"nvmlDeviceGetMemoryInfo_v2": FUNCTION_NOT_FOUND})
-    reader = only_reader()
-    sample = reader.read(gpm=False)[0].sample
-    assert reasons(sample) == {"memory_reserved_bytes": Absence.NOT_SUPPORTED}
-    assert sample.memory_used_bytes == (24 << 30) + 633 * MIB
-    assert sample.memory_total_bytes == reader.device.memory_total_bytes == 81_559 * MIB
-
-
-def test_another_function_is_asked_only_where_the_first_is_not_supported(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(fan_percent=1, fans=2, fail={"nvmlDeviceGetTemperatureV": NO_PERMISSION}))
-    sample = only_reader().read(gpm=False)[0].sample
-    assert reasons(sample) == {"temperature_celsius": Absence.NO_PERMISSION}
-    assert "nvmlDeviceGetTemperature" not in nvml.calls(0)
-
-
-def test_the_requested_power_limit_does_not_stand_for_the_enforced_one(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(power_limit_enforced_milliwatts=None, power_limit_milliwatts=450_000))
-    sample = only_reader().read(gpm=False)[0].sample
-    assert (sample.power_limit_watts, sample.power_limit_requested_watts) == (None, 450.0)
-
-
-def test_a_function_that_is_not_there(nvml: FakeDriver) -> None:
-    nvml.write(DEVICE, fail=dict.fromkeys(FUNCTIONS, FUNCTION_NOT_FOUND))
-    reader = only_reader()
-    for _ in range(3):
-        sample = reader.read(gpm=False)[0].sample
-    assert nvml.calls(0)["nvmlDeviceGetTemperature"] == 3
-    assert sample.temperature_celsius == 64
-    assert sample.absent["power_watts"] is Absence.NOT_SUPPORTED
-
-
-def test_a_driver_older_than_a_function(build_driver: Callable[..., Path], tmp_path: Path) -> None:
-    gone = [*OLDER, "nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetPowerUsage"]
-    older = FakeDriver(tmp_path, build_driver(*gone))
-    older.write(FakeDevice(fan_percent=38, fans=2, processes=(FakeProcess(5),)))
-    with loaded(older):
-        reading = only_reader().read(gpm=False)[0]
-        check(reading)
-    assert reading.sample.temperature_celsius == 64
-    assert reading.sample.power_limit_watts == 700.0
-    assert reasons(reading.sample) == {
-        "power_watts": Absence.NOT_SUPPORTED,
-        "memory_reserved_bytes": Absence.NOT_SUPPORTED,
-    }
-    assert [process.pid for process in reading.processes] == [5]
-
-
 def test_a_device_lost_in_between_comes_back(nvml: FakeDriver) -> None:
     nvml.write(DEVICE, DEVICE)
     reader, other = start().readers()
@@ -369,66 +260,6 @@ def test_a_device_lost_in_between_comes_back(nvml: FakeDriver) -> None:
     assert nvml.calls(0)["nvmlDeviceGetHandleByIndex_v2"] == 3
 
 
-def test_another_device_may_come_back_at_the_index(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(uuid="GPU-first"))
-    reader = only_reader()
-    assert reader.read(gpm=False)[0].sample.uuid == "GPU-first"
-    nvml.change(0, code=GPU_IS_LOST)
-    assert reader.read(gpm=False)[0].sample.uuid == "GPU-first"
-    nvml.change(0, code=0, uuid="GPU-second")
-    assert reader.read(gpm=False)[0].sample.uuid == reader.device.uuid == "GPU-second"
-
-
-@pytest.mark.parametrize("function", [*FUNCTIONS, "nvmlDeviceGetComputeRunningProcesses_v3"])
-def test_one_call_is_enough_to_know_of_a_loss(nvml: FakeDriver, function: str) -> None:
-    nvml.write(FakeDevice(fan_percent=38, fans=2, fail={function: GPU_IS_LOST}))
-    reading = only_reader().read(gpm=False)[0]
-    check(reading)
-    assert reading.sample.state is DeviceState.LOST
-    assert set(reading.sample.absent.values()) == {Absence.LOST}
-
-
-def test_a_device_lost_at_the_start_keeps_its_index(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(), FakeDevice(code=GPU_IS_LOST), FakeDevice(name="third"))
-    readers = start().readers()
-    samples = [reader.read(gpm=False)[0].sample for reader in readers]
-    assert [reader.device.index for reader in readers] == [0, 1, 2]
-    assert [sample.state for sample in samples] == [
-        DeviceState.OK,
-        DeviceState.LOST,
-        DeviceState.OK,
-    ]
-    lost = readers[1].device
-    assert (lost.uuid, lost.name) == ("unknown:1", "unknown device")
-    assert set(lost.absent.values()) == {Absence.LOST}
-    assert samples[1].uuid == lost.uuid
-    assert readers[2].device.name == "third"
-    nvml.change(1, code=0)
-    sample = readers[1].read(gpm=False)[0].sample
-    assert readers[1].device.uuid == sample.uuid == "GPU-00000001-fa4e-4dcf-8a3b-000000000001"
-    assert sample.state is DeviceState.OK
-
-
-@pytest.mark.parametrize(
-    ("code", "state", "absence"),
-    [
-        (RESET_REQUIRED, DeviceState.NEEDS_RESET, Absence.LOST),
-        (NO_PERMISSION, DeviceState.NOT_RESPONDING, Absence.NO_PERMISSION),
-        (UNKNOWN, DeviceState.NOT_RESPONDING, Absence.ERROR),
-    ],
-)
-def test_a_device_that_cannot_be_attached(
-    nvml: FakeDriver, code: int, state: DeviceState, absence: Absence
-) -> None:
-    nvml.write(FakeDevice(fail={"nvmlDeviceGetHandleByIndex_v2": code}))
-    reader = only_reader()
-    reading = reader.read(gpm=False)[0]
-    check(reading)
-    assert reading.sample.state is state
-    assert set(reading.sample.absent.values()) == {absence}
-    assert set(reader.device.absent.values()) == {absence}
-
-
 def test_a_device_that_needs_a_reset_says_what_it_can(nvml: FakeDriver) -> None:
     nvml.write(
         FakeDevice(fan_percent=38, fans=2, fail={"nvmlDeviceGetUtilizationRates": RESET_REQUIRED})
@@ -440,21 +271,6 @@ def test_a_device_that_needs_a_reset_says_what_it_can(nvml: FakeDriver) -> None:
     assert reasons(reading.sample) == dict.fromkeys(
         ("gpu_utilization_percent", "memory_utilization_percent"), Absence.LOST
     )
-
-
-def test_after_a_reset_everything_is_asked_anew(nvml: FakeDriver) -> None:
-    """Also what is asked seldom, and GPM, which it refused."""
-    nvml.write(FakeDevice(code=RESET_REQUIRED, fan_percent=38, fans=2))
-    reader = only_reader()
-    for _ in range(2):
-        assert reader.read(gpm=True)[0].sample.state is DeviceState.NEEDS_RESET
-    nvml.change(0, code=0)
-    reading = reader.read(gpm=True)[0]
-    check(reading)
-    assert reading.sample.state is DeviceState.OK
-    assert reading.sample.fan_percent == 38
-    assert reading.sample.absent["tensor_active_percent"] is Absence.NO_DATA_YET
-    assert reading.device.absent == {}
 
 
 @pytest.mark.parametrize(
@@ -501,72 +317,6 @@ def test_a_device_that_fails_every_call_is_not_ok(
     (reading,) = sick.read(gpm=False)
     assert reading.sample.state is DeviceState.OK
     assert (reading.sample.fan_percent, reading.device) == (39, device)
-
-
-def test_a_device_that_fails_every_call_from_the_start_is_not_ok(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(code=UNKNOWN))
-    reader = only_reader()
-    reading = reader.read(gpm=False)[0]
-    check(reading)
-    assert reading.sample.state is DeviceState.NOT_RESPONDING
-    assert reader.device.uuid == "unknown:0"
-    nvml.change(0, code=0)
-    assert reader.read(gpm=False)[0].sample.state is DeviceState.OK
-
-
-def test_what_a_device_does_not_support_is_no_failure(nvml: FakeDriver) -> None:
-    numbers = {f.name: None for f in fields(FakeDevice) if f.type == "int | None"}
-    nothing: dict[str, Any] = {**numbers, "values": {}, "samples": (), "max_instances": 0}
-    nvml.write(FakeDevice(**nothing))
-    sample = only_reader().read(gpm=False)[0].sample
-    assert sample.state is DeviceState.OK
-    assert Absence.NOT_SUPPORTED in sample.absent.values()
-
-
-VERSION = "nvmlSystemGetDriverVersion"
-
-
-@pytest.mark.parametrize(
-    ("code", "what"),
-    [
-        (DRIVER_NOT_LOADED, "NVIDIA driver not loaded"),
-        (UNINITIALIZED, "NVIDIA driver gone"),
-        (UNKNOWN, "NVML does not work"),
-    ],
-)
-def test_a_driver_that_does_not_know_its_version_is_gone_with_its_devices(
-    nvml: FakeDriver, code: int, what: str
-) -> None:
-    nvml.write(FakeDevice())
-    driver = start()
-    (reader,) = driver.readers()
-    reader.read(gpm=False)
-    nvml.change_machine(fail={VERSION: code})
-    assert reader.read(gpm=False)[0].sample.state is DeviceState.OK  # nobody has to ask
-    nvml.change(0, code=UNKNOWN)
-    with pytest.raises(DriverError, match=what):
-        reader.read(gpm=False)
-    driver.close()
-    for _ in range(2):  # NVML itself can be initialized, and is shut down again
-        with pytest.raises(DriverError, match=what):
-            start()
-    nvml.change(0, code=0)
-    nvml.change_machine(fail={})
-    assert only_reader().read(gpm=False)[0].sample.state is DeviceState.OK
-    calls = nvml.calls()
-    assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] + 1
-
-
-def test_a_device_that_answers_slowly_is_heard_all_the_time(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(delay_ms=20))
-    reader = only_reader()
-    heard = set()
-    thread = threading.Thread(target=lambda: reader.read(gpm=False))
-    thread.start()
-    while thread.is_alive():
-        heard.add(reader.heard_at)
-        thread.join(0.005)
-    assert len(heard) > 10
 
 
 def test_a_device_that_hangs_holds_up_its_reader_only(nvml: FakeDriver) -> None:
@@ -623,13 +373,6 @@ def test_processes_of_both_lists_are_one_each(nvml: FakeDriver) -> None:
     assert "processes" not in reading.sample.absent
 
 
-def test_many_processes(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(processes=tuple(FakeProcess(pid) for pid in range(1, 301))))
-    assert [process.pid for process in only_reader().read(gpm=False)[0].processes] == list(
-        range(1, 301)
-    )
-
-
 LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
 
 
@@ -660,20 +403,6 @@ def test_process_lists_that_fail(
     names = ("processes", "memory_attributed_bytes", "memory_unattributed_bytes")
     assert reasons(reading.sample) == (dict.fromkeys(names, absence) if absence else {})
     assert [process.pid for process in reading.processes] == pids
-
-
-@pytest.mark.parametrize(
-    ("version", "list_version"),
-    [("535.43.02", "v2"), ("535.86.05", "v2"), ("535.98", "v3"), ("525.60", "v3"), (None, "v3")],
-)
-def test_drivers_with_a_wider_process_struct_are_asked_for_version_2(
-    nvml: FakeDriver, version: str | None, list_version: str
-) -> None:
-    nvml.write(FakeDevice(processes=(FakeProcess(7),)), driver_version=version)
-    assert [process.pid for process in only_reader().read(gpm=False)[0].processes] == [7]
-    asked = {name for name in nvml.calls(0) if "RunningProcesses" in name}
-    mps = "nvmlDeviceGetMPSComputeRunningProcesses"
-    assert asked == {f"{name}_{list_version}" for name in (*LISTS, mps)}
 
 
 def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
@@ -715,33 +444,6 @@ def calls_in_twenty_seconds() -> Counter[str]:
         if query.names[0] not in WITHOUT_A_DEFAULT:
             calls[function] += times[query.interval]
     return calls
-
-
-def test_the_video_clock_is_asked_less_often_than_the_others() -> None:
-    interval = {query.names[0]: query.interval for query in FUNCTION_OF}
-    assert interval["sm_clock_mhz"] == interval["memory_clock_mhz"] == EVERY_SAMPLE
-    assert interval["video_clock_mhz"] == EVERY_10_SECONDS
-
-
-@pytest.mark.parametrize("interval", [0.25, 0.5, 1.0, 2.0])
-def test_a_tick_that_comes_late_does_not_make_the_next_one_too_early(
-    nvml: FakeDriver, interval: float
-) -> None:
-    """What is asked for every second is asked for at every tick of one second, however uneven."""
-    nvml.write(FakeDevice())
-    clock = Clock()
-    start()
-    reader = NvmlReader(0, clock=clock)
-    began = clock.seconds
-    reader.read(gpm=False)
-    nvml.forget_calls()
-    ticks = round(20 / interval)
-    for tick in range(1, ticks + 1):
-        clock.seconds = began + tick * interval + (0.15 if tick % 3 == 1 else 0.0)
-        reader.read(gpm=False)
-    calls = nvml.calls(0)
-    assert calls["nvmlDeviceGetEncoderUtilization"] == min(ticks, 20)
-    assert calls["nvmlDeviceGetBAR1MemoryInfo"] == 2
 
 
 ASKED_EVERY_TICK = (
@@ -798,17 +500,6 @@ def test_what_a_device_does_not_support_is_asked_for_once_a_minute(nvml: FakeDri
     assert nvml.calls(0)["nvmlDeviceGetEncoderUtilization"] == 1
 
 
-def test_a_tick_that_comes_a_moment_early_does_not_skip_the_processes(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice())
-    clock = Clock()
-    start()
-    reader = NvmlReader(0, clock=clock)
-    reader.read(gpm=False)[0]
-    clock.seconds += 0.98
-    reader.read(gpm=False)[0]
-    assert nvml.calls(0)["nvmlDeviceGetComputeRunningProcesses_v3"] == 2
-
-
 PROBLEMS = {
     4: "No permission for the GPUs",
     8: "NVML does not work: Insufficient External Power (code 8)",
@@ -840,23 +531,6 @@ def test_init_that_fails_is_explained(nvml: FakeDriver, code: int) -> None:
     assert str(caught.value.problem).startswith(PROBLEMS[code])
     nvml.write(FakeDevice(), init_code=0)
     assert only_reader().read(gpm=False)[0].sample.state is DeviceState.OK  # and can be tried again
-
-
-def test_a_mismatch_that_is_no_nvml_error_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    def mismatch() -> None:
-        raise pynvml.NVMLLibraryMismatchError("versions")
-
-    monkeypatch.setattr(pynvml, "nvmlInit", mismatch)
-    with pytest.raises(DriverError, match="too old"):
-        start()
-
-
-def test_a_count_that_fails_is_explained(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(), fail={"nvmlDeviceGetCount_v2": NO_PERMISSION})
-    driver = start()
-    assert isinstance(driver, NvmlDriver)
-    with pytest.raises(DriverError, match="No permission"):
-        driver.readers()
 
 
 def test_a_driver_without_devices_is_explained_and_can_be_tried_again(nvml: FakeDriver) -> None:
@@ -958,17 +632,3 @@ def test_whatever_a_driver_says_each_reading_is_there_or_has_its_reason(
             assert (process.sm_utilization_percent is None) == absent
         for name in ("pci_bus_id", "memory_total_bytes", "compute_capability", "sm_clock_max_mhz"):
             assert (getattr(reader.device, name) is None) == (name in reader.device.absent)
-
-
-def test_a_gpu_on_the_bus_that_the_driver_does_not_list(
-    nvml: FakeDriver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    system = inspect_system(fake_root(tmp_path, gpu(0) | gpu(1) | gpu(2)), {})
-    monkeypatch.setattr(module, "inspect_system", lambda: system)
-    nvml.write(FakeDevice(), FakeDevice())
-    driver = start()
-    first, second = driver.readers()
-    first.read(gpm=False)
-    assert driver.unlisted_gpus() == ()  # the other may be any of them
-    second.read(gpm=False)
-    assert driver.unlisted_gpus() == ("0000:37:00.0",)

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from typing import TYPE_CHECKING
 
 import pynvml
 import pytest
 
 from gputop.agent.device import Absence
-from gputop.agent.interface import with_facts
-from gputop.agent.lines import to_line
-from gputop.agent.linux.host import HostReader
-from gputop.agent.linux.owners import Owners
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.nvml.fields import number_of
-from gputop.agent.snapshot import Sample
-from gputop.schema.decode import decode
 from tests.agent.test_nvml import Clock
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 
@@ -25,10 +18,6 @@ if TYPE_CHECKING:
     from gputop.agent.interface import DeviceReading
 
 pytestmark = pytest.mark.driver
-
-LISTS = [
-    f"nvmlDeviceGet{kind}RunningProcesses_v3" for kind in ("Compute", "Graphics", "MPSCompute")
-]
 
 
 def ticks(reader: NvmlReader, clock: Clock, count: int) -> list[DeviceReading]:
@@ -45,13 +34,6 @@ def test_a_list_of_any_length(nvml: FakeDriver, count: int) -> None:
     start()
     processes = NvmlReader(0).read(gpm=False)[0].processes
     assert [process.pid for process in processes] == [*range(1, count + 1)]
-
-
-def test_an_empty_list_is_one_call(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice())
-    start()
-    assert NvmlReader(0).read(gpm=False)[0].processes == ()
-    assert [nvml.calls(0)[name] for name in LISTS] == [1, 1, 1]
 
 
 def test_every_type_of_a_number_is_known() -> None:
@@ -72,21 +54,6 @@ def test_every_type_of_a_number_is_known() -> None:
         setattr(value, members[word], numbers[word])
         assert number_of(value, getattr(pynvml, name)) == numbers[word]
     assert number_of(value, 99) is None
-
-
-def test_numbers_are_rounded_where_they_are_read(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(processes=(FakeProcess(os.getpid()),)))
-    start()
-    clock, owners, host = Clock(), Owners(), HostReader()
-    reader = NvmlReader(0, clock=clock)
-    for _ in range(8):
-        clock.seconds += 1.0
-        (read,) = reader.read(gpm=True)
-        (listed,) = read.processes
-        process = with_facts(listed, owners.owner_of(listed.pid))
-    sample = Sample(1.5, host.read(), (read.sample,), (process,))
-    assert read.sample.sm_active_percent is not None
-    assert decode(to_line(sample)) == sample
 
 
 def test_a_device_is_asked_for_its_fields_in_one_call(nvml: FakeDriver) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import json
 import os
 import select
 import subprocess
@@ -11,36 +9,21 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
-import pynvml
 import pytest
 
-from gputop.agent.device import Absence, DeviceState
+from gputop.agent.device import DeviceState
 from gputop.agent.nvml import xid_events as nvml_events
 from gputop.agent.nvml.driver import NvmlDriver, NvmlReader, start
 from gputop.agent.snapshot import Event, Sample
 from gputop.schema.decode import decode
-from tests.driver import (
-    FUNCTION_NOT_FOUND,
-    GPU_IS_LOST,
-    NO_PERMISSION,
-    NOT_SUPPORTED,
-    TIMEOUT,
-    UNKNOWN,
-    XID,
-    FakeDevice,
-    FakeDriver,
-    loaded,
-)
+from tests.driver import GPU_IS_LOST, UNKNOWN, FakeDevice, FakeDriver
 
 pytestmark = pytest.mark.driver
 
 CREATE, FREE = "nvmlEventSetCreate", "nvmlEventSetFree"
 SUPPORTED, REGISTER = "nvmlDeviceGetSupportedEventTypes", "nvmlDeviceRegisterEvents"
 WAIT = "nvmlEventSetWait_v2"
-DOUBLE_BIT_ERROR = 0x2
 BOUND = 60.0
 
 
@@ -91,11 +74,6 @@ def test_an_xid_comes_once_with_its_device_and_time(machine: Machine) -> None:
     assert machine.events() == []
 
 
-def test_a_number_that_nvml_does_not_know_is_none(machine: Machine) -> None:
-    machine.nvml.report_xid(0, 999)
-    assert machine.events() == [(0, None)]
-
-
 def test_an_event_that_comes_while_somebody_waits(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,59 +87,6 @@ def test_an_event_that_comes_while_somebody_waits(
     machine.nvml.report_xid(0, 13)
     thread.join(BOUND)
     assert [event.code for event in found] == [13]
-
-
-def test_other_kinds_are_not_asked_for(machine: Machine) -> None:
-    machine.nvml.report_xid(0, 0, DOUBLE_BIT_ERROR)
-    assert machine.events() == []
-
-
-def test_what_came_before_is_not_reported(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice())
-    nvml.report_xid(0, 79)
-    assert Machine(nvml, FakeDevice()).events() == []
-
-
-def test_a_device_is_registered_once_and_by_its_reader(machine: Machine) -> None:
-    for _ in range(3):
-        machine.read()
-        machine.driver.events()
-    for index in range(3):
-        calls = machine.nvml.calls(index)
-        assert (calls[SUPPORTED], calls[REGISTER]) == (1, 1)
-    calls = machine.nvml.calls()
-    assert (calls[CREATE], calls[FREE]) == (1, 0)
-
-
-def test_no_device_is_touched_before_its_reader_is(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice())
-    driver = start()
-    driver.readers()
-    assert driver.events() == ()
-    assert nvml.calls(0) == {}
-    assert nvml.calls()[WAIT] == 0  # there is nothing to wait for
-
-
-@pytest.mark.parametrize("types", [None, 0, DOUBLE_BIT_ERROR])
-def test_a_device_that_has_no_xids_is_without_events(nvml: FakeDriver, types: int | None) -> None:
-    machine = Machine(nvml, FakeDevice(event_types=types), FakeDevice(event_types=XID))
-    nvml.report_xid(0, 79)
-    nvml.report_xid(1, 31)
-    assert machine.events() == [(1, 31)]
-    assert machine.read() == [DeviceState.OK] * 2
-    assert (nvml.calls(0)[SUPPORTED], nvml.calls(0)[REGISTER]) == (1, 0)
-
-
-@pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_PERMISSION, FUNCTION_NOT_FOUND, TIMEOUT])
-@pytest.mark.parametrize("function", [SUPPORTED, REGISTER])
-def test_a_device_that_cannot_be_registered(nvml: FakeDriver, function: str, code: int) -> None:
-    machine = Machine(nvml, FakeDevice(fail={function: code}), FakeDevice())
-    nvml.report_xid(0, 79)
-    nvml.report_xid(1, 31)
-    assert machine.events() == [(1, 31)]
-    assert machine.read() == [DeviceState.OK] * 2
-    assert nvml.calls(0)[function] == 1
-    assert nvml.calls()[CREATE] == 1
 
 
 def test_a_device_that_spoils_the_set_is_left_out_of_the_next(nvml: FakeDriver) -> None:
@@ -200,123 +125,6 @@ def test_the_others_go_on_reporting_after_a_loss(machine: Machine) -> None:
     assert [machine.nvml.calls(index)[REGISTER] for index in range(3)] == [2, 2, 2]
 
 
-def test_a_loss_that_only_its_reader_sees(machine: Machine) -> None:
-    machine.nvml.change(1, fail={"nvmlDeviceGetPowerUsage": GPU_IS_LOST})
-    assert machine.read()[1] is DeviceState.LOST
-    machine.nvml.report_xid(0, 74)
-    assert machine.events() == [(0, 74)]  # nothing that had come is dropped with the old set
-    machine.nvml.change(1, fail={})
-    assert machine.read()[1] is DeviceState.OK
-    for index in (1, 0, 2):
-        machine.nvml.report_xid(index, 31)
-    assert machine.events() == [(1, 31), (0, 31), (2, 31)]
-    calls = machine.nvml.calls()
-    assert (calls[CREATE], calls[FREE]) == (2, 1)
-
-
-def test_a_device_that_is_lost_while_it_is_registered(nvml: FakeDriver) -> None:
-    machine = Machine(nvml, FakeDevice(fail={REGISTER: GPU_IS_LOST}), FakeDevice())
-    assert machine.read() == [DeviceState.LOST, DeviceState.OK]
-    nvml.change(0, fail={})
-    assert machine.read() == [DeviceState.OK] * 2
-    nvml.report_xid(0, 31)
-    assert machine.events() == [(0, 31)]
-    assert nvml.calls()[CREATE] == 1
-
-
-def test_another_device_that_comes_to_the_index_has_its_own_name(nvml: FakeDriver) -> None:
-    machine = Machine(nvml, FakeDevice(uuid="GPU-first"))
-    nvml.change(0, code=GPU_IS_LOST)
-    machine.read()
-    machine.events()
-    nvml.change(0, code=0, uuid="GPU-second")
-    machine.read()
-    nvml.report_xid(0, 31)
-    (event,) = machine.driver.events()
-    assert event.device_uuid == "GPU-second"
-
-
-def test_a_device_without_a_name_gets_it_later(nvml: FakeDriver) -> None:
-    machine = Machine(nvml, FakeDevice(fail={"nvmlDeviceGetUUID": UNKNOWN}))
-    machine.read()
-    nvml.report_xid(0, 31)
-    assert [event.device_uuid for event in machine.driver.events()] == ["unknown:0"]
-    nvml.change(0, fail={}, uuid="GPU-known")
-    machine.read()
-    nvml.report_xid(0, 31)
-    assert [event.device_uuid for event in machine.driver.events()] == ["GPU-known"]
-    assert nvml.calls(0)[REGISTER] == 1
-
-
-@pytest.mark.parametrize("code", [UNKNOWN, 1, 2, GPU_IS_LOST, 4711])
-def test_a_wait_that_fails_is_not_repeated_at_once(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
-    monkeypatch.setattr(nvml_events, "WAIT_SECONDS", 0.05)
-    machine.nvml.change_machine(fail={WAIT: code})
-    before = time.monotonic()
-    for _ in range(3):
-        assert machine.driver.events() == ()
-        machine.read()
-    assert time.monotonic() - before >= 0.15
-    calls = machine.nvml.calls()
-    assert (calls[WAIT], calls[CREATE], calls[FREE]) == (3, 4, 3)
-    machine.nvml.change_machine(fail={})
-    machine.nvml.report_xid(0, 31)
-    assert machine.events() == [(0, 31)]
-
-
-@pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND])
-@pytest.mark.parametrize("function", [CREATE, WAIT])
-def test_a_driver_without_events(
-    nvml: FakeDriver, monkeypatch: pytest.MonkeyPatch, function: str, code: int
-) -> None:
-    nvml.change_machine(fail={function: code})
-    machine = Machine(nvml, FakeDevice())
-    assert machine.driver.events() == ()
-    nvml.forget_calls()
-    monkeypatch.setattr(nvml_events, "WAIT_SECONDS", 0.05)
-    before = time.monotonic()
-    for _ in range(3):
-        assert machine.read() == [DeviceState.OK]
-        assert machine.driver.events() == ()
-    assert time.monotonic() - before >= 0.15
-    assert not {CREATE, SUPPORTED, REGISTER, WAIT} & set(nvml.calls())
-
-
-def test_a_driver_that_is_older_than_the_call(
-    build_driver: Callable[..., Path], tmp_path: Path
-) -> None:
-    older = FakeDriver(tmp_path, build_driver(WAIT))
-    with loaded(older):
-        machine = Machine(older, FakeDevice())
-        older.report_xid(0, 79)
-        assert machine.events() == []
-        assert machine.read() == [DeviceState.OK]
-        assert machine.events() == []
-        assert older.calls(0)[REGISTER] == 1
-
-
-def test_a_set_that_cannot_be_made_is_tried_again(nvml: FakeDriver) -> None:
-    nvml.change_machine(fail={CREATE: UNKNOWN})
-    machine = Machine(nvml, FakeDevice())
-    assert machine.events() == []
-    nvml.change_machine(fail={})
-    machine.driver.events()
-    machine.read()
-    nvml.report_xid(0, 31)
-    assert machine.events() == [(0, 31)]
-
-
-def test_a_set_that_cannot_be_freed(nvml: FakeDriver) -> None:
-    nvml.change_machine(fail={FREE: UNKNOWN})
-    machine = Machine(nvml, FakeDevice())
-    nvml.change(0, code=GPU_IS_LOST)
-    assert machine.events() == []
-    gc.collect()  # what a finalizer raises, pytest reports
-    assert nvml.calls()[FREE] == 1
-
-
 def test_a_device_that_hangs_holds_up_no_events_of_others(machine: Machine) -> None:
     machine.nvml.change(1, hang=True)
     stuck = threading.Thread(target=machine.readers[1].read, kwargs={"gpm": False}, daemon=True)
@@ -326,40 +134,6 @@ def test_a_device_that_hangs_holds_up_no_events_of_others(machine: Machine) -> N
     machine.nvml.change(1, hang=False)
     stuck.join(BOUND)
     assert not stuck.is_alive()
-
-
-def test_one_that_hangs_while_it_is_registered_keeps_its_set(nvml: FakeDriver) -> None:
-    """It is put into the old set after there is another: that one must not be freed by then."""
-    nvml.write(FakeDevice(), FakeDevice())
-    driver = start()
-    well, sick = driver.readers()
-    well.read(gpm=False)
-    blocked, go_on = threading.Event(), threading.Event()
-    register = pynvml.nvmlDeviceRegisterEvents
-
-    def slow(*arguments: Any) -> None:
-        blocked.set()
-        assert go_on.wait(BOUND)
-        register(*arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pynvml, "nvmlDeviceRegisterEvents", slow)
-        stuck = threading.Thread(target=sick.read, kwargs={"gpm": False}, daemon=True)
-        stuck.start()
-        assert blocked.wait(BOUND)
-    nvml.change_machine(fail={WAIT: UNKNOWN})
-    assert driver.events() == ()
-    nvml.change_machine(fail={})
-    calls = nvml.calls()
-    assert (calls[CREATE], calls[FREE]) == (2, 0)
-    go_on.set()
-    stuck.join(BOUND)
-    assert not stuck.is_alive()
-    assert nvml.calls()[FREE] == 1
-    for reader in (well, sick):
-        reader.read(gpm=False)
-    nvml.report_xid(1, 31)
-    assert [event.device_uuid for event in driver.events()] == [sick.device.uuid]
 
 
 class Stream:
@@ -425,30 +199,3 @@ def test_the_stream_has_each_xid_exactly_once(
             break
     later = [event for _ in range(3) for event in next(samples).events]
     assert [event.code for event in (*found, *later)] == [79, 31, 48]
-
-
-def test_the_stream_has_xids_while_another_device_hangs(
-    driver: FakeDriver, stream: Callable[[], Stream]
-) -> None:
-    driver.write(FakeDevice(hang=True), FakeDevice())
-    samples = stream().samples()
-    (uuid,) = next(known(sample) for sample in samples if known(sample))
-    driver.report_xid(1, 31)
-    sample = next(sample for sample in samples if sample.events)
-    assert [(event.device_uuid, event.code) for event in sample.events] == [(uuid, 31)]
-    assert sample.devices[0].absent["power_watts"] in (Absence.NO_DATA_YET, Absence.TIMED_OUT)
-
-
-def test_an_event_is_a_line_of_the_stream(driver: FakeDriver, stream: Callable[[], Stream]) -> None:
-    driver.write(FakeDevice())
-    running = stream()
-    samples = running.samples()
-    uuid = next(known(sample)[0] for sample in samples if known(sample))
-    driver.report_xid(0, 94)
-    assert running.process.stdout is not None
-    for line in running.process.stdout:
-        if events := json.loads(line).get("events"):
-            break
-    assert [{**event, "time": None} for event in events] == [
-        {"time": None, "device_uuid": uuid, "kind": "xid", "code": 94}
-    ]

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import json
 import os
 import subprocess
 import sys
 import time
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pynvml
 import pytest
 
 from gputop.agent.device import Absence
 from gputop.agent.interface import UTILIZATIONS
-from gputop.agent.nvml import processes as nvml_processes
 from gputop.agent.nvml.driver import NvmlReader, start
-from gputop.agent.nvml.processes import merge_processes, process_queries
 from gputop.agent.snapshot import Process, ProcessKind
 from tests.agent.test_nvml import Clock
 from tests.driver import (
     FUNCTION_NOT_FOUND,
-    GPU_IS_LOST,
     NO_DATA,
     NO_PERMISSION,
     NOT_FOUND,
@@ -145,17 +139,6 @@ def test_the_first_answer_goes_back_too_far(either: FakeDriver) -> None:
     assert reading.processes[0].absent["sm_utilization_percent"] is Absence.NO_DATA_YET
 
 
-def test_times_since_boot_do_as_well(either: FakeDriver) -> None:
-    watched = Watched(either, 7)
-    three_days_after_boot = int(time.time() * 1000) - 3 * 86_400_000
-    for percent in (10, 20, 30):
-        row = FakeUsage(7, percent, age_ms=three_days_after_boot)
-        assert watched.after(row) == [(percent, 0, 0, 0)]
-    assert watched.after(FakeUsage(7, 90, age_ms=three_days_after_boot + 9_000), seconds=20) == [
-        (0, 0, 0, 0)
-    ]
-
-
 @pytest.mark.parametrize(
     ("row", "found"),
     [
@@ -175,72 +158,12 @@ def test_an_impossible_percentage_is_missing_and_the_others_are_not(
     assert watched.after(FakeUsage(7, 30)) == [(30, 0, 0, 0), (12, 0, 0, 0)]
 
 
-GARBAGE = [
-    FakeUsage(7, 101, 3_000_000_000, 0xFFFFFFFF, 200),
-    FakeUsage(7, 99, age_ms=-3_600_000),
-    FakeUsage(0, 99),
-    FakeUsage(4242, 99),
-    FakeUsage(0xFFFFFFFF, 99),
-]
-
-
-@pytest.mark.parametrize("garbage", GARBAGE, ids=str)
-def test_rows_that_make_no_sense_are_left_out(either: FakeDriver, garbage: FakeUsage) -> None:
-    watched = Watched(either, 7)
-    assert watched.after(garbage) == [(0, 0, 0, 0)]
-    # Nor do they, with a time far ahead, hide all that is to come.
-    assert watched.after(garbage, FakeUsage(7, 12), garbage) == [(12, 0, 0, 0)]
-
-
 def test_rows_from_before_are_left_out(either: FakeDriver) -> None:
     watched = Watched(either, 7)
     watched.after(FakeUsage(7, 60))
     old = FakeUsage(7, 95, age_ms=60_000)
     assert watched.after(old, seconds=2.0) == [(0, 0, 0, 0)]
     assert watched.after(old, FakeUsage(7, 5)) == [(5, 0, 0, 0)]
-
-
-def test_a_hundred_rows_of_garbage(either: FakeDriver) -> None:
-    rows = [FakeUsage(7 * n, 0xFFFFFFFF - n, n, n, n, age_ms=-n) for n in range(100)]
-    assert Watched(either, 7, 8).after(*rows) == [(None, 1, 1, 1), (0, 0, 0, 0)]
-
-
-def test_long_after_it_worked_a_process_is_idle(either: FakeDriver) -> None:
-    """The ring goes back a minute, and so does an interval."""
-    watched = Watched(either, 7, 8)
-    watched.after(FakeUsage(7, 60), FakeUsage(8, 70))
-    rows = FakeUsage(7, 95, age_ms=50_000), FakeUsage(8, 75, age_ms=500)
-    assert watched.after(*rows, seconds=60.0) == [(0, 0, 0, 0), (75, 0, 0, 0)]
-    assert watched.after(FakeUsage(7, 95, age_ms=30_000), seconds=60.0) == [(0,) * 4] * 2
-    assert watched.after(FakeUsage(7, 30), seconds=60.0) == [(30, 0, 0, 0), (0,) * 4]
-
-
-def test_what_a_lost_device_said_is_not_said_of_the_next_one(either: FakeDriver) -> None:
-    watched = Watched(either, 7)
-    assert watched.after(FakeUsage(7, 60)) == [(60, 0, 0, 0)]
-    either.change(0, code=GPU_IS_LOST)
-    watched.clock.seconds += 0.1
-    assert watched.reader.read(gpm=False)[0].sample.absent["processes"] is Absence.LOST
-    either.change(0, code=0, uuid="GPU-another")
-    assert watched.after(seconds=0.1) == [(0, 0, 0, 0)]
-
-
-def test_a_clock_that_is_set_back(nvml: FakeDriver) -> None:
-    watched = Watched(nvml, 7)
-    watched.after(FakeUsage(7, 60))
-    Watched.wall_step = -3_600.0
-    with pytest.raises(AssertionError, match="no_data_yet"):  # as at the beginning
-        watched.after(FakeUsage(7, 50, age_ms=3_600_000))
-    assert watched.after(FakeUsage(7, 40, age_ms=3_599_900)) == [(40, 0, 0, 0)]
-
-
-def test_a_clock_that_is_set_back_a_little(nvml: FakeDriver) -> None:
-    """By less than what is known to be a step: for a while rows seem older than they are."""
-    watched = Watched(nvml, 7)
-    watched.after(FakeUsage(7, 60))
-    Watched.wall_step = -0.9
-    found = [watched.after(FakeUsage(7, 40, age_ms=1_800)) for _ in range(100)]
-    assert found[-1] == [(40, 0, 0, 0)]
 
 
 @pytest.mark.parametrize(
@@ -268,56 +191,12 @@ def test_why_it_is_not_known(nvml: FakeDriver, code: int, absence: Absence | Non
     assert "processes" not in reading.sample.absent
 
 
-def test_an_empty_answer_that_nvidia_ml_py_takes_for_an_error() -> None:
-    rows = [pynvml.c_nvmlProcessInfo_t(pid=5, usedGpuMemory=1)]
-    ((process,), missing) = merge_processes("GPU-0", rows, 0, 0, {})
-    assert (usage(process), process.absent.get("sm_utilization_percent"), missing) == (
-        (0, 0, 0, 0),
-        None,
-        None,
-    )
-
-    def nothing(handle: object, seen: int) -> object:
-        raise pynvml.NVMLError(pynvml.NVML_SUCCESS)
-
-    assert nvml_processes._fetch_rows(nothing, None, 0) == ()
-
-
-def test_a_loss_is_known_from_it(nvml: FakeDriver) -> None:
-    reading = read(nvml, FakeDevice(fail={NEWER: GPU_IS_LOST}))
-    assert reading.sample.absent["processes"] is Absence.LOST
-
-
 def test_the_older_call_where_there_is_no_other(
     build_driver: Callable[..., Path], tmp_path: Path
 ) -> None:
     older = FakeDriver(tmp_path, build_driver(NEWER))
     with loaded(older):
         assert Watched(older, 7).after(FakeUsage(7, 31)) == [(31, 0, 0, 0)]
-
-
-def test_the_older_call_is_not_asked_beside_the_other(nvml: FakeDriver) -> None:
-    assert Watched(nvml, 7).after(FakeUsage(7, 31)) == [(31, 0, 0, 0)]
-    assert OLDER not in nvml.calls()
-
-
-def test_a_row_that_comes_between_the_two_calls_for_them() -> None:
-    answers = iter([pynvml.NVMLError(INSUFFICIENT_SIZE), ["row"]])
-
-    def call(handle: object, since: int) -> object:
-        answer = next(answers)
-        if isinstance(answer, pynvml.NVMLError):
-            raise answer
-        return answer
-
-    assert nvml_processes._fetch_rows(call, None, 0) == ["row"]
-
-
-def test_pids_of_every_size(either: FakeDriver) -> None:
-    """Those that Linux has none of stand for "not available": nobody is called so."""
-    pids = (0, 1, LARGEST_PID, (1 << 31) + 5, (1 << 32) - 1)
-    rows = [FakeUsage(pid, n) for n, pid in enumerate(pids, 1)]
-    assert Watched(either, *pids).after(*rows) == [(2, 0, 0, 0), (3, 0, 0, 0)]
 
 
 def kinds(reading: DeviceReading) -> dict[int, ProcessKind]:
@@ -348,36 +227,6 @@ def test_clients_of_the_multi_process_service(nvml: FakeDriver) -> None:
     assert reading.processes[4].absent["memory_used_bytes"] is Absence.NOT_SUPPORTED
 
 
-@pytest.mark.parametrize(
-    ("code", "missing"),
-    [
-        (NOT_FOUND, None),
-        (NOT_SUPPORTED, None),
-        (FUNCTION_NOT_FOUND, None),
-        (NO_PERMISSION, Absence.NO_PERMISSION),
-        (UNKNOWN, Absence.ERROR),
-    ],
-)
-def test_a_list_of_them_that_fails(nvml: FakeDriver, code: int, missing: Absence | None) -> None:
-    fail = {f"{MPS}_{version}": code for version in ("v2", "v3")}
-    processes = (FakeProcess(1, "mps"), FakeProcess(2))
-    reading = read(nvml, FakeDevice(processes=processes, fail=fail))
-    assert kinds(reading) == {2: ProcessKind.COMPUTE}
-    assert reading.sample.absent.get("processes") == missing
-    assert reading.sample.absent.get("memory_attributed_bytes") == missing
-
-
-def test_version_2_of_the_list_where_there_is_no_other(nvml: FakeDriver) -> None:
-    device = FakeDevice(processes=(FakeProcess(1, "mps"),), fail={f"{MPS}_v3": FUNCTION_NOT_FOUND})
-    assert kinds(read(nvml, device)) == {1: ProcessKind.MPS}
-
-
-def test_they_are_all_asked_for_at_the_same_moments() -> None:
-    questions = process_queries((580, 95), Clock())
-    assert len(questions) == 4
-    assert len({question.interval for question in questions}) == 1
-
-
 def test_the_stream_has_what_they_use(driver: FakeDriver) -> None:
     """With pids that no process of this machine has, which must not trouble whoever looks."""
     pids = (0, os.getpid(), LARGEST_PID, (1 << 31) + 5, (1 << 32) - 1)
@@ -406,15 +255,3 @@ def test_the_stream_has_what_they_use(driver: FakeDriver) -> None:
     assert other["sm_utilization_percent"] is None
     assert other["absent"]["sm_utilization_percent"] == "not_supported"
     assert other["absent"]["decoder_utilization_percent"] == "not_supported"
-
-
-def test_the_questions_of_a_device_that_is_gone_are_gone_at_once() -> None:
-    """Without the collector, which comes by once in many minutes."""
-    *_, query = nvml_processes.process_queries((), lambda: 100.0)
-    ended = weakref.ref(query.sources[0].func.__self__)  # type: ignore[attr-defined]
-    gc.disable()
-    try:
-        del query
-        assert ended() is None
-    finally:
-        gc.enable()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -58,15 +57,6 @@ def test_one_sample_is_on_its_way_and_those_between_are_dropped() -> None:
     assert pacing.select(sample(11)) == []
 
 
-def test_samples_from_before_the_first_request_count_too() -> None:
-    pacing = Pacing(lambda: 100.0)
-    for n in range(3):
-        assert pacing.select(sample(n)) == [sample(n)]
-    for n in range(4):  # the first request only begins it
-        pacing.ask()
-        assert len(pacing.select(sample(3 + n))) == (n == 3)
-
-
 def test_events_utilization_and_inventories_are_kept_for_the_next_sample() -> None:
     pacing = asked()
     pacing.select(sample(0))
@@ -83,14 +73,6 @@ def test_events_utilization_and_inventories_are_kept_for_the_next_sample() -> No
     (last,) = samples(pacing.select(sample(10)))
     assert last.events == ()  # each is sent once
     assert last.devices[0].gpu_utilization_samples_percent == ()
-
-
-@pytest.mark.parametrize("too_many", [1, 5])
-def test_requests_that_answer_no_sample_allow_no_more(too_many: int) -> None:
-    pacing = asked()
-    for _ in range(too_many):
-        pacing.ask()
-    assert [len(pacing.select(sample(n))) for n in range(3)] == [1, 0, 0]
 
 
 MOMENTS = st.lists(st.sampled_from(["sample", "event", "inventory", "arrives"]))

@@ -18,7 +18,7 @@ from gputop.agent.snapshot import Host, Sample
 from gputop.schema.decode import decode
 from gputop.schema.derived import label_of
 from tests.agent.readings import WITHOUT_A_DEFAULT
-from tests.driver import NOT_SUPPORTED, FakeDevice, FakeDriver, FakeInstance, FakeProcess
+from tests.driver import FakeDevice, FakeDriver, FakeInstance, FakeProcess
 from tests.driver.platforms import PLATFORMS, gb10, h100, n1x, orin, orin_of_zeros
 
 if TYPE_CHECKING:
@@ -242,34 +242,6 @@ def test_processes_have_their_memory_where_the_device_has_none(nvml: FakeDriver)
     assert reading.sample.memory_attributed_bytes == (43 << 20) + (61 << 30)
 
 
-def test_processes_without_their_memory_are_listed(nvml: FakeDriver) -> None:
-    (reading,) = read(nvml, PLATFORMS["wsl"]())
-    (process,) = reading.processes
-    assert (process.pid, process.memory_used_bytes) == (4601, None)
-    assert process.absent["memory_used_bytes"] is Absence.NOT_SUPPORTED
-
-
-@pytest.mark.parametrize(
-    ("mode", "word"),
-    [
-        (0, "none"),
-        (1, "passthrough"),
-        (2, "vgpu"),
-        (3, "host_vgpu"),
-        (4, "host_vsga"),
-        (9, "unknown_9"),
-    ],
-)
-def test_virtualization_in_words(nvml: FakeDriver, mode: int, word: str) -> None:
-    assert read(nvml, h100(virtualization_mode=mode))[0].device.virtualization == word
-
-
-def test_virtualization_that_is_not_said(nvml: FakeDriver) -> None:
-    device = read(nvml, h100(virtualization_mode=None))[0].device
-    assert device.virtualization is None
-    assert device.absent["virtualization"] is Absence.NOT_SUPPORTED
-
-
 NO = Absence.NOT_SUPPORTED
 
 
@@ -300,15 +272,6 @@ def test_whether_the_hosts_memory_is_the_devices(
     assert memory_is_shared(name, capability, total) is shared
 
 
-def test_memory_of_no_bytes_is_none(nvml: FakeDriver) -> None:
-    """So some drivers say it instead of "not supported"."""
-    nothing = dict.fromkeys(("memory_total_bytes", "memory_used_bytes", "memory_reserved_bytes"), 0)
-    (reading,) = read(nvml, gb10(**nothing))
-    assert {reading.sample.absent[name] for name in MEMORY} == {Absence.NOT_SUPPORTED}
-    assert reading.device.absent["memory_total_bytes"] is Absence.NOT_SUPPORTED
-    assert reading.device.memory_is_shared is True
-
-
 def test_numbers_of_the_hosts_memory_are_not_the_devices(nvml: FakeDriver) -> None:
     (reading,) = read(nvml, n1x())
     assert {reading.sample.absent[name] for name in MEMORY} == {Absence.NOT_SUPPORTED}
@@ -334,18 +297,6 @@ def test_a_total_below_what_processes_hold_is_not_the_devices(nvml: FakeDriver) 
     assert readings[-1].sample.absent["memory_used_bytes"] is Absence.NOT_SUPPORTED
 
 
-@pytest.mark.parametrize("held", [1 << 29, 1 << 62])
-def test_a_process_that_fits_or_is_garbage_says_nothing_of_the_total(
-    nvml: FakeDriver, held: int
-) -> None:
-    nvml.write(h100(**SMALL, processes=(FakeProcess(4101, memory_bytes=held),)))
-    (reader,) = start().readers()
-    for _ in range(4):
-        (reading,) = reader.read(gpm=False)
-        assert reading.sample.memory_total_bytes == 1 << 30
-        assert reading.device.memory_is_shared is False
-
-
 def test_a_jetson_that_answers_with_zeros_has_no_readings(nvml: FakeDriver) -> None:
     (reading,) = read(nvml, orin_of_zeros())
     there = {name for name in READINGS if getattr(reading.sample, name) is not None}
@@ -353,47 +304,6 @@ def test_a_jetson_that_answers_with_zeros_has_no_readings(nvml: FakeDriver) -> N
     assert reading.sample.absent["gpu_utilization_percent"] is Absence.NOT_SUPPORTED
     assert reading.sample.absent["temperature_celsius"] is Absence.NOT_SUPPORTED
     assert reading.device.sm_clock_max_mhz is None
-
-
-def test_a_reading_that_was_more_than_zero_stays_one_at_zero(nvml: FakeDriver) -> None:
-    nvml.write(orin_of_zeros(gpu_utilization_percent=40))
-    (reader,) = start().readers()
-    assert reader.read(gpm=False)[0].sample.gpu_utilization_percent == 40
-    nvml.change(0, gpu_utilization_percent=0)
-    (reading,) = reader.read(gpm=False)
-    assert reading.sample.gpu_utilization_percent == 0
-    assert reading.sample.temperature_celsius is None
-
-
-@pytest.mark.parametrize(
-    "device",
-    [
-        gb10(gpu_utilization_percent=0),
-        h100(gpu_utilization_percent=0),
-        h100(gpu_utilization_percent=0, temperature_celsius=0, power_milliwatts=0),
-        orin_of_zeros(temperature_celsius=41),
-        orin(gpu_utilization_percent=0, memory_utilization_percent=0),
-    ],
-    ids=["GB10", "H100", "an H100 of zeros", "a Jetson with a temperature", "no sensor at all"],
-)
-def test_an_idle_device_is_at_zero(nvml: FakeDriver, device: FakeDevice) -> None:
-    assert read(nvml, device)[0].sample.gpu_utilization_percent == 0
-
-
-def test_a_limit_of_zero_is_none(nvml: FakeDriver) -> None:
-    zeros = dict.fromkeys(("power_limit_default_milliwatts", "sm_clock_max_mhz"), 0)
-    (reading,) = read(nvml, h100(**zeros, pcie_generation=0, pcie_width=0))
-    assert reading.device.power_limit_default_watts is None
-    assert reading.device.sm_clock_max_mhz is None
-    assert reading.sample.absent["pcie_width"] is Absence.NOT_SUPPORTED
-
-
-def test_a_discrete_device_that_fails_to_say_its_memory_is_given_none(nvml: FakeDriver) -> None:
-    codes = {f"nvmlDeviceGetMemoryInfo{version}": NOT_SUPPORTED for version in ("", "_v2")}
-    (reading,) = read(nvml, h100(fail=codes))
-    assert reading.device.memory_is_shared is None
-    assert reading.device.absent["memory_is_shared"] is Absence.NOT_SUPPORTED
-    assert reading.sample.memory_used_bytes is None
 
 
 @pytest.fixture
@@ -413,21 +323,6 @@ def run(driver: FakeDriver, *command: str) -> str:
         text=True,
         timeout=60,
     ).stdout
-
-
-def test_status_on_each(zoo: FakeDriver) -> None:
-    lines = run(zoo, "status", "--no-processes").splitlines()[2:]
-    rows = {line.split()[0]: line for line in lines if line[:5].strip()[:1].isdecimal()}
-    labels = [str(n) for n in range(len(PLATFORMS))]
-    assert list(rows) == [*labels[:2], "1:0", "1:1", "1:3", *labels[2:]]
-    of = {name: rows[str(n)] for n, name in enumerate(PLATFORMS)}
-    assert " 15.0/19.6 GiB " in rows["1:0"]
-    assert of["a100_mig"].split()[2] == "–"
-    assert "61.0 GiB of the host's" in of["gb10"]
-    assert "the host's" in of["orin"]
-    assert "9.0/24.0 GiB" in of["wsl"]
-    assert of["wsl"].split()[-2:] == ["–", "compute"]
-    assert "host" not in of["h100"]
 
 
 def test_the_stream_of_each(zoo: FakeDriver) -> None:

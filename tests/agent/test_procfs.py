@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -92,35 +91,9 @@ def test_a_name_may_be_anything(name: bytes) -> None:
     assert stat.parent_pid == 5
 
 
-@given(st.one_of(st.binary(), st.binary().map(lambda junk: b"7 (a) S " + junk)))
-def test_nonsense_is_a_value_error(data: bytes) -> None:
-    with suppress(ValueError):
-        assert parse_stat(data).resident_bytes >= 0
-
-
-@pytest.mark.parametrize("data", [b"", b"7", b"7 (a", b"7 (a)", stat_line().replace(b"500", b"x")])
-def test_a_stat_that_breaks_off(data: bytes) -> None:
-    with pytest.raises(ValueError, match=r"stat|invalid literal"):
-        parse_stat(data)
-
-
-def test_the_resident_size_is_never_negative() -> None:
-    assert parse_stat(stat_line(pages=-2)).resident_bytes == 0
-
-
 def test_boot_time_is_the_kernels(proc: FakeProc) -> None:
     assert boot_time(proc.path) == 1700000000
     assert boot_time() == psutil.boot_time()
-
-
-@pytest.mark.parametrize("content", [None, b"cpu  1 2 3\n"])
-def test_boot_time_without_the_kernels(proc: FakeProc, content: bytes | None) -> None:
-    """/proc is mounted with subset=pid."""
-    if content is None:
-        (proc.root / "stat").unlink()
-    else:
-        proc.write("stat", content)
-    assert boot_time(proc.path) == pytest.approx(psutil.boot_time(), abs=1)
 
 
 def test_a_process_is_known_across_the_stream(child: subprocess.Popen[bytes]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -113,17 +112,6 @@ def test_the_devices_behind_a_stuck_one_are_read_by_another_thread(
     assert [machine.tick() for _ in range(2)] == [{other: [0, 1, 2, 4, 5, 6, 7]}] * 2
 
 
-def test_a_device_that_takes_a_moment_keeps_the_thread_that_reads_all(
-    machine: Machine, clock: Time
-) -> None:
-    (thread,) = machine.tick()
-    machine.hang(3)
-    clock.now += STUCK_SECONDS - 0.01
-    machine.readers[3].gate.set()
-    machine.wait_for(7)
-    assert machine.tick() == {thread: [*range(8)]}
-
-
 def test_a_device_that_comes_back_keeps_its_thread(machine: Machine, clock: Time) -> None:
     (stuck,) = machine.tick()
     machine.hang(3)
@@ -151,17 +139,6 @@ def test_each_slow_device_has_a_thread(machine: Machine, clock: Time) -> None:
     machine.wait_for(3)
     machine.wait_for(5)
     assert sorted(machine.tick().values()) == [[0, 1, 2, 4, 6, 7], [3], [5]]
-
-
-def test_a_tick_that_waits_finds_the_stuck_thread(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where ticks are far apart the others are not read one tick later only."""
-    monkeypatch.setattr(module, "time", time)
-    machine.readers[3].gate.clear()
-    found = machine.tick()
-    assert sorted(index for devices in found.values() for index in devices) == [*range(8)]
-    assert len(found) == 2
 
 
 def test_a_slow_machine_reads_every_device_before_one_twice(machine: Machine) -> None:

@@ -11,27 +11,12 @@ from typing import Any
 
 import pytest
 
-from gputop.agent.device import GPM_READINGS, READINGS, SERIES_READINGS, Absence, Device
-from gputop.agent.lines import to_line, to_plain
+from gputop.agent.device import GPM_READINGS, READINGS, SERIES_READINGS, Device
+from gputop.agent.lines import to_plain
 from gputop.agent.nvml.driver import NvmlReader, start
-from gputop.agent.nvml.fields import Durations, FieldBatch, FieldKey
-from gputop.agent.snapshot import Host, Sample
-from gputop.schema.decode import decode
-from tests.agent.readings import (
-    A_SECOND_LATER,
-    INVENTORY,
-    OLDER,
-    RATES,
-    SAMPLE,
-    SECONDS,
-    Row,
-    device,
-    field,
-    get,
-)
+from tests.agent.readings import A_SECOND_LATER, INVENTORY, RATES, SAMPLE, Row, device, field, get
 from tests.agent.test_nvml import Clock
 from tests.driver import (
-    FIELDS,
     FUNCTION_NOT_FOUND,
     NO_DATA,
     NO_PERMISSION,
@@ -142,21 +127,6 @@ def test_every_reading_says_why_it_is_missing(nvml: FakeDriver, row: Row, code: 
     assert sample["absent"][row.name] == REASONS[code]
 
 
-@pytest.mark.parametrize("code", REASONS)
-@pytest.mark.parametrize("row", INVENTORY[2:], ids=lambda row: row.name)
-def test_what_a_device_is_says_why_it_is_missing(nvml: FakeDriver, row: Row, code: int) -> None:
-    fails = (*row.fails, *(OLDER[name] for name in row.fails if name in OLDER))
-    _, reader = later(nvml, dict.fromkeys(fails, code))
-    found = to_plain(reader.device)
-    assert found[row.name] is None
-    assert found["absent"][row.name] == REASONS[code]
-
-
-def test_a_field_that_an_older_driver_does_not_know(nvml: FakeDriver) -> None:
-    sample, _ = later(nvml, {"field.230": 2})
-    assert sample["absent"] == {"recovery_action": "not_supported"}
-
-
 def test_errors_are_not_counted_where_ecc_is_off(nvml: FakeDriver) -> None:
     codes = dict.fromkeys(field(3, 4, 5), NOT_SUPPORTED) | {"field.6": NO_PERMISSION}
     nvml.write(device(ecc_mode_pending=0, fail=codes))
@@ -166,12 +136,6 @@ def test_errors_are_not_counted_where_ecc_is_off(nvml: FakeDriver) -> None:
     assert absent["ecc_corrected"] == absent["ecc_uncorrected"] == "disabled"
     assert absent["ecc_corrected_lifetime"] == "disabled"
     assert absent["ecc_uncorrected_lifetime"] == "no_permission"
-
-
-def test_energy_where_only_the_newer_field_has_it(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(values={"field.191": 5_000}))
-    start()
-    assert NvmlReader(0).read(gpm=False)[0].sample.energy_joules == 5.0
 
 
 RENUMBERED = {
@@ -205,13 +169,6 @@ def test_throttle_times_have_the_numbers_of_the_drivers_version(
     assert seconds == {"sw_power_cap": 5.0, "sw_thermal": heat, **dict(known)}
 
 
-def test_slowdown_by_heat_where_only_the_older_number_has_it(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(values={"field.75": 3 * 10**9}))
-    start()
-    sample = NvmlReader(0, "595.80").read(gpm=False)[0].sample
-    assert sample.clock_event_seconds == {"sw_thermal": 3.0}
-
-
 def throttled(reader: NvmlReader, nvml: FakeDriver, seconds: float) -> float | None:
     """What it says when the driver has counted that many seconds of a power cap."""
     nvml.change(0, values={"field.74": round(seconds * 1e9), "field.78": 0})
@@ -235,67 +192,6 @@ def test_a_throttle_time_that_grows_faster_than_time_is_absent(nvml: FakeDriver)
     for _ in range(3):  # it does not count seconds, whatever it says now
         clock.seconds += 5.0
         assert throttled(reader, nvml, 1601.0) is None
-
-
-def test_a_throttle_time_that_runs_a_little_too_fast_is_found_out(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice())
-    start()
-    clock = Clock()
-    reader = NvmlReader(0, clock=clock)
-    shown = []
-    for n in range(20):
-        shown.append(throttled(reader, nvml, 6.0 * n))
-        clock.seconds += 5.0
-    assert shown[:3] == [0.0, 6.0, 12.0]
-    assert shown[3:] == [None] * 17
-
-
-def test_a_throttle_time_begins_anew_after_a_reset(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice())
-    start()
-    clock = Clock()
-    reader = NvmlReader(0, clock=clock)
-    said = []
-    for seconds in (1000.0, 0.0, 5.0):
-        said.append(throttled(reader, nvml, seconds))
-        clock.seconds += 5.0
-    assert said == [1000.0, 0.0, 5.0]
-
-
-def test_a_call_that_takes_long_is_no_reason_to_doubt_a_throttle_time(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its value may be of any moment of the call."""
-    clock = Clock()
-    rows = iter([(0.0, 60.0), (125.0, 60.0)])
-
-    def fetch(_: object, keys: tuple[FieldKey, ...]) -> list[int]:
-        seconds, took = next(rows)
-        clock.seconds += took
-        return [round(seconds * 1e9) for _ in keys]
-
-    monkeypatch.setattr("gputop.agent.nvml.fields.fetch", fetch)
-    ask = FieldBatch(clock, Durations("clock_event_seconds", {"sw_power_cap": (74,)}))
-    assert ask(None) == ({"sw_power_cap": 0.0},)
-    clock.seconds += 5.0
-    assert ask(None) == ({"sw_power_cap": 125.0},)
-
-
-def test_causes_that_a_device_does_not_count_are_left_out(nvml: FakeDriver) -> None:
-    codes = {"field.76": NOT_SUPPORTED, "field.77": NO_PERMISSION}
-    sample, _ = later(nvml, codes)
-    gone = {"sync_boost", "board_limit"}
-    assert set(sample["clock_event_seconds"]) == set(SECONDS) - gone
-
-
-@pytest.mark.parametrize(
-    ("mask", "words"), [(0, []), (0x1, ["idle"]), (0x60, ["sw_thermal", "hw_thermal"])]
-)
-def test_reasons_combine_and_none_is_a_value(nvml: FakeDriver, mask: int, words: list[str]) -> None:
-    nvml.write(FakeDevice(clock_event_reasons=mask))
-    start()
-    sample = to_plain(NvmlReader(0).read(gpm=False)[0].sample)
-    assert sample["clock_event_reasons"] == words
 
 
 @pytest.mark.parametrize(
@@ -333,15 +229,6 @@ def test_sms_are_counted_by_their_cores(
     assert reader.device.absent.get("sm_count") == reason
 
 
-def test_words_of_a_later_driver_keep_their_number(nvml: FakeDriver) -> None:
-    values = {"field.230": 12}
-    nvml.write(FakeDevice(architecture=21, compute_mode=9, values=values))
-    start()
-    reader = NvmlReader(0)
-    assert reader.read(gpm=False)[0].sample.recovery_action == "unknown_12"
-    assert (reader.device.architecture, reader.device.compute_mode) == ("unknown_21", "unknown_9")
-
-
 def test_all_bits_set_is_not_available(nvml: FakeDriver) -> None:
     nvml.write(
         FakeDevice(
@@ -358,58 +245,6 @@ def test_all_bits_set_is_not_available(nvml: FakeDriver) -> None:
     names = ("clock_event_reasons", "fans_percent", "recovery_action", "power_instant_watts")
     assert {absent[name] for name in names} == {"not_supported"}
     assert reader.device.absent["architecture"] == "not_supported"
-
-
-@pytest.mark.parametrize(
-    ("type_", "unavailable"), [(1, 0xFFFF_FFFF), (3, 0xFFFF_FFFF), (3, (1 << 64) - 1)]
-)
-def test_a_field_with_all_bits_set_is_not_available(
-    nvml: FakeDriver, type_: int, unavailable: int
-) -> None:
-    """Neither is it a sum, nor a cause's time, nor true."""
-    fields = (74, 83, 142, 144, 145, 197)
-    values = {f"field.{number}": value for number, value in FIELDS.items()}
-    values |= {f"field.{number}": unavailable for number in fields}
-    values |= {f"field_type.{number}": type_ for number in fields}
-    nvml.write(FakeDevice(values=values))
-    start()
-    sample = NvmlReader(0, "580.95.05").read(gpm=False)[0].sample
-    missing = ("energy_joules", "remapped_rows", "remap_pending", "remap_failed")
-    assert {name: sample.absent.get(name) for name in missing} == dict.fromkeys(
-        missing, Absence.NOT_SUPPORTED
-    )
-    assert sample.clock_event_seconds is not None
-    assert "sw_power_cap" not in sample.clock_event_seconds
-    assert sample.clock_event_seconds["low_utilization"] == 1.5
-
-
-def test_what_is_counted_comes_as_an_integer(nvml: FakeDriver) -> None:
-    """Or the reader of the stream leaves the whole sample out."""
-    values = {f"field.{number}": value for number, value in FIELDS.items()}
-    values |= {f"field.{number}": 0x4008 << 48 for number in (94, 142, 143)}  # 3.0
-    values |= {f"field_type.{number}": 0 for number in (94, 142, 143)}
-    nvml.write(FakeDevice(values=values))
-    start()
-    sample = NvmlReader(0).read(gpm=False)[0].sample
-    assert (sample.pcie_replays, sample.remapped_rows) == (3, 6)
-    decode(to_line(Sample(0.0, Host(), (sample,))))
-
-
-@pytest.mark.parametrize("bits", [0x7FF8 << 48, 0x7FF0 << 48], ids=["NaN", "infinity"])
-def test_a_field_that_is_no_number_is_an_error(nvml: FakeDriver, bits: int) -> None:
-    """JSON has no word for it, and the stream would end."""
-    fields = (74, 83, 138, 139, 142, 186, 197, 198)
-    values = {f"field.{number}": value for number, value in FIELDS.items()}
-    values |= {f"field.{number}": bits for number in fields}
-    values |= {f"field_type.{number}": 0 for number in fields}
-    nvml.write(FakeDevice(values=values))
-    start()
-    reader = NvmlReader(0, "580.95.05")
-    sample = [reader.read(gpm=False)[0].sample for _ in range(2)][-1]
-    to_line(Sample(0.0, Host(), (sample,)))
-    for name in ("energy_joules", "remapped_rows", "power_instant_watts"):
-        assert sample.absent[name] is Absence.ERROR
-    assert "sw_power_cap" not in (sample.clock_event_seconds or {})
 
 
 @pytest.mark.parametrize(

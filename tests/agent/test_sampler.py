@@ -9,22 +9,17 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
-import time
 from dataclasses import replace
 
 import pytest
 
 from gputop import __version__
-from gputop.agent import opening, owner_thread
 from gputop.agent import sampler as module
 from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
-from gputop.agent.interface import OWNER_FIELDS, DeviceReading, DriverError, Facts, ReplacedError
-from gputop.agent.linux.host import HostReader
-from gputop.agent.linux.owners import Owners
+from gputop.agent.interface import OWNER_FIELDS, DriverError, Facts, ReplacedError
 from gputop.agent.sampler import Sampler
 from gputop.agent.snapshot import DriverState, Event, Inventory, ProcessKind, Sample, Source
 from gputop.agent.times import silence_limit
-from gputop.schema.derived import label_of
 from tests.agent.fakes import (
     BOUND,
     INTERVAL,
@@ -36,7 +31,6 @@ from tests.agent.fakes import (
     Open,
     Stream,
     answer,
-    owned,
 )
 
 
@@ -98,23 +92,6 @@ def test_the_inventory_is_sent_again_when_it_changes_only(
     assert stream.inventories == sent + 1
 
 
-def test_the_gpu_comes_before_its_instances(opened: Open, readers: list[FakeReader]) -> None:
-    stream = started(opened, readers)
-    instance = answer("GPU-7", gpu_utilization_percent=None)
-    part = replace(instance.device, uuid="MIG-1", parent_uuid="GPU-1", index=1, mig_index=0)
-    sample = replace(instance.sample, uuid="MIG-1", absent={})
-    reader = readers[1]
-    reader.instances = (
-        DeviceReading(part, replace(sample, gpu_utilization_percent=1, fan_percent=2)),
-    )
-    appeared = stream.until(lambda sample: len(sample.devices) > 3)
-    assert [device.uuid for device in appeared.devices] == ["GPU-0", "GPU-1", "MIG-1", "GPU-2"]
-    assert stream.inventory is not None
-    assert [label_of(device) for device in stream.inventory.devices] == ["0", "1", "1:0", "2"]
-    reader.instances = ()
-    assert len(stream.until(lambda sample: len(sample.devices) == 3).devices) == 3
-
-
 def test_events_come_once(opened: Open, readers: list[FakeReader]) -> None:
     driver = FakeDriver(*readers)
     stream = opened(lambda: driver)
@@ -167,21 +144,6 @@ def test_samples_of_utilization_come_once(
     assert fine(stream.sample(), "GPU-1") == (3, 4)
 
 
-def test_another_interval_is_in_the_inventory(opened: Open, readers: list[FakeReader]) -> None:
-    stream = started(opened, readers)
-    stream.sampler.set_interval(2.0)
-    stream.until(lambda _: stream.interval() == 2.0)
-    times = [stream.sample().time for _ in range(3)]
-    assert steps(times) == pytest.approx([2.0] * 2)
-
-
-def test_readers_are_told_whether_gpm_is_wanted(opened: Open, readers: list[FakeReader]) -> None:
-    stream = started(opened, readers)
-    assert [reader.gpm for reader in readers] == [True] * 3
-    stream.sampler.set_gpm(wanted=False)
-    stream.until(lambda _: not any(reader.gpm for reader in readers))
-
-
 def test_gpm_begins_at_once(opened: Open, readers: list[FakeReader], clock: Clock) -> None:
     """Where ticks are far apart, its two samples would take two of them."""
     stream = opened(lambda: FakeDriver(*readers), 60.0)
@@ -202,24 +164,6 @@ def test_samples_come_on_time(opened: Open, readers: list[FakeReader], clock: Cl
     assert steps(times) == pytest.approx([INTERVAL] * 4)
     assert stream.inventory is not None
     assert max(clock.pauses) <= INTERVAL
-
-
-def test_the_cpu_of_the_host_is_noted_between_samples(
-    opened: Open,
-    readers: list[FakeReader],
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each second of a long interval, and on time."""
-    noted: list[float] = []
-    monkeypatch.setattr(module, "CPU_SAMPLE_SECONDS", 1.0)
-    monkeypatch.setattr(HostReader, "note_cpu", lambda _: noted.append(clock.now))
-    stream = opened(lambda: FakeDriver(*readers), 4.0)
-    stream.until(lambda _: stream.state() is DriverState.OK)
-    first, second = stream.sample().time, stream.sample().time
-    assert second - first == pytest.approx(4.0)
-    between = [at + 1e9 - first for at in noted if first < at + 1e9 < second]
-    assert between == pytest.approx([1.0, 2.0, 3.0])
 
 
 def test_a_driver_that_starts_slowly_delays_nothing(
@@ -244,87 +188,6 @@ def test_a_driver_that_starts_slowly_delays_nothing(
     assert stream.state() is DriverState.OK
     assert [device.gpu_utilization_percent for device in second.devices] == [7, 7, 7]
     assert sum(clock.pauses) < 1.0
-
-
-def test_host_samples_go_on_while_the_driver_starts(
-    opened: Open, readers: list[FakeReader]
-) -> None:
-    ready = threading.Event()
-
-    def start() -> FakeDriver:
-        assert ready.wait(60)
-        return FakeDriver(*readers)
-
-    stream = opened(start, 0.01)
-    try:
-        samples = [stream.sample() for _ in range(5)]
-        assert stream.inventories == 1
-        assert stream.state() is DriverState.STARTING
-        assert all(sample.host.memory_total_bytes for sample in samples)
-    finally:
-        ready.set()
-    stream.until(lambda sample: len(sample.devices) == 3)
-
-
-def test_another_interval_while_the_driver_starts(opened: Open, readers: list[FakeReader]) -> None:
-    """From a long one: it must not come after that only."""
-    may_start = threading.Event()
-
-    def start() -> FakeDriver:
-        assert may_start.wait(60)
-        return FakeDriver(*readers)
-
-    stream = opened(start, 60.0)
-    stream.sample()
-    assert stream.interval() == 60.0
-    threading.Timer(0.1, stream.sampler.set_interval, [0.25]).start()
-    stream.until(lambda _: stream.interval() == 0.25)
-    assert stream.state() is DriverState.STARTING
-    may_start.set()
-    stream.until(lambda sample: bool(sample.devices))
-
-
-@pytest.mark.parametrize("moment", ["_read_all", "_inventory"])
-def test_a_driver_that_answers_within_a_tick(
-    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch, moment: str
-) -> None:
-    """What was not asked is not sent: every first sample of a device has its readings."""
-    ready = threading.Event()
-    usual = getattr(Sampler, moment)
-
-    def just_before(self: Sampler, *arguments: object) -> object:
-        result = usual(self, *arguments)
-        ready.set()
-        while self._opening.opened.state is DriverState.STARTING:
-            time.sleep(0.001)
-        return result
-
-    def start() -> FakeDriver:
-        assert ready.wait(60)
-        return FakeDriver(*readers)
-
-    monkeypatch.setattr(Sampler, moment, just_before)
-    stream = opened(start)
-    assert stream.sample().devices == ()
-    assert stream.state() is DriverState.STARTING
-    assert [device.age_seconds for device in stream.sample().devices] == [0.0] * 3
-
-
-def test_a_device_that_learns_its_name_between_two_records(
-    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A sample has the devices of the inventory before it; `Stream` sees to that."""
-    stream = started(opened, readers)
-    usual, other = Sampler._inventory, answer("GPU-9")
-
-    def inventory(self: Sampler, *arguments: object) -> Inventory:
-        result = usual(self, *arguments)  # type: ignore[arg-type]
-        readers[0].reading = other
-        return result
-
-    monkeypatch.setattr(Sampler, "_inventory", inventory)
-    assert stream.sample().devices[0].uuid == "GPU-0"
-    assert stream.sample().devices[0].uuid == "GPU-9"
 
 
 def test_without_a_driver_the_host_is_sampled_and_the_driver_tried_again(
@@ -354,28 +217,6 @@ def test_without_a_driver_the_host_is_sampled_and_the_driver_tried_again(
     assert len(tries) == 3
     assert stream.problem() is None
     assert stream.state() is DriverState.OK
-
-
-def test_readers_are_those_of_the_driver_that_could_be_used(
-    opened: Open, readers: list[FakeReader], clock: Clock
-) -> None:
-    """`readers` may fail too: it is the first call that asks the driver for devices."""
-
-    class Failing(FakeDriver):
-        def readers(self) -> tuple[FakeReader, ...]:
-            raise DriverError(NO_DRIVER)
-
-    drivers = iter([Failing(), FakeDriver(readers[0])])
-    clock.retry.set()
-    stream = opened(lambda: next(drivers))
-    stream.until(lambda sample: len(sample.devices) == 1)
-    assert stream.problem() is None
-
-
-def test_a_driver_without_devices(opened: Open) -> None:
-    stream = opened(FakeDriver)
-    sample = stream.until(lambda _: stream.state() is DriverState.OK)
-    assert (sample.devices, sample.processes) == ((), ())
 
 
 def test_a_hung_reader_holds_up_nobody_else(
@@ -424,30 +265,6 @@ def test_a_hung_reader_holds_up_nobody_else(
     assert [stream.sample().devices[1].age_seconds for _ in range(3)] == [0.0] * 3
 
 
-def test_a_reader_that_is_slow_does_not_hang(
-    opened: Open, readers: list[FakeReader], clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each of its questions is answered: what it read last stays, as old as it is."""
-    stream = started(opened, readers)
-    stream.sample()
-    slow = readers[1]
-    hang(stream, slow, monkeypatch)
-    ages = []
-    for _ in range(10):
-        slow.heard_at = clock.now
-        second = stream.sample().devices[1]
-        assert (second.state, second.gpu_utilization_percent) == (DeviceState.OK, 7)
-        ages.append(second.age_seconds or 0.0)
-    assert steps(ages) == pytest.approx([INTERVAL] * 9)
-    assert ages[-1] > 3 * silence_limit(INTERVAL)
-    began = clock.now
-    slow.gate.set()
-    # What comes at last was asked long ago, and is as old as that.
-    late = stream.until(lambda sample: (sample.devices[1].age_seconds or 0.0) < ages[-1])
-    assert late.devices[1].state is DeviceState.OK
-    assert clock.now - began < 60
-
-
 def test_a_driver_that_is_gone_takes_its_devices_with_it(
     opened: Open, readers: list[FakeReader], clock: Clock
 ) -> None:
@@ -482,24 +299,6 @@ def test_a_driver_that_is_gone_takes_its_devices_with_it(
         assert not thread.is_alive()
 
 
-def test_a_driver_that_goes_within_a_tick_is_gone_in_the_sample_of_that_tick(
-    opened: Open, readers: list[FakeReader]
-) -> None:
-    """Whoever asks once must not be told that the driver is well."""
-    starts = iter([FakeDriver(*readers)])
-
-    def start() -> FakeDriver:
-        if driver := next(starts, None):
-            return driver
-        raise DriverError(NO_DRIVER)
-
-    readers[1].problem = NO_DRIVER
-    stream = opened(start)
-    sample = stream.until(lambda _: stream.state() is not DriverState.STARTING)
-    assert (stream.state(), stream.problem()) == (DriverState.UNAVAILABLE, NO_DRIVER)
-    assert sample.devices == ()
-
-
 def test_a_driver_that_comes_back_as_another_ends_the_sampler(
     opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -521,89 +320,6 @@ def test_a_driver_that_comes_back_as_another_ends_the_sampler(
     assert fallen.get(timeout=BOUND).exc_type is ReplacedError
 
 
-def test_a_library_that_never_fitted_is_no_reason_to_end(opened: Open) -> None:
-    """A new process would find the same."""
-
-    def start() -> FakeDriver:
-        raise DriverError(NO_DRIVER, mismatch=True)
-
-    stream = opened(start)
-    stream.until(lambda _: stream.problem() == NO_DRIVER)
-
-
-@pytest.mark.parametrize("stall", ["a long interval", "nobody read the stream"])
-def test_who_was_not_asked_owes_no_answer(
-    opened: Open,
-    readers: list[FakeReader],
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-    stall: str,
-) -> None:
-    """A device that takes a moment hangs no more than it did before."""
-    stream = opened(lambda: FakeDriver(*readers), 60.0 if stall == "a long interval" else INTERVAL)
-    stream.until(lambda sample: bool(sample.devices))
-    stream.sample()
-    for reader in readers:
-        reader.gate.clear()
-    monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.01)
-    stream.wait_for(*readers)
-    clock.now += 59.0
-    stream.sampler.set_interval(INTERVAL)
-    sample = stream.sample()
-    assert [device.state for device in sample.devices] == [DeviceState.OK] * 3
-    assert sample.devices[0].temperature_celsius == 7
-    assert sample.devices[0].age_seconds is not None
-    assert sample.devices[0].age_seconds > silence_limit(INTERVAL)
-    hung = stream.until(lambda sample: sample.devices[0].state is not DeviceState.OK)
-    assert hung.devices[0].absent["temperature_celsius"] is Absence.TIMED_OUT
-
-
-def test_a_reader_that_never_answered(
-    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    readers[2].gate.clear()
-    monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.05)
-    stream = started(opened, readers)
-    stream.wait_for(readers[0], readers[1])
-    young = stream.sample()
-    everything = (*READINGS, "processes")
-    assert young.devices[2] == DeviceSample(
-        "GPU-2", absent=dict.fromkeys(everything, Absence.NO_DATA_YET)
-    )
-    old = stream.until(lambda sample: sample.devices[2].state is not DeviceState.OK)
-    assert old.devices[2] == DeviceSample(
-        "GPU-2",
-        DeviceState.NOT_RESPONDING,
-        pytest.approx(silence_limit(INTERVAL), abs=INTERVAL),  # type: ignore[arg-type]
-        absent=dict.fromkeys(everything, Absence.TIMED_OUT),
-    )
-    assert {process.device_uuid for process in old.processes} == {"GPU-0", "GPU-1"}
-    readers[2].gate.set()
-    stream.until(lambda sample: sample.devices[2].gpu_utilization_percent == 7)
-
-
-@pytest.mark.parametrize("failures", [0, 2])
-def test_the_first_devices_are_waited_for(
-    opened: Open,
-    readers: list[FakeReader],
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-    failures: int,
-) -> None:
-    """Also those of a driver that came back: a first reading takes longer than a tick's grace."""
-    problems = iter([DriverError(NO_DRIVER)] * failures)
-
-    def start() -> FakeDriver:
-        if problem := next(problems, None):
-            raise problem
-        return FakeDriver(*readers)
-
-    clock.retry.set()
-    monkeypatch.setattr(module, "PATIENCE", 0.0)
-    first = opened(start).until(lambda sample: bool(sample.devices))
-    assert [device.age_seconds for device in first.devices] == [0.0] * 3
-
-
 def test_a_lost_device_is_passed_on(opened: Open, readers: list[FakeReader]) -> None:
     lost = DeviceSample(
         "GPU-0", DeviceState.LOST, absent=dict.fromkeys((*READINGS, "processes"), Absence.LOST)
@@ -616,18 +332,6 @@ def test_a_lost_device_is_passed_on(opened: Open, readers: list[FakeReader]) -> 
     assert {process.device_uuid for process in sample.processes} == {"GPU-1", "GPU-2"}
 
 
-def test_a_device_that_two_readers_found_is_sent_once(
-    opened: Open, readers: list[FakeReader]
-) -> None:
-    """As where indices moved up after a loss: devices are keyed by UUID."""
-    readers[1].device, readers[1].reading = readers[0].device, readers[0].reading
-    stream = started(opened, readers)
-    sample = stream.until(lambda sample: bool(sample.processes))
-    assert [device.uuid for device in sample.devices] == ["GPU-0", "GPU-2"]
-    keys = [(process.device_uuid, process.pid) for process in sample.processes]
-    assert len(keys) == len(set(keys))
-
-
 def test_processes_have_their_owners(opened: Open, readers: list[FakeReader]) -> None:
     seen, unseen = started(opened, readers[:1]).sample().processes
     assert (seen.pid, seen.device_uuid, seen.kind) == (11, "GPU-0", ProcessKind.COMPUTE)
@@ -638,22 +342,6 @@ def test_processes_have_their_owners(opened: Open, readers: list[FakeReader]) ->
     assert unseen.absent == dict.fromkeys(OWNER_FIELDS, Absence.LOST) | {
         "memory_used_bytes": Absence.NOT_SUPPORTED
     }
-
-
-def test_owners_are_kept_as_long_as_their_processes(
-    clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    kept: list[set[int]] = []
-    monkeypatch.setattr(Owners, "owner_of", lambda _, pid: owned(pid))
-    monkeypatch.setattr(Owners, "forget_others", lambda _, pids: kept.append(pids))
-    stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL))
-    stream.until(lambda sample: bool(sample.processes))
-    assert kept[-1] == {11, 12}
-    for reader in readers:
-        reader.reading = replace(reader.reading, processes=())
-    stream.until(lambda sample: not sample.processes)
-    assert kept[-1] == set()
-    stream.close()
 
 
 def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
@@ -686,34 +374,6 @@ def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
         assert stuck.absent["user"] is Absence.NO_DATA_YET
     released.set()
     stream.until(lambda sample: sample.processes[1].absent["user"] is Absence.LOST)
-    stream.close()
-
-
-def test_owners_of_long_ago_are_those_of_nobody(
-    clock: Clock, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another process may have the pid by now."""
-    monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.01)
-    monkeypatch.setattr(owner_thread, "OLD_SECONDS", 0.0)
-    released, stuck = threading.Event(), threading.Event()
-    released.set()
-
-    class Stuck(FakeOwners):
-        def owner_of(self, pid: int) -> Facts:
-            if not released.is_set():
-                stuck.set()
-            assert released.wait(60)
-            return super().owner_of(pid)
-
-    stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL, owners=Stuck))
-    stream.until(lambda sample: any(process.user for process in sample.processes))
-    released.clear()
-    sample = stream.until(lambda _: stuck.is_set())
-    sample = stream.sample()
-    assert {process.absent["user"] for process in sample.processes} == {Absence.TIMED_OUT}
-    assert sample.processes[0].memory_used_bytes == 1 << 30
-    released.set()
-    stream.until(lambda sample: any(process.user for process in sample.processes))
     stream.close()
 
 
@@ -758,24 +418,6 @@ def test_one_sample_after_a_stall_and_then_on_with_the_interval(
     assert steps(times)[1:] == pytest.approx([INTERVAL] * 2)
     # One that was in the making when it was stopped is followed by a fresh one.
     assert steps(times)[0] == pytest.approx(0.0 if where == "in a tick" else INTERVAL)
-
-
-def test_a_tick_that_is_a_little_late_does_not_shift_the_others(
-    opened: Open, readers: list[FakeReader], clock: Clock
-) -> None:
-    stream = started(opened, readers)
-    first = stream.sample().time
-    clock.now += 1.4 * INTERVAL
-    times = [stream.sample().time for _ in range(3)]
-    assert [time - first for time in times] == pytest.approx([1.4, 2.0, 3.0])
-
-
-def test_a_pause_is_as_long_as_it_should_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    waited: list[float] = []
-    monkeypatch.setattr(threading.Event, "wait", lambda _, seconds: waited.append(seconds))
-    for seconds in (0.5, 0.0, -1.0):
-        opening.pause(seconds)
-    assert waited == [0.5, 0.0, 0.0]
 
 
 def test_gpus_that_the_driver_does_not_list_are_in_the_inventory(

@@ -5,13 +5,9 @@ from __future__ import annotations
 import os
 import select
 import signal
-import socket
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -70,31 +66,6 @@ def test_so_many_samples_and_no_more(start: Any) -> None:
     assert len(settled) == 3
 
 
-def samples_of(process: subprocess.Popen[bytes]) -> Iterator[Sample]:
-    """Its samples as they come."""
-    while True:
-        record = first_line(process)
-        if isinstance(record, Sample) and record.devices:
-            yield record
-
-
-def test_a_stream_that_was_stopped_goes_on_with_its_interval(start: Any) -> None:
-    """And does not say three times within 10 ms what it would have said meanwhile."""
-    stopped, other = start(), start()
-    samples, witness = samples_of(stopped), samples_of(other)
-    next(samples)
-    stopped.send_signal(signal.SIGSTOP)
-    assert os.WIFSTOPPED(os.waitpid(stopped.pid, os.WUNTRACED)[1])
-    since = time.time()
-    while next(witness).time < since + 4.0:
-        pass
-    stopped.send_signal(signal.SIGCONT)
-    late = (sample for sample in samples if sample.time > since)
-    times = [next(late).time for _ in range(6)]
-    # One that was in the making is followed by a fresh one; of the others none comes too soon.
-    assert sum(each - times[0] < INTERVAL / 3 for each in times) <= 2, times
-
-
 class Prepared(Sampler):
     """A sampler whose records are known."""
 
@@ -120,14 +91,6 @@ def test_counted_samples_are_those_of_a_driver_that_has_answered(state: DriverSt
     assert found == (starting, settled, one, settled, two)
 
 
-def test_without_a_count_there_is_no_end() -> None:
-    sample = Sample(2.0, Host())
-    received = sender.counted(Prepared(inventory(DriverState.OK), *[sample] * 50).records(), None)
-    assert len([next(received) for _ in range(51)]) == 51
-    with pytest.raises(AssertionError):
-        next(received)
-
-
 def test_all_is_written_however_little_a_pipe_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     received = bytearray()
 
@@ -141,52 +104,12 @@ def test_all_is_written_however_little_a_pipe_takes(monkeypatch: pytest.MonkeyPa
     assert received == data
 
 
-def test_a_pipe_that_does_not_block_is_waited_for() -> None:
-    """As a shell's terminal is after a program that left it so."""
-    end, beginning = os.pipe()
-    os.set_blocking(beginning, False)
-    data = os.urandom(1 << 20)
-    with ThreadPoolExecutor(1) as other:
-        writing = other.submit(sender.write_all, beginning, data)
-        writing.add_done_callback(lambda _: os.close(beginning))
-        while not writing.done() and select.select([], [beginning], [], 0)[1]:
-            threading.Event().wait(0.001)  # until the pipe is full
-        with open(end, "rb") as pipe:  # noqa: PTH123 - it is open already
-            assert pipe.read() == data
-        writing.result(BOUND)
-
-
-def test_a_reader_that_has_enough(start: Any) -> None:
-    """`gputop stream | head -1`."""
-    process = start()
-    assert isinstance(first_line(process), Inventory)
-    process.stdout.close()
-    assert process.wait(BOUND) == 0
-    assert process.stderr.read() == b""
-
-
 def test_the_end_of_its_input_is_the_end_of_it(start: Any) -> None:
     process = start()
     first_line(process)
     process.stdin.close()
     assert process.wait(BOUND) == 0
     assert process.stderr.read() == b""
-
-
-@pytest.mark.parametrize("half", [True, False], ids=["half closed", "closed"])
-def test_a_socket_has_an_end_too(start: Any, half: bool) -> None:
-    """As some remote shells give it for standard input; what was sent stays unread in it."""
-    ours, its = socket.socketpair()
-    with ours, its:
-        process = start(stdin=its.fileno())
-        its.close()
-        first_line(process)
-        ours.sendall(b"unread")
-        if half:
-            ours.shutdown(socket.SHUT_WR)
-        else:
-            ours.close()
-        assert process.wait(BOUND) == 0
 
 
 def test_the_death_of_its_parent_is_the_end_of_it() -> None:
@@ -205,42 +128,6 @@ def test_the_death_of_its_parent_is_the_end_of_it() -> None:
         parent.kill()
     assert select.select([child], [], [], BOUND)[0]
     os.close(child)
-
-
-def test_its_input_is_left_for_others() -> None:
-    """A shell loop that reads lines keeps them."""
-    reading, writing = os.pipe()
-    os.write(writing, b"next line\n")
-    done = subprocess.run(
-        [*COMMAND, "--count", "1"], stdin=reading, capture_output=True, timeout=BOUND, check=True
-    )
-    assert records(done.stdout)
-    assert os.read(reading, 100) == b"next line\n"
-    os.close(reading)
-    os.close(writing)
-
-
-def test_a_pipe_that_nobody_holds_any_more_ends_nothing() -> None:
-    """A shell loop over what a finished command wrote."""
-    reading, writing = os.pipe()
-    os.close(writing)
-    done = subprocess.run(
-        [*COMMAND, "--count", "3"], stdin=reading, capture_output=True, timeout=BOUND, check=True
-    )
-    os.close(reading)
-    assert len(records(done.stdout)) >= 4
-
-
-@pytest.mark.parametrize("redirection", ["</dev/null", "<&-", "</etc/passwd"])
-def test_an_input_without_another_end_ends_nothing(redirection: str) -> None:
-    done = subprocess.run(
-        ["sh", "-c", f'"$@" {redirection}', "sh", *COMMAND, "--count", "3"],  # noqa: S607
-        capture_output=True,
-        timeout=BOUND,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert len(records(done.stdout)) >= 4
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -282,28 +169,6 @@ def test_a_fault_in_a_thread_ends_it(where: str) -> None:
     )
     assert done.returncode == 1
     assert done.stderr.decode().splitlines()[-1] == "RuntimeError: a fault"
-
-
-def test_what_the_bindings_leave_is_collected_now_and_then() -> None:
-    """Python would come by after hours: of a sample nearly nothing is in a circle."""
-    program = """if True:
-        import gc, weakref
-        from gputop.agent import sender
-        from gputop.stream.launch import StreamOptions
-        class Circle: pass
-        circle = Circle()
-        circle.itself, ended = circle, weakref.ref(circle)
-        gc.collect()  # from now on it is old
-        del circle
-        sender.COLLECTED = 2
-        sender.run(StreamOptions(0.05, count=3, demo=True), lambda _: None)
-        print(ended())
-    """
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=BOUND, check=False
-    )
-    assert done.stdout.decode().strip() == "None", done.stderr.decode()
 
 
 def test_a_full_disk() -> None:

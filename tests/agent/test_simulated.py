@@ -64,10 +64,6 @@ def test_eight_devices_with_keys_of_their_own() -> None:
     assert devices == [reader.device for reader in SimulatedDriver().readers()]
 
 
-def test_every_start_shows_the_same(clock: Clock) -> None:
-    assert list(run(clock, 30)) == list(run(clock, 30))
-
-
 def test_nothing_impossible_in_five_minutes(clock: Clock) -> None:
     for samples in run(clock, FIVE_MINUTES):
         for sample in samples:

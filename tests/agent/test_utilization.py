@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -14,17 +13,7 @@ from gputop.agent.device import SERIES_READINGS, Absence, DeviceSample
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.nvml.utilization import BusySamples
 from tests.agent.test_nvml import Clock
-from tests.driver import (
-    NO_PERMISSION,
-    NOT_FOUND,
-    NOT_SUPPORTED,
-    UNKNOWN,
-    FakeDevice,
-    FakeDriver,
-    FakeInstance,
-    FakeSample,
-    loaded,
-)
+from tests.driver import NO_PERMISSION, NOT_SUPPORTED, UNKNOWN, FakeDevice, FakeDriver, FakeSample
 
 pytestmark = pytest.mark.driver
 
@@ -75,12 +64,6 @@ def test_each_comes_once_and_the_first_reading_only_begins(nvml: FakeDriver) -> 
     assert machine.read(rows(range(9, 18))) == ()
 
 
-def test_rows_in_any_order_and_more_than_once(nvml: FakeDriver) -> None:
-    machine = Machine(nvml)
-    new = rows(range(11, 16))
-    assert machine.read((*reversed(new), *new, *rows(range(1, 11)))) == (11, 12, 13, 14, 15)
-
-
 def test_none_for_a_while_is_no_error_and_no_gap_in_the_spacing(nvml: FakeDriver) -> None:
     """Some drivers take none while the device is idle."""
     machine = Machine(nvml)
@@ -88,14 +71,6 @@ def test_none_for_a_while_is_no_error_and_no_gap_in_the_spacing(nvml: FakeDriver
         assert machine.read(rows(range(1, 11))) == ()
     assert machine.read(rows(range(70, 73))) == (70, 71, 72)
     assert machine.sample().gpu_utilization_samples_seconds == 0.2
-
-
-def test_a_ring_that_is_empty_at_first(nvml: FakeDriver) -> None:
-    machine = Machine(nvml, fail={CALL: NOT_FOUND})
-    sample = machine.sample()
-    assert sample.gpu_utilization_samples_percent == ()
-    assert sample.absent["gpu_utilization_samples_seconds"] is NO_DATA_YET
-    assert machine.read(rows(range(20, 23)), fail={}) == (20, 21, 22)
 
 
 def test_a_clock_that_is_set_back(nvml: FakeDriver) -> None:
@@ -128,17 +103,6 @@ def test_values_of_any_type_and_impossible_ones(
     assert machine.read((*rows(range(1, 11)), *new)) == said
 
 
-def test_a_time_that_cannot_be_passes(nvml: FakeDriver) -> None:
-    machine = Machine(nvml)
-    assert machine.read((*rows([11]), FakeSample((1 << 64) - 1, 12))) == (11, 12)
-    said = [machine.read(rows(range(11, 13 + n))) for n in range(12)]
-    assert NO_DATA_YET in said
-    after = said.index(NO_DATA_YET)
-    assert set(said[:after]) == {()}
-    assert said[after + 1 :] == [(n,) for n in range(13 + after, 24)]
-    assert machine.sample().gpu_utilization_samples_seconds == 0.2
-
-
 @pytest.mark.parametrize(
     ("code", "reason"),
     [
@@ -151,25 +115,6 @@ def test_why_there_are_none(nvml: FakeDriver, code: int, reason: Absence) -> Non
     machine = Machine(nvml)
     assert machine.read(rows(range(1, 12)), fail={CALL: code}) is reason
     assert machine.read(rows(range(1, 13)), seconds=60.0, fail={}) == (11, 12)
-
-
-def test_an_instance_has_none(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(samples=(), mig_mode=1, instances=(FakeInstance(),)))
-    start()
-    for reading in NvmlReader(0).read(gpm=False):
-        assert {reading.sample.absent[name] for name in SERIES_READINGS} == {Absence.NOT_SUPPORTED}
-
-
-def test_an_older_driver_lacks_the_call(build_driver: Callable[..., Path], tmp_path: Path) -> None:
-    older = FakeDriver(tmp_path, build_driver(CALL))
-    older.write(FakeDevice())
-    with loaded(older):
-        start()
-        reader = NvmlReader(0)
-        for _ in range(2):
-            sample = reader.read(gpm=False)[0].sample
-        assert {sample.absent[name] for name in SERIES_READINGS} == {Absence.NOT_SUPPORTED}
-        assert sample.gpu_utilization_percent == 97
 
 
 def test_a_wave_by_the_clock_is_sampled_evenly(nvml: FakeDriver) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import subprocess
@@ -178,15 +177,6 @@ def test_bad_usage_in_a_process_of_its_own() -> None:
     assert done.stderr.startswith("gputop: error: argument --interval/-l: '0' is not an interval")
 
 
-def test_an_argument_that_is_not_utf8() -> None:
-    done = subprocess.run([*GPUTOP, b"--\xff"], capture_output=True, check=False, timeout=BOUND)
-    assert done.returncode == 2
-    assert (
-        done.stderr
-        == "gputop: error: unrecognized arguments: --⟨ff⟩. Try `gputop --help`.\n".encode()
-    )
-
-
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -224,27 +214,6 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     for option in ("--version", "-V"):
         assert cli.main([option]) == 0
         assert capsys.readouterr().out == f"gputop {__version__}\n"
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["-u", ","], "',' names no users"),
-        (["-p", "4a"], "'4a' names no processes"),
-        (["-u", "ada", "pick"], "--user is not for `pick`"),
-        (["-p", "1", "doctor"], "--pid is not for `doctor`"),
-        (["-u", "ada", "--prometheus", "http://p:9090"], "--user is not for a fleet"),
-        (["-c", "doctor"], "--compute is not for `doctor`"),
-        (["exporter", "-p", "1"], "--pid is not for metrics of devices"),
-    ],
-)
-def test_users_and_processes_that_cannot_be_chosen(
-    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as end:
-        cli.main(words)
-    assert end.value.code == 2
-    assert says in capsys.readouterr().err
 
 
 def test_the_list_of_nvidia_smi_needs_no_command() -> None:
@@ -312,23 +281,6 @@ def test_an_option_before_a_command_is_its_own_or_refused(
         assert name.replace("_", "-") in line
 
 
-@pytest.mark.parametrize(
-    "command", [["status"], ["status", "-L"], ["stream", "--query-gpu=index", "--count=1"]]
-)
-@pytest.mark.parametrize(
-    ("options", "why"),
-    [
-        (["-i", "99"], "There is no GPU 99: this machine has GPUs 0 to 7. `gputop status -L`"),
-        (["--only-visible", "-i", "0"], "No GPU was chosen: CUDA_VISIBLE_DEVICES=1,2 hides 0. "),
-    ],
-)
-def test_choosing_nothing_is_one_message(command: list[str], options: list[str], why: str) -> None:
-    done = run(*command, "--demo", *options, env={**os.environ, "CUDA_VISIBLE_DEVICES": "1,2"})
-    assert (done.returncode, done.stdout) == (3, "")
-    (line,) = done.stderr.splitlines()
-    assert why in line
-
-
 def test_ids_add_up() -> None:
     done = run("-i", "0", "-i", "3,4", "--demo", "-L")
     assert [line[:5] for line in done.stdout.splitlines()] == ["GPU 0", "GPU 3", "GPU 4"]
@@ -357,22 +309,6 @@ def test_only_the_chosen_processes_are_kept(words: list[str], kept: set[int]) ->
     sample = Sample(0.0, Host(), processes=found)
     arguments = parse(words)
     assert {each.pid for each in chosen_processes(arguments, sample).processes} == kept
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["-u", "ada", "-u", "bob"], "processes of ada, bob"),
-        (["-c"], "compute processes"),
-        (["-p", "48211,7", "-u", "ada"], "processes 48211 7 of ada"),
-        ([], ""),
-    ],
-)
-def test_the_heading_says_which_processes_are_shown(words: list[str], says: str) -> None:
-    done = run("status", "--demo", *words)
-    heading = done.stdout.splitlines()[0].split(" · ")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert heading[2].startswith("20") if not says else heading[2] == says
 
 
 @pytest.mark.parametrize("command", [["status"], ["stream"], ["bench"], ["pick"]])
@@ -489,54 +425,6 @@ def test_in_ascii_on_a_console_of_16_colours() -> None:
         assert not {38, 48} & codes
 
 
-@pytest.mark.parametrize(
-    ("environment", "wanted"),
-    [
-        ({"TERM": "xterm-256color"}, "256"),
-        ({"TERM": "xterm-256color", "COLORTERM": "truecolor"}, None),
-        ({"TERM": "xterm-256color", "TEXTUAL_COLOR_SYSTEM": "standard"}, "standard"),
-        ({"TERM": "xterm"}, None),
-        ({"TERM": "no-such-terminal"}, None),
-    ],
-)
-def test_terminfo_is_asked_for_the_colours(environment: dict[str, str], wanted: str | None) -> None:
-    """Not the name of the terminal alone, which Textual goes by."""
-    program = (
-        "import os; from gputop.ui.shell import start; start._set_colours(); "
-        "print(os.environ.get('TEXTUAL_COLOR_SYSTEM'))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **environment},
-        capture_output=True,
-        check=True,
-        text=True,
-        timeout=BOUND,
-    )
-    assert (done.stdout.strip(), done.stderr) == (str(wanted), "")
-
-
-def test_without_the_mouse_and_with_settings_that_cannot_be_read(tmp_path: Path) -> None:
-    file = tmp_path / "config.toml"
-    file.write_text("mouse = \n")
-    arguments = ["--demo", "--no-mouse", "--config", str(file)]
-    with Terminal([*GPUTOP, *arguments], columns=200) as terminal:
-        terminal.wait_for("Settings", BOUND)
-        terminal.wait_for("SIMULATED", BOUND)
-        assert not {1000, 1002, 1003, 1006} & terminal.modes
-        terminal.send("q")
-        assert terminal.wait(BOUND) == 0
-    assert file.read_text() == "mouse = \n"
-
-
-def test_the_mouse_is_taken_unless_it_is_not_wanted() -> None:
-    with Terminal([*GPUTOP, "--demo"]) as terminal:
-        terminal.wait_for("SIMULATED", BOUND)
-        assert 1000 in terminal.modes
-        terminal.send("q")
-        assert terminal.wait(BOUND) == 0
-
-
 def shape(page: str) -> list[str]:
     """A page without its numbers, which change, and the blanks that align them."""
     return [
@@ -554,26 +442,6 @@ def test_status_is_the_same_however_it_is_asked_for() -> None:
         assert "SIMULATED" in done.stdout.splitlines()[0]
         assert len(done.stdout.splitlines()) == 2 + 8 + 1
     assert shape(pages[0].stdout) == shape(pages[1].stdout) == shape(pages[2].stdout)
-
-
-@pytest.mark.parametrize(("columns", "most"), [("60", 60), ("0", None), ("wide", None)])
-def test_columns_count_without_a_terminal(columns: str, most: int | None) -> None:
-    """`watch gputop status`."""
-    lines = run("status", "--demo", env={**os.environ, "COLUMNS": columns}).stdout.splitlines()
-    widest = max(map(len, lines))
-    assert widest > 100 if most is None else widest <= most
-
-
-def test_status_as_json() -> None:
-    done = run("status", "--demo", "--json")
-    assert (done.returncode, done.stderr) == (0, "")
-    document = json.loads(done.stdout)
-    assert document.keys() == {"inventory", "sample", "bound_by"}
-    assert document["inventory"]["source"] == "simulated"
-    devices = document["inventory"]["devices"]
-    assert len(devices) == 8
-    assert [d["uuid"] for d in document["sample"]["devices"]] == [d["uuid"] for d in devices]
-    assert document["sample"]["host"]["memory_total_bytes"] > 0
 
 
 def test_a_terminal_on_one_side_only_gets_the_page() -> None:
@@ -624,12 +492,6 @@ def test_an_output_that_takes_nothing(command: str, redirection: str, what: str)
     assert line.startswith(f"gputop: error: {what} ")
 
 
-def test_a_closed_input_is_no_terminal() -> None:
-    done = shell("<&-", "--demo")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("H100") == 8
-
-
 def test_a_page_in_a_locale_that_lacks_its_characters() -> None:
     done = run(
         "status", "--demo", env={"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
@@ -648,15 +510,6 @@ def test_an_interruption_has_a_status_and_no_traceback(
 
     monkeypatch.setattr(cli, moment, interrupt)
     assert cli.main([]) == 130
-
-
-def test_other_faults_of_the_system_are_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(cli, "run", fail)
-    with pytest.raises(PermissionError):
-        cli.main([])
 
 
 def test_the_help_has_every_command_and_option_of_the_dashboard() -> None:

@@ -63,10 +63,6 @@ def test_bash_offers_what_fits(bash: Path, words: tuple[str, ...], offered: set[
     assert completed(bash, *words) == offered
 
 
-def test_bash_offers_the_shells(bash: Path) -> None:
-    assert completed(bash, "completion", "") == {*SHELLS}
-
-
 def test_bash_offers_files_where_a_file_is_wanted(bash: Path, tmp_path: Path) -> None:
     (tmp_path / "settings.toml").touch()
     assert completed(bash, "--config", f"{tmp_path}/se") == {f"{tmp_path}/settings.toml"}
@@ -85,12 +81,6 @@ def test_bash_offers_the_hosts_of_ssh(
     monkeypatch.setenv("HOME", str(tmp_path))
     assert completed(bash, "--host", "") == {"gpu-1", "web", "x.y"}
     assert completed(bash, "--host", "gp") == {"gpu-1"}
-
-
-def test_fish_offers_the_hosts_of_ssh(tmp_path: Path) -> None:
-    needs("fish")
-    write_hosts(tmp_path)
-    assert offered_by_fish(tmp_path, "--host", "gp") == {"gpu-1"}
 
 
 @offers

@@ -13,10 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop import cli
-from gputop.agent.problem import Problem
-from gputop.commands import pick
-from gputop.stream.child import Interruption, Snapshot, StreamError
 from gputop.stream.launch import module_command
 from tests import fake_ssh
 from tests.driver import (
@@ -30,10 +26,9 @@ from tests.driver import (
 )
 from tests.fake_ssh import FakeSsh
 from tests.health.machines import has
-from tests.streams import NO_DRIVER, inventory, no_driver, readings, sample
+from tests.streams import inventory, readings, sample
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
     from pathlib import Path
 
     from tests.driver import FakeDriver
@@ -139,25 +134,6 @@ def test_a_device_with_a_fault_is_never_picked(driver: FakeDriver, reason: str) 
 
 
 @pytest.mark.driver
-def test_errors_of_other_boots_and_of_memory_that_was_corrected_do_not_count(
-    driver: FakeDriver,
-) -> None:
-    driver.write(device(**has(lifetime=7)))
-    done = picked(driver)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{UUIDS[0]}\n", "")
-
-
-@pytest.mark.driver
-def test_devices_with_the_same_reason_share_it(driver: FakeDriver) -> None:
-    driver.write(*(device(97) for _ in range(8)))
-    done = picked(driver, "--max-busy", "10")
-    assert done.stderr == (
-        "gputop: error: no device fits. GPUs 0–7: 97 % busy, at most 10 % wanted. "
-        "Ask for less, or wait with --wait.\n"
-    )
-
-
-@pytest.mark.driver
 def test_a_busy_device_is_picked_with_a_warning(driver: FakeDriver) -> None:
     user = getpass.getuser()
     process = FakeProcess(os.getpid(), memory_bytes=40 * GIB)
@@ -226,16 +202,6 @@ def test_among_the_visible_devices_only(driver: FakeDriver) -> None:
     done = picked(driver, CUDA_VISIBLE_DEVICES="")
     assert (done.returncode, done.stdout) == (3, "")
     assert "GPUs 0–2: not in CUDA_VISIBLE_DEVICES. `gputop doctor` says more" in done.stderr
-
-
-@pytest.mark.driver
-def test_numbers_on_a_mixed_machine_need_their_order(driver: FakeDriver) -> None:
-    driver.write(device(), device(name="NVIDIA T4"))
-    done = picked(driver, CUDA_VISIBLE_DEVICES="1")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith("gputop: error: CUDA_VISIBLE_DEVICES=1 is ambiguous: ")
-    done = picked(driver, CUDA_VISIBLE_DEVICES="1", **BY_BUS)
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"{UUIDS[1]}\n", "")
 
 
 @pytest.mark.driver
@@ -333,51 +299,6 @@ def test_simulated_devices_are_said_to_be(tmp_path: Path) -> None:
     assert done.stderr == "gputop: these devices are simulated: CUDA knows none of them\n"
 
 
-STOPPED = Interruption(Problem("The sampler stopped", "it ended", "It is being started again"))
-IDLE = readings(0, gpu_utilization_percent=0)
-ONE = Snapshot(inventory(1), replace(sample(1), devices=(IDLE,)))
-
-
-@pytest.mark.parametrize(
-    ("found", "arguments", "status", "out", "err"),
-    [
-        ([ONE] * 5, [], 0, "GPU-00000000-", ""),
-        ([ONE] * 4 + [STOPPED], [], 3, "", "The sampler stopped: it ended. Try again\n"),
-        ([ONE] * 4 + [STOPPED] + [ONE] * 5, ["--wait"], 0, "GPU-00000000-", ""),
-        ([ONE, StreamError(NO_DRIVER)], [], 3, "", f"{NO_DRIVER}\n"),
-        ([Snapshot(no_driver(), sample(0))], [], 3, "", f"{NO_DRIVER}\n"),
-    ],
-)
-def test_what_the_sampler_sends(
-    found: list[Any],
-    arguments: list[str],
-    status: int,
-    out: str,
-    err: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    left = [*found]
-
-    async def snapshots(*_: object, **__: object) -> AsyncGenerator[Any]:
-        while left:
-            each = left.pop(0)
-            if isinstance(each, BaseException):
-                raise each
-            yield each
-
-    monkeypatch.setattr(pick, "snapshots", snapshots)
-    try:
-        ended: Any = cli.main(["pick", *arguments])
-    except SystemExit as end:
-        ended = end.code
-    said = capsys.readouterr()
-    assert (ended, left) == (status, [])
-    assert said.out.startswith(out)
-    assert bool(said.out) is bool(out)
-    assert said.err == (f"gputop: error: {err}" if err else "")
-
-
 # On other hosts.
 
 
@@ -432,11 +353,3 @@ def test_devices_of_two_hosts_are_not_enough(ssh: FakeSsh) -> None:
         "gputop: error: 3 devices are wanted, no host has so many. Ask for less, or wait with "
         "--wait.\n"
     )
-
-
-def test_the_document_names_hosts(ssh: FakeSsh) -> None:
-    done = picked_of(ssh, "--json", "--host", "a", "--host", "b")
-    found = json.loads(done.stdout)
-    assert [each["host"] for each in found["devices"]] == ["b", "b", "a", "a"]
-    assert found["picked"] == [inventory(1).devices[0].uuid]
-    assert {each["uuid"] for each in found["devices"]} == {d.uuid for d in inventory(2).devices}

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -161,17 +160,6 @@ def test_options_that_contradict_each_other(
     assert said in line
 
 
-def test_in_another_encoding_it_is_ascii(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("LC_ALL", "de_DE.ISO-8859-1")
-    prepare(monkeypatch, ONE)
-    assert ended() == 0
-    text = capsys.readouterr().out
-    assert text.isascii()
-    assert " 40 C  " in text
-
-
 def test_a_sampler_that_fails_is_said_in_one_inert_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -290,31 +278,6 @@ def test_the_document_is_that_of_the_stream(driver: FakeDriver) -> None:
     }
 
 
-@pytest.mark.driver
-def test_chosen_devices_alone_are_read(driver: FakeDriver) -> None:
-    driver.write(FakeDevice(), FakeDevice(), FakeDevice(code=GPU_IS_LOST))
-    environment = {**driver.environment(), "CUDA_VISIBLE_DEVICES": "1"}
-    first = run("status", "-i", "1,0", environment=environment).splitlines()
-    assert " · 2 of 3 GPUs · " in first[0]
-    assert [line.split()[0] for line in first[2:4]] == ["0", "1"]
-    assert not driver.calls(2)["nvmlDeviceGetPowerUsage"]
-    seen = json.loads(run("status", "--only-visible", "--json", environment=environment))
-    assert [each["index"] for each in seen["inventory"]["devices"]] == [1]
-    assert seen["inventory"]["devices_left_out"] == 2
-    done = subprocess.run(
-        [*STATUS, "-i", "7"],
-        env={**os.environ, **environment},
-        capture_output=True,
-        check=False,
-        text=True,
-        timeout=BOUND,
-    )
-    assert done.returncode == 3
-    why = "gputop: error: There is no GPU 7: this machine has GPUs 0 to 2. `gputop status -L`"
-    assert done.stderr.startswith(why)
-    assert done.stderr.count("\n") == 1
-
-
 def fields(record: dict[str, Any]) -> tuple[list[str], list[str]]:
     return [*record], [*record["devices"][0]]
 
@@ -404,58 +367,3 @@ def test_watching_in_place(end: str | signal.Signals, driver: FakeDriver) -> Non
 
 def samplers(terminal: Terminal) -> set[int]:
     return {pid for pid, command in terminal.processes().items() if " stream " in command}
-
-
-@pytest.mark.driver
-def test_watching_follows_the_size_of_the_terminal(driver: FakeDriver) -> None:
-    driver.write(*[FakeDevice()] * 8)
-    with Terminal([*STATUS, "--watch", "0.25"], env=driver.environment(), columns=120) as terminal:
-        terminal.wait_for("clock", BOUND)
-        terminal.resize(50, 6)
-        terminal.wait_for(lambda t: "clock" not in t.text and "more lines" in t.text, BOUND)
-        terminal.send("\x03")
-        assert terminal.wait(BOUND) == 0
-
-
-def test_watching_ends_with_its_reader() -> None:
-    with subprocess.Popen(
-        [*STATUS, "--demo", "--watch", "0.25"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert b"SIMULATED" in process.stdout.readline()
-        process.stdout.close()
-        assert process.wait(BOUND) == 0
-        assert process.stderr.read() == b""
-
-
-def test_nothing_heavy_is_loaded_in_the_end() -> None:
-    """It starts in the time of what it imports; the driver is the sampler's."""
-    program = (
-        "import sys; from gputop import cli; cli.main(['status', '--demo', '--columns', 'busy']); "
-        "print(sorted({'textual', 'torch', 'plotext', 'pynvml'} & "
-        "{*sys.modules}), file=sys.stderr)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        check=True,
-        stdin=subprocess.DEVNULL,
-        encoding="utf-8",
-        timeout=BOUND,
-    )
-    assert done.stderr == "[]\n"
-
-
-@pytest.mark.parametrize("command", ["status", "pick"])
-def test_the_sampler_is_started_before_asyncio_is_loaded(command: str) -> None:
-    program = (
-        "import sys, gputop.stream.launch as module\n"
-        "module.launch = lambda _: sys.exit('asyncio' in sys.modules)\n"
-        f"from gputop import cli; cli.main(['{command}', '--demo'])"
-    )
-    done = subprocess.run([sys.executable, "-c", program], check=False, timeout=BOUND)
-    assert done.returncode == 0

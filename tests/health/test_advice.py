@@ -149,17 +149,6 @@ def test_the_state_of_a_device(state: DeviceState, remedy: str) -> None:
     assert problem.remedy == remedy
 
 
-@pytest.mark.parametrize("code", XIDS)
-def test_the_remedy_of_each_xid(code: int) -> None:
-    event = Event(0.0, H100.uuid, "xid", code)
-    remedy = event_text(event, GEFORCE).remedy
-    resets = "{reset}" in XIDS[code].remedy
-    assert resets == (RESET in remedy)
-    assert remedy.count("--gpu-reset") == int(resets)
-    assert "{" not in remedy
-    assert "{" not in event_text(event, None).remedy
-
-
 def test_a_gpu_that_has_fallen_off_the_bus_is_not_reset() -> None:
     remedy = event_text(Event(0.0, H100.uuid, "xid", 79), H100).remedy
     assert remedy.startswith("Usually only a reboot helps")
@@ -174,28 +163,6 @@ def advice(rule: str, **readings: Any) -> str:
     sample = seen(streams.readings(5, **readings))
     found = judge_snapshot(inventory, sample).findings
     return next(each.remedy for each in found if each.rule == rule)
-
-
-@pytest.mark.parametrize(
-    ("rule", "readings", "text"),
-    [
-        ("remap", {"remap_pending": True}, f"Q{RESET}"),
-        ("remap", {"remap_pending": True, "recovery_action": "node_reboot"}, "Reboot its machine"),
-        ("remap", {"remap_failed": True, "remap_pending": True}, "Have it replaced"),
-        ("recovery", {"recovery_action": "gpu_reset"}, f"Q{RESET}"),
-        (
-            "recovery",
-            {"recovery_action": "drain_and_reset"},
-            f"Start nothing more on it; once its work has ended, q{RESET}",
-        ),
-        ("recovery", {"recovery_action": "bus_reset"}, "Reboot its machine: that resets its bus"),
-        ("recovery", {"recovery_action": "system_reboot"}, "Reboot its machine"),
-        ("recovery", {"recovery_action": "unknown_12"}, "Look at `nvidia-smi -q -i 5`"),
-        ("ecc", {"ecc_uncorrected": 3, "ecc_corrected": 0}, f"Q{RESET}. {AGAIN}"),
-    ],
-)
-def test_rules_about_a_fault(rule: str, readings: dict[str, Any], text: str) -> None:
-    assert advice(rule, **readings) == text
 
 
 def test_a_recovery_action_is_words_without_a_command() -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gputop.agent.device import DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Host, Machine, MachineState
 from gputop.health.conditions import find_alerts, machine_alerts
-from gputop.health.findings import Severity, summarize
+from gputop.health.findings import summarize
 from gputop.health.thresholds import XID_SECONDS
 from tests.streams import GIB, NOW, device, inventory, lost, readings, sample
 
@@ -74,11 +71,6 @@ def test_a_device_that_does_not_answer(state: DeviceState, words: str) -> None:
     assert said(lost(0, state), parent_uuid="GPU-1", mig_index=2) == []
 
 
-def test_an_instance_is_called_by_its_label() -> None:
-    full = readings(0, memory_used_bytes=99, memory_free_bytes=1)
-    assert said(full, parent_uuid="GPU-1", mig_index=2) == ["GPU 0:2: almost out of memory"]
-
-
 def test_an_xid_is_an_alert_for_a_while_and_each_is_news() -> None:
     def xid(age: float, code: int | None = 79, uuid: str | None = UUID) -> Event:
         return Event(NOW - age, uuid, "xid", code)
@@ -92,33 +84,6 @@ def test_an_xid_is_an_alert_for_a_while_and_each_is_news() -> None:
         find_alerts([device(0)], {UUID: readings(0)}, [xid(age)], NOW)[0].since for age in (5, 5, 3)
     ]
     assert kinds[0] == kinds[1] != kinds[2]
-
-
-def test_a_program_that_was_ended_is_no_fault_of_the_device() -> None:
-    """Ctrl+C on a training run is an Xid 45: it must not hide what is wrong with the device."""
-
-    def severity(*codes: int) -> tuple[str, Severity]:
-        events = [Event(NOW - 9 + n, UUID, "xid", code) for n, code in enumerate(codes)]
-        (alert,) = find_alerts([device(0)], {UUID: readings(0)}, events, NOW)
-        return alert.title, alert.severity
-
-    assert severity(45) == ("Xid 45", Severity.WARNING)
-    assert severity(13, 31) == ("Xid 31", Severity.WARNING)
-    assert severity(79) == ("Xid 79", Severity.FAULT)
-    assert severity(48, 45) == ("Xid 48", Severity.FAULT)
-
-
-def test_faults_come_before_warnings_and_then_by_device() -> None:
-    devices = [device(n) for n in range(4)]
-    samples = [
-        readings(0, clock_event_reasons=("sw_thermal",)),
-        readings(1, ecc_uncorrected=1),
-        readings(2, remap_pending=True),
-        lost(3),
-    ]
-    found = find_alerts(devices, {s.uuid: s for s in samples})
-    assert [a.label for a in found] == ["1", "3", "0", "2"]
-    assert [a.severity for a in found] == [Severity.FAULT] * 2 + [Severity.WARNING] * 2
 
 
 @pytest.mark.parametrize(
@@ -139,25 +104,6 @@ def test_what_is_wrong_with_several_is_said_once(
     assert [text for _, text in summarize(find_alerts(map(device, range(count)), samples))] == [
         words
     ]
-
-
-@given(
-    st.fixed_dictionaries(
-        {
-            "clock_event_reasons": st.none() | st.lists(st.text()).map(tuple),
-            "recovery_action": st.none() | st.text(),
-            "ecc_uncorrected": st.none() | st.integers(0),
-            "remap_failed": st.none() | st.booleans(),
-            "memory_used_bytes": st.none() | st.integers(0),
-            "memory_free_bytes": st.none() | st.integers(0),
-            "state": st.sampled_from(DeviceState),
-        }
-    )
-)
-def test_whatever_is_absent_nothing_is_raised(values: dict[str, Any]) -> None:
-    sample = dataclasses.replace(DeviceSample(UUID), **values)
-    assert all(isinstance(text, str) for text in said(sample))
-    assert find_alerts([device(0)], {}) == []
 
 
 @pytest.mark.parametrize(

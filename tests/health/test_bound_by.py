@@ -395,30 +395,10 @@ def test_ranks_wait_for_the_slow_one() -> None:
     )
 
 
-def test_ranks_wait_for_the_slow_one_without_gpm() -> None:
-    """All but one are 100 % busy, and draw little power."""
-    waiting = nvml(100, 0, 120, 700)
-    machine = ranks(nvml(99, 40, 600, 700), waiting, waiting, absent=tuple(NO_GPM), slurm_job="7")
-    words = [bound(machine, index).bound for index in range(3)]
-    assert words == [Bound.COMPUTE, Bound.PEERS, Bound.PEERS]
-
-
 def test_ranks_that_all_launch_small_kernels_wait_for_nobody() -> None:
     small = gpm(12, 0, 3)
     machine = ranks(small, small, slurm_job="7")
     assert [bound(machine, index).bound for index in range(2)] == [Bound.LAUNCHES] * 2
-
-
-def test_other_jobs_are_no_peers() -> None:
-    machine = ranks(WORKING, gpm(12, 0, 3), parent_pid=None)
-    assert bound(machine, 1).bound is Bound.LAUNCHES
-
-
-def test_a_device_that_was_never_judged_is_not_held_to_anything() -> None:
-    """Busy 83 % is no gap, unless it was one before."""
-    changes = {"gpu_utilization_percent": 83}
-    machine = made(CASES[0]._replace(changes=changes, processes=NOBODY))
-    assert bound(machine).bound is Bound.COMPUTE
 
 
 def test_it_takes_some_time_to_tell() -> None:
@@ -433,18 +413,6 @@ def test_one_sample_is_enough_for_a_page() -> None:
         if not callable(case.changes.get("gpu_utilization_percent")):
             assert found.bound is case.bound, (case.what, found)
         assert "of the time" not in found.why  # it is only a moment
-
-
-def test_noise_at_a_limit_does_not_change_the_word() -> None:
-    """Just above the limit for memory, then below it, but not by much."""
-    machine = made(CASES[0]._replace(changes=gpm(90, 10, 71)))
-    assert bound(machine).bound is Bound.MEMORY
-    machine.readings = ({**machine.readings[0], "dram_active_percent": 64.0},)
-    machine.run(70, judged=False).run(1)
-    assert bound(machine).bound is Bound.MEMORY
-    machine.readings = ({**machine.readings[0], "dram_active_percent": 50.0},)
-    machine.run(70, judged=False).run(1)
-    assert bound(machine).bound is Bound.LATENCY
 
 
 def test_input_is_the_word_as_long_as_the_finding_stays() -> None:

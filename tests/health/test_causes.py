@@ -5,13 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from gputop.health.causes import Cause, alerts_beside, cause_text, find_causes
+from gputop.health.causes import alerts_beside, cause_text, find_causes
 from gputop.health.findings import Evidence, Finding, Severity, name_devices
 from gputop.health.judge import BY_NAME
-from gputop.text import cells
 
 LABELS = {str(n): str(n) for n in range(16)}
 
@@ -66,13 +63,6 @@ def test_devices_with_the_same_finding_share_a_line_with_the_lowest_and_highest_
     assert cause_text(cause, LABELS) == f"GPUs 0–6: {STARVED}: idle 45 %"
 
 
-def test_a_number_that_not_all_of_the_devices_have_is_not_in_their_line() -> None:
-    (cause,) = find_causes([starved(0, period=8.0), starved(1)])
-    assert cause_text(cause, LABELS) == f"GPUs 0 and 1: {STARVED}: idle 45 %"
-    (cause,) = find_causes([starved(0, period=8.0)])
-    assert cause_text(cause, LABELS) == f"GPU 0: {STARVED}: idle 45 %, every 8.0 s"
-
-
 def test_devices_with_another_remedy_are_another_cause() -> None:
     """One line has one remedy, which is true for all of its devices."""
     here = found("power_capped", 0, Severity.WARNING, "held back", "Restore it")
@@ -121,19 +111,6 @@ def test_what_comes_of_low_clocks_is_told_with_what_lowers_them() -> None:
     assert alone.slows
 
 
-def test_numbers_of_one_part_of_a_fault_do_not_follow_the_title_of_another() -> None:
-    rise = Evidence("corrected", "ecc_corrected", 89, "", 600, "{} in 10:00")
-    (cause,) = find_causes(
-        [
-            found("ecc", 5, Severity.WARNING, "corrected ECC errors", "", rise),
-            found("xid", 5, Severity.FAULT, "Xid 64: a bad row could not be recorded"),
-        ]
-    )
-    assert cause_text(cause, LABELS) == (
-        "GPU 5: Xid 64: a bad row could not be recorded; corrected ECC errors: 89 in 10:00"
-    )
-
-
 def test_alerts_tell_each_fault_once() -> None:
     alerts = [
         Finding(Severity.FAULT, "3 uncorrected ECC errors", rule="ecc", device_uuid="5"),
@@ -160,23 +137,3 @@ def test_alerts_tell_each_fault_once() -> None:
 )
 def test_names_of_devices(labels: list[str], text: str) -> None:
     assert name_devices(labels) == text
-
-
-@given(st.sets(st.integers(0, 70), min_size=1))
-def test_names_lose_no_device(indices: set[int]) -> None:
-    text = name_devices([str(n) for n in indices])
-    named: set[int] = set()
-    for part in text.split(" ", 1)[1].replace(" and ", ", ").split(", "):
-        first, _, last = part.partition("–")
-        named |= {*range(int(first), int(last or first) + 1)}
-    assert named == indices
-
-
-@given(st.integers(10, 120))
-def test_a_part_of_a_line_is_there_or_not(width: int) -> None:
-    line = f"GPU 3: {STARVED}: idle 45 %, every 8.0 s; may delay its job"
-    cause = Cause((replace(starved(3, period=8.0), also=("may delay its job",)),))
-    short = cause_text(cause, LABELS, width)
-    assert line.startswith(short)
-    assert line[len(short) :][:1] in {"", ",", ":", ";"}
-    assert cells(short) <= max(width, len(f"GPU 3: {STARVED}"))

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop import __version__
-from gputop.health.doctor import CHECKS, examine
+from gputop.health.doctor import examine
 from gputop.health.doctor.doctor_facts import gather
 from gputop.health.findings import Severity
 from gputop.output.doctor_page import document, page
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER
 from tests.health.machines import HEALTHY, Machine, h100, has
-from tests.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -92,23 +91,6 @@ def test_a_machine_that_is_well_but_for_notes(driver: FakeDriver, no_torch: str)
     assert "No problem found; 2 warnings, " in done.stdout.splitlines()[-1]
 
 
-def test_json_of_several_devices(driver: FakeDriver, no_torch: str) -> None:
-    driver.write(*THREE)
-    done = doctor("--json", "--python", no_torch, env=driver.environment())
-    assert (done.returncode, done.stderr) == (1, "")
-    said = json.loads(done.stdout)
-    assert said["versions"]["driver"] == "580.95.05"
-    of = {(each["check"], each["device"]): each for each in said["checks"]}
-    uuids = [f"GPU-{n:08x}-fa4e-4dcf-8a3b-{n:012x}" for n in range(2)]
-    assert [of["power_limit", uuid]["status"] for uuid in uuids] == ["ok", "warning"]
-    assert "-i 1 " in of["power_limit", uuids[1]]["remedy"]
-    assert [each["status"] for each in said["checks"] if each["check"] == "state"] == [
-        "ok",
-        "ok",
-        "problem",
-    ]
-
-
 def test_what_the_rules_say_of_one_snapshot(driver: FakeDriver, no_torch: str) -> None:
     """Heat, memory of nobody: warnings, which are no fault; what the driver wants is one."""
     driver.write(FakeDevice(clock_event_reasons=0x20))
@@ -143,57 +125,6 @@ async def test_a_driver_that_hangs_is_not_waited_for(
     (found,) = [each for each in examine(facts) if each.severity is Severity.FAULT]
     assert found.rule == "nvml"
     assert "it said nothing within 3 s" in found.title
-
-
-@pytest.mark.daily(1)
-@pytest.mark.parametrize("machine", [{"init_code": 9}, {"init_code": 18}, {"init_code": 999}])
-def test_status_and_doctor_say_the_same(
-    driver: FakeDriver, no_torch: str, machine: dict[str, int]
-) -> None:
-    driver.write(FakeDevice(), **machine)
-    agree(driver, no_torch)
-
-
-def test_status_and_doctor_say_the_same_where_there_is_no_device(
-    driver: FakeDriver, no_torch: str
-) -> None:
-    agree(driver, no_torch)
-
-
-def agree(driver: FakeDriver, python: str) -> None:
-    env = driver.environment()
-    status = subprocess.run(
-        [*GPUTOP, "status"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
-        env={**os.environ, **env},
-        timeout=BOUND,
-    )
-    assert status.returncode == 3
-    said = json.loads(doctor("--json", "--python", python, env=env).stdout)["checks"]
-    (wrong,) = [each for each in said if each["status"] == "problem"]
-    assert status.stderr == f"gputop: error: {wrong['finding']}. {wrong['remedy']}\n"
-
-
-def test_colours_on_a_terminal_alone_and_never_against_no_color(
-    driver: FakeDriver, no_torch: str
-) -> None:
-    driver.write(*THREE)
-    command = [*GPUTOP, "doctor", "--python", no_torch]
-    texts = []
-    for environment, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
-        env = {**driver.environment(), **environment}
-        with Terminal(command, env=env, columns=80, rows=60) as terminal:
-            assert terminal.wait(BOUND) == 1
-            terminal.wait_until_gone()
-            assert (b"\x1b[1;31mPROBLEM" in terminal.raw) is coloured
-            assert (b"\x1b[" in terminal.raw) is coloured
-            assert "Looking at" not in terminal.text
-            assert max(map(len, terminal.text.splitlines())) <= 80
-            texts.append([line for line in terminal.text.splitlines() if "terminal" not in line])
-    assert texts[0] == texts[1]
 
 
 PAGE = """\
@@ -251,14 +182,6 @@ def test_the_page_at_80_columns(nvml: FakeDriver, tmp_path: Path) -> None:
     assert (
         max(map(len, page(findings, facts, 40).splitlines())) <= 56
     )  # no text is less than 30 wide
-
-
-def test_the_page_of_a_machine_that_is_well(nvml: FakeDriver, tmp_path: Path) -> None:
-    facts = Machine().facts(nvml, tmp_path)
-    text = page(examine(facts), facts)
-    assert text.splitlines()[-1] == "No problems found."
-    assert len([line for line in text.splitlines() if line.startswith("  ok ")]) == len(CHECKS)
-    assert "all: " not in text  # of one device nobody asks which
 
 
 def test_foreign_text_is_inert(nvml: FakeDriver, tmp_path: Path) -> None:

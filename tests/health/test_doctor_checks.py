@@ -549,14 +549,6 @@ def test_a_platform_as_it_is_found_has_no_problem(
     assert [each for each in groups if each.severity is PROBLEM] == []
 
 
-def test_a_lost_device_is_said_once(nvml: FakeDriver, tmp_path: Path) -> None:
-    facts = Machine((FakeDevice(), FakeDevice(code=GPU_IS_LOST))).facts(nvml, tmp_path)
-    of_lost = [
-        finding.rule for finding in examine(facts) if finding.device_uuid == facts.gpus[1].uuid
-    ]
-    assert [name for name in of_lost if name not in ("xid", "architecture")] == ["state"]
-
-
 def test_a_selection_that_hides_all_is_why_torch_has_no_device(
     nvml: FakeDriver, tmp_path: Path
 ) -> None:

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from gputop.agent.device import Absence
 from gputop.health.findings import Finding
-from gputop.health.rule_view import EvenSamples
-from tests.health.histories import WORKING, Machine, finding, noise, one, saw, trainer
+from tests.health.histories import WORKING, Machine, finding, one, saw, trainer
 
 FULL_CORE = trainer(cpu_percent=99.0)
 STEP = 1 / 6
@@ -90,46 +84,11 @@ def test_of_the_ticks_alone_it_is_not_claimed() -> None:
     assert [each.label for each in found.evidence][:2] == ["idle", "CPU of its busiest process"]
 
 
-def test_a_wave_that_every_tick_meets_at_its_height_is_seen() -> None:
-    """The reading of a moment, once a second: of a wave of one second it sees one side."""
-    changes = wave(1.0) | {BUSY: 95}
-    found = said(changes)
-    assert "idle 52 %, every 1.0 s" in found.line
-    assert machine(without_samples(changes)).verdict("input_bound") != found
-    assert not isinstance(machine(without_samples(changes)).verdict("input_bound"), Finding)
-
-
 @pytest.mark.parametrize("period", [0.17, 0.2, 0.25, 0.3, 0.34, 0.4, 0.5, 0.55])
 def test_what_is_too_fast_for_the_samples_has_no_period(period: float) -> None:
     found = said(wave(period))
     assert "every" not in found.line
     assert found.evidence[0].value == pytest.approx(52, abs=2)
-
-
-@given(
-    st.floats(0.1, 9.0),
-    st.floats(0.2, 0.8),
-    st.sampled_from([1 / 6, 0.2, 0.25, 1 / 3]),
-    st.floats(0.0, 1.0),
-)
-def test_a_period_is_the_right_one_or_none(
-    period: float, high: float, step: float, begin: float
-) -> None:
-    ends = [begin + n * step for n in range(round(60 / step) + 1)]
-    shares = [share(a, b, period, high) for a, b in itertools.pairwise(ends)]
-    found = EvenSamples([round(100 * each) for each in shares], step).period
-    assert found is None or found == pytest.approx(period, rel=0.1)
-
-
-def test_noise_has_no_period() -> None:
-    digits = random.Random(3)  # noqa: S311 - noise, not a secret
-    samples: dict[int, tuple[int, ...]] = {}
-
-    def at(tick: int) -> tuple[int, ...]:
-        return samples.setdefault(tick, tuple(round(digits.gauss(45, 6)) for _ in range(6)))
-
-    found = said({BUSY: noise(45, 6), SAMPLES: at, SECONDS: STEP})
-    assert "every" not in found.line
 
 
 SLOW: Mapping[str, Any] = {BUSY: saw(95, 0, 8, 3)}
@@ -169,23 +128,6 @@ def test_samples_that_do_not_make_up_the_time_are_left_out(
     assert brought(samples, seconds).verdict("input_bound") == said(SLOW)
 
 
-@settings(max_examples=30)
-@given(
-    st.lists(
-        st.lists(st.integers(0, 100) | st.sampled_from([0, 100]), max_size=9),
-        min_size=1,
-        max_size=9,
-    ),
-    st.floats(0.05, 0.5) | st.just(STEP) | st.floats(),
-)
-def test_whatever_is_sampled_the_share_is_one(pieces: list[list[int]], seconds: float) -> None:
-    made = brought(lambda tick: tuple(pieces[tick % len(pieces)]), seconds)
-    verdict = made.verdict("input_bound")
-    if isinstance(verdict, Finding):
-        assert 0 <= verdict.evidence[0].value <= 100
-        assert all(each.text for each in verdict.evidence)
-
-
 def test_until_there_are_enough_of_them_the_ticks_speak() -> None:
     made = machine(SLOW, seconds=90)
     assert made.verdict("input_bound") == said(SLOW)
@@ -194,13 +136,3 @@ def test_until_there_are_enough_of_them_the_ticks_speak() -> None:
     assert "every 80" not in finding(made, "input_bound").line
     made.run(20)
     assert "every 80" in finding(made, "input_bound").line
-
-
-def test_a_device_without_the_call_is_as_before() -> None:
-    absent = dict.fromkeys((SAMPLES, SECONDS), Absence.NOT_SUPPORTED)
-    assert machine(SLOW, absent=absent).verdict("input_bound") == said(SLOW)
-
-
-def test_it_does_not_flicker() -> None:
-    made = machine(wave(0.8, 0.7), seconds=400)
-    assert made.changes("input_bound", after=60) == 0

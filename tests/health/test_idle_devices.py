@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.device import Absence, Device, DeviceSample
 from gputop.agent.snapshot import Host, Inventory, Process, ProcessKind, Sample
 from gputop.health.idle_devices import Candidate, Requirements, candidates, parse_amount
 from tests.streams import GIB, device, inventory, process, readings, sample
@@ -64,12 +64,6 @@ def test_the_idlest_is_first(looks: list[tuple[int | None, int]], order: list[in
     assert [each.device.index for each in found] == order
 
 
-def test_of_two_that_are_empty_the_larger_is_first() -> None:
-    small = look(0, memory_free_bytes=24 * GIB, memory_used_bytes=0)
-    large = look(1, memory_free_bytes=80 * GIB, memory_used_bytes=GIB // 10)
-    assert [each.device.index for each in seen(taken(small, large))] == [1, 0]
-
-
 def test_a_gap_in_the_work_does_not_make_a_device_idle() -> None:
     """The mean of what was busy, and the least that was free."""
     samples = [taken(look(busy=busy, free=free)) for busy, free in ((100, 20), (90, 10), (0, 70))]
@@ -100,24 +94,6 @@ def test_what_fits_is_idle_enough_and_in_order(
         for n, (busy, free) in enumerate(looks)
         if busy is not None and busy <= max_busy and free >= min_free
     }
-
-
-@pytest.mark.parametrize(
-    ("state", "words"),
-    [
-        (DeviceState.LOST, "LOST: it no longer answers on its bus"),
-        (DeviceState.NEEDS_RESET, "NEEDS RESET: the driver has given up on it"),
-        (DeviceState.NOT_RESPONDING, "NOT RESPONDING: calls to its driver hang or fail"),
-    ],
-)
-def test_a_device_that_does_not_answer_is_left_out(state: DeviceState, words: str) -> None:
-    """Also where it did at the beginning of the second."""
-    assert reason(taken(look()), taken(look(state=state))) == words
-
-
-def test_a_device_that_has_not_answered_yet_is_left_out() -> None:
-    assert reason(taken(look(age_seconds=None))) == "it has not answered yet"
-    assert reason(taken()) == "it has not answered yet"
 
 
 HELD = "its compute mode is exclusive, and process 7 of ada holds it"
@@ -162,16 +138,6 @@ def test_free_memory(min_free: str, words: str | None) -> None:
     assert reason(taken(look(free=40)), wanted=Requirements(parse_amount(min_free))) == words
 
 
-def test_what_is_not_known_does_not_fit_and_is_not_zero() -> None:
-    unknown = taken(look(busy=None, memory_free_bytes=None, memory_used_bytes=None))
-    assert reason(unknown) is None
-    assert seen(unknown)[0].taken_percent == 100
-    memory = reason(unknown, wanted=Requirements(min_free=parse_amount("0G")))
-    assert memory == "its free memory is not known"
-    busy = reason(unknown, wanted=Requirements(max_busy_percent=100))
-    assert busy == "its load is not known"
-
-
 def test_a_device_with_the_hosts_memory() -> None:
     host = Host(memory_available_bytes=30 * GIB, memory_total_bytes=120 * GIB)
     shared = taken(look(memory_free_bytes=None, memory_used_bytes=None), host=host)
@@ -205,38 +171,6 @@ def test_instances_are_picked_and_not_their_gpu() -> None:
     assert all(each.reason for each in found)
 
 
-def test_a_gpu_without_instances_where_mig_is_on() -> None:
-    assert reason(taken(look()), mig_mode="enabled") == "MIG is on, and it has no instance"
-
-
-def test_an_instance_has_the_compute_mode_of_its_gpu() -> None:
-    gpu = dataclasses.replace(GPU, compute_mode="prohibited")
-    found = seen(taken(look(), look(uuid="MIG-0")), devices=(gpu, PARTS[0]))
-    assert found[-1].reason == "its compute mode is prohibited"
-
-
-def test_a_foreign_user_name_is_inert() -> None:
-    holder = process(7, 0, user="\x1b[31m")
-    said = reason(taken(look(), processes=(holder,)), compute_mode="exclusive_process")
-    assert "\x1b" not in (said or "")
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"state": DeviceState.LOST}, "LOST: it no longer answers on its bus"),
-        ({"recovery_action": "drain_and_reset"}, "needs a reset, once its work has ended"),
-        ({"ecc_uncorrected": 1}, "1 uncorrected ECC error since its driver was loaded"),
-        ({"remap_failed": True}, "no spare memory rows left"),
-        ({"remap_pending": True}, "a memory row to remap at the next reset"),
-        ({"recovery_action": "none", "ecc_uncorrected": 0, "remap_pending": False}, None),
-    ],
-)
-def test_an_instance_has_the_faults_of_its_gpu(changes: dict[str, Any], words: str | None) -> None:
-    found = seen(taken(look(**changes), look(uuid="MIG-0")), devices=(GPU, PARTS[0]))
-    assert {each.device.uuid: each.reason for each in found}["MIG-0"] == words
-
-
 @pytest.mark.parametrize(
     ("changes", "warning"),
     [
@@ -257,18 +191,3 @@ def test_a_warning_says_how_busy_and_full_it_is(
     (found,) = seen(taken(look(**changes)))
     expected = None if warning is None else f"GPU 0 (H100 80GB HBM3) {warning} listed"
     assert found.warning == expected
-
-
-def test_a_warning_names_the_users_and_is_inert() -> None:
-    processes = (
-        process(7, 0, user="\x1b[31m", command="/opt/bin/python train.py"),
-        process(8, 0, command="a\nb"),
-        process(9, 1),
-        *(process(n, 0) for n in range(10, 15)),
-    )
-    (found, _) = seen(taken(look(busy=99), look(1, busy=100), processes=processes))
-    said = found.warning or ""
-    _, _, users = said.partition(": used by ")
-    assert users.startswith("␛[31m (python, pid 7), ada (a␊b, pid 8), ada (python, pid 10)")
-    assert users.endswith(" and 4 more")
-    assert "\n" not in said

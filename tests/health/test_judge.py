@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from array import array
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Host, Process, ProcessKind, Sample
-from gputop.health.findings import Finding, Severity
+from gputop.health.findings import Severity
 from gputop.health.judge import RULES, Judge, judge_snapshot
 from gputop.health.thresholds import Limit
-from gputop.stream.history import CAPACITY, History
+from gputop.stream.history import History
 from tests import streams
 from tests.health.histories import IDLE, WORKING, Machine, device, noise, one, saw, trainer
 from tests.streams import GIB, NOW
@@ -115,15 +114,6 @@ def test_rules_never_raise(
             assert found.device_uuid in UUIDS
 
 
-@given(st.sets(st.sampled_from(sorted(WORKING))), st.sampled_from([WORKING, IDLE]))
-@settings(max_examples=40)
-def test_what_is_missing_is_no_finding(missing: set[str], of: dict[str, Any]) -> None:
-    """A machine that is well is well without some of its readings, too."""
-    machine = one(dict.fromkeys(missing), of=of, seconds=40)
-    assert machine.last.findings == ()
-    assert any(each.missing for each in machine.last.without_finding(machine.devices[0].uuid))
-
-
 @pytest.mark.parametrize("of", [WORKING, IDLE])
 def test_a_healthy_machine_has_no_findings(of: dict[str, Any]) -> None:
     """Not at its first sample, and not after ten minutes of noise."""
@@ -174,18 +164,6 @@ def chance(reason: str, seed: int) -> Callable[[int], tuple[str, ...]]:
     return lambda tick: (reason,) if digits(tick) > 0.524 else ()
 
 
-def test_a_reading_that_drops_out_now_and_then_ends_no_finding() -> None:
-    machine = one({"sm_active_percent": lambda t: None if t % 3 == 0 else 10.0}, seconds=200)
-    assert isinstance(machine.verdict("not_working"), Finding)
-    assert machine.changes("not_working") == 1
-
-
-def test_a_slower_state_now_and_then_ends_no_finding() -> None:
-    machine = one({"pcie_generation": 1, "performance_state": saw(0, 8, 9, 5)}, seconds=200)
-    assert isinstance(machine.verdict("link_degraded"), Finding)
-    assert machine.changes("link_degraded") == 1
-
-
 def test_a_limit_begins_and_ends_apart() -> None:
     up, down = Limit(80, 70), Limit(10, 20)
     values = (69, 71, 79, 80)
@@ -210,66 +188,6 @@ def test_the_gravest_first_then_what_to_look_at_first() -> None:
     assert [f.severity for f in found] == sorted((f.severity for f in found), reverse=True)
     assert found[-1].severity is Severity.INFORMATION
     assert {each.device_uuid for each in found} == {device().uuid}
-
-
-@pytest.mark.parametrize("interval", [0.25, 1.0, 5.0, 60.0])
-def test_at_every_interval(interval: float) -> None:
-    """A long interval takes longer to tell, and tells the same."""
-    machine = one({"sm_active_percent": 10.0}, interval=interval, seconds=max(90.0, 8 * interval))
-    assert [f.rule for f in machine.last.findings] == ["not_working"]
-
-
-class CountedHistory(History):
-    """A history that counts the numbers that are read of it."""
-
-    read = 0
-
-    def last(self, uuid: str, name: str, many: int) -> array[float]:
-        found = super().last(uuid, name, many)
-        self.read += len(found)
-        return found
-
-    def busy_samples(self, uuid: str, many: int) -> bytes:
-        found = super().busy_samples(uuid, many)
-        self.read += len(found)
-        return found
-
-
-def numbers_read(machine: Machine) -> int:
-    """Return the count of numbers that the rules read in one more tick."""
-    assert isinstance(machine.history, CountedHistory)
-    machine.history.read = 0
-    machine.run(1)
-    return machine.history.read
-
-
-def test_what_a_tick_reads_does_not_grow_with_the_history() -> None:
-    """The cost, counted: numbers read of the history by all rules for eight devices."""
-    machine = Machine(
-        devices=tuple(device(n) for n in range(8)),
-        readings=(WORKING,) * 8,
-        processes=tuple(trainer(n, slurm_job="7") for n in range(8)),
-        history=CountedHistory(),
-    )
-    after_ten_minutes = numbers_read(machine.run(700, judged=False))
-    assert numbers_read(machine.run(CAPACITY, judged=False)) == after_ten_minutes
-    # A minute of each of some series, and ten of memory in use.
-    assert after_ten_minutes <= 8 * (15 * 61 + 601)
-
-
-@pytest.mark.slow
-def test_what_a_tick_reads_does_not_grow_with_the_devices() -> None:
-    """Until more than two have their turn at it, and but for the peers of one job."""
-    read = {}
-    for count in (4, 8, 32, 64):
-        machine = Machine(
-            devices=tuple(device(n) for n in range(count)),
-            readings=(WORKING,) * count,
-            processes=tuple(trainer(n, parent_pid=1) for n in range(count)),
-            history=CountedHistory(),
-        )
-        read[count] = numbers_read(machine.run(700, judged=False).run(1))
-    assert read[4] == read[8] == read[32] == read[64] / 2
 
 
 SNAPSHOT_RULES = {rule.name for rule in RULES if not rule.needs_history}
@@ -306,20 +224,3 @@ def test_one_snapshot_tells_what_a_minute_of_the_same_would(
         f.rule: f.severity for f in machine.last.findings if f.rule in SNAPSHOT_RULES
     }
     assert not any("of the time" in found.line for found in at_once.findings)
-
-
-@pytest.mark.slow
-@given(devices, samples)
-def test_rules_never_raise_on_one_snapshot(known: tuple[Device, ...], sample: Sample) -> None:
-    inventory = dataclasses.replace(streams.inventory(devices=0), devices=known)
-    judgement = judge_snapshot(inventory, sample)
-    assert len(judgement.verdicts) == len(known) * len(SNAPSHOT_RULES)
-    assert all(found.line.isprintable() for found in judgement.findings)
-
-
-def test_judged_again_without_anything_new_says_the_same() -> None:
-    machine = one({"sm_active_percent": 10.0})
-    inventory = dataclasses.replace(machine.inventory, devices=tuple(machine.devices))
-    sample = Sample(NOW + machine.ticks - 1, Host())
-    again = [machine.judge.judge(machine.history, inventory, sample) for _ in range(3)]
-    assert again[0] == again[1] == again[2]

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import copy
-import dataclasses
 from collections.abc import Mapping
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.agent.device import DeviceState
-from gputop.agent.snapshot import Event, Sample
-from gputop.health.judge import AT_A_TIME, ROUND_SECONDS, RULES, Judge, Schedule
-from gputop.stream.history import History
-from tests.health.histories import WORKING, Machine, device, noise, saw, trainer
-from tests.health.test_judge import devices, events, samples
-from tests.streams import NOW, inventory
+from gputop.agent.snapshot import Event
+from gputop.health.judge import AT_A_TIME, ROUND_SECONDS, Judge, Schedule
+from tests.health.histories import WORKING, Machine, device, trainer
+from tests.streams import NOW
 
 if TYPE_CHECKING:
     from gputop.health.judge import Judgement
@@ -61,19 +56,6 @@ def test_each_has_its_turn_within_a_round(count: int, interval: float) -> None:
         assert tick == 0 or len(due) <= max(AT_A_TIME, ceil(count * elapsed / ROUND_SECONDS))
 
 
-def test_how_many_have_their_turn_at_a_tick() -> None:
-    """It does not grow with the devices until a round would take too long."""
-    for count, many in ((1, 1), (2, 2), (8, 2), (32, 2), (64, 4), (128, 8)):
-        turns, news = Schedule(), dict.fromkeys(map(str, range(count)))
-        assert [len(turns.next_due(news, n)) for n in range(4)] == [count, many, many, many]
-
-
-def test_a_clock_that_jumps_gives_all_their_turn() -> None:
-    turns, news = Schedule(), dict.fromkeys("abcdefgh")
-    for time, many in ((0.0, 8), (1.0, 2), (-5.0, 8), (-4.0, 2), (60.0, 8), (60.0, 2)):
-        assert len(turns.next_due(news, time)) == many
-
-
 SUDDEN = (
     {"ecc_uncorrected": 1},
     {"remap_pending": True},
@@ -105,32 +87,6 @@ def test_an_xid_is_judged_at_its_tick(index: int) -> None:
         assert (found.device_uuid, found.since) == (device(index).uuid, now)
 
 
-@pytest.mark.parametrize("state", [s for s in DeviceState if s is not DeviceState.OK])
-def test_a_device_that_does_not_answer_and_one_that_is_back(state: DeviceState) -> None:
-    made = machine(**SICK).run(60)
-    assert {f.rule for f in made.last.findings} == {"thermal", "not_working"}
-    for now, silent in ((state, True), (DeviceState.OK, False)):
-        made.state = now
-        made.run(1)
-        cannot_tell = {uuid: made.last.without_finding(uuid) for uuid in made.judge.judged}
-        assert len(cannot_tell) == EIGHT
-        for verdicts in cannot_tell.values():
-            assert any("state" in verdict.missing for verdict in verdicts) is silent
-        assert bool(made.last.findings) is not silent
-
-
-def test_of_a_device_that_is_gone_nothing_is_said_and_one_that_comes_is_judged_at_once() -> None:
-    made = machine(**SICK).run(60)
-    there, readings = made.devices, made.readings
-    for count in (5, 8, 0, 8):
-        made.devices, made.readings = there[:count], readings[:count]
-        made.run(1)
-        known = {each.uuid for each in made.devices}
-        assert {v.device_uuid for v in made.last.verdicts} == known
-        assert {f.device_uuid for f in made.last.findings} <= known
-        assert len(made.last.verdicts) == count * len(RULES)
-
-
 @pytest.mark.parametrize("count", [1, 3, 8, pytest.param(64, marks=pytest.mark.slow)])
 def test_a_finding_comes_and_goes_a_round_later_at_most(count: int) -> None:
     """Than where all are judged at each tick."""
@@ -153,68 +109,5 @@ def test_a_finding_comes_and_goes_a_round_later_at_most(count: int) -> None:
         assert len(taken) == taken[-1] - taken[0] + 1
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_turns_do_not_flicker(seed: int) -> None:
-    made = machine(gpu_utilization_percent=noise(80, 8, seed))
-    made.processes = tuple(trainer(n, cpu_percent=99.0) for n in range(EIGHT))
-    made.run(400)
-    assert made.last.findings
-    for index in range(EIGHT):
-        assert made.changes("input_bound", index=index) <= 3
-
-
-def all_at_once(judge: Judge, *seen: Any) -> Judgement:
-    """What it would say if it were everybody's turn; it does not notice."""
-    other = copy.deepcopy(judge)
-    other._schedule = Schedule(ALL)
-    return other.judge(*seen)
-
-
-def test_whose_turn_it_is_is_told_what_judging_all_would_tell() -> None:
-    """Also where a reading of a peer is there seldom, of which something stands."""
-    made = machine(gpu_utilization_percent=saw(97, 10, 40, 25), sm_clock_mhz=noise(1500, 90))
-    worse(made, 3, sm_clock_mhz=1200, memory_used_bytes=75 << 30)
-    seldom = noise(1500, 90)
-    for n in (0, 1, 2, 5, 6, 7):
-        clock = {"sm_clock_mhz": lambda tick: None if tick % 5 < 3 else seldom(tick)}
-        worse(made, n, clock_event_reasons=("sw_power_cap",), **clock)
-    known = dataclasses.replace(made.inventory, devices=tuple(made.devices))
-    found = set()
-    for _ in range(150):
-        sample = made.sample()
-        made.history.add(sample)
-        made.ticks += 1
-        whole = all_at_once(made.judge, made.history, known, sample)
-        said = made.judge.judge(made.history, known, sample)
-        for uuid in made.judge.judged:
-            assert of(said, uuid) == of(whole, uuid)
-            found |= {finding.rule for finding in said.findings if finding.device_uuid == uuid}
-    assert {"straggler", "imbalance"} <= found
-
-
 def of(judgement: Judgement, uuid: str) -> list[Any]:
     return [verdict for verdict in judgement.verdicts if verdict.device_uuid == uuid]
-
-
-@pytest.mark.slow
-@settings(max_examples=60)
-@given(
-    devices,
-    st.lists(samples, min_size=1, max_size=6),
-    st.lists(events, max_size=3),
-    st.integers(1, 12),
-)
-def test_also_of_whatever_there_may_be(
-    known: tuple[Any, ...], told: list[Sample], happened: list[Event], times: int
-) -> None:
-    history, judge = History(50), Judge(at_a_time=1)
-    there = dataclasses.replace(inventory(devices=0), devices=known)
-    for number in range(times):
-        sample = told[number % len(told)]
-        sample = dataclasses.replace(sample, time=sample.time + number)
-        history.add(sample)
-        whole = all_at_once(judge, history, there, sample, happened)
-        said = judge.judge(history, there, sample, happened)
-        assert len(said.verdicts) == len(known) * len(RULES)
-        for uuid in judge.judged:
-            assert of(said, uuid) == of(whole, uuid)

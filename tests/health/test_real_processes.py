@@ -19,7 +19,7 @@ import pytest
 from gputop.agent.snapshot import Inventory, Sample
 from gputop.health import thresholds
 from gputop.health.findings import Finding
-from gputop.health.judge import Judge, Judgement, NoFinding, Verdict
+from gputop.health.judge import Judge, Judgement, Verdict
 from gputop.health.thresholds import Limit
 from gputop.schema.decode import decode
 from gputop.schema.derived import PROCESS_CPU
@@ -38,7 +38,6 @@ print(flush=True)
 while time.monotonic() < end: pass
 """
 """It ends by itself, should nobody be left to end it."""
-WAITS = "print(flush=True); input()"
 LOADER = f"""
 import subprocess, sys
 command = [sys.executable, "-S", "-c", {BUSY_LOOP!r}]
@@ -129,29 +128,3 @@ def test_a_loader_whose_worker_is_full(driver: FakeDriver) -> None:
         verdict, _ = input_bound(driver, pid)
     assert isinstance(verdict, Finding)
     assert "workers of its loader" in verdict.remedy
-
-
-def test_a_process_that_waits_for_nothing_of_the_host(driver: FakeDriver) -> None:
-    with process(WAITS) as pid:
-        verdict, cpu = input_bound(driver, pid)
-    assert isinstance(verdict, Finding), verdict
-    assert verdict.title == "work has gaps, cause not seen"
-    assert cpu is not None
-    assert cpu < 2
-
-
-@pytest.mark.slow
-def test_a_busy_loop_whose_device_is_busy(driver: FakeDriver) -> None:
-    with process(BUSY_LOOP) as pid:
-        verdict, _ = input_bound(driver, pid, busy=97)
-    assert isinstance(verdict, NoFinding), verdict
-    assert not verdict.missing
-
-
-def test_a_process_of_another_pid_namespace(driver: FakeDriver) -> None:
-    """Nothing of the host is known of it: that is said."""
-    verdict, cpu = input_bound(driver, 4_190_000)
-    assert isinstance(verdict, Finding), verdict
-    assert verdict.title == "work has gaps, the CPU time of its processes is not known"
-    assert "--pid=host" in verdict.remedy
-    assert cpu is None

@@ -9,7 +9,7 @@ import pytest
 
 from gputop.agent.device import Absence, DeviceState
 from gputop.health.conditions import find_alerts
-from gputop.health.findings import Evidence, Severity
+from gputop.health.findings import Severity
 from gputop.health.judge import RULES
 from gputop.health.why import Situation, WhyReport, figures
 from gputop.schema.advice import INDEX
@@ -113,16 +113,3 @@ def test_a_lost_device_is_one_fault_before_all_others() -> None:
     assert report.severity is Severity.FAULT
     assert "reboot" in report.entries[0].remedy
     assert report.summary.startswith("1 fault, 1 warning: ")
-
-
-def test_a_time_is_named_once() -> None:
-    minute = Evidence("idle", "gpu_utilization_percent", 64, "%", 60)
-    long = Evidence("growth", "memory_used_bytes", 1 << 30, "B", 600)
-    length = Evidence("gaps every", "gpu_utilization_percent", 8, "s", 60)
-    shown = [" ".join(each) for each in figures([minute, length, minute, long])]
-    assert shown == [
-        "idle 64 %  in 1:00",
-        "gaps every 8.0 s ",
-        "idle 64 % ",
-        "growth 1.00 GiB  in 10:00",
-    ]

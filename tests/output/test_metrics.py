@@ -9,34 +9,21 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from prometheus_client import generate_latest
-from prometheus_client.openmetrics.exposition import generate_latest as openmetrics
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gputop.agent.device import (
-    READINGS,
-    SERIES_READINGS,
-    Absence,
-    Device,
-    DeviceSample,
-    DeviceState,
-)
+from gputop.agent.device import READINGS, SERIES_READINGS, DeviceSample, DeviceState
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import DriverState, Event, Inventory, Process, Record, Sample, Source
+from gputop.agent.snapshot import DriverState, Event, Process, Record, Sample, Source
 from gputop.agent.words import CLOCK_EVENT_BITS, RECOVERY_ACTIONS
 from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
-from gputop.health.judge import BY_NAME, RULES
+from gputop.health.judge import RULES
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
 from gputop.output.prometheus.scrape import dcgm_text, registry_of
 from gputop.output.prometheus.state import ExporterState, StreamFollower
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS
 from gputop.stream.child import Interruption
-from gputop.text import visible
 from tests import streams
-from tests.schema.test_snapshot import values_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -201,22 +188,6 @@ def findings(name: str, kind: str, about: str) -> list[str]:
     return [rule for rule, broken in rules.items() if broken]
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "expected"),
-    [
-        ("gputop_power_watts", "gauge", []),
-        ("gputop_fan_percent", "gauge", ["not a base unit"]),
-        ("gputop_energy_joules", "counter", ["counter without _total"]),
-        ("gputop_energy_joules_total", "gauge", ["_total without a counter"]),
-        ("gputop_sm_count", "gauge", ["reserved suffix"]),
-        ("gputop_age_ms", "gauge", ["abbreviated unit"]),
-        ("gputop_smClock", "gauge", ["not snake case"]),
-    ],
-)
-def test_the_rules_of_names_find_what_breaks_them(name: str, kind: str, expected: Any) -> None:
-    assert findings(name, kind, "Help.") == expected
-
-
 def test_names_and_units_are_as_prometheus_wants_them() -> None:
     found = found_in(streams.inventory(1), EVERY, processes=True)
     parsed = list(parse(text_of(found)))
@@ -293,14 +264,6 @@ def test_findings_are_there_while_they_stand_and_counted_when_they_begin() -> No
         assert begun(*records) == {(k, rule): times for k, rule, _ in stands if times}
 
 
-def test_a_finding_that_takes_a_while_to_tell() -> None:
-    """A power limit that somebody has lowered: at the sampling interval, not at each scrape."""
-    capped = streams.readings(0, power_limit_watts=500.0, clock_event_reasons=("sw_power_cap",))
-    samples = [sample_of(capped, time=streams.NOW + second) for second in range(32)]
-    assert active(streams.inventory(1), *samples[:20]) == set()
-    assert ("0", "power_capped", "warning") in active(streams.inventory(1), *samples)
-
-
 def bound_by(*records: Record | Interruption) -> dict[str, str]:
     """The word of each device that has one."""
     found = named(found_in(*records), "gputop_bound_by")
@@ -324,61 +287,9 @@ def test_what_a_device_is_bound_by_has_a_series_once_it_can_be_told() -> None:
     assert bound_by(streams.inventory(3), *busy) == {"0": "memory", "1": "idle"}
 
 
-def test_each_severity_has_its_word() -> None:
-    sick = sample_of(streams.readings(0, ecc_uncorrected=1, **FULL_NOW))
-    assert {word for _, _, word in active(streams.inventory(1), sick)} == {"fault", "warning"}
-
-
-def test_findings_have_no_text_and_as_many_series_as_there_are_rules() -> None:
-    reported = Event(streams.NOW, streams.device(0).uuid, "xid", 13)
-    readings = streams.readings(0, recovery_action="hunter2", **FULL_NOW)
-    found = found_in(streams.inventory(1), sample_of(readings, events=(reported,) * 40))
-    assert len(named(found, "gputop_findings_total")) == len(RULES)
-    assert len(named(found, "gputop_finding_active")) == 3
-    for name, more in (("findings_total", {"rule"}), ("finding_active", {"rule", "severity"})):
-        for labels, _ in named(found, f"gputop_{name}"):
-            assert labels.keys() == {"index", "uuid", "name", "host", *more}
-            assert labels["rule"] in BY_NAME
-
-
-def test_findings_of_a_device_that_is_gone_are_gone_and_it_goes_on_counting() -> None:
-    there = streams.readings(0)
-    full = sample_of(there, streams.readings(1, **FULL_NOW))
-    records = streams.inventory(2), full, streams.inventory(1), sample_of(there)
-    assert active(*records) == set()
-    assert begun(*records) == {}
-    assert begun(*records, streams.inventory(2), full) == {("1", "almost_full"): 2}
-
-
-def test_a_sampler_that_is_started_again_begins_no_finding() -> None:
-    starting = dataclasses.replace(
-        streams.inventory(0), driver_state=DriverState.STARTING, devices=()
-    )
-    full = sample_of(streams.readings(0, **FULL_NOW))
-    stopped = Interruption(Problem("a", "b", "c"))
-    records = streams.inventory(1), full, stopped, starting, sample_of(), streams.inventory(1), full
-    assert begun(*records) == {("0", "almost_full"): 1}
-    assert active(*records) == {("0", "almost_full", "warning")}
-
-
 def test_under_the_names_of_dcgm_there_are_no_findings() -> None:
     records = streams.inventory(1), sample_of(streams.readings(0, **FULL_NOW))
     assert "finding" not in text_of(found_in(*records, dcgm=True))
-
-
-def test_a_device_that_is_gone_has_no_series() -> None:
-    records = streams.inventory(2), streams.sample(2), streams.inventory(1), streams.sample(1)
-    for found in (found_in(*records), found_in(*records, dcgm=True)):
-        assert streams.device(0).uuid in text_of(found)
-        assert streams.device(1).uuid not in text_of(found)
-
-
-def test_a_device_has_series_from_its_first_sample() -> None:
-    """A scrape right between its announcement and its readings would find it without any."""
-    records = streams.inventory(1), streams.sample(1), streams.inventory(2)
-    for found in (found_in(*records), found_in(*records, dcgm=True)):
-        assert streams.device(1).uuid not in text_of(found)
-    assert streams.device(1).uuid in text_of(found_in(*records, streams.sample(2)))
 
 
 @pytest.mark.parametrize("dcgm_names", [False, True])
@@ -392,10 +303,6 @@ def test_of_a_stream_that_is_silent_only_that(dcgm_names: bool) -> None:
         "gputop_up": [({}, 0.0)],
         "gputop_interruptions_total": [({}, 1.0)],
     }
-
-
-def test_before_the_first_sample_it_is_not_up() -> None:
-    assert named(families(ExporterState(), NOW), "gputop_up") == [({}, 0.0)]
 
 
 @pytest.mark.parametrize("state", [DriverState.STARTING, DriverState.UNAVAILABLE])
@@ -626,77 +533,6 @@ def test_processes_are_those_with_the_most_memory_and_only_when_asked_for() -> N
     assert held == {str(n): float(n << 20) for n in range(9, count + 1)}
     assert {k["program"] for k, _ in named(found, "gputop_process_memory_used_bytes")} == {"python"}
     assert "hunter2" not in text_of(found)
-
-
-UUIDS = st.sampled_from(["GPU-0", "\udcff\n"])
-ABSENT = st.dictionaries(st.sampled_from(READINGS), st.sampled_from(Absence), max_size=9)
-
-
-@st.composite
-def machines(draw: st.DrawFn) -> tuple[Inventory, Sample]:
-    """Any inventory, and any sample of its devices and of others; some stand twice."""
-
-    def some(of: Any, **fields: st.SearchStrategy[Any]) -> tuple[Any, ...]:
-        made = draw(st.lists(st.tuples(values_of(of), st.fixed_dictionaries(fields)), max_size=3))
-        return tuple(dataclasses.replace(record, **changes) for record, changes in made)
-
-    pids = st.tuples(st.integers(1, 2), UUIDS)
-    return (
-        dataclasses.replace(streams.inventory(), devices=some(Device, uuid=UUIDS)),
-        sample_of(
-            *some(DeviceSample, uuid=UUIDS, absent=ABSENT),
-            processes=tuple(
-                streams.process(pid, 0, device_uuid=uuid)
-                for pid, uuid in draw(st.lists(pids, max_size=6))
-            ),
-            events=some(Event, device_uuid=UUIDS | st.none()),
-        ),
-    )
-
-
-# A machine has hundreds of fields, and takes long to draw.
-@pytest.mark.slow
-@settings(max_examples=60)
-@given(machines(), st.booleans())
-def test_what_is_absent_has_no_series_and_nothing_stands_twice(
-    machine: tuple[Inventory, Sample], dcgm_names: bool
-) -> None:
-    found = found_in(*machine, processes=True, dcgm=dcgm_names)
-    keys = [(f.name, frozenset(labels.items())) for f in found for labels, _ in f.series]
-    assert len({*keys}) == len(keys)
-    assert len({each.name for each in found}) == len(found)
-    inventory, sample = machine
-    there = {device.uuid for device in inventory.devices}
-    named_there = {visible(uuid, 200): uuid for uuid in there}
-    readings = {f"gputop_{reading.metric_name}": reading.name for reading in METRICS}
-    for family in found:
-        if family.name in readings:
-            for labels, _ in family.series:
-                of = sample.device(named_there[labels["uuid"]])
-                assert of is not None
-                assert getattr(of, readings[family.name]) is not None
-                assert readings[family.name] not in of.absent
-    count = sum(len(each.series) for each in found)
-    parsed = [s for f in parse(text_of(found)) for s in f.samples]
-    assert len(parsed) == count
-
-
-@pytest.mark.parametrize("dcgm_names", [False, True])
-def test_openmetrics_which_prometheus_asks_for_has_the_same(dcgm_names: bool) -> None:
-    found = found_in(streams.inventory(1), EVERY, processes=True, dcgm=dcgm_names)
-    parsed = parse_openmetrics(openmetrics(registry_of(lambda: found)).decode())  # type: ignore[no-untyped-call]
-    expected = {(f.name, *sorted(k.items())): v for f in found for k, v in f.series}
-    assert {(s.name, *sorted(s.labels.items())): s.value for f in parsed for s in f.samples} == (
-        expected
-    )
-
-
-def test_a_reading_with_a_reason_for_its_absence_has_no_series() -> None:
-    sample = sample_of(streams.readings(0, absent={"power_watts": Absence.ERROR}))
-    found = found_in(streams.inventory(1), sample)
-    assert named(found, "gputop_power_watts") == []
-    assert named(found, "gputop_fan_speed_ratio") == []
-    assert named(found, "gputop_temperature_celsius")
 
 
 def test_a_problem_is_told_once_until_the_driver_answers() -> None:

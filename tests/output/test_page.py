@@ -13,29 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.agent.device import (
-    READINGS,
-    SERIES_READINGS,
-    Absence,
-    Device,
-    DeviceSample,
-    DeviceState,
-)
+from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import DriverState, Host, Inventory, Process, ProcessKind, Sample, Source
-from gputop.commands.status import SORT_NAMES
 from gputop.health.bound_by import Bound, BoundBy
 from gputop.output.pages import LOUD_RED, YELLOW, as_ascii, cell
 from gputop.output.process_tables import SORT_KEYS, processes_text, users_document
-from gputop.output.status_page import (
-    COLUMNS,
-    View,
-    bounds_of,
-    document,
-    page,
-    parse_columns,
-    slug,
-    users_page,
-)
+from gputop.output.status_page import View, document, page, parse_columns, slug, users_page
 from gputop.schema.labels import ROWS
 from gputop.text import cells
 
@@ -208,15 +191,6 @@ def test_what_devices_are_bound_by_is_a_column() -> None:
     assert "bound-by" not in page(INVENTORY, SAMPLE)
 
 
-def test_the_bound_of_the_page_is_that_of_this_moment() -> None:
-    idle = dataclasses.replace(SAMPLE.devices[0], gpu_utilization_percent=0)
-    sample = dataclasses.replace(SAMPLE, devices=(idle,))
-    assert bounds_of(INVENTORY, sample)[idle.uuid].plain == {
-        "word": "idle",
-        "why": "hardly any work: busy 0 %",
-    }
-
-
 def test_a_chosen_column_that_does_not_fit_is_named() -> None:
     columns = parse_columns("fan,power,clock,busy")
     lines = page(INVENTORY, SAMPLE, View(columns, width=30)).split("\n")[1:]
@@ -241,15 +215,6 @@ def test_a_column_that_there_is_not() -> None:
         ValueError, match=r"^'bussy' is not a column\. There are: GPU, name, busy, "
     ):
         parse_columns("name,bussy")
-
-
-@pytest.mark.parametrize("name", sorted({*READINGS} - {*SERIES_READINGS}))
-def test_every_reading_of_the_schema_is_in_a_column(name: str) -> None:
-    assert any(name in column.sources for column in COLUMNS.values()) or name in SHOWN_WITHIN
-
-
-SHOWN_WITHIN = {"memory_total_bytes", "power_limit_watts"}
-"""Beside what is used of them; the limit has a column of its own, too."""
 
 
 def test_a_rate_waits_for_a_second_reading() -> None:
@@ -281,18 +246,6 @@ def test_a_temperature_is_seen_against_its_limit(celsius: int, look: str) -> Non
     assert column.cell(device, readings) == cell(f"{celsius}°C", look)
 
 
-@pytest.mark.parametrize(
-    ("margin", "look"), [(None, ""), (16, ""), (15, YELLOW), (5, LOUD_RED), (-1, LOUD_RED)]
-)
-def test_without_a_limit_a_temperature_is_seen_by_its_margin(margin: int | None, look: str) -> None:
-    (column,) = parse_columns("temp")
-    device = dataclasses.replace(INVENTORY.devices[0], temperature_slowdown_celsius=None)
-    readings = dataclasses.replace(
-        SAMPLE.devices[0], temperature_celsius=95, temperature_margin_celsius=margin
-    )
-    assert column.cell(device, readings) == cell("95°C", look)
-
-
 def test_alerts_are_under_the_table() -> None:
     readings = dataclasses.replace(SAMPLE.devices[0], ecc_uncorrected=2)
     sample = dataclasses.replace(SAMPLE, devices=(readings, *SAMPLE.devices[1:]))
@@ -306,12 +259,6 @@ def test_a_driver_that_has_not_answered_yet() -> None:
     assert page(inventory, Sample(2.0, Host())).split("\n")[1:] == [
         "The driver has not answered yet"
     ]
-
-
-def test_a_host_alone() -> None:
-    inventory = dataclasses.replace(INVENTORY, devices=(), driver_version=None, cuda_version=None)
-    sample = Sample(2.0, Host(absent={"cpu_percent": Absence.NO_DATA_YET}))
-    assert page(inventory, sample) == "node7 · 1970-01-01 00:00:02 · CPU – · memory –"
 
 
 def test_an_instance_has_a_line_of_its_own_and_shared_memory_is_said() -> None:
@@ -338,12 +285,6 @@ def test_simulated_numbers_are_marked() -> None:
     assert page(inventory, SAMPLE).splitlines()[0].startswith("node7 · SIMULATED · ")
 
 
-def test_a_device_without_a_sample_takes_no_other_ones_processes() -> None:
-    sample = dataclasses.replace(SAMPLE, devices=SAMPLE.devices[1:])
-    lines = [line.split() for line in page(INVENTORY, sample).splitlines()[2:]]
-    assert [(line[0], "ada" in line[-1]) for line in lines] == [("1", False), ("10", False)]
-
-
 @pytest.mark.parametrize("view", [View(), View(width=24), View(parse_columns("busy"))])
 def test_every_state_that_is_not_well_is_said(view: View) -> None:
     for state in DeviceState:
@@ -352,11 +293,6 @@ def test_every_state_that_is_not_well_is_said(view: View) -> None:
         line = page(INVENTORY, sample, view).splitlines()[2]
         wanted = "" if state is DeviceState.OK else state.upper().replace("_", " ")
         assert (wanted in line) if wanted else line.split()[-1] == "–"
-
-
-def test_a_device_that_has_not_answered_yet_says_so() -> None:
-    sample = dataclasses.replace(SAMPLE, devices=(DeviceSample("GPU-a"),), processes=())
-    assert page(INVENTORY, sample).splitlines()[2].endswith("–  no answer yet")
 
 
 def test_foreign_text_is_inert() -> None:
@@ -376,32 +312,6 @@ def test_foreign_text_is_inert() -> None:
     assert len(lines) == 6
     assert all(line.isprintable() for line in lines)
     assert all("␛[2J␛]0;owned␇ [red]⟨202e⟩␊[9]" in line for line in (lines[0], lines[2], lines[5]))
-
-
-@given(
-    st.text(st.characters(codec=None)),
-    st.text(st.characters(codec=None)),
-    st.sampled_from(["beside", "below"]),
-    st.none() | st.integers(1, 200),
-)
-def test_any_text_makes_a_line_each(
-    user: str, command: str, processes: Processes, width: int | None
-) -> None:
-    process = Process(1, "GPU-a", ProcessKind.COMPUTE, 1, user, command)
-    view = View(processes=processes, width=width)
-    text = page(INVENTORY, dataclasses.replace(SAMPLE, processes=(process,)), view)
-    lines = text.split("\n")
-    assert len(lines) == 5 + 3 * (processes == "below")
-    assert all(line.isprintable() for line in lines)
-    assert width is None or max(map(cells, lines)) <= width
-    text.encode()
-
-
-def test_a_long_command_is_cut() -> None:
-    process = Process(1, "GPU-a", ProcessKind.COMPUTE, 1, "ada", "x" * 10_000)
-    sample = dataclasses.replace(SAMPLE, processes=(process,))
-    for where in ("beside", "below"):
-        assert max(map(len, page(INVENTORY, sample, View(processes=where)).splitlines())) < 300
 
 
 def held(*users: str) -> list[Process]:
@@ -425,11 +335,6 @@ def held(*users: str) -> list[Process]:
 )
 def test_the_largest_holder_is_named_longest(room: int | None, shown: str) -> None:
     assert processes_text(held("ada", "bo"), room) == shown
-
-
-@given(st.lists(st.sampled_from(["ada", "名前", "x" * 40]), max_size=6), st.integers(7, 300))
-def test_holders_fit(users: list[str], room: int) -> None:
-    assert cells(processes_text(held(*users), room)) <= room
 
 
 def test_ascii_is_for_terminals_that_have_no_more() -> None:
@@ -509,11 +414,6 @@ def test_totals_by_user() -> None:
     assert made["users"][2]["memory_used_bytes"] is None
 
 
-def test_without_processes_there_are_no_users() -> None:
-    sample = dataclasses.replace(SAMPLE, processes=())
-    assert users_page(INVENTORY, sample).splitlines()[1:] == ["No process uses a GPU"]
-
-
 def test_the_document_has_the_fields_of_the_stream() -> None:
     made = json.loads(json.dumps(document(INVENTORY, SAMPLE)))
     assert made.keys() == {"inventory", "sample"}
@@ -527,21 +427,3 @@ def test_a_gpu_that_the_driver_does_not_list_is_told() -> None:
     inventory = dataclasses.replace(INVENTORY, unlisted_gpus=("0000:27:00.0",))
     last = page(inventory, SAMPLE).splitlines()[-1]
     assert last == "Host node7: a GPU that the driver does not list, 0000:27:00.0"
-
-
-@pytest.mark.parametrize("user", ["alexandra.konstantinova", "alexandra.konstantinova@example.org"])
-def test_a_long_name_of_a_user_is_whole_and_the_columns_stay_aligned(user: str) -> None:
-    processes = [Process(pid, "GPU-a", ProcessKind.COMPUTE, GIB, user, "train") for pid in (1, 2)]
-    processes[1] = dataclasses.replace(processes[1], user="bo")
-    inventory = dataclasses.replace(INVENTORY, devices=(Device(0, "GPU-a", "H100"),))
-    listed = dataclasses.replace(SAMPLE, devices=(DeviceSample("GPU-a"),), processes=(*processes,))
-    beside = page(inventory, listed, View(width=220))
-    assert f"{user}:train/1(1.00 GiB)" in beside
-    first, second = page(inventory, listed, View(processes="below")).splitlines()[-2:]
-    assert f" {user} " in first
-    assert first.index("1.00 GiB") == second.index("1.00 GiB")
-
-
-def test_the_option_offers_every_order() -> None:
-    """They are listed twice, because the parser must not wait for the tables."""
-    assert set(SORT_NAMES) == set(SORT_KEYS)

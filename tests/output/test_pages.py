@@ -40,11 +40,6 @@ def test_text_is_never_markup() -> None:
     ]
 
 
-@pytest.mark.parametrize(("width", "shown"), [(None, "abc def"), (7, "abc def"), (4, "abc…")])
-def test_what_does_not_fit_ends_in_a_sign(width: int | None, shown: str) -> None:
-    assert rendered(cell("abc def"), width=width, colour=False) == shown
-
-
 @pytest.mark.parametrize(
     ("rows", "shown"),
     [(4, ["1", "2", "3", "4"]), (3, ["1", "2", "– 2 more lines"]), (1, ["– 4 more lines"])],

@@ -7,19 +7,15 @@ import errno
 import gzip
 import json
 import os
-import random
 import re
 import stat
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from gputop.agent.lines import to_line
 from gputop.agent.snapshot import SCHEMA, Event, Inventory, Sample
-from gputop.recording import reader
-from gputop.recording.reader import LONGEST_STEP_SECONDS, Recording, RecordingError
+from gputop.recording.reader import Recording, RecordingError
 from gputop.recording.writer import (
     SAMPLES_A_CHECKSUM,
     GrowingFile,
@@ -27,7 +23,6 @@ from gputop.recording.writer import (
     Recorder,
     default_name,
 )
-from gputop.schema.limits import DecodeError
 from gputop.text import moment
 from tests import recordings, streams
 
@@ -49,24 +44,6 @@ def test_what_was_written_is_read(tmp_path: Path, name: str) -> None:
     assert recording.ending is None
 
 
-def test_others_can_read_it_too(tmp_path: Path) -> None:
-    path = recordings.make(tmp_path / "a.jsonl.gz", 3)
-    with gzip.open(path, "rt") as file:
-        assert [json.loads(line)["type"] for line in file] == ["inventory", *["sample"] * 3]
-
-
-def test_a_new_inventory_is_in_its_place(tmp_path: Path) -> None:
-    first, second = recordings.samples(2)
-    records: list[Record] = [
-        streams.inventory(1),
-        first,
-        streams.inventory(1, driver_version="600.1"),
-        second,
-    ]
-    path = recordings.write(tmp_path / "a.jsonl", records)
-    assert list(Recording(path).records()) == records
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_it_can_be_read_from_every_sample_on(tmp_path: Path, name: str) -> None:
     recording = Recording(recordings.make(tmp_path / name, LONG))
@@ -78,27 +55,6 @@ def test_it_can_be_read_from_every_sample_on(tmp_path: Path, name: str) -> None:
         assert recordings.numbers(samples) == [n % 101 for n in range(first, LONG)]
 
 
-def test_a_stream_from_a_shell_has_one_inventory(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    records = recordings.records(LONG)
-    path.write_text("".join(f"{to_line(record)}\n" for record in records))
-    recording = Recording(path)
-    recording.scan()
-    assert next(recording.records(LONG - 2)) == records[0]
-    assert recording.last() == (records[0], records[-1])
-
-
-def test_json_in_another_order(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    records = recordings.records(3)
-    documents = [json.dumps(json.loads(to_line(record)), sort_keys=True) for record in records]
-    path.write_text("\n".join(documents))
-    recording = Recording(path)
-    assert list(recording.records()) == records
-    recording.scan()
-    assert (len(recording.positions), recording.end, recording.ending) == (3, 2.0, None)
-
-
 def test_gaps_and_clocks_that_are_set_back(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 6, gaps={2: 100.0, 4: -50.0})
     recording = Recording(path)
@@ -106,16 +62,6 @@ def test_gaps_and_clocks_that_are_set_back(tmp_path: Path) -> None:
     assert [*recording.positions] == [0, 1, 102, 103, 103, 104]
     found = [recording.sample_at(position) for position in (-5, 0, 101.9, 102, 999)]
     assert found == [0, 0, 1, 2, 5]
-
-
-@pytest.mark.parametrize("which", [0, 3, 6])
-@pytest.mark.parametrize("time", [0.0, 9e9])
-def test_a_time_that_leaps_is_no_gap(tmp_path: Path, which: int, time: float) -> None:
-    made = recordings.samples(7)
-    made[which] = dataclasses.replace(made[which], time=time)
-    recording = Recording(recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), *made]))
-    recording.scan()
-    assert recording.end <= LONGEST_STEP_SECONDS + 7
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -138,77 +84,6 @@ def test_cut_off_at_any_byte_all_before_is_read(tmp_path: Path, name: str) -> No
         assert len(found) - complete in (0, 1)  # a line may lack nothing but its end
         if size in ends:
             assert recording.ending is None
-
-
-def _flipped(data: bytes, bits: list[int]) -> bytes:
-    flipped = bytearray(data)
-    for bit in bits:
-        flipped[bit // 8 % len(data)] ^= 1 << bit % 8
-    return bytes(flipped)
-
-
-@pytest.fixture(scope="module")
-def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """Recordings of several parts, small ones."""
-    folder = tmp_path_factory.mktemp("originals")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gputop.recording.writer.SAMPLES_A_CHECKSUM", 4)
-        return {name: recordings.make(folder / name, 20).read_bytes() for name in NAMES}
-
-
-@pytest.mark.parametrize("name", NAMES)
-@settings(
-    max_examples=150,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
-@given(data=st.data())
-def test_damage_is_survived(
-    tmp_path: Path, originals: dict[str, bytes], name: str, data: st.DataObject
-) -> None:
-    """Truncations and flipped bits: what is read is what was written, or is passed over."""
-    original = originals[name]
-    size = data.draw(st.integers(0, len(original)))
-    flips = data.draw(st.lists(st.integers(0, 8 * len(original)), max_size=10))
-    path = tmp_path / name
-    path.write_bytes(_flipped(original[:size], flips) if size else b"")
-    try:
-        recording = Recording(path)
-    except RecordingError:
-        return
-    recording.scan()
-    found = list(recording.records())
-    samples = [record for record in found if isinstance(record, Sample)]
-    assert len(samples) == len(recording.positions)
-    positions = [*recording.positions]
-    assert positions == sorted(positions)
-    assert all(isinstance(record, Inventory | Sample) for record in found)
-    if any(isinstance(record, Sample) for record in found):
-        assert isinstance(recording.last()[1], Sample)
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_what_was_written_before_a_flipped_bit_is_read(
-    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gputop.recording.writer.SAMPLES_A_CHECKSUM", 4)
-    path = tmp_path / "a.jsonl.gz"
-    made = recordings.samples(20)
-    recorder = Recorder(path)
-    recorder.write(streams.inventory(1))
-    ends = []
-    for sample in made:
-        recorder.write(sample)
-        ends.append(recorder.file.size)
-    recorder.close()
-    size = path.stat().st_size
-    bit = random.Random(seed).randrange(8 * ends[3], 8 * size)  # noqa: S311 - no secret
-    path.write_bytes(_flipped(path.read_bytes(), [bit]))
-    recording = Recording(path)
-    found = [record for record in recording.records() if isinstance(record, Sample)]
-    good = sum(end <= bit // 8 for end in ends[3::4]) * 4
-    assert found[:good] == made[:good]
-    assert found == made or recording.ending is not None
-    assert found == made or len(found) <= good + 4
 
 
 def _damaged(line: bytes, how: str) -> bytes:
@@ -262,35 +137,6 @@ def test_the_last_sample_is_before_the_damage(tmp_path: Path) -> None:
     assert recording.last() == (records[0], records[-1])
     assert recording.ending is not None
     assert recording.ending.startswith("damaged at line 5; ")
-
-
-def test_a_wrong_checksum_is_before_the_line_that_follows_it(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl.gz"
-    data = [to_line(record).encode() + b"\n" for record in recordings.records(4)]
-    first = bytearray(gzip.compress(b"".join(data[:3])))
-    first[-8] ^= 1
-    path.write_bytes(bytes(first) + gzip.compress(b"".join(data[3:])))
-    recording = Recording(path)
-    assert recordings.numbers(list(recording.records())) == [0, 1]
-    assert recording.ending is not None
-    assert recording.ending.startswith("damaged before line 4; played up to ")
-
-
-def test_a_line_without_an_end_takes_no_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reader, "LINE_BYTES", 1 << 16)
-    path = recordings.make(tmp_path / "a.jsonl", 2)
-    with path.open("ab") as file:
-        file.write(b"x" * (1 << 20) + b"\n")
-    recording = Recording(path)
-    assert recordings.numbers(list(recording.records())) == [0, 1]
-    assert recording.ending is not None
-    assert recording.ending.startswith("damaged at line 4; ")
-    with path.open("rb") as file:
-        with pytest.raises(DecodeError):
-            list(reader.read_lines(file))
-        assert file.tell() < 1 << 19
 
 
 def test_an_older_recording_plays(tmp_path: Path) -> None:
@@ -421,16 +267,6 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
         os.close(reader)
 
 
-def test_a_sync_at_every_record_costs_little(tmp_path: Path) -> None:
-    """The price of a file that can be cut off anywhere: a tenth, and a fifth of its lines' size."""
-    path = tmp_path / "a.jsonl.gz"
-    recordings.make(path, LONG, 8)
-    with gzip.open(path) as file:
-        whole = file.read()
-    assert path.stat().st_size < 1.5 * len(gzip.compress(whole, 6))
-    assert path.stat().st_size < len(whole) / 5
-
-
 def test_events_are_found_by_the_scan(tmp_path: Path) -> None:
     made = recordings.samples(5)
     made[2] = dataclasses.replace(made[2], events=(Event(made[2].time, None, "xid", 79),))
@@ -450,17 +286,6 @@ def test_events_are_found_by_the_scan(tmp_path: Path) -> None:
 def test_the_name_of_a_recording(host: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.localtime", __import__("time").gmtime)
     assert default_name(host, streams.NOW) == name
-
-
-def test_a_command_line_that_is_not_utf_8_is_no_damage(tmp_path: Path) -> None:
-    process = streams.process(1, 0, command="train \udcff")
-    path = recordings.write(
-        tmp_path / "a.jsonl", [streams.inventory(), streams.sample(0, processes=(process,))]
-    )
-    recording = Recording(path)
-    _, sample = recording.last()
-    assert sample.processes[0].command == "train \udcff"
-    assert recording.ending is None
 
 
 def test_a_recording_whose_file_is_removed_ends_with_the_reason(tmp_path: Path) -> None:

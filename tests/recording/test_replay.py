@@ -5,22 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import errno
-import os
-from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.agent.snapshot import Event, Sample
-from gputop.recording import reader
-from gputop.recording import replay as player
 from gputop.recording.reader import Recording
-from gputop.recording.replay import FASTEST, MOST_AT_ONCE, REBUILT_SAMPLES, SLOWEST, Played, Replay
+from gputop.recording.replay import FASTEST, REBUILT_SAMPLES, SLOWEST, Played, Replay
 from tests import recordings, streams
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+    from collections.abc import AsyncGenerator, AsyncIterator
     from pathlib import Path
 
     from gputop.agent.snapshot import Record
@@ -92,30 +87,6 @@ async def test_faster_and_slower(tmp_path: Path, steps: int) -> None:
     assert replay.speed == FASTEST
 
 
-async def test_at_the_highest_speed_several_come_at_once_and_none_is_lost(tmp_path: Path) -> None:
-    replay = Turned(recordings.make(tmp_path / "a.jsonl", 150))
-    replay.change_speed(99)
-    heard: list[int | None] = []
-    async with playing(replay) as received:
-        began, pictures = replay.time, 0
-        while len(heard) < 150:
-            records = await taken(received)
-            assert len(records) <= MOST_AT_ONCE + 1
-            heard += numbers(records)
-            pictures += 1
-        assert heard == [n % 101 for n in range(150)]
-        assert pictures <= (replay.time - began) / player.FRAME_SECONDS + 2
-
-
-async def test_a_machine_that_slept_plays_no_hour_at_once(tmp_path: Path) -> None:
-    replay = Turned(recordings.make(tmp_path / "a.jsonl", 300))
-    async with playing(replay) as received:
-        await taken(received)
-        replay.time += 3600
-        assert len(await taken(received)) == MOST_AT_ONCE
-        assert replay.position < MOST_AT_ONCE + 2
-
-
 async def test_its_clock_is_the_recordings(tmp_path: Path) -> None:
     replay = Turned(recordings.make(tmp_path / "a.jsonl", 4, gaps={2: 60.0}))
     async with playing(replay) as received:
@@ -167,18 +138,6 @@ async def test_back_and_on(tmp_path: Path) -> None:
         assert numbers(await taken(received)) == [1]
 
 
-async def test_into_a_gap(tmp_path: Path) -> None:
-    """What is known there is old: it was so, too, for who looked then."""
-    replay = Turned(recordings.make(tmp_path / "a.jsonl", 4, gaps={2: 60.0}))
-    async with playing(replay) as received:
-        await taken(received)
-        replay.seek(40)
-        assert numbers(await taken(received)) == [0, 1]
-        assert replay.now() == 40.0
-        assert numbers(await taken(received)) == [2]
-        assert replay.now() == pytest.approx(62.0, abs=player.FRAME_SECONDS)
-
-
 async def test_at_the_end_it_stands_and_begins_again(tmp_path: Path) -> None:
     replay = Turned(recordings.make(tmp_path / "a.jsonl", 3))
     async with playing(replay) as received:
@@ -220,75 +179,3 @@ async def test_it_ends_at_the_damage(tmp_path: Path) -> None:
         assert (replay.ended, replay.end, replay.now()) == (True, 4.0, 4.0)
         replay.pause()
         assert numbers(await waiting) == [0]
-
-
-async def test_a_line_with_wrong_types_ends_it_where_it_is_played(tmp_path: Path) -> None:
-    """The index reads no more of a line than its time."""
-    path = recordings.make(tmp_path / "a.jsonl", 6)
-    wrong = path.read_bytes().replace(
-        b'"gpu_utilization_percent":3,', b'"gpu_utilization_percent":[],'
-    )
-    path.write_bytes(wrong)
-    replay = Turned(path)
-    assert replay.end == 5.0
-    async with playing(replay) as received:
-        assert [*numbers(await taken(received)), *numbers(await taken(received))] == [0, 1]
-        replay.seek(99)
-        assert numbers(await taken(received)) == [0, 1, 2]
-        waiting = asyncio.ensure_future(taken(received))
-        await replay.stalled.wait()
-        assert (replay.ended, replay.end, replay.position) == (True, 2.0, 2.0)
-        assert replay.recording.ending is not None
-        assert replay.recording.ending.startswith("damaged at line 5; played up to ")
-        waiting.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await waiting
-
-
-async def test_it_plays_while_it_is_still_indexed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gputop.recording.reader.LINES_AT_ONCE", 3)
-    replay = Replay(Recording(recordings.make(tmp_path / "a.jsonl", 40)))
-    replay.change_speed(99)
-    heard: list[int | None] = []
-    async with playing(replay) as received:
-        while len(heard) < 40:
-            heard += numbers(await taken(received))
-    assert heard == [*range(40)]
-    assert replay.recording.is_scanned
-
-
-async def test_a_file_that_is_removed_is_played_to_its_end(tmp_path: Path) -> None:
-    path = recordings.make(tmp_path / "a.jsonl", 4)
-    recording = Recording(path)
-    path.unlink()
-    assert recordings.numbers([*recording.records()]) == [0, 1, 2, 3]
-
-
-@pytest.mark.parametrize("left", [0, 3000])
-async def test_a_file_that_became_shorter_is_said(tmp_path: Path, left: int) -> None:
-    path = recordings.make(tmp_path / "a.jsonl", 400)
-    recording = Recording(path)
-    recording.scan()
-    os.truncate(path, left)
-    assert recordings.numbers([*recording.records(300)]) == []
-    assert recording.ending == "damaged at line 302"
-    assert recording.sample_at(999) == 299
-
-
-async def test_a_disk_that_fails_ends_it_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A bad block is a damage as any other."""
-    lines = reader.read_lines
-
-    def fails(file: BinaryIO) -> Iterator[bytes]:
-        yield from islice(lines(file), 4)
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(reader, "read_lines", fails)
-    recording = Recording(recordings.make(tmp_path / "a.jsonl", 9))
-    assert recordings.numbers([*recording.records()]) == [0, 1, 2]
-    assert recording.ending is not None
-    assert recording.ending.startswith("damaged at line 5")

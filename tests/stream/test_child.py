@@ -11,7 +11,6 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -120,13 +119,6 @@ async def test_a_child_may_be_started_before_anybody_listens(spawn: Spawn) -> No
         assert pid_of(child) == pid
 
 
-async def test_a_child_has_a_session_of_its_own(spawn: Spawn) -> None:
-    """Ctrl+C in the terminal is not for it."""
-    child = spawn("say(SAMPLE); until_the_end()")
-    child.spawn()
-    assert os.getsid(pid_of(child)) == pid_of(child)
-
-
 async def test_a_killed_child_is_started_again(spawn: Spawn, pauses: list[float]) -> None:
     child = spawn("say(INVENTORY); until_the_end()")
     async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
@@ -189,14 +181,6 @@ async def test_nothing_is_printed_by_a_stream_that_has_begun(spawn: Spawn) -> No
     assert end.printed == ""
 
 
-@pytest.mark.parametrize(("text", "shown"), [("x" * 5000, "x" * 80), ("", "")])
-async def test_little_of_what_is_printed_is_kept(spawn: Spawn, text: str, shown: str) -> None:
-    received = await first(spawn(f"os.write(1, {text.encode()!r}); sys.exit()"), 1)
-    end = received[-1]
-    assert isinstance(end, Interruption)
-    assert end.printed == shown
-
-
 async def test_a_child_that_never_says_a_word(spawn: Spawn) -> None:
     child = spawn("until_the_end()")
     child._patience = Patience(start=0.2)
@@ -212,13 +196,6 @@ async def test_a_child_that_falls_silent(spawn: Spawn) -> None:
     child._limit = 0.2
     inventory, silence = await first(child, 2)
     assert inventory == INVENTORY
-    assert why(silence) == "it said nothing for too long"
-
-
-async def test_half_a_line_is_silence(spawn: Spawn) -> None:
-    child = spawn("say(INVENTORY); os.write(1, SAMPLE[:9].encode()); until_the_end()")
-    child._limit = 0.2
-    _, silence = await first(child, 2)
     assert why(silence) == "it said nothing for too long"
 
 
@@ -271,26 +248,6 @@ async def test_the_last_words_of_a_child_say_why(spawn: Spawn) -> None:
     assert why(death) == "ModuleNotFoundError: pynvml"
 
 
-async def test_the_last_words_are_of_the_child_that_died(spawn: Spawn, tmp_path: Path) -> None:
-    """Not of one before it."""
-    program = f"""
-mark = {str(tmp_path / "mark")!r}
-if not os.path.exists(mark):
-    open(mark, "w").close()
-    sys.exit("the first one's")
-"""
-    one, two = await first(spawn(program), 2)
-    assert why(one) == "the first one's"
-    assert why(two) == "it ended"
-
-
-async def test_a_flood_of_complaints_stops_nothing(spawn: Spawn) -> None:
-    program = 'os.write(2, b"x" * 1_000_000 + b"\\nlast \\xff"); say(SAMPLE)'
-    sample, death = await first(spawn(program), 2)
-    assert sample == SAMPLE
-    assert why(death) == "last �"
-
-
 async def test_a_line_without_end(spawn: Spawn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "LINE_BYTES", 1 << 20)
     program = """
@@ -303,28 +260,11 @@ while True: os.write(1, b"x" * 65536)
     assert why(endless) == "a line of it is longer than 1 MiB"
 
 
-async def test_a_long_line_is_a_line(spawn: Spawn) -> None:
-    """Longer than asyncio's usual limit and than a pipe."""
-    program = "say(SAMPLE[:-1] + ',\"more\":\"' + 'x' * 300_000 + '\"}'); until_the_end()"
-    assert await first(spawn(program), 1) == [SAMPLE]
-
-
 async def test_a_child_that_cannot_be_started_is_tried_again(pauses: list[float]) -> None:
     child = StreamChild(["/no/such/interpreter"], 1.0)
     deaths = await first(child, 7)
     assert all("No such file" in why(death) for death in deaths)
     assert pauses == [0.2, 0.4, 0.8, 1.6, 2.0, 2.0]
-
-
-@pytest.mark.parametrize(
-    ("program", "records"), [("pass", 0), ("say('garbage')", 1), ("say(INVENTORY); say(SAMPLE)", 2)]
-)
-async def test_pauses_grow_while_lives_are_short(
-    spawn: Spawn, pauses: list[float], program: str, records: int
-) -> None:
-    """Also of one that crashes in the driver, which says something first each time."""
-    await first(spawn(program), 4 + 4 * records)
-    assert pauses == [0.2, 0.4, 0.8]
 
 
 async def test_a_child_that_can_start_no_threads_says_which_limit_to_raise(spawn: Spawn) -> None:
@@ -358,14 +298,6 @@ async def test_a_crash_of_native_code_is_named_with_its_remedy(
     assert "reinstall or update the driver" in death.problem.remedy
     assert death.problem.check == "nvml"
     assert death.status == -number
-
-
-async def test_a_long_life_is_no_crash(
-    spawn: Spawn, pauses: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "LONG_LIFE_SECONDS", 0.0)
-    await first(spawn("say(SAMPLE)"), 7)
-    assert pauses == 3 * [Patience().first_pause]
 
 
 IGNORING = "signal.signal(signal.SIGTERM, signal.SIG_IGN)"
@@ -406,121 +338,12 @@ async def test_close_leaves_no_process(
         os.kill(process.pid, 0)
 
 
-async def test_one_that_has_not_begun_is_not_waited_for(
-    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An `ssh` that connects does not look at its standard input."""
-    monkeypatch.setattr(module, "STEP_SECONDS", BOUND)
-    child = spawn("while True: signal.pause()")
-    child.spawn()
-    process = child._process
-    assert process is not None
-    async with asyncio.timeout(BOUND / 2):
-        await child.close()
-    assert process.returncode == -signal.SIGTERM
-
-
-async def test_who_is_cancelled_while_it_is_closed_leaves_it_to_the_next(
-    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As when the dashboard is left at the moment at which a sampler is given up."""
-    monkeypatch.setattr(module, "STEP_SECONDS", 0.2)
-    child = spawn(f"{IGNORING}; say(SAMPLE)\nwhile True: signal.pause()")
-    async with contextlib.aclosing(child.records()) as records:
-        assert await anext(records) == SAMPLE
-        pid = pid_of(child)
-    closing = asyncio.create_task(child.close())
-    await asyncio.sleep(0)
-    closing.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await closing
-    await child.close()
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-
-
-async def test_who_is_cancelled_while_it_connects_leaves_no_pipe_open(
-    spawn: Spawn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loop, second = asyncio.get_running_loop(), asyncio.Event()
-    made: list[Any] = []
-    usual = loop.connect_read_pipe
-
-    async def connect(*arguments: Any) -> Any:
-        if made:
-            second.set()
-            await asyncio.Event().wait()
-        made.append(await usual(*arguments))
-        return made[0]
-
-    monkeypatch.setattr(loop, "connect_read_pipe", connect)
-    reading = asyncio.create_task(first(spawn("until_the_end()"), 1))
-    async with asyncio.timeout(BOUND):
-        await second.wait()
-    reading.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await reading
-    [(transport, _)] = made
-    assert transport.is_closing()
-
-
-async def test_one_that_is_being_closed_is_asked_nothing(spawn: Spawn) -> None:
-    child = spawn("say(INVENTORY); until_the_end()")
-    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
-        assert await anext(records) == INVENTORY
-        os.kill(pid_of(child), signal.SIGSTOP)  # its end takes a moment
-        closing = asyncio.create_task(child.close())
-        await asyncio.sleep(0)
-        child.ask(interval=2.0)
-        await closing
-
-
-async def test_close_twice_or_before_anything(spawn: Spawn) -> None:
-    child = spawn("until_the_end()")
-    await child.close()
-    child.spawn()
-    await child.close()
-    await child.close()
-
-
 def descriptors() -> set[str]:
     return {
         f"{link.name} {link.readlink()}"
         for link in Path("/proc/self/fd").iterdir()
         if link.is_symlink() and "pipe" in str(link.readlink())
     }
-
-
-@pytest.mark.parametrize("number", [1, 2])
-async def test_who_leaves_early_leaves_nothing_open(spawn: Spawn, number: int) -> None:
-    """Warnings of what was left open are errors in these tests."""
-    before = descriptors()
-    child = spawn("say(SAMPLE); say('garbage'); until_the_end()")
-    await first(child, number)
-    await child.close()
-    gc.collect()
-    assert descriptors() == before
-
-
-async def test_who_is_cancelled_leaves_nothing_open(spawn: Spawn) -> None:
-    before = descriptors()
-    child = spawn("say(SAMPLE); until_the_end()")
-    arrived = asyncio.Event()
-
-    async def listen() -> None:
-        async with contextlib.aclosing(child.records()) as records:
-            async for _ in records:
-                arrived.set()
-
-    listening = asyncio.create_task(listen())
-    async with asyncio.timeout(BOUND):
-        await arrived.wait()
-    listening.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await listening
-    await child.close()
-    gc.collect()
-    assert descriptors() == before
 
 
 def test_the_command_is_this_gputop() -> None:
@@ -562,18 +385,6 @@ async def test_a_snapshot_is_waited_for(
 
 def prepare(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
     monkeypatch.setattr(StreamOptions, "command", property(lambda _: arguments(program)))
-
-
-async def test_one_snapshot_is_not_of_a_driver_that_still_starts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    starting = to_line(Inventory(1.0, "host", Source.NVML, DriverState.STARTING, 1.0))
-    early = to_line(Sample(1.0, Host()))
-    prepare(
-        monkeypatch,
-        f"say({starting!r}); say({early!r}); say(INVENTORY); say(SAMPLE); until_the_end()",
-    )
-    assert await one_snapshot(timeout_seconds=BOUND) == (INVENTORY, SAMPLE)
 
 
 async def test_one_snapshot_of_a_driver_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:

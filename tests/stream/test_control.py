@@ -8,12 +8,9 @@ import json
 import select
 import signal
 import subprocess
-import sys
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gputop.agent.device import Absence
 from gputop.agent.sender import handle_requests
@@ -71,13 +68,6 @@ def test_requests(line: bytes, asked: list[Any]) -> None:
     assert recorder.asked == asked
 
 
-@given(st.lists(st.binary()))
-def test_nothing_that_is_read_is_a_fault(lines: list[bytes]) -> None:
-    recorder: Any = Recorder()
-    handle_requests(recorder, recorder, [*lines, request(gpm=True)])
-    assert recorder.asked[-1] is True
-
-
 def test_the_stream_obeys_and_ends_with_its_reader() -> None:
     process = subprocess.Popen(
         StreamOptions(60, demo=True, control=True).command,
@@ -106,23 +96,6 @@ def test_the_stream_obeys_and_ends_with_its_reader() -> None:
     process.stdout.close()
 
 
-@pytest.mark.parametrize("standard_input", ["</dev/null", "<&-"])
-def test_who_can_ask_for_nothing_is_no_reader(standard_input: str) -> None:
-    done = subprocess.run(
-        [
-            "/bin/sh",
-            "-c",
-            f'exec "$@" {standard_input}',
-            "sh",
-            *StreamOptions(1, control=True).command,
-        ],
-        capture_output=True,
-        timeout=BOUND,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-
-
 async def test_a_child_that_is_started_again_is_told_again() -> None:
     child = StreamChild(StreamOptions(60, demo=True, control=True).command, 60)
     child.ask(interval=0.25)
@@ -136,17 +109,6 @@ async def test_a_child_that_is_started_again_is_told_again() -> None:
                 assert child._process is not None
                 child._process.send_signal(signal.SIGKILL)
     await child.close()
-
-
-def test_a_child_that_does_not_listen_is_no_fault() -> None:
-    child = StreamChild([sys.executable, "-c", "pass"], 1.0)
-    child.spawn()
-    assert child._process is not None
-    child._process.wait(BOUND)
-    for _ in range(3):
-        child.ask(gpm=True)
-        child.ask(gpm=False)
-    asyncio.run(child.close())
 
 
 def test_a_sample_that_was_not_asked_for_is_dropped() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import tracemalloc
 from collections.abc import Sequence
 from itertools import pairwise
@@ -13,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.agent.device import READINGS, Absence, DeviceSample
-from gputop.agent.snapshot import Host, Machine, Sample
+from gputop.agent.device import Absence, DeviceSample
+from gputop.agent.snapshot import Host, Sample
 from gputop.schema.derived import (
     DERIVED,
     HOST_CPU,
@@ -25,7 +24,7 @@ from gputop.schema.derived import (
     SLOWDOWN_BITS,
 )
 from gputop.schema.values import Statistics
-from gputop.stream.history import CAPACITY, FINE_CAPACITY, KEPT, LONGEST_WEIGHT_SECONDS, History
+from gputop.stream.history import CAPACITY, KEPT, LONGEST_WEIGHT_SECONDS, History
 from tests import streams
 
 NAME = "temperature_celsius"
@@ -43,10 +42,6 @@ def told(*readings: tuple[float, dict[str, Any]]) -> History:
     for time, values in readings:
         history.add(Sample(time, Host(), (DeviceSample("a", **values),)))
     return history
-
-
-def test_what_is_kept_is_read() -> None:
-    assert set(KEPT) <= set(READINGS)
 
 
 def test_readings_oldest_first() -> None:
@@ -69,12 +64,6 @@ def test_the_drivers_own_samples_by_the_sample_that_brought_them() -> None:
     assert [*history.busy_samples("b", 99)] == []
 
 
-@given(st.lists(st.integers(0, 3000).map(lambda many: (7,) * many), max_size=9))
-def test_the_drivers_own_samples_do_not_grow_for_ever(pieces: list[tuple[int, ...]]) -> None:
-    history = told(*((float(n), {SAMPLES: piece}) for n, piece in enumerate(pieces)))
-    assert len(history.busy_samples("a", 99)) <= FINE_CAPACITY
-
-
 def test_what_is_derived_is_a_series_too() -> None:
     made = streams.process(7, 0, device_uuid="a", cpu_percent=20.0, io_wait=False)
     workers = dataclasses.replace(made, pid=8, children_cpu_most_percent=97.5, io_wait=True)
@@ -95,34 +84,6 @@ def test_what_is_derived_is_a_series_too() -> None:
     }
 
 
-def test_the_cpu_of_a_device_is_that_of_its_own_host() -> None:
-    """Each of several hosts has its own CPU. An absent host has none."""
-    machines = (
-        Machine("localhost", host=Host(cpu_percent=90.0)),
-        Machine("node1", host=Host(cpu_percent=10.0)),
-        Machine("node2"),
-    )
-    devices = (DeviceSample("a"), DeviceSample("node1/a"), DeviceSample("node2/a"))
-    history = History()
-    history.add(Sample(0.0, Host(cpu_percent=90.0), devices, machines=machines))
-    found = [history.series(device.uuid, HOST_CPU) for device in devices]
-    assert found == [[90.0], [10.0], [None]]
-
-
-@given(st.integers(1, 60), st.integers(1, 20), st.integers(0, 30), st.floats(0, 40))
-def test_the_last_ones_in_one_piece(count: int, capacity: int, many: int, seconds: float) -> None:
-    """As the series has them, wherever the ring begins."""
-    history = History(capacity)
-    for number in range(count):
-        history.add(sample(float(number), a=None if number % 7 == 3 else number))
-    known = list(history.series("a", NAME))
-    last = [None if math.isnan(n) else n for n in history.last("a", NAME, many)]
-    assert last == (known[-many:] if many else [])
-    assert list(history.last("nobody", NAME, many)) == []
-    within = [t for t in history.times if t is not None and t >= count - 1 - seconds]
-    assert history.samples_within(seconds) == len(within)
-
-
 def test_every_kept_reading() -> None:
     values = {name: n for n, name in enumerate(KEPT)}
     history = told((0.0, values))
@@ -131,27 +92,12 @@ def test_every_kept_reading() -> None:
     }
 
 
-@pytest.mark.parametrize(("uuid", "name"), [("b", NAME), ("a", "fan_percent"), ("", "")])
-def test_what_there_is_nothing_of(uuid: str, name: str) -> None:
-    history = History()
-    history.add(sample(a=30))
-    assert list(history.series(uuid, name)) == []
-    assert history.statistics(uuid, name) is None
-
-
 def test_a_device_that_is_away_leaves_a_gap() -> None:
     history = History()
     for each in (sample(a=1, b=1), sample(b=2), sample(), sample(a=4, b=4)):
         history.add(each)
     assert list(history.series("a", NAME)) == [1, None, None, 4]
     assert list(history.series("b", NAME)) == [1, 2, None, 4]
-
-
-def test_a_device_that_comes_later_has_a_shorter_history() -> None:
-    history = History()
-    history.add(sample(a=1))
-    history.add(sample(a=2, b=2))
-    assert list(history.series("b", NAME)) == [2]
 
 
 def test_a_device_is_forgotten_when_nothing_of_it_is_left() -> None:
@@ -175,28 +121,6 @@ def test_the_last_ones_are_kept(temperatures: list[int | None], capacity: int) -
     assert list(history.series("a", NAME)) == temperatures[-capacity:]
     assert list(history.times) == [*map(float, range(len(temperatures)))][-capacity:]
     assert history.count == len(temperatures)
-
-
-@given(
-    st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40),
-    st.integers(1, 12),
-    st.slices(12),
-)
-def test_all_series_have_one_time_axis(
-    present: list[tuple[bool, bool]], capacity: int, part: slice
-) -> None:
-    """Counted from their newest end, the same places of two series are the same moment."""
-    history = History(capacity)
-    for number, (a, b) in enumerate(present):
-        both = {uuid: number for uuid, there in (("a", a), ("b", b)) if there}
-        history.add(sample(float(number), **both))
-    times = list(history.times)
-    for uuid in "ab":
-        series = list(history.series(uuid, NAME))
-        assert len(series) <= len(times)
-        for time, value in zip(reversed(times), reversed(series), strict=False):
-            assert value in (None, time)
-        assert history.series(uuid, NAME)[part] in (series[part], ())
 
 
 readings = st.lists(
@@ -266,41 +190,6 @@ def test_a_counter_goes_on_where_it_started_anew_or_leapt(
     assert found.increase == counted
 
 
-@pytest.mark.parametrize("step", [-3_600.0, 86_400.0])
-def test_a_clock_that_is_set_moves_the_times_and_nothing_else(step: float) -> None:
-    history = History()
-    for n in range(20):
-        time = 1e9 + n + (step if n >= 10 else 0.0)
-        history.add(dataclasses.replace(sample(time, a=n), uptime_seconds=500.0 + n))
-    assert list(history.times)[9:11] == [1e9 + 9, 1e9 + 10 + step]
-    assert list(history.seconds) == [float(n) for n in range(20)]
-    assert history.samples_within(14.5) == 15
-    assert history.span(history.samples_within(14.5)) == 14.0
-    found = history.statistics("a", NAME)
-    assert found is not None
-    assert found.mean == pytest.approx(10.0)
-
-
-def test_a_machine_that_was_booted_anew_counts_by_the_time_of_day() -> None:
-    history = History()
-    for time, up in ((1e9, 900.0), (1e9 + 60, 5.0), (1e9 + 61, 6.0)):
-        history.add(dataclasses.replace(sample(time, a=1), uptime_seconds=up))
-    assert list(history.seconds) == [0.0, 60.0, 61.0]
-
-
-def test_statistics_of_every_number_and_of_nothing_else() -> None:
-    of = {"int": 3, "float": 2.5, "bool": True, "str": "none", "tuple[str, ...]": ("idle",)}
-    of |= {"tuple[int, ...]": (1, 2), "tuple[int | None, ...]": (1, None)}
-    of |= {"Mapping[str, float]": {"sw_power_cap": 1.5}}
-    kinds = {f.name: str(f.type).removesuffix(" | None") for f in dataclasses.fields(DeviceSample)}
-    history = told((0.0, {name: of[kinds[name]] for name in READINGS}))
-    counted = {name for name in READINGS if history.statistics("a", name)}
-    assert counted == {name for name in READINGS if kinds[name] in ("int", "float")}
-    assert history.statistics("a", "clock_event_seconds.sw_power_cap") == Statistics(
-        1.5, 1.5, 1.5, 1, 0.0
-    )
-
-
 def test_statistics_begin_anew_and_series_stay() -> None:
     history = History()
     for time, temperature in ((1.0, 20), (2.0, 80)):
@@ -337,18 +226,3 @@ def test_many_devices_take_little_memory() -> None:
     }
     taken = taken_by(*(streams.readings(n, **numbers) for n in range(64)))
     assert CAPACITY * 64 * len(KEPT) * 8 < taken < 15_000_000
-
-
-def test_a_reading_that_a_device_does_not_have_takes_none() -> None:
-    """As of an instance of MIG, of which eight devices have 56, and of a driver without GPM."""
-    taken = taken_by(*(DeviceSample(f"MIG-{n}", memory_used_bytes=n) for n in range(56)))
-    assert taken < CAPACITY * 56 * 8 * 3
-
-
-def test_a_reading_that_comes_late_has_gaps_before_it() -> None:
-    history = History(4)
-    for value in (None, None, 7, None, 9, 8):
-        devices = DeviceSample("a", power_watts=value), DeviceSample("b", power_watts=None)
-        history.add(Sample(0.0, Host(), devices))
-    assert [*history.series("a", "power_watts")] == [7, None, 9, 8]
-    assert [*history.series("b", "power_watts")] == [None] * 4

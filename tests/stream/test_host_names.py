@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gputop.stream import host_names
 from gputop.stream.host_names import parse_hosts
@@ -70,16 +68,6 @@ def test_a_file_that_is_of_no_use(tmp_path: Path, content: str | None, why: str)
     assert why in str(raised.value)
 
 
-def test_the_home_of_an_unknown_user_has_no_file_of_hosts() -> None:
-    with pytest.raises(ValueError, match="~no-such-user/hosts cannot be read: it is no file"):
-        parse_hosts("@~no-such-user/hosts")
-
-
-def test_a_folder_is_no_file_of_hosts(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="cannot be read: it is no file"):
-        parse_hosts(f"@{tmp_path}")
-
-
 CONFIG = """\
 Include lab/*.conf
 Host=login
@@ -117,20 +105,3 @@ def test_hosts_of_the_configuration(config: Path, pattern: str, hosts: list[str]
 def test_a_pattern_without_a_match_names_the_file(config: Path) -> None:
     with pytest.raises(ValueError, match=f"'tpu-\\*' matches no Host of {config}"):
         parse_hosts("tpu-*")
-
-
-def test_without_a_configuration_nothing_matches(config: Path) -> None:
-    config.unlink()
-    with pytest.raises(ValueError, match="matches no Host of"):
-        parse_hosts("gpu-*")
-
-
-@given(st.text(alphabet="ab0189[]-,*?@\n \x1b", max_size=12))
-def test_every_word_is_hosts_or_one_line(word: str) -> None:
-    try:
-        hosts = parse_hosts(word)
-    except ValueError as error:
-        assert str(error).isprintable()  # noqa: PT017
-    else:
-        assert hosts
-        assert not any(set(host) & set("*? \n\x1b") for host in hosts)

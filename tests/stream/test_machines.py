@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import json
 import os
 import signal
@@ -15,7 +14,7 @@ import pytest
 
 from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import SCHEMA, DriverState, Inventory, MachineState, Sample, Source
+from gputop.agent.snapshot import SCHEMA, DriverState, Inventory, MachineState, Sample
 from gputop.schema.derived import label_of
 from gputop.stream import child, pipes
 from gputop.stream import machines as module
@@ -118,19 +117,6 @@ async def test_two_machines_are_one_stream(ssh: FakeSsh) -> None:
         assert of(sample, "b").host == streams.host()
 
 
-async def test_without_a_command_the_agent_is_sent(ssh: FakeSsh) -> None:
-    """To the python3 that is there, which has no gputop."""
-    answer = (await host_snapshots(["a"], timeout_seconds=BOUND))["a"]
-    assert isinstance(answer, tuple), answer
-    assert answer.inventory.gputop_version
-    assert answer.sample.host.memory_total_bytes
-
-
-async def test_the_order_is_that_of_the_names_and_each_is_there_once(ssh: FakeSsh) -> None:
-    async with watching("b", "a", "b") as watch:
-        assert [*states(await watch.sample())] == ["b", "a"]
-
-
 async def test_a_sample_comes_with_the_last_of_them_and_not_by_a_clock(ssh: FakeSsh) -> None:
     async with watching("a", "b", interval=10 * BOUND) as watch:
         await watch.until(all_ok)
@@ -203,18 +189,6 @@ async def test_one_that_dies_returns_and_its_devices_keep_their_place(ssh: FakeS
         assert all(r.power_watts is not None for r in sample.devices)
 
 
-async def test_noise_before_the_stream_is_left_out(ssh: FakeSsh) -> None:
-    ssh.does("a", fake_ssh.NOISY)
-    async with watching("a") as watch:
-        assert states(await watch.until(all_ok)) == {"a": "ok"}
-
-
-async def test_a_stream_may_begin_in_the_middle_of_a_line(ssh: FakeSsh) -> None:
-    ssh.does("a", fake_ssh.TITLE)
-    async with watching("a") as watch:
-        assert states(await watch.until(all_ok)) == {"a": "ok"}
-
-
 async def test_what_a_start_up_file_printed_before_the_end_is_said(ssh: FakeSsh) -> None:
     ssh.does("a", fake_ssh.MAINTENANCE)
     async with watching("a") as watch:
@@ -250,24 +224,6 @@ async def test_there_may_be_no_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     await machines.close()
 
 
-async def test_all_are_asked(ssh: FakeSsh) -> None:
-    for host in ("a", "b"):
-        ssh.does(host, f"export ASKED={ssh.folder}/asked-{host}")
-    async with watching("a", "b") as watch:
-        await watch.until(all_ok)
-        watch.machines.ask(gpm=True)
-        watch.machines.ask(interval=0.5)
-        await watch.until(
-            lambda _: all((ssh.folder / f"asked-{host}").exists() for host in ("a", "b"))
-        )
-        await watch.sample()
-        assert watch.inventory is not None
-        assert watch.inventory.interval_seconds == 0.5
-    for host in ("a", "b"):
-        asked = (ssh.folder / f"asked-{host}").read_text()
-        assert '{"gpm": true}' in asked
-
-
 async def test_this_machine_is_one_of_them_without_ssh(
     ssh: FakeSsh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,23 +236,6 @@ async def test_this_machine_is_one_of_them_without_ssh(
             *("localhost:0", "localhost:1")
         ]
         assert sample.host == streams.host()
-
-
-async def test_an_inventory_comes_only_when_something_changed(ssh: FakeSsh) -> None:
-    async with watching("a") as watch:
-        await watch.until(all_ok)
-        settled = watch.inventory
-        for _ in range(3):
-            await watch.sample()
-        assert watch.inventory is settled
-
-
-async def test_simulated_is_what_all_are(ssh: FakeSsh) -> None:
-    simulated = dataclasses.replace(streams.inventory(2), source=Source.SIMULATED)
-    async with watching("a", words=fake_ssh.stream(simulated)) as watch:
-        await watch.until(all_ok)
-        assert watch.inventory is not None
-        assert watch.inventory.source is Source.SIMULATED
 
 
 async def test_a_fault_of_our_own_ends_the_stream_and_is_no_silent_machine(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from gputop.agent.device import READINGS, Absence
 from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import DriverState, Event, Machine, MachineState, Sample, Source
-from gputop.recording.reader import Recording
-from gputop.recording.writer import Recorder
+from gputop.agent.snapshot import DriverState, Event, Machine, MachineState, Sample
 from gputop.schema.decode import decode
 from gputop.schema.derived import label_of
 from gputop.stream.child import Interruption
@@ -22,10 +20,6 @@ from gputop.stream.merge import MachineStream, inventory_of, sample_of
 from tests import streams
 from tests.streams import NOW
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-SECOND = 1.0
 DEATH = Interruption(
     Problem("The sampler stopped", "ssh: nobody home", ""), retry_seconds=4.0, status=255
 )
@@ -67,16 +61,6 @@ def test_devices_and_processes_carry_the_name_of_their_machine() -> None:
     assert not any(p.is_here for p in made.processes)
 
 
-def test_an_instance_keeps_its_gpu() -> None:
-    gpu = streams.device(0)
-    part = streams.device(0, uuid="MIG-GPU-1/2/0", parent_uuid=gpu.uuid, mig_index=1)
-    made = machine()
-    made.add_record(dataclasses.replace(streams.inventory(), devices=(gpu, part)), 1.0, NOW)
-    assert made.devices[1].parent_uuid == made.devices[0].uuid
-    assert label_of(made.devices[1]) == "b:0:1"
-    assert made.devices[1].own == part
-
-
 def test_this_machine_among_others_keeps_its_uuids() -> None:
     """The stress test and signals know them by these."""
     made = answering("localhost")
@@ -101,11 +85,6 @@ def test_another_clock_makes_nothing_old_or_new(theirs: float) -> None:
         ),
     )
     assert made.pop_events() == ()
-
-
-def test_an_event_of_no_device_is_one_of_its_machine() -> None:
-    made = answering(events=(Event(NOW, None, "xid", 79),))
-    assert made.pop_events() == (Event(NOW, None, "xid", 79, "b"),)
 
 
 def test_silence_ages_its_readings() -> None:
@@ -160,62 +139,6 @@ def test_ages_are_counted_from_when_a_value_was_read_not_from_when_it_arrived(ah
         assert far.stream.state is MachineState.OK
 
 
-@pytest.mark.parametrize("step", [-3600.0, 3600.0])
-def test_a_clock_that_is_set_while_it_is_watched_makes_nothing_old(step: float) -> None:
-    far = Far()
-    for n in range(1, 10):
-        far.ahead = step if n >= 5 else 0.0
-        far.send(float(n), n + 0.1, Event(NOW + n + far.ahead - 30, None, "xid", n))
-        assert far.ages(n + 0.1) == pytest.approx((0, 0.25), abs=0.11)
-    for n, event in enumerate(far.stream.pop_events(), 1):
-        assert event.time == pytest.approx(NOW + n - 30, abs=0.2)
-
-
-def test_a_machine_that_was_started_again_is_asked_anew() -> None:
-    far = Far()
-    far.send(1.0, 1.0)
-    far.stream.add_record(DEATH, 5.0, NOW)
-    far.uptime = -100.0
-    far.asked_at = None
-    far.stream.add_record(streams.inventory(1), 120.0, NOW)
-    far.send(120.0, 120.5)
-    assert far.ages(121.0) == (0.5, 0.75)
-
-
-def test_a_recording_has_the_times_when_values_were_read_by_the_clock_of_who_records(
-    tmp_path: Path,
-) -> None:
-    far = Far(ahead=3600.0)
-    path = tmp_path / "recording.jsonl.gz"
-    recorder = Recorder(path)
-    recorder.write(inventory_of([far.stream], 1.0, NOW))
-    far.send(1.0, 1.0)
-    for made, arrives in ((2.0, 2.5), (3.0, 7.0), (8.0, 8.0)):
-        far.send(made, arrives, Event(NOW + made + 3600, None, "xid", int(made)))
-        recorder.write(sample_of([far.stream], arrives + 0.25, NOW + arrives + 0.25))
-    recorder.close()
-    samples = [r for r in Recording(path).records() if isinstance(r, Sample)]
-    assert [s.time - NOW for s in samples] == [2.75, 7.25, 8.25]
-    read = [s.time - NOW - (s.devices[0].age_seconds or 0.0) for s in samples]
-    assert read == pytest.approx([1.75, 2.75, 7.75], abs=0.01)
-    events = [event.time - NOW for s in samples for event in s.events]
-    assert events == pytest.approx([2.0, 3.0, 8.0], abs=0.01)
-    assert [s.machines[0].time for s in samples] == [NOW + 3600 + n for n in (2, 3, 8)]
-
-
-def test_samples_of_utilization_are_told_once() -> None:
-    made, told = machine(), []
-    made.add_record(streams.inventory(1), 1.0, NOW)
-    for arrived in ([(1, 2)], [], [(3,), (4, 5)], [(6,)]):
-        for samples in arrived:
-            reading = streams.readings(0, gpu_utilization_samples_percent=samples)
-            made.add_record(dataclasses.replace(streams.sample(1), devices=(reading,)), 1.0, NOW)
-        (reading,) = sample_of([made], 1.0, NOW).devices
-        assert reading.gpu_utilization_percent == 97
-        told.append(reading.gpu_utilization_samples_percent)
-    assert told == [(1, 2), (), (3, 4, 5), (6,)]
-
-
 def test_one_that_is_away_says_why_and_keeps_its_devices_without_readings() -> None:
     made = answering()
     made.add_record(DEATH, 5.0, NOW)
@@ -232,30 +155,6 @@ def test_one_that_is_away_says_why_and_keeps_its_devices_without_readings() -> N
         assert all(getattr(reading, name) is None for name in READINGS)
         assert {reading.absent[name] for name in READINGS} == {Absence.UNREACHABLE}
         assert reading.absent["processes"] is Absence.UNREACHABLE
-
-
-def test_tries_that_fail_do_not_make_it_younger() -> None:
-    made = answering()
-    for second in (5.0, 10.0, 15.0):
-        made.add_record(DEATH, second, NOW)
-    assert made.machine(20.0).age_seconds == 19.0
-    never = machine()
-    never.add_record(DEATH, 5.0, NOW)
-    assert never.machine(20.0).age_seconds == 20.0
-    assert never.machine(20.0).retry_seconds == 0.0
-
-
-def test_it_returns_with_its_first_sample() -> None:
-    made = answering()
-    made.add_record(DEATH, 5.0, NOW)
-    made.add_record(streams.inventory(2), 9.0, NOW)
-    assert made.machine(9.0).state is MachineState.CONNECTING
-    made.add_record(streams.sample(2), 9.0, NOW)
-    now = made.machine(9.5)
-    assert (now.state, now.problem, now.retry_seconds, now.age_seconds) == (
-        *(MachineState.OK, None, None, 0.5),
-    )
-    assert all(r.power_watts is not None for r in made.readings(9.5))
 
 
 def test_a_sampler_that_was_started_again_takes_no_device_away() -> None:
@@ -285,40 +184,6 @@ def test_devices_come_with_their_readings(devices: int) -> None:
     assert made.machine(3.0).driver_state is DriverState.OK
 
 
-def test_a_driver_that_is_missing_there_is_said() -> None:
-    made = machine()
-    made.add_record(streams.no_driver(), 1.0, NOW)
-    made.add_record(streams.sample(0), 1.0, NOW)
-    now = made.machine(1.0)
-    assert now.state is MachineState.OK
-    assert now.problem == streams.NO_DRIVER
-    assert now.driver_state is DriverState.UNAVAILABLE
-
-
-@pytest.mark.parametrize("after", [0, 1, 2], ids=["at first", "after the inventory", "later"])
-def test_noise_changes_nothing(after: int) -> None:
-    """Such as what a shell's start files print before the stream."""
-    records: list[Any] = [streams.inventory(1), streams.sample(1)]
-    quiet, noisy = machine(), machine()
-    for record in records:
-        quiet.add_record(record, 1.0, NOW)
-    for record in [*records[:after], NOISE, *records[after:]]:
-        noisy.add_record(record, 1.0, NOW)
-    assert noisy.machine(2.0) == quiet.machine(2.0)
-
-
-def test_a_sample_before_any_inventory_says_nothing() -> None:
-    made = machine()
-    made.add_record(streams.sample(1), 1.0, NOW)
-    assert made.state is MachineState.CONNECTING
-
-
-def test_simulated_ones_are_marked_each() -> None:
-    made = machine()
-    made.add_record(streams.inventory(1, source=Source.SIMULATED), 1.0, NOW)
-    assert made.machine(1.0).source is Source.SIMULATED
-
-
 def test_what_several_machines_say_can_be_sent_and_read() -> None:
     made = answering()
     inventory = dataclasses.replace(streams.inventory(), devices=made.devices)
@@ -328,10 +193,6 @@ def test_what_several_machines_say_can_be_sent_and_read() -> None:
     )
     assert decode(to_line(inventory)) == inventory
     assert decode(to_line(sample)) == sample
-
-
-def test_a_stream_of_one_machine_has_no_word_more_than_before() -> None:
-    assert "machine" not in to_line(streams.inventory(2)) + to_line(streams.sample(2))
 
 
 MOMENTS = st.sampled_from(

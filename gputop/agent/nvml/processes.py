@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -12,7 +11,7 @@ from gputop.agent.device import Absence
 from gputop.agent.interface import UTILIZATIONS
 from gputop.agent.nvml.bindings import nvml
 from gputop.agent.nvml.query import EVERY_SECOND, Clock, Question, Source
-from gputop.agent.nvml.values import absence_of, total, value_of
+from gputop.agent.nvml.values import absence_of, converted, total
 from gputop.agent.snapshot import Process, ProcessKind
 
 _NONE = (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
@@ -21,9 +20,6 @@ _LONGEST_PERIOD = 1.25
 """Seconds within which the driver has a new row for a busy process: mostly it has several."""
 _AHEAD = 1.0
 """Seconds that a row may be newer than this moment; more is garbage."""
-_DRIFT = 0.01
-"""Seconds per second by which two clocks may drift apart, one of them being corrected."""
-
 _LARGEST_PID = 1 << 22
 """Largest pid of Linux. Beyond it, and 0, mean "not available"."""
 
@@ -31,7 +27,6 @@ Percentages = tuple[Optional[int], ...]
 """Percentages of SMs, memory, encoder and decoder."""
 _NOTHING: Percentages = (None, None, None, None)
 _IDLE: Percentages = (0, 0, 0, 0)
-_Newest = dict[int, tuple[int, Percentages]]
 
 
 def process_queries(driver_version: tuple[int, ...], clock: Clock) -> list[Question]:
@@ -78,12 +73,9 @@ class _Usage:
         self._clock = clock
         self._begun = False
         self._seen = 0
-        """Time of the newest row so far."""
-        self._ahead = -math.inf
-        """Seconds that the driver's clock is ahead of ours, at least."""
-        self._asked = clock()
-        self._recent: _Newest = {}
-        """Newest row by pid, with its time."""
+        """Time of the newest row so far, by the driver's clock."""
+        self._recent: dict[int, tuple[float, Percentages]] = {}
+        """Newest percentages by pid, with the time at which they came, by our clock."""
 
     def since(
         self, call: Callable[[Any, int], Any], handle: Any
@@ -91,9 +83,9 @@ class _Usage:
         """Return percentages by pid; the driver leaves out idle processes."""
         latest = int((time.time() + _AHEAD) * 1e6)  # by either clock
         if self._seen > latest:  # it was set back
-            self._begun, self._ahead = False, -math.inf
+            self._begun = False
         seen = self._seen if self._begun else 0
-        newest: _Newest = {}
+        newest: dict[int, tuple[int, Percentages]] = {}
         for row in _fetch_rows(call, handle, seen):
             pid, when = row.pid, row.timeStamp  # nvidia-ml-py looks up each in Python
             percentages = _plausible(row.smUtil, row.memUtil, row.encUtil, row.decUtil)
@@ -103,27 +95,18 @@ class _Usage:
                 newest[pid] = when, percentages
         begun, self._begun = self._begun, True
         self._seen = max((when for when, _ in newest.values()), default=seen)
-        if begun:
-            newest = self._recent | newest
-        self._recent = self._recently_busy(newest)
-        if newest and not begun:
+        if not begun:
             # The first answer covers all the time that the ring goes back.
-            return Absence.NO_DATA_YET
-        return {pid: percentages for pid, (_, percentages) in self._recent.items()}
-
-    def _recently_busy(self, rows: _Newest) -> _Newest:
-        """Return the rows of busy processes: one without a new row for a moment is not yet idle.
-
-        The ring goes back a minute. The row that came soonest tells the time of its clock.
-        """
+            self._recent = {}
+            return Absence.NO_DATA_YET if newest else {}
         now = self._clock()
-        self._ahead -= _DRIFT * (now - self._asked)
-        self._asked = now
-        self._ahead = max(
-            [self._ahead, *(when / 1e6 - now for when, _ in rows.values())]
-        )
-        oldest = now + self._ahead - _LONGEST_PERIOD
-        return {pid: row for pid, row in rows.items() if row[0] / 1e6 > oldest}
+        for pid, (_, percentages) in newest.items():
+            self._recent[pid] = now, percentages
+        for pid, (came, _) in [*self._recent.items()]:
+            # A busy process may be without a new row for a moment.
+            if now - came > _LONGEST_PERIOD:
+                del self._recent[pid]
+        return {pid: percentages for pid, (_, percentages) in self._recent.items()}
 
 
 def _plausible(*percentages: int) -> Percentages:
@@ -189,7 +172,7 @@ def merge_processes(
                 kinds[row.pid] = ProcessKind.BOTH
             else:
                 kinds.setdefault(row.pid, kind)
-            used = value_of("memory_used_bytes", row.usedGpuMemory)
+            used = converted("memory_used_bytes", row.usedGpuMemory)
             if not isinstance(used, Absence):
                 # Each list has all memory of the process: a sum would count it twice.
                 memory[row.pid] = max(used, memory.get(row.pid, 0))

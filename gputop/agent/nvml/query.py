@@ -8,7 +8,7 @@ from typing import Any
 
 from gputop.agent.device import Absence
 from gputop.agent.nvml.bindings import nvml
-from gputop.agent.nvml.values import absence_of, absence_or_lost, value_of
+from gputop.agent.nvml.values import absence_of, absence_or_lost, converted
 
 EVERY_SAMPLE = 0.0
 EVERY_SECOND = 1.0
@@ -123,7 +123,7 @@ def answers_by_name(
         if isinstance(answer, int):
             row = [absence_of(answer)] * len(question.names)
         for name, raw in zip(question.names, row):
-            found[name] = value_of(name, raw)
+            found[name] = converted(name, raw)
     return found
 
 

@@ -59,7 +59,7 @@ def absence_or_lost(code: int) -> Absence:
     return absence_of(code)
 
 
-def value_of(name: str, raw: Any) -> Any:
+def converted(name: str, raw: Any) -> Any:
     """Convert NVML's value to the unit that the name ends in, or to the reason for its absence."""
     if raw is None:
         return Absence.NOT_SUPPORTED

@@ -98,7 +98,7 @@ class Metrics:
         self, reading: Reading, labels: Labels, record: object, prefix: str = ""
     ) -> None:
         """Add the numbers of a reading of a device or a process, if it has a value."""
-        value = value_of(record, reading.name)
+        value = known(record, reading.name)
         if value is None:
             return
         name = f"gputop_{prefix}{reading.metric_name}"
@@ -110,7 +110,7 @@ class Metrics:
         return list(self._families.values())
 
 
-def value_of(record: Any, name: str) -> Any:
+def known(record: Any, name: str) -> Any:
     """Return a field of a record, or None if the field is absent."""
     if name in record.absent:
         return None
@@ -249,8 +249,8 @@ def _add_states(
                 float(readings.state is state),
             )
         ages = {
-            "gputop_reading_age_seconds": value_of(readings, "age_seconds"),
-            "gputop_slow_reading_age_seconds": value_of(readings, "slow_age_seconds"),
+            "gputop_reading_age_seconds": known(readings, "age_seconds"),
+            "gputop_slow_reading_age_seconds": known(readings, "slow_age_seconds"),
         }
         for name, age in ages.items():
             if age is not None:
@@ -368,7 +368,7 @@ def _add_dcgm(
         if reading.is_counter:
             kind = "counter"
         for _, readings, labels in devices:
-            value = value_of(readings, reading.name)
+            value = known(readings, reading.name)
             if value is not None:
                 number = float(convert(value))
                 found.add(f"DCGM_FI_{name}", labels, number, about, kind)
@@ -379,8 +379,8 @@ def _add_dcgm(
 
 
 def _add_dcgm_sums(found: Metrics, labels: Labels, readings: DeviceSample) -> None:
-    remapped = value_of(readings, "remapped_rows")
-    uncorrected = value_of(readings, "remapped_rows_uncorrected")
+    remapped = known(readings, "remapped_rows")
+    uncorrected = known(readings, "remapped_rows_uncorrected")
     if remapped is not None and uncorrected is not None:
         found.add(
             "DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS",
@@ -389,8 +389,8 @@ def _add_dcgm_sums(found: Metrics, labels: Labels, readings: DeviceSample) -> No
             "Number of remapped rows for correctable errors",
             "counter",
         )
-    received = value_of(readings, "nvlink_rx_bytes_per_second")
-    sent = value_of(readings, "nvlink_tx_bytes_per_second")
+    received = known(readings, "nvlink_rx_bytes_per_second")
+    sent = known(readings, "nvlink_tx_bytes_per_second")
     if received is not None and sent is not None:
         found.add(
             "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
