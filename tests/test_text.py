@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import unicodedata
 from collections.abc import Callable
 from typing import Any
@@ -297,3 +298,12 @@ def test_numbers_stay_numbers(value: float) -> None:
 )
 def test_a_long_list_is_folded_with_a_count(names: list[str], folded: str) -> None:
     assert fold_list(names, 3) == folded
+
+
+def test_no_character_of_unicode_is_left_alive() -> None:
+    dangerous = [c for c in map(chr, range(sys.maxunicode + 1)) if not inert_alone(c)]
+    assert [hex(ord(c)) for c in dangerous if visible(c) == c] == []
+
+
+def inert_alone(character: str) -> bool:
+    return not "\ud800" <= character <= "\udfff" and inert(character)

@@ -534,3 +534,19 @@ def test_the_dashboard_begins_with_the_chosen_users_as_its_filter() -> None:
         terminal.wait_for("user:nobody-at-all", BOUND)
         terminal.send("\x1b")
         terminal.wait_for(lambda t: "user:nobody" not in t.text and "python" in t.text, BOUND)
+
+
+def test_the_mouse_is_taken_unless_it_is_not_wanted() -> None:
+    with Terminal([*GPUTOP, "--demo"]) as terminal:
+        terminal.wait_for("SIMULATED", BOUND)
+        assert 1000 in terminal.modes
+        terminal.send("q")
+        assert terminal.wait(BOUND) == 0
+
+
+@pytest.mark.parametrize(("columns", "most"), [("60", 60), ("0", None), ("wide", None)])
+def test_columns_count_without_a_terminal(columns: str, most: int | None) -> None:
+    """`watch gputop status`."""
+    lines = run("status", "--demo", env={**os.environ, "COLUMNS": columns}).stdout.splitlines()
+    widest = max(map(len, lines))
+    assert widest > 100 if most is None else widest <= most

@@ -12,14 +12,14 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gputop.agent.device import READINGS, SERIES_READINGS, DeviceSample, DeviceState
+from gputop.agent.device import READINGS, SERIES_READINGS, DeviceSample
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import DriverState, Event, Process, Record, Sample, Source
-from gputop.agent.words import CLOCK_EVENT_BITS, RECOVERY_ACTIONS
+from gputop.agent.snapshot import DriverState, Event, Process, Record, Sample
+from gputop.agent.words import RECOVERY_ACTIONS
 from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
 from gputop.health.judge import RULES
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
-from gputop.output.prometheus.scrape import dcgm_text, registry_of
+from gputop.output.prometheus.scrape import registry_of
 from gputop.output.prometheus.state import ExporterState, StreamFollower
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS
 from gputop.stream.child import Interruption
@@ -122,41 +122,6 @@ def test_every_reading_has_a_metric_and_each_its_own_name() -> None:
 
 def test_the_words_are_those_of_the_driver() -> None:
     assert set(ACTIONS) == set(RECOVERY_ACTIONS.values())
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("gpu_utilization_ratio", {"": 0.4}),
-        ("tensor_active_ratio", {"": 0.4}),
-        ("sm_clock_hertz", {"": 1.98e9}),
-        ("energy_joules_total", {"": 918_273.645}),
-        ("memory_used_bytes", {"": 3.0 * streams.GIB}),
-        ("each_fan_speed_ratio", {"0": 0.3, "1": 0.6}),
-        ("nvlink_link_rx_bytes_per_second", {"0": 7.0, "2": 9.0}),
-        ("clock_event_seconds_total", {"sw_power_cap": 5.0, "sw_thermal": 0.002}),
-        ("remap_pending", {"": 1.0}),
-        ("remap_failed", {"": 0.0}),
-    ],
-)
-def test_a_reading_in_base_units(name: str, expected: dict[str, float]) -> None:
-    series = named(found_in(streams.inventory(1), EVERY), f"gputop_{name}")
-    own = {"index", "uuid", "name", "host"}
-    assert {"".join(labels[k] for k in labels.keys() - own): v for labels, v in series} == expected
-    assert all(labels["host"] == "node07" and labels["index"] == "0" for labels, _ in series)
-
-
-@pytest.mark.parametrize(
-    ("name", "label", "known", "holding"),
-    [
-        ("clock_event_active", "reason", CLOCK_EVENT_BITS, {"hw_thermal", "bit_0x800"}),
-        ("recovery_action", "action", ACTIONS, {"drain_p2p"}),
-        ("device_state", "state", DeviceState, {"ok"}),
-    ],
-)
-def test_words_are_1_or_0(name: str, label: str, known: Iterable[str], holding: set[str]) -> None:
-    numbers = by(found_in(streams.inventory(1), EVERY), f"gputop_{name}", label)
-    assert numbers == {word: float(word in holding) for word in {*known, *holding}}
 
 
 # What `promtool check metrics` finds: prometheus/client_golang, prometheus/testutil/promlint.
@@ -314,17 +279,6 @@ def test_without_a_driver_it_is_not_up(state: DriverState) -> None:
     assert named(found, "gputop_info") == [(expected, 1.0)]
 
 
-def test_versions_and_that_it_is_simulated() -> None:
-    ((labels, _),) = named(
-        found_in(streams.inventory(1, source=Source.SIMULATED), streams.sample(1)), "gputop_info"
-    )
-    assert (labels["source"], labels["driver_version"], labels["cuda_version"]) == (
-        "simulated",
-        "580.65.06",
-        "13.0",
-    )
-
-
 def test_readings_age_while_they_wait() -> None:
     sample = sample_of(streams.readings(0, age_seconds=0.5))
     found = found_in(streams.inventory(1), sample, now=NOW + 2)
@@ -406,107 +360,6 @@ def test_dcgm_labels() -> None:
         "DCGM_FI_DRIVER_VERSION": "580.65.06",
     }
     assert (part, mib) == (whole | {"GPU_I_PROFILE": "1g.10gb", "GPU_I_ID": "7"}, 5.0)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("DEV_GPU_UTIL", 40),
-        ("DEV_FB_USED", 3 * 1024),
-        ("DEV_FB_FREE", 77 * 1024),
-        ("DEV_GPU_TEMP", 40),
-        ("DEV_MEMORY_TEMP", 58),
-        ("DEV_POWER_USAGE", 100),
-        ("DEV_TOTAL_ENERGY_CONSUMPTION", 918_273_645),
-        ("DEV_SM_CLOCK", 1980),
-        ("DEV_MEM_CLOCK", 2619),
-        ("DEV_XID_ERRORS", 79),
-        ("DEV_PCIE_REPLAY_COUNTER", 3),
-        ("DEV_ECC_DBE_VOL_TOTAL", 3),
-        ("PROF_SM_ACTIVE", 0.4),
-        ("PROF_PIPE_TENSOR_ACTIVE", 0.4),
-        ("PROF_DRAM_ACTIVE", 0.4),
-        ("PROF_PCIE_TX_BYTES", 3),
-        ("PROF_NVLINK_RX_BYTES", 3),
-        ("DEV_ENFORCED_POWER_LIMIT", 700),
-        ("DEV_POWER_MGMT_LIMIT", 700),
-        ("DEV_CLOCKS_EVENT_REASONS", 0x840),
-        ("DEV_UNCORRECTABLE_REMAPPED_ROWS", 1),
-        ("DEV_CORRECTABLE_REMAPPED_ROWS", 2),
-        ("DEV_ROW_REMAP_FAILURE", 0),
-        ("DEV_ROW_REMAP_PENDING", 1),
-        ("DEV_NVLINK_BANDWIDTH_TOTAL", 6e-6),
-        ("PROF_GR_ENGINE_ACTIVE", 0.4),
-    ],
-)
-def test_dcgm_names_and_units(name: str, expected: float) -> None:
-    found = found_in(streams.inventory(1), EVERY, dcgm=True)
-    # Not what is in `found`: what a dashboard asks for is the name in the text.
-    (family,) = (f for f in parse(text_of(found)) if f.samples[0].name == f"DCGM_FI_{name}")
-    assert [sample.value for sample in family.samples] == [expected]
-    assert family.documentation
-    assert not any(each.name.startswith("gputop_power") for each in found)
-
-
-DEFAULT_COUNTERS = """
-DEV_SM_CLOCK|SM clock frequency (in MHz).
-DEV_MEM_CLOCK|Memory clock frequency (in MHz).
-DEV_MEMORY_TEMP|Memory temperature (in C).
-DEV_GPU_TEMP|GPU temperature (in C).
-DEV_POWER_USAGE|Power draw (in W).
-DEV_TOTAL_ENERGY_CONSUMPTION|Total energy consumption since boot (in mJ).
-DEV_PCIE_REPLAY_COUNTER|Total number of PCIe retries.
-DEV_GPU_UTIL|GPU utilization (in %).
-DEV_MEM_COPY_UTIL|Memory utilization (in %).
-DEV_ENC_UTIL|Encoder utilization (in %).
-DEV_DEC_UTIL|Decoder utilization (in %).
-DEV_XID_ERRORS|Value of the last XID error encountered.
-DEV_FB_FREE|Framebuffer memory free (in MiB).
-DEV_FB_USED|Framebuffer memory used (in MiB).
-DEV_FB_RESERVED|Framebuffer memory reserved (in MiB).
-DEV_NVLINK_BANDWIDTH_TOTAL|Total number of NVLink bandwidth counters for all lanes.
-DEV_UNCORRECTABLE_REMAPPED_ROWS|Number of remapped rows for uncorrectable errors
-DEV_CORRECTABLE_REMAPPED_ROWS|Number of remapped rows for correctable errors
-DEV_ROW_REMAP_FAILURE|Whether remapping of rows has failed
-PROF_GR_ENGINE_ACTIVE|Ratio of time the graphics engine is active.
-PROF_PIPE_TENSOR_ACTIVE|Ratio of cycles the tensor (HMMA) pipe is active.
-PROF_DRAM_ACTIVE|Ratio of cycles the device memory interface is active sending or receiving data.
-PROF_PCIE_TX_BYTES|The rate of data transmitted over the PCIe bus - including both protocol \
-headers and data payloads - in bytes per second.
-PROF_PCIE_RX_BYTES|The rate of data received over the PCIe bus - including both protocol \
-headers and data payloads - in bytes per second.
-"""
-"""`etc/default-counters.csv` of dcgm-exporter 4.5.3-4.8.2, but for the licence of virtual GPUs."""
-
-
-COUNTERS = (
-    *("TOTAL_ENERGY_CONSUMPTION", "PCIE_REPLAY_COUNTER"),
-    *("ECC_SBE_VOL_TOTAL", "ECC_DBE_VOL_TOTAL", "ECC_SBE_AGG_TOTAL", "ECC_DBE_AGG_TOTAL"),
-    *("UNCORRECTABLE_REMAPPED_ROWS", "CORRECTABLE_REMAPPED_ROWS"),
-)
-
-
-def test_counters_under_the_names_of_dcgm_have_that_type() -> None:
-    found = found_in(streams.inventory(1), EVERY, dcgm=True)
-    types = re.findall(r"^# TYPE (DCGM_FI_\w+) (\w+)$", dcgm_text(found).decode(), re.MULTILINE)
-    assert {name for name, kind in types if kind == "counter"} == {
-        f"DCGM_FI_DEV_{name}" for name in COUNTERS
-    }
-    # A rate, though DCGM calls it a counter.
-    assert [name for name, kind in types if kind not in ("counter", "gauge")] == [
-        "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"
-    ]
-
-
-def test_under_the_names_of_dcgm_there_are_its_default_counters() -> None:
-    found = {each.name: each for each in found_in(streams.inventory(1), EVERY, dcgm=True)}
-    lines = DEFAULT_COUNTERS.replace("\\\n", "").strip().splitlines()
-    for name, _, about in (line.partition("|") for line in lines):
-        assert found[f"DCGM_FI_{name}"].series, name
-        assert found[f"DCGM_FI_{name}"].help == about
-    ((labels, _),) = found["DCGM_FI_DEV_XID_ERRORS"].series
-    assert labels["err_code"] == "79"
-    assert labels["err_msg"]
 
 
 def test_what_the_fleet_asks_of_dcgm_exporter_is_there_under_its_names() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from typing import Any
 
 import pytest
 
@@ -20,7 +19,7 @@ from gputop.agent.nvml.device_queries import clock_event_times
 from gputop.agent.snapshot import Event, Host
 from gputop.agent.words import CLOCK_EVENT_BITS, RECOVERY_ACTIONS
 from gputop.health.conditions import XIDS, event_text, fault_of
-from gputop.schema.labels import GROUPS, LEGEND, ROWS, since_start, value_of
+from gputop.schema.labels import LEGEND, ROWS, since_start
 from gputop.schema.values import CAUSES, Statistics, absence_text, value_text
 from tests import streams
 
@@ -28,12 +27,6 @@ GIB = 1 << 30
 SHOWN = {*READINGS} - {*SERIES_READINGS}
 DEVICE_FIELDS = {f.name for f in dataclasses.fields(Device)} - {"absent"}
 BY_LABEL = {row.label: row for row in ROWS}
-BY_NAME = {name: row for row in ROWS for name in row.names}
-
-
-def text_of(label: str, device: dict[str, Any] | None = None, **sample: Any) -> str:
-    made = dataclasses.replace(Device(0, "GPU-0", "Fake"), **(device or {}))
-    return BY_LABEL[label].text(made, DeviceSample("GPU-0", **sample))
 
 
 def test_every_field_is_in_exactly_one_row() -> None:
@@ -49,82 +42,6 @@ def test_labels_are_unique_and_fit() -> None:
         first, *rest = row.readings
         assert first.template.count("{}") == len(row.names)
         assert all(reading.term for reading in row.readings) == bool(rest)
-
-
-def test_groups_are_in_the_order_of_a_user_in_a_hurry() -> None:
-    assert [*GROUPS][:3] == ["Activity", "Memory", "Power and temperature"]
-    assert GROUPS["Activity"][0].label == "busy"
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
-        ("gpu_utilization_percent", 97, "97 %"),
-        ("tensor_active_percent", 52.04, "52.0 %"),
-        ("memory_used_bytes", 71 * GIB, "71.0 GiB"),
-        ("memory_used_bytes", 0, "0 B"),
-        ("temperature_celsius", 61, "61°C"),
-        ("temperature_margin_celsius", -1, "-1°C"),
-        ("power_watts", 71.34, "71.3 W"),
-        ("power_watts", 612.34, "612 W"),
-        ("energy_joules", 12_345.678, "12.3 kJ"),
-        ("energy_joules", 918_273_645.0, "918 MJ"),
-        ("energy_joules", 4.2e13, "42000 GJ"),
-        ("sm_clock_mhz", 1980, "1980 MHz"),
-        ("performance_state", 2, "P2"),
-        ("pcie_rx_bytes_per_second", 3_000_000_000, "2.79 GiB/s"),
-        ("clock_event_reasons", (), "nothing"),
-        ("clock_event_reasons", ("sw_power_cap",), "power cap (normal at full load)"),
-        (
-            "clock_event_reasons",
-            ("hw_thermal", "bit_0x1000"),
-            "hardware thermal slowdown, bit_0x1000",
-        ),
-        ("clock_event_seconds", {"sw_power_cap": 0.0}, "none"),
-        (
-            "clock_event_seconds",
-            {"sw_thermal": 0.004, "sw_power_cap": 5.0, "hw_thermal": 3725.0, "new_one": 0.5},
-            (
-                "hardware thermal slowdown 1:02:05, power cap 5.0 s, new_one 500 ms, "
-                "software thermal slowdown 4 ms"
-            ),
-        ),
-        ("fans_percent", (33, 44), "33 %, 44 %"),
-        (
-            "nvlink_link_rx_bytes_per_second",
-            (2048, 2048, None, 3072),
-            "0–1: 2.00 KiB/s, 2: down, 3: 3.00 KiB/s",
-        ),
-        ("remap_pending", True, "yes: a reset replaces the row"),
-        ("remap_failed", False, "no"),
-        ("recovery_action", "none", "nothing to do"),
-        ("recovery_action", "unknown_12", "unknown_12"),
-        ("minor_number", 5, "/dev/nvidia5"),
-        ("pci_device_id", "26b5", "0x26b5"),
-        ("architecture", "ada", "Ada"),
-        ("architecture", "unknown_21", "Unknown 21"),
-        ("compute_mode", "exclusive_process", "exclusive process"),
-        ("ecc_enabled", False, "disabled"),
-        ("virtualization", "vgpu", "a virtual GPU in a guest"),
-        ("memory_is_shared", True, "the host's"),
-        ("name", "\x1b[31mred", "␛[31mred"),
-        ("uuid", "a\nb", "a␊b"),
-    ],
-)
-def test_values_as_people_read_them(name: str, value: Any, text: str) -> None:
-    assert name in BY_NAME
-    assert value_text(name, value) == text
-
-
-def test_a_value_with_its_maximum_has_one_unit() -> None:
-    clock = {"sm_clock_max_mhz": 1980}
-    assert text_of("SM clock", clock, sm_clock_mhz=1755) == "1755 of 1980 MHz"
-    total = {"memory_total_bytes": 80 * GIB}
-    assert text_of("used", total, memory_used_bytes=GIB // 2) == "512 MiB of 80.0 GiB"
-    assert text_of("used", total, memory_used_bytes=50 * GIB) == "50.0 of 80.0 GiB"
-    assert text_of("used", memory_used_bytes=GIB) == "1.00 GiB of –"
-    assert text_of("SM clock", clock) == "– of 1980 MHz"
-    assert text_of("SM clock") == "–"
 
 
 def test_every_word_of_the_driver_has_words_for_people() -> None:
@@ -147,19 +64,6 @@ def test_what_says_nothing_about_a_device_is_left_out() -> None:
     assert BY_LABEL["MIG instance"].text(instance, sample) == ("1, GPU instance 7, compute 0")
     unknown = dataclasses.replace(gpu, absent={"parent_uuid": Absence.ERROR})
     assert BY_LABEL["part of"].applies(unknown, sample)
-
-
-def test_where_a_value_comes_from() -> None:
-    """What the sample says comes before what the inventory says, a placeholder is no value."""
-    gpu = Device(0, "unknown:0", "?", memory_total_bytes=5, absent={"uuid": Absence.TIMED_OUT})
-    sample = DeviceSample("unknown:0", absent={"memory_total_bytes": Absence.ERROR})
-    assert value_of("memory_total_bytes", gpu, sample) == 5
-    assert value_of("memory_total_bytes", gpu, DeviceSample("", memory_total_bytes=7)) == 7
-    assert value_of("memory_total_bytes", streams.device(0), DeviceSample("")) == 80 * GIB
-    assert value_of("uuid", gpu, DeviceSample("unknown:0")) is Absence.TIMED_OUT
-    gone = dataclasses.replace(gpu, memory_total_bytes=None)
-    assert value_of("memory_total_bytes", gone, sample) is Absence.ERROR
-    assert value_of("sm_count", gpu, sample) is Absence.NO_DATA_YET
 
 
 @pytest.mark.parametrize("name", sorted({*SHOWN, *DEVICE_FIELDS}))
