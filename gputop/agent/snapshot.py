@@ -125,6 +125,10 @@ class Process:
     """Percent of one core: more than 100 for a process with many busy threads."""
     memory_resident_bytes: int | None = None
     parent_pid: int | None = None
+    parent_command: str | None = None
+    """Command line of the parent, as `command`: often a launcher, such as torchrun. It and the next
+    one are None without a reason if the parent may not be read."""
+    parent_start_time: float | None = None
     container: str | None = None
     """Name of the container, or the first twelve digits of its id. Container, pod and job are None
     without a reason if the process has none."""

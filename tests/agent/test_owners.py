@@ -114,6 +114,8 @@ def test_a_process_is_known(child: subprocess.Popen[bytes]) -> None:
         start_time=psutil.Process(child.pid).create_time(),
         memory_resident_bytes=owner.memory_resident_bytes,
         parent_pid=os.getpid(),
+        parent_command=owner.parent_command,
+        parent_start_time=psutil.Process().create_time(),
         container=owner.container,
         pod=owner.pod,
         slurm_job=owner.slurm_job,
@@ -125,6 +127,8 @@ def test_a_process_is_known(child: subprocess.Popen[bytes]) -> None:
     )
     assert owner.memory_resident_bytes is not None
     assert owner.memory_resident_bytes > 0
+    assert owner.parent_command is not None
+    assert owner.parent_command.startswith(psutil.Process().cmdline()[0])
 
 
 def test_a_process_that_has_gone(child: subprocess.Popen[bytes]) -> None:

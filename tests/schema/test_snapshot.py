@@ -293,6 +293,7 @@ WITHOUT_A_UNIT = COUNTS | {
     "index",
     "load_average",  # processes
     "parent_pid",
+    "parent_start_time",
     "pid",
     "schema",
     "start_time",  # Unix seconds, as every time

@@ -194,7 +194,7 @@ async def test_the_palette_runs_what_is_chosen_by_typing() -> None:
     app = app_with(inventory(4), sample(4))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        table = app.screen.query_one(ProcessesView)._table
+        table = app.screen.query_one(ProcessesView).state
         await pilot.press("ctrl+p", *"processes as a tree")
         await until(pilot, lambda: app.screen.query_one(CommandList).option_count > 0)
         await pilot.press("enter")
@@ -248,7 +248,7 @@ async def test_letters_of_htop_sort_and_do_not_reverse(key: str, title: str) -> 
     app = app_with(inventory(2), sample(2))
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        table = app.screen.query_one(ProcessesView)._table
+        table = app.screen.query_one(ProcessesView).state
         for _ in range(2):
             await pilot.press("I", key)
             assert table.sorted_by.title == title
@@ -349,8 +349,8 @@ async def test_u_lists_what_the_user_of_the_selected_process_runs() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await pilot.press("3", "u")
-        table = app.screen.query_one(ProcessesTab).processes._table
-        user = table.selected.user if table.selected else None
+        table = app.screen.query_one(ProcessesTab).processes.state
+        user = table.selected.process.user if table.selected else None
         assert user
         assert {line.process.user for line in table.lines} == {user}
         assert len(table.lines) < table.total
@@ -373,7 +373,7 @@ async def test_settings_change_what_is_shown_and_s_saves_them(tmp_path: Path) ->
     app = GputopApp(stream, config=config)
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        table = app.screen.query_one(ProcessesView)._table
+        table = app.screen.query_one(ProcessesView).state
         await type_at_once(pilot, "N", "f2", "right", "right")
         assert setting(app, "theme")[1] == "light"
         assert app.look.theme.name == "light"
@@ -427,7 +427,7 @@ async def test_o_and_a_letter_sort_as_in_nvitop(letter: str, title: str) -> None
         await settle(pilot)
         await type_at_once(pilot, "o", letter)
         assert app.screen is app.first
-        assert app.screen.query_one(ProcessesView)._table.sorted_by.title == title
+        assert app.screen.query_one(ProcessesView).state.sorted_by.title == title
 
 
 async def test_o_hides_columns_and_shows_them_again() -> None:
@@ -442,7 +442,7 @@ async def test_o_hides_columns_and_shows_them_again() -> None:
         assert "USER" not in heading
         assert "TYPE" in heading
         await pilot.press("full_stop")
-        assert view._table.sorted_by.title == "TYPE"
+        assert view.state.sorted_by.title == "TYPE"
         await type_at_once(pilot, "o", "down", "space", "down", "space", "escape")
         assert app.settings.hidden_columns == ""
         assert "PID" in view.text().splitlines()[0]

@@ -77,7 +77,7 @@ def test_the_list_scrolls_to_the_selection_and_counts() -> None:
 
 
 @pytest.mark.parametrize("height", range(3, 14))
-def test_the_filter_hides_no_match(height: int) -> None:
+def test_the_filter_of_a_small_list_hides_no_match(height: int) -> None:
     view = crowd(9)
     view.typing = True
     view.state.set_filter("pet")

@@ -8,13 +8,18 @@ import pytest
 
 from gputop.agent.device import Absence
 from gputop.text import ABSENT
+from gputop.ui.drawing.list_view import GAP, MARK_WIDTH
 from gputop.ui.processes import columns
-from gputop.ui.processes.columns import COLUMNS, GPU, ProcessColumn, ProcessContext, shown_columns
-from tests.streams import NOW, device, process, unseen
+from gputop.ui.processes.columns import COLUMNS, GPU, ProcessColumn, ProcessRow, process_slots
+from gputop.ui.processes.table_state import process_rows
+from tests.streams import device, process, sample, unseen
+
+USER_NAME = "alexandra.konstantinova"
+"""23 characters."""
 
 
 def titles(width: int, sorted_by: ProcessColumn = GPU) -> list[str]:
-    return [slot.column.title for slot in shown_columns(width, sorted_by)]
+    return [slot.column.title for slot in process_slots(width, sorted_by)]
 
 
 @pytest.mark.parametrize("sorted_by", COLUMNS, ids=lambda c: c.title)
@@ -22,8 +27,8 @@ def test_columns_fill_any_width_and_the_sorted_one_is_always_shown(
     sorted_by: ProcessColumn,
 ) -> None:
     for width in range(60, 251):
-        slots = shown_columns(width, sorted_by)
-        taken = columns.MARK_WIDTH + sum(columns.GAP + slot.cells for slot in slots)
+        slots = process_slots(width, sorted_by)
+        taken = MARK_WIDTH + sum(GAP + slot.cells for slot in slots)
         assert taken == width
         assert sorted_by in [slot.column for slot in slots]
         assert slots[-1].column.title == "COMMAND"
@@ -35,15 +40,14 @@ def test_scrolled_to_the_right_each_column_is_seen_and_then_the_command_moves() 
     moving = titles[2:-1]
     for width in (60, 80, 120):
         for steps in range(1, 20):
-            *shown, command = shown_columns(width, GPU, COLUMNS, steps)
+            *shown, command = process_slots(width, GPU, COLUMNS, steps)
             names = [slot.column.title for slot in shown]
             assert names[:2] == ["GPU", "PID"]
             rest = moving[steps:]
             assert names[2:] == rest[: len(names) - 2]
             assert len(names) > 2 or not rest
             assert command.column is columns.COMMAND
-            assert command.skipped == max(0, steps - len(moving)) * columns.SIDE_CELLS
-            taken = columns.MARK_WIDTH + sum(columns.GAP + s.cells for s in (*shown, command))
+            taken = MARK_WIDTH + sum(GAP + s.cells for s in (*shown, command))
             assert taken == width
 
 
@@ -64,10 +68,9 @@ def test_scrolled_to_the_right_each_column_is_seen_and_then_the_command_moves() 
 def test_a_column_is_empty_if_nothing_is_known_of_any(
     column: ProcessColumn, changes: dict[str, Any], empty: bool
 ) -> None:
-    context = ProcessContext()
     none = dict.fromkeys(("user", "start_time"))
     processes = [process(1, 0, **none), process(2, 0, **(none | changes))]
-    assert column.is_empty(processes, context) is empty
+    assert column.is_empty([ProcessRow(each) for each in processes]) is empty
 
 
 def test_the_least_telling_columns_give_way_first() -> None:
@@ -119,7 +122,7 @@ def test_an_age_in_six_cells(seconds: float, text: str) -> None:
     ],
 )
 def test_where_a_process_runs(changes: dict[str, Any], text: str) -> None:
-    assert columns.WHERE.text(process(1, 0, **changes), ProcessContext()) == text
+    assert columns.WHERE.text(ProcessRow(process(1, 0, **changes))) == text
 
 
 @pytest.mark.parametrize(
@@ -136,62 +139,41 @@ def test_a_process_that_cannot_be_seen_says_why_and_what_to_do(
 def test_mig_instances_are_called_by_their_label() -> None:
     gpu = device(3)
     instance = device(3, uuid="MIG-1", parent_uuid=gpu.uuid, mig_index=1)
-    context = ProcessContext.for_sample(NOW, (gpu, instance))
-    assert GPU.text(process(1, 0, device_uuid="MIG-1"), context) == "3:1"
-    assert GPU.text(process(1, 0, device_uuid="MIG-2"), context) == ABSENT
+    known, unknown = process(1, 0, device_uuid="MIG-1"), process(2, 0, device_uuid="MIG-2")
+    rows = process_rows([known, unknown], sample(), (gpu, instance))
+    assert [GPU.text(row) for row in rows] == ["3:1", ABSENT]
 
 
 @pytest.mark.parametrize(
-    ("command", "room", "shown"),
+    ("command", "shown"),
     [
-        ("/opt/env/bin/python train.py", 40, "/opt/env/bin/python train.py"),
-        ("/opt/env/bin/python train.py", 28, "/opt/env/bin/python train.py"),
-        ("/opt/env/bin/python train.py", 20, "python train.py "),
-        ("/usr/lib/xorg/Xorg", 10, "Xorg "),
-        ("/a/folder/ and more", 10, "/a/folder/ "),
-        ("python /opt/train.py", 10, "python /opt"),
-        ("./here/run --all", 8, "./here/ru"),
+        ("/opt/env/bin/python train.py", "python train.py"),
+        ("python /opt/train.py", "python /opt/train.py"),
+        ("./here/run --all", "run --all"),
+        ("/a/folder/ and more", "/a/folder/ and more"),
+        ("", ""),
     ],
 )
-def test_a_program_loses_its_folder_where_there_is_no_room(
-    command: str, room: int, shown: str
-) -> None:
-    told = columns.command_of(process(1, 0, command=command), room)
-    assert told.strip() == shown.strip()[: room + 1]
+def test_a_program_is_named_without_its_folder(command: str, shown: str) -> None:
+    assert columns.command_of(process(1, 0, command=command), 100) == shown
 
 
-def test_a_command_is_scrolled_behind_the_folder_that_it_lost() -> None:
-    long = process(1, 0, command="/opt/env/bin/python train.py --rank 1")
-    assert columns.command_of(long, 10, 7) == "train.py --"
+def longest(**changes: Any) -> dict[ProcessColumn, int]:
+    rows = [ProcessRow(process(7, 0, **changes))]
+    return {column: column.longest(rows) for column in (columns.USER, columns.HOST)}
 
 
-USER_NAME = "alexandra.konstantinova"
-"""23 characters."""
-
-
-@pytest.mark.parametrize(
-    ("width", "cells"), [(220, 23), (160, 17), (110, 18), (80, 12), (60, columns.USER.width)]
-)
+@pytest.mark.parametrize(("width", "cells"), [(220, 23), (160, 15), (80, 11), (60, 10)])
 def test_a_long_name_gets_the_room_that_the_command_does_not_need(width: int, cells: int) -> None:
-    named = process(7, 0, user=USER_NAME, command="python train.py " * 20)
-    slots = shown_columns(width, GPU, longest=columns.longest_texts([named]))
+    slots = process_slots(width, GPU, longest=longest(user=USER_NAME))
     (user,) = (slot for slot in slots if slot.column is columns.USER)
     assert user.cells == cells
-    taken = columns.MARK_WIDTH + sum(columns.GAP + slot.cells for slot in slots)
-    assert taken == width
+    assert MARK_WIDTH + sum(GAP + slot.cells for slot in slots) == width
 
 
-def test_short_names_take_no_more_room_than_before() -> None:
-    short = columns.longest_texts([process(7, 0, user="ada")])
-    for width in range(60, 251):
-        assert shown_columns(width, GPU, longest=short) == shown_columns(width, GPU)
-
-
-@pytest.mark.parametrize("user", ["x" * 5000, "名" * 40, "\x1b[2J" * 20, None])
+@pytest.mark.parametrize("user", ["x" * 5000, "名" * 40, "\x1b[2J" * 20, None, "ada"])
 def test_the_command_keeps_enough_room_whatever_a_name_is(user: str | None) -> None:
-    longest = columns.longest_texts([process(7, 0, user=user, machine=user)])
-    assert longest[columns.USER] <= 2 * columns.LONGEST_TEXT
     for width in range(60, 251):
-        *_, command = shown_columns(width, GPU, longest=longest)
-        *_, before = shown_columns(width, GPU)
+        *_, command = process_slots(width, GPU, longest=longest(user=user, machine=user))
+        *_, before = process_slots(width, GPU)
         assert command.cells >= min(before.cells, max(columns.ENOUGH_COMMAND, width // 3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from gputop.agent.snapshot import ProcessKind
 from gputop.ui.processes import columns
-from gputop.ui.processes import table_state as process_table
-from gputop.ui.processes.columns import COLUMNS, GPU, PID, USER, ProcessColumn
-from gputop.ui.processes.table_state import ProcessTable, branches, identity
+from gputop.ui.processes.columns import COLUMNS, GPU, PID, USER, ProcessColumn, ProcessRow
+from gputop.ui.processes.table_state import ProcessTable, branches
 from tests.streams import NOW, crowd, device, inventory, process, sample, unseen
 
 if TYPE_CHECKING:
@@ -44,6 +43,16 @@ def take(table: ProcessTable, *processes: Process, devices: int = 8) -> None:
     table.update(sample(0, processes), inventory(devices).devices)
 
 
+def toggle_tree(table: ProcessTable) -> None:
+    table.tree = not table.tree
+    table.changed(order=False)
+
+
+def selected(table: ProcessTable) -> Process | None:
+    row = table.selected
+    return None if row is None else row.process
+
+
 def pids(table: ProcessTable) -> list[int]:
     return [line.process.pid for line in table.lines]
 
@@ -66,9 +75,8 @@ def test_every_column_sorts_both_ways_with_what_is_unknown_last(
     if column is not GPU:
         table.sort_by(column)
     if table.descending != descending:
-        table.reverse()
-    context = table.context
-    keys = [column.value(line.process, context) for line in table.lines]
+        table.sort_by(table.sorted_by)
+    keys = [column.value(line) for line in table.lines]
     known = [key for key in keys if key is not None]
     assert len(keys) == len(processes)
     assert known == sorted(known, reverse=descending)
@@ -96,8 +104,8 @@ def test_equal_rows_are_ordered_by_pid_and_device_both_ways() -> None:
     table.sort_by(USER)
     expected = [(5, device(1).uuid), (5, device(3).uuid), (9, device(1).uuid), (9, device(3).uuid)]
     for _ in range(2):
-        assert [(p.pid, p.device_uuid) for p, _ in table.lines] == expected
-        table.reverse()
+        assert [(row.process.pid, row.process.device_uuid) for row in table.lines] == expected
+        table.sort_by(table.sorted_by)
 
 
 def test_the_next_column_goes_round_and_begins_with_its_own_direction() -> None:
@@ -165,7 +173,7 @@ def test_children_are_drawn_under_their_parents() -> None:
         process(5, 0, parent_pid=999, memory_used_bytes=5),
         process(6, 0, parent_pid=5, memory_used_bytes=4),
     )
-    table.toggle_tree()
+    toggle_tree(table)
     assert [f"{line.branch}{line.process.pid}" for line in table.lines] == [
         "1",
         "├─ 2",
@@ -174,9 +182,9 @@ def test_children_are_drawn_under_their_parents() -> None:
         "5",
         "└─ 6",
     ]
-    table.reverse()
+    table.sort_by(table.sorted_by)
     table.sort_by(PID)
-    table.reverse()
+    table.sort_by(table.sorted_by)
     assert [f"{line.branch}{line.process.pid}" for line in table.lines] == [
         "5",
         "└─ 6",
@@ -185,16 +193,36 @@ def test_children_are_drawn_under_their_parents() -> None:
         "└─ 2",
         "   └─ 3",
     ]
-    table.toggle_tree()
+    toggle_tree(table)
     assert {line.branch for line in table.lines} == {""}
+
+
+LAUNCHED = {"parent_pid": 50, "parent_command": "/opt/bin/torchrun -n 2 train.py"}
+
+
+def drawn_tree(*processes: Process) -> list[str]:
+    table = table_of(*processes)
+    toggle_tree(table)
+    return [f"{row.branch}{row.process.pid}{'*' * row.is_parent}" for row in table.lines]
+
+
+def test_a_tree_shows_the_launcher_that_uses_no_device() -> None:
+    ranks = [process(n, n, **LAUNCHED) for n in (1, 2)]
+    assert drawn_tree(*ranks) == ["50*", "├─ 1", "└─ 2"]
+    assert drawn_tree(*ranks, process(50, 3)) == ["50", "├─ 1", "└─ 2"]
+    in_shell = process(3, 0, parent_pid=51, parent_command="-bash")
+    assert drawn_tree(in_shell) == ["3"]
 
 
 def test_on_several_devices_a_child_is_under_its_parent_on_the_same_one() -> None:
     table = table_of(
         process(1, 0), process(1, 1), process(2, 0, parent_pid=1), process(2, 1, parent_pid=1)
     )
-    table.toggle_tree()
-    drawn = [(f"{branch}{p.pid}", p.device_uuid) for p, branch in table.lines]
+    toggle_tree(table)
+    drawn = [
+        (f"{branch}{p.pid}", p.device_uuid)
+        for p, branch in ((row.process, row.branch) for row in table.lines)
+    ]
     assert drawn == [
         ("1", device(0).uuid),
         ("└─ 2", device(0).uuid),
@@ -213,7 +241,7 @@ def test_a_tree_has_every_row_once_whatever_the_parents_are(
     drawn: list[tuple[int, int, int | None]],
 ) -> None:
     processes = [process(pid, index, parent_pid=parent) for pid, index, parent in drawn]
-    lines = branches(processes)
+    lines = branches([ProcessRow(each) for each in processes])
     assert Counter(map(id, processes)) == Counter(id(line.process) for line in lines)
     for number, line in enumerate(lines):
         depth = len(line.branch) // 3
@@ -228,133 +256,23 @@ def test_a_tree_has_every_row_once_whatever_the_parents_are(
 
 def test_a_chain_of_a_thousand_does_not_exhaust_the_stack() -> None:
     chain = [process(n, 0, parent_pid=n - 1) for n in range(2, 1502)]
-    assert len(branches(chain)) == 1500
-
-
-def test_the_selection_follows_its_process() -> None:
-    one, two, three = (process(n, 0, cpu_percent=float(n)) for n in (1, 2, 3))
-    table = table_of(one, two, three)
-    table.sort_by(columns.CPU)
-    table.move(1)
-    assert table.selected == two
-    risen = dataclasses.replace(two, cpu_percent=99.0)
-    take(table, one, risen, three)
-    assert (table.at, table.selected) == (0, risen)
-    table.reverse()
-    assert (table.at, table.selected) == (2, risen)
-
-
-def test_where_its_process_ends_the_row_at_its_place_is_selected() -> None:
-    made = [process(n, 0) for n in range(1, 6)]
-    table = table_of(*made)
-    table.select(2)
-    take(table, *made[:2], *made[3:])
-    assert table.selected == made[3]
-    table.move(99)
-    take(table, *made[:2])
-    assert table.selected == made[1]
-    take(table)
-    assert pids(table) == []
-    take(table, *made)
-    assert table.selected == made[1]
+    assert len(branches([ProcessRow(each) for each in chain])) == 1500
 
 
 def test_a_pid_that_is_used_again_is_another_process() -> None:
     first, second, again = process(5, 0), process(6, 0), process(5, 1, start_time=NOW)
     table = table_of(first, second)
-    assert table.selected == first
+    assert selected(table) == first
     table.select(0)
     take(table, second, again)
-    assert table.selected == second
+    assert selected(table) == second
 
 
 def test_the_same_pid_on_another_device_is_another_row() -> None:
     table = table_of(process(5, 0), process(5, 1))
-    table.move(1)
-    selected = table.selected
-    assert selected is not None
-    assert identity(selected)[2] == device(1).uuid
+    table.select(1)
     take(table, process(5, 1), process(5, 0))
-    assert table.selected == process(5, 1)
-
-
-def test_nobody_s_selection_stays_at_the_top() -> None:
-    table = table_of(process(5, 1))
-    assert table.selected == process(5, 1)
-    take(table, process(5, 1), process(6, 0))
-    assert table.selected == process(6, 0)
-
-
-steps = st.lists(
-    st.one_of(
-        st.tuples(st.just("move"), st.integers(-40, 40)),
-        st.tuples(st.just("sort"), st.integers(-3, 3)),
-        st.tuples(st.just("keep"), st.integers(0, 30)),
-        st.tuples(st.just("filter"), st.integers(0, 9)),
-        st.tuples(st.just("tree"), st.just(0)),
-    ),
-    max_size=8,
-)
-
-
-@given(steps, st.integers(1, 12))
-def test_the_window_is_full_and_has_the_selected_row(
-    taken: list[tuple[str, int]], room: int
-) -> None:
-    processes = crowd(30)
-    table = table_of(*processes)
-    for step, number in taken:
-        match step:
-            case "move":
-                table.move(number)
-            case "sort":
-                table.sort_by_next(number)
-            case "keep":
-                take(table, *processes[:number])
-            case "filter":
-                table.set_filter(str(number) * bool(number))
-            case "tree":
-                table.toggle_tree()
-        shown, lines = table.window(room), table.lines
-        assert list(shown) == list(lines[table.first : table.first + room])
-        assert len(shown) == min(room, len(lines))
-        if lines:
-            assert table.selected in [line.process for line in shown]
-        else:
-            assert table.selected is None
-
-
-def test_work_is_done_once_and_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    count = Counter[str]()
-
-    def counting(name: str, function: Any) -> Any:
-        def counted(*arguments: Any) -> Any:
-            count[name] += 1
-            return function(*arguments)
-
-        return counted
-
-    user = USER._replace(value=counting("key", USER.value))
-    monkeypatch.setattr(process_table, "search_text", counting("search_text", columns.search_text))
-    processes = crowd(1000)
-    table = table_of(*processes)
-    table.sort_by(user)
-    for _ in range(3):
-        table.window(40)
-        assert table.selected is not None
-    assert count == {"key": 1000}
-    for typed in ("g", "gr", "gra"):
-        table.set_filter(typed)
-        table.window(40)
-        table.move(1)
-    assert count == {"key": 1000, "search_text": 3000}
-    table.toggle_tree()
-    table.window(40)
-    assert count == {"key": 1000, "search_text": 4000}
-    table.set_filter("")
-    table.reverse()
-    table.window(40)
-    assert count == {"key": 2000, "search_text": 4000}
+    assert selected(table) == process(5, 1)
 
 
 def test_the_same_sample_is_taken_once() -> None:

@@ -11,10 +11,10 @@ from textual import events
 from textual.app import App
 
 from gputop.agent.device import Absence
-from gputop.text import visible
 from gputop.ui.drawing.cells import width_of
+from gputop.ui.drawing.list_view import MARK_WIDTH
 from gputop.ui.drawing.palette import ACCENT, CURSOR, DIM
-from gputop.ui.processes.columns import COLUMNS, MARK_WIDTH
+from gputop.ui.processes.columns import COLUMNS
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.telemetry import Telemetry
 from tests.streams import GIB, NOW, crowd, device, inventory, process, readings, sample, unseen
@@ -59,7 +59,7 @@ class TableApp(App[None]):
                 return
         await super().on_event(event)
 
-    def on_processes_view_row_clicked(self) -> None:
+    def on_list_view_row_clicked(self) -> None:
         self.rows_clicked += 1
 
 
@@ -204,25 +204,6 @@ def test_the_mark_is_strong_where_the_keys_are() -> None:
     assert drawn(view)[2][0].text == " " * MARK_WIDTH
 
 
-def test_only_what_is_drawn_is_made_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    view = view_of(*crowd(1000, 2))
-    seen: list[int] = []
-
-    def counted(text: str, limit: int) -> str:
-        seen.append(len(text[:limit]))
-        return visible(text, limit)
-
-    monkeypatch.setattr("gputop.ui.processes.columns.visible", counted)
-    for action in (view.action_reverse, view.action_tree, lambda: view.type("7")):
-        seen.clear()
-        action()
-        rows = drawn(view, 120, 40)
-        assert len(rows) == 40
-        # User, place and command of each row, and of these no more than shows.
-        assert 0 < len(seen) <= 3 * len(rows)
-        assert max(seen) <= 120
-
-
 def test_a_driver_that_lists_nothing_is_told_from_no_process() -> None:
     app = TableApp()
     assert "No process uses a device" in text_of(drawn(app.view)[0])
@@ -248,7 +229,7 @@ async def test_typing_narrows_down_and_nothing_typed_is_lost() -> None:
         assert lines(pilot)[-1].startswith(" / grace rankx▏")
         assert "0 of 1000 match" in lines(pilot)[-1]
         assert "No process matches all of these words" in lines(pilot)[1]
-        assert app.view.selected is None
+        assert app.view.process is None
         await type_at_once(pilot, "ctrl+w", "backspace", "enter")
         assert lines(pilot)[-1].startswith(" / grace ")
         assert "/ changes it · Esc clears" in lines(pilot)[-1]
@@ -267,7 +248,7 @@ async def test_other_keys_keep_their_meaning_while_one_types() -> None:
         assert not any(view.filter_key(key, None) for key in ("down", "pageup", "f9"))
         assert not view.filter_key("ctrl+c", "\x03")
         assert view.filter_key("ctrl+u", None)
-        assert lines(pilot)[-1].startswith(" / ▏")
+        assert lines(pilot)[0].startswith(" / ▏")
 
 
 async def test_a_filter_that_is_too_long_shows_its_end() -> None:
@@ -310,14 +291,14 @@ async def test_a_click_on_a_row_selects_it_and_says_so() -> None:
         wanted = lines(pilot)[3].split()
         await pilot.click(ProcessesView, offset=(20, 3))
         await settle(pilot)
-        assert app.view.selected is not None
-        assert str(app.view.selected.pid) in wanted
+        assert app.view.process is not None
+        assert str(app.view.process.pid) in wanted
         assert lines(pilot)[3].startswith("▌")
         assert app.rows_clicked == 1
-        before = app.view.selected
+        before = app.view.process
         await pilot.click(ProcessesView, offset=(20, 11))  # the last line counts
         await settle(pilot)
-        assert (app.view.selected, app.rows_clicked) == (before, 1)
+        assert (app.view.process, app.rows_clicked) == (before, 1)
 
 
 async def test_a_click_under_the_last_row_selects_nothing() -> None:
@@ -325,15 +306,15 @@ async def test_a_click_under_the_last_row_selects_nothing() -> None:
     async with app.run_test(size=(120, 12)) as pilot:
         await settle(pilot)
         await pilot.click(ProcessesView, offset=(20, 2))
-        assert app.view.selected == process(2, 0)
+        assert app.view.process == process(2, 0)
         await pilot.click(ProcessesView, offset=(20, 3))
-        assert app.view.selected == process(2, 0)
+        assert app.view.process == process(2, 0)
         assert app.rows_clicked == 1
         app.send()
         app.view.redraw()
         await pilot.click(ProcessesView, offset=(20, 0))
         await pilot.click(ProcessesView, offset=(20, 1))
-        assert app.view.selected is None
+        assert app.view.process is None
 
 
 async def test_the_wheel_scrolls() -> None:
@@ -351,6 +332,16 @@ async def test_the_wheel_scrolls() -> None:
         assert lines(pilot)[-5].startswith("▌")
 
 
+def test_a_launcher_is_dim_and_shows_its_command_alone() -> None:
+    launched = {"parent_pid": 50, "parent_command": "/opt/bin/torchrun train.py"}
+    view = view_of(process(1, 0, **launched), process(2, 1, **launched))
+    view.action_tree()
+    rows = drawn(view)
+    assert text_of(rows[1]).split() == ["▌", "50", "torchrun", "train.py"]
+    view.state.select(1)
+    assert {span.style for span in drawn(view)[1] if span.text.strip()} == {DIM}
+
+
 async def test_pages_go_by_what_is_on_screen() -> None:
     app = TableApp(*(process(n, 0, memory_used_bytes=-n) for n in range(1, 51)))
     async with app.run_test(size=(120, 12)) as pilot:
@@ -358,8 +349,8 @@ async def test_pages_go_by_what_is_on_screen() -> None:
         seen = []
         for step in (1, 1, -1, 99, -99):
             app.view.action_page(step)
-            assert app.view.selected is not None
-            seen.append(app.view.selected.pid)
+            assert app.view.process is not None
+            seen.append(app.view.process.pid)
         assert seen == [10, 19, 10, 50, 1]
 
 
@@ -391,4 +382,4 @@ async def test_any_size_is_survived(size: tuple[int, int]) -> None:
         app.view.action_tree()
         app.view.action_page(1)
         await settle(pilot)
-        assert app.view.selected is not None
+        assert app.view.process is not None

@@ -20,7 +20,7 @@ from gputop.ui.monitor import panel
 from gputop.ui.monitor import row as panel_row
 from gputop.ui.monitor.panel import Density, Panel
 from gputop.ui.monitor.screen import HostView
-from gputop.ui.processes.columns import COLUMNS, ProcessContext
+from gputop.ui.processes.columns import CPU, ProcessRow
 from gputop.ui.shell.header import Header
 from gputop.ui.telemetry import Telemetry
 from tests import streams
@@ -127,9 +127,7 @@ def shown(percent: float, used: int) -> dict[str, str]:
         "details": text_of(details.all_rows(100)),
         "timeline": text_of(timeline.draw(100, 40)[:-1]),
         "status": page(known.inventory, known.sample),
-        "process": "\n".join(
-            c.text(process, ProcessContext()) for c in COLUMNS if c.title == "CPU%"
-        ),
+        "process": CPU.text(ProcessRow(process)),
         "fleet": text_of([*panels._readings(gpu, lambda _: 0.0)]),
         "fleet map": "\n".join(m.text(m.value(gpu)) for m in (BUSY, MEMORY)),
         "evidence": Evidence("x", "x", percent, "%").text,

@@ -50,6 +50,7 @@ WAITING = "D"
 """State of a process in an uninterruptible wait, mostly for storage."""
 CHILDREN_CPU = ("children_cpu_percent", "children_cpu_most_percent")
 CHILDREN = ("children", *CHILDREN_CPU)
+PARENT = ("parent_command", "parent_start_time")
 
 
 class _Cpu(NamedTuple):
@@ -83,6 +84,8 @@ class _Known:
     """Number of the user; None if it may not be read."""
     cgroup: str = ""
     """Text of its control groups; empty if it is in no container."""
+    parent: tuple[int, Stat] | None = None
+    """Pid and state of the parent; None if it may not be read."""
     children_at: float = -math.inf
     children: Mapping[tuple[int, int], _Cpu] = field(default_factory=dict)
     """CPU of each child process by its pid and its start in ticks."""
@@ -148,6 +151,9 @@ class Owners:
     def _forget(self, known: _Known) -> None:
         """Forget the names of a process."""
         self._commands.forget(known.key)
+        if known.parent is not None:
+            pid, stat = known.parent
+            self._commands.forget((pid, stat.start_ticks))
         self._containers.forget(known.cgroup)
 
     def _look(self, pid: int, now: float) -> _Known:
@@ -218,6 +224,10 @@ class Owners:
             known.user = self._user_number(known.pid)
         except PermissionError:
             known.user = None
+        known.parent = None
+        with contextlib.suppress(OSError, ValueError):
+            pid = known.stat.parent_pid
+            known.parent = pid, procfs.read_stat(pid, self._proc)
 
     def _read_cgroup(self, pid: int) -> tuple[str, Facts]:
         """Return the text of a process's control groups, and its facts.
@@ -253,6 +263,16 @@ class Owners:
         facts["unmasked"] = None
         if self._secrets and unmasked != masked:
             facts["unmasked"] = unmasked
+        facts.update(dict.fromkeys(PARENT))
+        # A process whose parent ends gets another one.
+        if known.parent is not None and known.parent[0] == known.stat.parent_pid:
+            pid, stat = known.parent
+            masked, _ = self._commands.get((pid, stat.start_ticks), again=again) or (
+                "",
+                "",
+            )
+            facts["parent_command"] = masked or stat.name
+            facts["parent_start_time"] = stat.started(self._boot.now())
         if known.cgroup:
             facts.update(self._containers.get(known.cgroup, again=again) or {})
 

@@ -28,6 +28,8 @@ MARK_WIDTH = 1
 """Cells for the mark of the selected row, before the first column."""
 GAP = 1
 """Cells before each column."""
+SMALL = 12
+"""Most rows of a list in which matches have more use for a row than the heading."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,12 +292,12 @@ class ListView(Wheel, FilterView, Generic[Item]):
         self.redraw()
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """Draw the rows. The filter takes the place of the heading if a match would be hidden."""
+        """Draw the rows. In a small list the filter takes the place of the heading."""
         state = self.state
         filtered = self.typing or bool(state.filter)
         if not state.total and not filtered:
             return [[Span(f"  {self.nothing()}", DIM)]]
-        filter_on_top = filtered and state.total + 2 > height
+        filter_on_top = filtered and height <= min(SMALL, state.total + 1)
         self.headed = height > 1 and not filter_on_top
         self.above = int(self.headed or filter_on_top)
         space = height - self.above

@@ -1,110 +1,95 @@
-"""Columns of the process table, and which of them fit. Pure functions."""
+"""Columns of the process list, and which of them fit. Pure functions."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from gputop.agent.device import Absence, Device
-from gputop.agent.snapshot import Machine, Process, ProcessKind
+from gputop.agent.device import Absence
+from gputop.agent.snapshot import Process, ProcessKind
 from gputop.schema.values import unseen
-from gputop.text import ABSENT, cells, fit_columns, quantity, size, visible
+from gputop.text import ABSENT, cells, quantity, size, visible
+from gputop.ui.drawing.list_view import Column, Slot, fit_slots
 
-MARK_WIDTH = 1
-"""Cells for the mark of the selected row, before the first column."""
-GAP = 1
-"""Cells before each column."""
 LEAST_COMMAND, ENOUGH_COMMAND = 8, 32
 """Cells that the command always keeps, and those it keeps before less useful columns show."""
 SIDE_CELLS = 16
 """Characters that the command scrolls to the side at once."""
-WIDE_FROM = 180
-"""Width of the table from which columns have their larger width."""
 LONGEST_TEXT = 64
 """Characters of a user, host, pod, job or container."""
 SEARCHED_CHARACTERS = 1024
 """Characters of a command that are searched and sorted by."""
 
-KINDS = dict(zip(ProcessKind, ("compute", "graphics", "comp+gfx", "MPS"), strict=True))
+KINDS = {
+    ProcessKind.COMPUTE: "compute",
+    ProcessKind.GRAPHICS: "graphics",
+    ProcessKind.BOTH: "comp+gfx",
+    ProcessKind.MPS: "MPS",
+}
 
 
-class DevicePlace(NamedTuple):
-    """Position of a device in the list, and its label on its machine."""
+class ProcessRow(NamedTuple):
+    """A process on one device, with all that its columns show."""
 
+    process: Process
     position: int | None = None
+    """Position of the device in the list; None if the device is unknown."""
     label: str = ABSENT
+    """Label of the device on its machine, such as `3:1`."""
+    now: float = 0.0
+    """Time of the sample by the clock of the process's machine."""
+    branch: str = ""
+    """Branch of the tree that leads to it."""
+    is_parent: bool = False
+    """True for a launcher that uses no device: only its host, pid and command are shown."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessContext:
-    """Data that columns need besides the process: sample times, and devices by UUID."""
-
-    time: float = 0.0
-    places: Mapping[str, DevicePlace] = field(default_factory=dict)
-    times: Mapping[str | None, float] = field(default_factory=dict)
-    """Sample time of each machine by its own clock, where there are several."""
-
-    def place(self, process: Process) -> DevicePlace:
-        """Return the place of the process's device; blank if the device is unknown."""
-        return self.places.get(process.device_uuid, DevicePlace())
-
-    @classmethod
-    def for_sample(
-        cls, time: float, devices: Sequence[Device], machines: Sequence[Machine] = ()
-    ) -> ProcessContext:
-        """Return the context for a sample taken at `time`, with the devices in list order."""
-        places = {d.uuid: DevicePlace(n, d.number) for n, d in enumerate(devices)}
-        return cls(
-            time, places, {m.name: m.time for m in machines if m.time is not None}
-        )
+Value = Callable[[ProcessRow], Any]
+Text = Callable[[ProcessRow], str]
 
 
-class ProcessColumn(NamedTuple):
-    """Column of the process table. `value` is the sort key, or None if unknown."""
+@dataclass(frozen=True, eq=False)
+class ProcessColumn(Column[ProcessRow]):
+    """Column of the process list."""
 
-    title: str
-    about: str
-    """Explanation for the help."""
-    width: int
-    """Cells; 0 for the command, which gets the rest."""
-    value: Callable[[Process, ProcessContext], Any]
-    text: Callable[[Process, ProcessContext], str]
-    right: bool = True
-    largest_first: bool = False
-    """True if the first sort is descending."""
-    wide: int = 0
-    """Cells on a wide terminal, if more."""
     reading: str = ""
     """Field of the process that it shows, if that may have no data yet."""
-    read: Callable[[Process], str] | None = None
-    """Text of a process, as it is."""
+    most: int = 0
+    """Cells that it may grow to, if more than its width."""
 
-    def cells(self, table_width: int) -> int:
-        return max(self.width, self.wide if table_width >= WIDE_FROM else 0)
+    def is_empty(self, rows: Sequence[ProcessRow]) -> bool:
+        """Return True if it has nothing to show for any row, now and at the next sample."""
+        for row in rows:
+            if self.value(row) is not None:
+                return False
+            if row.process.absent.get(self.reading) is Absence.NO_DATA_YET:
+                return False
+        return True
 
-    def is_empty(self, processes: Iterable[Process], context: ProcessContext) -> bool:
-        """Return True if it has nothing to show for any of them, now and at the next sample."""
-        return all(
-            self.value(p, context) is None
-            and p.absent.get(self.reading) is not Absence.NO_DATA_YET
-            for p in processes
-        )
+    def longest(self, rows: Sequence[ProcessRow]) -> int:
+        """Return the cells of its longest text, at most `most`."""
+        texts = {self.text(row) for row in rows}
+        return min(self.most, max(map(cells, texts), default=0))
+
+
+def program_and_arguments(command: str) -> tuple[str, str]:
+    """Return the base name of the program, and the rest of the command."""
+    program, blank, arguments = command.partition(" ")
+    name = program.rpartition("/")[2] or program
+    return name, blank + arguments
 
 
 def command_of(process: Process, room: int, skipped: int = 0) -> str:
-    """Return the command in visible characters, cut to about `room` cells, or why it is unknown.
+    """Return the command after `skipped` characters, or why it is unknown.
 
-    Where it does not fit, the folder of the program is left out first, then `skipped` characters.
+    The text is visible characters, cut to about `room` cells. The program's folder is left out.
     """
-    command = process.command
-    if command is None:
+    if process.command is None:
         return unseen(process, room)
-    if len(command) > room and command.startswith("/"):
-        program, _, arguments = command.partition(" ")
-        command = f"{program.rpartition('/')[2] or program} {arguments}"
+    command = "".join(program_and_arguments(process.command))
     # Each character takes at least one cell.
     return visible(command, skipped + room + 1)[skipped:]
 
@@ -113,13 +98,19 @@ def process_age(seconds: float) -> str:
     """Return `42s`, `9m05s`, `59m`, `7h59m`, `47h`, `7d23h`, `120d`: coarse, to change seldom."""
     whole = max(0, int(seconds))
     minutes, hours, days = whole // 60, whole // 3600, whole // 86_400
-    if not minutes:
+    if whole < 60:
         return f"{whole}s"
-    if not hours:
-        return f"{minutes}m{whole % 60:02d}s" if minutes < 10 else f"{minutes}m"
+    if minutes < 10:
+        return f"{minutes}m{whole % 60:02d}s"
+    if hours < 1:
+        return f"{minutes}m"
+    if hours < 10:
+        return f"{hours}h{minutes % 60:02d}m"
     if days < 2:
-        return f"{hours}h{minutes % 60:02d}m" if hours < 10 else f"{hours}h"
-    return f"{days}d{hours % 24:02d}h" if days < 10 else f"{days}d"
+        return f"{hours}h"
+    if days < 10:
+        return f"{days}d{hours % 24:02d}h"
+    return f"{days}d"
 
 
 def where(process: Process) -> str:
@@ -128,58 +119,82 @@ def where(process: Process) -> str:
     for kind, name in names.items():
         if name is not None:
             return f"{kind} {name}"
-    unknown = process.absent.keys() & {"pod", "slurm_job", "container"}
-    return ABSENT if unknown else ""
+    if process.absent.keys() & {"pod", "slurm_job", "container"}:
+        return ABSENT
+    return ""
 
 
-def _age_seconds(process: Process, context: ProcessContext) -> float | None:
-    now = context.times.get(process.machine, context.time)
-    return None if process.start_time is None else now - process.start_time
+def _age_seconds(row: ProcessRow) -> float | None:
+    started = row.process.start_time
+    return None if started is None else row.now - started
 
 
-def _age(process: Process, context: ProcessContext) -> str:
-    seconds = _age_seconds(process, context)
+def _age(row: ProcessRow) -> str:
+    seconds = _age_seconds(row)
     return ABSENT if seconds is None else process_age(seconds)
 
 
-def _sort_text(text: str | None) -> str | None:
-    return text.casefold() if text and text != ABSENT else None
+def _sort_text(text: str) -> str | None:
+    if text in ("", ABSENT):
+        return None
+    return text.casefold()
 
 
 def _number(
-    title: str, about: str, name: str, width: int, text: Callable[[float | None], str]
+    title: str, about: str, name: str, width: int, text: Callable[[Any], str]
 ) -> ProcessColumn:
+    """Return the column of a number, given the name of its field in `Process`."""
     read = attrgetter(name)
     return ProcessColumn(
         title,
-        about,
         width,
-        value=lambda process, _: read(process),
-        text=lambda process, _: text(read(process)),
+        lambda row: text(read(row.process)),
+        lambda row: read(row.process),
         largest_first=True,
+        about=about,
         reading=name,
     )
 
 
+def _percent(title: str, about: str, name: str) -> ProcessColumn:
+    width = len(title) + 1
+    return _number(title, about, name, width, lambda value: quantity(value, ""))
+
+
 def _text(
-    title: str, about: str, read: Callable[[Process], str], width: int, wide: int = 0
+    title: str,
+    about: str,
+    read: Callable[[Process], str],
+    width: int,
+    most: int = 0,
 ) -> ProcessColumn:
+    """Return the column of a text, which another program may have chosen."""
     return ProcessColumn(
         title,
-        about,
         width,
-        value=lambda process, _: _sort_text(read(process)),
-        text=lambda process, _: visible(read(process), LONGEST_TEXT),
+        lambda row: visible(read(row.process), LONGEST_TEXT),
+        lambda row: _sort_text(read(row.process)),
         right=False,
-        wide=wide,
-        read=read,
+        about=about,
+        most=most,
     )
 
 
-def _percent(title: str, about: str, name: str) -> ProcessColumn:
-    return _number(
-        title, about, name, len(title) + 1, lambda value: quantity(value, "")
-    )
+def _place(row: ProcessRow) -> tuple[int, int] | None:
+    """Return the sort key of the device: the largest process on it comes first."""
+    if row.position is None:
+        return None
+    return row.position, -(row.process.memory_used_bytes or 0)
+
+
+def _searched_command(row: ProcessRow) -> str:
+    return command_of(row.process, SEARCHED_CHARACTERS)
+
+
+def _command_value(row: ProcessRow) -> str | None:
+    if row.process.command is None:
+        return None
+    return _sort_text(_searched_command(row))
 
 
 HOST = _text(
@@ -187,24 +202,30 @@ HOST = _text(
     "host that it runs on, if there are several",
     lambda p: p.machine or ABSENT,
     12,
-    20,
+    32,
 )
 GPU = ProcessColumn(
     "GPU",
-    "device; 3:1 is MIG instance 1 of GPU 3",
     4,
-    value=lambda p, context: context.place(p).position,
-    text=lambda p, context: context.place(p).label,
+    lambda row: row.label,
+    _place,
+    about="device; 3:1 is MIG instance 1 of GPU 3",
 )
-PID = ProcessColumn("PID", "process ID", 7, lambda p, _: p.pid, lambda p, _: str(p.pid))
-USER = _text("USER", "owner", lambda p: p.user or ABSENT, 10, 16)
+PID = ProcessColumn(
+    "PID",
+    7,
+    lambda row: str(row.process.pid),
+    lambda row: row.process.pid,
+    about="process ID",
+)
+USER = _text("USER", "owner", lambda p: p.user or ABSENT, 10, 32)
 TYPE = _text(
     "TYPE",
     "compute, graphics, both, or compute through MPS",
     lambda p: KINDS[p.kind],
     8,
 )
-GPU_MEMORY = _number("GPU MEM", "device memory in use", "memory_used_bytes", 8, size)
+GPU_MEMORY = _number("GPU MEM", "device memory in use", "memory_used_bytes", 9, size)
 SM = _percent("SM%", "share of time that its kernels ran", "sm_utilization_percent")
 MEMORY = _percent(
     "MEM%", "share of time that it accessed device memory", "memory_utilization_percent"
@@ -216,124 +237,107 @@ DECODER = _percent(
     "DEC", "share of time of the video decoder", "decoder_utilization_percent"
 )
 CPU = _percent("CPU%", "of one core: several threads can exceed 100", "cpu_percent")
-RESIDENT = _number("RES", "host memory in use", "memory_resident_bytes", 8, size)
+RESIDENT = _number("RES", "host memory in use", "memory_resident_bytes", 9, size)
 AGE = ProcessColumn(
-    "AGE", "time since it started", 6, _age_seconds, _age, largest_first=True
+    "AGE", 6, _age, _age_seconds, largest_first=True, about="time since it started"
 )
 WHERE = _text("WHERE", "Kubernetes pod, Slurm job or container (ctr)", where, 12, 20)
 COMMAND = ProcessColumn(
-    "COMMAND",
-    "command line",
-    0,
-    value=lambda p, _: _sort_text(
-        p.command[:SEARCHED_CHARACTERS] if p.command else None
-    ),
-    text=lambda p, _: command_of(p, SEARCHED_CHARACTERS),
-    right=False,
+    "COMMAND", 0, _searched_command, _command_value, right=False, about="command line"
 )
 COLUMNS = (
-    *(GPU, PID, USER, TYPE, GPU_MEMORY, SM, MEMORY, ENCODER, DECODER),
-    *(CPU, RESIDENT, AGE, WHERE, COMMAND),
+    GPU,
+    PID,
+    USER,
+    TYPE,
+    GPU_MEMORY,
+    SM,
+    MEMORY,
+    ENCODER,
+    DECODER,
+    CPU,
+    RESIDENT,
+    AGE,
+    WHERE,
+    COMMAND,
 )
 """Columns for one machine, in screen order."""
 
 FIXED = (HOST, GPU, PID)
 """Columns that stay where the others are scrolled."""
+PARENT_COLUMNS = (HOST, PID, COMMAND)
+"""Columns that show something for a launcher."""
 
-_NEEDED = (GPU, PID, GPU_MEMORY, USER, SM)
-_BY_USE = (HOST, *_NEEDED, CPU, AGE, WHERE, RESIDENT, TYPE, MEMORY, ENCODER, DECODER)
+NEEDED = (HOST, GPU, PID, GPU_MEMORY, USER, SM)
+BY_USE = (*NEEDED, CPU, AGE, WHERE, RESIDENT, TYPE, MEMORY, ENCODER, DECODER)
 """Columns by usefulness: the last ones are dropped first."""
 
-
-NO_TEXTS: Mapping[ProcessColumn, int] = {}
-
-
-class ShownColumn(NamedTuple):
-    """Column on screen, and its cells after the gap."""
-
-    column: ProcessColumn
-    cells: int
-    skipped: int = 0
-    """Characters that it is scrolled by; only the command is."""
+ProcessSlot = Slot[ProcessRow]
 
 
-def longest_texts(processes: Sequence[Process]) -> dict[ProcessColumn, int]:
-    """Return the cells of the longest text of each column that grows where there is room.
-
-    Identifiers of pods and containers do not: the command says more than their ends.
-    """
-    found = {}
-    for column in (USER, HOST):
-        assert column.read is not None
-        texts = {column.read(process)[:LONGEST_TEXT] for process in processes}
-        found[column] = cells(visible(max(texts, key=cells, default=""), LONGEST_TEXT))
-    return found
-
-
-def shown_columns(
+def process_slots(
     width: int,
-    sorted_by: ProcessColumn,
+    sorted_by: Column[ProcessRow],
     among: Sequence[ProcessColumn] = COLUMNS,
     steps: int = 0,
-    longest: Mapping[ProcessColumn, int] = NO_TEXTS,
-) -> list[ShownColumn]:
+    longest: Mapping[ProcessColumn, int] | None = None,
+) -> list[ProcessSlot]:
     """Return the columns that fit into that width, the most useful ones and the sort column.
 
-    Scrolled to the right by some steps, it is those that follow the first `steps`, and after the
-    last of them the command is scrolled. Columns grow to their `longest` texts, the most useful
-    first, as far as the command has more room than is enough.
+    With `steps` to the right, the first columns that are not fixed are left out. Columns grow to
+    their `longest` texts, the most useful first, while the command has more room than is enough.
     """
-    ranked = [
-        c
-        for c in dict.fromkeys((sorted_by, *_BY_USE))
-        if c in among and c is not COMMAND
-    ]
-    least = dict.fromkeys((HOST, *_NEEDED), LEAST_COMMAND) | {sorted_by: -math.inf}
-    skipped = 0
-    if steps:
-        moving = [column for column in among if column not in (*FIXED, COMMAND)]
-        ranked = [*(column for column in FIXED if column in among), *moving[steps:]]
-        least = dict.fromkeys(ranked, LEAST_COMMAND)
-        skipped = max(0, steps - len(moving)) * SIDE_CELLS
     enough = max(ENOUGH_COMMAND, width // 3)
-    room = width - MARK_WIDTH - GAP
-    shown = fit_columns(
-        ranked, room, lambda c: GAP + c.cells(width), lambda c: least.get(c, enough)
-    )
-    widths = {column: column.cells(width) for column in shown}
-    left = max(0, room - sum(GAP + taken for taken in widths.values()))
-    for column in ranked:
-        if column in widths:
-            grown = max(0, min(longest.get(column, 0) - widths[column], left - enough))
-            widths[column] += grown
+    ranked: list[Column[ProcessRow]] = [column for column in BY_USE if column in among]
+    if sorted_by is not COMMAND:
+        ranked = [sorted_by, *(column for column in ranked if column is not sorted_by)]
+    if steps:
+        ranked = [column for column in FIXED if column in among]
+        ranked += moving_columns(among)[steps:]
+
+    def least(column: Column[ProcessRow]) -> float:
+        if steps or column in NEEDED:
+            return LEAST_COMMAND
+        return -math.inf if column is sorted_by else enough
+
+    slots = fit_slots(among, ranked, width, least)
+    taken = {slot.column: slot.cells for slot in slots}
+    left = taken[COMMAND] - enough
+    for column in BY_USE:
+        if column in taken and longest:
+            grown = max(0, min(longest.get(column, 0) - taken[column], left))
             left -= grown
-    slots = [
-        ShownColumn(column, widths[column]) for column in among if column in widths
-    ]
-    return [*slots, ShownColumn(COMMAND, left, skipped)]
+            taken[column] += grown
+            taken[COMMAND] -= grown
+    return [Slot(column, many) for column, many in taken.items()]
 
 
-def search_text(process: Process, context: ProcessContext) -> str:
+def moving_columns(among: Sequence[ProcessColumn]) -> list[ProcessColumn]:
+    """Return the columns that scroll to the side."""
+    return [column for column in among if column not in (*FIXED, COMMAND)]
+
+
+def search_text(row: ProcessRow) -> str:
     """Return all text that a filter matches, lower-case, one item per line; `gpu3` is a device.
 
     The text is raw: it differs from the screen only in characters that cannot be typed, and
     escaping the commands of a thousand processes takes longer than a key press may.
     """
-    label, kind = context.place(process).label, process.kind
-    command = unseen(process) if process.command is None else process.command
-    within = (
+    process = row.process
+    command = process.command
+    if command is None:
+        command = unseen(process)
+    texts = [
+        f"gpu{row.label}",
+        str(process.pid),
+        process.user,
+        process.kind.value,
+        KINDS[process.kind],
         where(process),
         process.container,
         process.pod,
         process.slurm_job,
         process.machine,
-    )
-    texts = (
-        f"gpu{label}",
-        str(process.pid),
-        process.user,
-        kind.value,
-        KINDS[kind],
-        *within,
-    )
-    return "\n".join([*filter(None, texts), command[:SEARCHED_CHARACTERS]]).casefold()
+        command[:SEARCHED_CHARACTERS],
+    ]
+    return "\n".join(filter(None, texts)).casefold()

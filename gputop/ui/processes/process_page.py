@@ -26,14 +26,14 @@ from gputop.ui.drawing.dialogs import (
 from gputop.ui.drawing.live import FilterView, ScrolledView
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
 from gputop.ui.processes import columns
-from gputop.ui.processes.columns import ProcessContext
 from gputop.ui.processes.process_details import ProcessDetails, read_details
 from gputop.ui.processes.screen import ProcessTab, why_untouched
-from gputop.ui.processes.table_state import rows_of
+from gputop.ui.processes.table_state import process_rows, rows_of
 
 if TYPE_CHECKING:
     from gputop.agent.device import Device
     from gputop.agent.snapshot import Process
+    from gputop.ui.processes.columns import ProcessRow
     from gputop.ui.telemetry import Telemetry
 
 LABEL = 11
@@ -73,11 +73,12 @@ def variables_of(environment: Iterable[tuple[str, str]]) -> list[Variable]:
 class ProcessDetailsView(ScrolledView, FilterView):
     """Rows about one process, under its name; the filter is for its environment."""
 
-    selected: Process | None = None
+    process: Process | None = None
+    """Process that is shown."""
 
     def show(self, process: Process, *, environment: bool) -> None:
         """Show that process, from its environment on or from the top."""
-        self.selected, self._held = process, [process]
+        self.process, self._held = process, [process]
         self.forget()
         why = why_untouched(process, self._telemetry)
         self._problem = f"No details: {why}" if why else ""
@@ -119,11 +120,10 @@ class ProcessDetailsView(ScrolledView, FilterView):
 
     def draw(self, width: int, height: int) -> list[Row]:
         sample = self._telemetry.sample
-        if self.selected is None or sample is None:
+        if self.process is None or sample is None:
             return []
-        self._held = rows_of(self.selected, sample.processes) or self._held
-        devices = self._telemetry.devices
-        self._place = ProcessContext.for_sample(sample.time, devices, sample.machines)
+        self._held = rows_of(self.process, sample.processes) or self._held
+        self._listed = process_rows(self._held, sample, self._telemetry.devices)
         return [self._title(width), *super().draw(width, max(1, height - 1))]
 
     def _title(self, width: int) -> Row:
@@ -133,7 +133,7 @@ class ProcessDetailsView(ScrolledView, FilterView):
         started = ""
         if process.start_time is not None:
             since = moment(process.start_time, "%Y-%m-%d %H:%M:%S")
-            started = f" started {since}, {columns.AGE.text(process, self._place)} ago "
+            started = f" started {since}, {columns.AGE.text(self._listed[0])} ago "
         return rule_of(
             [Span(f"{process.pid} ", ACCENT), *left], [Span(started, DIM)], width
         )
@@ -158,9 +158,10 @@ class ProcessDetailsView(ScrolledView, FilterView):
                 details.unmasked if self._unmasked else details.command
             ) or command
         yield "Command", command or ""
-        for each in self._held:
-            yield f"GPU {self._place.place(each).label}", self._values(ON_DEVICE, each)
-        yield "Host", self._values(ON_HOST, process)
+        for row in self._listed:
+            if row.process.device_uuid:
+                yield f"GPU {row.label}", _values(ON_DEVICE, row)
+        yield "Host", _values(ON_HOST, self._listed[0])
         places = {
             "job": process.slurm_job,
             "pod": process.pod,
@@ -180,12 +181,6 @@ class ProcessDetailsView(ScrolledView, FilterView):
         for label, bits in (("Handles", details.caught), ("Ignores", details.ignored)):
             names = [each.name for each, _ in SIGNALS if bits >> each - 1 & 1]
             yield label, " ".join(names)
-
-    def _values(self, shown: Sequence[columns.ProcessColumn], process: Process) -> str:
-        known = [each for each in shown if each.value(process, self._place) is not None]
-        return " · ".join(
-            f"{each.title} {each.text(process, self._place)}" for each in known
-        )
 
     def _environment(self, details: ProcessDetails, width: int) -> list[Row]:
         if details.environment is None:
@@ -215,6 +210,15 @@ class ProcessDetailsView(ScrolledView, FilterView):
             spread(left, [Span(counts, DIM)], width),
             *(rows or [[Span(none, DIM)]]),
         ]
+
+
+def _values(shown: Sequence[columns.ProcessColumn], row: ProcessRow) -> str:
+    """Return the known values of a process in these columns."""
+    known = []
+    for column in shown:
+        if column.value(row) is not None:
+            known.append(f"{column.title} {column.text(row)}")
+    return " · ".join(known)
 
 
 def _folded(text: str, width: int) -> list[str]:

@@ -1,0 +1,71 @@
+"""Jobs: processes that one launcher started, such as torchrun, or that one Slurm job has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from gputop.agent.snapshot import Process
+from gputop.ui.processes.columns import program_and_arguments
+
+SHELLS = {"bash", "sh", "dash", "zsh", "fish", "ksh", "tcsh", "csh", "tmux", "screen"}
+SESSIONS = {"login", "su", "sudo", "sshd", "cron", "Xorg", "gnome-shell", "code"}
+SERVICES = {"init", "systemd", "tini", "supervisord", "slurmstepd", "jupyter-lab"}
+RUNTIMES = {"containerd-shim", "containerd-shim-runc-v2", "conmon", "dockerd"}
+NO_LAUNCHERS = SHELLS | SESSIONS | SERVICES | RUNTIMES
+"""Programs that start unrelated processes: what they started is no job."""
+
+
+class Job(NamedTuple):
+    """Processes that belong together, without duplicates; the launcher is the first."""
+
+    name: str
+    processes: tuple[Process, ...]
+
+
+def program_of(process: Process) -> str:
+    """Return the base name of the program; a shell at login has a `-` before it."""
+    name, _ = program_and_arguments(process.command or "")
+    return name.removeprefix("-").rstrip(":")
+
+
+def launcher_of(process: Process) -> Process | None:
+    """Return the parent, or None if it is unknown or starts unrelated processes.
+
+    It uses no device, so that its row has no UUID.
+    """
+    if process.parent_pid is None or process.parent_command is None:
+        return None
+    parent = Process(
+        process.parent_pid,
+        device_uuid="",
+        kind=process.kind,
+        command=process.parent_command,
+        start_time=process.parent_start_time,
+        machine=process.machine,
+    )
+    return None if program_of(parent) in NO_LAUNCHERS else parent
+
+
+def job_of(process: Process, processes: Iterable[Process]) -> Job | None:
+    """Return the job of a process, or None if it is alone.
+
+    It is the Slurm job, or else all processes of the same launcher, and the launcher.
+    """
+    found: dict[int, Process] = {}
+    launcher = launcher_of(process)
+    name = "job"
+    if process.slurm_job is not None:
+        name = f"Slurm job {process.slurm_job}"
+    if launcher is not None:
+        found[launcher.pid] = launcher
+    for each in processes:
+        if each.machine != process.machine:
+            continue
+        same_job = process.slurm_job is not None and each.slurm_job == process.slurm_job
+        same_parent = launcher is not None and each.parent_pid == launcher.pid
+        if same_job or same_parent or each.pid == process.pid:
+            found.setdefault(each.pid, each)
+    if len(found) < 2:
+        return None
+    return Job(name, tuple(found.values()))
