@@ -183,6 +183,11 @@ def _add_output(parser: ArgumentParser) -> None:
         help="print the result, or the history, as comma-separated values",
     )
     parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="also print how it was measured, and all parts of the verdict",
+    )
+    parser.add_argument(
         "--report",
         metavar="FILE",
         help="also write the run as an HTML page, to send to others",
@@ -236,13 +241,15 @@ def run(args: argparse.Namespace) -> int:
 
 def _compare(args: argparse.Namespace) -> int:
     """Print the differences between two results. The history shows the scatter of equal runs."""
-    from gputop.bench.results import differences, store
+    from gputop.bench.results import store
+    from gputop.bench.results.differences import comparison_page
+    from gputop.commands.bench_results import show_page
 
     before, after = map(_result, args.compare)
     known: list[Result] = []
     with suppress(ProblemError):
         known = [*store.of_device(after.device_uuid, after.device)]
-    print_text(differences.differences(before, after, known))
+    show_page(comparison_page(before, after, known), args)
     return FINE
 
 
@@ -301,16 +308,18 @@ def _stress(requests: list[Request], head: str = "") -> Sequence[RunState]:
 
 
 def _history(args: argparse.Namespace) -> int:
-    from gputop.bench.results import store
+    from gputop.bench.results import exports
 
-    form: store.Form = "json" if args.json else "csv" if args.csv else "table"
+    form: exports.Form = "table"
+    if args.json or args.csv:
+        form = "json" if args.json else "csv"
     named = () if args.device == (target_choice.ALL,) else args.device or ()
     if len(named) > 1:
         raise RunRefusedError(
             "--history lists one device, or all. Name one with --device.", USAGE
         )
     try:
-        text = store.listing(named[0] if named else None, form, output_width())
+        text = exports.history(named[0] if named else None, form, output_width())
     except (ProblemError, ValueError) as error:
         raise RunRefusedError(f"{error}.") from None
     print_text(text)

@@ -15,28 +15,29 @@ from typing import TYPE_CHECKING, Any
 from gputop.agent.lines import to_plain
 from gputop.agent.problem import ProblemError
 from gputop.bench.events import SCHEMA, Done
-from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Request, RunRefusedError, Target
-from gputop.bench.results import store
-from gputop.bench.results.facts import wrong_results
-from gputop.bench.results.html_report import html_page, suite_html
+from gputop.bench.results import exports, store
+from gputop.bench.results.html_report import html_document, html_page
+from gputop.bench.results.measures import wrong_results
 from gputop.bench.results.outliers import (
     GRAVEST_FIRST,
     device_outcome,
+    devices_page,
     outliers,
+    outliers_document,
     was_stopped,
 )
-from gputop.bench.results.suite_report import part_state, suite_page, suite_summary
-from gputop.bench.results.text_report import (
-    comparison_table,
-    outliers_document,
-    result_page,
-    rows_page,
+from gputop.bench.results.page import as_lines, device_blocks, result_page, rows_page
+from gputop.bench.results.suite_report import (
+    part_state,
+    suite_details,
+    suite_page,
+    suite_summary,
 )
-from gputop.bench.results.text_report import outliers_page as many
 from gputop.bench.results.verdict import VerdictLimits, status
 from gputop.bench.run import suite as suites
 from gputop.bench.run.suite import LEVELS, Part, PartResult, Suite
+from gputop.commands.arguments import output_width, print_page, wants_colour
 from gputop.commands.bench import unwritten
 from gputop.console import (
     COULD_NOT_RUN,
@@ -51,6 +52,7 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.bench.results.outliers import DeviceOutcome
+    from gputop.bench.results.page import Block, Page
     from gputop.bench.run.run_state import RunState
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
@@ -60,12 +62,32 @@ if TYPE_CHECKING:
     """Runs on the devices. The text is the heading of the progress line."""
 
 
+STYLES = {"good": "green", "warn": "bold yellow", "fault": "bold red", "": ""}
+"""Styles of sentences by their levels."""
+
+
+def show_page(page: Page, args: argparse.Namespace) -> None:
+    """Print a page, wrapped at words and in colour on a terminal. The method needs `--verbose`."""
+    from gputop.output.pages import cell, rendered
+
+    lines = []
+    for line, level in as_lines(page, output_width(), details=args.verbose):
+        lines.append(cell(line, STYLES[level]))
+    print_page(rendered(*lines, width=None, colour=wants_colour()))
+
+
 def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
     """Store, print and export results. Return the gravest exit status of all devices."""
     _keep(runs, args, set())
     # All ranks of a collective have the same rows, or one problem.
     shown = runs[:1] if args.kind == "collective" else runs
-    print_output(_text(runs, shown, args))
+    if args.json:
+        documents = [_document(run) for run in runs]
+        _print_json(documents if len(runs) > 1 else documents[0])
+    elif args.csv:
+        print_output(_csv(runs, shown))
+    elif page := _page(runs, shown):
+        show_page(page, args)
     for problem in filter(None, (run.problem for run in shown)):
         print_message(f"error: {problem}")
     status = gravest([_status(run, args) for run in runs])
@@ -76,19 +98,21 @@ def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
 
 
 def report_devices(members: Sequence[DeviceOutcome], args: argparse.Namespace) -> int:
-    """Print a summary of many devices and the outliers. Return the gravest exit status."""
+    """Print a page about many devices. Return the gravest exit status."""
     if args.json:
-        text = json.dumps(outliers_document(members), indent=2, allow_nan=False)
+        _print_json(outliers_document(members))
     elif args.csv:
-        text = store.as_csv(
-            [each.result for each in members if each.result is not None]
-        )
-    else:
-        text = many(members) if members else ""
-    print_output(text)
+        results = [each.result for each in members if each.result is not None]
+        print_output(exports.as_csv(results))
+    elif members:
+        show_page(devices_page(members), args)
     statuses = [each.status for each in outliers(members)]
     statuses += [INTERRUPTED for each in members if was_stopped(each)]
     return gravest([*statuses, FINE if members else COULD_NOT_RUN])
+
+
+def _print_json(document: object) -> None:
+    print_output(json.dumps(document, indent=2, allow_nan=False))
 
 
 def report(
@@ -150,33 +174,28 @@ def _status(run: RunState, args: argparse.Namespace) -> int:
     return INTERRUPTED if result.stopped == "user" else status(result)
 
 
-def _text(
-    runs: Sequence[RunState], shown: Sequence[RunState], args: argparse.Namespace
-) -> str:
-    """Return the text for standard output. Except for JSON, it is empty without measurements."""
-    if args.json:
-        documents = [_document(run) for run in runs]
-        what = documents if len(runs) > 1 else documents[0]
-        return json.dumps(what, indent=2, allow_nan=False)
-    failed = [
-        rows_page(run.request.target.name, run.request.kind, run.rows)
-        for run in shown
-        if run.result is None and run.rows
-    ]
-    results = [
-        (run.request.target, run.result) for run in runs if run.result is not None
-    ]
-    if not results:
-        return "" if args.csv else "\n\n".join(failed)
+def _csv(runs: Sequence[RunState], shown: Sequence[RunState]) -> str:
+    results = [run.result for run in runs if run.result is not None]
     pages = [run.result for run in shown if run.result is not None]
-    if args.csv:
-        if len(pages) == 1 and pages[0].points:
-            return store.points_csv(pages[0])
-        return store.as_csv([result for _, result in results])
-    if len(runs) == 1:
-        return result_page(results[0][1])
-    texts = [] if KINDS[args.kind].over_time else map(result_page, pages)
-    return "\n\n".join([*texts, *failed, comparison_table(results)])
+    if len(pages) == 1 and pages[0].points:
+        return exports.points_csv(pages[0])
+    return exports.as_csv(results) if results else ""
+
+
+def _page(runs: Sequence[RunState], shown: Sequence[RunState]) -> list[Block]:
+    """Return one device alone; of several the tables of each, and then what they share."""
+    results = [run.result for run in runs if run.result is not None]
+    page: list[Block] = []
+    if len(runs) > 1 and results:
+        page += devices_page([device_outcome(run) for run in runs])
+    for run in shown:
+        if run.result is None and run.rows:
+            page += rows_page(run.request.target.name, run.request.kind, run.rows)
+        elif run.result is not None and len(runs) == 1:
+            page += result_page(run.result)
+        elif run.result is not None:
+            page += device_blocks(run.request.target.place, run.result)
+    return page
 
 
 def _document(run: RunState) -> dict[str, Any]:
@@ -291,12 +310,14 @@ def _report_suite(args: argparse.Namespace, suite: Suite | None, stopped: int) -
     """Print and export a suite. Return the gravest status."""
     if suite is None or not suite.parts:
         return stopped
+    page = suite_page(suite)
     if args.json:
-        document = {**suite.document(), "summary": suite_summary(suite)}
-        print_output(json.dumps(document, indent=2, allow_nan=False))
+        _print_json({**suite.document(), "summary": suite_summary(suite)})
     else:
-        print_output(suite_page(suite))
-    written = args.report is None or _write_report(args, suite_html(suite))
+        show_page(page, args)
+    page += suite_details(suite)
+    document = html_document(page, suite.started_at)
+    written = args.report is None or _write_report(args, document)
     statuses = [each.status for part in suite.parts for each in outliers(part.members)]
     complete = FINE if written and suite.complete else COULD_NOT_RUN
     return gravest([*statuses, stopped, complete])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gputop.bench.events import Done, Result
 from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.plan.request import Request
-from gputop.bench.results.facts import figure_facts
+from gputop.bench.results.page import figure_facts
 from gputop.bench.results.verdict import judge
 from gputop.bench.run.session import Session
 from gputop.bench.worker import backends, loads, throughput

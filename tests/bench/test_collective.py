@@ -306,16 +306,16 @@ def test_rows_stand_one_operation_after_the_other() -> None:
     points = [Point(name, x, values) for x in (1024.0, 4096.0) for name in ("b", "a")]
     lines = table("collective", points).lines
     named = [line[0] for line in lines[1:]]
-    assert named == ["b 1.00 KiB", "b 4.00 KiB", "a 1.00 KiB", "a 4.00 KiB"]
-    assert lines[1][1:] == ["<0.01", "2200"]
+    assert named == ["b, 1.00 KiB", "b, 4.00 KiB", "a, 1.00 KiB", "a, 4.00 KiB"]
+    assert lines[1][1:] == ["<0.01", "2.2 ms"]
 
 
 def test_a_row_has_a_line() -> None:
     rows = [Point(series, size, VALUES) for size in (1 << 10, 1 << 30) for series in SERIES[:2]]
     head, first, *_, last = table("collective", rows).lines
-    assert head == ["", "bus GB/s", "algorithm GB/s", "mean, µs", "p99, µs", "wrong"]
-    assert first == ["all-reduce 1.00 KiB", "300", "200", "5.0", "9.0", "0"]
-    assert last[0] == "all-gather 1.00 GiB"
+    assert head == ["operation", "bus GB/s", "algorithm GB/s", "mean", "p99", "wrong"]
+    assert first == ["all-reduce, 1.00 KiB", "300", "200", "5 µs", "9 µs", "0"]
+    assert last[0] == "all-gather, 1.00 GiB"
     (side_by_side,) = device_tables("collective", {"GPU 0": rows, "GPU 1": rows})
     assert side_by_side.lines[0] == ["bus GB/s, largest size", "GPU 0", "GPU 1"]
 

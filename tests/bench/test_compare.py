@@ -13,13 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.events import Comparison, Point, Result, Verdict, VerdictPart
-from gputop.bench.results.compare import (
-    comparable,
-    last_and_first_runs,
-    percent_limits,
-    regression,
-    score,
-)
+from gputop.bench.results.compare import comparable, last_and_first_runs, percent_limits, regression
+from gputop.bench.results.measures import score
 from gputop.bench.results.verdict import status, with_verdicts
 from tests.bench.kept import BASE, CONDITIONS, COPY, SWEEP, faster, soak, table, with_comparisons
 from tests.bench.workers import RESULT

@@ -21,8 +21,8 @@ import pytest
 
 from gputop.bench.events import Done, Event, Failed, Point
 from gputop.bench.plan import target_choice
+from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.results.tables import pair_tables, table
-from gputop.bench.results.text_report import comparison_table
 from gputop.bench.run import supervision
 from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.session import worker_request
@@ -31,6 +31,7 @@ from tests import fake_cuda
 from tests.bench import gpus
 from tests.bench.commands import COMMAND, environment
 from tests.bench.forked import load_torch
+from tests.bench.pages import devices_text
 from tests.bench.test_peers import GPUS, asked
 from tests.bench.test_tables import Recorded
 from tests.bench.workers import QUICK, STOP_SECONDS, broken_worker, fake_interpreter, needs_torch
@@ -255,11 +256,11 @@ def test_several_have_a_matrix_for_each_direction() -> None:
     ]
     assert latency.lines[1] == ["GPU 0", "–", "3 µs", "3 µs"]
     assert read.lines[0][0] == "read from, GB/s"
-    results = [
-        (GPUS[n], replace(RESULT, kind="copy", points=rows_of(n, 4e11), tflops_peak=None))
-        for n in range(3)
-    ]
-    assert "\n  write to, GB/s  GPU 0  GPU 1  GPU 2\n" in comparison_table(results)
+    members = []
+    for n in range(3):
+        result = replace(RESULT, kind="copy", points=rows_of(n, 4e11), tflops_peak=None)
+        members.append(DeviceOutcome("", None, f"GPU {n}", "GPU", result))
+    assert "\n  write to, GB/s  GPU 0  GPU 1  GPU 2\n" in devices_text(members)
     assert pair_tables(rows_of(0, 4e11)[:1]) == []
 
 

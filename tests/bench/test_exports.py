@@ -166,9 +166,7 @@ def test_a_device_that_got_slower_is_status_4(
     assert slower(ends, soak(800.0, ago=60.0), soak(700.0)) == 4
     said = capsys.readouterr()
     line = said.out.splitlines()[-1]
-    assert line.startswith(
-        "  Verdict: degraded, earlier runs: 700 TFLOP/s is 12.5 % under the 800 "
-    )
+    assert line.startswith("Verdict: degraded, earlier runs: 700 TFLOP/s is 12.5 % under the 800 ")
     assert said.err == ""
     assert len(store.recent()) == 5
 

@@ -10,7 +10,7 @@ import pytest
 
 from gputop.bench.events import Done, Event, Failed, Planned, Progress, Verified
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results.facts import method_facts
+from gputop.bench.results.page import method_facts
 from gputop.bench.run.session import Session
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
 

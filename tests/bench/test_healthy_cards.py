@@ -157,6 +157,8 @@ def test_a_healthy_card_is_not_degraded(card: Card) -> None:
     (found,) = with_verdicts([ran(card, capped=near_limit)])
     assert datasheet(found)[0] == "ok", datasheet(found)[1]
     assert status(found) == 0
+    assert found.verdict is not None
+    assert found.verdict.summary.startswith("No fault found. Computes correctly, ")
 
 
 @cards
@@ -164,6 +166,8 @@ def test_the_same_card_stuck_at_a_low_clock_is_degraded(card: Card) -> None:
     (found,) = with_verdicts([ran(stuck(card), capped=False)])
     assert datasheet(found)[0] == "degraded"
     assert status(found) == 4
+    assert found.verdict is not None
+    assert "Too slow: its clock stays at " in found.verdict.summary
 
 
 @cards

@@ -21,8 +21,8 @@ from gputop.agent.device import Device
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.bench.events import Conditions, Point
-from gputop.bench.results import facts, store
-from gputop.bench.results.facts import COLUMNS, DEVICE, fitting_columns
+from gputop.bench.results import columns, exports, store
+from gputop.bench.results.columns import COLUMNS, DEVICE, fitting_columns
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from gputop.stream import child as snapshots
@@ -167,7 +167,7 @@ def test_what_does_not_go_together(
 
 @given(st.integers(40, 300))
 def test_a_table_fits_into_its_width(width: int) -> None:
-    lines = store.table(RUNS, width).splitlines()
+    lines = columns.listing(RUNS, width).splitlines()
     assert len(lines) == len(RUNS) + 1
     assert max(map(len, lines)) <= width
     assert sum(cells + 1 for _, cells in fitting_columns(width)) <= width
@@ -185,7 +185,7 @@ def test_wider_is_more() -> None:
 
 
 def test_columns_without_anything_are_left_out_of_the_page() -> None:
-    head = store.table(RUNS[4:]).splitlines()[0]
+    head = columns.listing(RUNS[4:]).splitlines()[0]
     assert "POWER" not in head
     assert "TFLOP/s" in head
 
@@ -203,9 +203,9 @@ def test_the_percentage_says_whether_the_peak_is_by_formula() -> None:
 
 
 def test_a_date_has_its_year_where_it_is_long_ago() -> None:
-    assert facts.when(BASE) == time.strftime("%d %b %Y", time.localtime(BASE.started_at))
+    assert columns.when(BASE) == time.strftime("%d %b %Y", time.localtime(BASE.started_at))
     now = replace(BASE, started_at=time.time() - 60)
-    assert facts.when(now) == time.strftime("%d %b %H:%M", time.localtime(now.started_at))
+    assert columns.when(now) == time.strftime("%d %b %H:%M", time.localtime(now.started_at))
 
 
 @pytest.mark.parametrize(
@@ -291,14 +291,14 @@ def test_names_of_others_are_inert() -> None:
     odd = replace(
         BASE, device="\x1b[2J", dtype="\n", torch_version="\r", kind="\x07", stopped="\x00"
     )
-    assert all(line.isprintable() for line in store.table([odd]).splitlines())
-    assert "\x1b" not in store.as_csv([odd])
+    assert all(line.isprintable() for line in columns.listing([odd]).splitlines())
+    assert "\x1b" not in exports.as_csv([odd])
     assert DEVICE.text(odd) == "␛[2J"
 
 
 def test_the_rows_of_a_table_as_csv() -> None:
     mixed = (*SWEEP[:2], Point("int8", 2.0, {"tflops": 9.0, "later": 1.0}))
-    rows = list(csv.DictReader(io.StringIO(store.points_csv(table("sweep", mixed)))))
+    rows = list(csv.DictReader(io.StringIO(exports.points_csv(table("sweep", mixed)))))
     assert list(rows[0]) == ["series", "x", "shape", "tflops", "seconds", "later"]
     assert rows[0] == {
         "series": "float32", "x": "2.0", "shape": "2x2x2", "tflops": "0.1", "seconds": "1e-05",
@@ -309,12 +309,12 @@ def test_the_rows_of_a_table_as_csv() -> None:
 
 def test_no_field_of_the_csv_is_a_formula() -> None:
     odd = replace(BASE, device="=cmd|' /C calc'!A0", dtype="@SUM(A1)", torch_version="-2+3")
-    (row,) = csv.DictReader(io.StringIO(store.as_csv([replace(odd, droop_percent=-1.5)])))
+    (row,) = csv.DictReader(io.StringIO(exports.as_csv([replace(odd, droop_percent=-1.5)])))
     assert row["device"] == "'=cmd|' /C calc'!A0"
     assert (row["dtype"], row["torch_version"]) == ("'@SUM(A1)", "'-2+3")
     assert row["droop_percent"] == "-1.5"
     point = Point("=1+1", -2.0, {"=x": -3.0})
-    titles, values = csv.reader(io.StringIO(store.points_csv(table("sweep", (point,)))))
+    titles, values = csv.reader(io.StringIO(exports.points_csv(table("sweep", (point,)))))
     assert titles[3:] == ["'=x"]
     assert values[:2] == ["'=1+1", "-2.0"]
 

@@ -6,40 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import Point, Result
-from gputop.bench.results import html_report
-from gputop.bench.results.facts import figure_facts
-from gputop.bench.results.tables import table
+from gputop.bench.results.page import figure_facts
 from gputop.bench.results.verdict import judge
-from gputop.bench.run.run_state import RunCurves
-from gputop.ui.benchmark.results import table_rows
-from gputop.ui.drawing.palette import FAULT
 from tests.bench.kept import BASE, CONDITIONS
 
 if TYPE_CHECKING:
     from gputop.bench.events import VerdictPart
-
-
-def scattered(series: str, x: float, rate: float, spread: float) -> Point:
-    values = {"tflops": rate, "seconds": 1e-3, "spread_percent": spread}
-    return Point(series, x, values, (int(x),) * 3)
-
-
-def test_the_scatter_is_a_column_and_what_it_spoils_is_marked() -> None:
-    points = [
-        scattered("float32", 64, 0.1, 0.4),
-        scattered("float64", 64, 0.05, 1.2),
-        scattered("float32", 128, 0.2, 7.5),
-    ]
-    found = table("sweep", points)
-    assert [line[-1] for line in found.lines] == ["±", "1.2 %", "7.5 %"]
-    assert found.spoiled == {(2, 1), (2, 2), (2, 5)}, "the row, and the largest of the line"
-    turned = found.transposed()
-    assert turned.spoiled == {(1, 2), (2, 2), (5, 2)}
-    found = table("peak", points)
-    assert [line[5] for line in found.lines] == ["±", "7.5 %", "0.4 %", "1.2 %"]
-    assert found.spoiled == {(1, 0), (1, 5)}
-    without = [Point("float32", 64, {"tflops": 0.1}, (64, 64, 64))]
-    assert "±" not in table("sweep", without).lines[0]
 
 
 def copies(**rates: float) -> Result:
@@ -126,13 +98,4 @@ def test_a_search_is_judged_with_the_scatter_of_the_others() -> None:
     noisy = peak(780.0, 4.0)
     assert part(peak(690.0, 0.2), [noisy, noisy], "like devices").state == "ok"
     said = dict(figure_facts(fine))["best"]
-    assert said == "780 TFLOP/s at 8192 x 8192 x 8192, ± 0.2 %"
-
-
-def test_a_spoiled_row_is_red_on_the_screen_and_in_the_report() -> None:
-    points = (scattered("float32", 64, 0.1, 0.4), scattered("float32", 128, 0.2, 7.5))
-    rows = table_rows(table("sweep", points), 80)
-    red = [{span.text.strip() for span in row if span.style is FAULT} for row in rows]
-    assert red == [set(), set(), {"0.2", "1 ms", "7.5 %"}]
-    page = html_report.html_page(replace(BASE, kind="sweep", points=points), RunCurves())
-    assert page.count("<tr class=spoiled><td>float32") == 1
+    assert said == "780 TFLOP/s at 8192, ± 0.2 %"

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from gputop.bench.events import Conditions, Done, Progress
 from gputop.bench.plan.request import Request
-from gputop.bench.results.facts import figure_facts
 from gputop.bench.results.html_report import html_page
-from gputop.bench.results.text_report import result_page
+from gputop.bench.results.page import figure_facts
 from gputop.bench.results.verdict import judge
 from gputop.bench.run.run_state import RunCurves, RunState, merge_windows
 from gputop.bench.run.session import Session, worker_request
@@ -27,6 +26,7 @@ from gputop.bench.worker import memory as worker
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from tests.bench.commands import ran
 from tests.bench.forked import load_torch
+from tests.bench.pages import result_text
 from tests.bench.test_kinds import heard
 from tests.bench.workers import CPU, RESULT, RawWorker, broken_worker, fake_interpreter, needs_torch
 from tests.runs import alone, gpu_sample
@@ -238,7 +238,7 @@ async def test_a_flipped_bit_is_in_every_form_of_the_result(tmp_path: Path) -> N
     assert judged.verdict is not None
     assert judged.verdict.state == "faulty"
     assert named in judged.verdict.bad[0].why
-    assert named in result_page(judged)
+    assert named in result_text(judged)
     assert named in html_page(judged, RunCurves())
 
 

@@ -12,11 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.events import Conditions, Point
-from gputop.bench.results.outliers import DeviceOutcome, distribution, outliers, was_stopped
+from gputop.bench.results.outliers import (
+    DeviceOutcome,
+    distribution,
+    joined,
+    outliers,
+    outliers_document,
+    was_stopped,
+)
 from gputop.bench.results.statistics import MAD_TO_SIGMA
-from gputop.bench.results.text_report import outliers_document, outliers_page
 from gputop.bench.results.verdict import with_verdicts
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED
+from tests.bench.pages import devices_text
 from tests.bench.workers import RESULT
 
 RATES = st.floats(1e-3, 1e4)
@@ -133,29 +140,45 @@ def test_tables_are_compared_by_what_they_are_compared_by() -> None:
 
     members = [copies(0, 3.9e12), copies(1, 3.9e12), copies(2, 2.0e12)]
     assert list(named(members)) == ["GPU-2"]
-    assert "GB/s" in outliers_page(members)
-    assert "3900" in outliers_page(members)
+    assert "GB/s" in devices_text(members)
+    assert "3900" in devices_text(members)
 
 
 def test_a_page_has_everything_at_80_columns() -> None:
     members = [*fleet(700, 701, 702, 699, 600), member(9, 1.0, wrong_elements=1)]
-    text = outliers_page(judged(members))
+    text = devices_text(judged(members), 80)
     assert all(len(line) <= 80 for line in text.splitlines())
-    assert "bfloat16, 1024 x 1024 x 1024, 1:00: 6 devices on 2 hosts" in text
-    assert "node-1, GPU 1, GPU-9" in text
-    assert "see below" in text
-    assert "heat limit" not in text
+    assert "bfloat16, 1024, 1:00: 6 devices on 2 hosts" in text
+    assert "node-1, GPU 1: results: the device computed wrong results" in text
+    assert "FAULTY" in text
+    assert "Heat limit" not in text
     limit = Conditions(heat_limit="margin 3°C (slowdown at -2°C)")
-    hot = outliers_page([member(n, conditions=limit) for n in range(3)])
-    assert hot.splitlines()[1] == "heat limit: margin 3°C (slowdown at -2°C)"
-    many = outliers_page([member(n, 700 + n % 3) for n in range(1000)])
+    hot = devices_text([member(n, conditions=limit) for n in range(3)])
+    assert "Heat limit: margin 3°C (slowdown at -2°C)" in hot
+    many = devices_text(judged([member(n, 700 + n % 3) for n in range(1000)]))
     assert len(many.splitlines()) < 10
-    assert "No outliers among 1,000 devices." in many
+    assert "node-0, GPU 0, node-0, GPU 1, node-0, GPU 2 and 997 more: No fault found." in many
+
+
+def test_equal_reasons_are_joined_with_ranges() -> None:
+    said = []
+    for n, seconds in enumerate((42, 45, 43)):
+        hot = f"Too hot for {seconds} s of 60 s. Have GPU {n} checked: `nvidia-smi -i {n} -pl 600`."
+        said.append((DeviceOutcome("", None, f"GPU {n}", H100), hot))
+    other = (DeviceOutcome("", None, "GPU 5", H100), "Faulty: 3 elements.")
+    assert joined([*said, other]) == [
+        (
+            "GPUs 0–2: Too hot for 42–45 s of 60 s. "
+            "Have GPU 0,1,2 checked: `nvidia-smi -i 0,1,2 -pl 600`."
+        ),
+        "GPU 5: Faulty: 3 elements.",
+    ]
+    assert joined([said[0], said[2]])[0].startswith("GPUs 0, 2: Too hot for 42–43 s of 60 s.")
 
 
 def test_a_page_of_nothing_but_failures() -> None:
     dead = [DeviceOutcome("a", None, "GPU 0", H100, None, "it was lost\x1b[2J", FAULT)]
-    text = outliers_page(dead)
+    text = devices_text(dead)
     assert "1 device on 1 host: none has a result" in text
     assert "\x1b" not in text
     assert json.loads(json.dumps(outliers_document(dead)))["results"][0]["problem"].startswith(
@@ -168,4 +191,4 @@ def test_who_was_stopped_is_no_outlier() -> None:
     members = [*fleet(700, 701), member(5, stopped="user"), early]
     assert named(members) == {}
     assert [was_stopped(each) for each in members] == [False, False, True, True]
-    assert outliers_page(members).count(" stopped\n") == 2
+    assert devices_text(members).endswith(" stopped")

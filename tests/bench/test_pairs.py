@@ -12,7 +12,7 @@ from gputop.agent.problem import Problem
 from gputop.bench.events import Conditions, Done, Event, Failed, Planned, Result
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target, check_pairs
-from gputop.bench.results.compare import rates_of_pair, score
+from gputop.bench.results.measures import rates_of_pair, score
 from gputop.bench.results.verdict import judge
 from gputop.bench.run import group, supervision
 from gputop.bench.run.group import GroupState, Pairs

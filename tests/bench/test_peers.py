@@ -13,7 +13,7 @@ import pytest
 from gputop.bench.events import Done
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results.facts import method_facts
+from gputop.bench.results.page import method_facts
 from gputop.bench.run import worker_launch
 from gputop.bench.run.session import Session, worker_request
 from gputop.bench.worker import copies, main

@@ -13,9 +13,9 @@ import pytest
 
 from gputop.agent.problem import ProblemError
 from gputop.bench.events import Comparison, Conditions, Point, Result, Verdict, VerdictPart
-from gputop.bench.results import compare, store
-from gputop.bench.results.text_report import result_page
+from gputop.bench.results import compare, exports, measures, store
 from tests.bench.kept import BASE, COPY, SWEEP, soak, table
+from tests.bench.pages import result_text
 from tests.bench.workers import RESULT
 
 
@@ -175,8 +175,8 @@ def test_a_verdict_of_an_older_version_has_no_summary(file: Path) -> None:
     (old,) = store.recent()
     assert old.verdict is not None
     assert (old.verdict.state, old.verdict.summary) == ("ok", "")
-    assert result_page(old).endswith("Verdict: ok (1 part)")
-    assert "H200" in store.listing(None, "table")
+    assert "Verdict: ok (1 part)" in result_text(old)
+    assert "H200" in exports.history(None, "table")
 
 
 def test_the_newest_is_first_also_where_it_was_kept_before_an_older_one(file: Path) -> None:
@@ -204,7 +204,7 @@ def test_a_run_is_compared_with_those_before_it_one_at_a_time(
     """There may be thousands of them, and each stress test looks through all."""
     for n in range(60):
         store.append(soak(700.0 + n, ago=100.0 - n))
-    score, alive = compare.score, []
+    score, alive = measures.score, []
 
     def count() -> int:
         return sum(type(each) is Result for each in gc.get_objects())

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.events import Comparison, Conditions, Point, Result
-from gputop.bench.results.verdict import judge
+from gputop.bench.results.verdict import judge, status
+from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE
 from tests.bench.kept import BASE, CONDITIONS, COPY, faster, table
 from tests.bench.workers import RESULT
 
@@ -52,18 +53,21 @@ def memory(**errors: tuple[float, float]) -> Result:
     return gpu({"memory_errors": errors}, kind="memory")
 
 
-CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
+CASES: dict[str, tuple[int, Result, Sequence[Result], str]] = {
     "healthy": (
+        FINE,
         gpu(),
         (),
         "No fault found. Computes correctly, 78 % of its datasheet, cool.",
     ),
     "healthy and warm": (
+        FINE,
         gpu({"temperature_celsius_max": 82.0}),
         (),
         "No fault found. Computes correctly, 78 % of its datasheet, not slowed by heat (82°C).",
     ),
     "at its power limit": (
+        FINE,
         gpu(
             {
                 "power_limit_watts": 70.0,
@@ -78,6 +82,7 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         ),
     ),
     "several types": (
+        FINE,
         table(
             "sweep",
             tuple(
@@ -94,32 +99,38 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         "No fault found. Computes correctly, 66 to 81 % of its datasheet.",
     ),
     "by formula": (
+        FINE,
         gpu({"percent_of_peak": {"formula at the maximum clock": 62.0}}),
         (),
         "No fault found. Computes correctly, 62 % of its computed peak, cool.",
     ),
     "no reference": (
+        FINE,
         gpu({"percent_of_peak": {}}),
         (),
         "Computes correctly. Speed was not judged: no reference for this GPU.",
     ),
     "no reference, but earlier runs": (
+        FINE,
         gpu({"percent_of_peak": {}}, comparison=Comparison(0.4, None, 10)),
         (),
         "No fault found. Computes correctly, as fast as in earlier runs, cool.",
     ),
     "no reference, but others like it": (
+        FINE,
         gpu({"percent_of_peak": {}}),
         (gpu(device_index=1),),
         "No fault found. Computes correctly, as fast as the others, cool.",
     ),
-    "CPU": (CPU, (), "Computes correctly. Speed was not judged: no reference for this CPU."),
+    "CPU": (FINE, CPU, (), "Computes correctly. Speed was not judged: no reference for this CPU."),
     "small matrices": (
+        FINE,
         gpu(m=1024, n=1024, k=1024),
         (),
         "Computes correctly. Speed was not judged: matrices under 2048 do not reach the peak.",
     ),
     "others used it": (
+        FINE,
         gpu({"other_load": ("4711 (ada: python train.py)",)}),
         (),
         (
@@ -128,6 +139,7 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         ),
     ),
     "the host was slow": (
+        FINE,
         gpu({"percent_of_peak": {"datasheet dense": 40.0}}, tflops_device=1200.0),
         (),
         (
@@ -136,52 +148,62 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         ),
     ),
     "memory without a fault": (
+        FINE,
         memory(ecc_corrected=(0, 0)),
         (),
         "No fault found. Memory keeps its data, cool.",
     ),
-    "burn": (gpu(kind="burn"), (), "No fault found. Computes correctly, cool."),
+    "burn": (FINE, gpu(kind="burn"), (), "No fault found. Computes correctly, cool."),
     "copies": (
+        FINE,
         copies(),
         (),
         "No fault found. Copies data correctly, 92 % of its datasheet's bandwidth, cool.",
     ),
     "nothing verified": (
+        FINE,
         gpu(checks=0),
         (),
         "Not judged: no result was verified. Run the test for longer.",
     ),
     "stopped early": (
+        FINE,
         gpu(stopped="user", seconds=9.2),
         (),
         "Stopped after 9 s. No fault found until then.",
     ),
     "unwatched": (
+        COULD_NOT_RUN,
         gpu(stopped="unwatched"),
         (),
         "Not judged: gputop failed to watch the device, so it ended the test. Run the test again.",
     ),
     "wrong products": (
+        FAULT,
         gpu(wrong_elements=9, mismatches={"wrong": 1, "unexplained": 1, "other bits": 7}),
         (),
         "Faulty: wrong results in 2 of 25,811 products. Have GPU 0 replaced.",
     ),
     "wrong elements": (
+        FAULT,
         gpu(wrong_elements=3, checks=6, device_index=None),
         (),
         "Faulty: wrong results (3 elements wrong in 6 checks). Have the GPU replaced.",
     ),
     "wrong, and unwatched": (
+        FAULT,
         gpu(wrong_elements=1, stopped="unwatched"),
         (),
         "Faulty: wrong results (1 element wrong in 200 checks). Have GPU 0 replaced.",
     ),
     "wrong and hot": (
+        FAULT,
         gpu({"clock_event_seconds": {"hw_thermal": 40.0}}, wrong_elements=2),
         (),
         "Faulty: wrong results (2 elements wrong in 200 checks). Have GPU 0 replaced.",
     ),
     "wrong on a CPU": (
+        FAULT,
         replace(CPU, wrong_elements=1),
         (),
         (
@@ -190,16 +212,19 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         ),
     ),
     "wrong words in memory": (
+        FAULT,
         gpu(kind="memory", wrong_elements=3),
         (),
         "Faulty: its memory changed data (3 elements wrong). Have GPU 0 replaced.",
     ),
     "wrong copies": (
+        FAULT,
         copies(wrong_elements=1200),
         (),
         "Faulty: copies changed data (1,200 elements wrong). Have GPU 2 replaced.",
     ),
     "wrong collectives": (
+        FAULT,
         gpu(kind="collective", wrong_elements=1),
         (),
         (
@@ -208,6 +233,7 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         ),
     ),
     "uncorrectable errors": (
+        FAULT,
         memory(ecc_uncorrected=(0, 2)),
         (),
         (
@@ -217,11 +243,13 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         ),
     ),
     "no spare cells": (
+        FAULT,
         memory(remap_failed=(1, 1)),
         (),
         "Faulty: its memory has no spare cells left. Have GPU 0 replaced.",
     ),
     "a row waits for a reset": (
+        DEGRADED,
         memory(remap_pending=(1, 1)),
         (),
         (
@@ -230,6 +258,7 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         ),
     ),
     "corrected errors": (
+        DEGRADED,
         memory(ecc_corrected=(5, 1205)),
         (),
         (
@@ -238,6 +267,7 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         ),
     ),
     "remapped rows": (
+        DEGRADED,
         memory(remapped_rows=(0, 1)),
         (),
         (
@@ -246,6 +276,7 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         ),
     ),
     "hot and slower": (
+        DEGRADED,
         gpu({"clock_event_seconds": {"sw_thermal": 42.0}}, **LATE, time_to_steady_seconds=15.0),
         (),
         (
@@ -254,16 +285,19 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         ),
     ),
     "hot without a droop": (
+        DEGRADED,
         gpu({"clock_event_seconds": {"sw_thermal": 42.0}, "power_limit_watts": None}),
         (),
         "Computes correctly. Too hot: slowed down for 42 of 60 s. Improve airflow.",
     ),
     "a hot MIG instance": (
+        DEGRADED,
         gpu({"clock_event_seconds": {"hw_thermal": 42.0}}, device_uuid="MIG-1", device_index=None),
         (),
         "Computes correctly. Too hot: slowed down for 42 of 60 s. Improve airflow.",
     ),
     "ended by heat": (
+        DEGRADED,
         gpu({"temperature_celsius_max": 84.0}, stopped="limit", seconds=15.0),
         (),
         (
@@ -272,6 +306,7 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         ),
     ),
     "braked": (
+        DEGRADED,
         gpu({"clock_event_seconds": {"hw_power_brake": 30.0}}),
         (),
         (
@@ -280,6 +315,7 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         ),
     ),
     "silent": (
+        DEGRADED,
         gpu(stopped="silent", seconds=30.0),
         (),
         (
@@ -288,6 +324,7 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         ),
     ),
     "slow PCIe": (
+        DEGRADED,
         copies(COPY[0], *faster(COPY[1:], 0.2)),
         (),
         (
@@ -296,6 +333,7 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         ),
     ),
     "slower than others": (
+        DEGRADED,
         gpu(tflops_mean=600.0),
         tuple(gpu(device_index=n, device_uuid=f"GPU-{n}") for n in range(1, 6)),
         (
@@ -305,6 +343,7 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         ),
     ),
     "slower than before": (
+        DEGRADED,
         gpu(comparison=Comparison(12.3, "700 TFLOP/s is 12.3 % under …", 10)),
         (),
         (
@@ -313,6 +352,7 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         ),
     ),
     "below its datasheet": (
+        DEGRADED,
         gpu({"percent_of_peak": {"datasheet dense": 31.0}}),
         (),
         (
@@ -320,7 +360,24 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
             "Run `gputop why` while GPU 0 is busy to see what holds it back."
         ),
     ),
+    "a stuck clock": (
+        DEGRADED,
+        gpu(
+            {
+                "percent_of_peak": {"datasheet dense": 17.0},
+                "sm_clock_mhz_mean": 345.0,
+                "sm_clock_max_mhz": 1980.0,
+            }
+        ),
+        (),
+        (
+            "Computes correctly. Too slow: its clock stays at 345 of 1980 MHz. Undo a limit of the "
+            "clock with `sudo nvidia-smi -i 0 -rgc`, and restart the computer if that changes "
+            "nothing."
+        ),
+    ),
     "a droop without a reason": (
+        DEGRADED,
         gpu(**LATE, time_to_steady_seconds=20.0),
         (),
         (
@@ -329,6 +386,7 @@ CASES: dict[str, tuple[Result, Sequence[Result], str]] = {
         ),
     ),
     "uneven": (
+        DEGRADED,
         gpu(dip_percent=30.1),
         (),
         (
@@ -345,22 +403,18 @@ def summary_of(result: Result, others: Sequence[Result] = ()) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_summary(name: str) -> None:
-    result, others, expected = CASES[name]
-    assert summary_of(result, others) == expected
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_fault_is_named_first_and_only_a_good_device_has_no_fault(name: str) -> None:
-    result, others, _ = CASES[name]
+def test_the_sentence_and_the_exit_status(name: str) -> None:
+    expected, result, others, sentence = CASES[name]
     verdict = judge(result, others)
-    assert verdict.summary.startswith("Faulty: ") == (verdict.state == "faulty")
-    assert not (verdict.summary.startswith("No fault found") and verdict.bad)
+    assert verdict.summary == sentence
+    assert status(replace(result, verdict=verdict)) == expected
+    assert verdict.summary.startswith("Faulty: ") == (expected == FAULT)
+    assert not (verdict.summary.startswith("No fault found") and expected)
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_commands_name_the_device_and_a_reset_says_who_must_stop(name: str) -> None:
-    said = summary_of(*CASES[name][:2])
+    said = CASES[name][3]
     for command in re.findall(r"`sudo (nvidia-smi[^`]*)`", said):
         assert re.search(r" -i \d+", command)
     if "--gpu-reset" in said:

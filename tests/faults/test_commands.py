@@ -17,10 +17,11 @@ import pytest
 
 from gputop.agent.lines import to_line
 from gputop.bench.plan.request import Target
-from gputop.bench.results.text_report import comparison_table, result_page
+from gputop.bench.results.outliers import DeviceOutcome
 from gputop.console import print_message, print_output
 from gputop.text import cells
 from tests import fake_ssh
+from tests.bench.pages import devices_text, result_text
 from tests.bench.workers import RESULT
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.shipped import GIB, GPUTOP, NO_DRIVER
@@ -153,8 +154,9 @@ def test_tables_of_the_benchmark_are_inert_and_straight(capsys: pytest.CaptureFi
     devices = [Target("cuda", f"GPU-{n}", n, f"{name}{ALL}", None, 80 * GIB)
                for n, name in enumerate(("a", "宽宽", "bbbb"))]  # fmt: skip
     result = dataclasses.replace(RESULT, device=f"宽{ALL}", notes=(ALL,), torch_version=f"2{ALL}")
-    print_output(result_page(result))
-    print_output(comparison_table([(device, result) for device in devices]))
+    print_output(result_text(result))
+    members = [DeviceOutcome("", None, each.place, each.name, result) for each in devices]
+    print_output(devices_text(members))
     print_message(f"error: {devices[0].label} and {ALL}")
     out, err = capsys.readouterr()
     assert not active(out)

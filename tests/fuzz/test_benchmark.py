@@ -24,8 +24,7 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results import compare, html_report, store, verdict
-from gputop.bench.results import text_report as pages
+from gputop.bench.results import columns, compare, exports, html_report, outliers, verdict
 from gputop.bench.run.group import GroupState
 from gputop.bench.run.run_state import RunCurves, RunState
 from gputop.bench.run.session import Session, _NoResultError
@@ -35,6 +34,7 @@ from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.telemetry import Telemetry
 from tests import streams
+from tests.bench.pages import devices_text, result_text
 from tests.fuzz.strategies import REAL, SIZES, altered, value_of
 from tests.fuzz.test_drawing import drawn
 from tests.runs import alone
@@ -203,18 +203,20 @@ def test_what_a_worker_says_is_written(said: list[bytes], kind: str) -> None:
 def written(result: Result, course: RunCurves) -> None:
     """Writes it in every form that there is."""
     both = [result, dataclasses.replace(result, started_at=0.0)]
-    several = pages.comparison_table([(GPU, each) for each in both])
-    for text in (pages.result_page(result), several, store.table(both, 100)):
+    several = devices_text(
+        [outliers.DeviceOutcome("", None, "GPU 0", "GPU", each) for each in both]
+    )
+    for text in (result_text(result), several, columns.listing(both, 100)):
         assert all(line.isprintable() for line in text.split("\n")), text
-    json.loads(store.documents(both))
-    for text in (store.as_csv(both), store.points_csv(result)):
+    json.loads(exports.documents(both))
+    for text in (exports.as_csv(both), exports.points_csv(result)):
         text.encode()
     html_report.html_page(result, course).encode()
     compare.regression(both[0], both[1:] * 4)
     (judged, _) = verdict.with_verdicts(both)
     assert judged.verdict is not None
     assert all(part.why.isprintable() for part in judged.verdict.parts)
-    assert all(line.isprintable() for line in pages.result_page(judged).split("\n"))
+    assert all(line.isprintable() for line in result_text(judged).split("\n"))
 
 
 @many

@@ -11,8 +11,7 @@ import pytest
 from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Failed, Point, Progress, Verdict, VerdictPart, Verified
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.results.compare import ALONE, TOGETHER
-from gputop.bench.results.facts import best_row, rate_text
+from gputop.bench.results.measures import ALONE, TOGETHER, best_row, rate_text
 from gputop.bench.run.group import GroupState
 from gputop.bench.run.supervision import RunLimit
 from gputop.ui.benchmark import group_table, throughput_chart
@@ -337,15 +336,15 @@ def test_copies_between_gpus_are_a_matrix() -> None:
 
 def test_latencies_stand_side_by_side_size_by_size() -> None:
     small, large = (texts(chart(group(2, kind="latency"), 80, height)) for height in (8, 30))
-    assert small[0].split()[:3] == ["5", "x", "5"]
+    assert small[0].split()[0] == "5×5"
     assert small[1].split() == ["eager", "5.1", "µs", "5.13", "µs"]
-    assert not any("100 x 100" in row for row in small)
-    assert any("100 x 100" in row for row in large)
+    assert not any("100×100" in row for row in small)
+    assert any("100×100" in row for row in large)
 
 
 def test_a_search_names_the_best_shape_of_each() -> None:
     rows = chart(group(3, kind="peak"))
-    assert texts(rows)[0].split() == ["TFLOP/s", "m", "n", "k", "layout"]
+    assert texts(rows)[0].split() == ["TFLOP/s", "shape"]
     assert [row.split()[0] for row in texts(rows)[1:]] == ["GPU"] * 3
     assert in_style(rows, GOOD) == "0.413"
 

@@ -1,4 +1,4 @@
-"""Differences between two results: settings, figures with their intervals, and the verdict."""
+"""Comparison of two results: which is faster and why, settings, figures, and the verdict."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gputop.bench.events import Result
-from gputop.bench.plan.kinds import BANDWIDTH, kind_of
+from gputop.bench.plan.kinds import kind_of
+from gputop.bench.results.columns import shape
 from gputop.bench.results.compare import FEWEST_RUNS, last_and_first_runs
+from gputop.bench.results.measures import MEASURES, percent_below, score
+from gputop.bench.results.page import Block, Heading, Sentence, as_text
 from gputop.bench.results.statistics import scatter_limit
-from gputop.bench.results.tables import LAYOUTS, aligned
-from gputop.text import moment, quantity, visible
+from gputop.bench.results.tables import TextTable, layout_of
+from gputop.text import ABSENT, moment, percentage, quantity, rounded, tflops, visible
 
 MEDIAN_SPREADS = 1.8
 """Half of a 95 % interval of a row's median, in spreads of its blocks, which are four or more."""
-
 RUN_PERCENT = 1.0
 """Standard deviation of a figure in equal runs, in percent, where fewer than four are known."""
 RUN_DEVIATIONS = 2.8
@@ -23,8 +25,10 @@ RUN_DEVIATIONS = 2.8
 two."""
 TEST = ("kind", "data type", "size", "accumulation", "layout", "data", "threads")
 """Settings that make another test."""
-UNITS = {"tflops": ("TFLOP/s", 1.0), BANDWIDTH: ("GB/s", 1e9), "seconds": ("µs", 1e-6)}
-"""Units of the values of rows, and what one of them is."""
+OTHER_CLOCK = 1.0
+"""Percent by which clocks differ that explain a difference."""
+OTHER_HEAT = 3.0
+"""Difference of temperatures in °C that is worth telling."""
 
 
 class Figure(NamedTuple):
@@ -32,81 +36,163 @@ class Figure(NamedTuple):
 
     value: float
     half: float | None = None
-    in_percent: bool = False
+    name: str = ""
+    """Name of the value of a row, which has the format."""
 
     def __str__(self) -> str:
-        return f"{self.value:.4g}" + (
-            "" if self.half is None else f" ± {self.half:.2g}"
-        )
-
-
-def settings(result: Result) -> tuple[tuple[str, str], ...]:
-    """Return what has to be equal in results of one test, by name."""
-    found = {
-        "kind": result.kind,
-        "data type": result.dtype,
-        "accumulation": result.accumulate,
-        "layout": result.layout if not kind_of(result.kind).finds_shape else None,
-        "data": result.data,
-        "threads": result.threads,
-        "torch": result.torch_version,
-        "CUDA": result.cuda_version,
-        "driver": result.known_conditions.driver_version,
-    }
-    if not kind_of(result.kind).has_rows:
-        found["size"] = f"{result.m} x {result.n} x {result.k}"
-    return tuple(
-        (name, str(value)) for name, value in found.items() if value is not None
-    )
+        if self.name:
+            return MEASURES[self.name].text(self.value)
+        return tflops(self.value)
 
 
 def differences(before: Result, after: Result, known: Sequence[Result] = ()) -> str:
-    """Return the settings, figures and parts of the verdict that two results do not share.
+    """Return which of two results is faster and why, and their differences, as text.
 
     Equal runs scatter, too: by as much as those of the `known` results that are like these.
     """
-    like = max(
-        (last_and_first_runs(each, known)[0] for each in (before, after)), key=len
-    )
-    lines = [*_other_test(before, after), f"{_name(before)}, then {_name(after)}"]
-    lines += [
-        *_changed_settings(before, after),
-        f"  scatter of equal runs: {_source(like)}",
-        "",
+    return as_text(comparison_page(before, after, known))
+
+
+def comparison_page(
+    before: Result, after: Result, known: Sequence[Result] = ()
+) -> list[Block]:
+    """Return the answer first, then settings, figures and parts of the verdict that differ."""
+    like = last_and_first_runs(before, known)[0]
+    others = last_and_first_runs(after, known)[0]
+    if len(others) > len(like):
+        like = others
+    page: list[Block] = [answer(before, after, like)]
+    page.append(Heading(f"{_when(before)}, then {_when(after)}"))
+    page += [Sentence(line) for line in _changed_settings(before, after)]
+    page.append(Sentence(f"scatter of equal runs: {_source(like)}"))
+    rows = [["", "before", "then", "change", ""], *_rows(before, after, like)]
+    if len(rows) > 1:
+        page.append(TextTable(rows))
+    else:
+        page.append(Sentence("They have no figure in common."))
+    page += [Sentence(line) for line in _changed_parts(before, after)]
+    return page
+
+
+def answer(before: Result, after: Result, like: Sequence[Result] = ()) -> Sentence:
+    """Return which of two results is faster, and why: `The same within 1 %.`"""
+    unlike = [
+        name for name, (one, other) in _settings(before, after).items() if one != other
     ]
-    old, new, others = _figures(before), _figures(after), [*map(_figures, like)]
-    rows = [["", "before", "then", "change", ""]]
-    for name, one in old.items():
-        if other := new.get(name):
-            values = [each[name].value for each in others if name in each]
-            change = _change(one, other, _run_half(one, values))
-            rows.append([name, str(one), str(other), *change])
-    lines += (
-        aligned(rows, left=1) if len(rows) > 1 else ["  They have no figure in common."]
-    )
-    was = {
-        part.name: part.state
-        for part in (before.verdict.parts if before.verdict else ())
-    }
-    for part in after.verdict.parts if after.verdict else ():
-        if was.get(part.name, part.state) != part.state:
-            why = visible(part.why, 400)
-            lines.append(
-                f"  {part.name} was {was[part.name]} and is {part.state}: {why}"
-            )
-    return "\n".join(lines)
+    tests = [name for name in TEST if name in unlike]
+    if tests:
+        return Sentence(
+            f"These are different tests: they differ in {', '.join(tests)}.", "warn"
+        )
+    one, other = score(before), score(after)
+    if not one or not other:
+        return Sentence("They have no speed to compare.")
+    slow, fast = (before, after) if one < other else (after, before)
+    percent = percent_below(min(one, other), max(one, other))
+    scores = [value for each in like if (value := score(each)) is not None]
+    noise = 100 * _run_half(Figure(max(one, other)), scores) / max(one, other)
+    if percent <= noise:
+        return Sentence(f"The same within {max(1, math.ceil(percent))} %.", "good")
+    slow_name, fast_name = _names(slow, fast, after)
+    why = ", ".join(_reasons(slow, fast)) or "no reason is known"
+    share = percentage(percent)
+    return Sentence(f"{slow_name} is {share} slower than {fast_name}: {why}.", "warn")
 
 
-def _name(result: Result) -> str:
+def _names(slow: Result, fast: Result, after: Result) -> tuple[str, str]:
+    """Return the names of two runs in a sentence: their devices, or which was first."""
+    if (slow.device_uuid, slow.host) == (fast.device_uuid, fast.host):
+        if slow is after:
+            return "The second run", "the first"
+        return "The first run", "the second"
+    return _device(slow, fast), _device(fast, slow)
+
+
+def _device(result: Result, other: Result) -> str:
+    """Return the name of a device that tells it from the other one."""
+    name = visible(result.device, 60)
+    if result.device_index is not None and result.device_index != other.device_index:
+        name = f"GPU {result.device_index}"
+    if result.host and result.host != other.host:
+        name += f" on {visible(result.host, 60)}"
+    return name
+
+
+def _reasons(slow: Result, fast: Result) -> Iterator[str]:
+    """Yield the conditions that may explain a difference, with the figures of both."""
+    one, other = slow.known_conditions, fast.known_conditions
+    clocks = one.sm_clock_mhz_mean, other.sm_clock_mhz_mean
+    if clocks[0] and clocks[1] and percent_below(clocks[0], clocks[1]) >= OTHER_CLOCK:
+        yield f"lower clock ({rounded(clocks[0])} and {rounded(clocks[1])} MHz)"
+    limits = one.power_limit_watts, other.power_limit_watts
+    if limits[0] and limits[1] and limits[0] < limits[1]:
+        yield f"lower power limit ({rounded(limits[0])} and {rounded(limits[1])} W)"
+    heat = one.temperature_celsius_max, other.temperature_celsius_max
+    if heat[0] is not None and heat[1] is not None:
+        if abs(heat[0] - heat[1]) < OTHER_HEAT:
+            yield f"both at {quantity(heat[0], '°C')}"
+        else:
+            word = "hotter" if heat[0] > heat[1] else "cooler"
+            yield f"{word} ({rounded(heat[0])} and {rounded(heat[1])}°C)"
+    if one.other_load:
+        yield f"used by {visible(one.other_load[0], 60)}"
+    for name, versions in (
+        ("torch", (slow.torch_version, fast.torch_version)),
+        ("driver", (one.driver_version, other.driver_version)),
+    ):
+        if versions[0] != versions[1]:
+            yield f"another {name} ({' and '.join(visible(each or ABSENT) for each in versions)})"
+
+
+def _when(result: Result) -> str:
     where = f" on {visible(result.host, 60)}" if result.host else ""
-    return f"{visible(result.device, 60)}{where}, {moment(result.started_at, '%d %b %Y %H:%M')}"
+    when = moment(result.started_at, "%d %b %Y %H:%M")
+    return f"{visible(result.device, 60)}{where}, {when}"
 
 
-def _other_test(before: Result, after: Result) -> Iterator[str]:
-    one, other = dict(settings(before)), dict(settings(after))
-    unlike = [name for name in TEST if one.get(name) != other.get(name)]
-    if unlike:
-        yield f"These are different tests: they differ in {', '.join(unlike)}."
+def _settings(*results: Result) -> dict[str, tuple[str, ...]]:
+    """Return the settings of results by name, `unknown` where one does not have it."""
+    found = []
+    for each in results:
+        known, kind = each.known_conditions, kind_of(each.kind)
+        settings = {
+            "kind": each.kind,
+            "data type": each.dtype,
+            "size": None if kind.has_rows else shape(each),
+            "accumulation": each.accumulate,
+            "layout": None if kind.finds_shape else each.layout,
+            "data": each.data,
+            "threads": each.threads,
+            "torch": each.torch_version,
+            "CUDA": each.cuda_version,
+            "driver": known.driver_version,
+            "device": each.device_uuid or each.device,
+            "power limit": quantity(known.power_limit_watts, " W"),
+            "cuBLAS": each.cublas_version,
+            "verified": each.verify,
+            "seconds": f"{each.seconds:.0f}",
+        }
+        found.append(settings)
+    pairs = {}
+    for name in found[0]:
+        values = [each[name] for each in found]
+        pairs[name] = tuple(visible(str(value or "unknown"), 80) for value in values)
+    return pairs
+
+
+def _changed_settings(before: Result, after: Result) -> Iterator[str]:
+    for name, (was, now) in _settings(before, after).items():
+        if was != now:
+            yield f"{name}: {was}, then {now}"
+
+
+def _changed_parts(before: Result, after: Result) -> Iterator[str]:
+    if before.verdict is None or after.verdict is None:
+        return
+    was = {part.name: part.state for part in before.verdict.parts}
+    for part in after.verdict.parts:
+        if was.get(part.name, part.state) != part.state:
+            yield f"{part.name} was {was[part.name]} and is {part.state}: {part.why}"
 
 
 def _source(like: Sequence[Result]) -> str:
@@ -115,39 +201,35 @@ def _source(like: Sequence[Result]) -> str:
     return f"that of {len(like)} like runs in the history"
 
 
-def _run_half(figure: Figure, values: Sequence[float]) -> float:
+def _run_half(
+    figure: Figure, values: Sequence[float], *, in_percent: bool = False
+) -> float:
     """Return how far a figure of two equal runs may differ, from those of the like runs."""
     if len(values) >= FEWEST_RUNS:
         return scatter_limit(values)
     assumed = RUN_DEVIATIONS * RUN_PERCENT
-    if figure.in_percent:
+    if in_percent:
         return assumed
     return assumed * abs(figure.value) / 100
 
 
-def _changed_settings(before: Result, after: Result) -> Iterator[str]:
-    one, other = (
-        {
-            **dict(settings(each)),
-            "device": each.device_uuid or each.device,
-            "power limit": quantity(each.known_conditions.power_limit_watts, " W"),
-            "cuBLAS": each.cublas_version,
-            "verified": each.verify,
-            "seconds": f"{each.seconds:.0f}",
-        }
-        for each in (before, after)
-    )
-    for name in dict.fromkeys((*one, *other)):
-        if (was := one.get(name)) != (now := other.get(name)):
-            shown = (visible(each or "unknown", 80) for each in (was, now))
-            yield f"  {name}: {', then '.join(shown)}"
+def _rows(before: Result, after: Result, like: Sequence[Result]) -> Iterator[list[str]]:
+    """Yield the figures that both have, with their change and whether it says something."""
+    old, new = _figures(before), _figures(after)
+    others = [_figures(each) for each in like]
+    for name, one in old.items():
+        other = new.get(name)
+        if other is None:
+            continue
+        values = [each[name].value for each in others if name in each]
+        run_half = _run_half(one, values, in_percent=name.endswith("%"))
+        yield [name, str(one), str(other), *_change(one, other, run_half)]
 
 
 def _figures(result: Result) -> dict[str, Figure]:
     known, kind = result.known_conditions, kind_of(result.kind)
-    mean = result.tflops_mean if kind.over_time else None
     values = {
-        "mean, TFLOP/s": (mean, result.tflops_mean_interval),
+        "mean, TFLOP/s": (result.tflops_mean, result.tflops_mean_interval),
         "burst, TFLOP/s": (result.tflops_burst, None),
         "sustained, TFLOP/s": (result.tflops_sustained, None),
         "droop, %": (result.droop_percent, result.droop_interval_percent),
@@ -157,24 +239,23 @@ def _figures(result: Result) -> dict[str, Figure]:
         "temperature, °C": (known.temperature_celsius_max, None),
         "TFLOP/J": (known.tflop_per_joule, None),
     }
-    found = {
-        name: Figure(
-            value, (bounds[1] - bounds[0]) / 2 if bounds else None, name.endswith("%")
-        )
-        for name, (value, bounds) in values.items()
-        if value is not None
-    }
-    layout = LAYOUTS.get(result.kind)
+    if not kind.over_time:  # the mean of a table is over unlike rows
+        del values["mean, TFLOP/s"]
+    found = {}
+    for name, (value, bounds) in values.items():
+        half = (bounds[1] - bounds[0]) / 2 if bounds else None
+        if value is not None:
+            found[name] = Figure(value, half)
+    layout = layout_of(result.kind)
     for point in result.points:
         name = kind.measures if kind.measures in point.values else "seconds"
-        value, (unit, one) = point.values.get(name), UNITS[name]
-        size = layout.size(point.x) if layout else " x ".join(map(str, point.shape))
-        if value is not None:
-            spread = point.values.get("spread_percent")
-            half = (
-                None if spread is None else MEDIAN_SPREADS * spread / 100 * value / one
-            )
-            found[f"{point.series}, {size}, {unit}"] = Figure(value / one, half)
+        value, half = point.values.get(name), None
+        if value is None:
+            continue
+        if "spread_percent" in point.values:
+            half = MEDIAN_SPREADS * point.values["spread_percent"] / 100 * value
+        place = f"{point.series}, {layout.size_text(point)}"
+        found[f"{place}, {MEASURES[name].title}"] = Figure(value, half, name)
     return found
 
 

@@ -1,36 +1,30 @@
-"""Results of earlier runs: a SQLite file in the user's data directory, and their listing.
+"""Results of earlier runs: a SQLite file in the user's data directory.
 
 A file that cannot be used is left as it is, and a `ProblemError` says why in one line.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import csv
 import errno
 import fcntl
-import io
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
 from gputop.agent.problem import Problem, ProblemError
-from gputop.agent.selection import has_id, is_address
-from gputop.bench.events import Conditions, Result
+from gputop.bench.events import Result
 from gputop.bench.results import compare
-from gputop.bench.results.facts import fitting_columns
 from gputop.bench.results.verdict import DEFAULTS, VerdictLimits, with_verdicts
 from gputop.files import NoHomeError, user_folder
 from gputop.schema.decode import from_plain
 from gputop.schema.limits import DecodeError
-from gputop.text import ABSENT, csv_field, visible
+from gputop.text import visible
 
 VERSION = 1
 """Version of the tables, in `PRAGMA user_version`. Documents may grow without a new one."""
@@ -244,128 +238,3 @@ def _refused(error: Exception, file: Path) -> ProblemError:
 
 def _problem(why: str, remedy: str) -> Problem:
     return Problem("The file of earlier results cannot be used", visible(why), remedy)
-
-
-Form = Literal["table", "csv", "json"]
-ROOM_FOR_ALL = 1 << 16
-"""Cells for output that is not a terminal."""
-
-
-def listing(device: str | None, form: Form, width: int | None = None) -> str:
-    """Return all kept results, or those of one device (from `parse_device`), newest first.
-
-    A table fits into `width` cells if given. Raise `ProblemError` if the results cannot be read,
-    and `ValueError` for a device that is not known.
-    """
-    if device is not None and (device[0].isdigit() or is_address(device)):
-        device = _uuid_of(device)
-    found = recent()
-    if device == "cpu":
-        found = [result for result in found if result.device_uuid is None]
-    elif device is not None:
-        start = device.lower()
-        found = [
-            each for each in found if (each.device_uuid or "").lower().startswith(start)
-        ]
-    if form == "json":
-        return documents(found)
-    if form == "csv":
-        return as_csv(found)
-    nothing = f"No results of {device}" if device else "No results"
-    return table(found, width) if found else nothing
-
-
-def _uuid_of(label: str) -> str:
-    from gputop.stream.child import StreamError, one_snapshot
-
-    try:
-        inventory, _ = asyncio.run(one_snapshot(identified=True))
-    except StreamError as error:
-        raise ValueError(f"{error}. Or name the device by its UUID") from None
-    for device in inventory.devices:
-        if has_id(device, label):
-            return device.uuid
-    raise ValueError(f"There is no device {label} now. Name it by its UUID")
-
-
-def table(results: Sequence[Result], width: int | None = None) -> str:
-    """Return a table of the columns that have values, and room in `width`."""
-    shown = []
-    for column, cells in fitting_columns(width or ROOM_FOR_ALL):
-        texts = [column.text(each) for each in results]
-        if all(text == ABSENT for text in texts):
-            continue
-        if width is not None:
-            texts = [
-                text if len(text) <= cells else f"{text[: cells - 1]}…"
-                for text in texts
-            ]
-        texts = [column.title, *texts]
-        wide = max(map(len, texts))
-        shown.append(
-            [text.rjust(wide) if column.right else text.ljust(wide) for text in texts]
-        )
-    return "\n".join(" ".join(row).rstrip() for row in zip(*shown, strict=True))
-
-
-def documents(results: Iterable[Result]) -> str:
-    """Return a JSON list of the results."""
-    return json.dumps([asdict(result) for result in results], indent=2, allow_nan=False)
-
-
-def as_csv(results: Sequence[Result]) -> str:
-    """Return a heading and a line per result. Names end in units; `started_at` is ISO 8601, UTC."""
-    nested = ("points", "conditions", "comparison", "verdict")
-    names = [f.name for f in fields(Result) if f.name not in nested]
-    conditions = [f.name for f in fields(Conditions)]
-    rows = []
-    for result in results:
-        row = {name: getattr(result, name) for name in names}
-        row |= {name: getattr(result.conditions, name, None) for name in conditions}
-        row["started_at"] = _iso(result.started_at)
-        row["under_earlier_percent"] = result.known_comparison.under_percent
-        row["verdict"] = result.verdict and result.verdict.state
-        rows.append(row)
-    return _csv([*names, *conditions, "under_earlier_percent", "verdict"], rows)
-
-
-def _iso(stamp: float) -> str:
-    try:
-        return datetime.fromtimestamp(stamp, UTC).isoformat()
-    except (ValueError, OverflowError, OSError):  # as the file has it
-        return ABSENT
-
-
-def points_csv(result: Result) -> str:
-    """Return the rows of a table: `series`, `x`, `shape`, and the names of its values."""
-    names = list(
-        dict.fromkeys(name for point in result.points for name in point.values)
-    )
-    rows = []
-    for each in result.points:
-        place = {
-            "series": each.series,
-            "x": each.x,
-            "shape": "x".join(map(str, each.shape)),
-        }
-        rows.append({**place, **each.values})
-    return _csv(["series", "x", "shape", *names], rows)
-
-
-def _csv(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
-    listing = io.StringIO()
-    writer = csv.writer(listing, lineterminator="\n")
-    writer.writerow(map(_field, names))
-    writer.writerows([_field(row.get(name)) for name in names] for row in rows)
-    return listing.getvalue().removesuffix("\n")
-
-
-def _field(value: object) -> object:
-    if isinstance(value, Mapping):
-        value = "; ".join(
-            f"{key}={each if isinstance(each, tuple) else f'{each:g}'}"
-            for key, each in value.items()
-        )
-    elif isinstance(value, tuple):
-        value = "; ".join(map(str, value))
-    return csv_field(visible(value)) if isinstance(value, str) else value

@@ -1,46 +1,68 @@
-"""Suites as text: what was found, a line for each part, and below what is not ok."""
+"""Checks of several parts: what was found, a line for each part, and below what is not ok."""
 
 from __future__ import annotations
 
 import statistics
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import DEGRADED, FAULTY, NOT_JUDGED, OK
-from gputop.bench.results.compare import figure_text
-from gputop.bench.results.facts import best_row_text
-from gputop.bench.results.outliers import find_outlier, outliers, was_stopped
-from gputop.bench.results.tables import aligned
-from gputop.bench.results.text_report import name
+from gputop.bench.results.measures import best_row_text, figure_text
+from gputop.bench.results.outliers import (
+    MOST_ROWS,
+    DeviceOutcome,
+    Outlier,
+    find_outlier,
+    joined,
+    outliers,
+    was_stopped,
+)
+from gputop.bench.results.page import Block, Heading, Sentence, level_of, result_page
+from gputop.bench.results.tables import TextTable
 from gputop.bench.results.verdict import STATUSES
-from gputop.text import ABSENT, count, duration, fold_list, visible
+from gputop.text import ABSENT, count, duration, visible
 
 if TYPE_CHECKING:
-    from gputop.bench.results.outliers import DeviceOutcome, Outlier
     from gputop.bench.run.suite import PartResult, Suite
 
+FAILED, STOPPED, LEFT_OUT = "failed", "stopped", "left out"
+PART_STATES = (FAULTY, FAILED, STOPPED, DEGRADED, OK, NOT_JUDGED, LEFT_OUT)
+"""States of a part, the gravest first: that of its worst device counts."""
 
-def suite_page(suite: Suite) -> str:
-    """Return a line for each part of a suite, and below what is not ok, the gravest first."""
-    rows = aligned(suite_table(suite), left=1)
-    problems = [f"  {each}" for each in suite_problems(suite)]
-    page = [suite_title(suite), *rows, *problems]
+
+def suite_page(suite: Suite) -> list[Block]:
+    """Return the sentence, a line for each part, and what is not ok, the gravest first."""
+    page: list[Block] = []
+    state = suite_state(suite)
     summary = suite_summary(suite)
     if summary:
-        page = [summary, "", *page]
-    return "\n".join(page)
+        page.append(Sentence(summary, "warn" if state == FAILED else level_of(state)))
+    page += [Heading(suite_title(suite)), TextTable(suite_table(suite))]
+    page += [Sentence(line) for line in suite_problems(suite)]
+    return page
+
+
+def suite_details(suite: Suite) -> Iterator[Block]:
+    """Yield the pages of all devices part by part; of many devices those of the outliers."""
+    for part in suite.parts:
+        many = len(part.members) > MOST_ROWS
+        for member, course in zip(part.members, part.series, strict=False):
+            if many and find_outlier(member) is None:
+                continue
+            yield Heading(f"{part.name}, {member.name}")
+            if member.result is not None:
+                yield from result_page(member.result, course)
 
 
 def suite_summary(suite: Suite) -> str:
     """Return the verdict about all parts in plain English: the gravest one, if any is bad."""
     members = [member for part in suite.parts for member in part.members]
-    results = [member.result for member in members if member.result is not None]
     devices = next((len(part.members) for part in suite.parts if part.members), 0)
     found = outliers(members)
     if found:
-        said = _outlier_summary(found[0])
-        return f"{name(found[0].member)}: {said}" if devices > 1 else said
-    if any(result.verdict is None for result in results):
+        return _gravest(found, several=devices > 1)
+    if any(each.result and each.result.verdict is None for each in members):
         return ""
     if any(map(was_stopped, members)) or len(suite.parts) < suite.planned:
         ran, planned = parts_that_ran(suite), count(suite.planned, "part")
@@ -56,36 +78,69 @@ def suite_summary(suite: Suite) -> str:
     return "No fault found."
 
 
+def _gravest(found: list[Outlier], *, several: bool) -> str:
+    """Return the sentence about the worst device, and about all others with the same fault."""
+    said: dict[str, tuple[DeviceOutcome, str]] = {}
+    for each in found:
+        text = _summary(each.member)
+        if not text:
+            reasons = "; ".join(each.reasons)
+            text = visible(f"{reasons}. {each.member.remedy or ''}".rstrip())
+        if each.status == found[0].status:
+            said.setdefault(each.member.name, (each.member, text))
+    if several:
+        return joined([*said.values()])[0]
+    return next(text for _, text in said.values())
+
+
 def _summary(member: DeviceOutcome) -> str:
     verdict = member.result.verdict if member.result else None
     return visible(verdict.summary) if verdict else ""
 
 
-def _outlier_summary(outlier: Outlier) -> str:
-    """Return what is wrong with a device, and what to do."""
-    reasons = "; ".join(outlier.reasons)
-    remedy = outlier.member.remedy or ""
-    return _summary(outlier.member) or visible(f"{reasons}. {remedy}".rstrip())
-
-
 def suite_table(suite: Suite) -> list[list[str]]:
     """Return headings, and for each part its name, time, devices, median figure and verdict."""
-    rows = [[part.name, *_part_cells(part)] for part in suite.parts]
-    return [["part", "time", "devices", "result", "verdict"], *rows]
+    rows = [["part", "time", "devices", "result", "verdict"]]
+    for part in suite.parts:
+        results = [each.result for each in part.members if each.result is not None]
+        scores = [each.score for each in part.members if each.score is not None]
+        figure = seconds = ABSENT
+        if scores:
+            figure = figure_text(results[0], statistics.median(scores))
+        if results:
+            seconds = duration(max(each.seconds for each in results))
+        if results and results[0].points and _has_one_result(part):
+            figure = best_row_text(results[0])  # rather than a mean over its rows
+        many = str(len(part.members) or ABSENT)
+        rows.append([part.name, seconds, many, figure, part_state(part)])
+    return rows
+
+
+def _has_one_result(part: PartResult) -> bool:
+    """Return True for one device, and for a collective, where all have the same rows."""
+    ran = [each for each in part.members if each.result is not None]
+    return len(ran) == 1 or part.name == "collective"
+
+
+def suite_state(suite: Suite) -> str:
+    """Return the gravest state of all parts. Without some of them the suite is not judged."""
+    states = {part_state(part) for part in suite.parts}
+    for gravest in PART_STATES:
+        if gravest in states and gravest not in (OK, NOT_JUDGED, LEFT_OUT):
+            return gravest
+    return OK if OK in states and suite.complete else NOT_JUDGED
 
 
 def suite_title(suite: Suite) -> str:
     """Return what was tested, and the verdict in one word."""
-    states = [part_state(part) for part in suite.parts]
-    gravest = next((each for each in PART_STATES if each in states), NOT_JUDGED)
-    if gravest in (OK, LEFT_OUT) and not suite.complete:
-        gravest = NOT_JUDGED
-    ran = parts_that_ran(suite)
-    planned = suite.planned - sum(
-        not (part.members or part.incomplete) for part in suite.parts
-    )
-    some = "" if ran == planned else f", {ran} of {count(planned, 'part')} ran"
-    return f"check {suite.level} on {suite_devices(suite)}{some}: {gravest}"
+    title = f"check {suite.level} on {suite_devices(suite)}"
+    planned, ran = suite.planned, parts_that_ran(suite)
+    for part in suite.parts:
+        if not (part.members or part.incomplete):  # it does not apply
+            planned -= 1
+    if ran != planned:
+        title += f", {ran} of {count(planned, 'part')} ran"
+    return f"{title}: {suite_state(suite)}"
 
 
 def parts_that_ran(suite: Suite) -> int:
@@ -100,67 +155,59 @@ def suite_devices(suite: Suite) -> str:
         return visible(suite.method.get("devices", ""), 300)
     models = Counter(visible(member.device) for member in members)
     hosts = count(len({member.host for member in members}), "host")
-    return f"{', '.join(f'{number} x {model}' for model, number in models.items())}, {hosts}"
-
-
-FAILED, STOPPED, LEFT_OUT = "failed", "stopped", "left out"
-PART_STATES = (FAULTY, FAILED, STOPPED, DEGRADED, OK, NOT_JUDGED, LEFT_OUT)
-"""States of a part, the gravest first: that of its worst device counts."""
+    named = [f"{number} × {model}" for model, number in models.items()]
+    return f"{', '.join(named)}, {hosts}"
 
 
 def part_state(part: PartResult) -> str:
-    """Return the state of the worst device of a part."""
-    states = {_device_state(each) for each in part.members}
-    return next((each for each in PART_STATES if each in states), LEFT_OUT)
+    """Return the verdict about a part in one word: that of its worst device."""
+    if not part.members:
+        return LEFT_OUT
+    states = {device_state(member) for member in part.members}
+    return next(each for each in PART_STATES if each in states)
 
 
-def _device_state(member: DeviceOutcome) -> str:
+def device_state(member: DeviceOutcome) -> str:
+    """Return the verdict about a device in one word."""
     found, result = find_outlier(member), member.result
     if found is not None:
-        return next(
-            (each for each in STATUSES if STATUSES[each] == found.status), FAILED
-        )
-    return STOPPED if result is None or was_stopped(member) else result.state
-
-
-def _part_cells(part: PartResult) -> list[str]:
-    results = [each.result for each in part.members if each.result is not None]
-    scores = [value for each in part.members if (value := each.score) is not None]
-    figure = figure_text(results[0], statistics.median(scores)) if scores else ABSENT
-    alike = len(results) == 1 or part.name == "collective"
-    if alike and results and results[0].points:  # rather than a mean over its rows
-        figure = best_row_text(results[0])
-    seconds = duration(max(each.seconds for each in results)) if results else ABSENT
-    return [seconds, str(len(part.members) or ABSENT), figure, part_state(part)]
+        for state, exit_status in STATUSES.items():
+            if exit_status == found.status:
+                return state
+        return FAILED
+    if result is None or was_stopped(member):
+        return STOPPED
+    return result.state
 
 
 def suite_problems(suite: Suite) -> list[str]:
     """Return a line for each problem with the devices that have it, and for what was left out.
 
-    The gravest come first; devices that are not judged are told with their first reason.
+    The gravest come first. Devices that are not judged are named with their first reason.
     """
-    found = [
-        (part.name, each.member, "; ".join(each.reasons))
-        for part in suite.parts
-        for each in outliers(part.members)
-    ]
-    found.sort(key=lambda each: PART_STATES.index(_device_state(each[1])))
-    found += [
-        (part.name, each, f"{NOT_JUDGED}, {each.result.verdict.parts[0].why}")
-        for part in suite.parts
-        for each in part.members
-        if each.result and each.result.verdict and _device_state(each) == NOT_JUDGED
-    ]
-    devices: dict[tuple[str, str], list[str]] = {}
-    for part_name, member, why in found:
-        devices.setdefault((part_name, visible(why, 400)), []).append(name(member))
-    lines = [
-        f"{part}, {fold_list(names, 3)}: {why}"
-        for (part, why), names in devices.items()
-    ]
-    left = [
-        f"{part.name}: {LEFT_OUT}, {part.left_out}"
-        for part in suite.parts
-        if part.left_out
-    ]
-    return [*lines, *left]
+    lines: list[tuple[int, str]] = []
+    for part in suite.parts:
+        for rank, line in _part_problems(part):
+            lines.append((rank, f"{part.name}, {line}"))
+    lines.sort(key=lambda line: line[0])
+    found = [line for _, line in lines]
+    for part in suite.parts:
+        if part.left_out:
+            found.append(f"{part.name}: {LEFT_OUT}, {part.left_out}")
+    return found
+
+
+def _part_problems(part: PartResult) -> Iterator[tuple[int, str]]:
+    """Yield the problems of a part, each behind its rank."""
+    said: dict[str, list[tuple[DeviceOutcome, str]]] = {}
+    for outlier in outliers(part.members):
+        state = device_state(outlier.member)
+        said.setdefault(state, []).append((outlier.member, "; ".join(outlier.reasons)))
+    for member in part.members:
+        verdict = member.result.verdict if member.result else None
+        if verdict is not None and device_state(member) == NOT_JUDGED:
+            why = f"{NOT_JUDGED}, {verdict.parts[0].why}"
+            said.setdefault(NOT_JUDGED, []).append((member, why))
+    for state, problems in said.items():
+        for line in joined(problems):
+            yield PART_STATES.index(state), visible(line, 600)

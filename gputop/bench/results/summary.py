@@ -18,6 +18,8 @@ COOL_CELSIUS = 75.0
 """Temperature below which a device under full load is called cool."""
 LOWER_POWER_SHARE = 0.85
 """Share of the power limit that is proposed for a device that gets too hot."""
+STUCK_SHARE = 0.4
+"""Share of the maximum clock up to which the clock of a slow device is its reason."""
 LEAST_DROOP = 1.0
 """Percent of droop that is worth telling."""
 
@@ -168,7 +170,14 @@ def _like_devices(result: Result, why: str) -> str:
 
 
 def _datasheet(result: Result, why: str) -> str:
-    return f"Too slow: {why}. {_see_why(result)}"
+    clock = result.known_conditions.sm_clock_mhz_mean
+    most, gpu = result.known_conditions.sm_clock_max_mhz, _smi_id(result)
+    if gpu is None or not clock or not most or clock > STUCK_SHARE * most:
+        return f"Too slow: {why}. {_see_why(result)}"
+    return (
+        f"Too slow: its clock stays at {clock:.0f} of {most:.0f} MHz. Undo a limit of the clock "
+        f"with `sudo nvidia-smi -i {gpu} -rgc`, and restart the computer if that changes nothing."
+    )
 
 
 def _droop(result: Result, _: str) -> str:

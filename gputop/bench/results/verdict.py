@@ -10,7 +10,7 @@ import math
 import re
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gputop.bench.events import (
@@ -34,15 +34,19 @@ from gputop.bench.plan.request import (
     DEFAULT_MIN_PERCENT_OF_PEAK,
     DEFAULT_TOLERANCE_PERCENT,
 )
-from gputop.bench.results import facts, held_back
-from gputop.bench.results.compare import (
-    FEWEST_RUNS,
+from gputop.bench.results import held_back
+from gputop.bench.results.columns import ending
+from gputop.bench.results.compare import FEWEST_RUNS, method
+from gputop.bench.results.held_back import LONG_WAIT
+from gputop.bench.results.measures import (
     judged_rows,
     measured,
-    method,
+    memory_errors_text,
+    mismatch_text,
     percent_below,
+    verified_text,
+    wrong_results,
 )
-from gputop.bench.results.held_back import LONG_WAIT
 from gputop.bench.results.statistics import DIP_SECONDS, LARGE_DROOP, robust_sigma
 from gputop.bench.results.summary import summary
 from gputop.console import COULD_NOT_RUN, FAULT, FINE
@@ -151,7 +155,7 @@ def judge(
         judged = {"memory": _memory(result), **judged}
     judged = {"results": _results(result), **judged}
     if result.stopped == UNWATCHED:
-        unknown = NOT_JUDGED, facts.ending(result).sentence
+        unknown = NOT_JUDGED, ending(result).sentence
         judged = {
             name: part if part[0] == FAULTY else unknown
             for name, part in judged.items()
@@ -168,16 +172,16 @@ Judged = tuple[str, str]
 
 def _results(result: Result) -> Judged:
     if result.wrong_elements:
-        wrong = facts.wrong_results(result.wrong_elements, result.checks)
+        wrong = wrong_results(result.wrong_elements, result.checks)
         # The first note of a memory test with wrong words names the first address.
         notes = result.notes if result.kind == "memory" else ()
         where = f"; {visible(notes[0], 200)}" if notes else ""
-        return FAULTY, f"the device {wrong}{facts.mismatch_text(result)}{where}"
+        return FAULTY, f"the device {wrong}{mismatch_text(result)}{where}"
     if not result.checks:
         return NOT_JUDGED, "nothing was checked"
     return (
         OK,
-        f"no wrong element in {facts.verified_text(result)}{facts.mismatch_text(result)}",
+        f"no wrong element in {verified_text(result)}{mismatch_text(result)}",
     )
 
 
@@ -191,9 +195,7 @@ def _memory(result: Result) -> Judged:
     }
     if not bad:
         return OK, "no counter of memory errors rose"
-    said = facts.memory_errors_text(
-        {name: known[name] for name in known if name in bad}
-    )
+    said = memory_errors_text({name: known[name] for name in known if name in bad})
     if rises.get("ecc_corrected", 0.0) < CORRECTED_MANY * max(
         1.0, result.seconds / 600
     ):
@@ -418,7 +420,7 @@ def _earlier_runs(result: Result) -> Judged:
 
 def _throttling(result: Result) -> Judged:
     if result.stopped in ("limit", "silent"):
-        return DEGRADED, facts.ending(result).sentence
+        return DEGRADED, ending(result).sentence
     if held := held_back.slowdowns(result):
         return DEGRADED, f"{', '.join(held)} of {result.seconds:.0f} s"
     if not held_back.knows_reasons(result):
@@ -464,17 +466,3 @@ def _explained(result: Result, said: str) -> Judged:
             f"{said}, and the device does not say why its clocks are not higher",
         )
     return DEGRADED, f"{said}, without a power cap or heat"
-
-
-def verdict_lines(result: Result) -> Iterator[str]:
-    """Yield one line if all is well, or a line for each part that is not."""
-    if result.verdict is None:
-        return
-    bad = result.verdict.bad
-    if bad:
-        yield from (f"Verdict: {part.state}, {part.name}: {part.why}" for part in bad)
-        return
-    left = [part.name for part in result.verdict.parts if part.state == NOT_JUDGED]
-    judged = len(result.verdict.parts) - len(left)
-    but = f"; not judged: {', '.join(left)}" if left else ""
-    yield f"Verdict: {result.verdict.state} ({count(judged, 'part')}{but})"

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gputop.agent.problem import Problem
 from gputop.bench.events import Conditions, Done, Event, Failed, Planned, Point, Result
 from gputop.bench.plan.kinds import KINDS
-from gputop.bench.results.compare import ALONE, TOGETHER, percent_below, rates_of_pair
+from gputop.bench.results.measures import ALONE, TOGETHER, percent_below, rates_of_pair
 from gputop.bench.results.outliers import RateDistribution, distribution
 from gputop.bench.results.verdict import DEFAULTS
 from gputop.bench.run.run_state import STATES, RunState

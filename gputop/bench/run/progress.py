@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from gputop.bench.results.facts import rate_text
+from gputop.bench.results.measures import rate_text
 from gputop.bench.run.group import DeviceGroup, GroupState, Pairs, group_runner
 from gputop.bench.run.supervision import RunLimit, Supervision, Supervisor
 from gputop.console import print_message, terminal_size

@@ -20,7 +20,7 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan import peaks
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
-from gputop.bench.results.compare import measured, score
+from gputop.bench.results.measures import measured, score
 from gputop.bench.results.verdict import BAD_STATES
 from gputop.bench.run.series import DeviceCounter, Mean, MergedSeries, mean_over_time
 from gputop.schema.values import link_bytes

@@ -8,14 +8,8 @@ from typing import TYPE_CHECKING
 from gputop.agent.snapshot import Host
 from gputop.bench.events import DEGRADED, NOT_JUDGED, OK
 from gputop.bench.plan.request import Target, short_labels
-from gputop.bench.results.compare import ALONE, TOGETHER
-from gputop.bench.results.facts import (
-    best_row,
-    ending,
-    percent_of_peak,
-    rate_text,
-    verdict,
-)
+from gputop.bench.results.columns import ending, percent_of_peak, verdict
+from gputop.bench.results.measures import ALONE, TOGETHER, best_row, rate_text
 from gputop.console import INTERRUPTED
 from gputop.text import (
     ABSENT,

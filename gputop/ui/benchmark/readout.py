@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from gputop.bench.events import DEGRADED, FAULTY, NOT_JUDGED, OK
 from gputop.bench.plan import peaks
 from gputop.bench.plan.request import Target, short_labels
-from gputop.bench.results.facts import ending, verified_text
-from gputop.bench.results.verdict import verdict_lines
+from gputop.bench.results.columns import ending
+from gputop.bench.results.measures import verified_text
+from gputop.bench.results.page import verdict_lines
 from gputop.schema.values import value_text
 from gputop.text import (
     count,

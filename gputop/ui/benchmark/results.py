@@ -7,17 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import DEGRADED, FAULTY, OK, Point, Result
-from gputop.bench.results import compare
-from gputop.bench.results.facts import (
+from gputop.bench.results.columns import (
     DEVICE,
     SPEED,
     VERDICT,
     WHEN,
     ResultColumn,
-    best_row,
     fitting_columns,
-    rate_text,
 )
+from gputop.bench.results.measures import best_row, points_by_series, rate_text
 from gputop.bench.results.suite_report import (
     FAILED,
     suite_problems,
@@ -59,9 +57,7 @@ def result_rows(run: RunState, width: int, height: int) -> list[Row]:
     """Draw the table, of a search the best shapes, and below it the notes of a complete run."""
     most = height - 1 - WORDS
     found = table(run.request.kind, run.rows, max(LEAST_SHAPES, min(FASTEST, most)))
-    if found.named and not _fits(
-        found, width
-    ):  # the columns of others are not of one sort
+    if not _fits(found, width):
         found = found.transposed()
     shown = table_rows(found, width)[:height]
     notes = note_rows(run, width, height - len(shown) - 1, TEXT)
@@ -118,7 +114,7 @@ def table_rows(table: TextTable, width: int) -> list[Row]:
     for y, line in enumerate(table.lines):
         row: Row = [Span(" " * margin)]
         for x, text in enumerate(line):
-            style = STRONG if (x > 0) is table.named else TEXT
+            style = STRONG if x > 0 else TEXT
             if y == 0 or text == ABSENT:
                 style = DIM
             elif (y, x) in table.best:
@@ -198,7 +194,7 @@ SHARE_OF_NOTES = 6
 
 def sweep_rows(run: RunState, width: int, height: int) -> list[Row]:
     """Draw the chart, and below it notes if they fit."""
-    lines = compare.points_by_series(run.rows).items()
+    lines = points_by_series(run.rows).items()
     series = {visible(name, 40): _logs(line) for name, line in lines}
     spare = max(0, height - LEAST_PLOT - 1)
     below = note_rows(run, width, min(spare, max(2, height // SHARE_OF_NOTES)), DIM)

@@ -20,8 +20,8 @@ from gputop.bench.plan import target_choice
 from gputop.bench.plan.kinds import CHECK
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.plan.target_choice import busy_question, usable_requests
+from gputop.bench.results.columns import device, speed, when
 from gputop.bench.results.differences import differences
-from gputop.bench.results.facts import device, speed, when
 from gputop.bench.results.store import append, curves_of, forget, judged, recent
 from gputop.bench.run import supervision
 from gputop.bench.run.group import DeviceGroup, GroupState, Pairs, group_runner

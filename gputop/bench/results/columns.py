@@ -1,0 +1,232 @@
+"""Columns of results, for the history, the tab, and devices side by side."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gputop.bench.events import FAULTY, UNWATCHED, Result
+from gputop.bench.plan.kinds import kind_of
+from gputop.bench.plan.peaks import AT_MAXIMUM_CLOCK, DATASHEET
+from gputop.bench.results.measures import best_row, best_row_text, rate_text
+from gputop.text import (
+    ABSENT,
+    cut,
+    duration,
+    fit_columns,
+    moment,
+    percentage,
+    quantity,
+    short_name,
+    throughput,
+    visible,
+)
+
+NARROWEST_DEVICE, WIDEST_DEVICE = 8, 34
+ROOMY_DEVICE, TELLING = 24, 10
+"""Cells kept for the device's name before columns of a rank above `TELLING` get any."""
+RECENT_SECONDS = 300 * 86400.0
+"""Age from which a date has its year."""
+
+
+class Ending(NamedTuple):
+    """How a run ended, as one word and as a part of a sentence."""
+
+    word: str
+    sentence: str
+
+
+ENDINGS = {
+    "time": Ending("ok", "time was up"),
+    "user": Ending("stopped", "stopped by the user"),
+    "limit": Ending("too hot", "ended by the temperature limit"),
+    "silent": Ending("unwatched", "ended because the device could not be watched"),
+    UNWATCHED: Ending("unwatched", "ended because gputop's supervision failed"),
+}
+
+
+def ending(result: Result) -> Ending:
+    """Return how the run ended."""
+    other = Ending(visible(result.stopped, 20), "stopped by the user")
+    return ENDINGS.get(result.stopped, other)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumn:
+    """A column of results. In a narrow table those of a low `rank` stay."""
+
+    title: str
+    width: int
+    """Width in cells; the device's is its least."""
+    rank: int
+    text: Callable[[Result], str]
+    right: bool = False
+
+
+def when(result: Result) -> str:
+    """Return the start as `20 Nov 13:35`, with the year instead of the time if long ago."""
+    recent = time.time() - result.started_at < RECENT_SECONDS
+    return moment(result.started_at, "%d %b %H:%M" if recent else "%d %b %Y")
+
+
+def shape(result: Result) -> str:
+    """Return the shape as `8192` or `8192×4096×1024`, absent without a product."""
+    if not result.n:
+        return ABSENT
+    if result.m == result.n == result.k:
+        return f"{result.n}"
+    return f"{result.m}×{result.n}×{result.k}"
+
+
+def percent_of_peak(result: Result) -> str:
+    """Return `78.1 %`, or `~78.1 %` if the peak is by formula; absent if unknown."""
+    known = result.known_conditions.percent_of_peak
+    for name in (DATASHEET, AT_MAXIMUM_CLOCK, *known):
+        if name in known:
+            about = "" if name.startswith(DATASHEET) else "~"
+            return f"{about}{percentage(known[name], digits=1)}"
+    return ABSENT
+
+
+def verdict(result: Result) -> str:
+    """Return a fault first, then a slower result, how the run ended, and how it is judged."""
+    if result.state == FAULTY:
+        return "FAULTY"
+    slower = result.known_comparison.slower
+    if slower is not None:
+        rows = [float(each) for each in re.findall(r" is ([\d.]+) % under", slower)]
+        worst = max(rows, default=result.known_comparison.under_percent or 0.0)
+        return f"{worst:.0f} % under"
+    if result.stopped != "time" or result.verdict is None:
+        return ending(result).word
+    return "DEGRADED" if result.verdict.bad else result.state
+
+
+def share_of_usual(result: Result) -> str:
+    """Return the share of the median of the like runs before it."""
+    under = result.known_comparison.under_percent
+    return ABSENT if under is None else percentage(100 - under, digits=1)
+
+
+def speed(result: Result) -> str:
+    """Return mean TFLOP/s without the unit; for a table the figure of its best row."""
+    if result.tflops_mean is None and result.tflops_peak is None:
+        return rate_text(best_row(result.points))
+    rate = result.tflops_mean
+    if rate is None or not kind_of(result.kind).over_time:
+        rate = result.tflops_peak  # the mean of a table is over unlike rows
+    return throughput(rate, short=True)
+
+
+def device(result: Result) -> str:
+    """Return the device's name without the words that all names have."""
+    return short_name(visible(result.device))
+
+
+def _text(name: str, most: int) -> Callable[[Result], str]:
+    return lambda result: visible(getattr(result, name), most)
+
+
+def _condition(name: str, unit: str) -> Callable[[Result], str]:
+    return lambda result: quantity(getattr(result.known_conditions, name), unit)
+
+
+def _driver(result: Result) -> str:
+    return visible(result.known_conditions.driver_version or ABSENT, 20)
+
+
+def _peak(result: Result) -> str:
+    return throughput(result.tflops_peak, short=True)
+
+
+def _droop(result: Result) -> str:
+    return percentage(result.droop_percent, digits=1)
+
+
+def _time(result: Result) -> str:
+    return duration(result.seconds)
+
+
+WATTS = _condition("power_watts_mean", " W")
+MEGAHERTZ = _condition("sm_clock_mhz_mean", " MHz")
+CELSIUS = _condition("temperature_celsius_max", "°C")
+WHEN = ResultColumn("WHEN", 12, 3, when)
+DEVICE = ResultColumn("DEVICE", NARROWEST_DEVICE, 0, device)
+SPEED = ResultColumn("TFLOP/s", 9, 1, speed, right=True)
+VERDICT = ResultColumn("VERDICT", 10, 0, verdict)
+COLUMNS = (
+    WHEN,
+    DEVICE,
+    ResultColumn("KIND", 7, 6, _text("kind", 20)),
+    ResultColumn("TYPE", 8, 2, _text("dtype", 40)),
+    ResultColumn("SIZE", 6, 2, shape, right=True),
+    SPEED,
+    ResultColumn("PEAK", 6, 5, _peak, right=True),
+    ResultColumn("DROOP", 6, 7, _droop, right=True),
+    ResultColumn("OF PEAK", 7, 8, percent_of_peak, right=True),
+    ResultColumn("OF USUAL", 8, 10, share_of_usual, right=True),
+    ResultColumn("TIME", 7, 9, _time, right=True),
+    ResultColumn("POWER", 6, 11, WATTS, right=True),
+    ResultColumn("CLOCK", 8, 12, MEGAHERTZ, right=True),
+    ResultColumn("HEAT", 5, 13, CELSIUS, right=True),
+    ResultColumn("TORCH", 12, 14, _text("torch_version", 40)),
+    ResultColumn("DRIVER", 11, 15, _driver),
+    ResultColumn("BEST ROW", 30, 16, best_row_text),
+    VERDICT,
+)
+OF_A_RUN = {"WHEN", "DEVICE", "KIND", "TIME", "OF USUAL", "TORCH", "DRIVER"}
+"""Titles of columns that devices of the same run have no need of."""
+IN_TITLE = {"TYPE", "SIZE"}
+"""Titles of columns that a line above the devices has, unless the devices differ."""
+
+
+def fitting_columns(width: int) -> tuple[tuple[ResultColumn, int], ...]:
+    """Return the columns that fit with their cells; the device gets the rest."""
+    spare = ROOMY_DEVICE - NARROWEST_DEVICE
+    shown = fit_columns(
+        sorted(COLUMNS, key=lambda column: column.rank),
+        width,
+        lambda each: each.width + 1,
+        lambda each: spare * (each.rank > TELLING),
+    )
+    left = width - sum(column.width + 1 for column in shown)
+    found = []
+    for column in COLUMNS:
+        more = 0
+        if column is DEVICE:
+            more = min(left, WIDEST_DEVICE - NARROWEST_DEVICE)
+        if column in shown:
+            found.append((column, column.width + more))
+    return tuple(found)
+
+
+def listing(results: Sequence[Result], width: int | None = None) -> str:
+    """Return results as a table of the columns that have values, and room in `width`."""
+    columns = [(column, 0) for column in COLUMNS]
+    if width is not None:
+        columns = [*fitting_columns(width)]
+    shown = []
+    for column, room in columns:
+        texts = [column.title, *map(column.text, results)]
+        if set(texts[1:]) == {ABSENT}:
+            continue
+        if room:
+            texts = [texts[0], *(cut(text, room) for text in texts[1:])]
+        wide = max(map(len, texts))
+        form = str.rjust if column.right else str.ljust
+        shown.append([form(text, wide) for text in texts])
+    return "\n".join(" ".join(row).rstrip() for row in zip(*shown, strict=True))
+
+
+def devices_table(places: Iterable[str], results: Sequence[Result]) -> list[list[str]]:
+    """Return lines of devices of the same run, with the columns that have values."""
+    shown = [["DEVICE", *places]]
+    for column in COLUMNS:
+        texts = [column.text(result) for result in results]
+        is_same = column.title in IN_TITLE and len(set(texts)) == 1
+        if column.title not in OF_A_RUN and not is_same and set(texts) != {ABSENT}:
+            shown.append([column.title, *texts])
+    return [list(line) for line in zip(*shown, strict=True)]

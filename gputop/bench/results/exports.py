@@ -1,0 +1,120 @@
+"""Results as JSON, as comma-separated values, and as the list of `--history`."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
+from typing import Literal
+
+from gputop.agent.selection import has_id, is_address
+from gputop.bench.events import Conditions, Result
+from gputop.bench.results import columns, store
+from gputop.text import ABSENT, csv_field, visible
+
+Form = Literal["table", "csv", "json"]
+NESTED = ("points", "conditions", "comparison", "verdict")
+"""Fields of a result that are no column of their own."""
+
+
+def history(device: str | None, form: Form, width: int | None = None) -> str:
+    """Return all kept results, or those of one device (from `parse_device`), newest first.
+
+    A table fits into `width` cells if given. Raise `ProblemError` if the results cannot be read,
+    and `ValueError` for a device that is not known.
+    """
+    if device is not None and (device[0].isdigit() or is_address(device)):
+        device = _uuid_of(device)
+    found = []
+    for result in store.recent():
+        uuid = result.device_uuid or ""
+        if device == "cpu":
+            fits = not uuid
+        else:
+            fits = device is None or uuid.lower().startswith(device.lower())
+        if fits:
+            found.append(result)
+    if form == "json":
+        return documents(found)
+    if form == "csv":
+        return as_csv(found)
+    if not found:
+        return f"No results of {device}" if device else "No results"
+    return columns.listing(found, width)
+
+
+def _uuid_of(label: str) -> str:
+    from gputop.stream.child import StreamError, one_snapshot
+
+    try:
+        inventory, _ = asyncio.run(one_snapshot(identified=True))
+    except StreamError as error:
+        raise ValueError(f"{error}. Or name the device by its UUID") from None
+    for device in inventory.devices:
+        if has_id(device, label):
+            return device.uuid
+    raise ValueError(f"There is no device {label} now. Name it by its UUID")
+
+
+def documents(results: Iterable[Result]) -> str:
+    """Return a JSON list of the results."""
+    return json.dumps([asdict(result) for result in results], indent=2, allow_nan=False)
+
+
+def as_csv(results: Sequence[Result]) -> str:
+    """Return a heading and a line per result. Names end in units; `started_at` is ISO 8601, UTC."""
+    names = [f.name for f in fields(Result) if f.name not in NESTED]
+    conditions = [f.name for f in fields(Conditions)]
+    rows = []
+    for result in results:
+        row = {name: getattr(result, name) for name in names}
+        row |= {name: getattr(result.conditions, name, None) for name in conditions}
+        row["started_at"] = _iso(result.started_at)
+        row["under_earlier_percent"] = result.known_comparison.under_percent
+        row["verdict"] = result.verdict and result.verdict.state
+        rows.append(row)
+    return _csv([*names, *conditions, "under_earlier_percent", "verdict"], rows)
+
+
+def _iso(stamp: float) -> str:
+    try:
+        return datetime.fromtimestamp(stamp, UTC).isoformat()
+    except (ValueError, OverflowError, OSError):  # as the file has it
+        return ABSENT
+
+
+def points_csv(result: Result) -> str:
+    """Return the rows of a table: `series`, `x`, `shape`, and the names of its values."""
+    names: dict[str, None] = {}
+    rows = []
+    for point in result.points:
+        names |= dict.fromkeys(point.values)
+        shape = "x".join(map(str, point.shape))
+        place = {"series": point.series, "x": point.x, "shape": shape}
+        rows.append({**place, **point.values})
+    return _csv(["series", "x", "shape", *names], rows)
+
+
+def _csv(names: Sequence[str], rows: Iterable[Mapping[str, object]]) -> str:
+    listing = io.StringIO()
+    writer = csv.writer(listing, lineterminator="\n")
+    writer.writerow(map(_field, names))
+    for row in rows:
+        writer.writerow([_field(row.get(name)) for name in names])
+    return listing.getvalue().removesuffix("\n")
+
+
+def _field(value: object) -> object:
+    if isinstance(value, Mapping):
+        pairs = []
+        for key, each in value.items():
+            shown = each if isinstance(each, tuple) else f"{each:g}"
+            pairs.append(f"{key}={shown}")
+        value = "; ".join(pairs)
+    elif isinstance(value, tuple):
+        value = "; ".join(map(str, value))
+    return csv_field(visible(value)) if isinstance(value, str) else value

@@ -1,0 +1,261 @@
+"""Figures of a result: what its rows measure, the rate that counts, and their formats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from gputop.bench.events import Point, Result
+from gputop.bench.plan.kinds import BANDWIDTH, kind_of
+from gputop.schema.catalogue import CATALOGUE
+from gputop.text import ABSENT, brief, count, number, percentage, throughput, visible
+
+SPOILED_PERCENT = 5.0
+"""Scatter of a row from which its number says little."""
+ALONE, TOGETHER = "alone", "together"
+"""Rows of a result of `pairs`."""
+
+
+class Measure(NamedTuple):
+    """Title of a value in tables and charts, and its format without the unit of the title."""
+
+    title: str
+    text: Callable[[float], str]
+
+
+def gigabytes(rate: float) -> str:
+    """Return bytes per second in GB/s, without the unit."""
+    return number(rate / 1e9)
+
+
+_percent = partial(percentage, digits=1)
+
+MEASURES = {
+    "tflops": Measure("TFLOP/s", partial(throughput, short=True)),
+    BANDWIDTH: Measure("GB/s", gigabytes),
+    "algorithm_bytes_per_second": Measure("algorithm GB/s", gigabytes),
+    "seconds": Measure("time", brief),
+    "p99_seconds": Measure("p99", brief),
+    "latency_seconds": Measure("latency", brief),
+    "tokens_per_second": Measure("tokens/s", "{:,.0f}".format),
+    "percent_of_peak": Measure("of peak", _percent),
+    "spread_percent": Measure("±", _percent),
+    "passes": Measure("passes", "{:.1f}".format),
+    "wrong": Measure("wrong", "{:,.0f}".format),
+    "clock_mhz": Measure("Clock", "{:.0f} MHz".format),
+}
+"""Values of rows, by their names in `Point.values`, and the clock of a CPU."""
+
+
+def points_by_series(points: Iterable[Point]) -> dict[str, list[Point]]:
+    """Return the rows of a table by their series, in the order of their first rows."""
+    found: dict[str, list[Point]] = {}
+    for point in points:
+        found.setdefault(point.series, []).append(point)
+    return found
+
+
+def row_rate(point: Point) -> tuple[int, float] | None:
+    """Return the rate of a row, where more is better, behind the rank of its unit.
+
+    Units by falling rank: TFLOP/s, bytes per second, calls per second.
+    """
+    values = point.values
+    if "tflops" in values:
+        return 2, values["tflops"]
+    if BANDWIDTH in values:
+        return 1, values[BANDWIDTH]
+    if values.get("seconds"):
+        return 0, 1 / values["seconds"]
+    return None
+
+
+def rate_text(point: Point | None) -> str:
+    """Return the rate of a row with its unit: `54.1 GB/s`, or a time if it has no other."""
+    if point is None:
+        return ABSENT
+    values = point.values
+    if "tflops" in values:
+        return throughput(values["tflops"])
+    if BANDWIDTH in values:
+        return f"{gigabytes(values[BANDWIDTH])} GB/s"
+    return brief(values.get("seconds") or None)
+
+
+def best_row(points: Sequence[Point]) -> Point | None:
+    """Return the fastest row of those with the most telling value, or None without any.
+
+    A launch that waits for nothing has a time and no throughput: it competes with none. Of a search
+    the confirmed shapes count, and of bytes moved the largest sizes: smaller ones lie in caches.
+    """
+    if any(BANDWIDTH in point.values for point in points):
+        points = largest_rows(points)
+
+    def rank(point: Point) -> tuple[object, ...]:
+        return "confirmed" in point.series, row_rate(point)
+
+    return max(filter(row_rate, points), key=rank, default=None)
+
+
+def largest_rows(points: Iterable[Point]) -> list[Point]:
+    """Return the row with the largest size of each series."""
+    lines = points_by_series(points).values()
+    return [max(line, key=lambda point: point.x) for line in lines]
+
+
+def best_row_text(result: Result) -> str:
+    """Return the row of a table with the highest rate: `host to device, pinned: 54.1 GB/s`."""
+    best = best_row(result.points)
+    if best is None:
+        return ABSENT
+    return f"{visible(best.series, 60)}: {rate_text(best)}"
+
+
+def ranked_shapes(points: Sequence[Point]) -> list[Point]:
+    """Return the shapes of a search, best first: confirmed, then in other ways, then the others."""
+
+    def rank(point: Point) -> tuple[bool, bool, float]:
+        tflops = point.values.get("tflops", 0.0)
+        return "confirmed" in point.series, ", " in point.series, tflops
+
+    return sorted(points, key=rank, reverse=True)
+
+
+def score(result: Result) -> float | None:
+    """Return the number by which a result is compared, more is better; None if it has none.
+
+    TFLOP/s: the mean of a run of one shape (of `pairs` the one together), the best row of a table.
+    A table without them is compared by the geometric mean of its rows, in bytes or products per
+    second.
+    """
+    kind = kind_of(result.kind)
+    if not result.points or (kind.over_time and not kind.moves_bytes):
+        return result.tflops_mean
+    if result.tflops_peak is not None:
+        return result.tflops_peak
+    logarithms = []
+    for point in result.points:
+        rate = row_rate(point)
+        if rate is not None and rate[1] > 0:
+            logarithms.append(math.log(rate[1]))
+    if not logarithms:
+        return None
+    return math.exp(math.fsum(logarithms) / len(logarithms))
+
+
+def judged_rows(result: Result) -> dict[str, Point]:
+    """Return the rows by which a table is judged, by name.
+
+    Copies have the largest of each series (of pageable memory none: it is the host's doing), a
+    sweep the fastest of each data type, training steps all of theirs, and a search its best,
+    without a name.
+    """
+    kind = kind_of(result.kind)
+    found = {}
+    if kind.finds_shape:
+        for best in ranked_shapes(result.points)[:1]:
+            found[""] = best
+        return found
+    for name, line in points_by_series(result.points).items():
+        if kind.moves_bytes and "pageable" not in name:
+            found[name] = max(line, key=lambda point: point.x)
+        elif kind.several_dtypes or kind.name == "step":
+            found[name] = max(line, key=lambda point: point.values.get("tflops", 0.0))
+    return found
+
+
+def measured(result: Result) -> dict[str, float]:
+    """Return the numbers by which a result is judged, more is better, by the names of their rows.
+
+    A result without such rows has its score, with an empty name.
+    """
+    measures = kind_of(result.kind).measures
+    rows = judged_rows(result)
+    rates = {}
+    for name, row in rows.items():
+        rate = row.values.get(measures)
+        if rate is not None:
+            rates[name] = rate
+    value = score(result)
+    if not rows and measures != BANDWIDTH and value is not None:
+        rates[""] = value
+    return rates
+
+
+def figure_text(result: Result, value: float) -> str:
+    """Return a score or a rate with its unit: `780 TFLOP/s`, `54.1 GB/s`."""
+    kind = kind_of(result.kind)
+    if kind.moves_bytes:
+        return f"{gigabytes(value)} GB/s"
+    if not result.points or result.tflops_peak is not None or kind.over_time:
+        return throughput(value)
+    if not value:
+        return "nothing over its rows"
+    return (
+        f"{brief(1 / value)} over its rows"  # a time says more than products per second
+    )
+
+
+def percent_below(value: float, reference: float) -> float:
+    """Return how far a value is below a reference, in percent of that; negative above it."""
+    if not reference:
+        return 0.0
+    return 100 * (reference - value) / reference
+
+
+def rates_of_pair(
+    rows: Iterable[Point],
+) -> tuple[float | None, float | None, float | None]:
+    """Return TFLOP/s alone and together, and the cost in percent, negative for a gain."""
+    reached = {point.series: point.values.get("tflops") for point in rows}
+    alone, together = reached.get(ALONE), reached.get(TOGETHER)
+    if not alone or together is None:
+        return alone, together, None
+    return alone, together, percent_below(together, alone)
+
+
+def wrong_results(elements: int, checks: int) -> str:
+    """Return what a faulty device did: `computed wrong results: 3 elements in 12 checks`."""
+    return f"computed wrong results: {count(elements, 'element')} in {count(checks, 'check')}"
+
+
+MISMATCHES = {
+    "wrong": "wrong each time when repeated",
+    "not repeatable": "not repeatable, right when repeated",
+    "unexplained": "unexplained, at times right when repeated",
+    "other bits": "right with other bits than the first",
+}
+
+
+def mismatch_text(result: Result) -> str:
+    """Return what products with a mismatch were: `; 1 product not repeatable, ...`."""
+    found = ""
+    for kind, many in result.mismatches.items():
+        said = MISMATCHES.get(kind) or visible(kind, 40)
+        found += f"; {count(many, 'product')} {said}"
+    return found
+
+
+def verified_text(result: Result) -> str:
+    """Return the share of the products that were verified: `16 of 500 products (3.2 %)`."""
+    kind = kind_of(result.kind)
+    known, total = result.verified_products, result.iterations
+    if known is None or not kind.over_time:
+        return count(result.checks, "check")
+    if not total:
+        return f"{known:,} of 0 {kind.counts}"
+    share = percentage(100 * known / total, digits=1)
+    every = "all " if known >= total else ""
+    return f"{every}{known:,} of {total:,} {kind.counts} ({share})"
+
+
+def memory_errors_text(known: Mapping[str, Sequence[float]]) -> str:
+    """Return the counters before and after: `ECC corrected 0 before, 3 after`."""
+    found = []
+    for name, pair in known.items():
+        label = CATALOGUE[name].label if name in CATALOGUE else visible(name, 40)
+        if pair:
+            found.append(f"{label} {pair[0]:.0f} before, {pair[-1]:.0f} after")
+    return "; ".join(found)

@@ -1,0 +1,446 @@
+"""A result as a page: a sentence, a table, charts and facts, which text and HTML show alike."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from gputop.bench.events import (
+    DEGRADED,
+    FAULTY,
+    NOT_JUDGED,
+    OK,
+    Conditions,
+    Point,
+    Result,
+)
+from gputop.bench.plan.kinds import BANDWIDTH, kind_of
+from gputop.bench.plan.peaks import percent_lines
+from gputop.bench.results.columns import ending, shape, share_of_usual
+from gputop.bench.results.measures import (
+    measured,
+    memory_errors_text,
+    mismatch_text,
+    points_by_series,
+    ranked_shapes,
+    score,
+    verified_text,
+    wrong_results,
+)
+from gputop.bench.results.statistics import LARGE_DROOP
+from gputop.bench.results.tables import BETWEEN, TextTable, aligned, layout_of, table
+from gputop.schema.values import CAUSES, span_text, value_text
+from gputop.text import (
+    age,
+    count,
+    percentage,
+    quantity,
+    size,
+    tflops,
+    throughput,
+    visible,
+)
+
+if TYPE_CHECKING:
+    from gputop.bench.run.run_state import Curve, RunCurves
+
+NAME_CELLS = 10
+"""Cells of a fact's name in text."""
+
+Level = Literal["", "good", "warn", "fault"]
+"""How grave a sentence is: it has the colour."""
+Fact = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A paragraph of a page."""
+
+    text: str
+    level: Level = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """The device or part that the next blocks are about."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Facts by their names. Those with `details` are not in short text."""
+
+    title: str
+    rows: Sequence[Fact]
+    details: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Lines over a common axis: a value of rows over their size, or a reading over time."""
+
+    value: str
+    """Name of the value or reading, which has the title and the format."""
+    lines: Mapping[str, Curve]
+    axis: Literal["N", "bytes", "seconds"]
+    small: bool = False
+    """True for a reading below the throughput."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """Intervals of run time in which each clock event reason held."""
+
+    intervals: Mapping[str, Curve]
+    seconds: float
+
+
+Block = Sentence | Heading | Facts | TextTable | Chart | Strip
+Page = Sequence[Block]
+
+
+def level_of(state: str) -> Level:
+    """Return how grave the state of a verdict is."""
+    levels: dict[str, Level] = {FAULTY: "fault", DEGRADED: "warn", OK: "good"}
+    return levels.get(state, "")
+
+
+def result_page(result: Result, course: RunCurves | None = None) -> list[Block]:
+    """Return everything about a result, the verdict first, with the run over time if given."""
+    page: list[Block] = [*headline(result), Heading(title_of(result))]
+    if result.points:
+        page.append(table(result.kind, result.points))
+    page.append(Facts("", [*figure_facts(result)]))
+    if course is not None:
+        page += charts(result, course)
+    page.append(Facts("Conditions", [*condition_facts(result.known_conditions)]))
+    if result.verdict is not None:
+        page += verdict_blocks(result)
+    page.append(Facts("Method", [*method_facts(result)], details=True))
+    page.append(Facts("Details", [*detail_facts(result)], details=True))
+    return [block for block in page if not isinstance(block, Facts) or block.rows]
+
+
+def title_of(result: Result) -> str:
+    """Return what ran: `NVIDIA H200, soak, bfloat16, 8192`."""
+    kind = kind_of(result.kind)
+    title = f"{result.device}, {result.kind}"
+    if kind.has_dtype:
+        title += f", {result.dtype}"
+    if not kind.has_rows:
+        title += f", {shape(result)}"
+    return title
+
+
+def headline(result: Result) -> Iterator[Sentence]:
+    """Yield the verdict for the owner; nothing if there is no verdict and nothing is wrong."""
+    verdict = result.verdict
+    level = level_of(result.state)
+    if result.stopped not in ("time", "user") and level != "fault":
+        level = "warn"
+    if verdict is not None and verdict.summary:
+        yield Sentence(verdict.summary, level)
+    elif verdict is not None:  # of an older version
+        yield Sentence("; ".join(verdict_lines(result)), level)
+    elif result.wrong_elements:
+        wrong = wrong_results(result.wrong_elements, result.checks)
+        yield Sentence(f"The device {wrong}.", level)
+    elif result.known_comparison.slower is not None:
+        yield Sentence(result.known_comparison.slower, "warn")
+    elif result.stopped != "time":
+        yield Sentence(f"The run was {ending(result).sentence}.", "warn")
+
+
+def verdict_blocks(result: Result) -> Iterator[Block]:
+    """Yield the verdict in lines, and all of its parts."""
+    verdict = result.verdict
+    if verdict is None:
+        return
+    for line in verdict_lines(result):
+        yield Sentence(line, level_of(verdict.state))
+    parts = [(part.name, f"{part.state}: {part.why}") for part in verdict.parts]
+    yield Facts("Verdict", parts, details=True)
+
+
+def verdict_lines(result: Result) -> Iterator[str]:
+    """Yield one line if all is well, or a line for each part that is not."""
+    if result.verdict is None:
+        return
+    bad = result.verdict.bad
+    for part in bad:
+        yield f"Verdict: {part.state}, {part.name}: {part.why}"
+    if bad:
+        return
+    left = [part.name for part in result.verdict.parts if part.state == NOT_JUDGED]
+    judged = count(len(result.verdict.parts) - len(left), "part")
+    if left:
+        judged += f"; not judged: {', '.join(left)}"
+    yield f"Verdict: {result.verdict.state} ({judged})"
+
+
+def figure_facts(result: Result) -> Iterator[Fact]:
+    """Yield what was measured, how it was verified, and the memory used."""
+    kind = kind_of(result.kind)
+    if not kind.has_rows:
+        yield from _throughput(result)
+    elif result.tflops_peak is not None and result.points:
+        yield "best", _best(result)
+    for line in of_peak(result):
+        yield "of peak", line
+    done = ending(result).sentence
+    if result.stopped == "time" and result.points:
+        done = count(len(result.points), "row")
+    yield kind.counts, f"{result.iterations:,}, {done}"
+    wrong = f"{result.wrong_elements or 'no'} wrong elements{mismatch_text(result)}"
+    yield "verified", f"{verified_text(result)}, {wrong}"
+    if result.tensor_bytes is not None or result.context_bytes is not None:
+        tensors, cache = size(result.tensor_bytes), size(result.cache_bytes)
+        context = size(result.context_bytes)
+        said = f"tensors {tensors}, torch's cache {cache}, CUDA context {context}"
+        yield "memory", said
+    for note in result.notes:
+        yield "note", note
+
+
+def _best(result: Result) -> str:
+    best = ranked_shapes(result.points)[0]
+    where = shape(result) if result.n else best.series
+    said = f"{throughput(result.tflops_peak)} at {where}"
+    scatter = best.values.get("spread_percent")
+    if scatter is not None:
+        said += f", ± {percentage(scatter, digits=1)}"
+    return said
+
+
+def _throughput(result: Result) -> Iterator[Fact]:
+    mean, interval = result.tflops_mean, result.tflops_mean_interval
+    said = f"{throughput(mean)} over {age(result.seconds)}"
+    if mean and interval:
+        half = 50 * (interval[1] - interval[0]) / mean
+        said += f", ± {percentage(half, digits=1)}"
+    yield "mean", said
+    said = f"{throughput(result.tflops_peak)} in the best window"
+    if result.tflops_p5 is not None and result.tflops_p95 is not None:
+        low, high = throughput(result.tflops_p5), throughput(result.tflops_p95)
+        said += f"; 5 % to 95 % of them: {low} to {high}"
+    yield "peak", said
+    if result.tflops_burst is not None:
+        yield "burst", f"{throughput(result.tflops_burst)} from the first product on"
+    if result.tflops_sustained is not None and result.droop_percent is not None:
+        yield (
+            "sustained",
+            f"{throughput(result.tflops_sustained)}, {droop_text(result)}",
+        )
+        steady = result.time_to_steady_seconds
+        if steady is None:
+            yield "steady", "not within this run"
+        else:
+            yield "steady", f"after {age(steady)}"
+
+
+def droop_text(result: Result) -> str:
+    """Return `15.2 % below the burst, 95 % interval 14.1 to 16.3`, or that there is no droop."""
+    percent, interval = result.droop_percent, result.droop_interval_percent
+    below = f"{percentage(percent, digits=1)} below the"
+    if interval is None:  # of an older version, which knew no burst
+        return f"{below} peak"
+    if percent:
+        return f"{below} burst, 95 % interval {interval[0]:.1f} to {interval[1]:.1f}"
+    if interval[1] - interval[0] > LARGE_DROOP:
+        return "too uneven to tell a droop"
+    return "no droop beyond the noise"
+
+
+def of_peak(result: Result) -> Iterator[str]:
+    """Yield the percentages of the known peaks of a GPU, data types one by one."""
+    known = result.known_conditions.percent_of_peak
+    if result.device_uuid is None:
+        return
+    if kind_of(result.kind).moves_bytes:
+        for name, percent in known.items():
+            yield f"{percentage(percent)} of {name}"
+        return
+    if "," not in result.dtype:
+        yield from percent_lines(score(result), known, result.dtype)
+        return
+    for dtype, rate in measured(result).items():
+        own = {}
+        for name, percent in known.items():
+            if name.endswith(f" {dtype}"):
+                own[name.removesuffix(f" {dtype}")] = percent
+        for line in percent_lines(rate, own, dtype):
+            yield f"{dtype}: {line}"
+
+
+def condition_facts(known: Conditions) -> Iterator[Fact]:
+    """Yield the known state of the device during the run."""
+    watts, limit = known.power_watts_mean, known.power_limit_watts
+    if watts is not None:
+        of = ""
+        if limit:
+            of = f", {percentage(100 * watts / limit)} of the limit of {limit:.0f} W"
+        yield "power", f"{watts:.0f} W on average{of}"
+    if known.energy_joules is not None:
+        said = f"{value_text('energy_joules', known.energy_joules)} by the device's counter"
+        if known.tflop_per_joule is not None:
+            said += f", {tflops(known.tflop_per_joule)} TFLOP/J"
+        yield "energy", said
+    if known.sm_clock_mhz_mean is not None:
+        said = f"{known.sm_clock_mhz_mean:.0f} MHz on average"
+        if known.sm_clock_max_mhz is not None:
+            said += f", maximum {known.sm_clock_max_mhz:.0f} MHz"
+        yield "clock", said
+    yield from _incidents(known)
+
+
+def _incidents(known: Conditions) -> Iterator[Fact]:
+    if known.temperature_celsius_max is not None:
+        yield "heat", f"up to {quantity(known.temperature_celsius_max, '°C')}"
+    if known.heat_limit is not None:
+        yield "heat limit", known.heat_limit
+    held = sorted(known.clock_event_seconds.items(), key=lambda each: -each[1])
+    if held:
+        spans = [f"{CAUSES.get(name, name)} {span_text(each)}" for name, each in held]
+        yield "held back", ", ".join(spans)
+    if known.memory_errors:
+        yield "memory errors", memory_errors_text(known.memory_errors)
+    if known.other_load:
+        yield "used by", "; ".join(known.other_load)
+    if known.driver_version is not None:
+        yield "driver", known.driver_version
+
+
+def method_facts(result: Result) -> Iterator[Fact]:
+    """Yield how it was measured, and with what software."""
+    yield "method", result.method
+    if result.bound_to:
+        yield "bound to", result.bound_to
+    if result.unset:
+        named = "; ".join(result.unset)
+        yield "unset", f"{named}, as that changes what is measured"
+    cublas = f", cuBLAS {result.cublas_version}" if result.cublas_version else ""
+    yield "software", f"torch {result.torch_version}{cublas} in {result.python}"
+
+
+def detail_facts(result: Result) -> Iterator[Fact]:
+    """Yield further facts for a reader who has no access to the machine."""
+    if result.known_comparison.under_percent is not None:
+        yield "of the median of earlier runs", share_of_usual(result)
+    named = {
+        "time": age(result.seconds),
+        "accumulate": result.accumulate,
+        "layout": result.layout,
+        "data": result.data,
+        "threads": result.threads,
+        "CUDA": result.cuda_version,
+        "device": result.device_uuid,
+        "PCI device id": result.known_conditions.pci_device_id,
+    }
+    for label, value in named.items():
+        if value is not None:
+            yield label, str(value)
+
+
+def charts(result: Result, course: RunCurves) -> Iterator[Block]:
+    """Yield the rows over their size, and the run and its device over time."""
+    kind = kind_of(result.kind)
+    value = next(iter(layout_of(result.kind).values))
+    lines: dict[str, list[tuple[float, float]]] = {}
+    drawn = [row for row in result.points if BETWEEN not in row.series]
+    for series, points in points_by_series(drawn).items():
+        rates = [(row.x, row.values[value]) for row in points if value in row.values]
+        if rates:
+            lines[series] = sorted(rates)
+    if len({x for line in lines.values() for x, _ in line}) > 1:  # else it is no line
+        yield Chart(value, lines, "bytes" if kind.moves_bytes else "N")
+    value = BANDWIDTH if kind.moves_bytes else "tflops"
+    unit = 1e9 if kind.moves_bytes else 1.0
+    rates = [(each.elapsed_seconds, unit * each.rate) for each in course.progress]
+    if rates:
+        yield Chart(value, {value: rates}, "seconds")
+    for reading, curve in course.readings.items():
+        of_cpu = {"sm_clock_mhz": "clock_mhz"} if result.device_uuid is None else {}
+        name = of_cpu.get(reading, reading)
+        if curve:
+            yield Chart(name, {name: curve}, "seconds", small=True)
+    if course.reasons:
+        yield Strip(course.reasons, max(result.seconds, _end(course.reasons)))
+
+
+def _end(intervals: Mapping[str, Curve]) -> float:
+    """Return when the last interval ends."""
+    return max(end for spans in intervals.values() for _, end in spans)
+
+
+def as_lines(
+    page: Page, width: int | None = None, *, details: bool = False
+) -> Iterator[tuple[str, Level]]:
+    """Yield the lines of a page as text, wrapped at words, each with its level."""
+    before: Block | None = None
+    for block in page:
+        level = block.level if isinstance(block, Sentence) else ""
+        lines = _lines(block, width or 1 << 20, details=details)
+        if lines and before is not None and _is_apart(before, block):
+            yield "", ""
+        for line in lines:
+            yield line, level
+            before = block
+
+
+def _lines(block: Block, room: int, *, details: bool) -> list[str]:
+    """Return the lines of a block. Charts have none."""
+    if isinstance(block, Sentence):
+        return textwrap.wrap(visible(block.text), room, break_on_hyphens=False)
+    if isinstance(block, Heading):
+        return [visible(block.text)]
+    if isinstance(block, TextTable):
+        return aligned(block.lines)
+    found = []
+    if isinstance(block, Facts) and (details or not block.details):
+        for name, text in block.rows:
+            found += _fact_lines(name, visible(text), room)
+    return found
+
+
+def _is_apart(before: Block, block: Block) -> bool:
+    """Return True if there is an empty line between two blocks."""
+    if isinstance(before, TextTable) or isinstance(block, TextTable):
+        return True
+    return isinstance(block, Heading)
+
+
+def _fact_lines(name: str, text: str, room: int) -> list[str]:
+    first = f"  {name:<{NAME_CELLS}} "
+    return textwrap.wrap(
+        text,
+        max(room, len(first) + NAME_CELLS),
+        initial_indent=first,
+        subsequent_indent=" " * len(first),
+        break_on_hyphens=False,
+    )
+
+
+def as_text(page: Page, width: int | None = None, *, details: bool = False) -> str:
+    """Return a page as text, wrapped at words."""
+    return "\n".join(line for line, _ in as_lines(page, width, details=details))
+
+
+def rows_page(device: str, kind: str, points: Sequence[Point]) -> list[Block]:
+    """Return the rows of a table that ended with an error."""
+    head = f"{device}, {kind}: {count(len(points), 'row')} before the error"
+    return [Heading(head), table(kind, points)]
+
+
+def device_blocks(place: str, result: Result) -> list[Block]:
+    """Return the rows of a device of several, its notes, and how it was measured."""
+    page: list[Block] = [
+        Facts(f"Method of {place}", [*method_facts(result)], details=True)
+    ]
+    if result.notes:
+        page.insert(0, Facts("", [(place, note) for note in result.notes]))
+    if result.points and not kind_of(result.kind).over_time:
+        page = [Heading(place), table(result.kind, result.points), *page]
+    return page

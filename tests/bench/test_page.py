@@ -1,0 +1,294 @@
+"""Pages of results: the tables of each kind, figures, conditions, and several devices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gputop.bench.events import Comparison, Conditions, Point, Result
+from gputop.bench.plan.peaks import AT_LIVE_CLOCK, DATASHEET
+from gputop.bench.results.columns import verdict
+from gputop.bench.results.measures import best_row, best_row_text
+from gputop.bench.results.page import as_lines, as_text, condition_facts, figure_facts, result_page
+from gputop.bench.results.tables import device_tables
+from gputop.bench.results.tables import table as table_of
+from gputop.bench.results.verdict import with_verdicts
+from gputop.text import brief
+from tests.bench.kept import BASE, table
+from tests.bench.pages import result_text
+from tests.bench.workers import RESULT
+
+
+def product(series: str, n: int, tflops: float, seconds: float, m: int | None = None) -> Point:
+    return Point(series, n, {"tflops": tflops, "seconds": seconds}, (m or n, n, n))
+
+
+SWEEP = (
+    product("float64", 1, 2e-3, 1.05e-6),
+    product("float32", 1024, 0.2, 0.0107),
+    product("float32", 1, 3e-3, 1e-6),
+)
+LATENCY = (
+    product("eager", 5, 2.5e-4, 1e-6),
+    product("CUDA graph", 5, 1e-3, 2.5e-7),
+    product("eager", 1000, 0.2, 0.01),
+)
+PEAK = (
+    product("B row-major", 256, 3.0, 1e-5),
+    product("B column-major", 384, 4.0, 1e-5),
+    product("B column-major, confirmed", 512, 3.9, 1e-5, 640),
+    product("B column-major, zeros", 512, 9.0, 1e-5, 640),
+)
+COPY = (
+    Point("1 thread", 1 << 20, {"bytes_per_second": 5.5e10, "seconds": 4e-5}),
+    Point("2 threads", 1 << 20, {"bytes_per_second": 1.1e11, "seconds": 2e-5}),
+    Point("1 thread", 1 << 26, {"bytes_per_second": 2.34e10, "seconds": 5e-3}),
+)
+STEPS = {"tflops": 0.1, "tokens_per_second": 19188.2, "seconds": 0.0133}
+STEP = (
+    Point("7B, eager", 4096, STEPS),
+    Point("7B, compiled", 4096, STEPS | {"percent_of_peak": 45.25}),
+)
+MEMORY = (Point("walking ones", 1 << 30, {"bytes_per_second": 1.5e12, "passes": 2.0}),)
+REDUCED = {"bytes_per_second": 4e9, "seconds": 5e-5, "p99_seconds": 9e-5, "wrong": 0.0}
+COLLECTIVE = (
+    Point("all-reduce", 1 << 10, REDUCED),
+    Point("all-gather", 1 << 10, REDUCED),
+    Point("all-reduce", 1 << 12, REDUCED),
+)
+
+TABLES: dict[str, tuple[Any, ...]] = {
+    "sweep": (
+        SWEEP,
+        ["N", "float64, TFLOP/s", "float32, TFLOP/s", "float64, time", "float32, time"],
+        ["1", "2.00G", "3.00G", "1.05 µs", "1 µs"],
+        ["1024", "–", "0.200", "–", "10.7 ms"],
+    ),
+    "latency": (
+        LATENCY,
+        ["time per product", "5×5", "1000×1000"],
+        ["eager", "1 µs", "10 ms"],
+        ["CUDA graph", "250 ns", "–"],
+    ),
+    "peak": (
+        PEAK,
+        ["shape", "TFLOP/s", "time"],
+        ["B column-major, confirmed, 640×512×512", "3.90", "10 µs"],
+        ["B column-major, zeros, 640×512×512", "9.00", "10 µs"],
+        ["B column-major, 384", "4.00", "10 µs"],
+        ["B row-major, 256", "3.00", "10 µs"],
+    ),
+    "copy": (
+        COPY,
+        ["GB/s", "1 thread", "2 threads"],
+        ["1.00 MiB", "55.0", "110"],
+        ["64.0 MiB", "23.4", "–"],
+    ),
+    "step": (
+        STEP,
+        ["training step", "TFLOP/s", "tokens/s", "of peak", "time"],
+        ["7B, eager", "0.100", "19,188", "–", "13.3 ms"],
+        ["7B, compiled", "0.100", "19,188", "45.2 %", "13.3 ms"],
+    ),
+    "memory": (MEMORY, ["pattern", "GB/s", "passes"], ["walking ones", "1500", "2.0"]),
+    "collective": (
+        COLLECTIVE,
+        ["operation", "bus GB/s", "mean", "p99", "wrong"],
+        ["all-reduce, 1.00 KiB", "4.00", "50 µs", "90 µs", "0"],
+        ["all-reduce, 4.00 KiB", "4.00", "50 µs", "90 µs", "0"],
+        ["all-gather, 1.00 KiB", "4.00", "50 µs", "90 µs", "0"],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_the_table_of_a_kind(kind: str) -> None:
+    points, *expected = TABLES[kind]
+    assert table_of(kind, points).lines == expected
+
+
+def test_the_best_of_each_column_is_marked() -> None:
+    assert table_of("copy", COPY).best == {(1, 1)}
+    assert table_of("latency", LATENCY).best == {(2, 1)}
+    assert table_of("peak", PEAK).best == {(1, 1)}, "zeros are no speed of a device"
+    assert best_row(PEAK) is PEAK[2]
+    assert table_of("memory", MEMORY).best == frozenset()
+
+
+def test_a_search_lists_its_fastest_shapes() -> None:
+    many = tuple(product("B row-major", 64 * n, 1.0, 1e-5) for n in range(1, 100))
+    assert len(table_of("peak", many).lines) == 11
+
+
+def test_the_scatter_is_a_column_and_marks_what_it_spoils() -> None:
+    points = []
+    for series, n, spread in (("float32", 64, 0.4), ("float64", 64, 1.2), ("float32", 128, 7.5)):
+        point = product(series, n, 0.1, 1e-3)
+        points.append(replace(point, values={**point.values, "spread_percent": spread}))
+    found = table_of("sweep", points)
+    assert [line[-1] for line in found.lines] == ["±", "1.2 %", "7.5 %"]
+    assert found.spoiled == {(2, 1), (2, 3), (2, 5)}, "the row, and the largest of the line"
+    assert found.transposed().spoiled == {(1, 2), (3, 2), (5, 2)}
+
+
+def test_devices_side_by_side() -> None:
+    (found,) = device_tables("copy", {"GPU 0": COPY, "GPU 1": COPY[:2]})
+    assert found.lines == [
+        ["GB/s, largest size", "GPU 0", "GPU 1"],
+        ["1 thread", "23.4", "55.0"],
+        ["2 threads", "110", "110"],
+    ]
+    (found,) = device_tables("peak", {"GPU 0": PEAK, "GPU 1": PEAK[:1]})
+    assert found.lines[1:] == [
+        ["GPU 0", "3.90", "B column-major, confirmed, 640×512×512"],
+        ["GPU 1", "3.00", "B row-major, 256"],
+    ]
+
+
+def of(kind: str, points: tuple[Point, ...], **fields: Any) -> Result:
+    return replace(RESULT, kind=kind, points=points, **fields)
+
+
+def test_the_text_begins_with_the_sentence_and_details_are_optional() -> None:
+    (judged,) = with_verdicts([BASE])
+    lines = list(as_lines(result_page(judged)))
+    assert lines[0] == (judged.verdict.summary if judged.verdict else "", "good")
+    assert lines[1] == ("", "")
+    assert lines[2] == ("NVIDIA H200, soak, bfloat16, 8192", "")
+    short, long = as_text(result_page(judged)), as_text(result_page(judged), details=True)
+    for detail in ("method ", "software ", "not judged: 0 runs like it before"):
+        assert detail not in short
+        assert detail in long
+    assert short.splitlines()[-1].startswith("Verdict: ok (")
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_text_is_wrapped_at_words(width: int) -> None:
+    (judged,) = with_verdicts([replace(BASE, stopped="limit", notes=("a long note " * 30,))])
+    lines = as_text(result_page(judged), width, details=True).splitlines()
+    assert max(map(len, lines)) <= width
+    whole = as_text(result_page(judged), details=True)
+    assert " ".join(" ".join(lines).split()) == " ".join(whole.split())
+
+
+def test_figures_have_one_format() -> None:
+    cpu = replace(
+        RESULT, tflops_mean=0.0312, tflops_peak=0.0413, tflops_mean_interval=(0.03, 0.032)
+    )
+    facts = dict(figure_facts(cpu))
+    assert facts["mean"] == "31.2 GFLOP/s over 5.0 s, ± 3.2 %"
+    assert facts["peak"] == "41.3 GFLOP/s in the best window"
+    assert facts["products"] == "420, time was up"
+    spread = replace(BASE, tflops_p5=700.0, tflops_p95=800.0, iterations=25_811)
+    facts = dict(figure_facts(spread))
+    assert (
+        facts["peak"]
+        == "812 TFLOP/s in the best window; 5 % to 95 % of them: 700 TFLOP/s to 800 TFLOP/s"
+    )
+    assert facts["products"] == "25,811, time was up"
+
+
+def test_a_table_has_its_best_row_its_notes_and_how_it_ended() -> None:
+    text = result_text(
+        of(
+            "sweep",
+            SWEEP,
+            notes=("int8: this torch has none", "the time was up"),
+            context_bytes=500 << 20,
+            cache_bytes=1 << 30,
+            tensor_bytes=2 << 30,
+            stopped="limit",
+        )
+    )
+    assert text.count("note ") == 2
+    assert "tensors 2.00 GiB, torch's cache 1.00 GiB, CUDA context 500 MiB" in text
+    assert "ended by the temperature limit" in text
+    assert "best       0.200 TFLOP/s at 1024" in text
+    steps = result_text(of("step", STEP, m=0, n=0, k=0, tflops_peak=0.1))
+    assert "best       0.100 TFLOP/s at 7B, eager" in steps
+    assert "420, 2 rows" in steps
+    assert "TFLOP/s" not in result_text(of("copy", COPY, tflops_mean=None, tflops_peak=None))
+
+
+def test_when_a_soak_was_steady_and_how_far_it_drooped() -> None:
+    long = replace(RESULT, tflops_sustained=0.15, droop_percent=25.0)
+    assert "not within this run" in result_text(long)
+    assert "0.150 TFLOP/s, 25.0 % below the peak" in result_text(long)
+    assert "after 4.5 s" in result_text(replace(long, time_to_steady_seconds=4.5))
+    assert "sustained" not in result_text(RESULT)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(3.2e-8, "32 ns"), (1.234e-6, "1.23 µs"), (0.0123, "12.3 ms"), (62.0, "62 s"), (None, "–")],
+)
+def test_times_are_in_the_unit_that_suits_them(seconds: float | None, said: str) -> None:
+    assert brief(seconds) == said
+
+
+def test_each_peak_has_a_line() -> None:
+    known = Conditions(percent_of_peak={DATASHEET: 70.78, AT_LIVE_CLOCK: 93.4})
+    ran: dict[str, Any] = {"device_uuid": "GPU-1", "dtype": "bfloat16", "tflops_mean": 700.0}
+    said = result_text(replace(RESULT, conditions=known, **ran))
+    assert "of peak    71 % of 989 TFLOP/s (datasheet dense)" in said
+    assert "of peak    93 % of 749 TFLOP/s (formula at the live clock)" in said
+    assert "no peak is known to compare with" in result_text(replace(RESULT, device_uuid="GPU-1"))
+    assert "of peak" not in result_text(RESULT)
+    known = Conditions(percent_of_peak={"datasheet memory bandwidth": 91.6})
+    copies = of("copy", COPY, tflops_mean=None, tflops_peak=None, device_uuid="GPU-1")
+    assert "of peak    92 % of datasheet memory bandwidth" in result_text(
+        replace(copies, conditions=known)
+    )
+
+
+FULL = Conditions(
+    driver_version="580.65.06",
+    pci_device_id="2330",
+    power_watts_mean=655.4,
+    power_limit_watts=700.0,
+    sm_clock_mhz_mean=1755.2,
+    sm_clock_max_mhz=1980.0,
+    temperature_celsius_max=71.0,
+    heat_limit="84°C (slowdown at 87°C)\x1b",
+    energy_joules=40_800.0,
+    tflop_per_joule=1.0294,
+    clock_event_seconds={"sw_thermal": 6.0, "sw_power_cap": 54.0, "bit_0x1\x1b": 0.5},
+)
+
+
+def test_conditions_that_are_known() -> None:
+    assert list(condition_facts(FULL)) == [
+        ("power", "655 W on average, 94 % of the limit of 700 W"),
+        ("energy", "40.8 kJ by the device's counter, 1.03 TFLOP/J"),
+        ("clock", "1755 MHz on average, maximum 1980 MHz"),
+        ("heat", "up to 71°C"),
+        ("heat limit", "84°C (slowdown at 87°C)\x1b"),
+        ("held back", "power cap 54.0 s, software thermal slowdown 6.0 s, bit_0x1\x1b 500 ms"),
+        ("driver", "580.65.06"),
+    ]
+    assert "\x1b" not in result_text(replace(RESULT, conditions=FULL))
+    assert list(condition_facts(Conditions())) == []
+    assert list(condition_facts(Conditions(power_watts_mean=70.0, energy_joules=700.0))) == [
+        ("power", "70 W on average"),
+        ("energy", "700 J by the device's counter"),
+    ]
+
+
+def test_the_headline_of_copies_is_of_the_largest_size() -> None:
+    points = tuple(
+        Point("host, 1 thread", size, {"bytes_per_second": rate})
+        for size, rate in ((1 << 20, 119e9), (1 << 30, 23e9))
+    )
+    assert best_row_text(table("copy", points)) == "host, 1 thread: 23.0 GB/s"
+
+
+def test_the_column_of_the_verdict_is_about_the_worst_row() -> None:
+    slower = (
+        "a: 40 GB/s is 8.1 % under the 43.5 GB/s that is usual (limit 3.0 %); b: 40 GB/s is 20.4 % "
+        "under the 50.2 GB/s that is usual (limit 3.0 %), the median of its last 5 like runs"
+    )
+    result = table("copy", (), comparison=Comparison(-2.0, slower, 5))
+    assert verdict(result) == "20 % under"
+    assert verdict(replace(BASE, comparison=Comparison(9.7, "slower", 5))) == "10 % under"
