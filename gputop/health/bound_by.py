@@ -15,10 +15,9 @@ from gputop.agent.snapshot import ProcessKind
 from gputop.health import thresholds as t
 from gputop.health.conditions import STATES
 from gputop.health.findings import Evidence, headlines, phrase
-from gputop.health.rule_view import NoEvidence, RuleView, finite, needed
-from gputop.schema.catalogue import CATALOGUE
+from gputop.health.rule_view import NoEvidence, RuleView, finite, lack_text, needed
 from gputop.schema.clock_events import HEAT_REASONS
-from gputop.schema.values import absence_text, link_bytes
+from gputop.schema.values import link_bytes
 from gputop.text import size
 
 BUSY, SM = "gpu_utilization_percent", "sm_active_percent"
@@ -32,7 +31,6 @@ PCIE = ("pcie_rx_bytes_per_second", "pcie_tx_bytes_per_second")
 NVLINK = ("nvlink_rx_bytes_per_second", "nvlink_tx_bytes_per_second")
 HARDWARE_REASONS = ("hw_power_brake", "hw_slowdown")
 COMPUTES = (ProcessKind.COMPUTE, ProcessKind.BOTH, ProcessKind.MPS)
-TOO_SHORT = "not watched for long enough yet"
 
 
 class Bound(StrEnum):
@@ -398,14 +396,8 @@ def _check(condition: Condition, view: RuleView, before: Bound) -> Found:
 
 
 def _missing(view: RuleView) -> str:
-    """Return which readings are missing, and why: `no SM active (needs GPM: …)`."""
+    """Return which reading is missing, and why."""
     for name in (view.activity, SM, TENSOR, DRAM):
         if view.mean_or_none(name) is None:
-            break
-    else:
-        return "no unit is near its limit"
-    absence = view.absence(name)
-    if absence is None:
-        return TOO_SHORT
-    why = absence_text(name, absence, view.device, view.host)
-    return f"no {CATALOGUE[name].label} ({why})"
+            return lack_text(name, view.absence(name), view.device, view.host)
+    return "no unit is near its limit"

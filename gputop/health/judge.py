@@ -12,22 +12,10 @@ from typing import NamedTuple
 
 from gputop.agent.device import Absence, DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Inventory, Sample
-from gputop.health.bound_by import (
-    BUSY,
-    DRAM,
-    POWER,
-    REASONS,
-    SM,
-    TENSOR,
-    Bound,
-    BoundBy,
-    bound_by,
-)
+from gputop.health.bound_by import BUSY, Bound, BoundBy, bound_by
 from gputop.health.findings import Finding, Severity
 from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
 from gputop.health.rules import hardware, memory_use, workload
-from gputop.health.rules.workload import CLOCK, USED
-from gputop.schema.derived import PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT
 from gputop.stream.history import History
 
 
@@ -37,9 +25,15 @@ class NoFinding:
 
     rule: str
     device_uuid: str
-    missing: Mapping[str, Absence | None] = field(default_factory=dict)
-    """Readings without which it cannot tell; empty if it could. None for one that is read, but not
-    for long enough yet."""
+    missing: str = ""
+    """Reading without which it cannot tell; empty if it could."""
+    absence: Absence | None = None
+    """Reason that the reading is missing; None if it only has not been read for long enough."""
+
+    @property
+    def waits(self) -> bool:
+        """True if the check can be done when the device has been watched for longer."""
+        return self.missing != "" and self.absence in (None, Absence.NO_DATA_YET)
 
 
 Verdict = Finding | NoFinding
@@ -82,8 +76,6 @@ class Rule(NamedTuple):
     name: str
     title: str
     """The condition in a word or two, for the list of rules that found nothing."""
-    needs: tuple[str, ...]
-    """Readings that it needs. Missing ones are listed if it cannot tell."""
     judge: Callable[[RuleView], Finding | None]
     """Returns None for no finding. Raises `NoEvidence` if it cannot tell, and nothing else."""
     of_silent: bool = False
@@ -92,65 +84,29 @@ class Rule(NamedTuple):
     """True if one snapshot is not enough. Doctor asks the other rules, too."""
 
 
-_LINK = ("pcie_generation", "pcie_width")
-_LINK_MAX = ("pcie_generation_max", "pcie_width_max")
-
 _at_once = partial(Rule, needs_history=False)
 RULES = (
-    Rule("xid", "Xid errors", (), hardware.xid, of_silent=True),
-    _at_once("ecc", "memory errors", (hardware.ECC,), hardware.ecc),
-    _at_once("remap", "bad memory rows", ("remap_pending",), hardware.remap),
-    _at_once("recovery", "recovery", ("recovery_action",), hardware.recovery),
-    _at_once(
-        "almost_full", "out of memory", (USED, memory_use.FREE), memory_use.almost_full
-    ),
-    _at_once("thermal", "heat", (REASONS,), hardware.thermal),
-    _at_once(
-        "hardware_slowdown", "hardware slowdown", (REASONS,), hardware.hardware_slowdown
-    ),
-    Rule(
-        "input_bound",
-        "waiting for input",
-        (BUSY, PROCESS_CPU, PROCESS_IO_WAIT),
-        workload.input_bound,
-    ),
-    Rule("straggler", "straggler", (BUSY, CLOCK), workload.straggler),
-    Rule("not_working", "busy with idle SMs", (BUSY, SM, POWER), workload.not_working),
-    _at_once(
-        "link_degraded",
-        "PCIe link slow",
-        (*_LINK, *_LINK_MAX, BUSY),
-        hardware.link_degraded,
-    ),
-    Rule(
-        "pcie_bound", "PCIe link full", (*hardware.TRAFFIC, *_LINK), hardware.pcie_bound
-    ),
-    Rule(
-        "clocks_low",
-        "low clocks",
-        (BUSY, CLOCK, hardware.CLOCK_MAX, REASONS),
-        hardware.clocks_low,
-    ),
-    Rule("leak", "leak", (USED,), memory_use.leak),
-    Rule(
-        "ghost_load",
-        "load without a process",
-        (BUSY, PROCESS_COUNT),
-        memory_use.ghost_load,
-    ),
-    _at_once(
-        "unattributed",
-        "unattributed memory",
-        (memory_use.UNATTRIBUTED,),
-        memory_use.unattributed,
-    ),
-    Rule("no_tensor_cores", "tensor cores", (SM, TENSOR), workload.no_tensor_cores),
-    Rule("memory_bound", "memory bandwidth", (DRAM, TENSOR), workload.memory_bound),
-    Rule("imbalance", "imbalance", (USED, BUSY), workload.imbalance),
-    Rule(
-        "held_idle", "idle memory", (memory_use.ATTRIBUTED, BUSY), memory_use.held_idle
-    ),
-    Rule("power_capped", "power limit", (REASONS,), hardware.power_capped),
+    Rule("xid", "Xid errors", hardware.xid, of_silent=True),
+    _at_once("ecc", "memory errors", hardware.ecc),
+    _at_once("remap", "bad memory rows", hardware.remap),
+    _at_once("recovery", "recovery", hardware.recovery),
+    _at_once("almost_full", "out of memory", memory_use.almost_full),
+    _at_once("thermal", "heat", hardware.thermal),
+    _at_once("hardware_slowdown", "hardware slowdown", hardware.hardware_slowdown),
+    Rule("input_bound", "waiting for input", workload.input_bound),
+    Rule("straggler", "straggler", workload.straggler),
+    Rule("not_working", "busy with idle SMs", workload.not_working),
+    _at_once("link_degraded", "PCIe link slow", hardware.link_degraded),
+    Rule("pcie_bound", "PCIe link full", hardware.pcie_bound),
+    Rule("clocks_low", "low clocks", hardware.clocks_low),
+    Rule("leak", "leak", memory_use.leak),
+    Rule("ghost_load", "load without a process", memory_use.ghost_load),
+    _at_once("unattributed", "unattributed memory", memory_use.unattributed),
+    Rule("no_tensor_cores", "tensor cores", workload.no_tensor_cores),
+    Rule("memory_bound", "memory bandwidth", workload.memory_bound),
+    Rule("imbalance", "imbalance", workload.imbalance),
+    Rule("held_idle", "idle memory", memory_use.held_idle),
+    Rule("power_capped", "power limit", hardware.power_capped),
 )
 """All rules. Of equally grave findings, that of the first rule comes first.
 
@@ -277,12 +233,12 @@ def _ask(rule: Rule, view: RuleView, since: float | None) -> Verdict:
     """Return the verdict of a rule; `since` is when its active finding began, None if none is."""
     uuid = view.device.uuid
     if view.sample.state is not DeviceState.OK and not rule.of_silent:
-        return NoFinding(rule.name, uuid, {"state": view.absence(BUSY)})
+        return NoFinding(rule.name, uuid, "state", view.absence(BUSY))
     view.held = since is not None
     try:
         found = rule.judge(view)
     except NoEvidence as error:
-        return NoFinding(rule.name, uuid, _missing(rule, view, error.reading))
+        return NoFinding(rule.name, uuid, error.reading, view.absence(error.reading))
     if found is None:
         return NoFinding(rule.name, uuid)
     began = since if found.since is None else found.since
@@ -294,16 +250,6 @@ def _ask(rule: Rule, view: RuleView, since: float | None) -> Verdict:
         device_uuid=uuid,
         rank=_RANKS[rule.name],
     )
-
-
-def _missing(rule: Rule, view: RuleView, reading: str) -> dict[str, Absence | None]:
-    """Return all missing readings that the rule needs, first the one that stopped it."""
-    found = {reading: view.absence(reading)}
-    for name in rule.needs:
-        absence = view.absence(name)
-        if absence is not None:
-            found[name] = absence
-    return found
 
 
 def _views(

@@ -10,7 +10,15 @@ from gputop.agent.snapshot import Host
 from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, unit_of
 from gputop.schema.clock_events import mask_of
-from gputop.schema.derived import DERIVED, PROCESS_CPU, PROCESS_IO_WAIT, SLOWDOWN_BITS
+from gputop.schema.derived import (
+    DERIVED,
+    PROCESS_COUNT,
+    PROCESS_CPU,
+    PROCESS_IO_WAIT,
+    SLOWDOWN_BITS,
+)
+from gputop.schema.labels import ROWS
+from gputop.schema.values import absence_text
 
 if TYPE_CHECKING:
     from array import array
@@ -67,6 +75,35 @@ _PROCESS_FIELDS = {
     PROCESS_IO_WAIT: ("io_wait",),
 }
 """Fields of a process that make up a series."""
+
+
+TOO_SHORT = "not watched for long enough yet"
+LABELS = {name: row.label for row in ROWS for name in row.names[:1]} | {
+    "state": "device",
+    PROCESS_COUNT: "processes",
+    PROCESS_CPU: "CPU of processes",
+    PROCESS_IO_WAIT: "I/O wait of processes",
+    SLOWDOWN_BITS: "held back by",
+    "pcie_generation": "PCIe generation",
+    "pcie_width": "PCIe lanes",
+    "pcie_generation_max": "highest PCIe generation",
+    "pcie_width_max": "most PCIe lanes",
+    "sm_clock_max_mhz": "highest SM clock",
+}
+"""Names of readings that a rule lacks."""
+
+
+def lack_text(
+    name: str, absence: Absence | None, device: Device, host: Host | None
+) -> str:
+    """Return which reading is missing, and why: `no SM active (needs GPM: …)`.
+
+    Without a reason, the device has only not been watched for long enough.
+    """
+    if absence is None:
+        return TOO_SHORT
+    why = absence_text(name, absence, device, host)
+    return f"no {LABELS.get(name, name)} ({why})"
 
 
 class NoEvidence(Exception):  # noqa: N818 - no error: it ends a rule that cannot tell

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.device import Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import EVENTS, Event, Host, Inventory, Sample
-from gputop.health.bound_by import TOO_SHORT, BoundBy
 from gputop.health.causes import Cause, find_causes, needs_reboot
 from gputop.health.conditions import Fault, fault_of, find_alerts, machine_alerts
 from gputop.health.findings import (
@@ -25,31 +24,19 @@ from gputop.health.findings import (
     summarize,
 )
 from gputop.health.judge import RULES, Judge, Judgement, NoFinding
-from gputop.schema import derived
+from gputop.health.rule_view import lack_text
 from gputop.schema.advice import fill_index
 from gputop.schema.derived import label_of
-from gputop.schema.labels import ROWS
-from gputop.schema.values import absence_text
 from gputop.stream.history import History
 from gputop.text import count, duration
+
+if TYPE_CHECKING:
+    from gputop.health.bound_by import BoundBy
 
 SECTIONS = ("What slows the work", "Other problems", "Good to know")
 """Headings of causes, by their place."""
 BOUND_BY = "Bound by"
 CHECKED, LACKING = "Checked, no problem", "Not enough data"
-LABELS = {name: row.label for row in ROWS for name in row.names[:1]} | {
-    "state": "device",
-    derived.PROCESS_COUNT: "processes",
-    derived.PROCESS_CPU: "CPU of processes",
-    derived.PROCESS_IO_WAIT: "I/O wait of processes",
-    derived.SLOWDOWN_BITS: "held back by",
-    "pcie_generation": "PCIe generation",
-    "pcie_width": "PCIe lanes",
-    "pcie_generation_max": "highest PCIe generation",
-    "pcie_width_max": "most PCIe lanes",
-    "sm_clock_max_mhz": "highest SM clock",
-}
-"""Names of readings that a rule lacks."""
 
 
 class Entry(NamedTuple):
@@ -255,32 +242,31 @@ class Situation:
         self, entries: Sequence[Entry], devices: Sequence[Device], told: set[str]
     ) -> WhyReport:
         """Return the page with the checks that found nothing and those that cannot tell."""
-        verdicts: dict[str, list[tuple[Device, NoFinding]]] = {}
+        silent: dict[str, list[tuple[Device, NoFinding]]] = {}
+        bounds = []
         for device in devices:
             for verdict in self.judgement.without_finding(device.uuid):
-                verdicts.setdefault(verdict.rule, []).append((device, verdict))
+                silent.setdefault(verdict.rule, []).append((device, verdict))
+            bound = self.judgement.bound_by.get(device.uuid)
+            if bound is not None:
+                bounds.append((device, bound))
         fine: list[str] = []
         lacking: dict[str, list[str]] = {}
-        waiting = 0
+        waiting = done = 0
         for rule in RULES:
-            silent = verdicts.get(rule.name, [])
             if rule.name in told:
+                done += 1
                 continue
-            reasons = self._reasons(silent, len(devices))
+            verdicts = silent.get(rule.name, [])
+            reasons = self._reasons(verdicts, len(devices))
             for reason in reasons:
                 lacking.setdefault(reason, []).append(rule.title)
-            if not silent or any(_needs_time(verdict) for _, verdict in silent):
+            if not verdicts or any(verdict.waits for _, verdict in verdicts):
                 waiting += 1
             elif not reasons:
                 fine.append(rule.title)
         lacks = [Lack(titles, reason) for reason, titles in lacking.items()]
-        missing = sum(rule.name not in told for rule in RULES) - len(fine)
-        bounds = []
-        for device in devices:
-            bound = self.judgement.bound_by.get(device.uuid)
-            if bound is not None:
-                bounds.append((device, bound))
-        return WhyReport(entries, fine, lacks, len(RULES) - missing, waiting, bounds)
+        return WhyReport(entries, fine, lacks, done + len(fine), waiting, bounds)
 
     def _reasons(
         self, verdicts: Sequence[tuple[Device, NoFinding]], devices: int
@@ -289,28 +275,13 @@ class Situation:
         reasons: dict[str, list[str]] = {}
         for device, verdict in verdicts:
             if verdict.missing:
-                why = self._why(device, verdict.missing)
+                why = lack_text(verdict.missing, verdict.absence, device, self.host)
                 reasons.setdefault(why, []).append(label_of(device))
         found = []
         for why, labels in reasons.items():
             some = len(labels) < devices
             found.append(f"on {name_devices(labels)}, {why}" if some else why)
         return found
-
-    def _why(self, device: Device, missing: Mapping[str, Absence | None]) -> str:
-        reasons: dict[str, list[str]] = {}
-        for name, absence in missing.items():
-            if absence is not None:
-                text = absence_text(name, absence, device, self.host)
-                reasons.setdefault(text, []).append(LABELS.get(name, name))
-        parts = [f"no {', '.join(names)} ({text})" for text, names in reasons.items()]
-        return "; ".join(parts) or TOO_SHORT
-
-
-def _needs_time(verdict: NoFinding) -> bool:
-    """Return True if the check can be done when the device has been watched for longer."""
-    reasons = {*verdict.missing.values()}
-    return bool(reasons) and reasons <= {None, Absence.NO_DATA_YET}
 
 
 def _entry(cause: Cause, known: Mapping[str, Device], only: Device | None) -> Entry:

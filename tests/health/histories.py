@@ -206,11 +206,11 @@ def finding(machine: Machine, rule: str, index: int = 0) -> Finding:
 
 
 def lacking(machine: Machine, rule: str, index: int = 0) -> dict[str, Absence | None]:
-    """That the rule cannot tell: what is missing, and why."""
+    """That the rule cannot tell: the reading that is missing, and why."""
     verdict = machine.verdict(rule, index)
     assert isinstance(verdict, NoFinding), verdict
     assert verdict.missing
-    return dict(verdict.missing)
+    return {verdict.missing: verdict.absence}
 
 
 def silent(machine: Machine, rule: str, index: int = 0) -> None:
