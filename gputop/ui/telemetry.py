@@ -56,6 +56,8 @@ class Telemetry:
         self.show_secrets = show_secrets
         self.scroll_charts = False
         """True if charts scroll, as in the settings."""
+        self.host_name: str | None = None
+        """Name of the only host that is shown, of several; None for all."""
         self.inventory: Inventory | None = None
         self.sample: Sample | None = None
         self.latest: Sample | None = None
@@ -96,7 +98,8 @@ class Telemetry:
             # A restarted sampler knows nothing yet. Keep showing the last data, and the reason of
             # the interruption, which may end this sampler as well.
             starting = record.driver_state is DriverState.STARTING
-            self.restarting = starting and (self._broken_off or bool(self.devices))
+            known = self.inventory is not None and self.inventory.devices
+            self.restarting = starting and (self._broken_off or bool(known))
         if self.restarting:
             if isinstance(record, Sample) and not self.paused:
                 self.host = record.host
@@ -111,7 +114,7 @@ class Telemetry:
             readings = {sample.uuid: sample for sample in record.devices}
             self.alerts = machine_alerts(record.machines, record, self.inventory)
             self.alerts += find_alerts(
-                self.devices, readings, self._reported, record.time, record.host_of
+                self._all_devices, readings, self._reported, record.time, record.host_of
             )
         if self.paused:
             self._held.append(record)
@@ -132,6 +135,7 @@ class Telemetry:
             else:
                 fresh.receive(record)
         fresh.scroll_charts = self.scroll_charts
+        fresh.host_name = self.host_name
         self.__dict__.update(fresh.__dict__)  # at once: another thread may read it
 
     def pause(self) -> None:
@@ -225,12 +229,19 @@ class Telemetry:
         return sorted(found, key=lambda event: -event.time)
 
     @property
-    def devices(self) -> tuple[Device, ...]:
+    def _all_devices(self) -> tuple[Device, ...]:
         return self.inventory.devices if self.inventory else ()
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """Devices of the hosts that are shown."""
+        if self.host_name is None:
+            return self._all_devices
+        return tuple(d for d in self._all_devices if d.machine == self.host_name)
 
     def find_device(self, uuid: str | None) -> Device | None:
         """Return the device with that UUID; a placeholder of an unknown one is found by index."""
-        for device in self.devices:
+        for device in self._all_devices:
             if uuid in (
                 device.uuid,
                 qualified(device.machine, f"unknown:{device.index}"),
@@ -240,8 +251,16 @@ class Telemetry:
 
     @property
     def machines(self) -> tuple[Machine, ...]:
-        """Machines of a stream of several; else none."""
-        return self.sample.machines if self.sample else ()
+        """Machines that are shown of a stream of several; else none."""
+        found = self.sample.machines if self.sample else ()
+        if self.host_name is None:
+            return found
+        return tuple(each for each in found if each.name == self.host_name)
+
+    @property
+    def has_hosts(self) -> bool:
+        """True if the stream has several hosts."""
+        return self.sample is not None and len(self.sample.machines) > 1
 
     def machine_of(self, device: Device) -> Machine | None:
         """Return the device's machine, if the stream has several."""
@@ -328,8 +347,11 @@ class Telemetry:
 
     @property
     def process_count(self) -> int:
-        """Rows of the processes on all devices."""
-        return len(self.sample.processes) if self.sample else 0
+        """Rows of the processes on the devices that are shown."""
+        processes = self.sample.processes if self.sample else ()
+        if self.host_name is None:
+            return len(processes)
+        return sum(process.machine == self.host_name for process in processes)
 
 
 def local_inventory(inventory: Inventory | None) -> Inventory | None:

@@ -32,37 +32,15 @@ if TYPE_CHECKING:
 NARROW, USUAL, LARGE = (80, 24), (120, 40), (200, 60)
 
 
-async def ready(pilot: Pilot[None]) -> None:
+async def monitor(pilot: Pilot[None]) -> None:
+    """Until the monitor shows the devices of all hosts."""
+    await settle(pilot)
+    await pilot.press("1")
     await settle(pilot)
 
 
 def named(size: object) -> str:
     return f"{size[0]}x{size[1]}" if isinstance(size, tuple) else f"{size}"
-
-
-# Pictures.
-
-
-@pytest.mark.parametrize("size", [NARROW, USUAL], ids=named)
-def test_two_hosts_one_of_them_away(snap_compare: Any, size: tuple[int, int]) -> None:
-    assert snap_compare(app_with(*fleets.two()), terminal_size=size, run_before=ready)
-
-
-def test_eight_hosts_of_eight_devices(snap_compare: Any) -> None:
-    hosts = {f"gpu-{n}": fleets.named(scenes.job(8, 30), f"gpu-{n}") for n in range(1, 9)}
-    app = app_with(*fleets.merged(hosts))
-    assert snap_compare(app, terminal_size=LARGE, run_before=ready)
-
-
-def test_hosts_that_have_not_answered(snap_compare: Any) -> None:
-    hosts: dict[str, Any] = {
-        "gpu-1": [],
-        "gpu-2": [fleets.died(fleets.NO_KEY)],
-        "gpu-3": [fleets.died("bash: line 1: python3: command not found", status=127)],
-        "gpu-4": [streams.no_driver(), streams.sample(0)],
-    }
-    app = app_with(*fleets.merged(hosts))
-    assert snap_compare(app, terminal_size=NARROW, run_before=ready)
 
 
 # Sections.
@@ -71,7 +49,7 @@ def test_hosts_that_have_not_answered(snap_compare: Any) -> None:
 async def test_each_host_has_a_title_with_what_is_its_own() -> None:
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         text = shown(pilot, DevicesView)
         for name in ("gpu-1", "gpu-2"):
             (title,) = [row for row in text.splitlines() if row.startswith(f"─ {name} ")]
@@ -89,7 +67,7 @@ async def test_each_host_has_a_title_with_what_is_its_own() -> None:
 async def test_one_that_is_away_says_why_and_what_to_do(size: tuple[int, int]) -> None:
     app = app_with(*fleets.two(fleets.NO_KEY))
     async with app.run_test(size=size) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         text = shown(pilot, DevicesView)
         assert "UNREACHABLE for 12 s, next try in 5 s" in text
         assert "it wants a password or another key.\n  `ssh-copy-id gpu-2`, or" in text
@@ -99,7 +77,7 @@ async def test_one_that_is_away_says_why_and_what_to_do(size: tuple[int, int]) -
 async def test_what_is_away_is_in_no_sum() -> None:
     for records, total in ((fleets.two(away=None), "320 GiB"), (fleets.two(), "160 GiB")):
         async with app_with(*records).run_test(size=USUAL) as pilot:
-            await settle(pilot)
+            await monitor(pilot)
             header = shown(pilot, Header)
             assert "4 GPUs" in header
             assert f"/{total}" in header
@@ -109,7 +87,7 @@ async def test_a_new_host_that_is_away_rings() -> None:
     stream = PreparedStream(*fleets.two(away=None))
     app = GputopApp(stream, settings=Settings(bell=True))
     async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         rung: list[bool] = []
         app.bell = lambda: rung.append(True)  # type: ignore[method-assign]
         stream.send(fleets.two()[-1])
@@ -136,7 +114,7 @@ def behind(seconds: float) -> list[Record]:
 )
 async def test_a_host_that_is_behind_says_by_how_much(seconds: float, said: str | None) -> None:
     async with app_with(*behind(seconds)).run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         text = shown(pilot, DevicesView)
         assert text.count(" behind") == (said is not None)
         if said is not None:
@@ -148,7 +126,7 @@ async def test_a_host_that_is_behind_says_by_how_much(seconds: float, said: str 
 
 async def test_the_page_of_a_device_whose_host_is_behind_says_so() -> None:
     async with app_with(*behind(2.0)).run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         await pilot.press("end", "enter")
         await settle(pilot)
         assert "gpu-2 is 2.0 s behind.\nThese are the last readings received" in shown(
@@ -162,7 +140,7 @@ async def test_simulated_hosts_are_marked_each() -> None:
     simulated = [dataclasses.replace(machine, source=Source.SIMULATED), *others]
     records = fleets.merged({"a": simulated, "b": scenes.job(2, 5)})
     async with app_with(*records).run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         a, _, b = shown(pilot, DevicesView).partition("─ b ")
         assert "SIMULATED" in a
         assert "SIMULATED" not in b
@@ -172,7 +150,7 @@ async def test_simulated_hosts_are_marked_each() -> None:
 async def test_a_host_without_devices_has_its_title_alone() -> None:
     records = fleets.merged({"a": [streams.no_driver(), streams.sample(0)]})
     async with app_with(*records).run_test(size=NARROW) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         assert "No NVIDIA driver: libnvidia-ml.so.1 is not found" in shown(pilot, DevicesView)
         assert "No devices yet on 1 host" in shown(pilot, Header)
 
@@ -186,7 +164,7 @@ async def test_a_host_without_devices_has_its_title_alone() -> None:
 )
 async def test_the_header_without_any_device(hosts: Any, said: str) -> None:
     async with app_with(*fleets.merged(hosts)).run_test(size=NARROW) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         assert said in shown(pilot, Header)
 
 
@@ -197,7 +175,7 @@ async def test_the_selection_goes_from_host_to_host_and_shows_its_place() -> Non
     hosts = {name: scenes.job(8, 3) for name in ("a", "b", "c", "d")}
     app = app_with(*fleets.merged(hosts))
     async with app.run_test(size=NARROW) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         devices = app.query_one(DevicesView)
         assert "of 32 devices: ↓ ↑ for the others" in shown(pilot, DevicesView)
         for number in range(32):
@@ -212,7 +190,7 @@ async def test_the_selection_goes_from_host_to_host_and_shows_its_place() -> Non
 async def test_a_click_selects_the_device_under_a_title() -> None:
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         devices = app.query_one(DevicesView)
         rows = shown(pilot, DevicesView).splitlines()
         title = next(n for n, row in enumerate(rows) if row.startswith("─ gpu-2 "))
@@ -247,7 +225,7 @@ def test_the_first_line_that_shows(
 async def test_processes_say_which_host_they_run_on() -> None:
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         heading, *rows = shown(pilot, ProcessesView).splitlines()
         assert heading.split()[:2] == ["HOST", "GPU▲"]
         assert sum("gpu-1" in row for row in rows) == sum("gpu-2" in row for row in rows) == 3
@@ -259,14 +237,14 @@ async def test_processes_say_which_host_they_run_on() -> None:
 async def test_one_host_needs_no_column() -> None:
     app = app_with(*fleets.merged({"a": scenes.job(2, 3)}))
     async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         assert "HOST" not in shown(pilot, ProcessesView)
 
 
 async def test_all_columns_can_be_sorted_by_round_and_round() -> None:
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         seen = set()
         for _ in range(16):
             await pilot.press("full_stop")
@@ -286,7 +264,7 @@ async def test_children_are_under_the_parent_of_their_own_host() -> None:
         "b": [streams.inventory(1), streams.sample(1, [lone])],
     }
     async with app_with(*fleets.merged(hosts)).run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         await pilot.press("t")
         await settle(pilot)
         text = shown(pilot, ProcessesView)
@@ -302,7 +280,7 @@ async def test_the_age_of_a_process_goes_by_the_clock_of_its_host() -> None:
         "b": [streams.inventory(1), streams.sample(1, [behind], time=NOW - 86_400)],
     }
     async with app_with(*fleets.merged(hosts)).run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         assert shown(pilot, ProcessesView).count("1m00s") == 2
 
 
@@ -316,7 +294,7 @@ async def test_no_process_of_another_machine_is_touched(monkeypatch: pytest.Monk
     )
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         await pilot.press("f9")
         await settle(pilot)
         assert not isinstance(app.screen, SendSignal)
@@ -333,7 +311,7 @@ async def test_a_process_of_this_machine_is_offered_signals_among_others() -> No
     records = fleets.merged({"localhost": scenes.job(2, 3), "b": scenes.job(2, 3)})
     app = app_with(*records)
     async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         await pilot.press("f9")
         await settle(pilot)
         assert isinstance(app.screen, SendSignal)
@@ -345,7 +323,7 @@ async def test_no_device_of_another_machine_is_put_under_stress(
 ) -> None:
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         await pilot.press("b")
         await settle(pilot)
         assert session.requests == []
@@ -368,7 +346,7 @@ async def test_a_device_of_this_machine_is_put_under_stress_among_others(
     }
     app = app_with(*fleets.merged(hosts))
     async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         await pilot.press("end", "b")
         await settle(pilot)
         (request,) = session.requests
@@ -381,7 +359,7 @@ async def test_a_device_of_this_machine_is_put_under_stress_among_others(
 async def test_the_page_of_a_device_says_its_host_and_its_own_uuid() -> None:
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=(200, 100)) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         await pilot.press("end", "enter")
         await settle(pilot)
         assert app.query_one(DevicePage).selected is not None
@@ -395,7 +373,7 @@ async def test_the_page_of_a_device_says_its_host_and_its_own_uuid() -> None:
 async def test_the_page_of_a_device_that_is_away_says_why() -> None:
     app = app_with(*fleets.two())
     async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         await pilot.press("end", "enter")
         await settle(pilot)
         assert "gpu-2 is unreachable: connect to host gpu-2 port 22: Connection refused" in shown(
@@ -412,7 +390,7 @@ async def test_an_event_of_no_device_is_not_told_of_other_hosts() -> None:
     }
     app = app_with(*fleets.merged(hosts))
     async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         await pilot.press("enter")
         await settle(pilot)
         assert "Xid 79" in shown(pilot, EventsView)
@@ -425,7 +403,7 @@ async def test_a_pause_keeps_all_of_them_and_says_what_goes() -> None:
     stream = PreparedStream(*fleets.two(away=None))
     app = GputopApp(stream)
     async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         await pilot.press("space")
         stream.send(fleets.two()[-1])
         await settle(pilot)
@@ -440,7 +418,7 @@ async def test_a_pause_keeps_all_of_them_and_says_what_goes() -> None:
 async def test_help_explains_hosts_where_there_are_any(several: bool) -> None:
     app = app_with(*fleets.two() if several else scenes.job(2, 3))
     async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         await pilot.press("question_mark")
         await settle(pilot)
         assert isinstance(app.screen, Help)
@@ -457,7 +435,7 @@ AWAY = {"gpu-1": [fleets.died(fleets.NO_KEY)], "gpu-2": [fleets.died(fleets.REFU
 async def test_hosts_without_devices_have_a_line_each_on_small_terminals(size: Any) -> None:
     app = app_with(*fleets.merged(AWAY))
     async with app.run_test(size=size) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         first, second, third = shown(pilot, DevicesView).splitlines()[:3]
         assert first.startswith(" gpu-1: it wants a password or anoth")
         assert second.startswith(" gpu-2: connect to host gpu-2 port 2")
@@ -467,7 +445,7 @@ async def test_hosts_without_devices_have_a_line_each_on_small_terminals(size: A
 async def test_hosts_that_do_not_fit_are_counted() -> None:
     app = app_with(*fleets.merged({f"gpu-{n}": [] for n in range(9)}))
     async with app.run_test(size=(80, 4)) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         rows = [row.strip() for row in shown(pilot, DevicesView).splitlines()]
         assert rows == [*(f"gpu-{n}: connecting" for n in range(3)), "and 6 more hosts"]
 
@@ -477,7 +455,7 @@ async def test_devices_and_hosts_that_are_away_share_a_small_terminal(height: in
     job = fleets.named(scenes.job(2, 30), "gpu-4")
     app = app_with(*fleets.merged({**AWAY, "gpu-4": job}))
     async with app.run_test(size=(100, height)) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         rows = shown(pilot, DevicesView).splitlines()[:5]
         assert [row.split()[0].strip("▌") or row.split()[1] for row in rows] == [
             *("gpu-1:", "gpu-2:", "gpu-3:"),
@@ -489,7 +467,7 @@ async def test_hosts_that_have_no_room_below_devices_are_mentioned() -> None:
     job = fleets.named(scenes.job(1, 30), "gpu-0")
     app = app_with(*fleets.merged({"gpu-0": job, **AWAY}))
     async with app.run_test(size=(100, 14)) as pilot:
-        await settle(pilot)
+        await monitor(pilot)
         text = shown(pilot, DevicesView)
         assert "1 to 1 of 1 devices, and hosts without devices" in text
         assert "for the others" not in text

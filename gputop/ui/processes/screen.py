@@ -61,7 +61,12 @@ class ProcessesView(ListView[ProcessRow]):
     def _update(self) -> None:
         """List the processes of the current sample."""
         telemetry = self._telemetry
-        self.state.update(telemetry.sample, telemetry.devices, self.device_uuid)
+        self.state.update(
+            telemetry.sample,
+            telemetry.devices,
+            self.device_uuid,
+            telemetry.host_name,
+        )
 
     def action_move(self, step: int) -> None:
         self._update()

@@ -63,16 +63,25 @@ class ProcessTable(ListState[ProcessRow]):
         """Cells of the longest text of the columns that grow."""
 
     def update(
-        self, sample: Sample | None, devices: Sequence[Device], only: str | None = None
+        self,
+        sample: Sample | None,
+        devices: Sequence[Device],
+        only: str | None = None,
+        host: str | None = None,
     ) -> None:
-        """List the processes of the sample, or only those on the device with the UUID `only`."""
-        shown = (sample, devices, only)
-        if len(self._shown) == len(shown) and all(map(_is, shown, self._shown)):
+        """List the processes of the sample, those on the device with the UUID `only`, or a host's.
+
+        Without a UUID and a `host`, all are listed.
+        """
+        shown = (sample, devices, only, host)
+        if self._shown and sample is self._shown[0] and shown == self._shown:
             return
         self._shown = shown
         listed = sample.processes if sample else ()
         if only is not None:
             listed = tuple(p for p in listed if p.device_uuid == only)
+        if host is not None:
+            listed = tuple(p for p in listed if p.machine == host)
         self.several = len({process.machine for process in listed}) > 1
         if self.sorted_by is columns.HOST and listed and not self.several:
             self.sorted_by = columns.GPU
@@ -148,10 +157,6 @@ class ProcessTable(ListState[ProcessRow]):
         """Sort by the column `step` places further on, wrapping around."""
         among = self.columns
         self.sort_by(among[(among.index(self.sorted_by) + step) % len(among)])
-
-
-def _is(one: object, other: object) -> bool:
-    return one is other or (isinstance(one, str) and one == other)
 
 
 def _passes(process: Process, text: str, word: str) -> bool:

@@ -33,15 +33,16 @@ if TYPE_CHECKING:
     from gputop.ui.drawing.live import FilterView
     from gputop.ui.shell.app import GputopApp
 
-Tab = Literal["monitor", "benchmark", "processes", "process", "page", "why"]
+Tab = Literal["hosts", "monitor", "benchmark", "processes", "process", "page", "why"]
 """Views between header and keys; the pages of a process and of a device open from the others."""
+HOSTS: tuple[Tab, ...] = ("hosts",)
 LISTS: tuple[Tab, ...] = ("monitor", "processes")
 """Tabs with lists of processes."""
 PROCESSES: tuple[Tab, ...] = (*LISTS, "process")
 """Tabs with a process to act on."""
 PAGES: tuple[Tab, ...] = ("page", "why")
 DEVICES: tuple[Tab, ...] = ("monitor", *PAGES)
-LIVE: tuple[Tab, ...] = ("monitor", "processes", "process", "page", "why")
+LIVE: tuple[Tab, ...] = ("monitor", "processes", "process", "page", "why", "hosts")
 CURSOR = ("move", "page", "side", "end", "field")
 """Methods of keys that move a cursor."""
 RANKS = {"help": 0, "quit": 1, "back": 2, "bench.stop": 3, "bench.start": 4, "why": 5}
@@ -107,6 +108,11 @@ ACTIONS = (
     Action("tab.processes", "3", "tabs.tab('processes')", "Processes: full list, all columns"),
     Action("details", "enter", "tabs.details", "Details of the selected GPU or process", "Details",
            PROCESSES),
+    Action("hosts.open", "enter", "view.open", "Open the selected host", "Open", HOSTS),
+    Action("hosts.filter", "slash,f3,f4,backslash", "view.filter", "Filter hosts by text", "Filter",
+           HOSTS),
+    Action("hosts.sort", "full_stop,greater_than_sign,f6", "view.sort(1)",
+           "Sort hosts by the next column", "Sort", HOSTS),
     Action("switch", "tab", "view.switch", "Switch between devices and processes", "Processes",
            ("monitor",)),
     Action("bench.start", "b", "screen.start", "Stress-test the selected device", "Stress test",
@@ -230,6 +236,7 @@ TAB_NAMES: dict[Tab, str] = {
     "benchmark": "in the benchmark (2)",
 }
 TAB_NAMES |= {"processes": "in the processes (3)", "page": "on a device's page (Enter)"}
+TAB_NAMES |= {"hosts": "among several hosts"}
 TAB_NAMES |= {"why": "among the findings (w)", "process": "on a process's page (Enter)"}
 OTHERS = dict.fromkeys(("f7", "f8"), "gputop cannot change priorities: use renice")
 OTHERS |= {"f12": "S saves the settings", "K": "F9 sends a signal (asks first)"}

@@ -22,6 +22,7 @@ from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.table_state import ProcessTable
 from gputop.ui.shell.actions import (
     ACTIONS,
+    HOSTS,
     PAGES,
     ActionScreen,
     KeysView,
@@ -158,6 +159,8 @@ class Dashboard(ActionScreen):
             self._add_record(record)
         else:
             await self._play(record)
+        if self.telemetry.has_hosts and not self.tabs.has_hosts:
+            await self.tabs.show_hosts()
 
     async def _play(self, played: Played) -> None:
         """Add what a replay has played; after a jump, in another thread."""
@@ -245,6 +248,8 @@ class Dashboard(ActionScreen):
         match action.id:
             case "back" if self.focused is not None:
                 return "Leave the field"
+            case "back" if self.tabs.shown == "monitor" and self.tabs.has_hosts:
+                return "Hosts"
             case "back":
                 return (
                     "Back" if self.tabs.shown in (*PAGES, "process") else self._back_to
@@ -397,7 +402,11 @@ class Dashboard(ActionScreen):
         other = "live" if self._replay is not None else "replay"
         readonly = self.app.settings.readonly
         page = Help(
-            lambda a: a.when != other and not (a.id == "signal" and readonly),
+            lambda a: (
+                a.when != other
+                and not (a.id == "signal" and readonly)
+                and (self.tabs.has_hosts or a.tabs != HOSTS)
+            ),
             hosts=bool(self.telemetry.machines),
         )
         self.app.push_screen(page)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -121,7 +122,9 @@ class Header(TelemetryView):
             if inventory.interval_seconds != 1:
                 ranked[0] += f" · every {inventory.interval_seconds:g} s"
             many = len(telemetry.machines)
-            where = f"{many} hosts" if many > 1 else visible(inventory.hostname)
+            where = f"{many} hosts"
+            if many <= 1:
+                where = visible(telemetry.host_name or inventory.hostname)
             ranked.append(clip(where, 24))
             if inventory.driver_version:
                 cuda = (
@@ -208,7 +211,10 @@ class Header(TelemetryView):
         old = sum(self._telemetry.old_seconds(r) is not None for _, r in pairs)
         lost = sum(r.state is not DeviceState.OK for _, r in pairs)
         inventory = self._telemetry.inventory
-        first = [Span(f" {gpus_text(inventory) if inventory else ''}", STRONG)]
+        named = ""
+        if inventory is not None:
+            named = gpus_text(replace(inventory, devices=self._telemetry.devices))
+        first = [Span(f" {named}", STRONG)]
         if lost:
             first.append(Span(f"  {lost} not answering", FAULT))
         if old:  # the sums are of this moment

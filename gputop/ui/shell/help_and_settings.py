@@ -71,6 +71,7 @@ PLACES = {
     ("page",): "A device's page",
     PAGES: "A device's page and its findings",
     ("benchmark",): "Benchmark",
+    ("hosts",): "Hosts",
 }
 """Titles of the groups of keys, by the tabs that the keys work on."""
 MOUSE = {
@@ -98,6 +99,7 @@ SIGNS = {
     "3:1": "MIG instance 1 of GPU 3",
 }
 HOSTS = {
+    "▇ ○ ×": "a GPU, as high as it is busy; a free one; one that does not answer",
     "a:3": "GPU 3 of host a",
     "AWAY": "its connection or its gputop ended: gputop reconnects, after a minute at most",
     "no data for …": "it is connected but silent: gputop soon reconnects",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from textual.widgets import ContentSwitcher
 
 from gputop.schema.derived import label_of, model_of
+from gputop.ui.hosts.screen import HostsTab, HostsView
 from gputop.ui.processes.screen import ListTab
 
 if TYPE_CHECKING:
@@ -76,6 +77,11 @@ class Tabs(ContentSwitcher):
         return self._made[self.shown]
 
     @property
+    def has_hosts(self) -> bool:
+        """True once there is a tab of several hosts."""
+        return "hosts" in self._made
+
+    @property
     def on_processes(self) -> bool:
         """True while keys go to a list of processes."""
         return isinstance(self.tab, ListTab) and self.tab.processes.focused_list
@@ -86,8 +92,24 @@ class Tabs(ContentSwitcher):
         self._switched()
 
     def go_back(self) -> None:
-        """Show the tab that a page was opened from, or the monitor."""
-        self.switch(self._came_from.get(self.shown, "monitor"))
+        """Show the tab that a page was opened from, or the monitor, or from there all hosts."""
+        came_from = "monitor"
+        if self._telemetry.has_hosts and self.shown in ("monitor", "hosts"):
+            came_from = "hosts"
+            self._telemetry.host_name = None
+        self.switch(self._came_from.get(self.shown, came_from))
+
+    async def show_hosts(self) -> None:
+        """Show the hosts instead of the monitor, once it is known that there are several."""
+        self._made["hosts"] = HostsTab(self._telemetry)
+        await self.add_content(self._made["hosts"])
+        if self.shown == "monitor":
+            self.switch("hosts")
+
+    def on_hosts_view_opened(self, event: HostsView.Opened) -> None:
+        """Show the GPUs and processes of one host."""
+        self._telemetry.host_name = event.name
+        self.switch("monitor")
 
     async def get_benchmark(self) -> BenchmarkTab:
         async with self._making:

@@ -1,0 +1,1 @@
+"""Page of many hosts: a line for each, worst first."""

@@ -1,0 +1,244 @@
+"""Data of the page of hosts: one row for each host, with its GPUs. No widget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from gputop.agent.device import Device, DeviceSample, DeviceState
+from gputop.agent.snapshot import DriverState, Machine, MachineState
+from gputop.health.findings import Severity
+from gputop.schema.derived import label_of
+from gputop.text import ABSENT, duration, percentage, quantity, used_of, visible
+from gputop.ui.drawing.list_view import Column, ListState
+
+if TYPE_CHECKING:
+    from gputop.health.findings import Finding
+    from gputop.ui.telemetry import Telemetry
+
+MOST_BUSY_PERCENT, MOST_USED_SHARE = 5, 0.05
+"""Limits of a free GPU: contexts of a display or of a daemon may remain."""
+AWAY = Severity.FAULT + 1
+"""Rank of a host that is away: nothing is known of any of its GPUs."""
+
+
+class HostGpu(NamedTuple):
+    """A GPU of a host, with its gravest finding."""
+
+    device: Device
+    readings: DeviceSample
+    finding: Finding | None
+    is_free: bool
+
+
+class HostRow(NamedTuple):
+    """A host and its GPUs."""
+
+    machine: Machine
+    gpus: tuple[HostGpu, ...]
+    rank: int
+    """Severity of the gravest finding, or `AWAY`."""
+    note: str
+    """The gravest finding, or why the host is away."""
+
+    @property
+    def is_away(self) -> bool:
+        return self.machine.state is not MachineState.OK
+
+    def values(self, name: str) -> list[float]:
+        """Return the known readings of that name of its GPUs."""
+        found = (getattr(gpu.readings, name) for gpu in self.gpus)
+        return [value for value in found if value is not None]
+
+
+def host_rows(telemetry: Telemetry) -> list[HostRow]:
+    """Return a row for each host of the sample, in the order of the command line."""
+    sample = telemetry.sample
+    if sample is None:
+        return []
+    devices: dict[str | None, list[Device]] = {}
+    parents = set()
+    for device in telemetry.devices:
+        devices.setdefault(device.machine, []).append(device)
+        parents.add(device.parent_uuid)
+    used = {process.device_uuid for process in sample.processes}
+    findings = _gravest_findings(telemetry)
+    rows = []
+    for machine in sample.machines:
+        gpus = []
+        if machine.state is MachineState.OK:
+            for device in devices.get(machine.name, []):
+                readings = telemetry.readings(device.uuid)
+                shared = device.uuid in used or device.uuid in parents
+                free = not shared and is_free(readings)
+                gpus.append(HostGpu(device, readings, findings.get(device.uuid), free))
+        rank, note = _rank_and_note(machine, gpus)
+        rows.append(HostRow(machine, tuple(gpus), rank, note))
+    return rows
+
+
+def _gravest_findings(telemetry: Telemetry) -> dict[str, Finding]:
+    """Return the gravest alert or problem of each device that has one."""
+    found: dict[str, Finding] = {}
+    for finding in (*telemetry.alerts, *telemetry.problems.values()):
+        known = found.get(finding.device_uuid)
+        if known is None or known.severity < finding.severity:
+            found[finding.device_uuid] = finding
+    return found
+
+
+def is_free(readings: DeviceSample) -> bool:
+    """Return True if a GPU without listed processes is known to do nothing."""
+    used, total = readings.memory_used_bytes, readings.memory_total_bytes
+    busy = readings.gpu_utilization_percent
+    if readings.state is not DeviceState.OK or "processes" in readings.absent:
+        return False
+    if used is None or not total or used > MOST_USED_SHARE * total:
+        return False
+    return busy is None or busy <= MOST_BUSY_PERCENT
+
+
+def _rank_and_note(machine: Machine, gpus: Iterable[HostGpu]) -> tuple[int, str]:
+    """Return the severity of the gravest problem of a host, and a text about it."""
+    problem = machine.problem
+    if machine.state is MachineState.CONNECTING:
+        return Severity.INFORMATION, "connecting"
+    if machine.state is MachineState.AWAY:
+        why = problem.why if problem is not None else "unreachable"
+        since = duration(machine.age_seconds or 0.0)
+        return AWAY, f"away for {since}: {visible(why)}"
+    if problem is not None:
+        return Severity.FAULT, visible(f"{problem.what}: {problem.why}")
+    if machine.driver_state is DriverState.STARTING:
+        return Severity.INFORMATION, "waiting for its driver"
+    found = [gpu for gpu in gpus if gpu.finding is not None]
+    if not found:
+        return Severity.OK, ""
+    worst = max(found, key=_severity)
+    more = f" (+{len(found) - 1} GPUs)" if len(found) > 1 else ""
+    assert worst.finding is not None, "only those with a finding"
+    return _severity(worst), f"GPU {worst.device.number}: {worst.finding.title}{more}"
+
+
+def _severity(gpu: HostGpu) -> Severity:
+    return Severity.OK if gpu.finding is None else gpu.finding.severity
+
+
+def free_gpus(rows: Iterable[HostRow]) -> list[str]:
+    """Return the labels of the free GPUs: `node1:0`."""
+    return [label_of(gpu.device) for row in rows for gpu in row.gpus if gpu.is_free]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _busy(row: HostRow) -> float | None:
+    return _mean(row.values("gpu_utilization_percent"))
+
+
+def _used(row: HostRow) -> float | None:
+    used = row.values("memory_used_bytes")
+    return sum(used) if used else None
+
+
+def _memory(row: HostRow) -> str:
+    return used_of(_used(row), sum(row.values("memory_total_bytes")) or None)
+
+
+def _hottest(row: HostRow) -> float | None:
+    return max(row.values("temperature_celsius"), default=None)
+
+
+def _watts(row: HostRow) -> float | None:
+    watts = row.values("power_watts")
+    return sum(watts) if watts else None
+
+
+def _known(row: HostRow, text: str) -> str:
+    """Return the text; of a host that is away, nothing: its note says why."""
+    return "" if row.is_away and text == ABSENT else text
+
+
+def _number(
+    title: str,
+    width: int,
+    value: Callable[[HostRow], float | None],
+    text: Callable[[float | None], str],
+    about: str,
+) -> Column[HostRow]:
+    return Column(
+        title,
+        width,
+        lambda row: _known(row, text(value(row))),
+        value,
+        largest_first=True,
+        about=about,
+    )
+
+
+HOST = Column[HostRow](
+    "HOST",
+    16,
+    lambda row: visible(row.machine.name),
+    lambda row: row.machine.name,
+    right=False,
+    about="name as on the command line",
+)
+GPUS = Column[HostRow](
+    "GPUS",
+    8,
+    lambda row: f"{len(row.gpus)}",
+    lambda row: len(row.gpus),
+    right=False,
+    largest_first=True,
+    about="a bar for each GPU, as high as it is busy; ○ is free, × does not answer",
+)
+BUSY = _number("BUSY", 6, _busy, percentage, "mean of its GPUs")
+MEMORY = Column[HostRow](
+    "GPU MEM",
+    17,
+    lambda row: _known(row, _memory(row)),
+    _used,
+    largest_first=True,
+    about="memory of its GPUs in use",
+)
+HEAT = _number(
+    "HOT", 6, _hottest, lambda value: quantity(value, "°C"), "its hottest GPU"
+)
+POWER = _number(
+    "POWER", 8, _watts, lambda value: quantity(value, " W"), "power of its GPUs"
+)
+CPU = _number(
+    "CPU", 6, lambda row: row.machine.host.cpu_percent, percentage, "of the host"
+)
+WORST = Column[HostRow](
+    "WORST FIRST",
+    0,
+    lambda row: row.note,
+    lambda row: row.rank,
+    right=False,
+    largest_first=True,
+    about="its gravest finding, or why it is away",
+)
+COLUMNS = (HOST, GPUS, BUSY, MEMORY, HEAT, POWER, CPU, WORST)
+"""Columns in screen order."""
+BY_USE = (HOST, GPUS, BUSY, HEAT, MEMORY, POWER, CPU)
+"""Columns by usefulness: the last ones are dropped first."""
+
+
+class HostTable(ListState[HostRow]):
+    """List of hosts."""
+
+    def __init__(self) -> None:
+        super().__init__(WORST)
+
+    def identity(self, item: HostRow) -> Hashable:
+        return item.machine.name
+
+    def search_text(self, item: HostRow) -> str:
+        models = {gpu.device.name for gpu in item.gpus}
+        texts: Mapping[str, None] = dict.fromkeys(
+            (item.machine.name, item.note, *models)
+        )
+        return "\n".join(texts).casefold()

@@ -1,0 +1,206 @@
+"""Tab with a line for each host, and the free GPUs of all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from textual.message import Message
+
+from gputop.agent.device import DeviceState
+from gputop.agent.snapshot import MachineState
+from gputop.health.findings import Severity
+from gputop.text import ABSENT, cells, count
+from gputop.ui.drawing.cells import Row, Span, cell, clip, fit
+from gputop.ui.drawing.list_view import ListView, Slot, fit_slots
+from gputop.ui.drawing.live import FilterView, LiveTab, TelemetryView
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    BUSY,
+    DIM,
+    FAULT,
+    GOOD,
+    STRONG,
+    TEXT,
+    TRACK,
+    WARN,
+)
+from gputop.ui.hosts import host_row
+from gputop.ui.hosts.host_row import HostGpu, HostRow, HostTable, free_gpus, host_rows
+
+if TYPE_CHECKING:
+    from rich.style import Style
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
+    from gputop.agent.device import Device
+    from gputop.ui.telemetry import Telemetry
+
+LEVELS = "▁▂▃▄▅▆▇█"
+MOST_GPUS = 16
+"""Most GPUs of a host with a cell of their own."""
+ENOUGH_NOTE, LEAST_NOTE = 34, 20
+"""Cells that the note keeps before less useful columns show, and those it always keeps."""
+LONGEST_HOST = 40
+
+
+class HostsTitle(TelemetryView):
+    """Number of hosts, and which GPUs are free."""
+
+    rows: Sequence[HostRow] = ()
+
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
+        rows = self.rows
+        row = [Span(f" {count(len(rows), 'host')}", STRONG)]
+        states = [each.machine.state for each in rows]
+        for state, style in (
+            (MachineState.AWAY, FAULT),
+            (MachineState.CONNECTING, WARN),
+        ):
+            many = states.count(state)
+            if many:
+                row.append(Span(f" · {many} {state.value}", style))
+        gpus = sum(len(each.gpus) for each in rows)
+        free = free_gpus(rows)
+        row.append(Span(f" · free {len(free)} of {count(gpus, 'GPU')}", DIM))
+        if free:
+            row.append(Span(": ", DIM))
+            room = width - sum(cells(span.text) for span in row)
+            row.append(Span(clip(", ".join(free), room), GOOD))
+        return [fit(row, width)]
+
+
+class HostsView(ListView[HostRow]):
+    """List of hosts, worst first."""
+
+    class Opened(Message):
+        """Message that a host was opened."""
+
+        def __init__(self, name: str) -> None:
+            super().__init__()
+            self.name = name
+
+    noun = "hosts"
+
+    def __init__(self) -> None:
+        super().__init__(HostTable(), host_row.COLUMNS)
+
+    def slots(self, width: int) -> Sequence[Slot[HostRow]]:
+        """Return the columns that fit. Host and GPUs are as wide as their longest texts."""
+        names, gpus = host_row.HOST.width, host_row.GPUS.width
+        for row in self.state.lines:
+            names = max(names, min(LONGEST_HOST, cells(host_row.HOST.text(row))))
+            gpus = max(gpus, min(MOST_GPUS, len(row.gpus)))
+        names = min(names, max(host_row.HOST.width, width // 4))
+        more = names + gpus - host_row.HOST.width - host_row.GPUS.width
+
+        def least(column: object) -> float:
+            first = column in (host_row.HOST, host_row.GPUS, host_row.BUSY)
+            return more + (LEAST_NOTE if first else ENOUGH_NOTE)
+
+        slots = fit_slots(host_row.COLUMNS, host_row.BY_USE, width, least)
+        widths = {slot.column: slot.cells for slot in slots}
+        if host_row.GPUS in widths:
+            widths[host_row.HOST] = names
+            widths[host_row.GPUS] = gpus
+            widths[host_row.WORST] -= more
+        return [Slot(column, many) for column, many in widths.items()]
+
+    def cell_of(self, item: HostRow, slot: Slot[HostRow]) -> Row:
+        column = slot.column
+        if column is host_row.GPUS:
+            return _gpu_cells(item, slot.cells)
+        text = column.text(item)
+        style = TEXT
+        if text == ABSENT:
+            style = DIM
+        elif column is host_row.HOST:
+            style = ACCENT
+        elif column is host_row.WORST:
+            style = _style_of(item.rank)
+        return [cell(text, slot.cells, style, right=column.right)]
+
+    def action_open(self) -> None:
+        """Show the GPUs and processes of the selected host."""
+        row = self.selected
+        if row is not None:
+            self.post_message(self.Opened(row.machine.name))
+
+    def action_sort(self, step: int) -> None:
+        """Sort by the column `step` places further on."""
+        shown = [slot.column for slot in self.slots(self.size.width)]
+        at = 0
+        if self.state.sorted_by in shown:
+            at = shown.index(self.state.sorted_by)
+        self.state.sort_by(shown[(at + step) % len(shown)])
+        self.redraw()
+
+
+def _gpu_cells(row: HostRow, width: int) -> Row:
+    """Return a cell for each GPU; the last one counts those without a cell."""
+    if row.is_away:
+        return [cell("", width)]
+    drawn = [_gpu_cell(gpu) for gpu in row.gpus]
+    if len(drawn) > width:
+        drawn = [*drawn[: width - 1], Span("…", DIM)]
+    return fit(drawn, width)
+
+
+def _gpu_cell(gpu: HostGpu) -> Span:
+    """Return a bar as high as the GPU is busy, in the colour of its finding."""
+    style = BUSY
+    if gpu.finding is not None:
+        style = _style_of(gpu.finding.severity)
+    if gpu.readings.state is not DeviceState.OK:
+        return Span("×", FAULT)
+    if gpu.is_free:
+        return Span("○", GOOD)
+    busy = gpu.readings.gpu_utilization_percent
+    if busy is None:
+        return Span("┄", TRACK if gpu.finding is None else style)
+    level = min(len(LEVELS) - 1, round(busy / 100 * len(LEVELS)))
+    return Span(LEVELS[level], style)
+
+
+def _style_of(rank: int) -> Style:
+    """Return the style for the severity of a finding."""
+    if rank >= Severity.FAULT:
+        return FAULT
+    return WARN if rank >= Severity.WARNING else DIM
+
+
+class HostsTab(LiveTab):
+    """First tab for several hosts."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        super().__init__(id="hosts")
+        self.telemetry = telemetry
+        self.title = HostsTitle(telemetry, id="hosts-title")
+        self.view = HostsView()
+
+    def compose(self) -> ComposeResult:
+        yield self.title
+        yield self.view
+
+    @property
+    def key_handlers(self) -> tuple[Widget, ...]:
+        return (self, self.view)
+
+    @property
+    def filter_view(self) -> FilterView:
+        return self.view
+
+    @property
+    def selected(self) -> Device | None:
+        """First GPU of the selected host."""
+        row = self.view.selected
+        if row is None or not row.gpus:
+            return None
+        return row.gpus[0].device
+
+    def show_telemetry(self) -> None:
+        rows = host_rows(self.telemetry)
+        self.title.rows = rows
+        self.view.state.fill(rows)
+        self.title.redraw()
+        self.view.redraw()
