@@ -43,7 +43,7 @@ class Settings:
     """Settings. The names are the keys in the file."""
 
     theme: str = AUTO
-    """One of `THEMES`; `auto` is dark, or `ansi` if the terminal has 16 colours."""
+    """One of `THEMES`; `auto` goes by the terminal's background and colours."""
     ascii: bool | None = None
     """True to draw in ASCII; None (`auto` in the file) depends on the terminal."""
     mouse: bool = True

@@ -24,8 +24,6 @@ from textual.screen import Screen
 from textual.widgets import Footer
 from textual.worker import Worker, WorkerState
 
-from gputop.ui.textual_workarounds import forget_closed_keys
-
 if TYPE_CHECKING:
     from textual.dom import DOMNode
     from textual.events import Key, Paste
@@ -456,5 +454,5 @@ class KeysView(Footer):
         listed = [f"{each.binding}" for each in screen.active_bindings.values()]
         if listed != self._listed:
             self._listed = listed
-            forget_closed_keys(self)
+            self.mutate_reactive(Footer.compact)  # forgets the keys of before
             super().bindings_changed(screen)

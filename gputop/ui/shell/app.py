@@ -7,12 +7,14 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import on
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 
@@ -24,6 +26,7 @@ from gputop.text import visible
 from gputop.ui.drawing import look
 from gputop.ui.shell.actions import CURSOR, ActionScreen
 from gputop.ui.terminal import TerminalDriver
+from gputop.ui.terminal_background import QUESTION, BackgroundAnswered
 from gputop.ui.textual_workarounds import Palette, apply_dropped_resize
 
 if TYPE_CHECKING:
@@ -37,6 +40,8 @@ ANY_TERMINAL = look.Terminal()
 ANSI_THEMES = ("ansi-dark", "textual-ansi")
 """Names of the theme in the terminal's own colours: since Textual 8.2.5, and before. The look then
 replaces them by ours."""
+ANSWER_SECONDS = 3.0
+"""Seconds that the terminal has to answer what its background is: the theme is dark meanwhile."""
 TICK_SECONDS = 0.5
 """Seconds between checks that the terminal still exists, and redraws of what changes with time."""
 
@@ -90,6 +95,7 @@ class GputopApp(
         self._terminal = terminal
         self.look = look.choose_look(settings.theme, settings.ascii, terminal)
         self.fault: str | None = None
+        self._ask_until = 0.0
         self._leaving: asyncio.Future[None] | None = None
         if first is None:
             from gputop.ui.shell.dashboard import Dashboard
@@ -111,12 +117,22 @@ class GputopApp(
         """Watch for the terminal's end; report unusable settings."""
         gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
         self.set_interval(TICK_SECONDS, self._tick)
+        if isinstance(self._driver, TerminalDriver) and self._terminal.colours > 16:
+            self._driver.write(QUESTION)
+            self._ask_until = time.monotonic() + ANSWER_SECONDS
         if self._problems:
             self.notify(
                 "\n".join(map(str, self._problems)),
                 title="Settings",
                 severity="warning",
             )
+
+    @on(BackgroundAnswered)
+    def _background_answered(self, event: BackgroundAnswered) -> None:
+        """Choose the theme for the terminal's background, if the user chose none."""
+        if time.monotonic() < self._ask_until:
+            self._terminal = self._terminal._replace(light=event.is_light)
+            self.show_look()
 
     def on_resize(self) -> None:
         """Paint again, even if Textual sees no other size: a smaller one may have come between."""
