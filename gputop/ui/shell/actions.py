@@ -190,6 +190,8 @@ ACTIONS = (
            "Compare", ("benchmark",)),
     Action("results.forget", "delete", "view.forget", "Forget the selected result (asks first)",
            "", ("benchmark",)),
+    Action("export", "E", "app.export('txt')", "Export the page as text to a file"),
+    Action("export.picture", "V", "app.export('svg')", "Export the page as a picture (SVG)"),
     Action("theme", "T", "app.theme", "Next colour theme"),
     Action("settings", "S", "screen.save", "Save the settings: theme, density, columns, …"),
     Action("settings.screen", "f2", "screen.settings", "View and change all settings"),
