@@ -79,9 +79,12 @@ def without_colours(environment: Mapping[str, str]) -> bool:
 def ascii_is_safer(environment: Mapping[str, str]) -> bool:
     """Return True if the locale's encoding is not UTF-8, or the font has few glyphs.
 
-    The locales C and POSIX, or no locale, do not count: containers and bare servers have them, but
-    are viewed in UTF-8 terminals. The font of Linux's console has 256 or 512 glyphs and no braille.
+    `LC_ALL=C` is a wish for ASCII. Otherwise the locales C and POSIX, or no locale, do not count:
+    containers and bare servers have them, but are viewed in UTF-8 terminals. The font of Linux's
+    console has 256 or 512 glyphs and no braille.
     """
+    if environment.get("LC_ALL") in ("C", "POSIX"):
+        return True
     encoding = re.search(r"\.([^@]+)", locale_of(environment))
     foreign = encoding is not None and encoding[1].lower().replace("-", "") != "utf8"
     return foreign or environment.get("TERM") == "linux"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -43,13 +44,18 @@ class Settings:
     """Settings. The names are the keys in the file."""
 
     theme: str = AUTO
-    """One of `THEMES`; `auto` is dark, or `ansi` if the terminal has 16 colours."""
+    """One of `THEMES`; `auto` goes by the terminal's background and colours."""
     ascii: bool | None = None
     """True to draw in ASCII; None (`auto` in the file) depends on the terminal."""
     mouse: bool = True
     """True if gputop uses the mouse; False if the terminal selects text with it."""
     bell: bool = False
     """True if a new alert rings the terminal's bell once."""
+    notes: bool = False
+    """True if the terminal shows a note (OSC 9) when a job ends, a GPU becomes free or a fault
+    appears."""
+    on_event: str = ""
+    """Command that is run on these events, with the text as its last argument."""
     interval: float = 1.0
     """Seconds between samples, 0.25 to 60."""
     gpm: bool = True
@@ -154,9 +160,9 @@ def checked(key: str, value: Any) -> Any:
             )
         return float(value)
     if key in ("sort", "hidden_columns"):
-        if not isinstance(value, str) or not re.fullmatch(TITLES, value):
-            raise ValueError("Give the title of a column, such as MEMORY")
-        return value.replace(", ", ",")
+        return _checked_titles(value)
+    if key == "on_event":
+        return _checked_command(value)
     if key == "ascii" and value == AUTO:
         return None
     if isinstance(value, bool):
@@ -164,6 +170,20 @@ def checked(key: str, value: Any) -> Any:
     if key == "ascii":
         raise ValueError("Give true or false, or auto")
     raise ValueError("Give true or false")
+
+
+def _checked_titles(value: Any) -> str:
+    if not isinstance(value, str) or not re.fullmatch(TITLES, value):
+        raise ValueError("Give the title of a column, such as MEMORY")
+    return value.replace(", ", ",")
+
+
+def _checked_command(value: Any) -> str:
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            shlex.split(value)
+            return value
+    raise ValueError("Give a command, such as notify-send")
 
 
 WORDS = {

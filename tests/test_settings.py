@@ -30,6 +30,8 @@ ANY = st.builds(
     ascii=st.none() | st.booleans(),
     mouse=st.booleans(),
     bell=st.booleans(),
+    notes=st.booleans(),
+    on_event=st.sampled_from(("", "notify-send", "sh -c 'mail -s $0 me'")),
     interval=st.floats(SHORTEST_INTERVAL, LONGEST_INTERVAL),
     gpm=st.booleans(),
     readonly=st.booleans(),
@@ -45,6 +47,8 @@ OTHER = Settings(
     ascii=True,
     mouse=False,
     bell=True,
+    notes=True,
+    on_event="notify-send",
     interval=2.5,
     gpm=False,
     readonly=True,
@@ -144,6 +148,8 @@ def test_all_that_a_file_says(tmp_path: Path) -> None:
         ("sort = 'Memory; rm'", "Give the title of a column"),
         ('sort = "a\\u001b"', "Give the title of a column"),
         ("sort = 7", "Give the title of a column"),
+        ('on_event = "\'"', "Give a command"),
+        ("on_event = 7", "Give a command"),
     ],
 )
 def test_a_value_that_cannot_be_is_said_and_the_rest_counts(

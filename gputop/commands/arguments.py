@@ -40,7 +40,9 @@ ELSEWHERE = {
     "--pod-resources-kubelet-socket": "dcgm-exporter for the names of pods",
 }
 """Commands and options of other tools that gputop lacks, and what to use instead."""
-DASHBOARD_ONLY = ("theme", "config", "ascii", "mouse", "bell", "readonly")
+DASHBOARD_ONLY = (
+    *("theme", "config", "ascii", "mouse", "bell", "notes", "on-event", "readonly"),
+)
 """Options of the dashboard that no command has, without their dashes."""
 
 

@@ -163,6 +163,16 @@ def _add_dashboard_options(top: Parser) -> None:
         help="ring the terminal's bell at a new alert",
     )
     screen.add_argument(
+        "--notes",
+        action=BooleanOptionalAction,
+        help="have the terminal show a note when a job ends, a GPU becomes free or a fault appears",
+    )
+    screen.add_argument(
+        "--on-event",
+        metavar="COMMAND",
+        help="run a command on these events, with the text as its last argument: notify-send",
+    )
+    screen.add_argument(
         "--readonly", action=BooleanOptionalAction, help="never signal a process"
     )
     screen.add_argument(

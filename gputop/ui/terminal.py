@@ -12,7 +12,6 @@ import re
 import select
 import termios
 import time
-from functools import lru_cache
 from itertools import groupby, repeat
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +34,10 @@ CODE = re.compile(r"[34]8;5;\d+|[34]8;2;\d+;\d+;\d+|\d+")
 """A colour with its numbers, or another SGR code."""
 DEFAULTS = {"0", "39", "49"}
 """Codes that do nothing after a reset. Textual writes them under a dialog."""
-SYNC_START, SYNC_END = "\x1b[?2026h", "\x1b[?2026l"
-CANCEL = b"\x18\x1b[m\x1b[?2026l"
-"""Ends a sequence whose rest is dropped, and the frame that it is in."""
+SYNC = "\x1b[?2026h", "\x1b[?2026l"
+"""Textual's marks around an update, which is sent at another time."""
+CANCEL = b"\x18\x1b[m"
+"""Ends a sequence whose rest is dropped."""
 GAP = 4
 """Unchanged cells that are sent again, because a move over them is as long."""
 END_SECONDS = 0.3
@@ -57,12 +57,11 @@ class ScreenCells:
         """False if the terminal may show something else than was sent."""
 
     def resize(self, width: int, height: int) -> None:
-        if [len(row) for row in self._rows] == [width] * height:
-            return
-        blank = [(" ", "")] * width
-        rows = [(row + blank)[:width] for row in self._rows[:height]]
-        self._rows = rows + [blank.copy() for _ in range(height - len(rows))]
-        self.known = False
+        if [len(row) for row in self._rows] != [width] * height:
+            blank = [(" ", "")] * width
+            rows = [(row + blank)[:width] for row in self._rows[:height]]
+            self._rows = rows + [blank.copy() for _ in range(height - len(rows))]
+            self.known = False
 
     def apply(self, update: str) -> None:
         """Write one of Textual's updates, as a terminal would."""
@@ -87,9 +86,8 @@ class ScreenCells:
             self._sent = [[(" ", "")] * len(row) for row in self._rows]
             self.known = True
         for y, (row, sent) in enumerate(zip(self._rows, self._sent, strict=True), 1):
-            for number, (start, end) in enumerate(changes(row, sent)):
-                place = f"{start + 1}G" if number else f"{y};{start + 1}H"
-                output.append(f"\x1b[{place}")
+            for start, end in changes(row, sent):
+                output.append(f"\x1b[{y};{start + 1}H")
                 for codes, cells in groupby(row[start:end], lambda cell: cell[1]):
                     if codes != current:
                         output.append(f"\x1b[0;{codes}m" if codes else "\x1b[m")
@@ -99,7 +97,6 @@ class ScreenCells:
         return "".join(output) + ("\x1b[m" if current else "")
 
 
-@lru_cache(maxsize=1024)
 def significant_codes(style: str) -> str:
     """Return SGR codes without those of default colours, so that equal looks are equal."""
     return ";".join(code for code in CODE.findall(style) if code not in DEFAULTS)
@@ -137,26 +134,25 @@ class TerminalDriver(SteadyDriver):
         """Descriptor of the terminal while the app uses it."""
         self._pending = b""
         """Output that the terminal has not taken yet."""
-        self._draws = self._blocked = self._synchronizes = False
+        self._draws = self._blocked = False
 
     def _get_terminal_size(self) -> tuple[int, int]:
         self._cells.known = False  # after SIGWINCH
         return super()._get_terminal_size()
 
     def write(self, data: str) -> None:
-        if data in (SYNC_START, SYNC_END):
-            self._synchronizes = True
-        elif MOVE.match(data):
+        if MOVE.match(data):
             self._cells.resize(*self._app.size)
             self._cells.apply(data)
-        elif self._output >= 0:
+        elif self._output >= 0 and data not in SYNC:
             self._pending += data.encode(errors="replace")
             self.flush()
 
     def flush(self) -> None:
         """Send as much as the terminal takes, and the rest once it takes more."""
         while self._output >= 0 and not self._blocked:
-            self._pending = self._pending or self._next_frame()
+            if not self._pending and self._draws:
+                self._pending = self._cells.difference().encode(errors="replace")
             if not self._pending:
                 return
             try:
@@ -166,12 +162,6 @@ class TerminalDriver(SteadyDriver):
                 self._loop.add_writer(self._output, self._unblock)
             except OSError:  # the terminal is gone, which the app notices
                 self._pending = b""
-
-    def _next_frame(self) -> bytes:
-        frame = self._cells.difference() if self._draws else ""
-        if frame and self._synchronizes:
-            frame = f"{SYNC_START}{frame}{SYNC_END}"
-        return frame.encode(errors="replace")
 
     def _unblock(self) -> None:
         self._loop.remove_writer(self._output)

@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import select
-import signal
 import sys
 from codecs import getincrementaldecoder
 from typing import TYPE_CHECKING, Any
@@ -16,9 +15,10 @@ from textual.command import CommandPalette
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Resize
 from textual.messages import InBandWindowResize
-from textual.widgets import Footer, OptionList
+from textual.widgets import OptionList
 
 from gputop.console import terminal_size
+from gputop.ui.terminal_background import AnswerFilter
 
 if TYPE_CHECKING:
     from textual.app import App
@@ -75,20 +75,22 @@ class SteadyDriver(LinuxDriver):
         `ESC [ 99999999999 u`, ends the app.
         """
         decode = getincrementaldecoder("utf-8")("replace").decode
-        parser, pastes = XTermParser(), PasteFilter()
-        with contextlib.suppress(
-            OSError
-        ):  # the terminal is gone, which the app notices
+        parser, pastes, answers = XTermParser(), PasteFilter(), AnswerFilter()
+        # If the terminal is gone, the app notices it.
+        with contextlib.suppress(OSError):
             while not self.exit_event.is_set():
                 messages = [*parser.tick()]
                 if select.select([self.fileno], [], [], 0.1)[0]:
                     data = os.read(self.fileno, 4096)
                     if not data:
                         return
-                    try:
-                        messages += parser.feed(pastes.feed(decode(data)))
+                    text = pastes.feed(answers.feed(decode(data)))
+                    try:  # for the parser, an empty text is the end of input
+                        messages += parser.feed(text) if text else ()
                     except (ValueError, OverflowError):
                         parser = XTermParser()
+                messages += answers.found
+                answers.found.clear()
                 for message in messages:
                     self.process_message(message)
 
@@ -97,10 +99,6 @@ class SteadyDriver(LinuxDriver):
 
         Textual starts a second input thread if SIGSTOP and not SIGTSTP had stopped it.
         """
-        with contextlib.suppress(OSError):  # not the controlling terminal
-            if os.tcgetpgrp(self.fileno) != os.getpgrp():
-                os.kill(os.getpid(), signal.SIGSTOP)  # `bg`: wait for `fg`
-                return
         if self._key_thread is not None and self._key_thread.is_alive():
             self.suspend_application_mode()
         super().resume_application_mode()
@@ -123,8 +121,3 @@ def apply_dropped_resize(app: App[Any]) -> None:
     """
     if getattr(app, "_resize_event", None) and hasattr(app, "_check_resize"):
         app._check_resize()  # noqa: SLF001
-
-
-def forget_closed_keys(footer: Footer) -> None:
-    """Drop the footer's watchers of keys that it shows no more: it never does on its own."""
-    footer.mutate_reactive(Footer.compact)

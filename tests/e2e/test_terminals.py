@@ -134,7 +134,7 @@ def test_what_was_sent_bit_by_bit_is_what_a_repaint_shows(driver: FakeDriver) ->
         message = "Broadcast message from root"
         terminal.feed(f"\x1b[H{message}".encode())
         terminal.send("\x0c")
-        see(terminal, "PAUSED", without=(message,))
+        see(terminal, "PAUSED", "? Help", without=(message,))  # the last row has come, too
         assert cells_below_the_clock(terminal) == before
 
 

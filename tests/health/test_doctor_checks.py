@@ -464,7 +464,8 @@ TABLE = [
         Machine(changes={"slow_users": ("1", "2", "3", "4", "5")}),
     ),
     Row("characters", OK, "en_US.UTF-8", "", Machine()),
-    Row("characters", OK, "locale C", "", under(LC_ALL="C")),
+    Row("characters", OK, "locale C", "", under(LANG="C")),
+    Row("characters", NOTE, "drawn in ASCII", "LC_ALL=C.UTF-8", under(LC_ALL="C")),
     Row("characters", NOTE, "de_DE.ISO-8859-1 is not UTF-8", "", under(LANG="de_DE.ISO-8859-1")),
     Row("characters", NOTE, "the Linux console", "--no-ascii", under(TERM="linux")),
 ]

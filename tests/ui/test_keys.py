@@ -379,7 +379,7 @@ async def test_settings_change_what_is_shown_and_s_saves_them(tmp_path: Path) ->
         assert app.look.theme.name == "light"
         assert setting(app, "sort")[1] == "PID"
         assert setting(app, "interval")[1:3] == ["1", "s"]
-        await type_at_once(pilot, *["down"] * 4, "enter")
+        await type_at_once(pilot, *["down"] * [*ABOUT].index("interval"), "enter")
         assert stream.asked["interval"] == 2.0
         keys = (*["down"] * 3, "left", *["down"] * 2, "right", "down", "right", "down", "space")
         await type_at_once(pilot, *keys)
@@ -396,7 +396,7 @@ async def test_settings_change_what_is_shown_and_s_saves_them(tmp_path: Path) ->
 
 
 async def test_every_setting_has_a_line() -> None:
-    assert {*ABOUT, "hidden_columns"} == {*settings.KEYS}
+    assert {*ABOUT, "hidden_columns", "on_event"} == {*settings.KEYS}
     app = app_with(inventory(2), sample(2))
     async with app.run_test(size=(120, 60)) as pilot:
         await settle(pilot)
@@ -414,7 +414,7 @@ async def test_readonly_is_not_turned_off_by_a_key() -> None:
     app = GputopApp(PreparedStream(inventory(1), sample(1)), settings=Settings(readonly=True))
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        await type_at_once(pilot, "f2", *["down"] * 6, "right", "left")
+        await type_at_once(pilot, "f2", *["down"] * [*ABOUT].index("readonly"), "right", "left")
         assert setting(app, "readonly")[1] == "on"
         assert app.settings.readonly
 

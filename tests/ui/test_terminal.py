@@ -21,7 +21,7 @@ from textual.widgets import Label
 from gputop import console
 from gputop.bounds import COLUMNS, ROWS
 from gputop.ui import terminal
-from gputop.ui.terminal import CANCEL, SYNC_END, SYNC_START, ScreenCells, TerminalDriver
+from gputop.ui.terminal import CANCEL, ScreenCells, TerminalDriver
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -67,7 +67,7 @@ def test_changes_in_a_row_with_few_cells_between_them_are_sent_together() -> Non
     cells.apply(at(0, 0, "a....b.....c"))
     assert cells.difference() == "\x1b[1;1Ha....b.....c"
     cells.apply(at(0, 0, "A....B.....C"))
-    assert cells.difference() == "\x1b[1;1HA....B\x1b[12GC"
+    assert cells.difference() == "\x1b[1;1HA....B\x1b[1;12HC"
 
 
 def test_a_style_is_sent_once_for_its_run() -> None:
@@ -217,15 +217,6 @@ async def test_what_is_drawn_is_sent_at_once(drawn: Drawn) -> None:
     drawn.draw("first")
     drawn.draw("FIRST")
     assert await drawn.read_until(b"FIRST") == b"\x1b[1;1HFIRST"
-
-
-async def test_frames_are_marked_where_the_terminal_can_synchronize(drawn: Drawn) -> None:
-    drawn.draw("first")
-    await drawn.read_until(b"first")
-    for data in (SYNC_START, at(0, 0, "FIRST"), SYNC_END):
-        drawn.driver.write(data)
-    drawn.driver.flush()
-    assert await drawn.read_until(SYNC_END.encode()) == b"\x1b[?2026h\x1b[1;1HFIRST\x1b[?2026l"
 
 
 async def test_what_is_no_update_is_sent_as_it_is(drawn: Drawn) -> None:

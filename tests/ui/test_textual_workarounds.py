@@ -14,6 +14,7 @@ from textual.app import App
 from textual.events import Key, Paste, Resize
 from textual.geometry import Size
 
+from gputop.ui.terminal_background import AnswerFilter, BackgroundAnswered
 from gputop.ui.textual_workarounds import (
     PASTE_END,
     PASTE_START,
@@ -129,6 +130,40 @@ async def test_a_paste_is_one_message() -> None:
     assert paste.text == f"b {'y' * 40}"
     assert isinstance(key, Key)
     os.close(driver.typed)
+
+
+async def test_an_answer_about_the_background_is_no_key() -> None:
+    driver = Reading()
+    for piece in ("a", "\x1b]11;rgb:ffff/", "ff00/eeee\x1b\\", "\x1b[20", "0~b\x1b[201~q"):
+        before = len(driver.received)
+        os.write(driver.typed, piece.encode())
+        if piece not in ("\x1b]11;rgb:ffff/", "\x1b[20"):  # halves of marks are held back
+            await driver.read_until(lambda d, before=before: len(d.received) > before)  # type: ignore[misc]
+    await driver.read_until(lambda d: len(d.received) == 4)
+    key, answer, paste, last = driver.received
+    assert isinstance(key, Key)
+    assert isinstance(answer, BackgroundAnswered)
+    assert answer.is_light
+    assert isinstance(paste, Paste)
+    assert isinstance(last, Key)
+    os.close(driver.typed)
+
+
+@pytest.mark.parametrize(
+    ("answer", "light"),
+    [
+        ("\x1b]11;rgb:ffff/ffff/ffff\x07", True),
+        ("\x1b]11;rgb:00/00/00\x1b\\", False),
+        ("\x1b]11;rgba:f/f/d/f\x1b\\", True),
+        ("\x1b]11;rgb:2828/2c2c/3434\x1b\\", False),
+    ],
+)
+def test_backgrounds(answer: str, light: bool) -> None:
+    answers = AnswerFilter()
+    assert answers.feed(f"x{answer}y") == "xy"
+    (found,) = answers.found
+    assert isinstance(found, BackgroundAnswered)
+    assert found.is_light is light
 
 
 async def test_at_the_end_of_input_reading_ends() -> None:

@@ -30,6 +30,9 @@ from gputop.ui.drawing.look import (
 )
 from gputop.ui.drawing.palette import ROLES
 from gputop.ui.monitor.panel import Density
+from gputop.ui.terminal_background import BackgroundAnswered
+from tests.streams import inventory, sample
+from tests.ui.pilots import app_with, settle
 
 if TYPE_CHECKING:
     from gputop.ui.drawing.look import Theme
@@ -278,6 +281,7 @@ def test_without_colours_a_fault_is_reversed_and_labels_are_faint() -> None:
         ({"TERM": "xterm-256color", "NO_COLOR": "1"}, Terminal(0)),
         ({"TERM": "xterm-256color", "NO_COLOR": ""}, Terminal(256)),
         ({"TERM": "xterm-256color", "LANG": "C"}, Terminal(256)),
+        ({"TERM": "xterm-256color", "LC_ALL": "C", "LANG": "C.UTF-8"}, Terminal(256, ascii=True)),
         ({"TERM": "xterm-256color", "LANG": "C.UTF-8"}, Terminal(256)),
         ({"TERM": "xterm-256color", "LC_ALL": "de_DE.utf8@euro"}, Terminal(256)),
         ({"TERM": "xterm-256color", "LANG": "de_DE.ISO-8859-1"}, Terminal(256, ascii=True)),
@@ -298,9 +302,21 @@ def test_what_the_environment_says_of_the_terminal(
 def test_what_is_asked_for_counts_as_far_as_the_terminal_can() -> None:
     assert choose_look("auto", None, Terminal()).theme is DARK
     assert not choose_look("auto", None, Terminal()).enabled
+    assert choose_look("auto", None, Terminal(light=True)).theme is LIGHT
+    assert choose_look("dark", None, Terminal(light=True)).theme is DARK
     assert choose_look("light", None, Terminal()).theme is LIGHT
     assert choose_look("light", None, Terminal(16)).theme is ANSI
     assert choose_look("light", None, Terminal(0)).theme is MONOCHROME
     assert choose_look("auto", None, Terminal(16, ascii=True)).ascii
     assert not choose_look("auto", False, Terminal(16, ascii=True)).ascii
     assert choose_look("auto", True, Terminal()).enabled
+
+
+async def test_the_theme_goes_by_the_background_that_the_terminal_has_in_time() -> None:
+    for until, theme in ((float("inf"), LIGHT), (0.0, DARK)):
+        app = app_with(inventory(1), sample(1))
+        async with app.run_test() as pilot:
+            app._ask_until = until
+            app.post_message(BackgroundAnswered(is_light=True))
+            await settle(pilot)
+            assert app.look.theme is theme

@@ -98,6 +98,8 @@ class Terminal(NamedTuple):
     """256, 16, or 0 if NO_COLOR is set."""
     ascii: bool = False
     """True if it is safer to draw in ASCII."""
+    light: bool = False
+    """True if its background is light."""
 
     @classmethod
     def detect(cls, environment: Mapping[str, str]) -> Terminal:
@@ -196,7 +198,9 @@ def choose_look(theme: str, ascii: bool | None, terminal: Terminal) -> Look:  # 
     elif terminal.colours <= 16:
         chosen = ANSI
     else:
-        chosen = DARK if theme == AUTO else THEMES[theme]
+        if theme == AUTO:
+            theme = "light" if terminal.light else "dark"
+        chosen = THEMES[theme]
     return Look(chosen, ascii=terminal.ascii if ascii is None else ascii)
 
 

@@ -24,8 +24,6 @@ from textual.screen import Screen
 from textual.widgets import Footer
 from textual.worker import Worker, WorkerState
 
-from gputop.ui.textual_workarounds import forget_closed_keys
-
 if TYPE_CHECKING:
     from textual.dom import DOMNode
     from textual.events import Key, Paste
@@ -198,6 +196,8 @@ ACTIONS = (
            "Compare", ("benchmark",)),
     Action("results.forget", "delete", "view.forget", "Forget the selected result (asks first)",
            "", ("benchmark",)),
+    Action("export", "E", "app.export('txt')", "Export the page as text to a file"),
+    Action("export.picture", "V", "app.export('svg')", "Export the page as a picture (SVG)"),
     Action("theme", "T", "app.theme", "Next colour theme"),
     Action("settings", "S", "screen.save", "Save the settings: theme, density, columns, …"),
     Action("settings.screen", "f2", "screen.settings", "View and change all settings"),
@@ -463,5 +463,5 @@ class KeysView(Footer):
         listed = [f"{each.binding}" for each in screen.active_bindings.values()]
         if listed != self._listed:
             self._listed = listed
-            forget_closed_keys(self)
+            self.mutate_reactive(Footer.compact)  # forgets the keys of before
             super().bindings_changed(screen)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import shlex
 import signal
 import sys
+import time
+from asyncio.subprocess import DEVNULL
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import on, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 
@@ -24,6 +28,7 @@ from gputop.text import visible
 from gputop.ui.drawing import look
 from gputop.ui.shell.actions import CURSOR, ActionScreen
 from gputop.ui.terminal import TerminalDriver
+from gputop.ui.terminal_background import QUESTION, BackgroundAnswered
 from gputop.ui.textual_workarounds import Palette, apply_dropped_resize
 
 if TYPE_CHECKING:
@@ -32,11 +37,14 @@ if TYPE_CHECKING:
     from textual.screen import Screen
 
     from gputop.ui.shell.dashboard import RecordSource
+    from gputop.ui.shell.events import Notice
 
 ANY_TERMINAL = look.Terminal()
 ANSI_THEMES = ("ansi-dark", "textual-ansi")
 """Names of the theme in the terminal's own colours: since Textual 8.2.5, and before. The look then
 replaces them by ours."""
+ANSWER_SECONDS = 3.0
+"""Seconds that the terminal has to answer what its background is: the theme is dark meanwhile."""
 TICK_SECONDS = 0.5
 """Seconds between checks that the terminal still exists, and redraws of what changes with time."""
 
@@ -90,6 +98,7 @@ class GputopApp(
         self._terminal = terminal
         self.look = look.choose_look(settings.theme, settings.ascii, terminal)
         self.fault: str | None = None
+        self._ask_until = 0.0
         self._leaving: asyncio.Future[None] | None = None
         if first is None:
             from gputop.ui.shell.dashboard import Dashboard
@@ -109,14 +118,25 @@ class GputopApp(
 
     def on_mount(self) -> None:
         """Watch for the terminal's end; report unusable settings."""
+        gc.enable()  # it was off while modules were imported
         gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
         self.set_interval(TICK_SECONDS, self._tick)
+        if isinstance(self._driver, TerminalDriver) and self._terminal.colours > 16:
+            self._driver.write(QUESTION)
+            self._ask_until = time.monotonic() + ANSWER_SECONDS
         if self._problems:
             self.notify(
                 "\n".join(map(str, self._problems)),
                 title="Settings",
                 severity="warning",
             )
+
+    @on(BackgroundAnswered)
+    def _background_answered(self, event: BackgroundAnswered) -> None:
+        """Choose the theme for the terminal's background, if the user chose none."""
+        if time.monotonic() < self._ask_until:
+            self._terminal = self._terminal._replace(light=event.is_light)
+            self.show_look()
 
     def on_resize(self) -> None:
         """Paint again, even if Textual sees no other size: a smaller one may have come between."""
@@ -173,6 +193,44 @@ class GputopApp(
         """Paint the whole screen again: another program may have written over it."""
         if isinstance(self._driver, TerminalDriver):
             self._driver.repaint()
+
+    async def action_export(self, kind: str) -> None:
+        """Write what is shown to a file in the working directory: as `txt` or `svg`."""
+        from gputop.ui.shell.export import page_text, write_page
+
+        name = time.strftime(f"gputop-%Y%m%d-%H%M%S.{kind}")
+        content = self.export_screenshot() if kind == "svg" else page_text(self.screen)
+        try:
+            file = await asyncio.to_thread(write_page, name, content)
+        except OSError as error:
+            self.notify(
+                f"{name}: {error.strerror}", title="Not exported", severity="error"
+            )
+        else:
+            self.notify(str(file), title="Exported to")
+
+    def announce(self, notice: Notice) -> None:
+        """Tell of an event as the settings say: by the terminal, or by a command."""
+        text = visible(notice.text, 200)
+        if self.settings.notes and self._driver is not None:
+            self._driver.write(f"\x1b]9;gputop: {text}\x07")
+        if self.settings.on_event:
+            self._run_command([*shlex.split(self.settings.on_event), text], notice.kind)
+
+    @work(group="events", exit_on_error=False)
+    async def _run_command(self, command: Sequence[str], kind: str) -> None:
+        """Run the user's command for an event; its output goes nowhere."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=DEVNULL,
+                stdout=DEVNULL,
+                stderr=DEVNULL,
+                env={**os.environ, "GPUTOP_EVENT": kind},
+            )
+            await process.wait()
+        except OSError as error:
+            self.notify(f"{command[0]}: {error.strerror}", title="--on-event")
 
     # Look and settings.
 

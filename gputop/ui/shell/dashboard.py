@@ -29,6 +29,7 @@ from gputop.ui.shell.actions import (
     bindings,
     explanation,
 )
+from gputop.ui.shell.events import EventWatch
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.recording import Recordings
 from gputop.ui.shell.tabs import Tabs
@@ -98,6 +99,7 @@ class Dashboard(ActionScreen):
         )
         self._python = python
         self._back_to, self._search = back_to, search
+        self._events = EventWatch()
         self._rung: set[tuple[object, ...]] = set()
         """Identities of the alerts that the bell was rung for, while they last."""
 
@@ -190,6 +192,12 @@ class Dashboard(ActionScreen):
         if isinstance(record, Inventory):
             self._show_targets()
             return
+        if isinstance(record, Sample):
+            telemetry = self.telemetry
+            for notice in self._events.notices(
+                record, telemetry.devices, telemetry.alerts
+            ):
+                self.app.announce(notice)
         self._ring()
         if not self.telemetry.paused:
             self.show()

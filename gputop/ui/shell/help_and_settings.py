@@ -212,7 +212,8 @@ ABOUT = {
     "ascii": "ASCII characters only",
     "mouse": "takes effect at the next start",
 }
-ABOUT |= {"bell": "ring on each new alert", "interval": "between samples"}
+ABOUT |= {"bell": "ring on each new alert", "notes": "of ended jobs and faults"}
+ABOUT |= {"interval": "between samples"}
 ABOUT |= {"gpm": "read profiling counters", "readonly": "no signals; restart to undo"}
 ABOUT |= {"density": "rows per device", "charts": "in full panels"}
 ABOUT |= {

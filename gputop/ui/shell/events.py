@@ -1,0 +1,85 @@
+"""Events that a user may wait for: a job ended, a GPU became free, a fault appeared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from gputop.agent.device import Device, DeviceState
+from gputop.health.findings import Finding, Severity, summarize
+from gputop.schema.derived import label_of
+from gputop.text import visible
+
+if TYPE_CHECKING:
+    from gputop.agent.snapshot import Process, Sample
+
+JOB_SECONDS = 60.0
+"""Age of a process from which on its end is an event."""
+
+
+class Notice(NamedTuple):
+    """An event to tell the user about."""
+
+    kind: str
+    """`job-ended`, `gpu-free` or `fault`."""
+    text: str
+
+
+class EventWatch:
+    """Compares each sample with the one before it."""
+
+    def __init__(self) -> None:
+        self._before: Mapping[str, list[Process]] = {}
+        self._faults: set[tuple[object, ...]] = set()
+
+    def notices(
+        self, sample: Sample, devices: Iterable[Device], alerts: Iterable[Finding]
+    ) -> Iterator[Notice]:
+        """Yield what has happened since the sample before."""
+        now = sample.processes_by_device()
+        states = {each.uuid: each for each in sample.devices}
+        ended: dict[int, Process] = {}
+        free = []
+        for device in devices:
+            readings = states.get(device.uuid)
+            if readings is None or readings.state is not DeviceState.OK:
+                continue
+            if "processes" in readings.absent:
+                continue
+            running = {(each.pid, each.start_time) for each in now[device.uuid]}
+            for process in self._before.get(device.uuid, ()):
+                gone = (process.pid, process.start_time) not in running
+                if gone and _is_job(process, sample.time):
+                    ended[process.pid] = process
+            if self._before.get(device.uuid) and not running:
+                free.append(label_of(device))
+            self._before = {**self._before, device.uuid: now[device.uuid]}
+        if ended:
+            yield Notice("job-ended", _ended(list(ended.values())))
+        if free:
+            yield Notice("gpu-free", f"Free: GPU {', '.join(free)}")
+        yield from self._new_faults(alerts)
+
+    def _new_faults(self, alerts: Iterable[Finding]) -> Iterator[Notice]:
+        faults = {}
+        for alert in alerts:
+            if alert.severity is Severity.FAULT:
+                faults[alert.device_uuid, alert.rule, alert.since] = alert
+        new = [alert for key, alert in faults.items() if key not in self._faults]
+        self._faults = set(faults)
+        if new:
+            said = "; ".join(words for _, words in summarize(new))
+            yield Notice("fault", said)
+
+
+def _is_job(process: Process, now: float) -> bool:
+    return process.start_time is not None and now - process.start_time >= JOB_SECONDS
+
+
+def _ended(processes: list[Process]) -> str:
+    first = processes[0]
+    command = visible(first.command or f"process {first.pid}", 60)
+    more = ""
+    if len(processes) > 1:
+        more = f" and {len(processes) - 1} more"
+    return f"Ended: {command}{more}"
