@@ -354,7 +354,7 @@ async def test_a_suite_runs_its_parts_and_lists_their_verdicts(
     assert [each.kind for each in scripted.requests] == kinds
     assert len(kept) == 5
     summary, title, _, _, *rows = page.splitlines()
-    assert summary.startswith(" Computes correctly. Speed was not judged")
+    assert summary.startswith(" No fault found. Computes correctly, 71 % of its datasheet")
     assert title.startswith(" check quick on GPU 0, NVIDIA H100 80GB HBM3: ")
     assert [line.split()[0] for line in rows[:6]] == [*kinds, "collective"]
     left = "collective: left out, GPU 0, NVIDIA H100 80GB HBM3 is the only device"
