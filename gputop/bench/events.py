@@ -1,4 +1,4 @@
-"""Events of a worker as frozen dataclasses, and the result of a run."""
+"""Events of a session: those of its worker and its device, and the result of a run."""
 
 from __future__ import annotations
 
@@ -6,99 +6,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gputop.agent.problem import Problem
+from gputop.agent.snapshot import Inventory, Sample
+from gputop.bench.worker.events import (
+    EVENTS,
+    Hello,
+    Planned,
+    Point,
+    Progress,
+    RunLimit,
+    Verified,
+)
+
+__all__ = [
+    "EVENTS",
+    "Hello",
+    "Planned",
+    "Point",
+    "Progress",
+    "RunLimit",
+    "Verified",
+]
 
 OK, DEGRADED, FAULTY, NOT_JUDGED = "ok", "degraded", "faulty", "not judged"
 """States of a verdict and of its parts."""
 UNWATCHED = "unwatched"
-"""`stopped` of a run that ended as its supervision failed, which says nothing about the device."""
+"""`stopped` of a run that ended as its guard failed, which says nothing about the device."""
 SCHEMA = 1
 """Version of the JSON documents of results. New fields leave it as it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hello:
-    """The worker runs and has its device."""
-
-    python: str
-    torch_version: str
-    device_name: str
-    threads: int
-    pid: int
-    cuda_version: str | None = None
-    unset: tuple[str, ...] = ()
-    """Variables that would have changed the figures, as `NAME=value`."""
-    bound_to: str | None = None
-    """Processors that the worker is bound to, or None if it is not."""
-    cublas_version: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """The plan of a run: everything needed to interpret its figures."""
-
-    m: int
-    n: int
-    k: int
-    dtype: str
-    accumulate: str
-    layout: str
-    data: str
-    relative_error: float
-    """Error of the first product against float64, in a corner of it."""
-    method: str
-    patience_seconds: float = 60.0
-    """Time without progress after which the device counts as hung."""
-    rows: int = 0
-    """Most rows of a table, or 0."""
-    expected_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """One window of the run. `elapsed_seconds` and `iterations` are those of the run so far."""
-
-    elapsed_seconds: float
-    window_seconds: float
-    iterations: int
-    tflops: float = 0.0
-    """Throughput of this window: by device events on a GPU, by wall time on a CPU."""
-    tflops_device: float | None = None
-    """Throughput by device events, or None on a CPU."""
-    bytes_per_second: float | None = None
-    """Bytes read and written, in a run that moves bytes."""
-
-    @property
-    def rate(self) -> float:
-        """Throughput in the unit of the kind of run: TFLOP/s, or GB/s."""
-        return (
-            self.tflops
-            if self.bytes_per_second is None
-            else self.bytes_per_second / 1e9
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One row of a table: a shape of a sweep, a direction of a copy."""
-
-    series: str
-    """Name of its series: `float32`, `eager`, `host to device, pinned`."""
-    x: float
-    """N, or bytes."""
-    values: Mapping[str, float]
-    """Values by name, which ends in the unit: `tflops`, `seconds`, `bytes_per_second`."""
-    shape: tuple[int, ...] = ()
-    """m, n, k of a product."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verified:
-    """Checks so far, and their wrong elements."""
-
-    checks: int
-    wrong_elements: int
-    products: int | None = None
-    """Iterations that were compared, or None of older workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +148,7 @@ class Result:
     checks: int
     stopped: str
     """End of the run: `time`, `user`, `limit` for too hot, `silent` for a device that did not
-    answer, `unwatched` if the supervision failed."""
+    answer, `unwatched` if the guard failed."""
     torch_version: str
     cuda_version: str | None
     python: str
@@ -308,13 +242,16 @@ class Failed:
     status: int
 
 
-Event = Hello | Planned | Progress | Point | Verified | Done | Failed
-
-EVENTS: dict[str, type[Hello | Planned | Progress | Point | Verified]] = {
-    "hello": Hello,
-    "plan": Planned,
-    "sample": Progress,
-    "point": Point,
-    "verify": Verified,
-}
-"""Event classes by the worker's names for them."""
+Event = (
+    Hello
+    | Planned
+    | Progress
+    | Point
+    | Verified
+    | RunLimit
+    | Inventory
+    | Sample
+    | Done
+    | Failed
+)
+"""Events of a session. The agent's records are those of the device under test."""

@@ -64,8 +64,11 @@ main(sys.argv[1:] + ["--control"])
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def agent_archive() -> bytes:
-    """Return the agent as a zip file. The same files give the same bytes.
+MAIN = b"from gputop.agent.__main__ import main\n\nmain()\n"
+
+
+def agent_archive(main: bytes | None = MAIN) -> bytes:
+    """Return the agent as a zip file, with this program. The same files give the same bytes.
 
     Files are stored uncompressed, because compressing the whole archive saves more. It also runs as
     a file: `python3 agent.zip`. Raises `FileNotFoundError` without pynvml.
@@ -75,7 +78,8 @@ def agent_archive() -> bytes:
     for path in package.rglob("*.py"):
         name = path.relative_to(package.parent.parent).as_posix()
         files[name] = path.read_bytes()
-    files["__main__.py"] = b"from gputop.agent.__main__ import main\n\nmain()\n"
+    if main is not None:
+        files["__main__.py"] = main
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w") as archive:
         for name in sorted(files):

@@ -1,4 +1,4 @@
-"""Workers of sessions are forked, as those of `RawWorker` are."""
+"""Workers of sessions are forked, as those of `RawWorker` are, and have no guard."""
 
 from __future__ import annotations
 
@@ -29,3 +29,9 @@ async def _execute(python: str, *arguments: str, **options: Any) -> asyncio.subp
 @pytest.fixture(autouse=True)
 def _forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asyncio, "create_subprocess_exec", _execute)
+
+
+@pytest.fixture(autouse=True)
+def _no_guard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Test the worker alone: devices of most tests are none of a driver's."""
+    monkeypatch.setattr("gputop.bench.run.worker_launch.agent_folders", lambda: None)

@@ -23,7 +23,6 @@ from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.session import Session
-from gputop.bench.run.supervision import Supervisor
 from tests.bench.workers import broken_worker, fake_interpreter
 from tests.fake_cuda.settings import Fault, Settings
 from tests.streams import device
@@ -162,7 +161,7 @@ class Runs:
         settings: Settings = MACHINE,
         fault: str = "",
     ) -> list[Heard]:
-        """Run a kind on several devices. The stream of the supervision has to be a prepared one."""
+        """Run a kind on several devices."""
         requests = [
             self.request(kind, size=None, seconds=seconds, settings=settings, fault=fault, number=n)
             for n in range(count)
@@ -174,8 +173,7 @@ class Runs:
             heard[which].events.append(event)
 
         async with asyncio.timeout(100):
-            with Supervisor() as watch:
-                await runs.follow(watch, lambda *_: None, take)
+            await runs.follow(take)
         return list(heard.values())
 
 

@@ -1,5 +1,9 @@
 """What real cards say of their heat: the section of `nvidia-smi -q -d TEMPERATURE`, under load."""
 
+from __future__ import annotations
+
+from typing import Any
+
 H100 = """\
     Temperature
         GPU Current Temp                               : 59 C
@@ -65,3 +69,25 @@ A100 = """\
         Memory Max Operating Temp         : 95 C
 """
 """Not captured, unlike the others: made up after them, with a limit of the memory."""
+
+THRESHOLDS = {
+    "GPU Slowdown Temp": "temperature_slowdown_celsius",
+    "GPU Shutdown Temp": "temperature_shutdown_celsius",
+    "Memory Max Operating Temp": "memory_temperature_max_celsius",
+    "GPU Slowdown T.Limit Temp": "temperature_slowdown_margin_celsius",
+    "GPU Shutdown T.Limit Temp": "temperature_shutdown_margin_celsius",
+    "GPU Max Operating T.Limit Temp": "temperature_max_margin_celsius",
+    "Memory Max Operating T.Limit Temp": "memory_temperature_max_margin_celsius",
+}
+
+
+def thresholds(text: str) -> dict[str, Any]:
+    """Return the thresholds in such a text as fields of `Device`."""
+    found: dict[str, Any] = {}
+    for line in text.splitlines():
+        label, _, value = line.partition(":")
+        name = THRESHOLDS.get(label.strip())
+        if name is not None:
+            number = value.split()[0]
+            found[name] = None if number == "N/A" else int(number)
+    return found

@@ -19,7 +19,6 @@ from gputop.bench.events import Done, Event, Failed, Hello, Point
 from gputop.bench.plan.request import Request, RunRefusedError, Target, check_together, cpu_ranks
 from gputop.bench.plan.target_choice import targets, with_peers
 from gputop.bench.results.tables import device_tables, table
-from gputop.bench.run import supervision
 from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.session import worker_request
 from gputop.bench.run.worker_launch import worker_environment
@@ -33,7 +32,6 @@ from tests.bench.test_several import parsed
 from tests.bench.test_tables import Recorded
 from tests.bench.workers import CPU, STOP_SECONDS, broken_worker, fake_interpreter, needs_torch
 from tests.sessions import RESULT, PreparedSession
-from tests.streams import PreparedStream, inventory, sample
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -344,16 +342,9 @@ async def ends_of(
             stops.append(asyncio.create_task(stop()))
 
     async with asyncio.timeout(100):
-        with supervision.Supervisor() as watch:
-            await runs.follow(watch, lambda *_: None, take)
-            took = [await each for each in stops]
+        await runs.follow(take)
+        took = [await each for each in stops]
     return ends, pids, max(took, default=0.0)
-
-
-@pytest.fixture(autouse=True)
-def _devices_that_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = PreparedStream(inventory(3), sample(3))
-    monkeypatch.setattr(supervision, "open_stream", lambda: made)
 
 
 class Rank(PreparedSession):

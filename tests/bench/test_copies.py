@@ -23,7 +23,6 @@ from gputop.bench.events import Done, Event, Failed, Point
 from gputop.bench.plan import target_choice
 from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.results.tables import pair_tables, table
-from gputop.bench.run import supervision
 from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.session import worker_request
 from gputop.bench.worker import backends, copies, copy_paths, errors, rows
@@ -38,7 +37,6 @@ from tests.bench.workers import QUICK, STOP_SECONDS, broken_worker, fake_interpr
 from tests.driver import FakeDevice, FakeDriver
 from tests.fake_cuda.settings import Fault, Settings
 from tests.sessions import RESULT
-from tests.streams import PreparedStream, inventory, sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -292,17 +290,8 @@ async def ends_of(
         heard(target, event, runs)
 
     async with asyncio.timeout(100):
-        with supervision.Supervisor() as watch:
-            await runs.follow(watch, lambda *_: None, take)
+        await runs.follow(take)
     return ends
-
-
-@pytest.fixture(autouse=True)
-def _devices_that_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = PreparedStream(inventory(3), sample(3))
-    monkeypatch.setattr(supervision, "open_stream", lambda: made)
-    # One sample stands for all, and on a busy machine the copies take longer than their 20 s.
-    monkeypatch.setattr(supervision, "SILENCE_SECONDS", 200.0)
 
 
 ALONE = """

@@ -9,11 +9,9 @@ import pytest
 
 from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.plan.request import PROCESS_BYTES
-from gputop.bench.run import supervision
 from tests.bench.cuda import MACHINE, Runs, target, with_faults
 from tests.bench.workers import QUICK, needs_torch
 from tests.fake_cuda.settings import Fault
-from tests.streams import PreparedStream, inventory, sample
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,11 +25,8 @@ SLOW = replace(MACHINE, rates={"float32": 0.02})
 
 
 @pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    """Runs on GPUs that NVML calls well."""
-    well = PreparedStream(inventory(2), sample(2))
-    monkeypatch.setattr(supervision, "open_stream", lambda: well)
-    monkeypatch.setattr(supervision, "SILENCE_SECONDS", 200.0)
+def runs(tmp_path: Path) -> Runs:
+    """Runs on the fake CUDA."""
     return Runs(tmp_path)
 
 

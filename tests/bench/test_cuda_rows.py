@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.bench.events import Done
-from gputop.bench.run import supervision
 from tests.bench.cuda import MACHINE, Runs, fake_cuda, with_faults
 from tests.bench.workers import QUICK, STOP_SECONDS, RawWorker, needs_torch
 from tests.fake_cuda.settings import Fault
-from tests.streams import PreparedStream, inventory, sample
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,11 +22,8 @@ LITTLE = replace(MACHINE, memory_gib=1.25)
 
 
 @pytest.fixture
-def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    """Runs on GPUs that NVML calls well."""
-    well = PreparedStream(inventory(3), sample(3))
-    monkeypatch.setattr(supervision, "open_stream", lambda: well)
-    monkeypatch.setattr(supervision, "SILENCE_SECONDS", 200.0)
+def runs(tmp_path: Path) -> Runs:
+    """Runs on the fake CUDA."""
     return Runs(tmp_path)
 
 

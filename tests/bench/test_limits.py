@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 
 from gputop.agent.device import Absence, Device, DeviceState
-from gputop.agent.snapshot import Inventory, ProcessKind, Sample
-from gputop.bench.cluster.node_readings import thresholds
+from gputop.agent.snapshot import ProcessKind
 from gputop.bench.plan import request, target_choice
-from gputop.bench.plan.peaks import heat_in_short, heat_in_words, heat_limits, reached_limit
+from gputop.bench.worker.heat import heat_in_short, heat_in_words, heat_limits, reached_limit
 from tests.bench import heat
-from tests.bench.machines import WHOLE, divided, seen, undivided
+from tests.bench.machines import WHOLE
 from tests.streams import device, inventory, process, readings, sample
 
 BOUND = 20.0
@@ -31,7 +30,7 @@ def heated(celsius: int | None) -> Any:
 def card(text: str) -> Device:
     """A card with the thresholds of what its nvidia-smi prints."""
     bare = device(0, temperature_slowdown_celsius=None)
-    return dataclasses.replace(bare, **thresholds(text))
+    return dataclasses.replace(bare, **heat.thresholds(text))
 
 
 CORE, MARGIN, MEMORY = (
@@ -70,15 +69,7 @@ A100_LIMITS = "86°C (slowdown at 89°C), memory 92°C (maximum 95°C)"
 def test_the_limits_that_hold_are_named(text: str, read: dict[str, int], says: str) -> None:
     seen = readings(0, **NOTHING | read)
     assert heat_in_words(heat_limits(card(text), seen)) == says
-    assert reached_limit(target(0), machine(text), with_heat(**read)) is None
-
-
-def machine(text: str) -> Inventory:
-    return dataclasses.replace(inventory(1), devices=(card(text),))
-
-
-def with_heat(**read: int) -> Sample:
-    return dataclasses.replace(sample(1), devices=(readings(0, **NOTHING | read),))
+    assert reached_limit(card(text), seen) is None
 
 
 @pytest.mark.parametrize(
@@ -107,8 +98,8 @@ def with_heat(**read: int) -> Sample:
 def test_a_run_ends_at_its_limit_and_not_before(
     text: str, fine: dict[str, int], hot: dict[str, int], says: str
 ) -> None:
-    assert reached_limit(target(0), machine(text), with_heat(**fine)) is None
-    why = reached_limit(target(0), machine(text), with_heat(**hot))
+    assert reached_limit(card(text), readings(0, **NOTHING | fine)) is None
+    why = reached_limit(card(text), readings(0, **NOTHING | hot))
     assert why is not None
     assert why.startswith(says)
 
@@ -121,50 +112,13 @@ def test_the_limits_of_several_gpus_are_named_once_each() -> None:
     assert heat_in_short([h100, a100, ()]) == f"margin 3°C; 86°C, memory 92°C; {nothing}"
 
 
-def test_nothing_is_said_of_a_cpu_or_of_what_is_not_known() -> None:
-    assert reached_limit(request.cpu_target(), inventory(2), heated(100)) is None
-    assert reached_limit(target(1), inventory(2), heated(100)) is None
-    assert reached_limit(target(0), None, heated(100)) is None
-    assert reached_limit(target(0), inventory(2), None) is None
-    assert reached_limit(target(0), inventory(0), heated(100)) is None
-
-
-@pytest.mark.parametrize(
-    ("celsius", "words"),
-    [
-        (None, None),
-        (85, None),
-        (86, "GPU 3 reached 86°C, and its limit is 86°C (slowdown at 89°C)"),
-        (95, "GPU 3 reached 95°C, and its limit is 86°C (slowdown at 89°C)"),
-    ],
-)
-def test_an_instance_is_as_hot_as_the_gpu_that_it_is_a_part_of(
-    celsius: int | None, words: str | None
-) -> None:
-    part = target_choice.choose(divided(), seen(), "3:1")
-    assert reached_limit(part, divided(), seen(celsius)) == words
-    assert (
-        reached_limit(target_choice.choose(divided(), seen(), "0"), divided(), seen(celsius))
-        is None
-    )
-
-
-def test_the_margin_of_an_instance_is_that_of_its_gpu() -> None:
-    part = target_choice.choose(divided(), seen(), "3:1")
-    whole = readings(3, uuid=WHOLE.uuid, **NOTHING | {MARGIN: 2})
-    close = dataclasses.replace(seen(), devices=(whole,))
-    assert (
-        reached_limit(part, divided(), close)
-        == "the margin of GPU 3 fell to 2°C, and its limit is 3°C"
-    )
-
-
-def test_an_instance_that_has_gone_leaves_its_gpu_watched() -> None:
-    part = target_choice.choose(divided(), seen(), "3:1")
-    alone = dataclasses.replace(
-        seen(), devices=(readings(3, uuid=WHOLE.uuid, temperature_celsius=90),)
-    )
-    assert reached_limit(part, undivided(), alone) is not None
+def test_an_instance_is_ended_by_the_heat_of_its_gpu() -> None:
+    hot = readings(3, temperature_celsius=86)
+    words = "GPU 3 reached 86°C, and its limit is 86°C (slowdown at 89°C)"
+    assert reached_limit(WHOLE, hot, "GPU 3") == words
+    close = readings(3, **NOTHING | {MARGIN: 2})
+    words = "the margin of GPU 3 fell to 2°C, and its limit is 3°C"
+    assert reached_limit(WHOLE, close, "GPU 3") == words
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,9 @@ import subprocess
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gputop.bench.cluster import node_actor
-from gputop.bench.cluster.node_readings import node_facts, parse_readings
+from gputop.bench.cluster.node_readings import node_facts
 from gputop.bench.plan.memory_limit import available_bytes
 from tests.bench import heat
 
@@ -106,35 +104,6 @@ def test_why_there_is_no_gpu_is_said() -> None:
         node_facts({**SAID, "why": "nvidia-smi: not found"}, "node-1")
 
 
-def test_a_line_of_readings() -> None:
-    found = parse_readings(
-        "58, 688.10, 1740, 700.00, 0x0000000000000044", node_facts(said(), "n").inventory
-    )
-    assert found is not None
-    readings = found.device("GPU-4f2a")
-    assert readings is not None
-    assert (readings.temperature_celsius, readings.power_watts) == (58, 688.1)
-    assert readings.clock_event_reasons == ("sw_power_cap", "hw_thermal")
-    found = parse_readings("[N/A], [N/A], [N/A], [N/A], [N/A]", node_facts(said(), "n").inventory)
-    assert found is not None
-    readings = found.devices[0]
-    assert (readings.temperature_celsius, readings.clock_event_reasons) == (None, None)
-
-
-def test_a_line_with_the_heat_of_a_newer_driver() -> None:
-    line = "84, 688.10, 1740, 700.00, 0x0000000000000044, 71, 3"
-    found = parse_readings(line, node_facts(said(), "n").inventory)
-    assert found is not None
-    readings = found.devices[0]
-    assert (readings.temperature_celsius, readings.memory_temperature_celsius) == (84, 71)
-    assert readings.temperature_margin_celsius == 3
-    found = parse_readings(
-        "45, 61.02, 210, 320.00, 0x1, N/A, [N/A]", node_facts(said(), "n").inventory
-    )
-    assert found is not None
-    assert found.devices[0].temperature_margin_celsius is None
-
-
 @pytest.mark.parametrize(
     ("text", "celsius", "margins"),
     [
@@ -164,12 +133,6 @@ def test_thresholds_are_those_that_nvidia_smi_lists(
         gpu.temperature_max_margin_celsius,
         gpu.memory_temperature_max_margin_celsius,
     ) == margins
-
-
-@given(st.text())
-def test_no_line_is_too_strange(line: str) -> None:
-    found = parse_readings(line, node_facts(said(), "n").inventory)
-    assert found is None or line.count(",") in (4, 6)
 
 
 def test_a_post_says_why_nvidia_smi_did_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:

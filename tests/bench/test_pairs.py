@@ -14,11 +14,11 @@ from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target, check_pairs
 from gputop.bench.results.measures import rates_of_pair, score
 from gputop.bench.results.verdict import judge
-from gputop.bench.run import group, supervision
+from gputop.bench.run import group
 from gputop.bench.run.group import GroupState, Pairs
 from tests.bench.workers import CPU, needs_torch, request
 from tests.sessions import EVENTS, RESULT
-from tests.streams import PreparedStream, inventory, sample
+from tests.streams import inventory, sample
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -81,10 +81,8 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> type[Measured]:
 
 
 @pytest.fixture(autouse=True)
-def _devices_that_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    made = PreparedStream(inventory(2), sample(2))
-    monkeypatch.setattr(supervision, "open_stream", lambda: made)
 
 
 async def ends_of(runs: Pairs, stop_at: Target | None = None) -> dict[Target, Done | Failed]:
@@ -100,9 +98,8 @@ async def ends_of(runs: Pairs, stop_at: Target | None = None) -> dict[Target, Do
             stops.append(asyncio.create_task(runs.stop()))
 
     async with asyncio.timeout(100):
-        with supervision.Supervisor() as together:
-            await runs.follow(together, lambda *_: None, take)
-            await asyncio.gather(*stops)
+        await runs.follow(take)
+        await asyncio.gather(*stops)
     return found
 
 

@@ -63,15 +63,6 @@ def test_the_worker_gets_the_instance_and_nothing_else(
     assert says in line
 
 
-def test_an_instance_is_stopped_when_its_gpu_is_too_hot(driver: FakeDriver, tmp_path: Path) -> None:
-    driver.write(a100_mig(temperature_celsius=88))
-    python = fake_interpreter(tmp_path, WAITS)
-    ended = ran("--python", python, "--device", "0:3", **driver.environment())
-    hot, last = ended.stderr.splitlines()
-    assert "MIG 1g.5gb: too hot, GPU 0 reached 88°C, and its limit is 86°C" in hot
-    assert last.startswith("gputop: error: told to stop")
-
-
 def test_a_device_without_memory_of_its_own_is_planned_by_the_hosts(
     driver: FakeDriver, tmp_path: Path
 ) -> None:

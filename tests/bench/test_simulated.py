@@ -21,13 +21,13 @@ from gputop.agent.simulated import (
     SimulatedLoad,
     SimulatedReader,
 )
-from gputop.bench.events import Done, Verified
+from gputop.bench.events import Verified
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request
 from gputop.bench.results.verdict import with_verdicts
-from gputop.bench.run import supervision as simulated
+from gputop.bench.run import simulation as simulated
 from gputop.bench.run.run_state import RunState
-from gputop.bench.run.supervision import Simulation
+from gputop.bench.run.simulation import Simulation
 from tests.runs import Clock
 from tests.streams import inventory, sample
 
@@ -84,7 +84,7 @@ class Machine:
         self.clock.time += seconds
         if self.clock.time - self.looked_at >= 1.0:
             self.looked_at = self.clock.time
-            self.run.trace.add_sample(self.inventory, self.sample())
+            self.simulation.add_sample(self.inventory, self.sample())
 
     def read(self) -> DeviceSample:
         return self.reader.read(gpm=False)[0].sample
@@ -94,12 +94,7 @@ class Machine:
 
     async def follow(self, stop_at: float = 1e9) -> Result:
         async for event in self.session.events():
-            self.run.trace.add_event(event)
-            if isinstance(event, Done):
-                known = self.run.trace.conditions(event.result)
-                self.run.add_event(Done(replace(event.result, conditions=known)))
-            else:
-                self.run.add_event(event)
+            self.run.add_event(event)
             if self.run.elapsed_seconds >= stop_at:
                 await self.session.stop()
         assert self.run.result is not None

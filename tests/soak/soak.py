@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from tests.bench.workers import fake_interpreter
 from tests.e2e.shipped import ESCAPE, dashboard
-from tests.e2e.test_limits import WORKER
 from tests.soak import witness
 from tests.soak.errands import ERRANDS, OF_THE_CPU, SIZE, STRESS_TEST, TESTS_A_MINUTE, Step
 from tests.soak.footprint import Footprint, footprint
@@ -32,6 +31,29 @@ MOST_GROWTH, MOST_MORE_OBJECTS = 0.05, 0.2
 SPARE_THREADS, SPARE_DESCRIPTORS = 4, 3
 """A pool of threads fills by and by; what has just ended may still be closing."""
 OWN_FAULT = b"A fault in gputop"
+WORKER = """
+import json, os, select, sys, time
+asked = json.loads(sys.stdin.readline())
+def say(event, **fields): print(json.dumps({"event": event, **fields}), flush=True)
+say("hello", python="3.11.0", torch_version="9.9.9", device_name="a GPU", threads=1, pid=1)
+say("plan", m=1024, n=1024, k=1024, dtype=asked["dtype"], accumulate="float32", layout="any",
+    data="none", relative_error=1e-6,
+    method="by hand")
+began, n, stopped = time.monotonic(), 0, "time"
+while time.monotonic() - began < asked["seconds"]:
+    if select.select([0], [], [], 0.1)[0]:
+        if not os.read(0, 100): os._exit(1)
+        stopped = "user"
+        break
+    n += 1
+    say("sample", elapsed_seconds=time.monotonic() - began, window_seconds=0.1, iterations=n,
+        tflops=700.0, tflops_device=700.0)
+    open(__file__ + ".begun", "w").close()
+say("done", tflops_mean=700.0, tflops_peak=700.0, tflops_sustained=None, droop_percent=None,
+    tflops_device=700.0, seconds=time.monotonic() - began, iterations=n, wrong_elements=0,
+    checks=1, stopped=stopped)
+"""
+"""A worker that does no work, and stops when it is told to. A file says that it has measured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,11 @@ import pytest
 from textual.css.stylesheet import Stylesheet
 
 from gputop.agent.times import silence_limit
-from gputop.bench.run import group, supervision
+from gputop.bench.run import group
 from gputop.ui.benchmark import screen
 from gputop.ui.shell import dashboard
 from gputop.ui.shell.app import GputopApp
 from tests.sessions import EndlessSession, PreparedSession
-from tests.streams import PreparedStream
 from tests.ui.pilots import in_threads
 from tests.ui.together import Scripted
 
@@ -34,7 +33,6 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """
     monkeypatch.setattr(screen, "recent", lambda _: [])
     monkeypatch.setattr(screen, "append", lambda result, *_: result)
-    monkeypatch.setattr(supervision, "open_stream", PreparedStream)
     monkeypatch.setattr("gputop.bench.plan.request.cpu_name", lambda: "AMD EPYC 9654")
     monkeypatch.setattr(dashboard, "PRELOAD_SECONDS", 3_600.0)
     monkeypatch.setattr("gputop.ui.drawing.dialogs.QUIET_SECONDS", 0.0)

@@ -17,9 +17,9 @@ from textual.widgets import ContentSwitcher, Select
 from gputop.agent.device import DeviceState
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import Source
-from gputop.bench.events import Failed
+from gputop.bench.events import Done, Failed, RunLimit
 from gputop.bench.plan import request as plan
-from gputop.bench.run import supervision
+from gputop.bench.run import simulation
 from gputop.console import INTERRUPTED
 from gputop.settings import THEMES, Settings
 from gputop.stream.child import Interruption
@@ -40,6 +40,7 @@ from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import ABOUT, Help
 from gputop.ui.shell.tabs import Tabs
+from tests.sessions import EVENTS, RESULT
 from tests.streams import (
     PreparedStream,
     device,
@@ -503,7 +504,7 @@ async def test_a_test_of_a_simulated_device_is_simulated(
 ) -> None:
     kept: list[Result] = []
     monkeypatch.setattr(screen, "append", lambda result, _: kept.append(result))
-    monkeypatch.setattr(supervision, "STEP_SECONDS", 0.0)
+    monkeypatch.setattr(simulation, "STEP_SECONDS", 0.0)
     stream = PreparedStream(inventory(2, source=Source.SIMULATED), sample(2))
     app = GputopApp(stream)
     async with app.run_test(size=(120, 40)) as pilot:
@@ -616,7 +617,6 @@ BOTH = {"temperature_slowdown_celsius": 89, "memory_temperature_max_celsius": 95
 )
 async def test_the_heat_limit_that_holds_is_named_during_the_run(
     endless: type[EndlessSession],
-    monkeypatch: pytest.MonkeyPatch,
     device_says: dict[str, int],
     margin: int | None,
     size: tuple[int, int],
@@ -628,8 +628,7 @@ async def test_the_heat_limit_that_holds_is_named_during_the_run(
         dataclasses.replace(inventory(1), devices=(gpu,)),
         dataclasses.replace(sample(1, processes=[]), devices=(read,)),
     )
-    watched = PreparedStream(*records)
-    monkeypatch.setattr(supervision, "open_stream", lambda: watched)
+    endless.to_send = (*EVENTS[:-1], *records, EVENTS[-1])
     app = app_with(*records)
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
@@ -642,12 +641,12 @@ async def test_the_heat_limit_that_holds_is_named_during_the_run(
 
 @pytest.mark.parametrize("tab", ["1", "2"])
 async def test_a_device_that_gets_too_hot_ends_its_run_whichever_tab_is_shown(
-    endless: type[EndlessSession], monkeypatch: pytest.MonkeyPatch, tab: str
+    session: type[PreparedSession], tab: str
 ) -> None:
-    hot = (readings(0, temperature_celsius=88),)
-    heated = dataclasses.replace(sample(1, processes=[]), devices=hot)
-    heating = PreparedStream(inventory(1), sample(1), heated)
-    monkeypatch.setattr(supervision, "open_stream", lambda: heating)
+    why = "it reached 88°C, and its limit is 86°C (slowdown at 89°C)"
+    limit = RunLimit("limit", "Too hot", why)
+    last = Done(dataclasses.replace(RESULT, stopped="limit"))
+    session.to_send = (*EVENTS[:-1], inventory(1), sample(1), limit, last)
     app = app_with(inventory(1), sample(1, processes=[]))
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)

@@ -9,11 +9,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.agent.problem import Problem
-from gputop.bench.events import Done, Failed, Point, Progress, Verdict, VerdictPart, Verified
+from gputop.bench.events import (
+    Done,
+    Failed,
+    Point,
+    Progress,
+    RunLimit,
+    Verdict,
+    VerdictPart,
+    Verified,
+)
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results.measures import ALONE, TOGETHER, best_row, rate_text
 from gputop.bench.run.group import GroupState
-from gputop.bench.run.supervision import RunLimit
 from gputop.ui.benchmark import group_table, throughput_chart
 from gputop.ui.benchmark import readout as run_title
 from gputop.ui.benchmark.plot import COLOURS

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.widgets import Select
 
-from gputop.bench.run import supervision
+from gputop.bench.events import Done, RunLimit
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.shell.app import GputopApp
 from tests.bench.machines import WHOLE, divided, instance, seen, trainer, undivided
-from tests.sessions import RESULT
+from tests.sessions import EVENTS, RESULT
 from tests.streams import PreparedStream, device
 from tests.ui.pilots import app_with, reason, settle, shown, until
 
@@ -116,16 +116,17 @@ async def test_a_run_says_whose_temperature_and_power_it_shows(
 
 
 async def test_an_instance_under_test_ends_with_the_heat_of_its_gpu(
-    endless: type[EndlessSession], monkeypatch: pytest.MonkeyPatch
+    session: type[PreparedSession],
 ) -> None:
-    heating = PreparedStream(divided(), seen(), seen(88))
-    monkeypatch.setattr(supervision, "open_stream", lambda: heating)
+    limit = RunLimit("limit", "Too hot", "GPU 3 reached 88°C, and its limit is 86°C")
+    last = Done(dataclasses.replace(RESULT, stopped="limit"))
+    session.to_send = (*EVENTS[:-1], divided(), seen(), limit, last)
     app = app_with(divided(), seen())
     async with app.run_test(size=(140, 40)) as pilot:
         await settle(pilot)
         await pilot.press(*"jjj", "b")
         await until(pilot, lambda: shown(pilot, TitleView).startswith(" Too hot"))
-        assert len(endless.requests) == 1
+        assert len(session.requests) == 1
         assert "Too hot GPU 3 reached 88°C" in shown(pilot, TitleView)
 
 

@@ -13,9 +13,8 @@ from textual.widgets import Select
 
 from gputop.agent.device import DeviceState
 from gputop.agent.problem import Problem, ProblemError
-from gputop.bench.events import Done, Failed, Verified
+from gputop.bench.events import Done, Failed, RunLimit, Verified
 from gputop.bench.results.store import judged
-from gputop.bench.run import supervision
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.device_choice import ALL, MORE, DevicesDialog
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
@@ -27,7 +26,7 @@ from gputop.ui.drawing.palette import FAULT
 from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
 from tests.bench.machines import divided, seen
-from tests.streams import Lasting, PreparedStream, device, inventory, process, readings, sample
+from tests.streams import PreparedStream, device, inventory, process, readings, sample
 from tests.ui.pilots import dashboard_of, reason, settle, shown, until, wrong_fields
 from tests.ui.test_kinds import in_style
 from tests.ui.together import GPUS, begun, result, table, whole
@@ -127,12 +126,11 @@ async def test_x_stops_all(scripted: type[Scripted], kept: list[Result]) -> None
 
 
 async def test_a_limit_ends_one_and_says_which(
-    scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch
+    scripted: type[Scripted],
 ) -> None:
-    hot = (readings(0), readings(1, temperature_celsius=88), readings(2))
-    heated = dataclasses.replace(sample(3, []), devices=hot)
-    monkeypatch.setattr(supervision, "open_stream", lambda: Lasting(inventory(3), heated))
     scripted.script = {gpu.number: begun(gpu, 20.0) for gpu in GPUS}
+    last = Done(result(GPUS[1], stopped="limit"))
+    scripted.script[GPUS[1].number] += [RunLimit("limit", "Too hot", "it reached 88°C"), last]
     app = quiet(3)
     async with app.run_test(size=SIZE) as pilot:
         await started(pilot)
@@ -356,7 +354,7 @@ async def test_a_suite_runs_its_parts_and_lists_their_verdicts(
     assert [each.kind for each in scripted.requests] == kinds
     assert len(kept) == 5
     summary, title, _, _, *rows = page.splitlines()
-    assert summary.startswith(" Computes correctly. Speed was not judged")
+    assert summary.startswith(" No fault found. Computes correctly, 71 % of its datasheet")
     assert title.startswith(" check quick on GPU 0, NVIDIA H100 80GB HBM3: ")
     assert [line.split()[0] for line in rows[:6]] == [*kinds, "collective"]
     left = "collective: left out, GPU 0, NVIDIA H100 80GB HBM3 is the only device"
@@ -458,17 +456,15 @@ async def test_what_is_not_ok_is_said_part_by_part(scripted: type[Scripted]) -> 
 
 @pytest.mark.parametrize("count", [1, 2])
 async def test_each_run_takes_in_what_its_own_device_says(
-    scripted: type[Scripted], monkeypatch: pytest.MonkeyPatch, count: int
+    scripted: type[Scripted], count: int
 ) -> None:
-    watched = Lasting(inventory(2))
-    monkeypatch.setattr(supervision, "open_stream", lambda: watched)
-    scripted.script = {gpu.number: begun(gpu, 20.0) for gpu in GPUS}
+    records = [inventory(2), sample(2, [], time=time.time() + 3600)]
+    scripted.script = {gpu.number: [*begun(gpu, 20.0), *records] for gpu in GPUS}
     app = quiet(count)
     async with app.run_test(size=SIZE) as pilot:
         await opened(pilot, device=ALL if count > 1 else device(0).uuid)
         await pilot.press("b")
         await until(pilot, lambda: shown(pilot, TitleView).startswith(" Running"))
-        watched.send(sample(2, [], time=time.time() + 3600))
         tabs = dashboard_of(app).tabs
         await until(pilot, lambda: tabs.benchmark._group.first.trace.moments != [])  # type: ignore[union-attr]
         view = TitleView if count > 1 else ReadoutView
@@ -476,7 +472,7 @@ async def test_each_run_takes_in_what_its_own_device_says(
         await pilot.press("x")
         await ended(pilot)
         runs = tabs.benchmark._group.runs.values()  # type: ignore[union-attr]
-        powers = [run.result.conditions.power_watts_mean for run in runs]  # type: ignore[union-attr]
+        powers = [run.trace.power.value for run in runs]
         assert powers == [100.0, 137.0][:count]
 
 

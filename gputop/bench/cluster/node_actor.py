@@ -30,16 +30,8 @@ FACTS = (
     "index,uuid,name,pci.bus_id,pci.device_id,driver_version,memory.total,memory.used,memory.free,"
     "clocks.max.sm,power.limit"
 )
-READINGS = "temperature.gpu,power.draw,clocks.sm,enforced.power.limit"
-QUERIES = (
-    f"{READINGS},clocks_event_reasons.active,temperature.memory,temperature.gpu.tlimit",
-    f"{READINGS},clocks_event_reasons.active",
-    f"{READINGS},clocks_throttle_reasons.active",  # drivers before 535
-)
-"""Queries, best first. nvidia-smi refuses one with an unknown field."""
-
 Said = tuple[str, Any]
-"""`line` of the worker, `readings` of its GPU, or `ended` with status and standard error."""
+"""`line` of the worker, or `ended` with status and standard error."""
 
 
 class NodeActor:
@@ -49,7 +41,6 @@ class NodeActor:
         self._archive, self._python, self._cpu = archive, python or sys.executable, cpu
         self._said: queue.Queue[Said] = queue.Queue(MOST_WAITING)
         self._worker: subprocess.Popen[bytes] | None = None
-        self._smi: subprocess.Popen[str] | None = None
         self._uuid: str | None = None
         self._started = threading.Event()
 
@@ -92,7 +83,6 @@ class NodeActor:
         environment = {**os.environ, **own}
         if self._uuid is not None:
             environment["CUDA_VISIBLE_DEVICES"] = self._uuid
-            threading.Thread(target=self._read_smi, daemon=True).start()
         # It ends with the thread that starts it: one that lasts until it has ended.
         threading.Thread(
             target=self._keep, args=(order, environment), daemon=True
@@ -166,8 +156,6 @@ class NodeActor:
             with contextlib.suppress(OSError):
                 if pipe is not None:
                     pipe.close()
-        if self._smi is not None:
-            self._smi.kill()
         size = errors.seek(0, os.SEEK_END)
         errors.seek(max(0, size - ERROR_BYTES))
         self._said.put(("ended", (status, errors.read())))
@@ -192,29 +180,7 @@ class NodeActor:
         with contextlib.suppress(subprocess.CalledProcessError):
             heat = _smi("-i", parent, "-q", "-d", "TEMPERATURE")
         self._uuid = number if instance else known.get("uuid")
-        self._parent = known.get("uuid") or parent
         return {"gpu": known, "instance": instance, "apps": apps, "heat": heat}
-
-    def _read_smi(self) -> None:
-        for query in QUERIES:
-            with (
-                contextlib.suppress(OSError),
-                subprocess.Popen(
-                    [SMI, "-i", self._parent, f"--query-gpu={query}", *CSV, "-l", "1"],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    text=True,
-                ) as self._smi,
-            ):
-                assert self._smi.stdout is not None
-                for line in self._smi.stdout:
-                    with contextlib.suppress(
-                        queue.Full
-                    ):  # nobody fetches: the next one will do
-                        self._said.put_nowait(("readings", line.strip()))
-            if self._worker is not None and self._worker.poll() is not None:
-                return
 
 
 def _torch() -> Optional[str]:  # noqa: UP045

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gputop.agent.device import Device, DeviceSample
-from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
-from gputop.agent.words import clock_event_words
+from gputop.agent.device import Device
+from gputop.agent.snapshot import DriverState, Inventory, Source
 from gputop.bench.plan.request import CPU_MEMORY_SHARE, Target
 from gputop.bench.plan.target_choice import targets
 from gputop.text import fold_list, size, visible
@@ -51,27 +50,6 @@ def node_facts(said: Mapping[str, Any], host: str, beside: int = 1) -> NodeFacts
     return NodeFacts(
         replace(target, torch=said["torch"]), inventory, str(said["python"]), held
     )
-
-
-def parse_readings(line: str, inventory: Inventory) -> Sample | None:
-    """Return a line of one of `node_actor.QUERIES` as a sample, or None if it is not one."""
-    values = [value.strip() for value in line.split(",")]
-    if len(values) not in (5, 7) or not inventory.devices:
-        return None
-    temperature, power, clock, limit, reasons, memory, margin, *_ = [*values, "", ""]
-    now = time.time()
-    readings = DeviceSample(
-        inventory.devices[0].uuid,
-        age_seconds=0.0,
-        temperature_celsius=_whole(temperature),
-        memory_temperature_celsius=_whole(memory),
-        temperature_margin_celsius=_whole(margin),
-        power_watts=_number(power),
-        sm_clock_mhz=_whole(clock),
-        power_limit_watts=_number(limit),
-        clock_event_reasons=_reasons(reasons),
-    )
-    return Sample(now, Host(), (readings,))
 
 
 def _cpu(said: Mapping[str, Any], host: str, beside: int) -> Target:
@@ -162,9 +140,3 @@ def _number(value: str | None) -> float | None:
 def _whole(value: str | None) -> int | None:
     number = _number(value)
     return None if number is None else int(number)
-
-
-def _reasons(mask: str) -> tuple[str, ...] | None:
-    with contextlib.suppress(ValueError):
-        return clock_event_words(int(mask, 16))
-    return None

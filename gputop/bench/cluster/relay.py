@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from gputop.bench.cluster import node_actor
 from gputop.bench.plan import memory_limit
+from gputop.stream.agent_archive import agent_archive
 from gputop.stream.launch import end_with_parent
 
 PLACE_SECONDS = 60.0
@@ -30,9 +31,9 @@ MAIN = b"from gputop_worker.main import main\nmain()\n"
 
 
 def worker_archive() -> bytes:
-    """Return the worker as a zip file that Python runs."""
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as file:
+    """Return the worker, with the agent for its guard, as a zip file that Python runs."""
+    made = io.BytesIO(agent_archive(main=None))
+    with zipfile.ZipFile(made, "a", zipfile.ZIP_DEFLATED) as file:
         for source in sorted(WORKER.glob("*.py")):
             if source.name != "__main__.py":
                 file.writestr(f"gputop_worker/{source.name}", source.read_bytes())
@@ -141,8 +142,6 @@ class Relay:
                 for kind, what in await actor.read.remote(POLL_SECONDS, gather):
                     if kind == "line":
                         self.send(post=number, line=what.decode(errors="replace"))
-                    elif kind == "readings":
-                        self.send(post=number, readings=what)
                     else:
                         status, errors = what
                         self.send(

@@ -8,7 +8,7 @@ import json
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from gputop import from_checkout
 from gputop.agent.problem import Problem, ProblemError
-from gputop.bench.cluster.node_readings import NodeFacts, node_facts, parse_readings
+from gputop.bench.cluster.node_readings import NodeFacts, node_facts
 from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.run.group import GroupState, group_runner
 from gputop.bench.run.progress import follow_on_a_line, many_devices
 from gputop.bench.run.session import Session
-from gputop.bench.run.supervision import START_SECONDS, SupervisedRun
 from gputop.bench.run.worker_launch import (
     GET_TORCH,
     STEP_SECONDS,
@@ -37,10 +36,7 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from typing import Self
 
-    from gputop.bench.events import Event
     from gputop.bench.run.run_state import RunState
-    from gputop.bench.run.supervision import Ending, Take
-    from gputop.bench.run.trace import Trace
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
     """Makes the requests for some targets; may raise `RunRefusedError`."""
@@ -198,7 +194,6 @@ class LentGpu(Launcher):
         self.facts: NodeFacts | None = None
         self.problem: str | None = None
         """Reason why there is no GPU to work on."""
-        self.on_readings: Callable[[str], None] = lambda _: None
         self.status: int | None = None
         self.lost: Problem | None = None
         self._lines: asyncio.Queue[bytes] = asyncio.Queue()
@@ -210,8 +205,6 @@ class LentGpu(Launcher):
         if "facts" in said:
             self.message = said["facts"]
             self.known.set()
-        elif "readings" in said:
-            self.on_readings(str(said["readings"]))
         elif "line" in said:
             if (
                 self._lines.qsize() < WORKER_LINES
@@ -235,6 +228,11 @@ class LentGpu(Launcher):
             self.lost = Problem(what, visible(str(said.get("lost"))), remedy)
         self._over.set()
         self._lines.put_nowait(b"")
+
+    @property
+    def agent_folders(self) -> Sequence[str]:
+        """Empty: the archive that the worker runs from holds the agent, too."""
+        return ()
 
     @property
     def number(self) -> tuple[str, int, int]:
@@ -292,40 +290,6 @@ class LentGpu(Launcher):
         self._order(leave=True)
 
 
-class ClusterWatch:
-    """Supervision of the runs. It needs no thread: nothing draws in this process."""
-
-    def __init__(self, posts: Mapping[Target, LentGpu]) -> None:
-        self._posts = posts
-
-    async def follow(
-        self, session: Session, trace: Trace, ending: Ending, take: Take
-    ) -> None:
-        """Call `take` with the session's events while its GPU is supervised."""
-        post = self._posts[trace.target]
-        facts = post.facts
-        assert facts is not None
-        ward = SupervisedRun(session, trace, ending)
-
-        def take_readings(line: str) -> None:
-            found = parse_readings(line, facts.inventory)
-            if found is not None:
-                ward.check_sample(facts.inventory, found)
-
-        def received(event: Event) -> None:
-            if (
-                post.on_readings is not take_readings
-            ):  # the worker has said its first word
-                post.on_readings = take_readings
-                ward.set_deadline(START_SECONDS)
-            take(event)
-
-        try:
-            await ward.follow(received)
-        finally:
-            ward.set_deadline(None)
-
-
 async def run_on_cluster(
     address: str,
     requesting: Requesting,
@@ -368,9 +332,9 @@ async def run_on_cluster(
         def session(request: Request, *, waits: bool) -> Session:
             return Session(request, waits=waits, launcher=gpus[request.target])
 
-        group, watch = GroupState(requests), ClusterWatch(gpus)
+        group = GroupState(requests)
         runs = group_runner(group, session)
-        ended = await follow_on_a_line(runs, group, watch, many_devices, head)
+        ended = await follow_on_a_line(runs, group, many_devices, head)
         return ended, not_begun
     finally:
         await cluster.leave()

@@ -1,20 +1,17 @@
-"""Limits of GPUs: peak throughput by datasheet and by formula, and temperatures that end a run."""
+"""Peak throughput of GPUs by datasheet and by formula."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from gputop import text
-from gputop.agent.device import Device, DeviceSample
-from gputop.agent.snapshot import Inventory, Sample
+from gputop.agent.device import Device
 from gputop.bench.plan.kinds import is_turing_without_tensor_cores
-from gputop.bench.plan.request import Target
-from gputop.schema.derived import label_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,105 +300,3 @@ def _unpublished(compute_capability: str | None, name: str | None) -> frozenset[
 
 def _positive(value: float) -> float | None:
     return value if math.isfinite(value) and value > 0 else None
-
-
-MARGIN_CELSIUS = 3
-"""Distance to the driver's threshold, so that the test ends before the device throttles."""
-DEFAULT_CELSIUS = 80
-"""Core limit where the driver reports neither a threshold nor a margin.
-
-It is low on purpose: the H100, H200 and L40S reach their maximum operating temperature at 87 to
-88°C, GeForce cards at 89 to 90°C.
-"""
-NONE = "none, no temperature is read"
-
-
-@dataclass(frozen=True, slots=True)
-class HeatLimit:
-    """A reading, and the value at which it ends a run."""
-
-    reading: str
-    celsius: int
-    kind: str
-    """Word before the value: `margin`, `memory`, `default`; empty for the core's own limit."""
-    why: str
-    """Its source in brackets, behind a blank; empty if unknown."""
-
-    @property
-    def short(self) -> str:
-        """Limit in short: `84°C`, `margin 3°C`."""
-        return f"{self.kind} {self.celsius}°C".lstrip()
-
-    def __str__(self) -> str:
-        return f"{self.short}{self.why}"
-
-
-def heat_limits(gpu: Device, readings: DeviceSample) -> tuple[HeatLimit, ...]:
-    """Return the limits of a GPU whose reading and threshold are known."""
-    found: list[HeatLimit] = []
-    slowdown, most = (
-        gpu.temperature_slowdown_celsius,
-        gpu.memory_temperature_max_celsius,
-    )
-    margin = readings.temperature_margin_celsius
-    if slowdown is not None:
-        why = f" (slowdown at {slowdown}°C)"
-        found.append(
-            HeatLimit("temperature_celsius", slowdown - MARGIN_CELSIUS, "", why)
-        )
-    if margin is not None:
-        # The scale of the margin ("T.Limit") has 0 at the maximum operating temperature, of core
-        # or memory, and its thresholds below: software slows down from 0 on, hardware from -2 on.
-        slowdown = gpu.temperature_slowdown_margin_celsius
-        why = "" if slowdown is None else f" (slowdown at {slowdown}°C)"
-        limit = max(0, slowdown or 0) + MARGIN_CELSIUS
-        found.append(HeatLimit("temperature_margin_celsius", limit, "margin", why))
-    elif slowdown is None:
-        why = " (the driver reports none)"
-        found.append(HeatLimit("temperature_celsius", DEFAULT_CELSIUS, "default", why))
-    if most is not None:
-        why = f" (maximum {most}°C)"
-        found.append(
-            HeatLimit(
-                "memory_temperature_celsius", most - MARGIN_CELSIUS, "memory", why
-            )
-        )
-    return tuple(each for each in found if getattr(readings, each.reading) is not None)
-
-
-def heat_in_words(limits: Iterable[HeatLimit]) -> str:
-    """Return the limits in words: `84°C (slowdown at 87°C), memory 92°C (maximum 95°C)`."""
-    return ", ".join(map(str, limits)) or NONE
-
-
-def heat_in_short(several: Iterable[Iterable[HeatLimit]]) -> str:
-    """Return the limits of several GPUs without reasons, each once: `margin 3°C; 86°C`."""
-    texts = (", ".join(limit.short for limit in limits) or NONE for limits in several)
-    return "; ".join(dict.fromkeys(texts))
-
-
-def reached_limit(
-    target: Target, inventory: Inventory | None, sample: Sample | None
-) -> str | None:
-    """Return the limit that the device has reached in words, or None.
-
-    A MIG instance has the limits of its GPU, a CPU none.
-    """
-    if target.gpu_uuid is None or inventory is None or sample is None:
-        return None
-    gpu, readings = inventory.device(target.gpu_uuid), sample.device(target.gpu_uuid)
-    if gpu is None or readings is None:
-        return None
-    what = None if target.parent_uuid is None else f"GPU {label_of(gpu)}"
-    for limit in heat_limits(gpu, readings):
-        celsius: int = getattr(readings, limit.reading)
-        over = celsius - limit.celsius
-        if (
-            -over if limit.kind == "margin" else over
-        ) >= 0:  # a margin falls with the heat
-            verb = "fell to" if limit.kind == "margin" else "reached"
-            subject = what or "it"
-            if limit.kind in ("margin", "memory"):
-                subject = f"the {limit.kind} of {what}" if what else f"its {limit.kind}"
-            return f"{subject} {verb} {celsius}°C, and its limit is {limit.celsius}°C{limit.why}"
-    return None

@@ -44,7 +44,7 @@ ENDINGS = {
     "user": Ending("stopped", "stopped by the user"),
     "limit": Ending("too hot", "ended by the temperature limit"),
     "silent": Ending("unwatched", "ended because the device could not be watched"),
-    UNWATCHED: Ending("unwatched", "ended because gputop's supervision failed"),
+    UNWATCHED: Ending("unwatched", "ended because its guard failed"),
 }
 
 

@@ -1,1 +1,1 @@
-"""Runs: sessions with workers, their state and supervision."""
+"""Runs: sessions with workers, and their state."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from gputop.agent.problem import Problem
@@ -19,16 +19,12 @@ from gputop.bench.results.outliers import RateDistribution, distribution
 from gputop.bench.results.verdict import DEFAULTS
 from gputop.bench.run.run_state import STATES, RunState
 from gputop.bench.run.session import Session
-from gputop.bench.run.trace import Trace
 from gputop.console import INTERRUPTED
 from gputop.text import percentage
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Request, Target
-    from gputop.bench.run.supervision import RunLimit, Supervision
 
-    Ending = Callable[[Target, RunLimit], None]
-    """Called with the limit that ends the run of a device."""
     Take = Callable[[Target, Event], None]
     """Called with each event of a device."""
     MakeSession = Callable[..., Session]
@@ -213,11 +209,9 @@ class DeviceGroup:
     def __init__(
         self,
         requests: Sequence[Request],
-        traces: Sequence[Trace] | None = None,
         make: MakeSession | None = None,
     ) -> None:
-        """Set `traces`, one per request; `make` makes sessions of another sort."""
-        self._traces = tuple(traces or (Trace(request.target) for request in requests))
+        """Set the requests; `make` makes sessions of another sort."""
         waits, make = len(requests) > 1, make or Session
         self._file: int | None = None
         if any(each.ranks and each.rendezvous is None for each in requests):
@@ -229,18 +223,16 @@ class DeviceGroup:
         if len(self._sessions) < len(requests):
             raise ValueError("a device is named twice")
         self._preparing = set(self._sessions) if waits else set()
-        self._ready: dict[Target, tuple[Trace, Planned]] = {}
-        for trace in self._traces:
-            trace.waits = waits
+        self._ready: list[Session] = []
 
-    async def follow(self, watch: Supervision, ending: Ending, take: Take) -> None:
+    async def follow(self, take: Take) -> None:
         """Follow all runs; the last event of each device is a `Done` or a `Failed`.
 
-        The plans of several come again as they begin. However it ends, no worker is left.
+        However it ends, no worker is left.
         """
         tasks = [
-            asyncio.create_task(self._follow(watch, trace, ending, take))
-            for trace in self._traces
+            asyncio.create_task(self._follow(target, session, take))
+            for target, session in self._sessions.items()
         ]
         try:
             # Not `gather`: it would cancel the others twice, in the middle of their ends.
@@ -263,35 +255,28 @@ class DeviceGroup:
         for session in self._sessions.values():
             session.kill()
 
-    async def _follow(
-        self, watch: Supervision, trace: Trace, ending: Ending, take: Take
-    ) -> None:
-        target = trace.target
+    async def _follow(self, target: Target, session: Session, take: Take) -> None:
+        async with contextlib.aclosing(session.events()) as received:
+            async for event in received:
+                take(target, event)
+                if isinstance(event, Planned | Done | Failed):
+                    self._begin_if_ready(target, session, event)
 
-        def received(event: Event) -> None:
-            take(target, event)
-            if isinstance(event, Done | Failed):
-                self._ready.pop(target, None)
-            if target in self._preparing and isinstance(event, Planned | Done | Failed):
-                self._preparing.remove(target)
-                if isinstance(event, Planned):
-                    self._ready[target] = trace, event
-                if not self._preparing:  # the last device is ready or has failed
-                    for each, plan in self._ready.values():
-                        self._sessions[each.target].begin()
-                        each.waits = False
-                        each.add_event(plan)
-                        take(each.target, plan)  # again, as its time begins now
-
-        await watch.follow(
-            self._sessions[target], trace, partial(ending, target), received
-        )
+    def _begin_if_ready(self, target: Target, session: Session, event: Event) -> None:
+        """Begin all planned runs once the last device is ready, or has failed."""
+        if target in self._preparing:
+            self._preparing.remove(target)
+            if isinstance(event, Planned):
+                self._ready.append(session)
+            if not self._preparing:
+                for each in self._ready:
+                    each.begin()
 
 
 class Collective(DeviceGroup):
     """The ranks of `collective`. Where one fails or is ended early, all end. Never used twice."""
 
-    async def follow(self, watch: Supervision, ending: Ending, take: Take) -> None:
+    async def follow(self, take: Take) -> None:
         """Follow all ranks; what one of them failed by is the end of all."""
         ends: dict[Target, Done | Failed] = {}
         stops: list[asyncio.Task[None]] = []
@@ -305,7 +290,7 @@ class Collective(DeviceGroup):
             if not stops and (by != "time" or isinstance(event, Failed)):
                 stops.append(asyncio.create_task(self.stop(by)))
 
-        await super().follow(watch, ending, received)
+        await super().follow(received)
         await asyncio.gather(*stops)
         failed = self._failure(ends)
         for target, event in ends.items():
@@ -346,23 +331,24 @@ class Pairs:
         self._stopped_by: str | None = None
         self._alone: dict[Target, Result] = {}
 
-    async def follow(self, watch: Supervision, ending: Ending, take: Take) -> None:
+    async def follow(self, take: Take) -> None:
         """Follow all runs as `DeviceGroup.follow` does."""
 
         def alone(target: Target, event: Event) -> None:
             if isinstance(event, Done):
-                self._alone[target] = event.result
+                self._alone[target] = self._completed(target, event)
             else:
                 take(target, event)
 
         def together(target: Target, event: Event) -> None:
             if isinstance(event, Done):
-                event = Done(_join_results(self._alone[target], event.result, len(fit)))
+                result = self._completed(target, event)
+                event = Done(_join_results(self._alone[target], result, len(fit)))
             take(target, event)
 
         fit: list[Request] = []
         for request in self._requests:
-            await self._run([request], watch, ending, alone)
+            await self._run([request], alone)
             result = self._alone.get(request.target)
             if result is not None and (
                 result.stopped != "time" or result.wrong_elements
@@ -385,7 +371,10 @@ class Pairs:
                 )
             return
         self._state.begin_together([request.target for request in fit])
-        await self._run(fit, watch, ending, together)
+        await self._run(fit, together)
+
+    def _completed(self, target: Target, end: Done) -> Result:
+        return self._state.runs[target].trace.completed(end.result)
 
     async def stop(self, by: str = "user") -> None:
         """End the current run within half a second, and begin no other."""
@@ -399,22 +388,15 @@ class Pairs:
         if self._now is not None:
             self._now.kill()
 
-    async def _run(
-        self,
-        requests: Sequence[Request],
-        watch: Supervision,
-        ending: Ending,
-        take: Take,
-    ) -> None:
+    async def _run(self, requests: Sequence[Request], take: Take) -> None:
         if self._stopped_by is not None:
             why, remedy = "this device had not begun", "Start it again to have a result"
             for request in requests:
                 problem = Problem("The stress test was stopped", why, remedy)
                 take(request.target, Failed(problem, INTERRUPTED))
             return
-        traces = [self._state.runs[each.target].trace for each in requests]
-        self._now = DeviceGroup(requests, traces, make=self._make)
-        await self._now.follow(watch, ending, take)
+        self._now = DeviceGroup(requests, self._make)
+        await self._now.follow(take)
 
 
 def _join_results(alone: Result, together: Result, devices: int) -> Result:
@@ -489,4 +471,4 @@ def group_runner(
     if state.kind == "pairs":
         return Pairs(state, make)
     runner = Collective if state.kind == "collective" else DeviceGroup
-    return runner(state.requests, [run.trace for run in state.runs.values()], make)
+    return runner(state.requests, make)

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from gputop.bench.events import Event, RunLimit
 from gputop.bench.results.measures import rate_text
 from gputop.bench.run.group import DeviceGroup, GroupState, Pairs, group_runner
-from gputop.bench.run.supervision import RunLimit, Supervision, Supervisor
 from gputop.console import print_message, terminal_size
 from gputop.text import duration, percentage, tflops, visible
 
@@ -144,15 +144,13 @@ async def run_in_foreground(
 ) -> list[RunState]:
     """Run them together to their ends, in the order of the requests; see `follow_on_a_line`."""
     group = GroupState(requests)
-    with Supervisor() as watch:
-        text = many_devices if group.is_several else one_device
-        return await follow_on_a_line(group_runner(group), group, watch, text, head)
+    text = many_devices if group.is_several else one_device
+    return await follow_on_a_line(group_runner(group), group, text, head)
 
 
 async def follow_on_a_line(
     runs: DeviceGroup | Pairs,
     group: GroupState,
-    watch: Supervision,
     text: Text,
     head: str = "",
 ) -> list[RunState]:
@@ -168,12 +166,17 @@ async def follow_on_a_line(
         else:
             stops.append(asyncio.create_task(runs.stop()))
 
+    def take(target: Target, event: Event) -> None:
+        group.add_event(target, event)
+        if isinstance(event, RunLimit):
+            _say_limit(target, event)
+
     line, loop = ProgressLine(sys.stderr, group, text, head), asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupted)
     ticking = asyncio.create_task(line.keep_drawing())
     try:
-        await runs.follow(watch, _say_limit, group.add_event)
+        await runs.follow(take)
         return list(group.runs.values())
     finally:
         ticking.cancel()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from gputop.agent.snapshot import Inventory, Sample
 from gputop.bench.events import (
     FAULTY,
     Done,
@@ -17,6 +18,7 @@ from gputop.bench.events import (
     Planned,
     Point,
     Progress,
+    RunLimit,
     Verified,
 )
 from gputop.bench.plan.kinds import DEFAULT_KIND, KINDS
@@ -36,7 +38,6 @@ from gputop.text import flops_unit, tflops, throughput
 if TYPE_CHECKING:
     from gputop.agent.problem import Problem
     from gputop.bench.events import Event, Result
-    from gputop.bench.run.supervision import RunLimit
 
 SILENT_SECONDS, SILENT_WINDOWS = 2.0, 3.0
 """Silence of a worker after its next window is due; the longer of both counts."""
@@ -113,14 +114,17 @@ class RunState:
     measured_at: float | None = None
     ended_at: float | None = None
     trace: Trace = field(init=False)
-    """Readings of the device during the run, added by whoever supervises it."""
+    """Readings of the device during the run."""
 
     def __post_init__(self) -> None:
         self.trace = Trace(self.request.target)
         self.last_event_at = self.now()
 
     def add_event(self, event: Event) -> None:
-        """Add an event of the worker."""
+        """Add an event of the session."""
+        self.trace.add_event(event)
+        if isinstance(event, Inventory | Sample):
+            return  # a device that answers does not mean that the worker does
         self.last_event_at = self.now()
         match event:
             case Hello():
@@ -131,18 +135,11 @@ class RunState:
                 self.rows.append(event)
                 self.measured_at = self.measured_at or self.last_event_at
             case Progress():
-                self.progress = event
-                self.peak = max(self.peak or 0.0, event.rate)
-                self.mean.add(event.rate, event.window_seconds)
-                self.windows.add(event)
-                self.rates[float(f"{event.tflops:.4g}")] += 1
-                if not self.first or event.elapsed_seconds < 1.01 * BURST_SECONDS:
-                    self.first.append((event.window_seconds, event.rate))
-                self.measured_at = self.measured_at or self.last_event_at
+                self._add_progress(event)
             case Verified():
-                self.verified = event
-                if event.wrong_elements and self.wrong_at is None:
-                    self.wrong_at = self.elapsed_seconds
+                self._add_check(event)
+            case RunLimit():
+                self.limit = event
             case Done():
                 self.end, self.ended_at = (
                     Done(self._completed(event.result)),
@@ -151,7 +148,23 @@ class RunState:
             case Failed():
                 self.end, self.ended_at = event, self.last_event_at
 
+    def _add_progress(self, event: Progress) -> None:
+        self.progress = event
+        self.peak = max(self.peak or 0.0, event.rate)
+        self.mean.add(event.rate, event.window_seconds)
+        self.windows.add(event)
+        self.rates[float(f"{event.tflops:.4g}")] += 1
+        if not self.first or event.elapsed_seconds < 1.01 * BURST_SECONDS:
+            self.first.append((event.window_seconds, event.rate))
+        self.measured_at = self.measured_at or self.last_event_at
+
+    def _add_check(self, event: Verified) -> None:
+        self.verified = event
+        if event.wrong_elements and self.wrong_at is None:
+            self.wrong_at = self.elapsed_seconds
+
     def _completed(self, result: Result) -> Result:
+        result = self.trace.completed(result)
         if self.is_table:
             self.rows = [*result.points]
         if "droop" in KINDS[self.request.kind].unjudged:

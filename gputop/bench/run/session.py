@@ -8,13 +8,14 @@ import json
 import platform
 import signal
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from gputop import __version__
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.process_limit import process_limit_problem, says_process_limit
+from gputop.agent.snapshot import Inventory, Sample
 from gputop.bench.events import (
     EVENTS,
     UNWATCHED,
@@ -25,6 +26,7 @@ from gputop.bench.events import (
     Planned,
     Point,
     Result,
+    RunLimit,
     Verified,
 )
 from gputop.bench.plan import request as plan
@@ -46,6 +48,11 @@ MARGIN_SECONDS = 10.0
 STOP_SECONDS = 0.4
 """Time from the stop message to SIGTERM. The worker needs half of it."""
 SECOND_LOOK_SECONDS = 0.5
+RECORDS: Mapping[str, type[Inventory | Sample]] = {
+    "device": Inventory,
+    "readings": Sample,
+}
+"""The agent's records of the device under test, by their names among the events."""
 EVENT_START = b'{"event": "'
 PRINTED_BYTES, PRINTED_CHARACTERS = 1 << 16, 100
 """Bytes that the interpreter may print before `hello`, and characters that are shown of them."""
@@ -182,7 +189,8 @@ class Session:
 
     async def _start(self, python: str) -> Worker:
         self._started_at = time.time()
-        asked = worker_request(self._request, self._wait_seconds)
+        folders = self._launcher.agent_folders
+        asked = worker_request(self._request, self._wait_seconds, folders)
         order = json.dumps(asked).encode() + b"\n"
         self._worker = worker = await self._launcher.start(python, self._request, order)
         self._await(HELLO_SECONDS)
@@ -245,9 +253,12 @@ class Session:
         self._due = asyncio.get_running_loop().time() + seconds
 
     def _event(self, line: bytes, python: str) -> Event:
+        event: Event
         try:
             document = json.loads(line)
             name = document.get("event")
+            if name in RECORDS:
+                return from_plain(RECORDS[name], document.get("record"))
             if isinstance(name, str) and name in EVENTS:
                 event = from_plain(EVENTS[name], document)
             elif name in ("done", "error"):
@@ -286,6 +297,9 @@ class Session:
             self._verified = event
         elif isinstance(event, Point):
             self._points.append(event)
+        elif isinstance(event, RunLimit):
+            self._stopped_by = self._stopped_by or event.by
+            self._stopping.set()
         if (
             self._planned is not None
         ):  # longer than the worker waits itself: it can say more
@@ -433,10 +447,21 @@ def prepare_seconds(seconds: float) -> float:
     return PREPARE_SECONDS + PREPARE_PRODUCTS * seconds
 
 
-def worker_request(request: Request, wait_seconds: float = 0.0) -> dict[str, Any]:
-    """Return the first line of the worker's input. `wait_seconds` bounds the wait for `go`."""
+def worker_request(
+    request: Request,
+    wait_seconds: float = 0.0,
+    agent_folders: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """Return the first line of the worker's input. `wait_seconds` bounds the wait for `go`.
+
+    Without `agent_folders` the worker has no guard.
+    """
     target = request.target
+    is_instance = target.parent_uuid is not None
     return {
+        "agent_folders": agent_folders,
+        "gpu_uuid": target.gpu_uuid,
+        "part_of": f"GPU {target.index}" if is_instance else "",
         "kind": request.kind,
         "device": target.kind,
         "name": target.name,

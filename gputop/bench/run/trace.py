@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from gputop.agent.snapshot import Inventory, Sample
 from gputop.bench.events import (
     Conditions,
     Event,
@@ -23,15 +24,15 @@ from gputop.bench.plan.kinds import BANDWIDTH, kind_of
 from gputop.bench.results.measures import measured, score
 from gputop.bench.results.verdict import BAD_STATES
 from gputop.bench.run.series import DeviceCounter, Mean, MergedSeries, mean_over_time
+from gputop.bench.worker.heat import heat_in_words, heat_limits
 from gputop.schema.values import link_bytes
 from gputop.stream.history import FASTEST
 from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.agent.device import Device
-    from gputop.agent.snapshot import Inventory, Sample
-    from gputop.bench.plan.peaks import HeatLimit
     from gputop.bench.plan.request import Target
+    from gputop.bench.worker.heat import HeatLimit
 
 
 READINGS = ("power_watts", "sm_clock_mhz", "temperature_celsius")
@@ -89,8 +90,8 @@ class Trace:
     began: float | None = None
     """Begin of the timed part in Unix seconds."""
     temperature_max: float | None = None
-    waits: bool = False
-    """True while the run, once it is planned, waits for those of other devices."""
+    inventory: Inventory | None = None
+    """Newest inventory of the device's machine."""
     heat_limits: tuple[HeatLimit, ...] = ()
     """Heat limits of the GPU; empty before the first sample and for a CPU."""
     _origin: float = 0.0
@@ -124,21 +125,27 @@ class Trace:
         """Add an event of the worker that came just now."""
         if isinstance(event, Hello):
             self._worker = event.pid
-        elif (
-            isinstance(event, Planned | Point) and self.began is None and not self.waits
-        ):
+        elif isinstance(event, Inventory):
+            self.inventory = event
+        elif isinstance(event, Sample):
+            self.add_sample(self.inventory, event)
+        elif isinstance(event, Planned | Point) and self.began is None:
+            if isinstance(event, Planned) and event.waits:
+                return
             self.began = self._origin = self._last_at = self.now()
         elif isinstance(event, Progress):
             self._last, self._last_at = event, self.now()
             self._origin = self._last_at - event.elapsed_seconds
             self.began = self._origin if self.began is None else self.began
 
-    def add_sample(self, inventory: Inventory, sample: Sample) -> None:
-        """Add a sample of the stream."""
+    def add_sample(self, inventory: Inventory | None, sample: Sample) -> None:
+        """Add a sample. Without an inventory only that of a CPU counts."""
         if self.target.uuid is None:
             host = sample.host
             read = (None, host.cpu_clock_mhz, host.cpu_temperature_celsius)
             self._add(TraceMoment(sample.time, sample.time, *read))
+            return
+        if inventory is None:
             return
         self.driver_version = inventory.driver_version
         self.device = inventory.device(self.target.uuid)
@@ -147,7 +154,7 @@ class Trace:
         if readings is None or readings.age_seconds is None:
             return
         if self.gpu is not None:
-            self.heat_limits = peaks.heat_limits(self.gpu, readings) or self.heat_limits
+            self.heat_limits = heat_limits(self.gpu, readings) or self.heat_limits
         for name in MEMORY_ERRORS:
             if (value := getattr(readings, name)) is not None:
                 count = int(value)  # of a state, which is true or false
@@ -268,7 +275,12 @@ class Trace:
         return {cause: seconds for cause, seconds in held.items() if seconds > 0}
 
     def completed(self, result: Result) -> Result:
-        """Return the result with the state of the device, and steps with their part of its peak."""
+        """Return the result with the state of the device, and steps with their part of its peak.
+
+        A result that has its conditions is returned as it is.
+        """
+        if result.conditions is not None:
+            return result
         known, points = self.conditions(result), list[Point]()
         share = known.percent_of_peak.get(peaks.DATASHEET) if known else None
         if share and result.kind == "step" and result.tflops_peak:
@@ -303,7 +315,7 @@ class Trace:
             pcie_bytes_per_second=link,
             sm_clock_max_mhz=gpu.sm_clock_max_mhz if gpu else None,
             temperature_celsius_max=self.temperature_max,
-            heat_limit=peaks.heat_in_words(self.heat_limits) if gpu else None,
+            heat_limit=heat_in_words(self.heat_limits) if gpu else None,
             energy_joules=joules,
             tflop_per_joule=work / joules if work and joules else None,
             clock_event_seconds={

@@ -12,11 +12,13 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import gputop
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.process_limit import process_limit_problem, says_process_limit
 from gputop.stream.launch import child_environment
@@ -285,6 +287,14 @@ class Launcher:
     host: str | None = None
     """Name of the machine, or None for this one."""
 
+    @property
+    def agent_folders(self) -> Sequence[str]:
+        """Folders or archives from which the worker imports the agent and nvidia-ml-py.
+
+        Empty if its Python finds them by itself.
+        """
+        return agent_folders()
+
     async def find_python(self, request: Request) -> str:
         """Return the path of the interpreter; raise `ProblemError`. May be cancelled."""
         cuda = request.target.kind == "cuda"
@@ -309,6 +319,15 @@ class Launcher:
             ) from error
         worker.write(order)
         return worker
+
+
+def agent_folders() -> tuple[str, ...]:
+    """Return the folders of this gputop and of nvidia-ml-py."""
+    found = [Path(gputop.__file__).parents[1]]
+    spec = find_spec("pynvml")
+    if spec is not None and spec.origin is not None:
+        found.append(Path(spec.origin).parent)
+    return tuple(str(folder) for folder in found)
 
 
 class ChildProcess:

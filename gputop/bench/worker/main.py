@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import re
 import select
 import sys
+import termios
 import threading
 import time
+from array import array
 from collections.abc import Callable
+from dataclasses import asdict
 from fnmatch import fnmatchcase
 from pathlib import Path
 from signal import SIGKILL
@@ -21,6 +25,8 @@ from .backends import Cpu, open_cuda
 from .collective import collective
 from .copies import copy
 from .errors import RunError, explain, in_words, less
+from .events import RunLimit
+from .guard import Guard
 from .latency import latency
 from .loads import burn, pulse, soak
 from .memory import memory
@@ -51,6 +57,7 @@ class Run:
         """Removes what the run would leave behind."""
         self._ready_by = time.monotonic() + request["prepare_seconds"]
         self._fd = fd
+        self._guard: Optional[Guard] = None  # noqa: UP045
         self._go = threading.Event()
         self._line = threading.Lock()
         self._ending = threading.Lock()
@@ -74,11 +81,44 @@ class Run:
         )  # one step for the other thread
 
     def send(self, event: str, **fields: Any) -> None:
-        """Write one event."""
+        """Write one event.
+
+        While nobody reads, as on a terminal that is stalled, only so many samples and readings are
+        written that the end of the run still fits into the pipe: nothing waits for a reader.
+        """
         line = json.dumps({"event": event, **fields}, allow_nan=False).encode() + b"\n"
         with self._line:
+            if event in DROPPED and _unread_bytes(self._fd) > MOST_UNREAD_BYTES:
+                return
             while line:
                 line = line[os.write(self._fd, line) :]
+
+    def guard(self) -> None:
+        """Read the device in a thread, which ends the run if it gets too hot."""
+        folders = self.request["agent_folders"]
+        if folders is None:
+            return
+
+        def send(event: str, record: dict[str, Any]) -> None:
+            self.send(event, record=record)
+
+        uuid, part_of = self.request["gpu_uuid"], self.request["part_of"]
+        self._guard = Guard(uuid, folders, part_of, send, self.end_by)
+        threading.Thread(target=self._guard.run, name="guard", daemon=True).start()
+
+    def end_by(self, limit: RunLimit) -> None:
+        """End the run by a limit."""
+        if not self.halt.is_set():
+            self.send("limit", **asdict(limit))
+            self.stop(limit.by)
+
+    def stop(self, by: str) -> NoReturn:
+        """End the run: between two products, or soon in the middle of a long one."""
+        self.halted_by = by
+        self.halt.set()
+        self._go.set()
+        time.sleep(STOP_SECONDS)
+        self.finish()
 
     def planned(self, shape: tuple[int, int, int], **fields: Any) -> None:
         """Send the plan and wait for the other devices, if there are any.
@@ -86,8 +126,9 @@ class Run:
         `wait_seconds` of the request is how long they may take; they all go on at `go`.
         """
         usual = {"relative_error": 0.0, "expected_seconds": self.request["seconds"]}
-        self.send("plan", **dict(zip("mnk", shape)), **{**usual, **fields})  # noqa: B905 - Python 3.9
+        plan = {**dict(zip("mnk", shape)), **usual, **fields}  # noqa: B905 - Python 3.9
         seconds: float = self.request["wait_seconds"]
+        self.send("plan", **plan, waits=bool(seconds))
         if seconds:
             began = time.monotonic()
             why = f"the other devices were not ready within {seconds:.0f} s"
@@ -97,6 +138,7 @@ class Run:
             self._go.wait()
             self._ready_by += time.monotonic() - began
             self.preparing()
+            self.send("plan", **plan)
 
     def verified(self, wrong: int, products: int, checks: int = 1) -> None:
         """Count a check of so many products, and send what was found."""
@@ -151,25 +193,48 @@ class Run:
             if select.select([0], [], [], WATCH_SECONDS)[0]:
                 data = os.read(0, 4096)
                 if not data:
-                    self._leave(
-                        1
-                    )  # the parent is gone, and nobody reads what could be said
+                    # The parent is gone, and nobody reads what could be said.
+                    self._leave(1)
                 received += data
             if b"stop\n" in received:
-                self.halted_by = "user"
-                self.halt.set()
-                self._go.set()
-                break
+                self.stop("user")
             if b"go\n" in received:
                 self._go.set()
-            expected = self._expected
+            late = self._overdue()
             # Overdue twice: where this process itself was held up, it needs the time between.
-            if expected is overdue:
-                self.fail(expected[1])
-            overdue = expected if time.monotonic() > expected[0] else None
-        # The main thread ends by itself between two products; in a long one it cannot.
-        threading.Event().wait(STOP_SECONDS)
-        self.finish()
+            if late is not None and late is overdue:
+                end = late[1]
+                if isinstance(end, RunLimit):
+                    self.end_by(end)
+                else:
+                    self.fail(end)
+            overdue = late
+
+    def _overdue(self) -> tuple[float, RunError | RunLimit] | None:
+        """Return what the run or its device should have done by now, and the end if it did not."""
+        now, expected = time.monotonic(), self._expected
+        if now > expected[0]:
+            return expected
+        if self._guard is not None:
+            answer = self._guard.answer_due
+            if now > answer[0]:
+                return answer
+        return None
+
+
+DROPPED = ("sample", "verify", "readings")
+"""Events that are left out while nobody reads."""
+MOST_UNREAD_BYTES = 1 << 15
+"""Half of a pipe."""
+
+
+def _unread_bytes(pipe: int) -> int:
+    """Return the bytes in a pipe that nobody has read yet; 0 for anything else."""
+    with contextlib.suppress(OSError):
+        unread = array("i", [0])
+        fcntl.ioctl(pipe, termios.FIONREAD, unread)
+        return unread[0]
+    return 0
 
 
 def own_channel() -> int:
@@ -312,6 +377,7 @@ def main() -> NoReturn:
     request, rest = read_request()
     run = Run(fd, request)
     threading.Thread(target=run.watch, args=(rest,), daemon=True).start()
+    run.guard()
     unset = unset_changing()
     device: Any = None
     bound_to = bind_near(request["pci_bus_id"]) if request["pci_bus_id"] else None

@@ -11,6 +11,7 @@ from gputop.bench.plan.request import Target, short_labels
 from gputop.bench.results.columns import ending
 from gputop.bench.results.measures import verified_text
 from gputop.bench.results.page import verdict_lines
+from gputop.bench.worker.heat import heat_in_short, heat_in_words
 from gputop.schema.values import value_text
 from gputop.text import (
     count,
@@ -162,7 +163,7 @@ def _what(group: GroupState) -> str:
         parts.append("all checks passed" if group.is_several else said)
     known = [run.trace.heat_limits for run in runs if run.trace.gpu is not None]
     if known and group.is_several:
-        parts.append(f"heat limit: {peaks.heat_in_short(known)}")
+        parts.append(f"heat limit: {heat_in_short(known)}")
     torch = {run.hello.torch_version for run in runs if run.hello}
     if len(torch) == 1:
         parts.append(f"torch {visible(torch.pop())}")
@@ -289,9 +290,9 @@ class ReadoutView(TelemetryView, RunView):
                 heat = f"  Verdict: {verdict.state} ({judged} of {len(verdict.parts)} judged)"
         elif run.trace.gpu is not None:
             limits = run.trace.heat_limits
-            heat = f"  heat limit: {peaks.heat_in_words(limits)}"
+            heat = f"  heat limit: {heat_in_words(limits)}"
             if len(heat) > fits:  # without its reason
-                heat = f"  heat limit: {peaks.heat_in_short([limits])}"
+                heat = f"  heat limit: {heat_in_short([limits])}"
         room = max(SHORTEST_BAR, min(80, width - max(32, len(text) + len(heat) + 1)))
         style = BUSY if run.ended else ACCENT
         limit = [Span(heat, end)] if heat else []

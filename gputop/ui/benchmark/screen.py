@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from textual import on, work
 from textual.message import Message
 
 from gputop.agent.problem import ProblemError
-from gputop.bench.events import Done, Result
+from gputop.bench.events import Done, Event, Result, RunLimit
 from gputop.bench.plan import request as plan
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.kinds import CHECK
@@ -23,9 +22,9 @@ from gputop.bench.plan.target_choice import busy_question, usable_requests
 from gputop.bench.results.columns import device, speed, when
 from gputop.bench.results.differences import differences
 from gputop.bench.results.store import append, curves_of, forget, judged, recent
-from gputop.bench.run import supervision
 from gputop.bench.run.group import DeviceGroup, GroupState, Pairs, group_runner
 from gputop.bench.run.run_state import RunState
+from gputop.bench.run.simulation import SIMULATED, Simulation
 from gputop.bench.run.suite import (
     DEFAULT_LEVEL,
     LEVELS,
@@ -33,7 +32,6 @@ from gputop.bench.run.suite import (
     part_requests,
     part_result,
 )
-from gputop.bench.run.supervision import SIMULATED, Simulation
 from gputop.text import short_name, visible
 from gputop.ui.benchmark.device_choice import ALL, DevicesDialog, key_of, label
 from gputop.ui.benchmark.form import Form, field_of
@@ -167,9 +165,9 @@ class BenchmarkTab(LiveTab):
         self._readout.redraw()
 
     def add_sample(self, sample: Sample) -> None:
-        """Let simulated runs see a sample, on whatever tab."""
+        """Pass a sample on to simulated runs."""
         if self._telemetry.inventory is not None:
-            self._simulation.check_sample(self._telemetry.inventory, sample)
+            self._simulation.add_sample(self._telemetry.inventory, sample)
 
     def start(self, uuid: str | None = None, *, default: bool = False) -> None:
         """Start the run in the form; with `default`, a soak of the device of that UUID."""
@@ -268,14 +266,7 @@ class BenchmarkTab(LiveTab):
         runs = self._runs
         assert runs is not None
         try:
-            simulated = group.request.target.simulated
-            watch = (
-                nullcontext(self._simulation) if simulated else supervision.Supervisor()
-            )
-            with watch as together:
-                await runs.follow(
-                    together, partial(self._ended_by, group), group.add_event
-                )
+            await runs.follow(partial(self._take, group))
         finally:
             self._runs = None
             for timer in self._redraws:  # one that ticks wakes the whole dashboard
@@ -311,10 +302,12 @@ class BenchmarkTab(LiveTab):
             return f"Not kept: {error}"
         return problem
 
-    def _ended_by(
-        self, group: GroupState, target: Target, limit: supervision.RunLimit
-    ) -> None:
-        group.runs[target].limit = limit
+    def _take(self, group: GroupState, target: Target, event: Event) -> None:
+        group.add_event(target, event)
+        if isinstance(event, RunLimit):
+            self._say_limit(group, target, event)
+
+    def _say_limit(self, group: GroupState, target: Target, limit: RunLimit) -> None:
         which = f" of {visible(target.label)}" if group.is_several else ""
         title = f"{limit.title}: the stress test{which} ends"
         self.notify(limit.why, title=title, severity="warning")

@@ -1,0 +1,120 @@
+"""Events of a worker as frozen dataclasses: the worker sends them, and its parent reads them.
+
+Each is a line of JSON with the fields of one class, and its name in `EVENTS` as `event`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Hello:
+    """The worker runs and has its device."""
+
+    python: str
+    torch_version: str
+    device_name: str
+    threads: int
+    pid: int
+    cuda_version: str | None = None
+    unset: tuple[str, ...] = ()
+    """Variables that would have changed the figures, as `NAME=value`."""
+    bound_to: str | None = None
+    """Processors that the worker is bound to, or None if it is not."""
+    cublas_version: str | None = None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """The plan of a run: everything needed to interpret its figures.
+
+    A run that waits for others sends it again when it begins.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: str
+    accumulate: str
+    layout: str
+    data: str
+    relative_error: float
+    """Error of the first product against float64, in a corner of it."""
+    method: str
+    patience_seconds: float = 60.0
+    """Time without progress after which the device counts as hung."""
+    rows: int = 0
+    """Most rows of a table, or 0."""
+    expected_seconds: float | None = None
+    waits: bool = False
+    """True if the run now waits for other devices."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """One window of the run. `elapsed_seconds` and `iterations` are those of the run so far."""
+
+    elapsed_seconds: float
+    window_seconds: float
+    iterations: int
+    tflops: float = 0.0
+    """Throughput of this window: by device events on a GPU, by wall time on a CPU."""
+    tflops_device: float | None = None
+    """Throughput by device events, or None on a CPU."""
+    bytes_per_second: float | None = None
+    """Bytes read and written, in a run that moves bytes."""
+
+    @property
+    def rate(self) -> float:
+        """Throughput in the unit of the kind of run: TFLOP/s, or GB/s."""
+        if self.bytes_per_second is None:
+            return self.tflops
+        return self.bytes_per_second / 1e9
+
+
+@dataclass(frozen=True)
+class Point:
+    """One row of a table: a shape of a sweep, a direction of a copy."""
+
+    series: str
+    """Name of its series: `float32`, `eager`, `host to device, pinned`."""
+    x: float
+    """N, or bytes."""
+    values: Mapping[str, float]
+    """Values by name, which ends in the unit: `tflops`, `seconds`, `bytes_per_second`."""
+    shape: tuple[int, ...] = ()
+    """m, n, k of a product."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """Checks so far, and their wrong elements."""
+
+    checks: int
+    wrong_elements: int
+    products: int | None = None
+    """Iterations that were compared, or None of older workers."""
+
+
+@dataclass(frozen=True)
+class RunLimit:
+    """Reason why the guard ends a run early. `by` becomes the result's `stopped`."""
+
+    by: str
+    """`limit` for too hot, `silent` for a device that does not answer, `unwatched` for an error."""
+    title: str
+    why: str
+
+
+EVENTS: Mapping[str, type[Any]] = {
+    "hello": Hello,
+    "plan": Planned,
+    "sample": Progress,
+    "point": Point,
+    "verify": Verified,
+    "limit": RunLimit,
+}
+"""Event classes by their names."""

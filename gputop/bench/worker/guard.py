@@ -1,0 +1,161 @@
+"""The guard of a run: a thread that reads the device, and ends a run that would harm it.
+
+It uses the agent's code, which is imported from folders (or archives) that the parent names. The
+worker's Python has torch, and perhaps nothing else. The readings are also sent to the parent.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from typing import TYPE_CHECKING, Any
+
+from .events import RunLimit
+from .heat import reached_limit
+
+if TYPE_CHECKING:
+    from gputop.agent.snapshot import Process, Record, Sample
+
+INTERVAL_SECONDS = 0.5
+START_SECONDS = 30.0
+"""Timeout of the device's first answer: a driver may take long to start."""
+SILENCE_SECONDS = 20.0
+"""Longest silence of a device."""
+LOAD_PERCENT, MOST_PROCESSES, COMMAND_CHARACTERS = 5, 50, 80
+"""SM utilization from which other processes are sent, how many, and how much of their commands."""
+
+
+class Guard:
+    """Reads the device under test twice a second.
+
+    `run` is the body of its thread. Another thread compares `answer_due`, which this one cannot do
+    while the driver hangs.
+    """
+
+    def __init__(
+        self,
+        uuid: str | None,
+        folders: Sequence[str],
+        of: str,
+        send: Callable[[str, dict[str, Any]], None],
+        end: Callable[[RunLimit], None],
+    ) -> None:
+        """Set the GPU by its UUID, or None for the CPU.
+
+        `folders` hold the packages `gputop` and `pynvml`. `of` is as in `reached_limit`. Each
+        record is passed to `send` with its name, and the limit that ends the run to `end`.
+        """
+        self._uuid, self._folders, self._of = uuid, folders, of
+        self._send, self._end = send, end
+        self.answer_due = (math.inf, RunLimit("silent", "Not watched", ""))
+        """Monotonic time at which the device has been silent for too long, and that limit."""
+
+    def _expect_answer(
+        self, seconds: float, age: float = 0.0
+    ) -> tuple[float, RunLimit]:
+        """Return the end of the device's silence, which began `age` seconds ago."""
+        why = f"it did not answer for {seconds:.0f} s"
+        limit = RunLimit("silent", "Not watched", why)
+        return time.monotonic() - age + seconds, limit
+
+    def run(self) -> None:
+        """Read until the process ends, or the run has to."""
+        try:
+            import_from("gputop", self._folders)
+            import_from("pynvml", self._folders)
+            if self._uuid is None:
+                self._follow_host()
+            else:
+                self._follow(self._uuid)
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody watches any more
+            why = f"{type(error).__name__}: {error}"
+            self._end(RunLimit("unwatched", "Not watched", why))
+
+    def _follow_host(self) -> None:
+        """Send the clock and the temperature of the CPU."""
+        from gputop.agent.linux.host import HostReader
+        from gputop.agent.snapshot import Host, Sample
+
+        reader = HostReader()
+        while True:
+            read = reader.read()
+            clock, temperature = read.cpu_clock_mhz, read.cpu_temperature_celsius
+            host = Host(cpu_clock_mhz=clock, cpu_temperature_celsius=temperature)
+            self._send_record("readings", Sample(time.time(), host))
+            time.sleep(2 * INTERVAL_SECONDS)
+
+    def _follow(self, uuid: str) -> None:
+        from gputop.agent.device import DeviceState
+        from gputop.agent.snapshot import Inventory
+
+        gpu = None
+        self.answer_due = self._expect_answer(START_SECONDS)
+        for record in self._records(uuid):
+            if isinstance(record, Inventory):
+                gpu = record.device(uuid)
+                if gpu is not None:
+                    self._send_record("device", record)
+                continue
+            readings = record.device(uuid)
+            if gpu is None or readings is None or readings.age_seconds is None:
+                continue
+            self._send_record("readings", self._shortened(record))
+            if why := reached_limit(gpu, readings, self._of):
+                self._end(RunLimit("limit", "Too hot", why))
+                return
+            if readings.state is DeviceState.OK:
+                age = readings.age_seconds
+                self.answer_due = self._expect_answer(SILENCE_SECONDS, age)
+
+    def _records(self, uuid: str) -> Iterator[Record]:
+        from gputop.agent.options import AgentOptions
+        from gputop.agent.sender import make_sampler
+
+        # GPM costs the device more than all else.
+        options = AgentOptions(INTERVAL_SECONDS, gpm=False, ids=(uuid,))
+        return make_sampler(options).records()
+
+    def _shortened(self, sample: Sample) -> Sample:
+        """Return the sample with what a run needs: the devices, and who uses them."""
+        from gputop.agent.snapshot import Host
+
+        processes: list[Process] = []
+        for process in sample.processes[:MOST_PROCESSES]:
+            command = process.command and process.command[:COMMAND_CHARACTERS]
+            processes.append(replace(process, command=command, absent={}))
+        devices = tuple(replace(each, absent={}) for each in sample.devices)
+        return type(sample)(sample.time, Host(), devices, tuple(processes))
+
+    def _send_record(self, name: str, record: Record) -> None:
+        from gputop.agent.lines import to_plain
+
+        self._send(name, _known(to_plain(record)))
+
+
+def _known(value: Any) -> Any:
+    """Return plain values without the fields that are None."""
+    if isinstance(value, dict):
+        return {name: _known(each) for name, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [_known(each) for each in value]
+    return value
+
+
+def import_from(name: str, folders: Sequence[str]) -> None:
+    """Import a module from these folders, of which nothing else becomes importable.
+
+    Without folders it is found where Python looks.
+    """
+    if name in sys.modules or not folders:
+        return
+    spec = PathFinder.find_spec(name, list(folders))
+    if spec is None or spec.loader is None:
+        raise ImportError(f"there is no {name} in {', '.join(folders)}")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
