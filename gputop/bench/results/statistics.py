@@ -68,7 +68,7 @@ def with_statistics(
     """
     if len(windows) < FEWEST_BLOCKS:
         return result
-    ordered = sorted(rate for _, rate in windows)
+    rates = [rate for _, rate in windows]
     mean, whole = result.tflops_mean, mean_rate(windows)
     share = mean / whole if mean and whole else 1.0
     interval = mean_interval(windows)
@@ -78,8 +78,8 @@ def with_statistics(
         result,
         tflops_mean_interval=interval,
         dip_percent=deepest_dip(windows),
-        tflops_p5=percentile(ordered, 5),
-        tflops_p95=percentile(ordered, 95),
+        tflops_p5=percentile(rates, 5),
+        tflops_p95=percentile(rates, 95),
     )
     late = second_half(windows)
     total = math.fsum(seconds for seconds, _ in windows)
@@ -98,12 +98,10 @@ def with_statistics(
 
 def mean_rate(windows: Sequence[Window]) -> float:
     """Return the mean over time."""
-    seconds = math.fsum(length for length, _ in windows)
-    return (
-        math.fsum(length * rate for length, rate in windows) / seconds
-        if seconds
-        else 0.0
-    )
+    seconds = [length for length, _ in windows]
+    if not any(seconds):
+        return 0.0
+    return statistics.fmean([rate for _, rate in windows], weights=seconds)
 
 
 def second_half(windows: Sequence[Window]) -> list[Window]:
@@ -215,12 +213,11 @@ def mean_interval(windows: Sequence[Window]) -> tuple[float, float] | None:
     return max(min(rates), middle - half), min(max(rates), middle + half)
 
 
-def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Return a percentile of sorted values, linear between the nearest two."""
-    at = (len(ordered) - 1) * percent / 100
-    below = int(at)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (at - below) * (ordered[above] - ordered[below])
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Return a percentile of one value or more, linear between the nearest two."""
+    if len(values) == 1:
+        return values[0]
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 def scatter_limit(values: Sequence[float]) -> float:
