@@ -106,7 +106,7 @@ def report_devices(members: Sequence[DeviceOutcome], args: argparse.Namespace) -
         print_output(exports.as_csv(results))
     elif members:
         show_page(devices_page(members), args)
-    statuses = [each.status for each in outliers(members)]
+    statuses = [each.exit_status for each in outliers(members)]
     statuses += [INTERRUPTED for each in members if was_stopped(each)]
     return gravest([*statuses, FINE if members else COULD_NOT_RUN])
 
@@ -318,6 +318,8 @@ def _report_suite(args: argparse.Namespace, suite: Suite | None, stopped: int) -
     page += suite_details(suite)
     document = html_document(page, suite.started_at)
     written = args.report is None or _write_report(args, document)
-    statuses = [each.status for part in suite.parts for each in outliers(part.members)]
+    statuses = []
+    for part in suite.parts:
+        statuses += [each.exit_status for each in outliers(part.members)]
     complete = FINE if written and suite.complete else COULD_NOT_RUN
     return gravest([*statuses, stopped, complete])

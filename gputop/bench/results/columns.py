@@ -126,16 +126,8 @@ def device(result: Result) -> str:
     return short_name(visible(result.device))
 
 
-def _text(name: str, most: int) -> Callable[[Result], str]:
-    return lambda result: visible(getattr(result, name), most)
-
-
 def _condition(name: str, unit: str) -> Callable[[Result], str]:
     return lambda result: quantity(getattr(result.known_conditions, name), unit)
-
-
-def _driver(result: Result) -> str:
-    return visible(result.known_conditions.driver_version or ABSENT, 20)
 
 
 def _peak(result: Result) -> str:
@@ -146,8 +138,12 @@ def _droop(result: Result) -> str:
     return percentage(result.droop_percent, digits=1)
 
 
-def _time(result: Result) -> str:
-    return duration(result.seconds)
+def _word(name: str) -> Callable[[Result], str]:
+    return lambda result: visible(getattr(result, name), 40)
+
+
+def _driver(result: Result) -> str:
+    return visible(result.known_conditions.driver_version or ABSENT, 20)
 
 
 WATTS = _condition("power_watts_mean", " W")
@@ -160,19 +156,19 @@ VERDICT = ResultColumn("VERDICT", 10, 0, verdict)
 COLUMNS = (
     WHEN,
     DEVICE,
-    ResultColumn("KIND", 7, 6, _text("kind", 20)),
-    ResultColumn("TYPE", 8, 2, _text("dtype", 40)),
+    ResultColumn("KIND", 7, 6, _word("kind")),
+    ResultColumn("TYPE", 8, 2, _word("dtype")),
     ResultColumn("SIZE", 6, 2, shape, right=True),
     SPEED,
     ResultColumn("PEAK", 6, 5, _peak, right=True),
     ResultColumn("DROOP", 6, 7, _droop, right=True),
     ResultColumn("OF PEAK", 7, 8, percent_of_peak, right=True),
     ResultColumn("OF USUAL", 8, 10, share_of_usual, right=True),
-    ResultColumn("TIME", 7, 9, _time, right=True),
+    ResultColumn("TIME", 7, 9, lambda each: duration(each.seconds), right=True),
     ResultColumn("POWER", 6, 11, WATTS, right=True),
     ResultColumn("CLOCK", 8, 12, MEGAHERTZ, right=True),
     ResultColumn("HEAT", 5, 13, CELSIUS, right=True),
-    ResultColumn("TORCH", 12, 14, _text("torch_version", 40)),
+    ResultColumn("TORCH", 12, 14, _word("torch_version")),
     ResultColumn("DRIVER", 11, 15, _driver),
     ResultColumn("BEST ROW", 30, 16, best_row_text),
     VERDICT,

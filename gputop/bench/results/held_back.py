@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from gputop.bench.events import Result
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.plan.peaks import find_peak
@@ -38,24 +36,26 @@ def knows_reasons(result: Result) -> bool:
 
 def _shortest_run(result: Result) -> float:
     """Return the seconds of the run; of `pairs` those of the shorter one, alone or together."""
-    rows = result.points if result.kind == "pairs" else ()
-    return min(
-        (row.values.get("seconds", math.inf) for row in rows), default=result.seconds
-    )
+    seconds = [result.seconds]
+    if result.kind == "pairs":
+        seconds += [row.values.get("seconds", result.seconds) for row in result.points]
+    return min(seconds)
 
 
 def is_capped(result: Result) -> bool:
     """Return True if the power limit held the device back for most of the second half."""
     known, limit = result.known_conditions, result.known_conditions.power_limit_watts
-    late = known.late_power_watts_mean
-    if late is not None and limit is not None and late >= AT_LIMIT_SHARE * limit:
+    watts = known.late_power_watts_mean
+    if watts is not None and limit is not None and watts >= AT_LIMIT_SHARE * limit:
         return True
-    watts = known.power_watts_mean if late is None else late
+    if watts is None:
+        watts = known.power_watts_mean
+    if watts is not None and limit is not None and watts < CAPPED_SHARE * limit:
+        return False
     held = known.late_power_cap_seconds
     if held is None:  # of an older version
         held = _cap_seconds(result) / 2
-    near = watts is None or limit is None or watts >= CAPPED_SHARE * limit
-    return near and held > _shortest_run(result) / 4
+    return held > _shortest_run(result) / 4
 
 
 def _cap_seconds(result: Result) -> float:
@@ -67,26 +67,26 @@ def _cap_seconds(result: Result) -> float:
 
 def slowdowns(result: Result) -> list[str]:
     """Return the faults that slowed the device down for more than a small share of the run."""
-    least = HELD_SHARE * _shortest_run(result)
-    return [
-        f"{BY_WORD[word].label} for {seconds:.0f} s"
-        for word, seconds in result.known_conditions.clock_event_seconds.items()
-        if word in BY_WORD and BY_WORD[word].fault and seconds > least
-    ]
+    found = []
+    for word, seconds in result.known_conditions.clock_event_seconds.items():
+        event = BY_WORD.get(word)
+        if event and event.fault and seconds > HELD_SHARE * _shortest_run(result):
+            found.append(f"{event.label} for {seconds:.0f} s")
+    return found
 
 
 def explanation(result: Result) -> str:
     """Return what explains a decrease, a power cap or a slowdown, or nothing."""
     known, held = result.known_conditions, slowdowns(result)
-    by_power = ""
-    if is_capped(result):
-        if seconds := _cap_seconds(result):
-            held.insert(0, f"{BY_WORD['sw_power_cap'].label} for {seconds:.0f} s")
-        else:
-            watts, limit = known.late_power_watts_mean, known.power_limit_watts
-            by_power = f"its power limit, at {watts:.0f} of {limit:.0f} W"
-    of_run = f"{', '.join(held)} of {result.seconds:.0f} s" if held else ""
-    return " and ".join(each for each in (by_power, of_run) if each)
+    seconds, found = _cap_seconds(result), []
+    if is_capped(result) and seconds:
+        held.insert(0, f"{BY_WORD['sw_power_cap'].label} for {seconds:.0f} s")
+    elif is_capped(result):
+        watts, limit = known.late_power_watts_mean, known.power_limit_watts
+        found.append(f"its power limit, at {watts:.0f} of {limit:.0f} W")
+    if held:
+        found.append(f"{', '.join(held)} of {result.seconds:.0f} s")
+    return " and ".join(found)
 
 
 def by_power_limit(result: Result) -> str:
@@ -94,18 +94,18 @@ def by_power_limit(result: Result) -> str:
     known = result.known_conditions
     peak, limit = find_peak(known.pci_device_id, result.device), known.power_limit_watts
     usual = peak.watts if peak else None
-    is_lowered = bool(usual and limit is not None and limit < LOWERED_SHARE * usual)
+    said, is_lowered = "its power limit", False
+    if limit is not None:
+        said += f" of {limit:.0f} W"
+    if usual and limit is not None and limit < LOWERED_SHARE * usual:
+        said += f", lowered from {usual:.0f} W,"
+        is_lowered = True
     # Rows of a table are too short for a mean of the power to show much.
-    at_times = (
-        has_short_rows(result) and _cap_seconds(result) > HELD_SHARE * result.seconds
-    )
-    if not (
-        is_capped(result) or at_times or (is_lowered and not knows_reasons(result))
-    ):
-        return ""
-    watts = "" if limit is None else f" of {limit:.0f} W"
-    of = f", lowered from {usual:.0f} W," if is_lowered else ""
-    return f"its power limit{watts}{of} holds it back"
+    often = _cap_seconds(result) > HELD_SHARE * result.seconds
+    at_times = has_short_rows(result) and often
+    if is_capped(result) or at_times or (is_lowered and not knows_reasons(result)):
+        return f"{said} holds it back"
+    return ""
 
 
 def by_application_clocks(result: Result) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench.events import FAULTY, SCHEMA, Result
+from gputop.bench.events import DEGRADED, FAULTY, SCHEMA, Result
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results.columns import devices_table, shape
 from gputop.bench.results.measures import figure_text, score
@@ -28,6 +28,12 @@ MOST_ROWS = 32
 """Most devices listed one by one. With more only outliers are listed."""
 
 
+FAILED, STOPPED = "failed", "stopped"
+"""States of devices without a result, and of those that somebody stopped."""
+STATES = {FAULT: FAULTY, INTERRUPTED: STOPPED, DEGRADED_STATUS: DEGRADED}
+"""States of devices by their exit status; others have failed."""
+
+
 @dataclass(frozen=True, slots=True)
 class DeviceOutcome:
     """A device of many, with the end of its run."""
@@ -40,6 +46,7 @@ class DeviceOutcome:
     result: Result | None = None
     problem: str | None = None
     status: int = FINE
+    """Exit status of a run without a result."""
     remedy: str | None = None
 
     @property
@@ -57,7 +64,37 @@ class DeviceOutcome:
     @property
     def name(self) -> str:
         """Host and place of the device."""
-        return ", ".join(visible(part) for part in (self.host, self.place) if part)
+        return ", ".join(map(visible, filter(None, (self.host, self.place))))
+
+    @property
+    def reasons(self) -> list[str]:
+        """What is wrong with the device by its verdict, or why it has no result."""
+        if self.result is None:
+            stopped = self.status == INTERRUPTED  # like all others
+            return [] if stopped else [self.problem or "it has no result"]
+        bad = self.result.verdict.bad if self.result.verdict is not None else ()
+        return [f"{part.name}: {part.why}" for part in bad]
+
+    @property
+    def exit_status(self) -> int:
+        """Exit status for the device."""
+        return self.status if self.result is None else status(self.result)
+
+    @property
+    def state(self) -> str:
+        """The verdict in one word, or `failed` or `stopped`."""
+        if self.result is not None and not self.reasons:
+            return STOPPED if was_stopped(self) else self.result.state
+        return STATES.get(self.exit_status, FAILED)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict for its owner, or why it has no result."""
+        if self.result is not None and self.result.verdict is not None:
+            return visible(self.result.verdict.summary)
+        if not self.problem:
+            return ""
+        return visible(f"{self.problem}. {self.remedy or ''}".rstrip())
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +111,6 @@ class RateDistribution:
     most: float
     sigma: float
     """Robust standard deviation: 1.4826 times the median absolute deviation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outlier:
-    """A device with everything unusual about it, and the exit status for that."""
-
-    member: DeviceOutcome
-    reasons: tuple[str, ...]
-    status: int
 
 
 def device_outcome(run: RunState) -> DeviceOutcome:
@@ -124,33 +152,19 @@ def distributions(
     return {group: distribution(values, *group) for group, values in groups.items()}
 
 
-def outliers(members: Sequence[DeviceOutcome]) -> list[Outlier]:
-    """Return the devices unlike the others, gravest first."""
+def outliers(members: Sequence[DeviceOutcome]) -> list[DeviceOutcome]:
+    """Return the devices unlike the others, gravest first, and then the slowest."""
     known = distributions(members)
 
-    def rank(outlier: Outlier) -> tuple[int, float]:
-        value, among = outlier.member.score, known.get(outlier.member.group)
-        share = 0.0
-        if value is not None and among is not None and among.median:
-            share = value / among.median
-        grave = 1
-        if outlier.status in GRAVEST_FIRST:
-            grave = GRAVEST_FIRST.index(outlier.status)
+    def rank(member: DeviceOutcome) -> tuple[int, float]:
+        grave, share, value = 1, 0.0, member.score
+        if member.exit_status in GRAVEST_FIRST:
+            grave = GRAVEST_FIRST.index(member.exit_status)
+        if value is not None and known[member.group].median:
+            share = value / known[member.group].median
         return grave, share
 
-    return sorted(filter(None, map(find_outlier, members)), key=rank)
-
-
-def find_outlier(member: DeviceOutcome) -> Outlier | None:
-    """Return what is wrong with a device by its verdict, or None."""
-    result = member.result
-    if result is None and member.status == INTERRUPTED:
-        return None  # like all others that were stopped
-    if result is None:
-        return Outlier(member, (member.problem or "it has no result",), member.status)
-    bad = result.verdict.bad if result.verdict is not None else ()
-    reasons = tuple(f"{part.name}: {part.why}" for part in bad)
-    return Outlier(member, reasons, status(result)) if reasons else None
+    return sorted((each for each in members if each.reasons), key=rank)
 
 
 def devices_page(members: Sequence[DeviceOutcome]) -> list[Block]:
@@ -158,44 +172,42 @@ def devices_page(members: Sequence[DeviceOutcome]) -> list[Block]:
 
     Of more than 32 devices only the outliers have a line.
     """
-    results = [member.result for member in members if member.result is not None]
+    results = _results(members)
     found = outliers(members)
-    page: list[Block] = [*_sentences(members), Heading(_title(members, results))]
+    page: list[Block] = [*_sentences(members, found), Heading(_title(members, results))]
     for limit in dict.fromkeys(each.known_conditions.heat_limit for each in results):
         if limit:
             page.append(Sentence(f"Heat limit: {limit}"))
-    if len(results) > 1:
-        page += [
-            Sentence(_spread(each, results[0]))
-            for each in distributions(members).values()
-        ]
-    listed = [member for member in members if member.result is not None]
+    for known in distributions(members).values():
+        if known.count > 1:
+            page.append(Sentence(_spread(known, results[0])))
+    listed = members
     if len(members) > MOST_ROWS:
-        listed = [each.member for each in found if each.member.result is not None]
-    ran = [each.result for each in listed if each.result is not None]
-    if ran:
-        places = [each.name for each in listed]
-        page.append(TextTable(devices_table(places, ran)))
+        listed = found
+    listed = [member for member in listed if member.result is not None]
+    if listed:
+        names_of = [member.name for member in listed]
+        page.append(TextTable(devices_table(names_of, _results(listed))))
     page += pair_tables(point for result in results for point in result.points)
-    said = [(each.member, "; ".join(each.reasons)) for each in found]
-    page += [Sentence(line, "warn") for line in joined(said)]
+    said = [(each, "; ".join(each.reasons)) for each in found]
+    page += [Sentence(line, "warn") for _, line in joined(said)]
     return page
 
 
-def _sentences(members: Sequence[DeviceOutcome]) -> list[Block]:
-    """Return the summaries of the devices, equal ones on one line, the gravest first."""
-    said: list[tuple[DeviceOutcome, str]] = []
-    for member in members:
-        verdict = member.result.verdict if member.result is not None else None
-        if verdict is not None and verdict.summary:
-            said.append((member, verdict.summary))
-        elif member.problem:
-            said.append((member, f"{member.problem}. {member.remedy or ''}".rstrip()))
+def _results(members: Iterable[DeviceOutcome]) -> list[Result]:
+    return [member.result for member in members if member.result is not None]
+
+
+def _sentences(
+    members: Sequence[DeviceOutcome], found: Sequence[DeviceOutcome]
+) -> Iterator[Sentence]:
+    """Yield the summaries of the devices, equal ones on one line."""
+    said = [(member, member.sentence) for member in members if member.sentence]
     worst = ""
-    for each in members:
-        if each.result is not None and worst != FAULTY:
-            worst = each.result.state if find_outlier(each) else worst
-    return [Sentence(line, level_of(worst)) for line in joined(said)]
+    if found:
+        worst = FAULTY if found[0].exit_status == FAULT else DEGRADED
+    for _, line in joined(said):
+        yield Sentence(line, level_of(worst))
 
 
 def _title(members: Sequence[DeviceOutcome], results: Sequence[Result]) -> str:
@@ -228,8 +240,12 @@ MOST_NAMES = 3
 """Most devices of other hosts that are named in front of a common sentence."""
 
 
-def joined(said: Sequence[tuple[DeviceOutcome, str]]) -> list[str]:
-    """Return sentences about devices. Those that differ only in numbers are one, with ranges.
+def joined(
+    said: Sequence[tuple[DeviceOutcome, str]],
+) -> list[tuple[DeviceOutcome, str]]:
+    """Return sentences about devices, each with its first device.
+
+    Those that differ only in numbers are one, with ranges:
 
     `GPUs 0–7: Too hot: slowed down for 42–45 of 60 s.`
     """
@@ -239,7 +255,8 @@ def joined(said: Sequence[tuple[DeviceOutcome, str]]) -> list[str]:
     lines = []
     for group in alike.values():
         members = [member for member, _ in group]
-        lines.append(f"{names(members)}: {_merged([text for _, text in group])}")
+        merged = _merged([text for _, text in group])
+        lines.append((members[0], f"{names(members)}: {merged}"))
     return lines
 
 
@@ -283,18 +300,21 @@ def _merged(texts: Sequence[str]) -> str:
 
 def outliers_document(members: Sequence[DeviceOutcome]) -> dict[str, Any]:
     """Return the devices for programs, with the results as they are kept."""
-    found = []
+    found, results = [], []
     for each in outliers(members):
-        known = {"score": each.member.score, "reasons": each.reasons}
-        found.append({**_named(each.member), **known, "status": each.status})
-    results = []
+        named = {**_named(each), "score": each.score}
+        found.append({**named, "reasons": each.reasons, "status": each.exit_status})
     for member in members:
+        named = _named(member)
+        why = {
+            "problem": member.problem,
+            "remedy": member.remedy,
+            "status": member.status,
+        }
         if member.result is not None:
-            results.append({**asdict(member.result), "place": member.place})
-        else:
-            why = {"problem": member.problem, "remedy": member.remedy}
-            results.append({**_named(member), **why, "status": member.status})
-    known_rates = [asdict(each) for each in distributions(members).values()]
+            named, why = asdict(member.result), {"place": member.place}
+        results.append({**named, **why})
+    known_rates = list(map(asdict, distributions(members).values()))
     return {
         "schema": SCHEMA,
         "distributions": known_rates,
@@ -303,10 +323,6 @@ def outliers_document(members: Sequence[DeviceOutcome]) -> dict[str, Any]:
     }
 
 
-def _named(member: DeviceOutcome) -> Mapping[str, str | None]:
-    return {
-        "host": member.host,
-        "device_uuid": member.uuid,
-        "place": member.place,
-        "device": member.device,
-    }
+def _named(member: DeviceOutcome) -> dict[str, Any]:
+    place = {"device_uuid": member.uuid, "place": member.place}
+    return {"host": member.host, **place, "device": member.device}

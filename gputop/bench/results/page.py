@@ -27,12 +27,12 @@ from gputop.bench.results.measures import (
     ranked_shapes,
     score,
     verified_text,
-    wrong_results,
 )
 from gputop.bench.results.statistics import LARGE_DROOP
 from gputop.bench.results.tables import BETWEEN, TextTable, aligned, layout_of, table
 from gputop.schema.values import CAUSES, span_text, value_text
 from gputop.text import (
+    ABSENT,
     age,
     count,
     percentage,
@@ -136,22 +136,13 @@ def title_of(result: Result) -> str:
 
 
 def headline(result: Result) -> Iterator[Sentence]:
-    """Yield the verdict for the owner; nothing if there is no verdict and nothing is wrong."""
-    verdict = result.verdict
+    """Yield the verdict for the owner; nothing if there is no verdict."""
+    if result.verdict is None:
+        return
     level = level_of(result.state)
     if result.stopped not in ("time", "user") and level != "fault":
         level = "warn"
-    if verdict is not None and verdict.summary:
-        yield Sentence(verdict.summary, level)
-    elif verdict is not None:  # of an older version
-        yield Sentence("; ".join(verdict_lines(result)), level)
-    elif result.wrong_elements:
-        wrong = wrong_results(result.wrong_elements, result.checks)
-        yield Sentence(f"The device {wrong}.", level)
-    elif result.known_comparison.slower is not None:
-        yield Sentence(result.known_comparison.slower, "warn")
-    elif result.stopped != "time":
-        yield Sentence(f"The run was {ending(result).sentence}.", "warn")
+    yield Sentence(result.verdict.summary, level)
 
 
 def verdict_blocks(result: Result) -> Iterator[Block]:
@@ -277,40 +268,36 @@ def of_peak(result: Result) -> Iterator[str]:
 
 def condition_facts(known: Conditions) -> Iterator[Fact]:
     """Yield the known state of the device during the run."""
-    watts, limit = known.power_watts_mean, known.power_limit_watts
-    if watts is not None:
-        of = ""
-        if limit:
-            of = f", {percentage(100 * watts / limit)} of the limit of {limit:.0f} W"
-        yield "power", f"{watts:.0f} W on average{of}"
+    power = f"{quantity(known.power_watts_mean, ' W')} on average"
+    if known.power_watts_mean is not None and known.power_limit_watts:
+        share = percentage(100 * known.power_watts_mean / known.power_limit_watts)
+        power += f", {share} of the limit of {known.power_limit_watts:.0f} W"
+    clock = f"{quantity(known.sm_clock_mhz_mean, ' MHz')} on average"
+    if known.sm_clock_max_mhz is not None:
+        clock += f", maximum {known.sm_clock_max_mhz:.0f} MHz"
+    energy, heat = ABSENT, ABSENT
     if known.energy_joules is not None:
-        said = f"{value_text('energy_joules', known.energy_joules)} by the device's counter"
-        if known.tflop_per_joule is not None:
-            said += f", {tflops(known.tflop_per_joule)} TFLOP/J"
-        yield "energy", said
-    if known.sm_clock_mhz_mean is not None:
-        said = f"{known.sm_clock_mhz_mean:.0f} MHz on average"
-        if known.sm_clock_max_mhz is not None:
-            said += f", maximum {known.sm_clock_max_mhz:.0f} MHz"
-        yield "clock", said
-    yield from _incidents(known)
-
-
-def _incidents(known: Conditions) -> Iterator[Fact]:
+        counted = value_text("energy_joules", known.energy_joules)
+        energy = f"{counted} by the device's counter"
+    if known.tflop_per_joule is not None:
+        energy += f", {tflops(known.tflop_per_joule)} TFLOP/J"
     if known.temperature_celsius_max is not None:
-        yield "heat", f"up to {quantity(known.temperature_celsius_max, '°C')}"
-    if known.heat_limit is not None:
-        yield "heat limit", known.heat_limit
+        heat = f"up to {quantity(known.temperature_celsius_max, '°C')}"
     held = sorted(known.clock_event_seconds.items(), key=lambda each: -each[1])
-    if held:
-        spans = [f"{CAUSES.get(name, name)} {span_text(each)}" for name, each in held]
-        yield "held back", ", ".join(spans)
-    if known.memory_errors:
-        yield "memory errors", memory_errors_text(known.memory_errors)
-    if known.other_load:
-        yield "used by", "; ".join(known.other_load)
-    if known.driver_version is not None:
-        yield "driver", known.driver_version
+    facts = {
+        "power": power,
+        "energy": energy,
+        "clock": clock,
+        "heat": heat,
+        "heat limit": known.heat_limit,
+        "held back": ", ".join(f"{CAUSES.get(n, n)} {span_text(s)}" for n, s in held),
+        "memory errors": memory_errors_text(known.memory_errors),
+        "used by": "; ".join(known.other_load),
+        "driver": known.driver_version,
+    }
+    for name, text in facts.items():
+        if text and not text.startswith(ABSENT):
+            yield name, text
 
 
 def method_facts(result: Result) -> Iterator[Fact]:
@@ -327,9 +314,8 @@ def method_facts(result: Result) -> Iterator[Fact]:
 
 def detail_facts(result: Result) -> Iterator[Fact]:
     """Yield further facts for a reader who has no access to the machine."""
-    if result.known_comparison.under_percent is not None:
-        yield "of the median of earlier runs", share_of_usual(result)
     named = {
+        "of usual": share_of_usual(result),
         "time": age(result.seconds),
         "accumulate": result.accumulate,
         "layout": result.layout,
@@ -340,7 +326,7 @@ def detail_facts(result: Result) -> Iterator[Fact]:
         "PCI device id": result.known_conditions.pci_device_id,
     }
     for label, value in named.items():
-        if value is not None:
+        if value not in (None, ABSENT):
             yield label, str(value)
 
 
@@ -367,12 +353,7 @@ def charts(result: Result, course: RunCurves) -> Iterator[Block]:
         if curve:
             yield Chart(name, {name: curve}, "seconds", small=True)
     if course.reasons:
-        yield Strip(course.reasons, max(result.seconds, _end(course.reasons)))
-
-
-def _end(intervals: Mapping[str, Curve]) -> float:
-    """Return when the last interval ends."""
-    return max(end for spans in intervals.values() for _, end in spans)
+        yield Strip(course.reasons, result.seconds)
 
 
 def as_lines(
@@ -430,8 +411,8 @@ def as_text(page: Page, width: int | None = None, *, details: bool = False) -> s
 
 def rows_page(device: str, kind: str, points: Sequence[Point]) -> list[Block]:
     """Return the rows of a table that ended with an error."""
-    head = f"{device}, {kind}: {count(len(points), 'row')} before the error"
-    return [Heading(head), table(kind, points)]
+    rows = count(len(points), "row")
+    return [Heading(f"{device}, {kind}: {rows} before the error"), table(kind, points)]
 
 
 def device_blocks(place: str, result: Result) -> list[Block]:

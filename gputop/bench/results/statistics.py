@@ -68,7 +68,7 @@ def with_statistics(
     """
     if len(windows) < FEWEST_BLOCKS:
         return result
-    ordered = sorted(rate for _, rate in windows)
+    rates = [rate for _, rate in windows]
     mean, whole = result.tflops_mean, mean_rate(windows)
     share = mean / whole if mean and whole else 1.0
     interval = mean_interval(windows)
@@ -78,11 +78,11 @@ def with_statistics(
         result,
         tflops_mean_interval=interval,
         dip_percent=deepest_dip(windows),
-        tflops_p5=percentile(ordered, 5),
-        tflops_p95=percentile(ordered, 95),
+        tflops_p5=percentile(rates, 5),
+        tflops_p95=percentile(rates, 95),
     )
     late = second_half(windows)
-    total = math.fsum(seconds for seconds, _ in windows)
+    total = total_seconds(windows)
     if total < DROOP_SECONDS or len(late) < FEWEST_BLOCKS or not first:
         return result
     sustained, found = mean_rate(late), droop(first, late)
@@ -96,19 +96,22 @@ def with_statistics(
     )
 
 
+def total_seconds(windows: Sequence[Window]) -> float:
+    """Return the length of all windows together."""
+    return math.fsum(seconds for seconds, _ in windows)
+
+
 def mean_rate(windows: Sequence[Window]) -> float:
     """Return the mean over time."""
-    seconds = math.fsum(length for length, _ in windows)
-    return (
-        math.fsum(length * rate for length, rate in windows) / seconds
-        if seconds
-        else 0.0
-    )
+    if not total_seconds(windows):
+        return 0.0
+    seconds, rates = zip(*windows, strict=True)
+    return statistics.fmean(rates, weights=seconds)
 
 
 def second_half(windows: Sequence[Window]) -> list[Window]:
     """Return the windows that begin in the second half of the time."""
-    left = math.fsum(seconds for seconds, _ in windows) / 2
+    left = total_seconds(windows) / 2
     for n, (seconds, _) in enumerate(windows):
         if left <= 1e-9:
             return list(windows[n:])
@@ -147,11 +150,9 @@ def droop(first: Sequence[Window], late: Sequence[Window]) -> Droop:
 
 def _deviation(late: Sequence[Window], burst: Sequence[Window]) -> float:
     """Return the standard deviation of means over the length of the burst in `late`."""
-    total = math.fsum(seconds for seconds, _ in late)
-    length = math.fsum(seconds for seconds, _ in burst)
-    means = [
-        mean_rate(block) for block in _blocks(late, min(length, total / FEWEST_BLOCKS))
-    ]
+    total = total_seconds(late)
+    length = total_seconds(burst)
+    means = _block_means(late, min(length, total / FEWEST_BLOCKS))
     deviation = statistics.stdev(means)
     block = total / len(means)
     if length < block:  # a part of a window scatters more than the window
@@ -170,6 +171,11 @@ def _blocks(windows: Sequence[Window], length: float) -> Iterator[list[Window]]:
             block, held = [], 0.0
 
 
+def _block_means(windows: Sequence[Window], length: float) -> list[float]:
+    """Return the means of blocks of about that many seconds."""
+    return [mean_rate(block) for block in _blocks(windows, length)]
+
+
 def time_to_steady(windows: Sequence[Window], sustained: float) -> float | None:
     """Return the seconds until the rate stayed within 2 % of `sustained`, or None.
 
@@ -178,11 +184,10 @@ def time_to_steady(windows: Sequence[Window], sustained: float) -> float | None:
     """
     steady_from = elapsed = 0.0
     for block in _blocks(windows, STEADY_SECONDS):
-        for seconds, _ in block:
-            elapsed += seconds
+        elapsed += total_seconds(block)
         if abs(mean_rate(block) - sustained) > STEADY * sustained:
             steady_from = elapsed
-    total = math.fsum(seconds for seconds, _ in windows)
+    total = total_seconds(windows)
     return steady_from if steady_from <= total / 2 else None
 
 
@@ -192,10 +197,10 @@ def deepest_dip(windows: Sequence[Window]) -> float | None:
     It is None for a run with too few blocks. They are counted from both ends, as one from the begin
     may miss the last seconds.
     """
-    both = *_blocks(windows, DIP_SECONDS), *_blocks(windows[::-1], DIP_SECONDS)
-    if len(both) < 2 * FEWEST_DIP_BLOCKS:
+    means = _block_means(windows, DIP_SECONDS)
+    means += _block_means(windows[::-1], DIP_SECONDS)
+    if len(means) < 2 * FEWEST_DIP_BLOCKS:
         return None
-    means = [mean_rate(block) for block in both]
     middle = statistics.median(means)
     return 100 * (1 - min(means) / middle) if middle > 0 else None
 
@@ -206,8 +211,8 @@ def mean_interval(windows: Sequence[Window]) -> tuple[float, float] | None:
     The run is cut into ten blocks. The interval is three standard errors of their means to each
     side, within the rates of the windows.
     """
-    total = math.fsum(seconds for seconds, _ in windows)
-    means = [mean_rate(block) for block in _blocks(windows, total / MEAN_BLOCKS)]
+    total = total_seconds(windows)
+    means = _block_means(windows, total / MEAN_BLOCKS)
     if len(means) < FEWEST_BLOCKS:
         return None
     half = INTERVAL_DEVIATIONS * statistics.stdev(means) / math.sqrt(len(means))
@@ -215,12 +220,11 @@ def mean_interval(windows: Sequence[Window]) -> tuple[float, float] | None:
     return max(min(rates), middle - half), min(max(rates), middle + half)
 
 
-def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Return a percentile of sorted values, linear between the nearest two."""
-    at = (len(ordered) - 1) * percent / 100
-    below = int(at)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (at - below) * (ordered[above] - ordered[below])
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Return a percentile of one value or more, linear between the nearest two."""
+    if len(values) == 1:
+        return values[0]
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 def scatter_limit(values: Sequence[float]) -> float:

@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import DEGRADED, FAULTY, NOT_JUDGED, OK
 from gputop.bench.results.measures import best_row_text, figure_text
 from gputop.bench.results.outliers import (
+    FAILED,
     MOST_ROWS,
+    STOPPED,
     DeviceOutcome,
-    Outlier,
-    find_outlier,
     joined,
     outliers,
     was_stopped,
 )
 from gputop.bench.results.page import Block, Heading, Sentence, level_of, result_page
 from gputop.bench.results.tables import TextTable
-from gputop.bench.results.verdict import STATUSES
 from gputop.text import ABSENT, count, duration, visible
 
 if TYPE_CHECKING:
     from gputop.bench.run.suite import PartResult, Suite
 
-FAILED, STOPPED, LEFT_OUT = "failed", "stopped", "left out"
+LEFT_OUT = "left out"
 PART_STATES = (FAULTY, FAILED, STOPPED, DEGRADED, OK, NOT_JUDGED, LEFT_OUT)
 """States of a part, the gravest first: that of its worst device counts."""
 
@@ -48,7 +47,7 @@ def suite_details(suite: Suite) -> Iterator[Block]:
     for part in suite.parts:
         many = len(part.members) > MOST_ROWS
         for member, course in zip(part.members, part.series, strict=False):
-            if many and find_outlier(member) is None:
+            if many and not member.reasons:
                 continue
             yield Heading(f"{part.name}, {member.name}")
             if member.result is not None:
@@ -61,7 +60,7 @@ def suite_summary(suite: Suite) -> str:
     devices = next((len(part.members) for part in suite.parts if part.members), 0)
     found = outliers(members)
     if found:
-        return _gravest(found, several=devices > 1)
+        return _gravest(found) if devices > 1 else found[0].sentence
     if any(each.result and each.result.verdict is None for each in members):
         return ""
     if any(map(was_stopped, members)) or len(suite.parts) < suite.planned:
@@ -74,28 +73,17 @@ def suite_summary(suite: Suite) -> str:
     # A soak is about the device as a whole, and the other parts are about a piece of it.
     for part in suite.parts:
         if part.name.startswith("soak") and part.members:
-            return _summary(part.members[0])
+            return part.members[0].sentence
     return "No fault found."
 
 
-def _gravest(found: list[Outlier], *, several: bool) -> str:
+def _gravest(found: Sequence[DeviceOutcome]) -> str:
     """Return the sentence about the worst device, and about all others with the same fault."""
     said: dict[str, tuple[DeviceOutcome, str]] = {}
     for each in found:
-        text = _summary(each.member)
-        if not text:
-            reasons = "; ".join(each.reasons)
-            text = visible(f"{reasons}. {each.member.remedy or ''}".rstrip())
-        if each.status == found[0].status:
-            said.setdefault(each.member.name, (each.member, text))
-    if several:
-        return joined([*said.values()])[0]
-    return next(text for _, text in said.values())
-
-
-def _summary(member: DeviceOutcome) -> str:
-    verdict = member.result.verdict if member.result else None
-    return visible(verdict.summary) if verdict else ""
+        if each.exit_status == found[0].exit_status:
+            said.setdefault(each.name, (each, each.sentence))
+    return joined([*said.values()])[0][1]
 
 
 def suite_table(suite: Suite) -> list[list[str]]:
@@ -161,23 +149,8 @@ def suite_devices(suite: Suite) -> str:
 
 def part_state(part: PartResult) -> str:
     """Return the verdict about a part in one word: that of its worst device."""
-    if not part.members:
-        return LEFT_OUT
-    states = {device_state(member) for member in part.members}
-    return next(each for each in PART_STATES if each in states)
-
-
-def device_state(member: DeviceOutcome) -> str:
-    """Return the verdict about a device in one word."""
-    found, result = find_outlier(member), member.result
-    if found is not None:
-        for state, exit_status in STATUSES.items():
-            if exit_status == found.status:
-                return state
-        return FAILED
-    if result is None or was_stopped(member):
-        return STOPPED
-    return result.state
+    states = {member.state for member in part.members}
+    return next((each for each in PART_STATES if each in states), LEFT_OUT)
 
 
 def suite_problems(suite: Suite) -> list[str]:
@@ -185,29 +158,19 @@ def suite_problems(suite: Suite) -> list[str]:
 
     The gravest come first. Devices that are not judged are named with their first reason.
     """
-    lines: list[tuple[int, str]] = []
+    lines = []
     for part in suite.parts:
-        for rank, line in _part_problems(part):
-            lines.append((rank, f"{part.name}, {line}"))
+        said = [(each, "; ".join(each.reasons)) for each in outliers(part.members)]
+        for member in part.members:
+            if member.state == NOT_JUDGED and member.result and member.result.verdict:
+                why = member.result.verdict.parts[0].why
+                said.append((member, f"{NOT_JUDGED}, {why}"))
+        for member, line in joined(said):
+            rank = PART_STATES.index(member.state)
+            lines.append((rank, visible(f"{part.name}, {line}", 600)))
     lines.sort(key=lambda line: line[0])
     found = [line for _, line in lines]
     for part in suite.parts:
         if part.left_out:
             found.append(f"{part.name}: {LEFT_OUT}, {part.left_out}")
     return found
-
-
-def _part_problems(part: PartResult) -> Iterator[tuple[int, str]]:
-    """Yield the problems of a part, each behind its rank."""
-    said: dict[str, list[tuple[DeviceOutcome, str]]] = {}
-    for outlier in outliers(part.members):
-        state = device_state(outlier.member)
-        said.setdefault(state, []).append((outlier.member, "; ".join(outlier.reasons)))
-    for member in part.members:
-        verdict = member.result.verdict if member.result else None
-        if verdict is not None and device_state(member) == NOT_JUDGED:
-            why = f"{NOT_JUDGED}, {verdict.parts[0].why}"
-            said.setdefault(NOT_JUDGED, []).append((member, why))
-    for state, problems in said.items():
-        for line in joined(problems):
-            yield PART_STATES.index(state), visible(line, 600)

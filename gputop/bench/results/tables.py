@@ -246,26 +246,29 @@ def device_tables(kind: str, devices: Mapping[str, Sequence[Point]]) -> list[Tex
     is the best shape of each.
     """
     layout = layout_of(kind)
-    grids: dict[str, Grid] = {}
-    ways: dict[str, None] = {}
-    for device, points in devices.items():
-        rows = sorted(points, key=lambda point: point.x)
-        if layout is SHAPES:
-            rows = ranked_shapes(points)[:1]
-        for point in rows:
-            cell = layout.cell(next(iter(layout.values)), point)
-            way = point.series.rpartition(BETWEEN)[2]
-            heading = layout.at_largest or layout.size(point.x)
-            if layout is SHAPES:
-                way, heading = "TFLOP/s", ""
-            if cell is not None:
-                ways[way] = None
-                grids.setdefault(heading, Grid(heading)).add(device, way, cell)
-            if layout is SHAPES:
-                grids[heading].add(device, "shape", Cell(layout.keys(point)[0]))
     if layout is SHAPES:
-        return [grid.table(("TFLOP/s", "shape")) for grid in grids.values()]
+        return [_best_shapes(devices)]
+    value = next(iter(layout.values))
+    grids: dict[str, Grid] = {}
+    ways = []
+    for device, points in devices.items():
+        for point in sorted(points, key=lambda point: point.x):
+            heading = layout.at_largest or layout.size(point.x)
+            cell = layout.cell(value, point)
+            if cell is not None:
+                ways.append(point.series.rpartition(BETWEEN)[2])
+                grids.setdefault(heading, Grid(heading)).add(device, ways[-1], cell)
     return [grid.table(ways).transposed() for grid in grids.values()]
+
+
+def _best_shapes(devices: Mapping[str, Sequence[Point]]) -> TextTable:
+    grid = Grid("")
+    for device, points in devices.items():
+        for best in ranked_shapes(points)[:1]:
+            rate = SHAPES.cell("tflops", best)
+            grid.add(device, "TFLOP/s", rate or Cell(ABSENT))
+            grid.add(device, "shape", Cell(SHAPES.keys(best)[0]))
+    return grid.table(("TFLOP/s", "shape"))
 
 
 def pair_tables(points: Iterable[Point]) -> list[TextTable]:
@@ -274,28 +277,20 @@ def pair_tables(points: Iterable[Point]) -> list[TextTable]:
     Each table has a line for each GPU that makes copies, and a column for each other one.
     """
     grids: dict[str, Grid] = {}
-    gpus: dict[str, None] = {}
-    for point in points:
-        maker, between, way = point.series.partition(BETWEEN)
-        if not between:
-            continue
+    gpus = []
+    between = [point for point in points if BETWEEN in point.series]
+    for point in between:
+        maker, _, way = point.series.partition(BETWEEN)
         direction, _, number = way.rpartition(" GPU ")
-        gpus[maker] = None
-        for name, heading in (
-            (BANDWIDTH, f"{direction}, GB/s"),
-            ("latency_seconds", "latency to"),
-        ):
+        gpus += [maker, f"GPU {number}"]
+        headings = {BANDWIDTH: f"{direction}, GB/s", "latency_seconds": "latency to"}
+        for name, heading in headings.items():
             cell = LAYOUTS["copy"].cell(name, point)
             if cell is not None:
                 grid = grids.setdefault(heading, Grid(heading))
-                grid.add(maker, f"GPU {number}", cell._replace(scatter=None))
-    found = []
-    for grid in grids.values():
-        others = dict.fromkeys(gpus)
-        for line in grid.lines.values():
-            others |= dict.fromkeys(line)
-        found.append(grid.table(others))
-    return found
+                grid.add(maker, gpus[-1], cell._replace(scatter=None))
+    order = sorted(set(gpus), key=gpus.index)
+    return [grid.table(order) for grid in grids.values()]
 
 
 def aligned(lines: Sequence[Sequence[str]], left: int = 1) -> list[str]:

@@ -104,20 +104,18 @@ def with_verdicts(
     results: Sequence[Result], limits: VerdictLimits = DEFAULTS
 ) -> list[Result]:
     """Return results of one run, each with its verdict; it takes their comparisons with history."""
-    return [
-        replace(
-            each,
-            verdict=judge(each, [one for one in results if one is not each], limits),
-        )
-        for each in results
-    ]
+    judged = []
+    for each in results:
+        others = [one for one in results if one is not each]
+        judged.append(replace(each, verdict=judge(each, others, limits)))
+    return judged
 
 
 def status(result: Result) -> int:
     """Return the exit status of a result."""
-    return STATUSES.get(
-        result.state, COULD_NOT_RUN if result.stopped == UNWATCHED else FINE
-    )
+    if result.state in STATUSES:
+        return STATUSES[result.state]
+    return COULD_NOT_RUN if result.stopped == UNWATCHED else FINE
 
 
 def judge(
@@ -139,31 +137,25 @@ def judge(
         judged["PCIe"] = _pcie(result, others)
         if any(map(LINK.fullmatch, measured(result))):
             judged["links"] = _links(result, like, limits.tolerance)
-    unjudged = kind_of(result.kind).unjudged
-    judged |= {name: (NOT_JUDGED, why) for name, why in unjudged.items()}
-    load = "; ".join(visible(each, 80) for each in result.known_conditions.other_load)
+    for name, why in kind_of(result.kind).unjudged.items():
+        judged[name] = NOT_JUDGED, why
+    load = result.known_conditions.other_load
     if load:
-        busy = NOT_JUDGED, f"others used the device meanwhile: {load}"
-        # Heat and slowdown by hardware are its own, whoever uses it.
-        hot = (
-            {"throttling": judged["throttling"]}
-            if judged["throttling"][0] == DEGRADED
-            else {}
-        )
-        judged = dict.fromkeys(judged, busy) | hot
+        said = "; ".join(visible(each, 80) for each in load)
+        throttling = judged["throttling"]
+        busy = NOT_JUDGED, f"others used the device meanwhile: {said}"
+        judged = dict.fromkeys(judged, busy)
+        if throttling[0] == DEGRADED:  # heat is its own, whoever uses it
+            judged["throttling"] = throttling
     if result.known_conditions.memory_errors:
         judged = {"memory": _memory(result), **judged}
     judged = {"results": _results(result), **judged}
-    if result.stopped == UNWATCHED:
-        unknown = NOT_JUDGED, ending(result).sentence
-        judged = {
-            name: part if part[0] == FAULTY else unknown
-            for name, part in judged.items()
-        }
-    parts = tuple(
-        VerdictPart(name, state, why) for name, (state, why) in judged.items()
-    )
-    return Verdict(parts, summary(result, parts))
+    parts = []
+    for name, (state, why) in judged.items():
+        if result.stopped == UNWATCHED and state != FAULTY:
+            state, why = NOT_JUDGED, ending(result).sentence  # noqa: PLW2901
+        parts.append(VerdictPart(name, state, why))
+    return Verdict(tuple(parts), summary(result, parts))
 
 
 Judged = tuple[str, str]
@@ -187,20 +179,20 @@ def _results(result: Result) -> Judged:
 
 def _memory(result: Result) -> Judged:
     known = result.known_conditions.memory_errors
-    rises = {name: pair[-1] - pair[0] for name, pair in known.items() if pair}
-    bad = {
-        each
-        for each in rises
-        if rises[each] > 0 or (each in BAD_STATES and known[each][-1])
-    }
+    few = CORRECTED_MANY * max(1.0, result.seconds / 600)
+    state, bad = OK, {}
+    for name, pair in known.items():
+        rise = pair[-1] - pair[0] if pair else 0.0
+        if rise <= 0 and not (name in BAD_STATES and pair and pair[-1]):
+            continue
+        bad[name] = pair
+        if name in FAULTS:
+            state = FAULTY
+        elif state == OK and not (name == "ecc_corrected" and rise < few):
+            state = DEGRADED
     if not bad:
         return OK, "no counter of memory errors rose"
-    said = memory_errors_text({name: known[name] for name in known if name in bad})
-    if rises.get("ecc_corrected", 0.0) < CORRECTED_MANY * max(
-        1.0, result.seconds / 600
-    ):
-        bad -= {"ecc_corrected"}
-    return FAULTY if bad & FAULTS else DEGRADED if bad else OK, said
+    return state, memory_errors_text(bad)
 
 
 def _datasheet(result: Result, least: float) -> Judged:
@@ -251,41 +243,52 @@ def _by_peak(result: Result, least: float) -> Judged:
 def _share_of_peak(result: Result, limits: Mapping[str, float]) -> Judged:
     """Judge by the first peak that is known, with its least percentage; data types one by one."""
     known = result.known_conditions.percent_of_peak
-    shapes: dict[str, tuple[int, ...]] = {"": (result.m, result.n, result.k)}
-    if "," in result.dtype:
-        shapes = {f" {name}": row.shape for name, row in judged_rows(result).items()}
-    types = {each: each.strip() or result.dtype for each in shapes}
-    measured_types = [each for each in shapes if not _unmeasured(result, types[each])]
-    if shapes and not measured_types:
+    shapes = _shapes_by_type(result)
+    if not shapes:
         return NOT_JUDGED, "torch uses int8 kernels of older GPUs on this one"
     for peak, least in limits.items():
-        found = {
-            each: known[f"{peak}{each}"]
-            for each in measured_types
-            if f"{peak}{each}" in known
-        }
-        if peak not in DATASHEETS:
-            found = {
-                each: found[each]
-                for each in found
-                if types[each] in PLAIN_TYPES or f"{DATASHEET}{each}" in known
-            }
-        if not found:
-            continue
-        if peak != BANDWIDTH:
-            found = {
-                each: found[each] for each in found if min(shapes[each]) >= LEAST_SIDE
-            }
-        if not found:
-            return NOT_JUDGED, f"matrices under {LEAST_SIDE} do not reach the peak"
-        reached = [
-            f"{each} {percentage(of_it, digits=1)}".lstrip()
-            for each, of_it in found.items()
-        ]
-        said = f"{', '.join(reached)} of the {DATASHEETS.get(peak, peak)}"
-        low = min(found.values()) < least
-        return (DEGRADED, f"{said}, under {least:g} %") if low else (OK, said)
+        found = {}
+        for mark, (dtype, shape) in shapes.items():
+            by_formula = dtype in PLAIN_TYPES or f"{DATASHEET}{mark}" in known
+            if f"{peak}{mark}" in known and (peak in DATASHEETS or by_formula):
+                found[mark] = min(shape)
+        if found:
+            return _judged_share(known, peak, least, found)
     return NOT_JUDGED, "no datasheet value is known"
+
+
+def _judged_share(
+    known: Mapping[str, float], peak: str, least: float, sides: Mapping[str, int]
+) -> Judged:
+    """Judge the shares of one peak, by the marks of data types with their least sides."""
+    shares = {}
+    for mark, side in sides.items():
+        if peak == BANDWIDTH or side >= LEAST_SIDE:
+            shares[mark] = known[f"{peak}{mark}"]
+    if not shares:
+        return NOT_JUDGED, f"matrices under {LEAST_SIDE} do not reach the peak"
+    reached = [f"{mark} {percentage(each, digits=1)}" for mark, each in shares.items()]
+    said = f"{','.join(reached).strip()} of the {DATASHEETS.get(peak, peak)}"
+    if min(shares.values()) < least:
+        return DEGRADED, f"{said}, under {least:g} %"
+    return OK, said
+
+
+def _shapes_by_type(result: Result) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return data type and shape of what is judged, by the mark of the type behind a peak's name.
+
+    A sweep of several types has a mark for each; other results have one without a mark.
+    """
+    found: dict[str, tuple[str, tuple[int, ...]]] = {}
+    if "," not in result.dtype:
+        found[""] = result.dtype, (result.m, result.n, result.k)
+    else:
+        for dtype, row in judged_rows(result).items():
+            found[f" {dtype}"] = dtype, row.shape
+    for mark, (dtype, _) in list(found.items()):
+        if _unmeasured(result, dtype):
+            del found[mark]
+    return found
 
 
 def _unmeasured(result: Result, dtype: str) -> bool:

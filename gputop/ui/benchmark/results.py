@@ -16,8 +16,8 @@ from gputop.bench.results.columns import (
     fitting_columns,
 )
 from gputop.bench.results.measures import best_row, points_by_series, rate_text
+from gputop.bench.results.outliers import FAILED
 from gputop.bench.results.suite_report import (
-    FAILED,
     suite_problems,
     suite_summary,
     suite_table,
