@@ -6,8 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+<<<<<<< HEAD
 from gputop.health.causes import alerts_beside, cause_text, find_causes
 from gputop.health.findings import Evidence, Finding, Severity, name_devices
+=======
+from gputop.health.causes import Cause, find_causes
+from gputop.health.findings import Evidence, Finding, Severity, name_devices, phrase
+>>>>>>> f082e9e3 (Nothing jumps: one row says how things are, panels have a row for their finding, charts scroll)
 from gputop.health.judge import BY_NAME
 
 LABELS = {str(n): str(n) for n in range(16)}
@@ -17,6 +22,11 @@ def found(
     rule: str, gpu: int, severity: Severity, title: str, remedy: str = "", *numbers: Evidence
 ) -> Finding:
     return Finding(severity, title, numbers, remedy, 1.0, rule, str(gpu), rank=BY_RANK[rule])
+
+
+def cause_text(cause: Cause, labels: dict[str, str], room: int | None = None) -> str:
+    who = name_devices([labels[each.device_uuid] for each in cause.findings])
+    return phrase(f"{who}: {cause.title}", cause.numbers, cause.also, room)
 
 
 BY_RANK = {name: float(-n) for n, name in enumerate(BY_NAME)}
@@ -111,6 +121,7 @@ def test_what_comes_of_low_clocks_is_told_with_what_lowers_them() -> None:
     assert alone.slows
 
 
+<<<<<<< HEAD
 def test_alerts_tell_each_fault_once() -> None:
     alerts = [
         Finding(Severity.FAULT, "3 uncorrected ECC errors", rule="ecc", device_uuid="5"),
@@ -122,6 +133,19 @@ def test_alerts_tell_each_fault_once() -> None:
     said = [(each.device_uuid, each.line) for each in alerts_beside(alerts, heat)]
     assert said == [("5", "3 uncorrected ECC errors; needs a reset"), ("6", "needs a reset")]
     assert len(alerts_beside(alerts, None)) == 3
+=======
+def test_numbers_of_one_part_of_a_fault_do_not_follow_the_title_of_another() -> None:
+    rise = Evidence("corrected", "ecc_corrected", 89, "", 600, "{} in 10:00")
+    (cause,) = find_causes(
+        [
+            found("ecc", 5, Severity.WARNING, "corrected ECC errors", "", rise),
+            found("xid", 5, Severity.FAULT, "Xid 64: a bad row could not be recorded"),
+        ]
+    )
+    assert cause_text(cause, LABELS) == (
+        "GPU 5: Xid 64: a bad row could not be recorded; corrected ECC errors: 89 in 10:00"
+    )
+>>>>>>> f082e9e3 (Nothing jumps: one row says how things are, panels have a row for their finding, charts scroll)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from gputop.ui.drawing.look import (
     choose_look,
 )
 from gputop.ui.drawing.palette import ROLES
-from gputop.ui.monitor.panel import Density
+from gputop.ui.monitor.layout import Density
 
 if TYPE_CHECKING:
     from gputop.ui.drawing.look import Theme
