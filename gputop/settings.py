@@ -26,7 +26,7 @@ from gputop.text import visible
 AUTO = "auto"
 THEMES = ("dark", "light", "ansi", "colour-blind", "colour-blind-light")
 DENSITIES = ("row", "compact", "full")
-CHARTS = ("busy+memory", "all", "busy")
+CHARTS = ("all", "busy+memory", "busy")
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Intervals in seconds that the user can select with keys."""
 CHOICES: Mapping[str, tuple[Any, ...]] = {
@@ -65,9 +65,7 @@ class Settings:
     density: str = AUTO
     """One of `DENSITIES`; `auto` depends on the size of the terminal."""
     charts: str = CHARTS[0]
-    """One of `CHARTS`: the charts in panels, if there is room. `all` includes power."""
-    scroll: bool = False
-    """True if charts scroll; False to overwrite them from the left, which sends much less."""
+    """One of `CHARTS`: the charts in panels, if there is room."""
     sort: str = AUTO
     """Title of the column that sorts the processes; `auto` is the table's default."""
     reverse: bool = False

@@ -54,7 +54,6 @@ OTHER = Settings(
     readonly=True,
     density="row",
     charts="busy",
-    scroll=True,
     sort="memory",
     reverse=True,
     tree=True,

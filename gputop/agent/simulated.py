@@ -1,8 +1,9 @@
-"""Simulated devices for `--demo`: a training run on eight GPUs, the same at every start.
+"""Simulated devices for `--demo`: jobs on eight GPUs, the same at every start.
 
-Seven devices train in step, with a data loader that stalls now and then and a checkpoint every few
-minutes. One of them runs hot and slow. The eighth is held by an idle notebook. The simulated worker
-of a stress test has the same `SimulatedLoad`, so that readings and throughput agree.
+Six devices train in step, with a checkpoint every few minutes. One of them runs hot and slow. GPU 6
+has a job of its own and waits for its data loader, and an idle notebook holds the last GPU. The
+simulated worker of a stress test has the same `SimulatedLoad`, so that readings and throughput
+agree.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ TOTAL_BYTES = 81_559 * MIB
 RESERVED_BYTES = 624 * MIB
 IDLE_WATTS, LIMIT_WATTS = 71.0, 700.0
 CHECKPOINT_EVERY_SECONDS, CHECKPOINT_SECONDS = 90.0, 6.0
-HOT_DEVICE, NOTEBOOK_DEVICE = 5, 7
+HOT_DEVICE, STARVED_DEVICE, NOTEBOOK_DEVICE = 5, 6, 7
+STARVED_EVERY_SECONDS, STARVED_WORK = 11.0, 0.36
+"""Time from one batch to the next on the device that waits, and the share in which it works."""
 FIRST_PID = 48_211
 SLOWDOWN_CELSIUS = 89
 SAMPLE_SECONDS = 1 / 6
@@ -56,8 +59,9 @@ STRESS_PID = 50_001
 """Pid of the test of device 0; the others follow."""
 THROTTLE_CELSIUS = 84.0
 """Temperature that the device holds by slowing down."""
-FREE_CELSIUS, WARM_SECONDS = 95.0, 15.0
-"""Temperature that it would come to, and the time constant of that."""
+COOLED_CELSIUS, FREE_CELSIUS, WARM_SECONDS = 74.0, 95.0, 15.0
+"""Temperatures that a device comes to: with good cooling, and with bad cooling if it did not slow
+down; and the time constant of that. A device that begins above the first one has bad cooling."""
 BOOST_MHZ, CAPPED_MHZ, THROTTLED_MHZ = 1755.0, 1650.0, 1380.0
 CAPPED_WATTS, THROTTLED_WATTS = 698.0, 585.0
 CAP_SECONDS, THROTTLE_SECONDS = 0.3, 3.0
@@ -83,12 +87,14 @@ class SimulatedLoad:
     def at(self, now: float) -> LoadReadings:
         """Return the readings at a time of the monotonic clock."""
         since = max(0.0, now - self.began)
-        way = (FREE_CELSIUS - self.celsius) / (FREE_CELSIUS - THROTTLE_CELSIUS)
-        hot_at = WARM_SECONDS * math.log(max(1.0, way))
+        free, hot_at = COOLED_CELSIUS, math.inf
+        if self.celsius > COOLED_CELSIUS:
+            free = FREE_CELSIUS
+            way = (free - self.celsius) / (free - THROTTLE_CELSIUS)
+            hot_at = WARM_SECONDS * math.log(max(1.0, way))
         clock = CAPPED_MHZ + (BOOST_MHZ - CAPPED_MHZ) * math.exp(-since / CAP_SECONDS)
         if since < hot_at:
-            cold = FREE_CELSIUS - self.celsius
-            celsius = FREE_CELSIUS - cold * math.exp(-since / WARM_SECONDS)
+            celsius = free - (free - self.celsius) * math.exp(-since / WARM_SECONDS)
             return LoadReadings(CAPPED_WATTS, clock, celsius, ("sw_power_cap",))
         left = math.exp((hot_at - since) / THROTTLE_SECONDS)
         watts = THROTTLED_WATTS + (CAPPED_WATTS - THROTTLED_WATTS) * left
@@ -110,7 +116,8 @@ class SimulatedReader:
         self.index, self.began, self.loads = index, began, loads
         self._noise = random.Random(f"{SEED}:{index}")  # noqa: S311 - a picture, not a secret
         # The training has run for long.
-        self._temperature = {HOT_DEVICE: 86.0, NOTEBOOK_DEVICE: 33.0}.get(index, 64.0)
+        warm = {HOT_DEVICE: 86.0, STARVED_DEVICE: 46.0, NOTEBOOK_DEVICE: 33.0}
+        self._temperature = warm.get(index, 64.0)
         self._at = 0.0
         self._joules = 0.0
         self._held = {"sw_power_cap": 0.0, "sw_thermal": 0.0}
@@ -183,6 +190,8 @@ class SimulatedReader:
             processes.append(self._process(STRESS_PID, STRESS_BYTES, busy))
         attributed = sum(process.memory_used_bytes or 0 for process in processes)
         per_link = busy * 190_000_000 // 99
+        if self.index == STARVED_DEVICE:  # its job has no other device
+            per_link = 0
         sample = DeviceSample(
             uuid=self.device.uuid,
             age_seconds=0.0,
@@ -261,14 +270,13 @@ class SimulatedReader:
     def _busy(self, now: float, noise: random.Random) -> int:
         if self.index == NOTEBOOK_DEVICE:
             return 0
+        if self.index == STARVED_DEVICE:
+            works = now % STARVED_EVERY_SECONDS < STARVED_WORK * STARVED_EVERY_SECONDS
+            return max(0, min(100, round(noise.gauss(97, 1.2)))) if works else 0
         into = now % CHECKPOINT_EVERY_SECONDS
         if into > CHECKPOINT_EVERY_SECONDS - CHECKPOINT_SECONDS:
             return 3 if self.index == 0 else 0  # rank 0 writes, the others wait
-        stalled = (
-            math.sin(now / 1.1) + math.sin(now / 2.7) > 1.6
-        )  # one loader stalls them all
-        ceiling = 62 if stalled else 99
-        return max(0, min(100, round(noise.gauss(ceiling, 1.2))))
+        return max(0, min(100, round(noise.gauss(98, 1.2))))
 
     def _process(self, first_pid: int, used: int, busy: int) -> Process:
         return Process(
@@ -308,6 +316,16 @@ class SimulatedOwners:
                 "cpu_percent": 0.3,
                 "memory_resident_bytes": 1_240 * MIB,
                 "parent_pid": 2_210,
+            }
+        if rank == STARVED_DEVICE:
+            return {
+                "user": "eve",
+                "command": "python finetune.py --data /mnt/nfs/images --workers 1",
+                "start_time": self._began - 3_100,
+                "cpu_percent": 64.0,
+                "children_cpu_most_percent": 99.0,
+                "memory_resident_bytes": 6_100 * MIB,
+                "parent_pid": 2_377,
             }
         options = f"--config llama-8b.yaml --local-rank {rank} --resume latest"
         return {

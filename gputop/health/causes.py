@@ -6,11 +6,11 @@ reset that they need are one fault, and so are clocks that are held down and wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from gputop.health.findings import Evidence, Finding, Severity, name_devices, phrase
+from gputop.health.findings import Evidence, Finding, Severity
 from gputop.schema.advice import REBOOT
 
 FAULTS = ("remap", "ecc", "recovery", "xid")
@@ -171,35 +171,3 @@ def _remedy(parts: Iterable[Finding]) -> str:
             FAULTS.index(each.rule),
         ),
     ).remedy
-
-
-def alerts_beside(alerts: Iterable[Finding], cause: Cause | None) -> list[Finding]:
-    """Return the alerts, one for each hardware fault, without those that the cause tells of."""
-    told: set[str] = set()
-    if cause is not None and cause.findings[0].rule in THROTTLING:
-        told = {each.device_uuid for each in cause.findings}
-    groups: dict[object, list[Finding]] = {}
-    for each in alerts:
-        if each.rule in THROTTLING and each.device_uuid in told:
-            continue
-        key: object = id(each)
-        if is_hardware_fault(each):
-            key = each.device_uuid
-        groups.setdefault(key, []).append(each)
-    found = []
-    for parts in groups.values():
-        if len(parts) == 1:
-            found += parts
-        else:
-            found.append(merge_faults(parts))
-    return found
-
-
-def cause_text(cause: Cause, labels: Mapping[str, str], room: int | None = None) -> str:
-    """Return a cause in one line: its devices, title, numbers, and what follows from it.
-
-    `labels` are those of the devices by UUID. What does not fit into `room` cells is left out,
-    from the end; devices and title stay.
-    """
-    who = name_devices([labels[each.device_uuid] for each in cause.findings])
-    return phrase(f"{who}: {cause.title}", cause.numbers, cause.also, room)

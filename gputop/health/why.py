@@ -52,6 +52,12 @@ class Entry(NamedTuple):
     devices: Sequence[Device] = ()
     evidence: Sequence[Sequence[Evidence]] = ()
     """Numbers of each of the devices."""
+    numbers: Sequence[str] = ()
+    """Numbers that all devices have, in words."""
+
+    def line(self, room: int) -> str:
+        """Return the title with as many of its numbers as fit into `room` cells."""
+        return phrase(self.title, self.numbers, (), room)
 
 
 class Figure(NamedTuple):
@@ -108,6 +114,12 @@ class WhyReport:
             who = name_devices([label_of(device) for device, _ in pairs])
             lines.append(f"{who}: {word} ({why})")
         return lines
+
+    @property
+    def problems(self) -> list[Entry]:
+        """Entries that are more than normal, the gravest first."""
+        found = [each for each in self.entries if each.severity > Severity.INFORMATION]
+        return sorted(found, key=lambda entry: -entry.severity)
 
     @property
     def severity(self) -> Severity:
@@ -297,4 +309,5 @@ def _entry(cause: Cause, known: Mapping[str, Device], only: Device | None) -> En
         cause.since,
         devices,
         [each.evidence for each in cause.findings],
+        cause.numbers,
     )

@@ -39,9 +39,18 @@ PROCESS_IO_WAIT = "process_io_wait"
 """1 if a process on the device waits for storage, else 0."""
 HOST_CPU = "host_cpu_percent"
 """CPU use of the host in percent of all cores."""
+HOST_MEMORY = "host_memory_used_bytes"
+"""Memory in use on the host."""
 SLOWDOWN_BITS = "slowdown_bits"
 """Clock event reasons as a sum of `agent.words.CLOCK_EVENT_BITS` and `OTHER_SLOWDOWN`."""
-DERIVED = (PROCESS_COUNT, PROCESS_CPU, PROCESS_IO_WAIT, HOST_CPU, SLOWDOWN_BITS)
+DERIVED = (
+    PROCESS_COUNT,
+    PROCESS_CPU,
+    PROCESS_IO_WAIT,
+    HOST_CPU,
+    HOST_MEMORY,
+    SLOWDOWN_BITS,
+)
 """Numbers per device that are computed from a sample and kept in the history."""
 OTHER_SLOWDOWN = 1 << 32
 """Bit for all reasons that nvml.h does not define. A float stores it exactly with the others."""
@@ -58,6 +67,7 @@ def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
         number: int | None = len(held)
         if not held and "processes" in readings.absent:
             number = None
+        host = hosts.get(machine, sample.host)
         cpu: list[float | None] = []
         for process in held:
             cpu += [process.cpu_percent, process.children_cpu_most_percent]
@@ -65,7 +75,8 @@ def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
             PROCESS_COUNT: number,
             PROCESS_CPU: _most(cpu),
             PROCESS_IO_WAIT: _most(process.io_wait for process in held),
-            HOST_CPU: hosts.get(machine, sample.host).cpu_percent,
+            HOST_CPU: host.cpu_percent,
+            HOST_MEMORY: host.memory_used_bytes,
             SLOWDOWN_BITS: _bits_of(readings.clock_event_reasons),
         }
     return found

@@ -151,7 +151,7 @@ class History:
         self._newest: Sample | None = None
         self._elapsed = 0.0
         self.count = 0
-        """Number of samples ever added. Charts that do not scroll place the newest one by it."""
+        """Number of samples ever added."""
 
     def add(self, sample: Sample) -> None:
         """Add a sample. Devices missing in it get a gap."""

@@ -22,6 +22,7 @@ from gputop.agent.times import is_old, silence_limit
 from gputop.health.causes import Cause, find_causes
 from gputop.health.conditions import find_alerts, machine_alerts
 from gputop.health.findings import Finding, Severity
+from gputop.schema.advice import fill_index
 from gputop.schema.limits import DEVICES
 from gputop.stream.child import Interruption
 from gputop.stream.history import CAPACITY, History
@@ -54,8 +55,6 @@ class Telemetry:
         self.replayed = replayed
         """True for a recording: its pids may belong to other processes by now."""
         self.show_secrets = show_secrets
-        self.scroll_charts = False
-        """True if charts scroll, as in the settings."""
         self.host_name: str | None = None
         """Name of the only host that is shown, of several; None for all."""
         self.inventory: Inventory | None = None
@@ -134,7 +133,6 @@ class Telemetry:
                 fresh._events[record.device_uuid].append(record)
             else:
                 fresh.receive(record)
-        fresh.scroll_charts = self.scroll_charts
         fresh.host_name = self.host_name
         self.__dict__.update(fresh.__dict__)  # at once: another thread may read it
 
@@ -180,7 +178,7 @@ class Telemetry:
 
     @property
     def problems(self) -> Mapping[str, Finding]:
-        """First finding of each device that is more than normal, those of slowness first."""
+        """Gravest finding of each device that is more than normal, those of slowness first."""
         return self._conclude()[2]
 
     def _conclude(self) -> tuple[Judgement, Sequence[Cause], Mapping[str, Finding]]:
@@ -200,26 +198,29 @@ class Telemetry:
             )
             causes = find_causes(judgement.findings)
             problems: dict[str, Finding] = {}
-            for cause in causes:
-                if cause.severity > Severity.INFORMATION:
-                    for each in cause.findings:
-                        problems.setdefault(each.device_uuid, each)
+            found = [each for cause in causes for each in cause.findings]
+            for each in sorted([*found, *self.alerts], key=lambda one: -one.severity):
+                if each.severity > Severity.INFORMATION:
+                    problems.setdefault(each.device_uuid, each)
             self._conclusions = judgement, causes, problems
         return self._conclusions
 
     def why(self, device: Device | None = None) -> WhyReport:
-        """Return the page *Why is it slow?* about all devices, or about one."""
+        """Return the page *Why is it slow?* about all devices, or about one.
+
+        Devices that do not answer are those of the newest sample, also while paused.
+        """
         from gputop.health.why import Situation
 
-        now = Situation(
-            self.devices, self._known, self.judgement, self.alerts, self.host
-        )
+        newest = self.latest.devices if self.latest else ()
+        readings = {each.uuid: each for each in newest}
+        now = Situation(self.devices, readings, self.judgement, self.alerts, self.host)
         return now.report(device)
 
-    @property
-    def slowest(self) -> Cause | None:
-        """Worst cause of slowness, or None if nothing slows the work."""
-        return next((cause for cause in self.causes if cause.slows), None)
+    def remedy_of(self, finding: Finding) -> str:
+        """Return what to do about a finding, with the index of its device."""
+        device = self.find_device(finding.device_uuid)
+        return fill_index(finding.remedy, [device] if device else [])
 
     def events(self, uuid: str) -> list[Event]:
         """Return events of the device and of its whole machine, the newest first."""

@@ -18,6 +18,8 @@ from gputop.agent.simulated import (
     HOT_DEVICE,
     LIMIT_WATTS,
     NOTEBOOK_DEVICE,
+    STARVED_DEVICE,
+    STARVED_WORK,
     TOTAL_BYTES,
     SimulatedDriver,
     SimulatedOwners,
@@ -87,11 +89,13 @@ def test_nothing_impossible_in_five_minutes(clock: Clock) -> None:
             assert 0 < s.memory_clock_mhz <= 2619
 
 
-def test_the_devices_train_in_step_and_one_does_nothing(clock: Clock) -> None:
+def test_the_devices_train_in_step_one_waits_and_one_does_nothing(clock: Clock) -> None:
     runs = list(run(clock, FIVE_MINUTES))
     busy = [[sample.gpu_utilization_percent or 0 for sample in samples] for samples in runs]
     assert {row[NOTEBOOK_DEVICE] for row in busy} == {0}
-    training = [row[:NOTEBOOK_DEVICE] for row in busy]
+    starved = [row[STARVED_DEVICE] for row in busy]
+    assert sum(each > 0 for each in starved) == pytest.approx(STARVED_WORK * FIVE_MINUTES, rel=0.1)
+    training = [row[:STARVED_DEVICE] for row in busy]
     assert all(max(row) - min(row) < 20 for row in training)
     checkpoint = [max(row) < 10 for row in training]
     assert sum(checkpoint) == pytest.approx(
@@ -129,4 +133,4 @@ def test_the_stream_is_marked() -> None:
     sent = decode(to_line(inventory))
     assert isinstance(sent, Inventory)
     assert sent.devices == inventory.devices
-    assert {process.user for process in sample.processes} == {"ada", "bo"}
+    assert {process.user for process in sample.processes} == {"ada", "bo", "eve"}

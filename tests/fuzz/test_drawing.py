@@ -17,13 +17,16 @@ from gputop.output.csv_lines import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.schema.decode import decode
 from gputop.settings import AUTO
 from gputop.stream.merge import MachineStream, inventory_of, sample_of
-from gputop.ui.device.screen import DetailsView, DeviceTitle, EventsView
-from gputop.ui.device.timeline import SAMPLES_A_DOT, TimelineView
+from gputop.ui.device.events import EventsView
+from gputop.ui.device.readings import DetailsView
+from gputop.ui.device.timeline import TimelineView
+from gputop.ui.device.title import DeviceTitle
 from gputop.ui.device.why_page import FindingsView, WhyTitle
 from gputop.ui.drawing.cells import fit, width_of
+from gputop.ui.drawing.charts import SAMPLES_A_DOT
 from gputop.ui.monitor.device_list import DevicesView
-from gputop.ui.monitor.panel import Density
-from gputop.ui.monitor.screen import HostView
+from gputop.ui.monitor.host import HostView
+from gputop.ui.monitor.layout import Density
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.header import Header
 from gputop.ui.telemetry import Telemetry

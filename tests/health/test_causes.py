@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from gputop.health.causes import alerts_beside, cause_text, find_causes
-from gputop.health.findings import Evidence, Finding, Severity, name_devices
+from gputop.health.causes import Cause, find_causes
+from gputop.health.findings import Evidence, Finding, Severity, name_devices, phrase
 from gputop.health.judge import BY_NAME
 
 LABELS = {str(n): str(n) for n in range(16)}
@@ -17,6 +17,11 @@ def found(
     rule: str, gpu: int, severity: Severity, title: str, remedy: str = "", *numbers: Evidence
 ) -> Finding:
     return Finding(severity, title, numbers, remedy, 1.0, rule, str(gpu), rank=BY_RANK[rule])
+
+
+def cause_text(cause: Cause, labels: dict[str, str], room: int | None = None) -> str:
+    who = name_devices([labels[each.device_uuid] for each in cause.findings])
+    return phrase(f"{who}: {cause.title}", cause.numbers, cause.also, room)
 
 
 BY_RANK = {name: float(-n) for n, name in enumerate(BY_NAME)}
@@ -109,19 +114,6 @@ def test_what_comes_of_low_clocks_is_told_with_what_lowers_them() -> None:
     assert cause_text(cause, LABELS) == f"GPU 5: throttled by heat; {delay}"
     (alone,) = find_causes([found("straggler", 5, Severity.WARNING, delay)])
     assert alone.slows
-
-
-def test_alerts_tell_each_fault_once() -> None:
-    alerts = [
-        Finding(Severity.FAULT, "3 uncorrected ECC errors", rule="ecc", device_uuid="5"),
-        Finding(Severity.FAULT, "needs a reset", rule="recovery", device_uuid="5", label="5"),
-        Finding(Severity.WARNING, "throttled by heat", rule="thermal", device_uuid="7"),
-        Finding(Severity.FAULT, "needs a reset", rule="recovery", device_uuid="6", label="6"),
-    ]
-    (heat,) = find_causes([found("thermal", 7, Severity.WARNING, "throttled by heat")])
-    said = [(each.device_uuid, each.line) for each in alerts_beside(alerts, heat)]
-    assert said == [("5", "3 uncorrected ECC errors; needs a reset"), ("6", "needs a reset")]
-    assert len(alerts_beside(alerts, None)) == 3
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from gputop.agent.snapshot import Host, Sample
 from gputop.schema.derived import (
     DERIVED,
     HOST_CPU,
+    HOST_MEMORY,
     OTHER_SLOWDOWN,
     PROCESS_COUNT,
     PROCESS_CPU,
@@ -73,13 +74,14 @@ def test_what_is_derived_is_a_series_too() -> None:
     device = DeviceSample("a", clock_event_reasons=reasons)
     history.add(Sample(1.0, Host(), (device,), (made, workers)))
     unlisted = DeviceSample("a", absent={"processes": Absence.NO_PERMISSION})
-    history.add(Sample(2.0, Host(cpu_percent=12.5), (unlisted,)))
+    history.add(Sample(2.0, Host(cpu_percent=12.5, memory_used_bytes=2048), (unlisted,)))
     bits = 0x20 + 0x4 + OTHER_SLOWDOWN
     assert {name: list(history.series("a", name)) for name in DERIVED} == {
         PROCESS_COUNT: [0, 2, None],
         PROCESS_CPU: [None, 97.5, None],
         PROCESS_IO_WAIT: [None, 1, None],
         HOST_CPU: [None, None, 12.5],
+        HOST_MEMORY: [None, None, 2048],
         SLOWDOWN_BITS: [0, bits, None],
     }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -13,23 +12,17 @@ from rich.cells import cell_len
 from gputop.text import visible
 from gputop.ui.drawing.cells import (
     _UNCOMMON,
-    ChartWindow,
     Span,
     bar,
     beside,
-    chart,
     clip,
     clip_advice,
     clip_words,
     fit,
-    live_window,
     spread,
     width_of,
 )
 from gputop.ui.drawing.palette import BUSY
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 texts = st.text(max_size=30).map(visible)
 
@@ -128,76 +121,3 @@ def test_only_nothing_is_drawn_empty_and_only_all_is_drawn_full(share: float, wi
 def test_blocks_of_unequal_height_stand_side_by_side() -> None:
     rows = beside([[[Span("aa")], [Span("aa")]], [[Span("bb")]]], 2, 1)
     assert ["".join(span.text for span in row) for row in rows] == ["aa bb", "aa   "]
-
-
-def test_a_history_fills_from_the_left_and_tells_zero_from_nothing() -> None:
-    values = [None, 0.0, 50.0, 100.0]
-    drawn = chart(values, 0, ChartWindow(0, 4, 8), 2, 100.0, BUSY)
-    rows = ["".join(span.text for span in row) for row in drawn]
-    assert rows == [" ⢸  ", "⢀⣿  "]
-
-
-def columns(count: int, width: int, *, scroll: bool = False) -> list[str]:
-    """Return each column of a live chart after `count` values."""
-    values = [float(10 + n * 37 % 90) for n in range(count)]
-    rows = chart(values, 0, live_window(count, width, scroll=scroll), 2, 100.0, BUSY)
-    return [upper + lower for upper, lower in zip(*(row[0].text for row in rows), strict=True)]
-
-
-@given(st.integers(0, 500), st.integers(2, 40))
-def test_a_live_chart_is_a_full_window_of_which_a_new_cell_changes_two_columns(
-    count: int, width: int
-) -> None:
-    before, after = columns(count, width), columns(count + 2, width)
-    drawn = min(count // 2, width - 1)
-    assert sum(column.strip() != "" for column in before) == drawn
-    assert sum(a != b for a, b in zip(before, after, strict=True)) <= 2
-    if count % 2 == 0:
-        assert columns(count + 1, width) == before  # it waits for the second value of its cell
-
-
-@given(st.integers(0, 500), st.integers(2, 40))
-def test_a_chart_that_scrolls_has_the_newest_at_the_right(count: int, width: int) -> None:
-    before, after = (columns(each, width, scroll=True) for each in (count, count + 2))
-    assert after[:-1] == before[1:]
-    assert after[-1].strip()
-    assert sum(column.strip() != "" for column in before) == min(count // 2, width)
-
-
-@given(st.integers(0, 500), st.integers(2, 40), st.booleans())
-def test_places_and_values_of_a_window_are_inverse(count: int, width: int, scroll: bool) -> None:
-    window = live_window(count, width, scroll=scroll)
-    found = {slot: window.value_at(slot) for slot in range(window.slots)}
-    shown = {slot: value for slot, value in found.items() if value is not None}
-    assert {window.slot(value): value for value in range(window.first, window.end)} == shown
-
-
-@pytest.mark.parametrize(
-    ("count", "interval", "text"),
-    [
-        (0, 1, "0 s"),
-        (7, 1, "6 s"),
-        (29, 1, "20 s"),
-        (60, 1, "60 s"),
-        (62, 1, "62 s"),
-        (500, 1, "62 s"),
-        (500, 2, "124 s"),
-        (500, 5, "5 min"),
-        (40, 5, "3 min"),
-    ],
-)
-def test_a_chart_says_how_long_it_reaches_back(count: int, interval: float, text: str) -> None:
-    assert live_window(count, 32).span_text(interval) == text
-
-
-def test_a_live_chart_writes_over_the_oldest_and_a_steady_value_has_no_cursor() -> None:
-    def drawn(values: Sequence[float | None], count: int) -> str:
-        start = count - len(values)
-        return chart(values, start, live_window(count, 4), 1, 100.0, BUSY)[0][0].text
-
-    assert drawn([100.0] * 4, 4) == "⣿⣿  "
-    assert drawn([100.0, 1.0] * 4, 8) == " ⣇⣇⣇"
-    assert drawn([*[100.0, 1.0] * 4, 1.0, 1.0], 10) == "⣀ ⣇⣇"
-    assert drawn([1.0, 1.0], 10) == "⣀   "  # what is older is not kept
-    assert drawn([100.0] * 20, 20) == drawn([100.0] * 22, 22) == "⣿⣿⣿⣿"
-    assert drawn([None, None], 2) == "    "

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual.app import App
 
-from gputop.agent.snapshot import Inventory, Sample
 from gputop.ui.benchmark.screen import BenchmarkTab
-from gputop.ui.drawing.cells import half_cells
 from gputop.ui.drawing.live import LiveView
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import ScreenCells
 from tests.streams import PreparedStream
 from tests.ui import scenes
-from tests.ui.pilots import app_with, dashboard_of, resize, settle, shown, until
+from tests.ui.pilots import app_with, dashboard_of, settle, shown, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -143,83 +139,6 @@ async def test_nothing_that_is_hidden_is_drawn(
         await until(pilot, lambda: bool(drawn))
         await painted(pilot)
         assert sorted(view.id or "" for view in drawn) == ["", "devices", "header"]
-
-
-def test_the_end_of_a_bar_stays_unless_it_is_wrong_by_half_a_cell() -> None:
-    assert half_cells(0.50, 50) == 50
-    assert [half_cells(share, 50, 50) for share in (0.491, 0.5, 0.509)] == [50] * 3
-    assert [half_cells(share, 50, 50) for share in (0.489, 0.51)] == [49, 51]
-    assert [half_cells(share, 50, 1) for share in (0.0, 0.001, 1.0)] == [0, 1, 100]
-    assert half_cells(0.999, 50, 100) == 99  # neither empty nor full
-
-
-def as_busy(sample: Sample, percent: int) -> Sample:
-    """Both as first and as second rank has it."""
-    device = dataclasses.replace(
-        sample.devices[0], sm_active_percent=percent, gpu_utilization_percent=percent
-    )
-    return dataclasses.replace(sample, devices=(device,))
-
-
-def both_numbers(pilot: Pilot[None]) -> tuple[str, str]:
-    words = shown(pilot, DevicesView).split()
-    return words[words.index("tensor") - 2], words[words.index("active") + 1]
-
-
-async def test_what_is_of_second_rank_is_drawn_every_other_second(frames: list[str]) -> None:
-    """And at once where all is drawn: after a pause, another size, another density or a page."""
-    machine, first = scenes.job(1, 1)
-    assert isinstance(first, Sample)
-    sample = partial(as_busy, first)
-    stream = PreparedStream(machine, sample(10))
-    app = GputopApp(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await begun(pilot, frames)
-
-        async def numbers(number: int | None = None, *keys: str) -> tuple[str, str]:
-            if number is not None:
-                stream.send(sample(number))
-                await until(pilot, lambda: f" {number} % tensor" in shown(pilot, DevicesView))
-            for key in keys:
-                await pilot.press(key)
-                await painted(pilot)
-            return both_numbers(pilot)
-
-        pairs = [await numbers(number) for number in range(20, 26)]
-        assert all(
-            exact == str(number) for number, (exact, _) in zip(range(20, 26), pairs, strict=True)
-        )
-        late = [exact != second for exact, second in pairs]
-        assert late in ([True, False] * 3, [False, True] * 3)
-        number = 30
-        for keys in ((), ("space", "space"), ("3", "1"), ("c", "c", "c")):
-            while (pair := await numbers(number)) and pair[0] == pair[1]:
-                number += 1
-            if keys:
-                assert await numbers(None, *keys) == (str(number), str(number)), keys
-            number += 1
-        while (pair := await numbers(number)) and pair[0] == pair[1]:
-            number += 1
-        await resize(pilot, 110, 40)
-        await painted(pilot)
-        assert await numbers() == (str(number), str(number))
-
-
-async def test_each_sample_is_of_second_rank_where_they_come_seldom(frames: list[str]) -> None:
-    machine, first = scenes.job(1, 1)
-    assert isinstance(machine, Inventory)
-    assert isinstance(first, Sample)
-    stream = PreparedStream(dataclasses.replace(machine, interval_seconds=2.0), first)
-    async with GputopApp(stream).run_test(size=(120, 40)) as pilot:
-        await begun(pilot, frames)
-        for number in range(20, 24):
-            stream.send(as_busy(first, number))
-
-            def is_drawn(words: str = f" {number} % tensor") -> bool:
-                return words in shown(pilot, DevicesView)
-
-            await until(pilot, is_drawn)
-            assert both_numbers(pilot) == (str(number), str(number))
 
 
 async def test_a_resize_in_a_batch_is_painted_at_its_end(frames: list[str]) -> None:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from gputop.ui.drawing.cells import ChartWindow, bar, chart
+from gputop.ui.drawing.cells import bar
+from gputop.ui.drawing.charts import draw_chart
 from gputop.ui.drawing.look import GLYPHS, ascii_text
 from gputop.ui.drawing.palette import BUSY
 
@@ -71,14 +72,15 @@ def test_a_history_keeps_its_heights(values: list[int], height: int) -> None:
     """Each column is filled from the bottom, the fuller the heavier."""
     heavier = " .:|#"
     width = 40
-    rows = chart(values, 0, ChartWindow(0, len(values), 2 * width), height, 100.0, BUSY)
+    dots = [*values, *[None] * (2 * width - len(values))]
+    rows = draw_chart(dots, height, 100.0, BUSY)
     drawn = ["".join(span.text for span in row) for row in rows]
     plain = [ascii_text(text) for text in drawn]
     for x in range(width):
         levels = [heavier.index(row[x]) for row in plain]
         assert levels == sorted(levels)
-        dots = [(ord(row[x]) - 0x2800).bit_count() if row[x] != " " else 0 for row in drawn]
-        assert all((n == 0) == (level == 0) for n, level in zip(dots, levels, strict=True))
+        filled = [(ord(row[x]) - 0x2800).bit_count() if row[x] != " " else 0 for row in drawn]
+        assert all((n == 0) == (level == 0) for n, level in zip(filled, levels, strict=True))
     column = {
         sum((ord(row[x]) - 0x2800).bit_count() for row in drawn if row[x] != " "): sum(
             heavier.index(row[x]) for row in plain

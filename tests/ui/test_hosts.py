@@ -11,7 +11,10 @@ from gputop.agent.snapshot import Event, Inventory, Sample, Source
 from gputop.schema.derived import label_of
 from gputop.settings import Settings
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
-from gputop.ui.device.screen import DetailsView, DevicePage, DeviceTitle, EventsView
+from gputop.ui.device.events import EventsView
+from gputop.ui.device.readings import DetailsView
+from gputop.ui.device.screen import DevicePage
+from gputop.ui.device.title import DeviceTitle
 from gputop.ui.monitor.device_list import DevicesView, first_visible
 from gputop.ui.processes.process_page import ProcessDetailsView, SendSignal
 from gputop.ui.processes.screen import ProcessesView

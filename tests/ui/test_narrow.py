@@ -13,7 +13,7 @@ from gputop.settings import Settings
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.monitor.device_list import DevicesView
-from gputop.ui.monitor.screen import HostView
+from gputop.ui.monitor.host import HostView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import LEAST_HEIGHT, LEAST_WIDTH
 from gputop.ui.shell.header import Header
@@ -38,7 +38,7 @@ async def test_the_form_is_whole(width: int) -> None:
             assert region.width >= 4
             assert region.right <= width
             assert app.screen.find_widget(widget).visible_region == region
-        text = text_of(lines(app)[2:4])
+        text = text_of(lines(app)[3:5])
         fields = ("Kind", "soak", "Device", "0 H100 80GB HBM3", "Type", "bfloat16", "Size", "auto")
         assert all(field in text for field in (*fields, "60", "Start"))
 
@@ -104,7 +104,7 @@ async def test_the_sums_of_a_machine_with_faults_are_whole() -> None:
     app = app_with(*scenes.faults())
     async with app.run_test(size=(60, 24)) as pilot:
         await settle(pilot)
-        summary = shown(pilot, Header).splitlines()[1]
+        summary = shown(pilot, Header).splitlines()[2]
         assert summary.endswith("3 not answering  busy  99 %  mem 71.0/80.0 GiB")
 
 

@@ -9,12 +9,20 @@ from typing import Any
 import pytest
 
 from gputop.agent.device import GPM_READINGS, READINGS, Absence, DeviceSample, DeviceState
+from gputop.agent.snapshot import Sample
+from gputop.health.bound_by import Bound, BoundBy
+from gputop.health.findings import Finding, Severity
+from gputop.stream.history import History
 from gputop.text import ABSENT
+from gputop.ui.drawing import charts
 from gputop.ui.drawing.cells import Row, width_of
-from gputop.ui.drawing.palette import BUSY, DIM, MEMORY, POWER, TRACK
+from gputop.ui.drawing.palette import DIM, TRACK
 from gputop.ui.monitor import panel
 from gputop.ui.monitor import row as panel_row
-from gputop.ui.monitor.panel import Density, Panel, PanelHistory
+from gputop.ui.monitor.layout import Density
+from gputop.ui.monitor.panel import Panel
+from tests import streams
+from tests.streams import NOW
 from tests.ui import scenes
 
 GIB = 1 << 30
@@ -45,7 +53,7 @@ def instance(**changes: Any) -> Panel:
 
 @pytest.mark.parametrize("density", [Density.COMPACT, Density.FULL])
 def test_an_instance_has_no_signs_of_absence_but_that_of_busy(density: Density) -> None:
-    title, busy, memory, *others = text_of(panel.draw(instance(), density, 60, 12))
+    title, _, busy, memory, *others = text_of(panel.draw(instance(), density, 60, 12))
     assert title.split()[:4] == ["0:1", "└", "MIG", "1g.10gb"]
     assert busy.split()[0] == "busy"
     assert "┄┄┄┄" in busy
@@ -72,29 +80,32 @@ def test_old_readings_are_faded(density: Density) -> None:
 
 def test_sm_active_stands_for_busy_where_that_is_not_counted() -> None:
     made = instance(sm_active_percent=81.0, tensor_active_percent=44.0, dram_active_percent=52.0)
-    _, busy, _, *others = text_of(panel.draw(made, Density.FULL, 60, 12))
-    assert re.match(r" +SM +━+─* +81 % tensor +44 %", busy)
+    _, _, busy, _, *others = text_of(panel.draw(made, Density.FULL, 60, 12))
+    assert re.match(r" +SM +━+╸?─* +81 % tensor +44 %", busy)
     assert "SM active" not in " ".join(others)
     assert "DRAM 52 %" in others[0]
 
 
-def test_what_it_is_bound_by_has_the_room_that_others_leave() -> None:
-    """It is the last of its line, so that nothing moves when it comes."""
-    without = h100(sm_clock_mhz=1755, memory_clock_mhz=2619)
-    with_word = dataclasses.replace(without, bound_by="memory")
-    for width in (40, 60, 90, 160):
-        before = text_of(panel.draw(without, Density.FULL, width, 12))
-        after = text_of(panel.draw(with_word, Density.FULL, width, 12))
-        changed = [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]]
-        assert len(changed) == (width > 60)
-        for old, new in changed:
-            assert new.startswith(old.rstrip())
-            assert new.rstrip().endswith("bound by memory")
+@pytest.mark.parametrize("density", [Density.COMPACT, Density.FULL])
+@pytest.mark.parametrize("width", [52, 60, 160])
+def test_a_finding_and_a_word_have_a_row_of_their_own(density: Density, width: int) -> None:
+    """Nothing else moves with them."""
+    found = Finding(Severity.WARNING, "may be waiting for input", ())
+    bound = BoundBy(Bound.INPUT, "its work has gaps")
+    without = h100()
+    both = dataclasses.replace(without, bound_by=bound, finding=found)
+    before, after = (text_of(panel.draw(p, density, width, 12)) for p in (without, both))
+    changed = [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]]
+    assert changed == [(before[1], after[1])]
+    assert before[1].strip() == "bound by –"
+    assert re.match(r" +bound by input +▲ May be waiting for", after[1])
+    why = text_of(panel.draw(dataclasses.replace(without, bound_by=bound), density, width, 12))
+    assert re.match(r" +bound by input +its work has gaps", why[1])
 
 
 def test_sm_active_does_not_stand_for_busy_that_is_missing_for_now() -> None:
     late = h100(gpu_utilization_percent=None, absent={"gpu_utilization_percent": Absence.TIMED_OUT})
-    assert panel.activity_of(late.readings) == "gpu_utilization_percent"
+    assert late.activity is charts.BUSY
 
 
 def test_what_is_missing_for_now_has_its_sign_of_absence() -> None:
@@ -190,18 +201,24 @@ def test_a_title_gives_up_its_last_figures_for_the_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("height", "styles"), [(5, []), (8, [BUSY]), (11, [BUSY, MEMORY]), (13, [BUSY, MEMORY, POWER])]
+    ("width", "height", "shown"),
+    [(80, 6, 0), (80, 11, 1), (80, 15, 3), (120, 14, 6), (120, 32, 8), (200, 32, 8)],
 )
-def test_a_tall_panel_has_more_histories(height: int, styles: list[object]) -> None:
-    values = [50.0] * 40
-    histories = [
-        PanelHistory("busy", values, 100.0, "100 %", style) for style in (BUSY, MEMORY, POWER)
-    ]
-    made = dataclasses.replace(h100(), histories=histories, count=len(values))
-    rows = panel.draw(made, Density.FULL, 80, height)
-    assert len(rows) == height
-    drawn = [span.style for row in rows for span in row if re.search("[⠁-⣿]", span.text)]
-    assert list(dict.fromkeys(drawn)) == styles
+def test_a_tall_panel_has_more_charts_of_limited_height(
+    width: int, height: int, shown: int
+) -> None:
+    history = History()
+    for tick in range(90):
+        history.add(Sample(NOW + tick, streams.host(), (scenes.training(0, tick),)))
+    made = dataclasses.replace(h100(), history=history, charts=charts.CHARTS[:8])
+    rows = panel.draw(made, Density.FULL, width, height)
+    assert [width_of(row) for row in rows] == [width] * height
+    text = "\n".join(text_of(rows))
+    names = [chart.short for chart in made.charts[:shown]]
+    assert re.findall(r"(busy|mem|power|temp|clock|PCIe ↓|CPU|RAM) +[⠁-⣿ ]{20}", text) == (
+        names if width < 120 else sorted(names, key=lambda name: names.index(name) % (shown // 2))
+    )
+    assert len(re.findall(r" of \S+ ?\S* \d+ min", text)) == shown
 
 
 @pytest.mark.parametrize("density", [Density.COMPACT, Density.FULL])
@@ -236,7 +253,6 @@ def test_a_column_that_no_device_has_leaves_its_room_to_others() -> None:
     assert "FAN" in headings(200, h100(), with_fan)
     assert "TENSOR" in headings(200, h100(), without_gpm)
     assert "TENSOR" not in headings(200, without_gpm)
-    assert not layout(200, without_gpm).shows_gpm
 
 
 def test_a_device_that_is_lost_changes_no_columns() -> None:

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.agent.snapshot import Event
-from gputop.ui.device.screen import DetailsView, EventsView
+from gputop.ui.device.events import EventsView
+from gputop.ui.device.readings import DetailsView
 from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.fleet.panels import ProblemsView
 from gputop.ui.monitor.device_list import DevicesView
-from gputop.ui.monitor.panel import Density
+from gputop.ui.monitor.layout import Density
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.telemetry import Telemetry
 from tests import streams
@@ -84,7 +85,7 @@ def rows_of_items(shown: list[str], item: str) -> list[str]:
     ("view", "item"),
     [
         (processes, r"\d{5} .*GiB|\d{5} .*MiB"),
-        (details, r"busy|SM active|Activity"),
+        (details, r"power|limit|Power"),
         (happened, r"Xid"),
         (wrong, r"^.[▲!?] "),
     ],

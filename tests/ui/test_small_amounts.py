@@ -13,13 +13,14 @@ from gputop.fleet.distributions import BUSY, MEMORY
 from gputop.fleet.model import Gpu
 from gputop.health.findings import Evidence
 from gputop.output.status_page import page
-from gputop.ui.device.screen import DetailsView
+from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.timeline import TimelineView
 from gputop.ui.fleet import panels
-from gputop.ui.monitor import panel
+from gputop.ui.monitor import hosts, panel
 from gputop.ui.monitor import row as panel_row
-from gputop.ui.monitor.panel import Density, Panel
-from gputop.ui.monitor.screen import HostView
+from gputop.ui.monitor.host import HostView
+from gputop.ui.monitor.layout import Density
+from gputop.ui.monitor.panel import Panel
 from gputop.ui.processes.columns import CPU, ProcessRow
 from gputop.ui.shell.header import Header
 from gputop.ui.telemetry import Telemetry
@@ -123,7 +124,7 @@ def shown(percent: float, used: int) -> dict[str, str]:
         },
         "header": text_of(Header(known).draw(200, 3)[1:]),
         "host": text_of(HostView(alone).draw(120, 40)),
-        "section": text_of(panel_row.host_title(away, 200, None, 9.0)),
+        "section": text_of(hosts.host_title(away, 200, None, 9.0)),
         "details": text_of(details.all_rows(100)),
         "timeline": text_of(timeline.draw(100, 40)[:-1]),
         "status": page(known.inventory, known.sample),

@@ -22,16 +22,8 @@ from gputop.ui.benchmark import plot as plots
 from gputop.ui.benchmark import results
 from gputop.ui.benchmark.readout import RunView
 from gputop.ui.drawing import palette
-from gputop.ui.drawing.cells import (
-    ChartWindow,
-    Row,
-    Span,
-    cell,
-    chart,
-    clip,
-    paragraph,
-    width_of,
-)
+from gputop.ui.drawing.cells import Row, Span, cell, clip, paragraph, width_of
+from gputop.ui.drawing.charts import draw_chart
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, STRONG, TEXT, WARN
 from gputop.ui.monitor.panel import limit_text
 
@@ -236,8 +228,7 @@ def _line(
         for dot in axis.dots(moment.since, moment.seconds):
             dots[dot].append(value - floor)
     means = [math.fsum(dot) / len(dot) if dot else None for dot in dots]
-    window = ChartWindow(0, len(means), len(means))
-    drawn = chart(means, 0, window, height, top - floor or 1.0, line.style)
+    drawn = draw_chart(means, height, top - floor or 1.0, line.style)
     left = [_label(line.label, DIM)] + [Span(" " * LEFT)] * (height - 1)
     right = [Span(f" {line.text}", STRONG)] + [Span("")] * (height - 1)
     return [

@@ -10,9 +10,16 @@ from gputop.health.why import BOUND_BY, CHECKED, LACKING, figures
 from gputop.schema import derived
 from gputop.schema.derived import label_of, model_of
 from gputop.text import duration, moment
-from gputop.ui.device.timeline import CHARTS, GUTTER, Chart
+from gputop.ui.device.timeline import GUTTER
 from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, Span, heading, wrap
+from gputop.ui.drawing.charts import (
+    CHARTS,
+    Chart,
+    draw_chart,
+    newest_dots,
+    samples_a_dot,
+)
 from gputop.ui.drawing.live import DeviceTab, DeviceView, ScrolledView
 from gputop.ui.drawing.palette import ACCENT, CPU, DIM, GOOD, MEMORY, STRONG, ink
 from gputop.ui.monitor.panel import sign_of
@@ -25,17 +32,17 @@ if TYPE_CHECKING:
 
 CHART_ROWS, MOST_CHARTS = 2, 2
 INDENT = 4
-EVIDENCE_CHARTS = {chart.name: chart for chart in CHARTS} | {
-    chart.name: chart
-    for chart in (
-        Chart("DRAM active", "dram_active_percent", MEMORY),
-        Chart("unattributed", "memory_unattributed_bytes", MEMORY),
-        Chart("CPU, of a core", derived.PROCESS_CPU, CPU),
-        Chart("CPU of the host", derived.HOST_CPU, CPU),
-        Chart("ECC corrected", "ecc_corrected", ink(167)),
-        Chart("PCIe generation", "pcie_generation", ink(140)),
-    )
-}
+LEAST_ROOM = 10
+"""Fewest cells of a chart."""
+OF_EVIDENCE = (
+    *CHARTS,
+    Chart("DRAM active", "DRAM", "dram_active_percent", MEMORY),
+    Chart("unattributed", "memory", "memory_unattributed_bytes", MEMORY),
+    Chart("CPU, of a core", "CPU", derived.PROCESS_CPU, CPU),
+    Chart("ECC corrected", "ECC", "ecc_corrected", ink(167)),
+    Chart("PCIe generation", "PCIe", "pcie_generation", ink(140)),
+)
+EVIDENCE_CHARTS = {chart.name: chart for chart in OF_EVIDENCE}
 """Charts for readings whose series is worth a picture."""
 
 
@@ -79,13 +86,12 @@ class FindingsView(ScrolledView):
         if self.of_all or not entry.devices:
             return []
         names = dict.fromkeys(each.reading for each in entry.evidence[0])
-        rows: list[Row] = []
-        for name in [name for name in names if name in EVIDENCE_CHARTS][:MOST_CHARTS]:
-            chart = EVIDENCE_CHARTS[name]
-            rows += _drawn(
-                chart, entry.devices[0], self._telemetry, max(1, width - INDENT)
-            )
-        return [[Span(" " * INDENT), *row] for row in rows]
+        charts = [EVIDENCE_CHARTS[name] for name in names if name in EVIDENCE_CHARTS]
+        room, rows = max(1, width - INDENT), []
+        for chart in charts[:MOST_CHARTS]:
+            for row in _drawn(chart, entry.devices[0], self._telemetry, room):
+                rows.append([Span(" " * INDENT), *row])
+        return rows
 
 
 class WhyTitle(DeviceView):
@@ -151,18 +157,20 @@ def _numbers(evidence: Sequence[Evidence], width: int) -> list[Row]:
     return [row for row in rows if row]
 
 
-def _drawn(each: Chart, device: Device, telemetry: Telemetry, width: int) -> list[Row]:
+def _drawn(chart: Chart, device: Device, telemetry: Telemetry, width: int) -> list[Row]:
     room, history = width - GUTTER, telemetry.history
-    values = history.series(device.uuid, each.name)
-    if room < 10 or not any(value is not None for value in values[-2 * room :]):
+    if room < LEAST_ROOM:
         return []
-    top = each.top(device, telemetry.readings(device.uuid), values)
-    window = cells.live_window(history.count, room, scroll=telemetry.scroll_charts)
-    drawn = cells.chart(
-        values, history.count - len(values), window, CHART_ROWS, top, each.style
-    )
-    scale = f"of {each.text(top)}, {window.span_text(telemetry.interval)}"
-    labels = [cells.cell(each.label, GUTTER, DIM), cells.cell(scale, GUTTER, DIM)]
+    samples = samples_a_dot(room, telemetry.interval)
+    dots = newest_dots(history.count, room, samples)
+    values = dots.means(history, device.uuid, chart.name)
+    if not any(value is not None for value in values):
+        return []
+    readings, host = telemetry.readings(device.uuid), telemetry.host_of(device)
+    top = chart.top(device, readings, host, values)
+    drawn = draw_chart(values, CHART_ROWS, top, chart.style)
+    scale = f"of {chart.text(top)}, {dots.span_text(telemetry.interval)}"
+    labels = [cells.cell(chart.label, GUTTER, DIM), cells.cell(scale, GUTTER, DIM)]
     return [[label, *row] for label, row in zip(labels, drawn, strict=True)]
 
 

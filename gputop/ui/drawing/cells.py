@@ -1,12 +1,11 @@
-"""Draw in terminal cells: rows of styled spans, bars and charts."""
+"""Draw in terminal cells: rows of styled spans, and bars."""
 
 from __future__ import annotations
 
 import re
 import textwrap
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from itertools import groupby, repeat, zip_longest
+from itertools import groupby, zip_longest
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -32,14 +31,16 @@ blocks and braille."""
 
 def is_narrow(text: str) -> bool:
     """True if each character takes one cell: then cells can be counted as characters."""
-    return not _UNCOMMON.search(text) or all(
-        cell_len(character) == 1 for character in set(text)
-    )
+    if not _UNCOMMON.search(text):
+        return True
+    return all(cell_len(character) == 1 for character in set(text))
 
 
 def cells_of(text: str) -> int:
     """Return the cells of a text. Most are counted here, as Rich is slow."""
-    return cell_len(text) if _UNCOMMON.search(text) else len(text)
+    if _UNCOMMON.search(text):
+        return cell_len(text)
+    return len(text)
 
 
 def text_of(row: Iterable[Span]) -> str:
@@ -50,28 +51,26 @@ def text_of(row: Iterable[Span]) -> str:
 def width_of(row: Sequence[Span]) -> int:
     """Return the cells of a row."""
     text = text_of(row)
-    return (
-        sum(cells_of(span.text) for span in row)
-        if _UNCOMMON.search(text)
-        else len(text)
-    )
+    if not _UNCOMMON.search(text):
+        return len(text)
+    return sum(cell_len(span.text) for span in row)
 
 
 def fit(row: Sequence[Span], width: int, fill: str = " ", style: Style = TEXT) -> Row:
     """Return the row cut or filled to exactly `width` cells."""
     left = width - width_of(row)
-    if left >= 0:
-        return [*row, Span(fill * left, style)] if left else [*row]
+    if left > 0:
+        return [*row, Span(fill * left, style)]
+    if left == 0:
+        return [*row]
     fitted: Row = []
     left = width
     for span in row:
         cells = cells_of(span.text)
         if cells > left:
-            return (
-                [*fitted, Span(clip(span.text, left), span.style)]
-                if left > 0
-                else fitted
-            )
+            if left > 0:
+                fitted.append(Span(clip(span.text, left), span.style))
+            break
         fitted.append(span)
         left -= cells
     return fitted
@@ -81,12 +80,16 @@ def clip(text: str, width: int) -> str:
     """Return the text cut to `width` cells, with an ellipsis if something is missing."""
     if width <= 0:
         return ""
-    return text if cells_of(text) <= width else set_cell_size(text, width - 1) + "…"
+    if cells_of(text) <= width:
+        return text
+    return set_cell_size(text, width - 1) + "…"
 
 
 def clip_words(text: str, width: int) -> str:
     """Return the text cut to whole words that fit in `width` cells."""
-    return textwrap.shorten(text, width, placeholder="…") if width > 0 else ""
+    if width <= 0:
+        return ""
+    return textwrap.shorten(text, width, placeholder="…")
 
 
 def clip_advice(text: str, width: int) -> str:
@@ -112,9 +115,10 @@ def paragraph(
     text: str, width: int, style: Style = TEXT, indent: str = ""
 ) -> list[Row]:
     """Return the text in rows of at most `width` characters, each after the `indent`."""
-    return [
-        [Span(indent), Span(line, style)] for line in wrap(text, width - len(indent))
-    ]
+    rows = []
+    for line in wrap(text, width - len(indent)):
+        rows.append([Span(indent), Span(line, style)])
+    return rows
 
 
 def cell(text: str, width: int, style: Style = TEXT, *, right: bool = False) -> Span:
@@ -134,7 +138,9 @@ def reading(text: str, style: Style = TEXT) -> Span:
 def spread(left: Sequence[Span], right: Sequence[Span], width: int) -> Row:
     """Return a row with text at both ends; the left one is cut if they do not fit."""
     room = width - width_of(right)
-    return fit(right, width) if room < 1 else [*fit(left, room), *right]
+    if room < 1:
+        return fit(right, width)
+    return [*fit(left, room), *right]
 
 
 def rule_of(left: Sequence[Span], right: Sequence[Span], width: int) -> Row:
@@ -161,11 +167,15 @@ def merged(row: Row) -> Row:
 def beside(blocks: Sequence[list[Row]], width: int, gap: int) -> list[Row]:
     """Return blocks of rows side by side, each `width` cells wide."""
     blank: Row = [Span(" " * width)]
-    between = Span(" " * gap)
-    return [
-        [span for n, row in enumerate(rows) for span in ([between, *row] if n else row)]
-        for rows in zip_longest(*blocks, fillvalue=blank)
-    ]
+    rows = []
+    for parts in zip_longest(*blocks, fillvalue=blank):
+        row: Row = []
+        for part in parts:
+            if row:
+                row.append(Span(" " * gap))
+            row += part
+        rows.append(row)
+    return rows
 
 
 def in_columns(
@@ -202,125 +212,39 @@ def list_row(row: Row, *, selected: bool, focused: bool) -> Row:
     """
     if not selected:
         return [Span(" "), *row]
-    row = [
-        Span(t, CURSOR if focused else style if style.color else STRONG)
-        for t, style in row
-    ]
-    return [Span("▌", ACCENT if focused else DIM), *row]
+    shown = [Span("▌", ACCENT if focused else DIM)]
+    for text, style in row:
+        look = style if style.color else STRONG
+        shown.append(Span(text, CURSOR if focused else look))
+    return shown
 
 
 def share_of(value: float | None, total: float | None) -> float | None:
     """Return `value` as a share of `total`, or None if either is unknown."""
-    return None if value is None or not total else value / total
+    if value is None or not total:
+        return None
+    return value / total
 
 
-def half_cells(share: float, width: int, drawn: int | None = None) -> int:
-    """Return the half cells that a share (0 to 1) fills of a bar.
-
-    Where some are `drawn`, they stay unless they are wrong by one: a value that only trembles
-    moves nothing.
-    """
-    exact = min(1.0, max(0.0, share)) * width * 2
-    halves = round(exact) if drawn is None or abs(exact - drawn) >= 1 else drawn
+def half_cells(share: float, width: int) -> int:
+    """Return the half cells that a share (0 to 1) fills of a bar."""
+    halves = round(min(1.0, max(0.0, share)) * width * 2)
     if 0 < share < 1:  # a partial share looks neither empty nor full
         halves = max(1, min(2 * width - 1, halves))
     return halves
 
 
-def bar(
-    share: float | None, width: int, style: Style, halves: int | None = None
-) -> Row:
-    """Return a bar filled by `share` (0 to 1), or by so many half cells; dotted if unknown."""
+def bar(share: float | None, width: int, style: Style) -> Row:
+    """Return a bar filled by `share` (0 to 1); dotted if it is unknown."""
     if width <= 0:
         return []
     if share is None:
         return [Span("┄" * width, TRACK)]
-    if halves is None:
-        halves = half_cells(share, width)
-    full, half = divmod(halves, 2)
-    row = [Span("━" * full + "╸" * half, style)] if halves else []
+    full, half = divmod(half_cells(share, width), 2)
+    row: Row = []
+    if full or half:
+        row.append(Span("━" * full + "╸" * half, style))
     rest = width - full - half
-    return [*row, Span("─" * rest, TRACK)] if rest else row
-
-
-# Dots of a braille cell by column, from the bottom up.
-_DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
-DOT_LEVELS = tuple(tuple(sum(dots[:n]) for n in range(5)) for dots in _DOTS)
-"""Bits of a braille cell with its left or right half filled from the bottom by 0 to 4 dots."""
-
-
-class ChartWindow(NamedTuple):
-    """Values that a chart shows, counted from the first one ever, and where: two in a cell."""
-
-    first: int
-    end: int
-    """Index after the last one."""
-    slots: int
-    turn: int = 0
-    """Index of a value, shown or not, whose place is the left end."""
-
-    def slot(self, value: int) -> int:
-        """Return the place of a value, from the left."""
-        return (value - self.turn) % self.slots
-
-    def value_at(self, slot: int) -> int | None:
-        """Return the value at a place, or None if nothing is there."""
-        value = self.first + (slot + self.turn - self.first) % self.slots
-        return value if value < self.end else None
-
-    def span_text(self, interval: float) -> str:
-        """Return how long it reaches back, such as `60 s`; in tens of seconds while it fills."""
-        seconds = (self.end - self.first) * interval
-        if seconds >= 10 and self.end - self.first < self.slots - 2:
-            seconds -= seconds % 10
-        return f"{seconds:.0f} s" if seconds < 200 else f"{seconds // 60:.0f} min"
-
-
-def live_window(count: int, width: int, *, scroll: bool = False) -> ChartWindow:
-    """Return what a chart of `width` cells shows after `count` values. A cell waits for both.
-
-    Each value has its place and is written over in its turn, as by an oscilloscope; the cell after
-    the newest is blank. So a new cell changes two columns, and of values that are all equal nothing
-    changes. With `scroll` the newest are at the right, and a new cell moves all others.
-    """
-    end, slots = count - count % 2, 2 * width
-    return ChartWindow(max(0, end - slots + 2 * (not scroll)), end, slots, end * scroll)
-
-
-def chart(
-    values: Sequence[float | None],
-    start: int,
-    window: ChartWindow,
-    height: int,
-    top: float,
-    style: Style,
-) -> list[Row]:
-    """Return a filled braille chart of the window. The first of `values` has the index `start`."""
-    begin = max(start, window.first)
-    levels = _levels(values[begin - start : max(0, window.end - start)], top, height)
-    places = [0] * window.slots
-    for n, level in enumerate(levels, begin):
-        places[window.slot(n)] = level
-    if len(levels) == window.slots - 2 and len(set(levels)) == 1:
-        places = levels[:1] * window.slots
-    rows = map(_column, places[::2], places[1::2], repeat(height))
-    return [[Span("".join(row), style)] for row in zip(*rows, strict=True)]
-
-
-def _levels(values: Sequence[float | None], top: float, height: int) -> list[int]:
-    room = 4 * height
-    return [
-        0 if v is None else max(1, min(room, round(v / top * room))) for v in values
-    ]
-
-
-@lru_cache(maxsize=1024)
-def _column(left: int, right: int, height: int) -> str:
-    """Return cells from top to bottom, with dots up to a level in each half."""
-    below = range(4 * (height - 1), -1, -4)
-    dots = (
-        DOT_LEVELS[0][max(0, min(4, left - under))]
-        + DOT_LEVELS[1][max(0, min(4, right - under))]
-        for under in below
-    )
-    return "".join(chr(0x2800 + each) if each else " " for each in dots)
+    if rest:
+        row.append(Span("─" * rest, TRACK))
+    return row

@@ -23,7 +23,7 @@ from textual.filter import LineFilter
 
 from gputop.console import ascii_is_safer, without_colours
 from gputop.settings import AUTO
-from gputop.ui.drawing.cells import DOT_LEVELS
+from gputop.ui.drawing.charts import DOT_LEVELS
 from gputop.ui.drawing.palette import ROLES
 
 if TYPE_CHECKING:

@@ -163,7 +163,7 @@ ACTIONS = (
     Action("secrets", "v", "view.secrets", "Show or mask secrets", "Secrets", ("process",)),
     Action("density", "c", "view.density", "Density: one row, three, full", "Density",
            ("monitor",)),
-    Action("charts", "G", "view.charts", "Charts: busy and memory, also power, only busy", "",
+    Action("charts", "G", "view.charts", "Charts: all, busy and memory, only busy", "",
            ("monitor",)),
     Action("pause", "space", "screen.pause", "Freeze the display; new samples are kept", "Pause",
            LIVE,

@@ -130,7 +130,6 @@ class Dashboard(ActionScreen):
         settings = self.app.settings
         self._monitor.devices.density = settings.density
         self._monitor.devices.charts = settings.charts
-        self.telemetry.scroll_charts = settings.scroll
         sort = GPU.title if settings.sort == AUTO else settings.sort
         self._table.hidden = frozenset(settings.hidden_columns.split(","))
         self._table.apply_settings(sort, settings.reverse, settings.tree)

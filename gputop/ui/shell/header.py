@@ -1,16 +1,14 @@
-"""Lines on top of the dashboard: host, sums over all devices, alerts, and the bar of a replay."""
+"""Lines on top of the dashboard: host, how things are, sums, and the bar of a replay."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from gputop.agent.device import DeviceSample, DeviceState
-from gputop.health.causes import alerts_beside, cause_text
-from gputop.health.findings import Severity, summarize
+from gputop.health.findings import Severity
 from gputop.schema.derived import gpus_text, label_of
 from gputop.text import (
     count,
@@ -34,13 +32,13 @@ from gputop.ui.drawing.cells import (
     width_of,
 )
 from gputop.ui.drawing.live import TelemetryView
-from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, STRONG, TAB, WARN
+from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, GOOD, STRONG, TAB, WARN
 
 if TYPE_CHECKING:
     from textual.events import Click
 
-    from gputop.health.causes import Cause
-    from gputop.health.findings import Finding
+    from gputop.agent.device import Device
+    from gputop.health.why import Entry
     from gputop.recording.replay import Replay
     from gputop.ui.telemetry import Telemetry
 
@@ -54,56 +52,48 @@ ROOMY = 80
 """Width in cells from which on there are gaps in the top line."""
 NARROW = 60
 """Width below which tabs that are not shown have no name."""
-TALL = 32
-"""Rows of a screen from which on there is always room for the sums over all devices."""
+TALL = 20
+"""Rows of a screen from which on there is room for the sums over all devices."""
 
 
 class Header(TelemetryView):
-    """Title, tabs, host and driver; sums over all devices; and alerts, if there are any."""
+    """Title, tabs, host and driver; how things are; sums over all devices and the host."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(telemetry, id="header")
         self.tab = TABS[0][0]
-        self._short = False
         self.recording = False
         """True while there is a recording."""
 
     def redraw(self) -> None:
-        """Draw again, with rows for what slows the work, and for alerts or a remedy."""
-        self._short = self.app.size.height < TALL
-        self.styles.height = len(self._lines())
+        """Draw again; the number of rows depends on the terminal alone."""
+        self.styles.height = 3 if self.app.size.height >= TALL else 2
         super().redraw()
 
-    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - as many as there are
-        return [line(width) for line in self._lines()]
+    def draw(self, width: int, height: int) -> list[Row]:
+        return [self._top(width), self._status(width), self._summary(width)][:height]
 
-    def _lines(self) -> list[Callable[[int], Row]]:
-        """Return what draws each row. On a short screen the sums give way to what is wrong."""
+    def _status(self, width: int) -> Row:
+        """Return how things are: what is broken, the gravest problem, or that there is none."""
         telemetry = self._telemetry
-        if self._remedy:
-            return [
-                self._top,
-                self._summary,
-                lambda w: [Span(clip(f" {self._remedy}", w))],
-            ]
-        silent = telemetry.silent_seconds is not None
-        cause = telemetry.slowest if telemetry.devices and not silent else None
-        lines: list[Callable[[int], Row]] = [self._top]
-        if cause is not None:
-            lines.append(partial(_slowness, cause, telemetry))
-        alerts = alerts_beside(telemetry.alerts, cause)
-        if not (cause and alerts and self._short):
-            lines.append(self._summary)
-        return [*lines, partial(_alerts, alerts)] if alerts else lines
-
-    @property
-    def _remedy(self) -> str:
-        """Remedy for a stream that broke off, or "" if waiting is enough."""
-        telemetry = self._telemetry
-        problem = (
-            telemetry.interruption if telemetry.silent_seconds is not None else None
-        )
-        return visible(problem.remedy) if problem is not None and problem.check else ""
+        if telemetry.silent_seconds is not None:
+            return [Span(clip(self._silence(telemetry.silent_seconds), width), FAULT)]
+        if telemetry.machines and not telemetry.devices:
+            many = count(len(telemetry.machines), "host")
+            return [Span(f" No devices yet on {many}", WARN)]
+        if telemetry.starting:
+            return [Span(" Waiting for the NVIDIA driver", WARN)]
+        if not telemetry.devices:
+            problem = telemetry.inventory.problem if telemetry.inventory else None
+            what = visible(problem.what) if problem else "The driver lists no GPUs"
+            parts = fit_columns(
+                (f" {what}", ": showing only the host"), width, cells_of
+            )
+            return [Span("".join(parts) or f" {what}", WARN)]
+        report = telemetry.why()
+        if not report.problems:
+            return fit([Span(f" {report.summary}", GOOD)], width)
+        return _problem_row(report.problems, width)
 
     def _top(self, width: int) -> Row:
         left = [Span(TITLE, ACCENT)]
@@ -147,39 +137,30 @@ class Header(TelemetryView):
         ]
 
     def _summary(self, width: int) -> Row:
-        telemetry = self._telemetry
-        if telemetry.silent_seconds is not None:
-            return [Span(clip(self._silence(telemetry.silent_seconds), width), FAULT)]
-        if telemetry.machines and not telemetry.devices:
-            many = len(telemetry.machines)
-            return [Span(f" No devices yet on {count(many, 'host')}", WARN)]
-        if telemetry.starting:
-            return [Span(" Waiting for the NVIDIA driver", WARN)]
-        if not telemetry.devices:
-            problem = telemetry.inventory.problem if telemetry.inventory else None
-            what = visible(problem.what) if problem else "The driver lists no GPUs"
-            parts = (f" {what}", ": showing only the host")
-            return [
-                Span("".join(fit_columns(parts, width, cells_of)) or parts[0], WARN)
-            ]
+        """Return the sums, or what to do about a stream that broke off."""
+        if self._remedy:
+            return [Span(clip(f" {self._remedy}", width))]
         devices, host = self._devices(), self._host()
         # What the devices say beyond their sums gives way first.
         ranked = (*devices[:SUMS], *host, *devices[SUMS:])
         kept = fit_columns(ranked, width, width_of) or devices[:1]
-        left, right = (
-            [span for part in parts if part in kept for span in part]
-            for parts in (devices, host)
-        )
+        left = [span for part in devices if part in kept for span in part]
+        right = [span for part in host if part in kept for span in part]
         return spread(left, right, width)
 
+    @property
+    def _remedy(self) -> str:
+        """Remedy for a stream that broke off, or "" if waiting is enough."""
+        problem = self._telemetry.interruption
+        if self._telemetry.silent_seconds is None or problem is None:
+            return ""
+        return visible(problem.remedy) if problem.check else ""
+
     def _silence(self, seconds: float) -> str:
-        telemetry = self._telemetry
-        text = (
-            f" No data for {duration(seconds)}"
-            if seconds >= 1
-            else " The sampler stopped"
-        )
-        problem = telemetry.interruption
+        telemetry, problem = self._telemetry, self._telemetry.interruption
+        text = f" No data for {duration(seconds)}"
+        if seconds < 1:
+            text = " The sampler stopped"
         if problem is not None and self._remedy:
             return f" {visible(problem.what)}: no data for {duration(seconds)}"
         if problem is not None and telemetry.replayed:
@@ -204,65 +185,26 @@ class Header(TelemetryView):
 
     def _devices(self) -> list[Row]:
         """Return the devices in parts: the sums, then the hottest and the busiest."""
-        gpus = [
-            device for device in self._telemetry.devices if device.parent_uuid is None
-        ]
-        pairs = [(gpu, self._telemetry.readings(gpu.uuid)) for gpu in gpus]
-        old = sum(self._telemetry.old_seconds(r) is not None for _, r in pairs)
+        telemetry = self._telemetry
+        gpus = [each for each in telemetry.devices if each.parent_uuid is None]
+        if not gpus:
+            return [[Span(" ")]]
+        pairs = [(gpu, telemetry.readings(gpu.uuid)) for gpu in gpus]
         lost = sum(r.state is not DeviceState.OK for _, r in pairs)
-        inventory = self._telemetry.inventory
+        current = [(g, r) for g, r in pairs if telemetry.old_seconds(r) is None]
+        old = len(pairs) - len(current)
         named = ""
-        if inventory is not None:
-            named = gpus_text(replace(inventory, devices=self._telemetry.devices))
+        if telemetry.inventory is not None:
+            shown = replace(telemetry.inventory, devices=telemetry.devices)
+            named = gpus_text(shown)
         first = [Span(f" {named}", STRONG)]
         if lost:
             first.append(Span(f"  {lost} not answering", FAULT))
         if old:  # the sums are of this moment
             first.append(Span(f"  {old} slow", WARN))
-            pairs = [
-                (gpu, r) for gpu, r in pairs if self._telemetry.old_seconds(r) is None
-            ]
-        parts, readings = [first], [r for _, r in pairs]
-        busy = _values(readings, "gpu_utilization_percent")
-        if busy:
-            mean = percentage(sum(busy) / len(busy)).rjust(5)
-            parts.append([Span("  busy ", DIM), Span(mean)])
-        # Of the same devices: else it would be what some use of what all have.
-        told = [
-            r
-            for r in readings
-            if None not in (r.memory_used_bytes, r.memory_total_bytes)
-        ]
-        if told:
-            used, total = (
-                _values(told, "memory_used_bytes"),
-                _values(told, "memory_total_bytes"),
-            )
-            parts.append([Span("  mem ", DIM), Span(used_of(sum(used), sum(total)))])
-        watts = _values(readings, "power_watts")
-        if watts:
-            # Of those that do not answer it has been said.
-            least = "≥" if len(watts) < len(readings) - lost else ""
-            drawn = number(sum(watts), whole=True)
-            parts.append([Span("  power ", DIM), Span(f"{least}{drawn} W")])
-        parts += [[]] * (SUMS - len(parts))
-        for label, name, unit in (
-            ("hottest", "temperature_celsius", "°C"),
-            ("busiest", "gpu_utilization_percent", " %"),
-        ):
-            known = [
-                (value, gpu)
-                for gpu, r in pairs
-                if (value := getattr(r, name)) is not None
-            ]
-            if len(gpus) > 1 and known:
-                value, gpu = max(known, key=lambda each: each[0])
-                parts.append(
-                    [
-                        Span(f"  {label} ", DIM),
-                        Span(f"GPU {label_of(gpu)}: {value}{unit}"),
-                    ]
-                )
+        parts = [first, *_sums([r for _, r in current], lost)]
+        if len(gpus) > 1:
+            parts += _most(current)
         return parts
 
     def on_click(self, event: Click) -> None:
@@ -279,33 +221,60 @@ SUMS = 4
 """Number of parts of the summary that are not about one device."""
 
 
-def _slowness(cause: Cause, telemetry: Telemetry, width: int) -> Row:
-    hint = "w Why " if width >= ROOMY else ""
-    labels = {device.uuid: label_of(device) for device in telemetry.devices}
-    room = width - len(hint) - 5
-    text = clip_words(cause_text(cause, labels, room), room)
-    return spread([Span(f" ▲ {text}", WARN)], [Span(hint, DIM)], width)
+def _sums(readings: Sequence[DeviceSample], lost: int) -> list[Row]:
+    """Return mean use, memory and power of all devices; empty parts if they are not known."""
+    parts: list[Row] = [[], [], []]
+    busy = _values(readings, "gpu_utilization_percent")
+    if busy:
+        mean = percentage(sum(busy) / len(busy)).rjust(5)
+        parts[0] = [Span("  busy ", DIM), Span(mean)]
+    # Of the same devices: else it would be what some use of what all have.
+    known = [r for r in readings if r.memory_used_bytes is not None]
+    known = [r for r in known if r.memory_total_bytes is not None]
+    if known:
+        used = sum(_values(known, "memory_used_bytes"))
+        total = sum(_values(known, "memory_total_bytes"))
+        parts[1] = [Span("  mem ", DIM), Span(used_of(used, total))]
+    watts = _values(readings, "power_watts")
+    if watts:
+        # Of those that do not answer it has been said.
+        least = "≥" if len(watts) < len(readings) - lost else ""
+        drawn = number(sum(watts), whole=True)
+        parts[2] = [Span("  power ", DIM), Span(f"{least}{drawn} W")]
+    return parts
 
 
-def _alerts(alerts: Sequence[Finding], width: int) -> Row:
-    row, said = [Span(" ")], summarize(alerts)
-    for n, (severity, words) in enumerate(said):
-        style = FAULT if severity is Severity.FAULT else WARN
-        more = f" +{len(said) - n - 1} more (!)" if n + 1 < len(said) else ""
-        text = Span(f"{'  ' if n else ''}▲ {words}", style)
-        over = width_of([*row, text]) + len(more) > width
-        if n and over:
-            return fit([*row, Span(f" +{len(said) - n} more (!)", DIM)], width)
-        if over:
-            room = width - len(more) - 3
-            _, shorter = summarize(alerts, room)[n]
-            text = Span(f"▲ {clip_words(shorter, room)}", style)
-        row.append(text)
-    return fit(row, width)
+def _most(pairs: Sequence[tuple[Device, DeviceSample]]) -> list[Row]:
+    """Return the hottest and the busiest device."""
+    parts: list[Row] = []
+    for label, name, unit in (
+        ("hottest", "temperature_celsius", "°C"),
+        ("busiest", "gpu_utilization_percent", " %"),
+    ):
+        best: tuple[float, Device] | None = None
+        for gpu, readings in pairs:
+            value = getattr(readings, name)
+            if value is not None and (best is None or value > best[0]):
+                best = value, gpu
+        if best is not None:
+            text = f"GPU {label_of(best[1])}: {best[0]}{unit}"
+            parts.append([Span(f"  {label} ", DIM), Span(text)])
+    return parts
+
+
+def _problem_row(problems: Sequence[Entry], width: int) -> Row:
+    """Return the gravest problem, and how many others there are."""
+    hint = f"+{len(problems) - 1} more: w " if len(problems) > 1 else "w Why "
+    room = width - len(hint) - 4
+    first = problems[0]
+    style = FAULT if first.severity is Severity.FAULT else WARN
+    text = clip_words(first.line(room), room)
+    return spread([Span(f" ▲ {text}", style)], [Span(hint, DIM)], width)
 
 
 def _values(readings: Sequence[DeviceSample], name: str) -> list[float]:
-    return [value for r in readings if (value := getattr(r, name)) is not None]
+    values = [getattr(r, name) for r in readings]
+    return [value for value in values if value is not None]
 
 
 SHORTEST_BAR = 8
@@ -322,13 +291,11 @@ class ReplayBar(TelemetryView):
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
         replay = self._replay
         row = [Span(" REPLAY ", BADGE), Span(f" {self._moment()}  ", STRONG)]
-        pace = (
-            "end"
-            if replay.ended
-            else "paused"
-            if replay.paused
-            else f"×{replay.speed:g}"
-        )
+        pace = f"×{replay.speed:g}"
+        if replay.paused:
+            pace = "paused"
+        if replay.ended:
+            pace = "end"
         row.append(Span(f"{pace:<7}", ACCENT))
         end = duration(replay.end)
         row.append(Span(f"{duration(replay.position):>{len(end)}} of {end} "))

@@ -217,7 +217,6 @@ ABOUT |= {"interval": "between samples"}
 ABOUT |= {"gpm": "read profiling counters", "readonly": "no signals; restart to undo"}
 ABOUT |= {"density": "rows per device", "charts": "in full panels"}
 ABOUT |= {
-    "scroll": "scroll charts (up to 6× the data)",
     "sort": "column to sort processes by",
 }
 ABOUT |= {"reverse": "reverse the order", "tree": "children under parents"}

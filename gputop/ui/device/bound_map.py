@@ -1,0 +1,110 @@
+"""Map of a device's bottleneck: memory bandwidth against compute, each in percent of the peak."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from gputop.agent.device import Device
+from gputop.health.bound_by import DRAM, FP16, FP32, FP64, TENSOR, Bound
+from gputop.schema.values import absence_text
+from gputop.ui.drawing.cells import Row, Span, cell, paragraph
+from gputop.ui.drawing.live import DeviceView
+from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TRACK
+
+TRAIL_SECONDS = 30.0
+COMPUTE = (TENSOR, FP32, FP16, FP64)
+"""Units of which the busiest counts as compute."""
+TITLE = " memory bandwidth ↑ compute →"
+LEFT = 7
+"""Cells at the left for the scale and the axis."""
+FEWEST_ROWS, MOST_ROWS = 6, 16
+NOW, TRAIL = "●", "."
+ADVICE: Mapping[Bound, str] = {
+    Bound.COMPUTE: "It computes near its peak: only fewer or smaller operations, or another "
+    "data type, make it faster",
+    Bound.MEMORY: "Fuse kernels, use smaller data types, or do more with what was loaded",
+    Bound.FP32: "Use bf16 or TF32, which run on the tensor cores",
+    Bound.LATENCY: "Give each kernel more work: larger batches, fewer synchronizations",
+    Bound.LAUNCHES: "Give each launch more work: larger batches, CUDA graphs or torch.compile",
+    Bound.INPUT: "Feed it faster: more loader workers, prefetching, pinned memory",
+    Bound.TRANSFERS: "Copy less over the link, or while it computes",
+    Bound.PEERS: "Look at the other GPUs of its job: the slowest sets the pace",
+    Bound.POWER: "Normal at full load: a higher power limit or cooler device would help",
+    Bound.HEAT: "Improve the airflow, or lower the power limit",
+    Bound.IDLE: "Nothing to improve: it has hardly any work",
+}
+"""Line of advice for each bottleneck."""
+
+Point = tuple[float, float]
+"""Compute and memory bandwidth, each in percent of the peak."""
+
+
+class BoundMap(DeviceView):
+    """The last 30 s as a trail of points, and the newest one."""
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        device = self.device
+        if device is None or height < FEWEST_ROWS or width < 2 * LEFT:
+            return []
+        points = self._points(device.uuid)
+        if not points:
+            return [_title(), *paragraph(self._why_empty(device), width - 1, DIM)]
+        lines = min(MOST_ROWS, height) - 2
+        return [_title(), *_plot(points, width - LEFT - 1, lines), _scale(width)]
+
+    def _points(self, uuid: str) -> list[Point]:
+        """Return the points of the last seconds, oldest first."""
+        history = self._telemetry.history
+        many = history.samples_within(TRAIL_SECONDS)
+        memory = history.last(uuid, DRAM, many)
+        units = [history.last(uuid, name, many) for name in COMPUTE]
+        points = []
+        for number, bandwidth in enumerate(memory):
+            known = [unit[number] for unit in units if not math.isnan(unit[number])]
+            if known and not math.isnan(bandwidth):
+                points.append((max(known), bandwidth))
+        return points
+
+    def _why_empty(self, device: Device) -> str:
+        readings = self._telemetry.readings(device.uuid)
+        absence = readings.absent.get(DRAM)
+        if absence is None:
+            return "no data yet"
+        why = absence_text(DRAM, absence, device, self._telemetry.host_of(device))
+        return f"needs DRAM active: {why}"
+
+
+def _title() -> Row:
+    return [Span(TITLE, DIM)]
+
+
+def _plot(points: Sequence[Point], width: int, height: int) -> list[Row]:
+    """Return the plot with its left axis, from 100 % at the top to 0."""
+    places = [_place(point, width, height) for point in points]
+    words = {(0, 1): "memory", (height - 1, max(0, width - 8)): "compute"}
+    rows = []
+    for y in range(height):
+        label = "100 %" if y == 0 else ""
+        row = [cell(label, LEFT - 1, DIM, right=True), Span("│", TRACK)]
+        letters = [Span(" ")] * width
+        for (line, start), word in words.items():
+            if line == y and width > 2 * len(word):
+                letters[start : start + len(word)] = [Span(c, TRACK) for c in word]
+        for line, x in places:
+            if line == y:
+                letters[x] = Span(TRAIL, STRONG)
+        if places[-1][0] == y:
+            letters[places[-1][1]] = Span(NOW, ACCENT)
+        rows.append([*row, *letters])
+    return rows
+
+
+def _place(point: Point, width: int, height: int) -> tuple[int, int]:
+    compute, memory = (min(100.0, max(0.0, value)) / 100 for value in point)
+    return round((1 - memory) * (height - 1)), round(compute * (width - 1))
+
+
+def _scale(width: int) -> Row:
+    line = "└" + "─" * (width - LEFT - len("100 %") - 1)
+    return [cell("0", LEFT - 1, DIM, right=True), Span(line, TRACK), Span("100 %", DIM)]

@@ -1,0 +1,119 @@
+"""Head of the device page: name, a line that sums the device up, its bottleneck, and advice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gputop.agent.snapshot import MachineState
+from gputop.health.conditions import HANGING, Fault, fault_of
+from gputop.schema.derived import label_of, model_of
+from gputop.text import (
+    ABSENT,
+    age,
+    fit_columns,
+    moment,
+    percentage,
+    quantity,
+    used_of,
+    visible,
+    watts_of,
+)
+from gputop.ui.device.bound_map import ADVICE
+from gputop.ui.drawing.cells import Row, Span, clip_advice, rule_of, width_of
+from gputop.ui.drawing.live import DeviceView
+from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
+from gputop.ui.monitor.panel import bound_row, heat_style, memory_style
+
+if TYPE_CHECKING:
+    from gputop.agent.device import Device
+
+BEHIND_REMEDY = (
+    "These are the last readings received: the connection is slow, or the host stalls"
+)
+
+
+class DeviceTitle(DeviceView):
+    """Four rows: name, sums, bottleneck or finding, advice. A fault takes the place of the last."""
+
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always four rows
+        device = self.device
+        if device is None:
+            return [[Span("No device", WARN)]]
+        rows = [self._heading(device, width), self._sums(device, width)]
+        fault = self.fault
+        if fault is not None:
+            return [*rows, [Span(f"{fault.what}.", FAULT)], [Span(fault.remedy, TEXT)]]
+        telemetry = self._telemetry
+        finding = telemetry.problems.get(device.uuid)
+        bound_by = telemetry.judgement.bound_by.get(device.uuid)
+        advice = ADVICE.get(bound_by.bound, "") if bound_by else ""
+        if finding is not None and finding.remedy:
+            advice = telemetry.remedy_of(finding)
+        rows.append(bound_row(bound_by, finding, width))
+        return [*rows, [Span(clip_advice(advice, width), DIM)]]
+
+    def _heading(self, device: Device, width: int) -> Row:
+        left = [
+            Span(f"{label_of(device)} ", ACCENT),
+            Span(f"{model_of(device)} ", STRONG),
+        ]
+        right: Row = []
+        since = self._telemetry.history.since(device.uuid)
+        if since is not None:
+            right = [Span(f" statistics since {moment(since)} ", DIM)]
+        if width_of([*left, *right]) > width:
+            right = []
+        return rule_of(left, right, width)
+
+    def _sums(self, device: Device, width: int) -> Row:
+        """Return the numbers that sum the device up, the most useful first."""
+        r = self._telemetry.readings(device.uuid)
+        active, used, total = (
+            r.gpu_utilization_percent,
+            r.memory_used_bytes,
+            r.memory_total_bytes,
+        )
+        processes = self._telemetry.sample.processes if self._telemetry.sample else ()
+        held = sum(process.device_uuid == device.uuid for process in processes)
+        parts = [
+            ("busy", percentage(active), STRONG),
+            ("memory", used_of(used, total, " of "), memory_style(used, total)),
+            ("power", watts_of(r.power_watts, r.power_limit_watts), STRONG),
+            ("", quantity(r.temperature_celsius, "°C"), heat_style(device, r)),
+            ("SM", quantity(r.sm_clock_mhz, " MHz"), STRONG),
+            ("tensor", percentage(r.tensor_active_percent), STRONG),
+            ("processes", str(held) if held else ABSENT, STRONG),
+        ]
+        drawn = []
+        for label, text, style in parts:
+            if text != ABSENT:
+                name = [Span(f"{label} ", DIM)] if label else []
+                drawn.append([*name, Span(text, style), Span("   ")])
+        row: Row = []
+        for part in fit_columns(drawn, width + 3, width_of):
+            row += part
+        return row
+
+    @property
+    def fault(self) -> Fault | None:
+        """Fault of the device and its remedy."""
+        device, telemetry = self.device, self._telemetry
+        if device is None:
+            return None
+        if telemetry.find_device(device.uuid) is None:
+            gone = "GONE: the driver no longer lists it"
+            return Fault(gone, "These are its last readings")
+        machine = telemetry.machine_of(device)
+        if machine is not None:
+            problem, behind = machine.problem, telemetry.old_seconds(machine)
+            if machine.state is MachineState.AWAY and problem:
+                what = f"{visible(problem.what)}: {visible(problem.why)}"
+                return Fault(what, visible(problem.remedy))
+            if behind is not None:
+                late = f"{visible(machine.name)} is {age(behind)} behind"
+                return Fault(late, BEHIND_REMEDY)
+        readings = telemetry.readings(device.uuid)
+        old = telemetry.old_seconds(readings)
+        if old is not None:
+            return Fault(f"Readings are {age(old)} old", HANGING)
+        return fault_of(device, readings)

@@ -1,0 +1,184 @@
+"""Charts over time: they scroll, with the newest values at the right, two dots in a cell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.style import Style
+
+from gputop.agent.device import Device, DeviceSample
+from gputop.schema.derived import HOST_CPU, HOST_MEMORY, PROCESS_CPU
+from gputop.schema.values import value_text
+from gputop.text import duration
+from gputop.ui.drawing import palette
+from gputop.ui.drawing.cells import Row, Span
+
+if TYPE_CHECKING:
+    from gputop.agent.snapshot import Host
+    from gputop.stream.history import History
+
+SAMPLES_A_DOT = (1, 2, 3, 5, 10, 30)
+"""Zoom levels: samples averaged into one dot."""
+IN_VIEW_SECONDS = 240.0
+"""Seconds that a chart shows at least, unless another zoom was chosen."""
+
+
+class Chart(NamedTuple):
+    """Chart of one reading over time."""
+
+    label: str
+    short: str
+    """Label of at most six cells."""
+    name: str
+    style: Style
+
+    def top(
+        self,
+        device: Device,
+        readings: DeviceSample,
+        host: Host | None,
+        values: Sequence[float | None],
+    ) -> float:
+        """Return the value at full height: the limit of the reading, if it has one."""
+        if self.name.endswith("_percent"):
+            return 100.0
+        limits: dict[str, float | None] = {
+            "memory_used_bytes": readings.memory_total_bytes
+            or device.memory_total_bytes,
+            "power_watts": readings.power_limit_watts
+            or device.power_limit_default_watts,
+            "temperature_celsius": device.temperature_shutdown_celsius or 100,
+            "sm_clock_mhz": device.sm_clock_max_mhz,
+            HOST_MEMORY: host.memory_total_bytes if host else None,
+        }
+        most = max((value for value in values if value), default=0.0)
+        return limits.get(self.name) or round_up(most)
+
+    def text(self, value: float) -> str:
+        """Return the value without decimals that are not in the reading, or mean nothing."""
+        name = READ_AS.get(self.name, self.name)
+        fine = name.endswith(("_percent", "_watts"))
+        if not fine or value == round(value):
+            value = round(value)
+        return value_text(name, value)
+
+
+BUSY = Chart("busy", "busy", "gpu_utilization_percent", palette.BUSY)
+SM_ACTIVE = Chart("SM active", "SM", "sm_active_percent", palette.SM)
+MEMORY = Chart("memory", "mem", "memory_used_bytes", palette.MEMORY)
+POWER = Chart("power", "power", "power_watts", palette.POWER)
+CHARTS = (
+    BUSY,
+    MEMORY,
+    POWER,
+    Chart("temperature", "temp", "temperature_celsius", palette.TEMPERATURE),
+    Chart("SM clock", "clock", "sm_clock_mhz", palette.CPU),
+    Chart("PCIe rx", "PCIe ↓", "pcie_rx_bytes_per_second", palette.RECEIVED),
+    Chart("host CPU", "CPU", HOST_CPU, palette.CPU),
+    Chart("host memory", "RAM", HOST_MEMORY, palette.MEMORY),
+    Chart("PCIe tx", "PCIe ↑", "pcie_tx_bytes_per_second", palette.SENT),
+    SM_ACTIVE,
+    Chart("tensor", "tensor", "tensor_active_percent", palette.TENSOR),
+)
+"""Charts, the most useful first."""
+READ_AS = {
+    HOST_CPU: "gpu_utilization_percent",
+    PROCESS_CPU: "gpu_utilization_percent",
+    HOST_MEMORY: "memory_used_bytes",
+}
+"""Readings of the catalogue whose form the derived numbers have."""
+
+
+def round_up(value: float) -> float:
+    """Return the next power of two, the full height of a chart without a limit."""
+    return 2.0 ** math.ceil(math.log2(value)) if value > 1 else 1.0
+
+
+class Dots(NamedTuple):
+    """Dots of a chart, counted from the first sample ever; before it they are blank."""
+
+    first: int
+    end: int
+    """Number after the last dot."""
+    samples: int
+    """Samples averaged into a dot."""
+
+    def means(self, history: History, uuid: str, name: str) -> list[float | None]:
+        """Return the value of each dot, or None if no sample of it has one."""
+        oldest = self.first * self.samples
+        series = history.last(uuid, name, history.count - oldest)
+        return self.averaged(series, history.count)
+
+    def averaged(self, series: Sequence[float], count: int) -> list[float | None]:
+        """Return the mean of each dot; `series` ends with the last of `count` samples."""
+        found: list[float | None] = []
+        start = count - len(series)
+        for dot in range(self.first, self.end):
+            begin = max(0, dot * self.samples - start)
+            end = max(0, (dot + 1) * self.samples - start)
+            values = [value for value in series[begin:end] if not math.isnan(value)]
+            found.append(math.fsum(values) / len(values) if values else None)
+        return found
+
+    def span_text(self, interval: float) -> str:
+        """Return the time from end to end, such as `60 s` or `5 min`."""
+        seconds = (self.end - self.first) * self.samples * interval
+        return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def samples_a_dot(columns: int, interval: float) -> int:
+    """Return how many samples a dot averages, so that some minutes are in view."""
+    for samples in SAMPLES_A_DOT:
+        if 2 * columns * samples * interval >= IN_VIEW_SECONDS:
+            return samples
+    return SAMPLES_A_DOT[-1]
+
+
+def newest_dots(count: int, columns: int, samples: int) -> Dots:
+    """Return the dots of a chart of so many cells. A cell appears when both its dots are full."""
+    end = count // samples
+    end -= end % 2
+    return Dots(end - 2 * columns, end, samples)
+
+
+# Dots of a braille cell by column, from the bottom up.
+_DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
+DOT_LEVELS = tuple(tuple(sum(dots[:n]) for n in range(5)) for dots in _DOTS)
+"""Bits of a braille cell with its left or right half filled from the bottom by 0 to 4 dots."""
+
+
+def draw_chart(
+    dots: Sequence[float | None], height: int, top: float, style: Style
+) -> list[Row]:
+    """Return a filled braille chart, two dots to a cell."""
+    levels = [_level(value, top, 4 * height) for value in dots]
+    columns = [
+        _column(left, right, height)
+        for left, right in zip(levels[::2], levels[1::2], strict=True)
+    ]
+    return [[Span("".join(row), style)] for row in zip(*columns, strict=True)]
+
+
+def _level(value: float | None, top: float, room: int) -> int:
+    if value is None:
+        return 0
+    return max(1, min(room, round(value / top * room)))
+
+
+@lru_cache(maxsize=1024)
+def _column(left: int, right: int, height: int) -> str:
+    """Return cells from top to bottom, with dots up to a level in each half."""
+    cells = []
+    for under in range(4 * (height - 1), -1, -4):
+        dots = DOT_LEVELS[0][max(0, min(4, left - under))]
+        dots += DOT_LEVELS[1][max(0, min(4, right - under))]
+        cells.append(chr(0x2800 + dots) if dots else " ")
+    return "".join(cells)
+
+
+def ago(seconds: float) -> str:
+    """Return a time in the past, such as `12 s` or `3:20`."""
+    return f"{seconds:.0f} s" if seconds < 99.5 else duration(seconds)

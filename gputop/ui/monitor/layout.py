@@ -1,0 +1,91 @@
+"""Layout of the monitor. It depends on the size of the terminal and the number of devices alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+NARROWEST_PANEL, WIDEST_PANEL = 52, 100
+NARROWEST_ROW = 68
+"""Narrowest column at one row per device: two columns avoid scrolling where there is room."""
+GAP = 1
+TALLEST, CHART_ROWS = 32, 8
+"""Useful height of a full panel, and the least with a chart."""
+PROCESS_SHARE, LEAST_PROCESS_ROWS = 0.3, 4
+"""Share of the rows that processes have before panels grow, and the least of them."""
+
+
+class Density(IntEnum):
+    """Density of the monitor. The value is the fewest rows of a device."""
+
+    ROW = 1
+    COMPACT = 4
+    FULL = 6
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLayout:
+    """Density and columns of the devices, in cells."""
+
+    density: Density
+    columns: int
+    panel_width: int
+    panel_height: int
+    rows: int
+    """Rows in total, with the heading of the one-row density and titles of hosts."""
+    heading_rows: int
+
+
+def plan_layout(
+    sections: Sequence[int],
+    width: int,
+    height: int,
+    chosen: Density | None = None,
+    titles: int = 0,
+) -> DeviceLayout:
+    """Return the fullest layout that leaves room for processes, or one of the chosen density.
+
+    `sections` are numbers of devices: each section starts a new line. `titles` is the number of
+    rows for titles of sections.
+    """
+    room = height - process_rows(height) - titles
+    densities = (Density.FULL, Density.COMPACT, Density.ROW)
+    for density in (chosen,) if chosen else densities:
+        layout = _layout_at(density, sections, width, room, titles)
+        if layout.rows <= room + titles:
+            break
+    return layout
+
+
+def process_rows(height: int) -> int:
+    """Return the rows that are kept for processes, with their heading."""
+    return max(LEAST_PROCESS_ROWS, int(PROCESS_SHARE * height))
+
+
+def _layout_at(
+    density: Density, sections: Sequence[int], width: int, room: int, titles: int
+) -> DeviceLayout:
+    """Return the layout of fewest columns with a chart in each panel, or else of tallest panels."""
+    heading = density is Density.ROW
+    narrowest = NARROWEST_ROW if heading else NARROWEST_PANEL
+    most = max(1, min(max(sections, default=0), (width + GAP) // (narrowest + GAP)))
+    best = None
+    for columns in range(1, most + 1):
+        lines = max(1, sum(-(-devices // columns) for devices in sections))
+        panel_width = (width - (columns - 1) * GAP) // columns
+        panel_height = int(density)
+        if density is Density.FULL:
+            panel_height = max(density, min(TALLEST, room // lines))
+        rows = lines * panel_height + heading
+        layout = DeviceLayout(
+            density, columns, panel_width, panel_height, rows + titles, heading
+        )
+        too_wide = panel_width > WIDEST_PANEL and not heading and columns < most
+        if too_wide or rows > room:
+            continue
+        if panel_height >= CHART_ROWS or heading:
+            return layout
+        if best is None or panel_height > best.panel_height:
+            best = layout
+    return best or layout
