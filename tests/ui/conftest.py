@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +17,35 @@ from gputop.ui.benchmark import screen
 from gputop.ui.shell import dashboard
 from gputop.ui.shell.app import GputopApp
 from tests.sessions import EndlessSession, PreparedSession
-from tests.ui.pilots import in_threads
+from tests.ui.pilots import in_threads, lines, text_of
 from tests.ui.together import Scripted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from gputop.bench.plan.request import Request
+
+
+Same = Callable[..., bool]
+"""Compares a screen with what it was."""
+
+
+@pytest.fixture
+def same_text(snapshot: Any) -> Same:
+    """Compare the text of a screen, after `run_before`, with what it was."""
+
+    def same(app: GputopApp, *, terminal_size: tuple[int, int], run_before: Any) -> bool:
+        async def text() -> str:
+            async with app.run_test(size=terminal_size) as pilot:
+                await run_before(pilot)
+                return text_of(lines(app))
+
+        found = asyncio.run(text())
+        # Shows the difference.
+        assert "\n".join(line.rstrip() for line in found.splitlines()) == snapshot
+        return True
+
+    return same
 
 
 @pytest.fixture(autouse=True)

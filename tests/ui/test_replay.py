@@ -27,12 +27,13 @@ from tests.health.histories import WORKING, Machine, device, trainer
 from tests.ui.pilots import dashboard_of, settle, shown, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
+    from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
     from textual.pilot import Pilot
 
     from gputop.agent.snapshot import Record
+    from tests.ui.conftest import Same
 
 
 class Watched(Replay):
@@ -377,9 +378,7 @@ def test_every_key_of_a_replay_does_one_thing_on_a_tab() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
-def test_the_screen(
-    tmp_path: Path, size: tuple[int, int], snap_compare: Callable[..., bool]
-) -> None:
+def test_the_screen(tmp_path: Path, size: tuple[int, int], same_text: Same) -> None:
     path = recordings.make(tmp_path / "a.jsonl.gz", 100, 2)
     path.write_bytes(path.read_bytes()[:-680])
     replay = Watched(path)
@@ -392,4 +391,4 @@ def test_the_screen(
         await press(pilot, "plus")
 
     app = GputopApp(replay, replay=replay)
-    assert snap_compare(app, terminal_size=size, run_before=before)
+    assert same_text(app, terminal_size=size, run_before=before)
