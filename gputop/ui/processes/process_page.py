@@ -16,6 +16,7 @@ from gputop.ui.drawing.cells import Row, Span, is_narrow, rule_of, spread, wrap
 from gputop.ui.drawing.live import FilterView, ScrolledView
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
 from gputop.ui.processes import columns
+from gputop.ui.processes.process_charts import chart_rows
 from gputop.ui.processes.process_details import ProcessDetails, read_details
 from gputop.ui.processes.screen import ProcessTab, why_untouched
 from gputop.ui.processes.signal_dialog import SIGNALS
@@ -134,6 +135,11 @@ class ProcessDetailsView(ScrolledView, FilterView):
             for n, line in enumerate(_folded(visible(text, len(text)), width - LABEL)):
                 rows.append([Span(f"{'' if n else label:<{LABEL}}", DIM), Span(line)])
         rows += [[Span(line, WARN)] for line in _folded(self._problem, width)]
+        telemetry = self._telemetry
+        drawn = chart_rows(
+            telemetry.process_history, self._held[0], width, telemetry.interval
+        )
+        rows += [[], *drawn] if drawn else []
         if self._details is not None:
             if self._at_environment:
                 self._first = len(rows) + 1
@@ -162,7 +168,8 @@ class ProcessDetailsView(ScrolledView, FilterView):
             " · ".join(f"{kind} {name}" for kind, name in places.items() if name),
         )
         if details is None:
-            yield "Parent", str(process.parent_pid or "")
+            names = (process.parent_pid, process.parent_command)
+            yield "Parent", " ".join(str(name) for name in names if name)
             return
         state = STATES.get(details.state, details.state)
         yield "State", f"{state} · {count(details.threads, 'thread')}"
