@@ -335,7 +335,7 @@ class SimulatedOwners:
             "cpu_percent": 100.0 + 7 * rank,
             "memory_resident_bytes": 9_300 * MIB + rank * 41 * MIB,
             "parent_pid": FIRST_PID - 1,
-            "parent_command": f"torchrun --nproc-per-node {NOTEBOOK_DEVICE} train.py",
+            "parent_command": f"torchrun --nproc-per-node {STARVED_DEVICE} train.py",
             "parent_start_time": self._began - 7_204,
             "slurm_job": "71524",
         }

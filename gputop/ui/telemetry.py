@@ -26,6 +26,7 @@ from gputop.schema.advice import fill_index
 from gputop.schema.limits import DEVICES
 from gputop.stream.child import Interruption
 from gputop.stream.history import CAPACITY, History
+from gputop.stream.process_history import ProcessHistory
 
 if TYPE_CHECKING:
     from gputop.agent.problem import Problem
@@ -68,6 +69,7 @@ class Telemetry:
         self._held: deque[Record] = deque()
         self._known: Mapping[str, DeviceSample] = {}
         self.history = History()
+        self.process_history = ProcessHistory()
         self._judge: Judge | None = None
         """Created on first use: the first screen does not load the rules."""
         self._judged = -1
@@ -153,6 +155,7 @@ class Telemetry:
             self.sample, self.host = record, record.host
             self._known = {each.uuid: each for each in record.devices}
             self.history.add(record)
+            self.process_history.add(record.processes)
 
     def _changes_of_state(self, sample: Sample) -> Iterator[Event]:
         """Yield events for devices that are lost or answer again; their kind is the state."""

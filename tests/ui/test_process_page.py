@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,15 +13,14 @@ from gputop.agent.device import Absence
 from gputop.agent.masking import MASK
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Source
+from gputop.stream.process_history import ProcessHistory
 from gputop.ui.device.screen import DevicePage
+from gputop.ui.drawing.cells import text_of
 from gputop.ui.drawing.palette import DIM
+from gputop.ui.processes.process_charts import chart_rows
 from gputop.ui.processes.process_details import ProcessDetails
-from gputop.ui.processes.process_page import (
-    ProcessDetailsView,
-    ProcessPage,
-    SendSignal,
-    variables_of,
-)
+from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage, variables_of
+from gputop.ui.processes.signal_dialog import SendSignal
 from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
@@ -121,7 +121,7 @@ async def test_it_has_all_that_is_known_the_command_first() -> None:
         title, *facts = lines(pilot)
         assert title.startswith("4242 ada ───")
         assert title.endswith("─ started 2025-11-20 11:00:00, 1h00m ago")
-        assert facts[:12] == [
+        assert facts[:10] == [
             f"Command    python train.py --rank 0 --token={MASK}",
             "GPU 0      TYPE compute · GPU MEM 2.00 GiB · SM% 97",
             "GPU 1      TYPE compute · GPU MEM 3.00 GiB · SM% 3",
@@ -132,9 +132,28 @@ async def test_it_has_all_that_is_known_the_command_first() -> None:
             "Parents    python 4711 ← slurmstepd 4700 ← systemd 1",
             "Handles    SIGTERM SIGINT",
             "Ignores    SIGHUP",
-            "",
-            "Environment  / filter".ljust(54) + "9 of 9 · v shows 3 secrets",
         ]
+        charts = "CPU 103 %                0–200 %, 6 min  GPU memory 5.00 GiB"
+        assert facts[11].startswith(charts)
+        assert facts[15].startswith("SM 97 %                  0–100 %, 6 min")
+        assert facts[20] == "Environment  / filter".ljust(54) + "9 of 9 · v shows 3 secrets"
+
+
+def test_four_charts_show_the_last_minutes_of_a_process() -> None:
+    history = ProcessHistory()
+    for tick in range(120):
+        known = process(7, 0, cpu_percent=tick * 2.0, memory_resident_bytes=3 << 30)
+        history.add([dataclasses.replace(known, sm_utilization_percent=50)])
+    for width, rows in ((200, 4), (80, 8)):
+        drawn = [text_of(row) for row in chart_rows(history, known, width, 1.0)]
+        assert len(drawn) == rows
+        titles = "".join(row for row in drawn if "⣿" not in row)
+        assert "CPU 238 %" in titles
+        assert "0–300 %, " in titles
+        assert "host memory 3.00 GiB" in titles
+        assert "0–4.00 GiB, " in titles
+        assert "SM 50 %" in titles
+        assert {len(row) for row in drawn} == {width}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,101 @@
+"""History of processes: what each used of the host and of its GPUs in the last minutes."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable
+from operator import attrgetter
+from typing import NamedTuple
+
+from gputop.agent.snapshot import Process
+
+CAPACITY = 600
+"""Samples kept of each process: ten minutes at one a second, in 10 kB."""
+MOST_PROCESSES = 2048
+"""Processes kept, also those that have ended; the oldest are dropped first."""
+
+Key = tuple[int, float | None, str | None]
+
+
+class Usage(NamedTuple):
+    """Numbers of a process in one sample, NaN if missing; over all of its devices."""
+
+    cpu_percent: float
+    memory_resident_bytes: float
+    memory_used_bytes: float
+    """Sum over its devices."""
+    sm_utilization_percent: float
+    """Of the device on which it is largest."""
+
+
+_read = attrgetter(*Usage._fields)
+
+
+def key_of(process: Process) -> Key:
+    """Return the identity of a process: a pid alone may later be another one's."""
+    return process.pid, process.start_time, process.machine
+
+
+class _Series:
+    """Numbers of a process, sample by sample."""
+
+    def __init__(self, first: int) -> None:
+        self.first = self.end = first
+        """Numbers of the first sample, and of the one after the last."""
+        self.numbers = array("f")
+
+    def add(self, number: int, usage: Iterable[float]) -> None:
+        """Add the numbers of a sample; samples without the process are gaps."""
+        width = len(Usage._fields)
+        missed = min(number - self.end, CAPACITY)
+        self.numbers.extend([math.nan] * (width * missed))
+        self.numbers.extend(usage)
+        self.end = number + 1
+        if len(self.numbers) > 2 * width * CAPACITY:
+            del self.numbers[: -width * CAPACITY]
+
+
+class ProcessHistory:
+    """Recent numbers of all processes of a stream."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Number of samples ever added."""
+        self._series: dict[Key, _Series] = {}
+
+    def add(self, processes: Iterable[Process]) -> None:
+        """Add the processes of a sample."""
+        usages: dict[Key, Usage] = {}
+        for process in processes:
+            key = key_of(process)
+            usage = Usage(*(math.nan if v is None else v for v in _read(process)))
+            known = usages.get(key)
+            usages[key] = usage if known is None else _together(known, usage)
+        for key, usage in usages.items():
+            series = self._series.pop(key, None) or _Series(self.count)
+            series.add(self.count, usage)
+            self._series[key] = series  # now the last one
+        while len(self._series) > MOST_PROCESSES:
+            del self._series[next(iter(self._series))]
+        self.count += 1
+
+    def series(self, process: Process, name: str) -> list[float]:
+        """Return the numbers of that name up to the newest sample, NaN if missing."""
+        found = self._series.get(key_of(process))
+        if found is None:
+            return []
+        at = Usage._fields.index(name)
+        gone = min(self.count - found.end, CAPACITY)
+        return [*found.numbers[at :: len(Usage._fields)], *[math.nan] * gone]
+
+
+def _together(one: Usage, other: Usage) -> Usage:
+    """Return the numbers of a process that is on two devices."""
+    memory = one.memory_used_bytes + other.memory_used_bytes
+    busiest = max(
+        one.sm_utilization_percent,
+        other.sm_utilization_percent,
+        key=lambda value: -1.0 if math.isnan(value) else value,
+    )
+    return one._replace(memory_used_bytes=memory, sm_utilization_percent=busiest)
