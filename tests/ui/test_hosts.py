@@ -16,8 +16,9 @@ from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.device.title import DeviceTitle
 from gputop.ui.monitor.device_list import DevicesView, first_visible
-from gputop.ui.processes.process_page import ProcessDetailsView, SendSignal
+from gputop.ui.processes.process_page import ProcessDetailsView
 from gputop.ui.processes.screen import ProcessesView
+from gputop.ui.processes.signal_dialog import SendSignal
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import Help
@@ -318,7 +319,7 @@ async def test_a_process_of_this_machine_is_offered_signals_among_others() -> No
         await pilot.press("f9")
         await settle(pilot)
         assert isinstance(app.screen, SendSignal)
-        assert [held[0] for held in app.screen._list._target.held] == ["localhost:0"]
+        assert [*app.screen.target.memory] == ["localhost:0"]
 
 
 async def test_no_device_of_another_machine_is_put_under_stress(

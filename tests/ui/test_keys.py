@@ -29,7 +29,7 @@ from gputop.ui.shell.help_and_settings import ABOUT, FIRST, SORTS, Help, Setting
 from gputop.ui.textual_workarounds import Palette
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import app_with, dashboard_of, settle, shown, until
+from tests.ui.pilots import app_with, dashboard_of, lines, settle, shown, text_of, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot

@@ -15,12 +15,8 @@ from gputop.agent.snapshot import Source
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.drawing.palette import DIM
 from gputop.ui.processes.process_details import ProcessDetails
-from gputop.ui.processes.process_page import (
-    ProcessDetailsView,
-    ProcessPage,
-    SendSignal,
-    variables_of,
-)
+from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage, variables_of
+from gputop.ui.processes.signal_dialog import SendSignal
 from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header

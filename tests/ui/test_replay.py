@@ -16,8 +16,9 @@ from gputop.recording.reader import Recording
 from gputop.recording.replay import Replay
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.monitor.device_list import DevicesView
-from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage, SendSignal
+from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage
 from gputop.ui.processes.screen import ProcessesTab
+from gputop.ui.processes.signal_dialog import SendSignal
 from gputop.ui.shell.actions import ACTIONS, KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header, ReplayBar

@@ -1,23 +1,28 @@
-"""Choice of a signal and of its process: nothing is sent without a second key."""
+"""Choice of a signal and of its processes: nothing is sent without a second key."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import subprocess
+import sys
+import time
 from pathlib import Path
 from signal import Signals
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual import events
 from textual.app import App
 from textual.containers import Vertical
+from textual.widgets import OptionList, Static
 
 import gputop.ui
 from gputop.agent.device import Absence
-from gputop.agent.snapshot import Process
-from gputop.ui.processes.process_page import SIGNALS, SendSignal, SignalList, signal_target
+from gputop.agent.linux import procfs
+from gputop.ui.processes import signals
 from gputop.ui.processes.screen import ProcessesView, why_untouched
+from gputop.ui.processes.signal_dialog import SIGNALS, Order, SendSignal, signal_targets
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.telemetry import Telemetry
 from tests.streams import GIB, PreparedStream, device, inventory, process, sample, unseen
@@ -29,38 +34,46 @@ if TYPE_CHECKING:
     from gputop.agent.snapshot import Process
 
 DEVICES = tuple(device(index) for index in range(12))
+LAUNCHER: dict[str, Any] = {
+    "parent_pid": 4200,
+    "parent_command": "/opt/bin/torchrun train.py",
+    "parent_start_time": 5.0,
+}
 
 
 class SignalApp(App[None]):
-    """Asks for a signal to one process, and keeps the answers."""
+    """Asks for a signal to the first process or its job, and keeps the answers."""
 
     CSS_PATH = Path(gputop.ui.__file__).parent / "shell" / "gputop.tcss"
 
     def __init__(self, *processes: Process) -> None:
         super().__init__()
-        target = signal_target(processes[0], processes, DEVICES)
-        self.screen_shown = SendSignal(target)
-        self.answers: list[Signals | None] = []
+        self.screen_shown = SendSignal(signal_targets(processes[0], processes, DEVICES))
+        self.answers: list[Order | None] = []
 
     def on_mount(self) -> None:
         self.push_screen(self.screen_shown, self.answers.append)
 
 
 def dialog(pilot: Pilot[None]) -> str:
-    return pilot.app.screen.query_one(SignalList).text()
+    """Return the text of the dialog as drawn, without its frame."""
+    rows = text_of(lines(pilot.app)).splitlines()
+    return "\n".join(row.partition("│")[2].rpartition("│")[0].strip() for row in rows)
+
+
+def sent(app: SignalApp) -> list[tuple[Signals, list[int]] | None]:
+    """Return the answers: signals and pids."""
+    return [answer and (answer.signal, [p.pid for p in answer.processes]) for answer in app.answers]
 
 
 async def test_it_shows_whose_process_it_is_and_what_it_holds() -> None:
     on_two = [process(4242, 0), process(4242, 1, memory_used_bytes=None), process(5, 2)]
     async with SignalApp(*on_two).run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        shown = dialog(pilot)
-        assert "4242  ada" in shown
-        assert "python train.py --rank 0" in shown
-        assert "GPU 0    holds 2.00 GiB" in shown
-        assert "GPU 1    holds memory unknown" in shown
-        assert "GPU 2" not in shown
-        names = [line.split()[0] for line in shown.splitlines()[5:] if line]
+        rows = [row for row in dialog(pilot).splitlines() if row]
+        assert rows[0] == "4242  ada, python train.py --rank 0"
+        assert rows[1:3] == ["GPU 0    holds 2.00 GiB", "GPU 1    holds memory unknown"]
+        names = [row.split()[0] for row in rows[3:]]
         assert " ".join(names) == "TERM INT KILL STOP CONT HUP QUIT USR1 USR2"
 
 
@@ -79,16 +92,48 @@ async def test_each_signal_is_answered_after_a_question(number: int) -> None:
         assert question in " ".join(dialog(pilot).split())
         await pilot.press("y")
         await settle(pilot)
-        assert app.answers == [signal]
+        assert sent(app) == [(signal, [4242])]
         assert app.screen is not app.screen_shown
 
 
-@pytest.mark.parametrize("key", ["y", "n", "k", "1", "9", "space", "tab", "x"])
-async def test_no_single_key_answers(key: str) -> None:
+async def test_tab_chooses_the_job_with_its_launcher() -> None:
+    ranks = [process(4242 + n, n, **LAUNCHER) for n in range(3)]
+    app = SignalApp(*ranks, process(7, 3))
+    async with app.run_test(size=(100, 24)) as pilot:
+        await settle(pilot)
+        assert "● 4242" in dialog(pilot)
+        members = "torchrun 4200, python 4242, python 4243, python 4244"
+        assert f"○ its job (4 processes)  {members}"[:50] in dialog(pilot)
+        await pilot.press("tab", "enter")
+        await settle(pilot)
+        question = f"Send TERM to its job (4 processes) ({members}) on GPU 0, 1, 2?"
+        assert question in " ".join(dialog(pilot).split())
+        await pilot.press("y")
+        await settle(pilot)
+        assert sent(app) == [(Signals.SIGTERM, [4200, 4242, 4243, 4244])]
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({}, ["1"]),
+        ({"slurm_job": "71"}, ["1", "its Slurm job 71 (2 processes)"]),
+        (LAUNCHER, ["1", "its job (3 processes)"]),
+        (LAUNCHER | {"parent_start_time": None}, ["1", "its job (2 processes)"]),
+        (LAUNCHER | {"parent_command": "-bash"}, ["1"]),
+    ],
+)
+def test_a_job_has_one_launcher_or_one_slurm_job(changes: dict[str, Any], names: list[str]) -> None:
+    both = [process(1, 0, **changes), process(2, 1, **changes)]
+    assert [target.name for target in signal_targets(both[0], both, DEVICES)] == names
+
+
+@pytest.mark.parametrize("keys", [["y"], ["n"], ["k"], ["1"], ["space"], ["tab"], ["x"]])
+async def test_no_single_key_answers(keys: list[str]) -> None:
     app = SignalApp(process(4242, 0))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        await pilot.press(key)
+        await pilot.press(*keys)
         await settle(pilot)
         assert app.answers == []
 
@@ -114,24 +159,17 @@ async def test_only_y_answers_the_question(key: str) -> None:
         assert "Send INT to 4242" in dialog(pilot)
 
 
-async def test_a_click_on_a_signal_asks_and_the_mouse_then_changes_nothing() -> None:
+async def test_a_click_on_a_signal_asks() -> None:
     app = SignalApp(process(4242, 0))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        at = next(n for n, row in enumerate(dialog(pilot).splitlines()) if "KILL" in row)
-        await pilot.click(SignalList, offset=(5, at))
-        await settle(pilot)
-        assert "Send KILL to 4242" in dialog(pilot)
-        await pilot.click(SignalList, offset=(5, 1))
-        app.screen.query_one(SignalList).wheel(3)
+        await pilot.click(OptionList, offset=(5, 2))
         await settle(pilot)
         assert "Send KILL to 4242" in dialog(pilot)
         assert app.answers == []
-        await pilot.press("n", "pagedown")
+        await pilot.press("n", "end", "enter", "y")
         await settle(pilot)
-        await pilot.press("enter", "y")
-        await settle(pilot)
-        assert app.answers == [Signals.SIGUSR2]
+        assert sent(app) == [(Signals.SIGUSR2, [4242])]
 
 
 async def test_keys_that_come_at_once_are_taken_in_their_order() -> None:
@@ -141,10 +179,10 @@ async def test_keys_that_come_at_once_are_taken_in_their_order() -> None:
         for key in ("down", "j", "enter", "n", "up", "enter", "y", "y", "escape"):
             app.post_message(events.Key(key, key if len(key) == 1 else None))
         await settle(pilot)
-        assert app.answers == [Signals.SIGINT]
+        assert sent(app) == [(Signals.SIGINT, [4242])]
 
 
-@pytest.mark.parametrize("size", [(60, 12), (80, 24), (20, 6), (1, 1)])
+@pytest.mark.parametrize("size", [(60, 12), (80, 24), (30, 7), (1, 1)])
 async def test_the_chosen_signal_and_the_question_always_show(size: tuple[int, int]) -> None:
     app = SignalApp(*(process(4242, index) for index in range(12)))
     async with app.run_test(size=size) as pilot:
@@ -156,7 +194,7 @@ async def test_the_chosen_signal_and_the_question_always_show(size: tuple[int, i
         await pilot.press("enter")
         await settle(pilot)
         assert ("Send USR2 to" in dialog(pilot)) == readable
-        if size[0] > 20:
+        if size[0] > 30:
             assert "on 12 devices?" in " ".join(dialog(pilot).split())
 
 
@@ -165,11 +203,10 @@ async def test_foreign_text_is_inert() -> None:
     app = SignalApp(evil)
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        assert "[red]x␛[2J" in dialog(pilot)
-        assert "a⟨202e⟩b[/]␀ a" in dialog(pilot)
         await pilot.press("enter")
         await settle(pilot)
-        assert "Send TERM to 1 ([red]x␛[2J, a⟨202e⟩b[/]␀" in dialog(pilot)
+        said = app.screen.query_one("#signal-question", Static).content
+        assert "Send TERM to 1 ([red]x␛[2J, a⟨202e⟩b[/]␀" in str(said)
 
 
 @pytest.mark.parametrize(
@@ -186,8 +223,8 @@ def test_what_cannot_be_told_from_its_successor_gets_no_signal(reason: Absence, 
 def test_a_later_process_of_the_same_pid_is_not_the_target() -> None:
     first = process(7, 0)
     later = dataclasses.replace(process(7, 1), start_time=1.0)
-    target = signal_target(first, [first, later], DEVICES)
-    assert target.held == (("0", 2 * GIB),)
+    (target,) = signal_targets(first, [first, later], DEVICES)
+    assert target.memory == {"0": 2 * GIB}
 
 
 async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,3 +263,16 @@ async def test_it_stands_beside_its_gpu_and_process(size: tuple[int, int], gpu: 
         assert any(row.startswith(f"▌    {gpu}    4242 ada") for row in rows)
         assert any(f"{gpu} H100" in row for row in rows)
         assert any("╭─ Send a signal" in row for row in rows)
+
+
+def test_the_end_of_processes_is_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    began = time.monotonic()
+    with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
+        monkeypatch.setattr(signals, "PATIENCE_SECONDS", 0.0)
+        started = {child.pid: procfs.read_stat(child.pid).started(procfs.BOOT_TIME)}
+        assert asyncio.run(signals.seconds_until_end(started, began))[1] == 1
+        monkeypatch.setattr(signals, "PATIENCE_SECONDS", 60.0)
+        child.kill()
+        seconds, left = asyncio.run(signals.seconds_until_end(started, began))
+        assert left == 0
+        assert seconds > 0

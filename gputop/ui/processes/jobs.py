@@ -23,6 +23,11 @@ class Job(NamedTuple):
     processes: tuple[Process, ...]
 
 
+def process_key(process: Process) -> tuple[int, float | None, str | None]:
+    """Return the identity of a process, which may be on several devices."""
+    return process.pid, process.start_time, process.machine
+
+
 def program_of(process: Process) -> str:
     """Return the base name of the program; a shell at login has a `-` before it."""
     name, _ = program_and_arguments(process.command or "")

@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from signal import Signals
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import chop_cells
 from textual import work
-from textual.containers import Vertical
 
 from gputop.agent.masking import MASK, is_secret
 from gputop.agent.problem import Problem, ProblemError
-from gputop.schema.derived import label_of
-from gputop.text import ABSENT, count, moment, size, visible
-from gputop.ui.drawing.cells import Row, Span, clip, is_narrow, rule_of, spread, wrap
-from gputop.ui.drawing.dialogs import (
-    WAIT,
-    Choice,
-    ChoiceDialog,
-    ChoiceList,
-    QuietPeriod,
-)
+from gputop.text import count, moment, visible
+from gputop.ui.drawing.cells import Row, Span, is_narrow, rule_of, spread, wrap
 from gputop.ui.drawing.live import FilterView, ScrolledView
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
 from gputop.ui.processes import columns
 from gputop.ui.processes.process_details import ProcessDetails, read_details
 from gputop.ui.processes.screen import ProcessTab, why_untouched
+from gputop.ui.processes.signal_dialog import SIGNALS
 from gputop.ui.processes.table_state import process_rows, rows_of
 
 if TYPE_CHECKING:
-    from gputop.agent.device import Device
     from gputop.agent.snapshot import Process
     from gputop.ui.processes.columns import ProcessRow
     from gputop.ui.telemetry import Telemetry
@@ -278,150 +268,3 @@ class ProcessPage(ProcessTab):
         self._read_for = None if self._read_for is process else self._read_for
         if process is self.process:
             self._view.update(found)
-
-
-SIGNALS = (
-    (Signals.SIGTERM, "asks it to end: it may clean up or refuse"),
-    (Signals.SIGINT, "interrupts it, as Ctrl+C does"),
-    (Signals.SIGKILL, "kills it at once: nothing is saved"),
-    (Signals.SIGSTOP, "suspends it; it keeps its device memory"),
-    (Signals.SIGCONT, "resumes a suspended process"),
-    (Signals.SIGHUP, "tells it that its terminal is gone"),
-    (Signals.SIGQUIT, "ends it with a core dump"),
-    (Signals.SIGUSR1, "does what the program defines"),
-    (Signals.SIGUSR2, "does what the program defines"),
-)
-"""Signals, the gentlest first, with their default effects."""
-CHOOSING, ASKING = "Enter chooses · Esc closes", "y sends it · Esc goes back"
-NOT_YET = f"{WAIT} · Esc goes back"
-DEVICE_LINES = 4
-"""Most devices of a process with a line of their own."""
-SLACK = 12
-"""Cells that the question, on two lines, may lose where they break."""
-DEVICES_NAMED = 8
-"""Most devices named in the question; more are only counted."""
-
-
-class SignalTarget(NamedTuple):
-    """Process that the signal is for."""
-
-    process: Process
-    held: tuple[tuple[str, int | None], ...]
-    """Label of each device that it uses, and the bytes of its memory that it holds."""
-
-
-def signal_target(
-    process: Process, processes: Iterable[Process], devices: Sequence[Device]
-) -> SignalTarget:
-    """Return the target with all devices that it uses."""
-    memory = {p.device_uuid: p.memory_used_bytes for p in rows_of(process, processes)}
-    used = (device for device in devices if device.uuid in memory)
-    return SignalTarget(
-        process, tuple((label_of(each), memory[each.uuid]) for each in used)
-    )
-
-
-class SignalList(ChoiceList):
-    """Process and list of signals; once a signal is chosen, the question."""
-
-    def __init__(
-        self, target: SignalTarget, clicked: Callable[[Choice], object]
-    ) -> None:
-        names = (
-            (signal.name.removeprefix("SIG"), signal, about)
-            for signal, about in SIGNALS
-        )
-        choices = [
-            Choice(f"{name:<5}{n:>3}  {about}", "", n) for name, n, about in names
-        ]
-        super().__init__(choices, clicked)
-        self._target = target
-        self.asking = False
-        """True once a signal is chosen and the question is open."""
-
-    @property
-    def rows_needed(self) -> int:
-        """Rows that show the process and all signals."""
-        return len(self.head(1)) + len(SIGNALS)
-
-    def action_move(self, step: int) -> None:
-        if not self.asking:
-            super().action_move(step)
-
-    def draw(self, width: int, height: int) -> list[Row]:
-        if not self.asking:
-            return super().draw(width, height)
-        self.listed = range(0)  # none to click on
-        question = self._question(width)
-        return [*self.head(width)[: max(0, height - len(question))], *question]
-
-    def head(self, width: int) -> list[Row]:
-        process, devices = self._target
-        user = ABSENT if process.user is None else visible(process.user, 64)
-        command = clip(visible(process.command or "", 4 * width), width)
-        rows = [[Span(f"{process.pid}", STRONG), Span(f"  {user}")], [Span(command)]]
-        for label, held in devices[:DEVICE_LINES]:
-            memory = "memory unknown" if held is None else size(held)
-            rows.append([Span(f"GPU {label:<5}", DIM), Span(f"holds {memory}")])
-        more = devices[DEVICE_LINES:]
-        if more:
-            total = sum(held or 0 for _, held in more)
-            rows.append([Span(f"and {len(more)} more, with {size(total)}", DIM)])
-        return [*rows, []]
-
-    def _question(self, width: int) -> list[Row]:
-        (process, devices), name = (
-            self._target,
-            SIGNALS[self.at][0].name.removeprefix("SIG"),
-        )
-        labels = [label for label, _ in devices]
-        many = len(labels) > DEVICES_NAMED
-        on = f" on {len(labels)} devices" if many else f" on GPU {', '.join(labels)}"
-        start, end = f"Send {name} to {process.pid}", f"{on * bool(labels)}?"
-        user = "" if process.user is None else f"{visible(process.user, 64)}, "
-        room = 2 * width - len(start) - len(user) - len(end) - SLACK
-        command = clip(visible(process.command or "", 4 * width), room)
-        who = (
-            f" ({user}{command})" if room >= 8 else ""
-        )  # else it has a line of its own above
-        return [[Span(line, WARN)] for line in wrap(start + who + end, width)]
-
-
-class SendSignal(ChoiceDialog):
-    """Dialog that answers with the signal to send, or None.
-
-    The target may end meanwhile: the sender checks the pid's start time again.
-    """
-
-    _list: SignalList
-
-    def __init__(self, target: SignalTarget, *, left: bool = False) -> None:
-        """Ask for a signal to `target` on the right, or on the `left`."""
-        super().__init__("Send a signal", (), CHOOSING)
-        self.styles.align_horizontal = "left" if left else "right"
-        self._list = SignalList(target, lambda _: self._ask(True))
-        self._list.styles.height = self._list.rows_needed
-        self._quiet = QuietPeriod(self, self._show_keys)
-
-    def press(self, key: str, character: str | None) -> None:
-        if self._list.asking:
-            answer = self._quiet.answer(key)
-            if answer is False:
-                self._ask(False)
-            elif answer:
-                super().press("enter", None)
-        elif key == "enter":
-            self._ask(True)
-        else:
-            super().press("escape" if key in ("q", "f9") else key, character)
-
-    def _ask(self, asking: bool) -> None:
-        self._list.asking = asking
-        self._quiet.begin()
-
-    def _show_keys(self) -> None:
-        self._list.redraw()
-        asking = ASKING if self._quiet.over else NOT_YET
-        self.query_one(Vertical).border_subtitle = (
-            asking if self._list.asking else CHOOSING
-        )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
-from signal import Signals
 from typing import TYPE_CHECKING
+
+from textual import work
 
 from gputop.agent.device import Absence, Device, DeviceState
 from gputop.schema.derived import label_of
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from gputop.agent.snapshot import Process
     from gputop.ui.processes.process_page import ProcessDetailsView
+    from gputop.ui.processes.signal_dialog import Order
     from gputop.ui.telemetry import Telemetry
 
 
@@ -233,29 +236,49 @@ class ProcessTab(LiveTab):
         return False
 
     def action_signal(self) -> None:
-        from gputop.ui.processes.process_page import SendSignal, signal_target
+        from gputop.ui.processes.signal_dialog import SendSignal, signal_targets
 
         process, telemetry = self.process, self.telemetry
         if process is None:
             self.notify("No process is selected")
             return
-        if why := why_untouched(process, telemetry):
+        why = why_untouched(process, telemetry)
+        if why:
             self.notify(f"No signal to {process.pid}: {why}", severity="warning")
             return
         processes = telemetry.sample.processes if telemetry.sample else ()
-        target = signal_target(process, processes, telemetry.devices)
-        question = SendSignal(target, left=self.is_right(process.device_uuid))
-        question.ask(self.app, lambda number: self._send(process, number))
+        targets = signal_targets(process, processes, telemetry.devices)
+        question = SendSignal(targets, left=self.is_right(process.device_uuid))
+        question.ask(self.app, self._send)
 
-    def _send(self, process: Process, number: Signals) -> None:
-        from gputop.ui.processes.signals import send_signal
+    @work(group="signals", exit_on_error=False)
+    async def _send(self, order: Order) -> None:
+        """Send the signal, and report when the processes have ended."""
+        from gputop.ui.processes.signal_dialog import ENDING, name_of
+        from gputop.ui.processes.signals import seconds_until_end, send_signal
 
-        assert process.start_time is not None, "else it is untouched"
-        problem = send_signal(process.pid, process.start_time, number)
-        if problem is None:
-            self.notify(f"{number.name} was sent to {process.pid}")
-        else:
-            self.notify(str(problem), title="Not sent", severity="error")
+        name, began = name_of(order.signal), time.monotonic()
+        reached: dict[int, float] = {}
+        for process in order.processes:
+            assert process.start_time is not None, "else it is untouched"
+            problem = send_signal(process.pid, process.start_time, order.signal)
+            if problem is None:
+                reached[process.pid] = process.start_time
+            else:
+                self.notify(str(problem), title="Not sent", severity="error")
+        if not reached:
+            return
+        who = f"{order.processes[0].pid}"
+        if len(order.processes) > 1:
+            who = f"{len(reached)} processes"
+        self.notify(f"{name} was sent to {who}")
+        if order.signal in ENDING:
+            seconds, left = await seconds_until_end(reached, began)
+            ended = f"{who} ended after {seconds:.1f} s"
+            if left:
+                ended = f"{left} of {who}" if len(reached) > 1 else who
+                ended += f" still runs {seconds:.0f} s after {name}"
+            self.notify(ended, severity="warning" if left else "information")
 
 
 class ListTab(ProcessTab):

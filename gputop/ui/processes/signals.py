@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Iterator
 
 from gputop.agent.linux import procfs
@@ -40,6 +42,39 @@ def send_signal(
     except ProblemError as error:
         return error.problem
     return None
+
+
+PATIENCE_SECONDS = 10.0
+"""Seconds that the end of a process is awaited after a signal."""
+LOOK_SECONDS = 0.1
+
+
+async def seconds_until_end(
+    processes: dict[int, float], began: float, proc: str = PROC
+) -> tuple[float, int]:
+    """Wait until all processes have ended, but no longer than `PATIENCE_SECONDS`.
+
+    `processes` are start times by pid, and `began` is the monotonic time of the signal. Returns
+    the seconds since then, and the number of processes that still run.
+    """
+    left = processes
+    while True:
+        left = {
+            pid: started for pid, started in left.items() if runs(pid, started, proc)
+        }
+        seconds = time.monotonic() - began
+        if not left or seconds > PATIENCE_SECONDS:
+            return seconds, len(left)
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def runs(pid: int, start_time: float, proc: str = PROC) -> bool:
+    """Return True unless the process has ended; a zombie has."""
+    try:
+        stat = procfs.read_stat(pid, proc)
+    except (OSError, ValueError):
+        return False
+    return stat.state not in ("Z", "X") and procfs.is_process(stat, start_time, proc)
 
 
 def expect(

@@ -9,17 +9,13 @@ from gputop.agent.snapshot import Process, Sample
 from gputop.ui.drawing.list_view import ListState
 from gputop.ui.processes import columns
 from gputop.ui.processes.columns import ProcessColumn, ProcessRow, ProcessSlot
-from gputop.ui.processes.jobs import launcher_of
+from gputop.ui.processes.jobs import launcher_of, process_key
 
 
 def rows_of(process: Process, processes: Iterable[Process]) -> list[Process]:
     """Return the rows of the same process, one for each of its devices."""
-    same = (process.pid, process.start_time, process.machine)
-    rows = []
-    for each in processes:
-        if (each.pid, each.start_time, each.machine) == same:
-            rows.append(each)
-    return rows
+    same = process_key(process)
+    return [each for each in processes if process_key(each) == same]
 
 
 def process_rows(
