@@ -125,9 +125,6 @@ async def test_the_help_has_two_columns_from_110_cells_on(width: int) -> None:
         assert (left.region.y == right.region.y) is (width >= 110)
         assert right.region.right <= app.screen.query_one(".box").region.right <= width
         assert "Main keys" in text_of(lines(app))
-        await pilot.press("end")
-        await settle(pilot)
-        assert "CONTAINER" in text_of(lines(app)) or width < 80  # the last of the legend
 
 
 def test_the_help_has_the_keys_of_the_readme_first() -> None:
