@@ -13,7 +13,7 @@ from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.fleet_screen import FleetScreen
-from gputop.ui.shell.help_and_settings import HelpText
+from gputop.ui.shell.help_and_settings import HelpPage
 from tests.streams import PreparedStream, inventory, sample
 
 if TYPE_CHECKING:
@@ -168,4 +168,8 @@ def text_of(strips: Sequence[Strip]) -> str:
 
 def text_of_help(app: App[None]) -> str:
     """All of the help that is open, also what is scrolled out."""
-    return app.screen.query_one(HelpText).text()
+    assert isinstance(app.screen, HelpPage)
+    lines = []
+    for title, entries in app.screen.groups.items():
+        lines += [title, *(f"{name}  {meaning}" for name, meaning in entries.items())]
+    return "\n".join(lines)

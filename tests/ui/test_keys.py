@@ -4,40 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual import events
 from textual.command import CommandList
-from textual.widgets import ContentSwitcher
+from textual.widgets import ContentSwitcher, OptionList
 
 from gputop import settings
 from gputop.agent.snapshot import DriverState
 from gputop.settings import THEMES, Settings
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.drawing import dialogs
-from gputop.ui.drawing.cells import width_of
-from gputop.ui.drawing.dialogs import ChoiceList, ConfirmScreen
+from gputop.ui.drawing.dialogs import ConfirmScreen, NumberDialog
 from gputop.ui.drawing.look import Terminal
-from gputop.ui.drawing.palette import ACCENT
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.processes.screen import ProcessesTab, ProcessesView
 from gputop.ui.shell import actions
 from gputop.ui.shell.actions import ACTIONS, OTHERS, KeysView, key_name
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.shell.fleet_screen import HELP as FLEET_HELP
 from gputop.ui.shell.header import Header
-from gputop.ui.shell.help_and_settings import ABOUT, FIRST, FRAME, SORTS, Help, HelpPage, HelpText
+from gputop.ui.shell.help_and_settings import ABOUT, FIRST, SORTS, Help, SettingsScreen
 from gputop.ui.textual_workarounds import Palette
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import app_with, dashboard_of, resize, settle, shown, text_of_help, until
+from tests.ui.pilots import app_with, dashboard_of, lines, settle, shown, text_of, until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from textual.pilot import Pilot
 
     from tests.sessions import EndlessSession, PreparedSession
@@ -121,33 +115,16 @@ async def test_these_keys_quit_everywhere(
         assert not app.is_running
 
 
-WIDTHS = [24, 40, 53, 80, 109, 110, 120, 160, 240]
-
-
-@pytest.mark.parametrize("help_page", [Help(), HelpPage(FLEET_HELP)], ids=["dashboard", "fleet"])
-@pytest.mark.parametrize("width", WIDTHS)
-def test_no_line_of_the_help_leaves_its_column(help_page: HelpPage, width: int) -> None:
-    rows = help_page._rows(width)
-    assert {width_of(row) for row in rows} == {width_of(rows[0])}
-    assert width_of(rows[0]) <= width * 96 // 100 - FRAME
-    drawn = " ".join(span.text for row in rows for span in row)
-    words = " ".join(text for each in help_page._groups.items() for text in _texts(*each))
-    assert Counter(drawn.split()) == Counter(words.split()) or width < 30
-
-
-def _texts(title: str, entries: Mapping[str, str]) -> list[str]:
-    return [title, *entries, *entries.values()]
-
-
-@pytest.mark.parametrize("width", [80, 109, 110, 160])
-def test_the_help_has_two_columns_from_110_cells_on(width: int) -> None:
-    rows = Help()._rows(width)
-    titles = [[span.text for span in row if span.style is ACCENT] for row in rows]
-    assert titles[0][0] == "Main keys"
-    assert (len(titles[0]) == 2) is (width >= 110)
-    text = ["".join(span.text for span in row) for row in rows]
-    filled = [sum(bool(line[at:][:24].strip()) for line in text) for at in (0, -24)]
-    assert width < 110 or min(filled) > len(rows) / 2
+@pytest.mark.parametrize("width", [24, 80, 109, 110, 160])
+async def test_the_help_has_two_columns_from_110_cells_on(width: int) -> None:
+    app = app_with(inventory(1), sample(1))
+    async with app.run_test(size=(width, 24)) as pilot:
+        await pilot.press("question_mark")
+        await settle(pilot)
+        left, right = app.screen.query("#columns Static")
+        assert (left.region.y == right.region.y) is (width >= 110)
+        assert right.region.right <= app.screen.query_one(".box").region.right <= width
+        assert "Main keys" in text_of(lines(app))
 
 
 def test_the_help_has_the_keys_of_the_readme_first() -> None:
@@ -157,22 +134,6 @@ def test_the_help_has_the_keys_of_the_readme_first() -> None:
     wanted = {key for cell in table for key in re.findall("`([^`]+)`", cell)}
     first = [action for action in ACTIONS if action.id in FIRST and action.when != "replay"]
     assert {action.key_names[0] for action in first} == wanted
-
-
-async def test_the_help_fits_beside_its_frame_also_after_the_terminal_has_shrunk() -> None:
-    app = app_with(inventory(1), sample(1))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await pilot.press("question_mark")
-        for width in (120, 80):
-            await resize(pilot, width, 24)
-            box = app.screen.query_one(".box")
-            assert box.outer_size.width < width
-            assert "Esc closes" in (box.border_subtitle or "")
-            page, text = app.screen, app.screen.query_one(HelpText)
-            assert isinstance(page, Help)
-            assert text.size.height == len(page._rows(width))
-            assert text.size.width == width_of(page._rows(width)[0])
-            assert "Main keys" in text_of_help(app).splitlines()[0]
 
 
 async def test_the_palette_has_what_keys_do_here_and_the_themes() -> None:
@@ -311,9 +272,8 @@ async def test_g_and_a_number_select_a_device() -> None:
         assert app.screen is app.first
         assert not app.screen.query_one(ProcessesView).focused_list
         await type_at_once(pilot, "g", "1")
-        assert [c.text.split()[0] for c in app.screen.query_one(ChoiceList).found][:3] == [
-            *("1", "10", "11")
-        ]
+        assert isinstance(app.screen, NumberDialog)
+        assert app.screen.at == 1  # of 1, 10 and 11
         await type_at_once(pilot, "1")
         assert selected(app) == "11"
         await type_at_once(pilot, "g", "1", "enter")
@@ -363,8 +323,9 @@ async def test_u_lists_what_the_user_of_the_selected_process_runs() -> None:
 
 def setting(app: GputopApp, name: str) -> list[str]:
     """Words of the line of a setting."""
-    rows = app.screen.query_one(ChoiceList).text().splitlines()
-    return next(row.split() for row in rows if row.split()[:1] == [name])
+    assert isinstance(app.screen, SettingsScreen)
+    rows = [choice.text.split() for choice in app.screen.choices]
+    return next(words for words in rows if words[0] == name)
 
 
 async def test_settings_change_what_is_shown_and_s_saves_them(tmp_path: Path) -> None:
@@ -452,7 +413,7 @@ async def test_the_mouse_changes_a_setting() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await type_at_once(pilot, "f2")
-        await pilot.click(ChoiceList, offset=(5, 3))
+        await pilot.click(OptionList, offset=(5, 3))
         await settle(pilot)
         assert app.settings.bell
 

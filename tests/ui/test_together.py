@@ -21,7 +21,7 @@ from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
-from gputop.ui.drawing.dialogs import ChoiceList, ConfirmScreen
+from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.drawing.palette import FAULT
 from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
@@ -274,8 +274,7 @@ async def test_several_are_picked_from_a_list(scripted: type[Scripted]) -> None:
     async with app.run_test(size=SIZE) as pilot:
         await opened(pilot, device=MORE)
         assert isinstance(app.screen, DevicesDialog)
-        lines = app.screen.query_one(ChoiceList)
-        assert [each.text[:5] for each in lines.choices] == [
+        assert [each.text[:5] for each in app.screen.choices] == [
             "[x] 0",
             "[ ] 1",
             *(f"[ ] {n}" for n in "23C"),

@@ -154,8 +154,6 @@ class DevicesDialog(ChoiceDialog):
         self._offered, self._marked = offered, set(marked)
         keys = "Space marks · Enter chooses · Esc closes"
         super().__init__("Devices to test together", self._choices(), keys)
-        self._list.clicked = self._mark
-        self._list.styles.height = len(offered)
 
     def _choices(self) -> list[Choice]:
         return [
@@ -163,18 +161,16 @@ class DevicesDialog(ChoiceDialog):
             for label, key in self._offered
         ]
 
-    def _mark(self, choice: Choice) -> None:
+    def choose(self, choice: Choice) -> None:
+        """Mark a device, or remove its mark."""
         self._marked ^= {choice.value}
-        self._list.choices = self._choices()
-        self._list.redraw()
+        self.update(self._choices())
 
-    def press(self, key: str, character: str | None) -> None:
+    def press(self, key: str) -> None:
         """Mark, or close with the marked devices in the order of the list."""
         if key == "space":
-            self._mark(self._list.choices[self._list.at])
+            self.choose(self.choices[self.at])
         elif key == "enter":
             self.close([key for _, key in self._offered if key in self._marked])
-        elif key == "q":
-            self.close(None)
         else:
-            super().press(key, character)
+            super().press(key)

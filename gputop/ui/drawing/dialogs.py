@@ -1,23 +1,22 @@
-"""Dialogs: questions that ignore stray keystrokes, and lists of choices narrowed down by typing."""
+"""Dialogs: questions that ignore stray keystrokes, and lists of choices."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from rich.table import Table
 from rich.text import Text
 from textual.containers import Vertical
 from textual.screen import ModalScreen
-from textual.widgets import Static
-
-from gputop.ui.drawing.cells import Row, Span, fit, width_of
-from gputop.ui.drawing.live import CursorList, FilterView
-from gputop.ui.drawing.palette import ACCENT, DIM, TAB, TEXT
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
 
 if TYPE_CHECKING:
     from textual.app import App, ComposeResult
-    from textual.events import Click, Key
+    from textual.events import Key
     from textual.message_pump import MessagePump
     from textual.timer import Timer
 
@@ -120,116 +119,89 @@ class ConfirmScreen(Dialog[bool]):
             self.close(answer)
 
 
-MOVES = {"down": 1, "j": 1, "up": -1, "k": -1, "pagedown": 8, "pageup": -8}
-MOVES |= {"home": -999, "end": 999}
-
-
 class Choice(NamedTuple):
-    """A line to choose, with a key or a number at its right end."""
+    """A line to choose, with a key at its right end."""
 
     text: str
     hint: str
     value: Any
 
 
-class ChoiceList(CursorList, FilterView):
-    """The typed text, and under it the choices that contain its words."""
-
-    def __init__(
-        self, choices: Sequence[Choice], clicked: Callable[[Choice], object]
-    ) -> None:
-        """List the `choices`; call `clicked` with one that the mouse chooses."""
-        super().__init__(id="choices")
-        self.choices, self.clicked = choices, clicked
-        self._head: list[Row] = []
-
-    @property
-    def found(self) -> Sequence[Choice]:
-        """Choices that match, in their order: first those that begin with the typed text."""
-        typed = self.typed.lower()
-        found = [
-            c
-            for c in self.choices
-            if all(each in c.text.lower() for each in typed.split())
-        ]
-        return sorted(
-            found, key=lambda choice: not choice.text.lower().startswith(typed)
-        )
-
-    @property
-    def total(self) -> int:
-        return len(self.found)
-
-    @property
-    def chosen(self) -> Choice | None:
-        """Choice under the cursor, or None if nothing matches."""
-        found = self.found
-        return found[self.at] if found else None
-
-    def type(self, text: str) -> None:
-        self.at = 0
-        super().type(text)
-
-    def press(self, key: str, character: str | None) -> None:
-        """Type the key, or move the cursor."""
-        if not (self.typing and self.filter_key(key, character)) and key in MOVES:
-            self.action_move(MOVES[key])
-
-    def head(self, width: int) -> list[Row]:
-        """Return the rows above the choices."""
-        return [self.prompt(width - 4)] if self.typing else []
-
-    def draw(self, width: int, height: int) -> list[Row]:
-        found, head = self.found, self.head(width)[: height - 1]
-        indent = "   " if self.typing else " "
-        rows: list[Row] = [] if found else [[Span("   Nothing matches", DIM)]]
-        for n in self.list_in(height - len(head)):
-            styles = (TAB, TAB) if n == self.at else (TEXT, ACCENT)
-            hint = f"  {found[n].hint} " if found[n].hint else ""
-            left, right = map(Span, (f"{indent}{found[n].text}", hint), styles)
-            rows.append(
-                [*fit([left], width - width_of([right]), style=left.style), right]
-            )
-        self._head = head
-        return [*head, *rows]
-
-    def on_click(self, event: Click) -> None:
-        row = event.y - len(self._head)
-        if 0 <= row < len(self.listed):
-            self.at = self.listed[row]
-            self.clicked(self.found[self.at])
+def _prompt(choice: Choice) -> Table:
+    line = Table.grid(expand=True)
+    line.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    line.add_column(justify="right", no_wrap=True)
+    line.add_row(Text(choice.text), Text(choice.hint))
+    return line
 
 
 class ChoiceDialog(Dialog[Any]):
     """Dialog that returns the value of the chosen line, or None."""
 
-    def __init__(self, title: str, choices: Sequence[Choice], keys: str = "") -> None:
-        """List the `choices`; `keys` is the line of what keys do, if they are not typed."""
+    def __init__(
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        keys: str = "Enter chooses · Esc closes",
+    ) -> None:
+        """List the `choices`; `keys` is the line that says what keys do."""
         super().__init__()
+        self.choices = choices
         self._title, self._keys = title, keys
-        self._list = ChoiceList(choices, lambda choice: self.close(choice.value))
-        self._list.typing = not keys
+        prompts = (Option(_prompt(choice)) for choice in choices)
+        self._list = OptionList(*prompts, compact=True)
+        self._list.can_focus = False  # keys are handled here, in the order typed
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box") as box:
             box.border_title = self._title
-            box.border_subtitle = self._keys or "Enter chooses · Esc closes"
+            box.border_subtitle = self._keys
             yield self._list
 
-    def on_key(self, event: Key) -> None:
-        """Handle every key here, in the order typed."""
-        event.stop()
-        self.press(event.key, event.character)
+    def on_mount(self) -> None:
+        self.at = min(self.at, len(self.choices) - 1)
 
-    def press(self, key: str, character: str | None) -> None:
+    @property
+    def at(self) -> int:
+        """Index of the line under the cursor."""
+        return self._list.highlighted or 0
+
+    @at.setter
+    def at(self, index: int) -> None:
+        self._list.highlighted = index
+
+    def update(self, choices: Sequence[Choice]) -> None:
+        """Show other texts for the same lines."""
+        self.choices = choices
+        for index, choice in enumerate(choices):
+            self._list.replace_option_prompt_at_index(index, _prompt(choice))
+
+    def choose(self, choice: Choice) -> None:
+        """Act on the line that was clicked, or on the one under the cursor after Enter."""
+        self.close(choice.value)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.choose(self.choices[event.option_index])
+
+    def on_key(self, event: Key) -> None:
+        event.stop()
+        self.press(event.key)
+
+    def press(self, key: str) -> None:
+        """Do what a key does."""
         match key:
-            case "escape" | "ctrl+p":
+            case "escape" | "q":
                 self.close(None)
             case "enter":
-                chosen = self._list.chosen
-                self.close(chosen and chosen.value)
-            case _:
-                self._list.press(key, character)
+                self.choose(self.choices[self.at])
+            case "down" | "j":
+                self._list.action_cursor_down()
+            case "up" | "k":
+                self._list.action_cursor_up()
+            case "pagedown" | "end":
+                self._list.action_last()
+            case "pageup" | "home":
+                self._list.action_first()
 
 
 PAUSE_SECONDS = 0.8
@@ -239,16 +211,23 @@ PAUSE_SECONDS = 0.8
 class NumberDialog(ChoiceDialog):
     """Dialog that a number closes: at once if no other begins with it, or else after a pause."""
 
-    def press(self, key: str, character: str | None) -> None:
-        super().press(key, character)
-        typed, chosen = self._list.typed, self._list.chosen
-        begun = sum(
-            typed != "" and each.text.startswith(typed) for each in self._list.choices
-        )
+    _typed = ""
 
-        def choose() -> None:
-            if chosen is not None and self._list.typed == typed:
-                self.close(chosen.value)
+    def press(self, key: str) -> None:
+        super().press(key)
+        if not key.isdecimal():
+            return
+        self._typed += key
+        begun = [c for c in self.choices if c.text.startswith(self._typed)]
+        if not begun:
+            self._typed = ""
+            return
+        self.at = self.choices.index(begun[0])
+        if len(begun) == 1:
+            self.close(begun[0].value)
+        else:
+            self.set_timer(PAUSE_SECONDS, partial(self._complete, self._typed))
 
-        if begun:
-            self.set_timer(PAUSE_SECONDS, choose) if begun > 1 else choose()
+    def _complete(self, typed: str) -> None:
+        if self._typed == typed:
+            self.choose(self.choices[self.at])

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import starmap
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
+from textual.containers import Container, VerticalScroll
+from textual.widgets import Static
 
 from gputop.schema.labels import LEGEND
 from gputop.settings import AUTO, CHOICES, Settings
-from gputop.ui.drawing.cells import Row, Span, cells_of, fit, in_columns, width_of, wrap
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, Dialog
-from gputop.ui.drawing.live import LiveView
 from gputop.ui.drawing.palette import ACCENT, STRONG
 from gputop.ui.processes.columns import COLUMNS, COMMAND, HOST
 from gputop.ui.shell.actions import (
@@ -27,16 +30,13 @@ from gputop.ui.shell.actions import (
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
-    from textual.events import Resize
 
     from gputop.ui.shell.app import GputopApp
 
-WIDEST, FRAME = 84, 6
-"""Cells of a column at most, and of the frame around the text."""
-TWO_FROM, GAP = 110, 3
-"""Width of a terminal from which on there are two columns, and the cells between them."""
-NAME, ROOMY = 17, 48
-"""Cells of a name, and those of a column from which on its meaning stands beside it."""
+TWO_FROM = 110
+"""Width of a terminal from which on there are two columns."""
+NAME = 17
+"""Cells of a name."""
 FIRST = (
     *(
         "tab.monitor",
@@ -121,13 +121,20 @@ LEGENDS |= {"Readings": LEGEND, "Stress test": BENCHMARK}
 LEGENDS |= {"Processes": {each.title: each.about for each in COLUMNS}}
 
 
-class HelpText(LiveView):
-    """Text of the help, of which a part is in view."""
-
-    all_rows: list[Row]
-
-    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - all that there are
-        return self.all_rows
+def _table(title: str, entries: Mapping[str, str]) -> Table:
+    table = Table(
+        title=title,
+        title_style=ACCENT,
+        title_justify="left",
+        box=None,
+        show_header=False,
+        padding=(0, 1),
+    )
+    table.add_column(style=STRONG, width=NAME)
+    table.add_column(ratio=1)
+    for name, meaning in entries.items():
+        table.add_row(Text(name), Text(meaning))
+    return table
 
 
 class HelpPage(Dialog[None]):
@@ -137,36 +144,29 @@ class HelpPage(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,question_mark,h,f1", "dismiss", "Close", id="help.close")
     ]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (TWO_FROM, "-wide")]  # noqa: RUF012 - as Textual types it
 
     def __init__(self, groups: Mapping[str, Mapping[str, str]]) -> None:
         super().__init__()
-        self._groups = groups
-        self._text = HelpText()
+        self.groups = groups
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="box") as box:
             box.border_title = "Help"
             box.border_subtitle = "↑ ↓ scroll · Esc closes"
-            yield self._text
-            self._fit(self.app.size.width)
+            with Container(id="columns"):
+                for groups in self._halves():
+                    yield Static(Group(*starmap(_table, groups)))
 
-    def on_resize(self, event: Resize) -> None:
-        self._fit(event.size.width)
-
-    def _fit(self, screen_width: int) -> None:
-        rows = self._text.all_rows = self._rows(screen_width)
-        self._text.styles.width, self._text.styles.height = width_of(rows[0]), len(rows)
-
-    def _rows(self, screen_width: int) -> list[Row]:
-        width = (
-            screen_width * 96 // 100 - FRAME
-        )  # the box has at most 96 % of the screen
-        two = screen_width >= TWO_FROM
-        width = min(WIDEST, (width - GAP) // 2 if two else width)
-        blocks = [
-            _block(title, entries, width) for title, entries in self._groups.items()
-        ]
-        return in_columns(blocks, 1 + two, width, GAP)
+    def _halves(self) -> tuple[Sequence[tuple[str, Mapping[str, str]]], ...]:
+        """Return the groups of the left and of the right column, of about the same height."""
+        groups = list(self.groups.items())
+        rest = sum(len(entries) for _, entries in groups) / 2
+        for at, (_, entries) in enumerate(groups):
+            rest -= len(entries)
+            if rest <= 0:
+                return groups[: at + 1], groups[at + 1 :]
+        return groups, ()
 
 
 class Help(HelpPage):
@@ -177,34 +177,17 @@ class Help(HelpPage):
     ) -> None:
         """List the actions that are `offered`; explain several `hosts` if they are shown."""
         actions = {action.id: action for action in ACTIONS if offered(action)}
-        first = {
-            "Main keys": _lines(actions.pop(each) for each in FIRST if each in actions)
-        }
-        others = {
-            title: _lines(a for a in actions.values() if a.tabs == tabs)
-            for tabs, title in PLACES.items()
-        }
-        super().__init__(
-            first | others | ({"Several hosts": HOSTS} if hosts else {}) | LEGENDS
-        )
+        first = [actions.pop(each) for each in FIRST if each in actions]
+        groups: dict[str, Mapping[str, str]] = {"Main keys": _lines(first)}
+        for tabs, title in PLACES.items():
+            groups[title] = _lines(a for a in actions.values() if a.tabs == tabs)
+        if hosts:
+            groups["Several hosts"] = HOSTS
+        super().__init__(groups | LEGENDS)
 
 
 def _lines(actions: Iterable[Action]) -> dict[str, str]:
     return {" ".join(action.key_names): action.help for action in actions}
-
-
-def _block(title: str, entries: Mapping[str, str], width: int) -> list[Row]:
-    """Return a group. A name that is too long has a row of its own."""
-    column = min(NAME, width // 4) if width >= ROOMY else 2
-    rows = [[Span(title, ACCENT)]]
-    for name, meaning in entries.items():
-        named, lines = Span(f"  {name}", STRONG), wrap(meaning, width - column - 2)
-        if column < cells_of(name) + 1:
-            rows.append([named])
-        else:
-            rows.append([*fit([named], column + 2), Span(lines.pop(0))])
-        rows += [[Span(f"{'':<{column + 2}}{line}")] for line in lines]
-    return [fit(clipped, width) for clipped in rows]
 
 
 ABOUT = {
@@ -243,29 +226,34 @@ class SettingsScreen(ChoiceDialog):
         keys = "↑ ↓ select · ← → change · S saves · Esc closes"
         super().__init__("Settings", _rows(app.settings), keys)
         self._gputop, self._changed = app, changed
-        self._list.at = len(ABOUT) * columns
-        self._list.clicked = self._step
+        self._first = len(ABOUT) * columns
 
-    def _step(self, choice: Choice, step: int = 1) -> None:
+    def on_mount(self) -> None:
+        self.at = self._first
+
+    def choose(self, choice: Choice) -> None:
+        self._step(choice, 1)
+
+    def _step(self, choice: Choice, step: int) -> None:
         name, now = choice.value
         if name in TITLES:
             hidden = {*self._gputop.settings.hidden_columns.split(",")} ^ {name}
             self._set(hidden_columns=",".join(sorted(hidden - {""})))
-        else:
-            choices = (
-                VALUES.get(name, (False, True)) if name != "readonly" else (now, True)
-            )
-            choices = choices if now in choices else (now, *choices)
-            self._set(**{name: choices[(choices.index(now) + step) % len(choices)]})
+            return
+        choices = VALUES.get(name, (False, True))
+        if name == "readonly":
+            choices = (now, True)
+        if now not in choices:
+            choices = (now, *choices)
+        self._set(**{name: choices[(choices.index(now) + step) % len(choices)]})
 
     def _set(self, **changes: Any) -> None:
         self._gputop.change_settings(**changes)
         self._changed()
-        self._list.choices = _rows(self._gputop.settings)
-        self._list.redraw()
+        self.update(_rows(self._gputop.settings))
 
-    def press(self, key: str, character: str | None) -> None:
-        choice = self._list.choices[self._list.at]
+    def press(self, key: str) -> None:
+        choice = self.choices[self.at]
         if key in STEPS:
             self._step(choice, STEPS[key])
         elif key in SORTS and choice.value[0] in TITLES:
@@ -273,10 +261,10 @@ class SettingsScreen(ChoiceDialog):
             self.close(None)
         elif key == "S":
             self.call_later(self._gputop.action_save)
-        elif key in ("q", "f2", "o"):
+        elif key in ("f2", "o"):
             self.close(None)
         else:
-            super().press(key, character)
+            super().press(key)
 
 
 def _rows(settings: Settings) -> list[Choice]:
