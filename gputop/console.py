@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from types import ModuleType
 
 from gputop.agent.problem import COULD_NOT_RUN as COULD_NOT_RUN  # noqa: PLC0414 - public here
-from gputop.bounds import COLUMNS, ROWS
 from gputop.text import visible
 
+COLUMNS, ROWS = 1000, 500
+"""Largest size of a terminal, in cells."""
 FINE = 0
 FAULT = 1
 """A fault was found: a wrong result, a failed check."""

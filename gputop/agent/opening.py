@@ -38,7 +38,7 @@ def pause(seconds: float, cut_short: threading.Event | None = None) -> bool:
     return (cut_short or threading.Event()).wait(max(0.0, seconds))
 
 
-class Opened(NamedTuple):
+class OpenedDriver(NamedTuple):
     """Result of starting the driver so far."""
 
     driver: Driver | None = None
@@ -70,7 +70,7 @@ class Opening:
 
         `hurry` is set when the state of the driver changes.
         """
-        self.opened = Opened()
+        self.opened = OpenedDriver()
         self._events: deque[Event] = deque(maxlen=EVENTS)
         self._start = start
         self._selection = selection
@@ -101,7 +101,7 @@ class Opening:
             except DriverError as error:
                 if worked and error.mismatch:
                     raise ReplacedError("the NVIDIA driver was replaced") from None
-                self._set(Opened(problem=error.problem))
+                self._set(OpenedDriver(problem=error.problem))
                 pause(RETRY_SECONDS)
                 continue
             worked = True
@@ -111,10 +111,10 @@ class Opening:
             threading.Thread(
                 target=self._listen, args=(driver, threads), name="events", daemon=True
             ).start()
-            self._set(Opened(problem=threads.wait_for_end()))
+            self._set(OpenedDriver(problem=threads.wait_for_end()))
             driver.close()
 
-    def _set(self, opened: Opened) -> None:
+    def _set(self, opened: OpenedDriver) -> None:
         """Note the state of the driver, and send it at once if it has changed."""
         has_changed = opened.state is not self.opened.state
         self.opened = opened
@@ -125,13 +125,13 @@ class Opening:
         while threads.problem is None:
             self._events += driver.events()
 
-    def _choose(self, driver: Driver) -> Opened:
+    def _choose(self, driver: Driver) -> OpenedDriver:
         """Start to read the chosen devices. Raises `DriverError` without any."""
         readers = driver.readers()
         selection = self._selection
         if selection is None or not readers:
             threads = ReadingThreads(dict.fromkeys(readers), self._read)
-            return Opened(driver, threads)
+            return OpenedDriver(driver, threads)
         identities: dict[Reader, Identity] = {}
         if selection.needs_identities:
             for reader in readers:
@@ -152,12 +152,14 @@ class Opening:
                 threads = ReadingThreads(
                     instances, partial(self._read_identified, identities)
                 )
-                return Opened(driver, threads, left_out=len(readers) - len(instances))
+                return OpenedDriver(
+                    driver, threads, left_out=len(readers) - len(instances)
+                )
             if not silent:
                 driver.close()
                 raise DriverError(problem)
             # A new start of the driver could not help a device that hangs: wait for it instead.
-            self._set(Opened(problem=problem))
+            self._set(OpenedDriver(problem=problem))
             futures.wait(silent, return_when=futures.FIRST_COMPLETED)
 
     def _read_identified(

@@ -29,7 +29,7 @@ Instances = Optional[frozenset[str]]
 """UUIDs of the MIG instances that are read; None for all."""
 
 
-class Known(NamedTuple):
+class KnownGpu(NamedTuple):
     """A GPU and its MIG instances, their samples, and the processes on them."""
 
     devices: tuple[Device, ...] = ()
@@ -38,7 +38,7 @@ class Known(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class Slot:
+class ReaderSlot:
     """A reader and its last reading; guarded by the lock of its `ReadingThreads`."""
 
     reader: Reader
@@ -53,7 +53,7 @@ class Slot:
     """Start of the last complete read: no value in `known` is older. 0 before the first."""
     heard_at: float = 0.0
     """End of the last complete read, or the start of the threads."""
-    known: Known = field(default_factory=Known)
+    known: KnownGpu = field(default_factory=KnownGpu)
 
     def is_stuck(self, now: float) -> bool:
         """Return True if the read that is going on takes too long."""
@@ -71,7 +71,7 @@ class Slot:
         # The last tick within the limit comes a moment before it. It is reported as hung then.
         return now - heard_at > silence_limit(interval) - interval / 2
 
-    def take(self) -> Known:
+    def take(self) -> KnownGpu:
         """Return what is known to send it. The driver's own samples are sent only once."""
         known = self.known
         self.known = known._replace(samples=tuple(map(without_samples, known.samples)))
@@ -94,7 +94,7 @@ class Slot:
         for reading in chosen:
             processes += reading.processes
         devices = tuple(reading.device for reading in chosen)
-        self.known = Known(devices, samples, tuple(processes))
+        self.known = KnownGpu(devices, samples, tuple(processes))
         self.read_at = began
 
 
@@ -110,7 +110,7 @@ class ReadingThreads:
         """Notified when a thread has nothing to do, and when the driver is gone."""
         now = time.monotonic()
         self.slots = tuple(
-            Slot(reader, instances, heard_at=now)
+            ReaderSlot(reader, instances, heard_at=now)
             for reader, instances in readers.items()
         )
         self.tick = 0
@@ -118,7 +118,7 @@ class ReadingThreads:
         self.problem: Problem | None = None
         """Why the driver is gone, if it is."""
         self._read = read
-        self._groups: list[list[Slot]] = []
+        self._groups: list[list[ReaderSlot]] = []
         """Slots of each thread."""
         with self.changed:
             self._start_thread([*self.slots])
@@ -166,14 +166,14 @@ class ReadingThreads:
                     group[:] = [slot]
                     self._start_thread(others)
 
-    def _start_thread(self, group: list[Slot]) -> None:
+    def _start_thread(self, group: list[ReaderSlot]) -> None:
         thread = threading.Thread(
             target=self._run, args=(group,), name="reading", daemon=True
         )
         thread.start()
         self._groups.append(group)
 
-    def _run(self, group: list[Slot]) -> None:
+    def _run(self, group: list[ReaderSlot]) -> None:
         while True:
             slot = self._next(group)
             if slot is None:
@@ -192,7 +192,7 @@ class ReadingThreads:
                 slot.heard_at = time.monotonic()
                 slot.was_slow = slot.heard_at - began > STUCK_SECONDS
 
-    def _next(self, group: list[Slot]) -> Slot | None:
+    def _next(self, group: list[ReaderSlot]) -> ReaderSlot | None:
         """Wait until a device of this thread is due, and return it; None if the thread should end.
 
         The device that has waited longest comes first.

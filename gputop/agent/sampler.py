@@ -26,9 +26,9 @@ from gputop.agent.lines import rounded
 from gputop.agent.linux.host import CPU_SAMPLE_SECONDS, WINDOW_SECONDS, HostReader
 from gputop.agent.linux.machine import cpu_name
 from gputop.agent.linux.owners import Owners
-from gputop.agent.opening import Opened, Opening, pause
+from gputop.agent.opening import OpenedDriver, Opening, pause
 from gputop.agent.owner_thread import OwnerThread
-from gputop.agent.reading import Known, ReadingThreads, Slot
+from gputop.agent.reading import KnownGpu, ReaderSlot, ReadingThreads
 from gputop.agent.snapshot import Inventory, Process, Record, Sample, Source
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ class Sampler:
     def _read(self, reader: Reader) -> tuple[DeviceReading, ...]:
         return reader.read(gpm=self._gpm)
 
-    def _ticks(self) -> Iterator[Opened]:
+    def _ticks(self) -> Iterator[OpenedDriver]:
         """Read all devices at each interval, and as soon as the driver has answered.
 
         Yields the driver that was read at that tick: another may open at any moment. If it is gone
@@ -124,7 +124,7 @@ class Sampler:
             read = threads
             self._read_all(threads, patience)
             if threads is not None and threads.problem is not None:
-                opened = Opened(problem=threads.problem)
+                opened = OpenedDriver(problem=threads.problem)
             yield opened
             due += self._interval
             hurried = self._pause_until(due)
@@ -153,7 +153,7 @@ class Sampler:
                 listed += slot.known.processes
         self._owners.look_up(listed, max(0.0, end - time.monotonic()))
 
-    def _inventory(self, opened: Opened, devices: Sequence[Device]) -> Inventory:
+    def _inventory(self, opened: OpenedDriver, devices: Sequence[Device]) -> Inventory:
         driver = opened.driver
         return Inventory(
             time=time.time(),
@@ -171,7 +171,7 @@ class Sampler:
             unlisted_gpus=driver.unlisted_gpus() if driver else (),
         )
 
-    def _current(self, opened: Opened) -> tuple[list[Device], Sample]:
+    def _current(self, opened: OpenedDriver) -> tuple[list[Device], Sample]:
         """Return the devices, and a sample of them."""
         devices: list[Device] = []
         samples: list[DeviceSample] = []
@@ -190,11 +190,11 @@ class Sampler:
         )
         return devices, sample
 
-    def _known(self, threads: ReadingThreads | None) -> list[Known]:
+    def _known(self, threads: ReadingThreads | None) -> list[KnownGpu]:
         """Return what is known of each GPU now, once."""
         if threads is None:
             return []
-        found: dict[str, Known] = {}
+        found: dict[str, KnownGpu] = {}
         with threads.changed:
             now = time.monotonic()
             for slot in threads.slots:
@@ -204,7 +204,7 @@ class Sampler:
         return [*found.values()]
 
 
-def _current(slot: Slot, now: float, interval: float) -> Known:
+def _current(slot: ReaderSlot, now: float, interval: float) -> KnownGpu:
     """Return what is known of the devices of a slot: the last reading, or why there is none."""
     age = rounded(now - (slot.read_at or slot.heard_at))
     known = slot.known
@@ -213,11 +213,11 @@ def _current(slot: Slot, now: float, interval: float) -> Known:
         hung = tuple(
             _without_answer(device, Absence.TIMED_OUT, age) for device in devices
         )
-        return Known(devices, hung, tuple(map(unanswered_process, known.processes)))
+        return KnownGpu(devices, hung, tuple(map(unanswered_process, known.processes)))
     if not known.devices:
-        return Known(devices, (_without_answer(devices[0], Absence.NO_DATA_YET),))
+        return KnownGpu(devices, (_without_answer(devices[0], Absence.NO_DATA_YET),))
     samples = [sample.aged(age) for sample in slot.take().samples]
-    return Known(devices, tuple(samples), known.processes)
+    return KnownGpu(devices, tuple(samples), known.processes)
 
 
 def _without_answer(

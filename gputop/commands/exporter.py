@@ -108,7 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
     if not processes:
         names = ("user", "pid", "compute")
         refuse(arguments, names, "metrics of devices", "add --processes")
-    watch = StreamFollower(_tell, judges=not dcgm)
+    watch = StreamFollower(_tell)
 
     def look() -> list[Family]:
         state = watch.state

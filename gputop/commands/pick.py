@@ -288,9 +288,7 @@ def _refuse(arguments: argparse.Namespace, outcome: Outcome) -> int:
     if outcome.hopeless:
         print_message(f"error: {outcome.hopeless}. Ask for less with --min-free.")
         return COULD_NOT_RUN
-    remedy = "`gputop doctor` says more, and --wait waits."
-    if any(each.reason is None or each.asks_too_much for each in outcome.others):
-        remedy = "Ask for less, or wait with --wait."
+    remedy = "Ask for less, wait with --wait, or see `gputop doctor`."
     message = f"error: {_too_few(arguments.count, outcome)}."
     if any(each.reason is not None for each in outcome.others):
         message += f" {explain(outcome.others)}"
@@ -308,10 +306,4 @@ def _advise(arguments: argparse.Namespace, outcome: Outcome) -> None:
         print_message(
             "these indices need CUDA_DEVICE_ORDER=PCI_BUS_ID: without it CUDA counts the fastest "
             "device first"
-        )
-    if len(outcome.picked) > 1 and any(
-        each.device.parent_uuid for each in outcome.picked
-    ):
-        print_message(
-            "a CUDA process may see the first MIG instance only: give each process its own"
         )

@@ -27,7 +27,7 @@ from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_messag
 if TYPE_CHECKING:
     from gputop.agent.problem import Problem
     from gputop.agent.snapshot import Record
-    from gputop.output.csv_lines import Column, CsvLines
+    from gputop.output.csv_lines import CsvColumn, CsvLines
     from gputop.stream.launch import StreamOptions
     from gputop.stream.machines import Machines
 
@@ -47,7 +47,7 @@ def parse_format(text: str) -> tuple[str, ...]:
 
 
 @argument_type
-def parse_query(text: str) -> tuple[Column, ...]:
+def parse_query(text: str) -> tuple[CsvColumn, ...]:
     """Parse the columns of CSV."""
     from gputop.output import csv_lines
 

@@ -90,8 +90,6 @@ class Candidate:
     reason: str | None = None
     is_excluded: bool = False
     """True for a device that CUDA does not see, or not as a whole."""
-    asks_too_much: bool = False
-    """True if only the requirements are against it."""
     processes: Sequence[Process] = ()
     """Processes on it at the end."""
 
@@ -199,8 +197,7 @@ def _candidate(
         unfit = NO_INDEX
     if unfit:
         return replace(seen, reason=unfit)
-    reason = _full(seen, wanted) or _at_work(seen, wanted)
-    return replace(seen, reason=reason, asks_too_much=reason is not None)
+    return replace(seen, reason=_full(seen, wanted) or _at_work(seen, wanted))
 
 
 def _busy(readings: DeviceSample | None) -> float | None:
@@ -356,7 +353,5 @@ def too_small(
     enough = sum(capacity >= needed for capacity in known)
     if not known or enough >= count:
         return None
-    if enough:
-        have = "has" if enough == 1 else "have"
-        return f"only {enough} of {len(known)} devices {have} {size(needed)} of memory"
-    return f"no device has {size(needed)} of memory: the largest has {size(max(known))}"
+    largest = f"the largest has {size(max(known))}"
+    return f"{enough or 'none'} of {len(known)} devices have {size(needed)} of memory: {largest}"

@@ -60,7 +60,7 @@ class Entry(NamedTuple):
         return phrase(self.title, self.numbers, (), room)
 
 
-class Figure(NamedTuple):
+class NumberText(NamedTuple):
     """A number as it is shown: `idle`, `48 %`, and ` in 1:00` if it covers another time."""
 
     label: str
@@ -68,7 +68,7 @@ class Figure(NamedTuple):
     time: str
 
 
-def figures(evidence: Iterable[Evidence]) -> list[Figure]:
+def figures(evidence: Iterable[Evidence]) -> list[NumberText]:
     """Return the numbers, each with the time that it covers unless that was just named."""
     found = []
     named = ""
@@ -76,7 +76,7 @@ def figures(evidence: Iterable[Evidence]) -> list[Figure]:
         time = ""
         if each.seconds and each.unit != "s":
             time = f" in {duration(each.seconds)}"
-        found.append(Figure(each.label, each.text, "" if time == named else time))
+        found.append(NumberText(each.label, each.text, "" if time == named else time))
         named = time or named
     return found
 

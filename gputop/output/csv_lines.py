@@ -55,7 +55,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Column:
+class CsvColumn:
     """A column that can be queried."""
 
     name: str
@@ -159,10 +159,12 @@ _SMI_FORMS: Mapping[str, Callable[[Any], object]] = {
 """Value formats of nvidia-smi by reading, where they differ from the format of the unit."""
 
 
-def _clock_event_columns(family: str) -> Iterator[Column]:
+def _clock_event_columns(family: str) -> Iterator[CsvColumn]:
     """Yield the columns of the clock event reasons: the mask, and one column for each reason."""
     reading = "clock_event_reasons"
-    yield Column(f"{family}.active", reading, lambda words: f"0x{mask_of(words):016X}")
+    yield CsvColumn(
+        f"{family}.active", reading, lambda words: f"0x{mask_of(words):016X}"
+    )
     for event in CLOCK_EVENTS:
 
         def state(words: tuple[str, ...], word: str = event.word) -> str:
@@ -171,7 +173,7 @@ def _clock_event_columns(family: str) -> Iterator[Column]:
             return "Not Active"
 
         if event.smi:
-            yield Column(f"{family}.{event.smi}", reading, state)
+            yield CsvColumn(f"{family}.{event.smi}", reading, state)
 
 
 def _timestamp(row: Row) -> str:
@@ -185,24 +187,24 @@ def _count(row: Row) -> int:
     return sum(device.parent_uuid is None for device in row.inventory.devices)
 
 
-def _all_columns() -> Iterator[Column]:
+def _all_columns() -> Iterator[CsvColumn]:
     """Yield all columns. If two have the same name, the last one is used: nvidia-smi's."""
-    yield Column("timestamp", of_row=_timestamp)
-    yield Column("driver_version", of_row=attrgetter("inventory.driver_version"))
-    yield Column("count", of_row=_count)
+    yield CsvColumn("timestamp", of_row=_timestamp)
+    yield CsvColumn("driver_version", of_row=attrgetter("inventory.driver_version"))
+    yield CsvColumn("count", of_row=_count)
     for name in CATALOGUE:
-        yield Column(name, name, _json_text)
+        yield CsvColumn(name, name, _json_text)
     for reading in CATALOGUE.values():
         unit, form = _SMI_UNITS.get(reading.unit, ("", _yes_or_value))
         form = _SMI_FORMS.get(reading.name, form)
         for name in reading.smi:
-            yield Column(name, reading.name, form, unit)
+            yield CsvColumn(name, reading.name, form, unit)
     # `clocks_throttle_reasons` is the name before driver 535. Newer drivers still accept it.
     yield from _clock_event_columns("clocks_event_reasons")
     yield from _clock_event_columns("clocks_throttle_reasons")
 
 
-COLUMNS: Mapping[str, Column] = {column.name: column for column in _all_columns()}
+COLUMNS: Mapping[str, CsvColumn] = {column.name: column for column in _all_columns()}
 ALIASES = {
     "gpu_name": "name",
     "gpu_uuid": "uuid",
@@ -217,7 +219,7 @@ ALIASES = {
 """Short names of nvidia-smi. As in nvidia-smi, the header has the full name on the right."""
 
 
-def parse_query(text: str) -> tuple[Column, ...]:
+def parse_query(text: str) -> tuple[CsvColumn, ...]:
     """Parse the names of columns. Raises `ValueError` with a suggestion for an unknown name."""
     found = []
     for word in text.split(","):
@@ -250,7 +252,7 @@ class CsvLines:
     MIG instances have no line, as with nvidia-smi, because scripts count the lines.
     """
 
-    columns: Sequence[Column]
+    columns: Sequence[CsvColumn]
     header: bool = True
     """True until the header is written; False from the start for no header."""
     units: bool = True

@@ -216,17 +216,18 @@ def totals_by_user(inventory: Inventory, sample: Sample) -> list[UserTotals]:
 
 
 def _totals(user: str | None, own: Sequence[Process], sample: Sample) -> UserTotals:
-    memory = None
+    uuids: dict[str, None] = {}
+    pids = set()
+    memory: int | None = None
+    is_partial = False
     for process in own:
-        if process.memory_used_bytes is not None:
+        uuids[process.device_uuid] = None
+        pids.add(process.pid)
+        if process.memory_used_bytes is None:
+            is_partial = True
+        else:
             memory = (memory or 0) + process.memory_used_bytes
-    totals = UserTotals(
-        user,
-        devices=tuple(dict.fromkeys(process.device_uuid for process in own)),
-        processes=len({process.pid for process in own}),
-        memory_used_bytes=memory,
-        memory_is_partial=any(process.memory_used_bytes is None for process in own),
-    )
+    totals = UserTotals(user, tuple(uuids), len(pids), memory, is_partial)
     for uuid in totals.devices:
         readings = sample.device(uuid)
         if readings is not None and readings.gpu_utilization_percent is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING
 
@@ -244,20 +244,30 @@ def inventory_of(
     machines: Collection[MachineStream], interval: float, time: float
 ) -> Inventory:
     """Return one inventory: all devices, in the order of the machines, and common versions."""
-    known = [each.inventory for each in machines if each.inventory is not None]
-    settled = [each for each in known if each.driver_state is not DriverState.STARTING]
-    simulated = known and all(each.source is Source.SIMULATED for each in known)
-    own = next((each.inventory for each in machines if each.name == THIS_MACHINE), None)
+    devices: list[Device] = []
+    settled = []
+    sources = set()
+    cpu_name = None
+    for each in machines:
+        inventory = each.inventory
+        if inventory is None:
+            continue
+        devices += inventory.devices
+        sources.add(inventory.source)
+        if inventory.driver_state is not DriverState.STARTING:
+            settled.append(inventory)
+        if each.name == THIS_MACHINE:
+            cpu_name = inventory.cpu_name
     return Inventory(
         time=time,
         hostname=", ".join(each.name for each in machines),
-        source=Source.SIMULATED if simulated else Source.NVML,
+        source=Source.SIMULATED if sources == {Source.SIMULATED} else Source.NVML,
         driver_state=DriverState.OK if settled else DriverState.STARTING,
         interval_seconds=interval,
-        cpu_name=own.cpu_name if own else None,
-        driver_version=_common([each.driver_version for each in settled]),
-        cuda_version=_common([each.cuda_version for each in settled]),
-        devices=tuple(device for each in machines for device in each.devices),
+        cpu_name=cpu_name,
+        driver_version=_common({each.driver_version for each in settled}),
+        cuda_version=_common({each.cuda_version for each in settled}),
+        devices=tuple(devices),
     )
 
 
@@ -267,17 +277,26 @@ def sample_of(machines: Collection[MachineStream], now: float, time: float) -> S
     A value was read `age_seconds` before the time of the sample. Events have times of our clock.
     Only a machine's `time` and the start times of its processes use that machine's clock.
     """
-    states = tuple(each.machine(now) for each in machines)
-    own = next(
-        (state.host for state in states if state.name == THIS_MACHINE), NOT_ASKED
-    )
+    own = NOT_ASKED
+    states: list[Machine] = []
+    devices: list[DeviceSample] = []
+    processes: list[Process] = []
+    events: list[Event] = []
+    for each in machines:
+        state = each.machine(now)
+        states.append(state)
+        devices += each.readings(now)
+        processes += each.processes
+        events += each.pop_events()
+        if each.name == THIS_MACHINE:
+            own = state.host
     return Sample(
         time=time,
         host=own,
-        devices=tuple(reading for each in machines for reading in each.readings(now)),
-        processes=tuple(process for each in machines for process in each.processes),
-        events=tuple(event for each in machines for event in each.pop_events()),
-        machines=states,
+        devices=tuple(devices),
+        processes=tuple(processes),
+        events=tuple(events),
+        machines=tuple(states),
         uptime_seconds=now,
     )
 
@@ -293,5 +312,5 @@ def still_connects(sample: Sample) -> bool:
     return False
 
 
-def _common(values: Sequence[str | None]) -> str | None:
-    return values[0] if values and len({*values}) == 1 else None
+def _common(values: set[str | None]) -> str | None:
+    return values.pop() if len(values) == 1 else None

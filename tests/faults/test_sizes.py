@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bounds import COLUMNS, ROWS
-from gputop.console import terminal_size
+from gputop.console import COLUMNS, ROWS, terminal_size
 from tests.e2e.shipped import dashboard, device, see
 from tests.terminal import set_size
 

@@ -75,7 +75,7 @@ def _lines(data: bytes) -> Iterator[bytes]:
 def check_shown(records: Sequence[Record]) -> None:
     """What was accepted is known, judged and printed as any other."""
     telemetry, csv = Telemetry(lambda: 100.0), CsvLines(COLUMNS)
-    follower = StreamFollower(judges=False, clock=lambda: 100.0)
+    follower = StreamFollower(clock=lambda: 100.0)
     inventory: Inventory | None = None
     for record in records:
         telemetry.receive(record)

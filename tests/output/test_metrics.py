@@ -35,11 +35,9 @@ NOW = 100.0
 BOUND = 60.0
 
 
-def state_after(
-    *records: Record | Interruption, at: float = NOW, judges: bool = True
-) -> ExporterState:
+def state_after(*records: Record | Interruption, at: float = NOW) -> ExporterState:
     """After those, all of which came at that time."""
-    follower = StreamFollower(judges=judges, clock=lambda: at)
+    follower = StreamFollower(clock=lambda: at)
     for record in records:
         follower.add_record(record)
     return follower.state

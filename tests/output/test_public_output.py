@@ -106,7 +106,7 @@ SHOWN = sorted(
 
 def exporter(*, dcgm: bool) -> Iterator[str]:
     """Yield the lines by metric: their order means nothing to Prometheus."""
-    follower = StreamFollower(judges=False, clock=lambda: 100.0)
+    follower = StreamFollower(clock=lambda: 100.0)
     for record in (INVENTORY, SAMPLE):
         follower.add_record(record)
     found = sorted(families(follower.state, 100.5, processes=True, dcgm=dcgm), key=lambda f: f.name)

@@ -19,7 +19,7 @@ from textual.messages import InBandWindowResize
 from textual.widgets import Label
 
 from gputop import console
-from gputop.bounds import COLUMNS, ROWS
+from gputop.console import COLUMNS, ROWS
 from gputop.ui import terminal
 from gputop.ui.terminal import CANCEL, ScreenCells, TerminalDriver
 

@@ -288,8 +288,6 @@ def _add_findings(
 
     A finding's sentence is not a label, because it changes with every sample.
     """
-    if state.begun is None:
-        return
     labels = {each.device.uuid: each.labels for each in devices}
     for finding in state.findings:
         if finding.device_uuid in labels:

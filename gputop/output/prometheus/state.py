@@ -45,8 +45,8 @@ class ExporterState:
     interruptions: int = 0
     findings: tuple[Finding, ...] = ()
     """Active findings, the gravest first. They survive a restart of the sampler."""
-    begun: Mapping[FindingKey, int] | None = None
-    """Number of times that each finding began, by device and rule; None if rules are off."""
+    begun: Mapping[FindingKey, int] = field(default_factory=dict)
+    """Number of times that each finding began, by device and rule."""
     bound_by: Mapping[str, BoundBy] = field(default_factory=dict)
     """Bottleneck of each device, by UUID."""
 
@@ -66,14 +66,11 @@ class StreamFollower:
         self,
         on_problem: Callable[[Problem], None] = lambda _: None,
         *,
-        judges: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Pass each new problem to `on_problem`. Apply the health rules if `judges`."""
+        """Pass each new problem to `on_problem`."""
         self.state = ExporterState()
         """Always replaced as a whole, never changed in place."""
-        if judges:
-            self.state = ExporterState(begun={})
         self._on_problem, self._clock = on_problem, clock
         self._inventory: Inventory | None = None
         self._reported: Problem | None = None
@@ -116,16 +113,12 @@ class StreamFollower:
             received=self._clock(),
             xids=xids,
         )
-        if state.begun is not None and self._inventory is not None:
-            state = self._judged(state, state.begun, self._inventory, sample)
+        if self._inventory is not None:
+            state = self._judged(state, self._inventory, sample)
         self.state = state
 
     def _judged(
-        self,
-        state: ExporterState,
-        begun: Mapping[FindingKey, int],
-        inventory: Inventory,
-        sample: Sample,
+        self, state: ExporterState, inventory: Inventory, sample: Sample
     ) -> ExporterState:
         """Return the state with the current findings, and counts of new ones."""
         if inventory.driver_state is DriverState.STARTING:
@@ -134,7 +127,7 @@ class StreamFollower:
         self._events.extend(sample.events)
         judgement = self._judge.judge(self._history, inventory, sample, self._events)
         active = {(each.device_uuid, each.rule) for each in state.findings}
-        counts = Counter(begun)
+        counts = Counter(state.begun)
         for finding in judgement.findings:
             key = finding.device_uuid, finding.rule
             if key not in active:
