@@ -80,8 +80,6 @@ def test_a_page_for_people() -> None:
         "peak",
         "products",
         "verified",
-        "method",
-        "software",
         "Verdict:",
     ]
     assert "no wrong elements" in ended.stdout

@@ -9,8 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gputop.bench.events import Comparison, Point, Result, Verdict, VerdictPart
 from gputop.bench.results.compare import comparable, last_and_first_runs, percent_limits, regression
@@ -173,19 +171,6 @@ def test_few_runs_say_too_little() -> None:
     assert percent_limit([97, 99, 101, 103]) > percent_limit([97, 99, 101, 103] * 3)
 
 
-def test_runs_that_scatter_by_three_percent_raise_few_alarms() -> None:
-    """A hundred runs are kept, and the next one is as the others: 74 % were slow once."""
-    draw = random.Random(7)  # noqa: S311
-    alarms = trials = 0
-    for _ in range(200):
-        means = [draw.gauss(780.0, 0.03 * 780) for _ in range(110)]
-        for n in range(100, 110):
-            like = before(*reversed(means[n - 10 : n]))
-            alarms += regression(soak(means[n]), like) is not None
-            trials += 1
-    assert alarms < 0.02 * trials
-
-
 @pytest.mark.parametrize("count", [4, 5, 6, 7, 8, 9, 10])
 def test_few_runs_raise_no_more_alarms(count: int) -> None:
     draw = random.Random(count)  # noqa: S311
@@ -255,15 +240,6 @@ def test_runs_with_a_scatter_of_three_percent_stay_good_over_many() -> None:
     assert sum(each > 0 for runs in found for each in runs) < 0.02 * 6 * 106
 
 
-def test_a_device_that_loses_a_tenth_is_slower_than_steady_runs() -> None:
-    draw = random.Random(1)  # noqa: S311
-    found = [
-        regression(soak(700.0), before(*(draw.gauss(780.0, 5.0) for _ in range(10))))
-        for _ in range(100)
-    ]
-    assert None not in found
-
-
 def test_a_regression_names_another_driver() -> None:
     old = before(*[100.0] * 4, conditions=replace(CONDITIONS, driver_version="570.1"))
     assert "the driver 570.1 became 580.65" in str(regression(soak(50.0), old))
@@ -293,22 +269,6 @@ def test_names_of_others_are_inert() -> None:
     line = regression(table("copy", faster(odd, 0.1)), like)
     assert line is not None
     assert line.isprintable()
-
-
-@given(st.lists(st.floats(0.001, 1e6), min_size=2, max_size=8))
-def test_what_comes_later_changes_nothing(means: list[float]) -> None:
-    """A result's place among all runs is the same as when it was the newest."""
-    runs = [soak(mean, ago=-float(n)) for n, mean in enumerate(means)]
-    for n, found in enumerate(with_comparisons(runs, runs)):
-        (then,) = with_comparisons(runs[n : n + 1], runs[: n + 1])
-        assert found.comparison == then.comparison
-        assert found.comparison is not None
-        under = found.comparison.under_percent
-        if n == 0:
-            assert under is None
-        else:
-            assert under is not None
-            assert (under < 0) == (means[n] > statistics.median(means[max(0, n - 10) : n]))
 
 
 def points_of(series: str, rates: dict[int, float]) -> tuple[Point, ...]:

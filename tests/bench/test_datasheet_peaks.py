@@ -239,27 +239,6 @@ def test_the_formula_gives_a_peak_or_nothing(
         assert value is None
 
 
-def test_two_wrong_numbers_are_no_peak() -> None:
-    assert by_formula("9.0", -132, -1980.0, "float32", name="NVIDIA H100") is None
-    assert by_formula("9.0", 132, 0, "float32", name="NVIDIA H100") is None
-
-
-@given(
-    st.sampled_from(PEAKS),
-    st.sampled_from([*kinds.DTYPES, *DTYPES.values()]),
-    st.floats(100, 3000),
-    st.floats(1.01, 2),
-)
-def test_the_formula_is_proportional_to_the_clock(
-    peak: Peak, dtype: str, clock: float, more: float
-) -> None:
-    chip = CHIPS[peak.name]
-    slow, fast = computed(chip, dtype, clock), computed(chip, dtype, clock * more)
-    assert (slow is None) == (fast is None)
-    if slow and fast:
-        assert fast / slow == pytest.approx(more)
-
-
 def test_the_denominators_have_names() -> None:
     assert denominators(named("H100 SXM"), "bfloat16", 1400.0) == {
         DATASHEET: 989,

@@ -6,7 +6,6 @@ import json
 import os
 import resource
 import signal
-import sqlite3
 import subprocess
 import sys
 from dataclasses import replace
@@ -21,7 +20,7 @@ from gputop.bench.results import store
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from tests.bench.commands import COMMAND, environment, ran
-from tests.bench.kept import SWEEP, soak, table
+from tests.bench.kept import soak
 from tests.bench.workers import RESULT, needs_torch
 from tests.runs import ended
 
@@ -180,48 +179,6 @@ def test_what_is_worse_has_its_own_status(
 ) -> None:
     assert slower(ends, soak(800.0, ago=60.0), soak(700.0, **changes)) == status
     assert ("12.5 % under" in capsys.readouterr().out) is ("wrong_elements" not in changes)
-
-
-@pytest.mark.parametrize("mean", [780.0, 900.0])
-def test_what_is_as_fast_as_ever_is_status_0(
-    ends: dict[str, Any], capsys: pytest.CaptureFixture[str], mean: float
-) -> None:
-    assert slower(ends, soak(800.0, ago=60.0), soak(mean)) == 0
-    assert capsys.readouterr().err == ""
-
-
-def test_the_report_says_that_it_is_slower(ends: dict[str, Any], tmp_path: Path) -> None:
-    for n in range(4):
-        store.append(soak(800.0, ago=60.0 + n))
-    ends["last"] = Done(soak(700.0))
-    assert run("--report", str(tmp_path / "a.html")) == 4
-    assert "12.5 % under the 800 TFLOP/s that is usual" in (tmp_path / "a.html").read_text()
-
-
-def test_the_rows_of_a_table_are_its_csv(
-    ends: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    ends["last"] = Done(table("sweep", SWEEP, tflops_peak=1.1))
-    assert run("--csv") == 0
-    head, *rows = capsys.readouterr().out.splitlines()
-    assert head == "series,x,shape,tflops,seconds"
-    assert len(rows) == len(SWEEP)
-
-
-def test_a_file_of_a_newer_version_is_a_warning_and_stays(
-    ends: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    store.append(replace(RESULT, tflops_mean=900.0))
-    with sqlite3.connect(store.results_path()) as connection:
-        connection.execute("PRAGMA user_version = 99")
-    connection.close()
-    before = store.results_path().read_bytes()
-    assert run("--json") == 0
-    said = capsys.readouterr()
-    assert json.loads(said.out)["device"] == "a CPU"
-    (line,) = said.err.splitlines()
-    assert "a newer gputop made it (version 99" in line
-    assert store.results_path().read_bytes() == before
 
 
 def test_a_history_that_nobody_reads_is_no_traceback() -> None:

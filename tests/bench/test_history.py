@@ -142,17 +142,6 @@ def test_without_results(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
-def test_a_file_that_cannot_be_read_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    store.results_path().parent.mkdir(parents=True)
-    store.results_path().write_bytes(b"no database at all, " * 100)
-    assert run() == 3
-    said = capsys.readouterr()
-    assert said.out == ""
-    (line,) = said.err.splitlines()
-    assert line.startswith("gputop: error: The file of earlier results cannot be used")
-    assert store.results_path().read_bytes() == b"no database at all, " * 100
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [(["--json", "--csv"], "Choose one"), (["--report", "a.html"], "Leave out --history")],
@@ -230,25 +219,6 @@ def test_what_is_slower_says_by_how_much_before_how_it_ended() -> None:
     assert text("OF USUAL", soak(780.0), earlier) == "100.0 %"
     assert text("OF USUAL", soak(780.1), earlier) == "100.0 %"
     assert text("OF USUAL", RUNS[4], earlier) == "–"
-
-
-def listed(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], list[str], list[object]]:
-    """The oldest result: the end of its row, its figure in CSV, its comparison in JSON."""
-    said = []
-    for form in ((), ("--csv",), ("--json",)):
-        assert run(*form) == 0
-        said.append(capsys.readouterr().out)
-    row = said[0].splitlines()[-1].split()[-6:]
-    figure = list(csv.DictReader(io.StringIO(said[1])))[-1]["under_earlier_percent"]
-    return row, [figure], [json.loads(said[2])[-1]["comparison"]]
-
-
-def test_later_runs_change_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    store.append(soak(780.0, ago=60.0))
-    before = listed(capsys)
-    for n, mean in enumerate((870.0, 300.0, 900.0)):
-        store.append(soak(mean, ago=50.0 - n))
-    assert listed(capsys) == before
 
 
 def test_a_verdict_that_was_given_stays_whatever_else_is_kept_later(

@@ -14,7 +14,7 @@ import pytest
 from gputop.agent.problem import ProblemError
 from gputop.bench.events import Comparison, Conditions, Point, Result, Verdict, VerdictPart
 from gputop.bench.results import compare, exports, measures, store
-from tests.bench.kept import BASE, COPY, SWEEP, soak, table
+from tests.bench.kept import BASE, SWEEP, soak, table
 from tests.bench.pages import result_text
 from tests.bench.workers import RESULT
 
@@ -24,14 +24,6 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert store.results_path() == tmp_path / "data" / "gputop" / "results.sqlite"
     return store.results_path()
-
-
-def test_what_is_kept_comes_back_newest_first(file: Path) -> None:
-    runs = [replace(RESULT, iterations=n, tflops_mean=0.0031167065194031983) for n in range(5)]
-    for run in runs:
-        store.append(run)
-    assert store.recent(3) == runs[:1:-1]
-    assert store.recent(100) == runs[::-1]
 
 
 def test_without_a_file_there_are_none_and_none_is_made(file: Path) -> None:
@@ -243,12 +235,6 @@ def test_a_result_is_compared_with_what_came_before_it(file: Path) -> None:
     assert kept.comparison is not None
     assert kept.comparison.under_percent == pytest.approx(17.55, rel=0.01)
     assert kept.comparison.runs == 4, "the one that was slower is no measure"
-
-
-def test_tables_are_compared_too(file: Path) -> None:
-    store.append(table("copy", COPY, ago=60.0))
-    assert store.append(table("copy", COPY)).comparison == Comparison(0.0, runs=1)
-    assert store.append(table("sweep", SWEEP)).comparison == Comparison(runs=0)
 
 
 def test_an_empty_file_is_begun(file: Path) -> None:

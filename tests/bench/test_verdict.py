@@ -24,7 +24,6 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.results import store
 from gputop.bench.results.page import droop_text, verdict_lines
 from gputop.bench.results.verdict import DEFAULTS, VerdictLimits, judge, status, with_verdicts
 from gputop.bench.run.run_state import RunState
@@ -222,12 +221,6 @@ def test_healthy_gpus_are_status_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(states.values()) == {"ok"}
 
 
-def test_a_power_cap_explains_a_droop() -> None:
-    runs = [simulated(rate=drooping, reasons=["sw_power_cap"])]
-    assert report_runs(runs, parsed()) == 0
-    assert "by power cap for 59 s of 60 s" in parts(runs[0].result)["droop"].why
-
-
 def halved(since: float) -> Callable[[float], float]:
     return lambda at: 900.0 if at < since else 450.0
 
@@ -356,21 +349,6 @@ def test_who_does_not_compute_there_is_no_load(other: Process) -> None:
     run = simulated(others=[other])
     assert run.result is not None
     assert run.result.known_conditions.other_load == ()
-
-
-def test_a_slower_device_than_usual_is_degraded_and_the_verdict_stays() -> None:
-    for ago in range(4, 0, -1):
-        (kept,) = store.judged([soak(780.0, ago=float(ago))])
-        assert kept.verdict is not None
-        store.append(kept)
-    assert parts(kept)["earlier runs"].why == "3 runs like it before, 4 are needed"
-    (slower,) = store.judged([soak(700.0)])
-    assert status(slower) == 4
-    assert "700 TFLOP/s is 10.3 % under the 780" in parts(slower)["earlier runs"].why
-    store.append(slower)
-    for ago in range(5, 30):
-        store.append(soak(650.0, ago=float(ago)))
-    assert store.recent(1)[0].verdict == slower.verdict
 
 
 def test_limits_are_options() -> None:

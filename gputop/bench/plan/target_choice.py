@@ -16,7 +16,6 @@ from gputop.agent.visible_devices import VARIABLE, is_identified, seen
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import (
-    DEFAULT_MEMORY_SHARE,
     Request,
     RunRefusedError,
     Target,
@@ -41,53 +40,58 @@ UNKNOWN = "The driver does not say who uses it."
 def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
     """Return every testable device of a stream, in its order, then the CPU."""
     cpu, whole = cpu_target(), gpus_in_mig_mode(inventory)
-    parents = {each.uuid: each for each in inventory.devices}
-    gpus = []
+    found = []
     for device in inventory.devices:
         if device.uuid in whole:
             continue
+        target = _target(device, inventory.device(device.parent_uuid or ""))
         readings = sample.device(device.uuid) if sample else None
-        free, share = (
-            readings.memory_free_bytes if readings else None,
-            DEFAULT_MEMORY_SHARE,
-        )
         if device.memory_is_shared:
             free, share = cpu.memory_free_bytes, cpu.memory_share
-        identity = (device.uuid, device.index, device.name, device.compute_capability)
-        gpu = parents.get(device.parent_uuid or "", device)
-        bus = device.pci_bus_id or gpu.pci_bus_id
-        mode = device.compute_mode or gpu.compute_mode
-        mig = (device.parent_uuid, device.mig_index)
-        known = (*identity, free, *mig, share)
-        gpus.append(Target("cuda", *known, pci_bus_id=bus, compute_mode=mode))
-    return (*gpus, cpu)
+            target = replace(target, memory_free_bytes=free, memory_share=share)
+        elif readings is not None:
+            target = replace(target, memory_free_bytes=readings.memory_free_bytes)
+        found.append(target)
+    return (*found, cpu)
+
+
+def _target(device: Device, gpu: Device | None) -> Target:
+    """Return the target of a device. A MIG instance has the bus and the mode of its `gpu`."""
+    gpu = gpu or device
+    return Target(
+        "cuda",
+        device.uuid,
+        device.index,
+        device.name,
+        device.compute_capability,
+        None,
+        device.parent_uuid,
+        device.mig_index,
+        pci_bus_id=device.pci_bus_id or gpu.pci_bus_id,
+        compute_mode=device.compute_mode or gpu.compute_mode,
+    )
 
 
 def gpus_in_mig_mode(inventory: Inventory) -> dict[str, Problem]:
     """Return the GPUs in MIG mode by UUID, and why they cannot be tested as a whole."""
+    instances: dict[str, list[Device]] = {}
+    for device in inventory.devices:
+        instances.setdefault(device.parent_uuid or "", []).append(device)
     found = {}
     for gpu in inventory.devices:
-        instances = [
-            device for device in inventory.devices if device.parent_uuid == gpu.uuid
-        ]
-        if gpu.mig_mode != "enabled" and not instances:
+        named = []
+        for each in instances.get(gpu.uuid, ()):
+            # The profile, such as `MIG 3g.20gb`, is behind the GPU's name.
+            profile = visible(each.name.removeprefix(gpu.name).strip())
+            named.append(f"{label_of(each)} ({profile})")
+        if gpu.mig_mode != "enabled" and not named:
             continue
         what = f"GPU {label_of(gpu)}, {gpu.name}, cannot be stress-tested as a whole"
-        create = mig_command("-cgi PROFILE -C", gpu)
-        why, remedy = "MIG is on, and it has no instance", f"Create one with {create}"
-        if instances:
-            # The profile, such as `MIG 3g.20gb`, is behind the GPU's name.
-            profiles = (
-                visible(each.name.removeprefix(gpu.name).strip()) for each in instances
-            )
-            pairs = zip(instances, profiles, strict=True)
-            named = ", ".join(
-                f"{label_of(each)} ({profile})" for each, profile in pairs
-            )
-            why, remedy = (
-                "MIG is on, and CUDA runs on its instances only",
-                f"Choose one: {named}",
-            )
+        why, remedy = "MIG is on, and it has no instance", "Create one with "
+        remedy += mig_command("-cgi PROFILE -C", gpu)
+        if named:
+            why = "MIG is on, and CUDA runs on its instances only"
+            remedy = f"Choose one: {', '.join(named)}"
         found[gpu.uuid] = Problem(what, why, remedy)
     return found
 
@@ -219,15 +223,16 @@ def with_peers(requests: Sequence[Request]) -> list[Request]:
         return list(requests)
     whole = tuple(filter(copies_to_others, gpus))
     free = plan.cpu_target().memory_free_bytes
-
-    def with_peers(each: Request) -> Request:
-        if each.target not in gpus:
-            return each
-        room = free and int(each.target.memory_share * free) // len(gpus)
-        ranks = whole if each.target in whole and len(whole) > 1 else ()
-        return replace(each, ranks=ranks, host_bytes=room)
-
-    return [with_peers(each) for each in requests]
+    found = []
+    for request in requests:
+        target = request.target
+        if target in gpus and free:
+            room = int(target.memory_share * free) // len(gpus)
+            request = replace(request, host_bytes=room)  # noqa: PLW2901
+        if target in whole and len(whole) > 1:
+            request = replace(request, ranks=whole)  # noqa: PLW2901
+        found.append(request)
+    return found
 
 
 def select_targets(
@@ -372,22 +377,22 @@ def usable_requests(
     Raise `ValueError` if none does, or if the only one cannot do what is requested. Devices that do
     not answer are left out if all GPUs were meant, and refused if they were named.
     """
-    problems = {
-        request.target: problem
-        for request in requests
-        if (problem := why_unusable(sample, request.target))
-    }
-    left = [request for request in requests if request.target not in problems]
+    left, problems = [], {}
+    for request in requests:
+        problem = why_unusable(sample, request.target)
+        if problem is None:
+            left.append(request)
+        else:
+            problems[request.target.label] = problem
     if problems and (not left or not of_all):
         raise ValueError(str(next(iter(problems.values()))))
-    if problem := plan.check_together(left):
+    problem = plan.check_together(left)
+    if problem is None and len(left) == 1:
+        problem = plan.check_request(left[0])
+    if problem is not None:
         raise ValueError(str(problem))
-    if len(left) == 1 and (problem := plan.check_request(left[0])):
-        raise ValueError(str(problem))
-    said = "; ".join(
-        f"{target.label}: {problem.why}" for target, problem in problems.items()
-    )
-    return with_peers(left), said
+    said = [f"{label}: {problem.why}" for label, problem in problems.items()]
+    return with_peers(left), "; ".join(said)
 
 
 def busy_question(
@@ -397,33 +402,42 @@ def busy_question(
 
     A process on several devices is named once.
     """
-    held = {target: processes_on(sample, target) for target in targets}
-    busy = [target for target, holders in held.items() if holders != []]
+    busy, unknown = [], []
+    holding: dict[int, tuple[Process, list[Target]]] = {}
+    for target in targets:
+        processes = processes_on(sample, target)
+        if processes != []:
+            busy.append(target)
+        if processes is None:
+            unknown.append(target)
+        for process in processes or ():
+            holding.setdefault(process.pid, (process, []))[1].append(target)
     if not busy:
         return None
-    holding: dict[int, tuple[Process, list[Target]]] = {}
-    for target in busy:
-        for process in held[target] or ():
-            holding.setdefault(process.pid, (process, []))[1].append(target)
     alone = len(targets) == 1
-    named = ["" if alone else f"{short_labels(on)} " for _, on in holding.values()]
-    wide = max(map(len, named[:LISTED]), default=0)
-    lines = [
-        f"{label:<{wide}}{_line(process)}"
-        for label, (process, _) in zip(named, holding.values(), strict=True)
-    ]
-    if (more := len(lines) - LISTED) > 0:
-        lines[LISTED:] = [f"          and {more} more"]
-    unknown = [target for target in busy if held[target] is None]
-    lines += [
-        UNKNOWN if alone else f"{short_labels([target])}: {UNKNOWN}"
-        for target in unknown
-    ]
+    lines = _holders([*holding.values()], alone=alone)
+    for target in unknown:
+        lines.append(UNKNOWN if alone else f"{short_labels([target])}: {UNKNOWN}")
     who = visible(busy[0].label) if alone else f"{len(busy)} of {len(targets)} devices"
-    if not named:
+    if not holding:
         return f"{who} may be in use:", lines
     be = "are" if len(busy) > 1 else "is"
     return f"{who} {be} in use. A stress test would slow down:", lines
+
+
+def _holders(
+    holding: Sequence[tuple[Process, Sequence[Target]]], *, alone: bool
+) -> list[str]:
+    """Return a line for each process, behind its devices if there are several."""
+    shown = holding[:LISTED]
+    labels = ["" if alone else f"{short_labels(on)} " for _, on in shown]
+    wide = max(map(len, labels), default=0)
+    lines = []
+    for (process, _), label in zip(shown, labels, strict=True):
+        lines.append(f"{label:<{wide}}{_line(process)}")
+    if len(holding) > LISTED:
+        lines.append(f"          and {len(holding) - LISTED} more")
+    return lines
 
 
 def _line(process: Process) -> str:

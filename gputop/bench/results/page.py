@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -113,14 +113,14 @@ def result_page(result: Result, course: RunCurves | None = None) -> list[Block]:
     page: list[Block] = [*headline(result), Heading(title_of(result))]
     if result.points:
         page.append(table(result.kind, result.points))
-    page.append(Facts("", [*figure_facts(result)]))
+    page.append(Facts("", figure_facts(result)))
     if course is not None:
         page += charts(result, course)
-    page.append(Facts("Conditions", [*condition_facts(result.known_conditions)]))
+    page.append(Facts("Conditions", condition_facts(result.known_conditions)))
     if result.verdict is not None:
         page += verdict_blocks(result)
-    page.append(Facts("Method", [*method_facts(result)], details=True))
-    page.append(Facts("Details", [*detail_facts(result)], details=True))
+    page.append(Facts("Method", method_facts(result), details=True))
+    page.append(Facts("Details", detail_facts(result), details=True))
     return [block for block in page if not isinstance(block, Facts) or block.rows]
 
 
@@ -172,64 +172,67 @@ def verdict_lines(result: Result) -> Iterator[str]:
     yield f"Verdict: {result.verdict.state} ({judged})"
 
 
-def figure_facts(result: Result) -> Iterator[Fact]:
-    """Yield what was measured, how it was verified, and the memory used."""
+def present(facts: Iterable[tuple[str, object]]) -> list[Fact]:
+    """Return the facts that are known: neither empty nor begun by the sign of absence."""
+    return [(name, str(text)) for name, text in facts if _is_known(text)]
+
+
+def _is_known(text: object) -> bool:
+    return text is not None and not f"{text or ABSENT}".startswith(ABSENT)
+
+
+def figure_facts(result: Result) -> list[Fact]:
+    """Return what was measured, how it was verified, and the memory used."""
     kind = kind_of(result.kind)
-    if not kind.has_rows:
-        yield from _throughput(result)
-    elif result.tflops_peak is not None and result.points:
-        yield "best", _best(result)
-    for line in of_peak(result):
-        yield "of peak", line
     done = ending(result).sentence
     if result.stopped == "time" and result.points:
         done = count(len(result.points), "row")
-    yield kind.counts, f"{result.iterations:,}, {done}"
     wrong = f"{result.wrong_elements or 'no'} wrong elements{mismatch_text(result)}"
-    yield "verified", f"{verified_text(result)}, {wrong}"
+    facts = [] if kind.has_rows else _throughput(result)
+    if kind.has_rows and result.points:
+        facts.append(("best", _best(result)))
+    facts += [("of peak", line) for line in of_peak(result)]
+    facts.append((kind.counts, f"{result.iterations:,}, {done}"))
+    facts.append(("verified", f"{verified_text(result)}, {wrong}"))
     if result.tensor_bytes is not None or result.context_bytes is not None:
         tensors, cache = size(result.tensor_bytes), size(result.cache_bytes)
         context = size(result.context_bytes)
         said = f"tensors {tensors}, torch's cache {cache}, CUDA context {context}"
-        yield "memory", said
-    for note in result.notes:
-        yield "note", note
+        facts.append(("memory", said))
+    facts += [("note", note) for note in result.notes]
+    return present(facts)
 
 
 def _best(result: Result) -> str:
     best = ranked_shapes(result.points)[0]
     where = shape(result) if result.n else best.series
     said = f"{throughput(result.tflops_peak)} at {where}"
-    scatter = best.values.get("spread_percent")
-    if scatter is not None:
-        said += f", ± {percentage(scatter, digits=1)}"
+    if "spread_percent" in best.values:
+        said += f", ± {percentage(best.values['spread_percent'], digits=1)}"
     return said
 
 
-def _throughput(result: Result) -> Iterator[Fact]:
-    mean, interval = result.tflops_mean, result.tflops_mean_interval
-    said = f"{throughput(mean)} over {age(result.seconds)}"
-    if mean and interval:
-        half = 50 * (interval[1] - interval[0]) / mean
-        said += f", ± {percentage(half, digits=1)}"
-    yield "mean", said
-    said = f"{throughput(result.tflops_peak)} in the best window"
+def _throughput(result: Result) -> list[tuple[str, str]]:
+    mean = f"{throughput(result.tflops_mean)} over {age(result.seconds)}"
+    if result.tflops_mean and result.tflops_mean_interval:
+        low, high = result.tflops_mean_interval
+        half = 50 * (high - low) / result.tflops_mean
+        mean += f", ± {percentage(half, digits=1)}"
+    peak = f"{throughput(result.tflops_peak)} in the best window"
     if result.tflops_p5 is not None and result.tflops_p95 is not None:
-        low, high = throughput(result.tflops_p5), throughput(result.tflops_p95)
-        said += f"; 5 % to 95 % of them: {low} to {high}"
-    yield "peak", said
-    if result.tflops_burst is not None:
-        yield "burst", f"{throughput(result.tflops_burst)} from the first product on"
-    if result.tflops_sustained is not None and result.droop_percent is not None:
-        yield (
-            "sustained",
-            f"{throughput(result.tflops_sustained)}, {droop_text(result)}",
-        )
-        steady = result.time_to_steady_seconds
-        if steady is None:
-            yield "steady", "not within this run"
-        else:
-            yield "steady", f"after {age(steady)}"
+        most = f"{throughput(result.tflops_p5)} to {throughput(result.tflops_p95)}"
+        peak += f"; 5 % to 95 % of them: {most}"
+    sustained, steady = (
+        f"{throughput(result.tflops_sustained)}, {droop_text(result)}",
+        "",
+    )
+    if result.time_to_steady_seconds is not None:
+        steady = f"after {age(result.time_to_steady_seconds)}"
+    elif result.tflops_sustained is not None:
+        steady = "not within this run"
+    burst = f"{throughput(result.tflops_burst)} from the first product on"
+    facts = {"mean": mean, "peak": peak, "burst": burst, "sustained": sustained}
+    return [*facts.items(), ("steady", steady)]
 
 
 def droop_text(result: Result) -> str:
@@ -266,20 +269,21 @@ def of_peak(result: Result) -> Iterator[str]:
             yield f"{dtype}: {line}"
 
 
-def condition_facts(known: Conditions) -> Iterator[Fact]:
-    """Yield the known state of the device during the run."""
-    power = f"{quantity(known.power_watts_mean, ' W')} on average"
-    if known.power_watts_mean is not None and known.power_limit_watts:
-        share = percentage(100 * known.power_watts_mean / known.power_limit_watts)
-        power += f", {share} of the limit of {known.power_limit_watts:.0f} W"
+def condition_facts(known: Conditions) -> list[Fact]:
+    """Return the known state of the device during the run."""
+    watts, limit = known.power_watts_mean, known.power_limit_watts
+    power = f"{quantity(watts, ' W')} on average"
+    if watts is not None and limit:
+        share = percentage(100 * watts / limit)
+        power += f", {share} of the limit of {limit:.0f} W"
     clock = f"{quantity(known.sm_clock_mhz_mean, ' MHz')} on average"
     if known.sm_clock_max_mhz is not None:
         clock += f", maximum {known.sm_clock_max_mhz:.0f} MHz"
-    energy, heat = ABSENT, ABSENT
+    energy, heat = "", ""
     if known.energy_joules is not None:
         counted = value_text("energy_joules", known.energy_joules)
         energy = f"{counted} by the device's counter"
-    if known.tflop_per_joule is not None:
+    if known.energy_joules is not None and known.tflop_per_joule is not None:
         energy += f", {tflops(known.tflop_per_joule)} TFLOP/J"
     if known.temperature_celsius_max is not None:
         heat = f"up to {quantity(known.temperature_celsius_max, '°C')}"
@@ -295,26 +299,28 @@ def condition_facts(known: Conditions) -> Iterator[Fact]:
         "used by": "; ".join(known.other_load),
         "driver": known.driver_version,
     }
-    for name, text in facts.items():
-        if text and not text.startswith(ABSENT):
-            yield name, text
+    return present(facts.items())
 
 
-def method_facts(result: Result) -> Iterator[Fact]:
-    """Yield how it was measured, and with what software."""
-    yield "method", result.method
-    if result.bound_to:
-        yield "bound to", result.bound_to
+def method_facts(result: Result) -> list[Fact]:
+    """Return how it was measured, and with what software."""
+    unset, software = "", f"torch {result.torch_version}"
     if result.unset:
-        named = "; ".join(result.unset)
-        yield "unset", f"{named}, as that changes what is measured"
-    cublas = f", cuBLAS {result.cublas_version}" if result.cublas_version else ""
-    yield "software", f"torch {result.torch_version}{cublas} in {result.python}"
+        unset = f"{'; '.join(result.unset)}, as that changes what is measured"
+    if result.cublas_version:
+        software += f", cuBLAS {result.cublas_version}"
+    facts = {
+        "method": result.method,
+        "bound to": result.bound_to,
+        "unset": unset,
+        "software": f"{software} in {result.python}",
+    }
+    return present(facts.items())
 
 
-def detail_facts(result: Result) -> Iterator[Fact]:
-    """Yield further facts for a reader who has no access to the machine."""
-    named = {
+def detail_facts(result: Result) -> list[Fact]:
+    """Return further facts for a reader who has no access to the machine."""
+    facts = {
         "of usual": share_of_usual(result),
         "time": age(result.seconds),
         "accumulate": result.accumulate,
@@ -325,9 +331,7 @@ def detail_facts(result: Result) -> Iterator[Fact]:
         "device": result.device_uuid,
         "PCI device id": result.known_conditions.pci_device_id,
     }
-    for label, value in named.items():
-        if value not in (None, ABSENT):
-            yield label, str(value)
+    return present(facts.items())
 
 
 def charts(result: Result, course: RunCurves) -> Iterator[Block]:
@@ -418,7 +422,7 @@ def rows_page(device: str, kind: str, points: Sequence[Point]) -> list[Block]:
 def device_blocks(place: str, result: Result) -> list[Block]:
     """Return the rows of a device of several, its notes, and how it was measured."""
     page: list[Block] = [
-        Facts(f"Method of {place}", [*method_facts(result)], details=True)
+        Facts(f"Method of {place}", method_facts(result), details=True)
     ]
     if result.notes:
         page.insert(0, Facts("", [(place, note) for note in result.notes]))

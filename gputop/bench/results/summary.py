@@ -24,6 +24,10 @@ LEAST_DROOP = 1.0
 """Percent of droop that is worth telling."""
 
 
+CHECK_POWER = "Check the power cables, power supply and cooling of {it}."
+SEE_WHY = "Run `gputop why` while {it} is busy to see what holds it back."
+
+
 def summary(result: Result, parts: Sequence[VerdictPart]) -> str:
     """Return the verdict about a result with these parts in one to four short sentences."""
     found = {part.name: part for part in parts}
@@ -37,7 +41,9 @@ def summary(result: Result, parts: Sequence[VerdictPart]) -> str:
         )
     for name, sentences in DEGRADED_PARTS.items():
         if name in found and found[name].state == DEGRADED:
-            return _joined(_right(result), sentences(result, found[name].why))
+            why = found[name].why
+            said = sentences if isinstance(sentences, str) else sentences(result, why)
+            return _joined(_right(result), _filled(said, result, why))
     return _not_bad(result, found)
 
 
@@ -105,7 +111,7 @@ def _throttling(result: Result, why: str) -> str:
     seconds = result.known_conditions.clock_event_seconds
     held = [word for word in seconds if word in BY_WORD and BY_WORD[word].fault]
     if result.stopped != "limit" and not any(BY_WORD[word].is_heat for word in held):
-        return f"Slowed down by its hardware: {why}. {_check_power(result)}"
+        return f"Slowed down by its hardware: {why}. {CHECK_POWER}"
     return f"Too hot: {_how_hot(result)}. {_cooler(result)}"
 
 
@@ -134,23 +140,6 @@ def _cooler(result: Result) -> str:
     return f"Improve airflow, or limit power with `sudo nvidia-smi -i {gpu} -pl {watts:.0f}`."
 
 
-def _check_power(result: Result) -> str:
-    return f"Check the power cables, power supply and cooling of {_it(result)}."
-
-
-def _pcie(result: Result, why: str) -> str:
-    return (
-        f"Slow PCIe link: {why}. "
-        f"Check that the slot of {_it(result)} has all its lanes, and reseat the card."
-    )
-
-
-def _links(result: Result, why: str) -> str:
-    gpu = _smi_id(result)
-    see = "" if gpu is None else f" with `nvidia-smi nvlink --status -i {gpu}`"
-    return f"Slow link to other GPUs: {why}. Check its links{see}."
-
-
 def _earlier_runs(result: Result, _: str) -> str:
     known = result.known_comparison
     under, runs = known.under_percent, known.runs
@@ -162,18 +151,11 @@ def _earlier_runs(result: Result, _: str) -> str:
     )
 
 
-def _like_devices(result: Result, why: str) -> str:
-    return (
-        f"Slower than the others: {why}. "
-        f"Compare power limit, clock and temperature of {_it(result)} with theirs."
-    )
-
-
 def _datasheet(result: Result, why: str) -> str:
     clock = result.known_conditions.sm_clock_mhz_mean
     most, gpu = result.known_conditions.sm_clock_max_mhz, _smi_id(result)
     if gpu is None or not clock or not most or clock > STUCK_SHARE * most:
-        return f"Too slow: {why}. {_see_why(result)}"
+        return f"Too slow: {why}. {SEE_WHY}"
     return (
         f"Too slow: its clock stays at {clock:.0f} of {most:.0f} MHz. Undo a limit of the clock "
         f"with `sudo nvidia-smi -i {gpu} -rgc`, and restart the computer if that changes nothing."
@@ -184,27 +166,28 @@ def _droop(result: Result, _: str) -> str:
     steady = result.time_to_steady_seconds
     after = "" if not steady else f" after {duration(steady)}"
     slower = f"{result.droop_percent or 0.0:.0f} % slower{after}"
-    return f"It got {slower}, not by heat or its power limit. {_see_why(result)}"
+    return f"It got {slower}, not by heat or its power limit. {SEE_WHY}"
 
 
-def _steadiness(result: Result, why: str) -> str:
-    return f"Its speed is uneven: {why}. {_see_why(result)}"
-
-
-def _see_why(result: Result) -> str:
-    return f"Run `gputop why` while {_it(result)} is busy to see what holds it back."
-
-
-DEGRADED_PARTS: dict[str, Callable[[Result, str], str]] = {
+DEGRADED_PARTS: dict[str, str | Callable[[Result, str], str]] = {
     "memory": _memory,
     "throttling": _throttling,
-    "links": _links,
-    "PCIe": _pcie,
-    "like devices": _like_devices,
+    "links": (
+        "Slow link to other GPUs: {why}. "
+        "Check its links with `nvidia-smi nvlink --status -i {number}`."
+    ),
+    "PCIe": (
+        "Slow PCIe link: {why}. "
+        "Check that the slot of {it} has all its lanes, and reseat the card."
+    ),
+    "like devices": (
+        "Slower than the others: {why}. "
+        "Compare power limit, clock and temperature of {it} with theirs."
+    ),
     "earlier runs": _earlier_runs,
     "datasheet": _datasheet,
     "droop": _droop,
-    "steadiness": _steadiness,
+    "steadiness": f"Its speed is uneven: {{why}}. {SEE_WHY}",
 }
 """Sentences about a degraded part. The first part that is degraded is told: it explains the
 others, as heat explains a droop."""
@@ -303,6 +286,14 @@ def _heat(result: Result, found: dict[str, VerdictPart]) -> list[str]:
     if celsius < COOL_CELSIUS:
         return ["cool"]
     return [f"not slowed by heat ({celsius:.0f}°C)"]
+
+
+def _filled(sentences: str, result: Result, why: str) -> str:
+    """Return sentences with the reason and the device in the place of their names in braces."""
+    fields = {"{why}": why, "{it}": _it(result), "{number}": _number(result)}
+    for name, text in fields.items():
+        sentences = sentences.replace(name, text)
+    return sentences
 
 
 def _joined(*sentences: str) -> str:
