@@ -351,7 +351,7 @@ main.main()
 DIES = """
 def failing(self, event, **fields):
     send(self, event, **fields)
-    if event == "verify" and self.request["rank"] == 1:
+    if event == "verify" and self.request.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
 main.Run.send = failing
 """

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -30,11 +29,18 @@ from tests.bench.machines import divided, seen
 from tests.bench.test_peers import GPUS
 from tests.bench.test_several import parsed
 from tests.bench.test_tables import Recorded
-from tests.bench.workers import CPU, STOP_SECONDS, broken_worker, fake_interpreter, needs_torch
+from tests.bench.workers import (
+    CPU,
+    STOP_SECONDS,
+    broken_worker,
+    fake_interpreter,
+    needs_torch,
+    request,
+)
 from tests.sessions import RESULT, PreparedSession
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
 SERIES = (collective.ALL_REDUCE, collective.ALL_GATHER, collective.REDUCE_SCATTER)
@@ -151,7 +157,7 @@ def test_small_messages_of_gpus_are_bound_by_the_host(
     )
     monkeypatch.setattr(rows, "threads_text", lambda _: "")
     run = Recorded(seconds=30.0, kind="collective")
-    run.request.update(ranks=1, rendezvous="/a/file")
+    run.request = replace(run.request, ranks=1, rendezvous="/a/file")
     collective._measure(device, run)
     assert [each.partition(" from ")[0] for each in run.notes] == says
     assert made == ["left"]
@@ -160,7 +166,7 @@ def test_small_messages_of_gpus_are_bound_by_the_host(
 def test_each_rank_knows_its_number_and_sees_its_own_gpu_first() -> None:
     second = replace(asked(GPUS[1])[0], ranks=tuple(GPUS), rendezvous="/a/file")
     order = worker_request(second)
-    assert (order["rank"], order["ranks"], order["rendezvous"]) == (1, 3, "/a/file")
+    assert (order.rank, order.ranks, order.rendezvous) == (1, 3, "/a/file")
     seen_by = worker_environment(second.target, *second.peers)
     assert seen_by["CUDA_VISIBLE_DEVICES"].split(",") == [GPUS[n].uuid for n in (1, 2, 0)]
 
@@ -265,7 +271,7 @@ def met(rank: int, rendezvous: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.delenv("GLOO_SOCKET_IFNAME")
     distributed = SimpleNamespace(TCPStore=Store, init_process_group=lambda *_: None)
     device: Any = SimpleNamespace(torch=SimpleNamespace(distributed=distributed), place="cpu")
-    asked = {"rank": rank, "ranks": 2, "rendezvous": rendezvous, "prepare_seconds": 300.0}
+    asked = replace(worker_request(request()), rank=rank, ranks=2, rendezvous=rendezvous)
     run: Any = SimpleNamespace(request=asked, notes=[])
     return collective.Ranks(device, run), run.notes
 
@@ -405,7 +411,7 @@ send = main.Run.send
 AT_A_CHECK = """
 def failing(self, event, **fields):
     send(self, event, **fields)
-    if event == "verify" and self.request["rank"] == 1:
+    if event == "verify" and self.request.rank == 1:
         os.kill(os.getpid(), signal.{signal})
 main.Run.send = failing
 """

@@ -130,7 +130,8 @@ def test_small_copies_wait_until_all_are_launched() -> None:
 def run_of(lock: Path, seconds: float = 60.0) -> Recorded:
     lock.touch()
     run = Recorded(seconds=seconds, kind="copy")
-    run.request.update(label="GPU 2", peers=["GPU 0", "GPU 1"], turns=3, rendezvous=str(lock))
+    peers = ("GPU 0", "GPU 1")
+    run.request = replace(run.request, label="GPU 2", peers=peers, turns=3, rendezvous=str(lock))
     return run
 
 
@@ -205,7 +206,7 @@ def test_an_error_of_the_driver_is_one_of_cuda(monkeypatch: pytest.MonkeyPatch) 
 def test_one_copies_between_gpus_at_a_time_and_after_all_others(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     lock.touch()
-    run: Any = SimpleNamespace(request={"rendezvous": str(lock)})
+    run: Any = SimpleNamespace(request=SimpleNamespace(rendezvous=str(lock)))
     first, second = copies.share_lock(run), copies.share_lock(run)
     alone = threading.Event()
 
@@ -298,7 +299,7 @@ ALONE = """
 between, taken = copies._copy_between, copies._rows_of_pair
 def noting(rows, number, peer):
     import fcntl, os
-    other = os.open(rows.run.request["rendezvous"], os.O_RDONLY)
+    other = os.open(rows.run.request.rendezvous, os.O_RDONLY)
     try:
         fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
         rows.run.notes.append("not alone")
@@ -463,7 +464,7 @@ def test_a_turn_that_begins_late_is_not_shorter(
     left: list[float] = []
 
     def late(rows: Any, *_: Any) -> None:
-        rows.run.request["seconds"] = 0.0
+        rows.run.request = replace(rows.run.request, seconds=0.0)
         rows.until = 0.0
 
     run = run_of(tmp_path / "lock", seconds=12.0)
@@ -538,7 +539,8 @@ def test_a_peer_without_a_context_costs_no_other_row(
 @needs_torch
 def test_without_any_peer_there_are_the_gpu_s_own_rows(tmp_path: Path) -> None:
     run = run_of(tmp_path / "lock")
-    run.request.update(peers=[], exclusive_peers={"GPU 0": "exclusive_process"})
+    exclusive = {"GPU 0": "exclusive_process"}
+    run.request = replace(run.request, peers=(), exclusive_peers=exclusive)
     copies.copy(gpu(), run)
     assert run.notes == ["GPU 0: copies are absent, its compute mode is exclusive process"]
     assert sum(each["event"] == "point" for each in run.sent) == 5 * 2
@@ -564,7 +566,7 @@ def test_small_copies_are_counted_in_blocks(
     monkeypatch.setattr(copies, "PAIR_WAYS", {"write to": {1: 0}})
     monkeypatch.setattr(copies, "_row", lambda *_: None)
     run = run_of(tmp_path / "lock")
-    run.request["peers"] = ["GPU 0"]
+    run.request = replace(run.request, peers=("GPU 0",))
     copies.copy(gpu(), run)
     assert blocks == [copies.MOST_HELD] * (1 + copies.MOST_HELD_BLOCKS)
     blocks.clear()
@@ -635,7 +637,7 @@ def test_the_host_makes_few_random_numbers(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_worker_knows_the_names_of_all_that_it_sees() -> None:
     second = target_choice.with_peers(asked(*GPUS))[1]
     order = worker_request(second)
-    assert (order["label"], order["peers"]) == ("GPU 1", ["GPU 2", "GPU 0"])
+    assert (order.label, order.peers) == ("GPU 1", ("GPU 2", "GPU 0"))
 
 
 @pytest.mark.slow

@@ -24,6 +24,8 @@ from tests.fake_cuda.settings import Fault, Settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gputop.bench.worker.request import WorkerRequest
+
 COUNTED = (
     "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before? Error "
 )
@@ -33,7 +35,7 @@ GPU = replace(GPUS[1], compute_mode="default")
 RELOAD = "`sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm`"
 
 
-def asked(mode: str | None = "default", kind: str = "soak") -> dict[str, Any]:
+def asked(mode: str | None = "default", kind: str = "soak") -> WorkerRequest:
     target = replace(GPU, compute_mode=mode)
     return worker_request(Request(target, "bfloat16", None, 1.0, kind=kind))
 

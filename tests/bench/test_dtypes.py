@@ -89,9 +89,9 @@ def test_the_plan_has_the_memory_that_a_product_takes(dtype: str) -> None:
     buffers = (it.a, it.stored_b, it.c, it.first)
     held = sum(each.untyped_storage().nbytes() for each in buffers) + SHAPE[0] * SHAPE[1]
     asked = worker_request(request(dtype))
-    rows = max(SHAPE) * asked["bytes_per_row"]
-    library = SHAPE[1] * SHAPE[2] * asked["dtypes"][0]["library_bytes"]
-    assert product.bytes_needed(asked, dtype, SHAPE) == held + library + rows + asked["fixed_bytes"]
+    rows = max(SHAPE) * asked.bytes_per_row
+    library = SHAPE[1] * SHAPE[2] * asked.dtypes[0].library_bytes
+    assert product.bytes_needed(asked, dtype, SHAPE) == held + library + rows + asked.fixed_bytes
 
 
 def float4() -> Any:

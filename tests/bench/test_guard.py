@@ -71,7 +71,7 @@ def test_heat_ends_the_run_once() -> None:
 def test_an_instance_is_read_by_its_gpu() -> None:
     part = target_choice.choose(divided(), seen(), "3:1")
     asked = worker_request(Request(part, "float32", None, 1.0))
-    followed = Followed(divided(), seen(88), uuid=asked["gpu_uuid"], of=asked["part_of"])
+    followed = Followed(divided(), seen(88), uuid=asked.gpu_uuid, of=asked.part_of)
     assert [limit.why.partition(",")[0] for limit in followed.limits] == ["GPU 3 reached 88°C"]
 
 
@@ -149,8 +149,7 @@ class GuardedWorker:
             env={**os.environ, **driver.environment(), "OMP_NUM_THREADS": "1"},
         )
         assert self.process.stdin is not None
-        line = json.dumps(worker_request(asked, agent_folders=AGENT_FOLDERS))
-        self.process.stdin.write(line.encode() + b"\n")
+        self.process.stdin.write(worker_request(asked, agent_folders=AGENT_FOLDERS).to_line())
         self.process.stdin.flush()
 
     def wait_until_measuring(self) -> None:

@@ -243,7 +243,7 @@ async def test_products_that_are_longer_than_a_pulse_are_refused(tmp_path: Path)
 def ring(monkeypatch: pytest.MonkeyPatch) -> tuple[loads.Ring, runs.Run]:
     monkeypatch.setitem(loads.COPIED_BYTES, "cpu", 1 << 20)
     run, _ = run_of("burn")
-    run.request["free_bytes"] = run.request["fixed_bytes"] + (8 << 20)
+    run.request = replace(run.request, free_bytes=run.request.fixed_bytes + (8 << 20))
     product = made(n=192)
     product.keep_first()
     product.judge()
@@ -269,7 +269,8 @@ def test_the_ring_takes_operands_from_all_over_the_memory_it_may_use(
     assert taken[:count] == taken[count:]
     each = 2 * 192 * 192 * 4
     needed = products.bytes_needed(run.request, "float32", (192, 192, 192))
-    left = run.request["free_bytes"] - needed - 2 * loads.COPIED_BYTES["cpu"]
+    assert run.request.free_bytes is not None
+    left = run.request.free_bytes - needed - 2 * loads.COPIED_BYTES["cpu"]
     assert (count - 1) * each <= left < count * each
     assert cpu().compare(product) == 0
 

@@ -55,7 +55,7 @@ def own() -> tuple[str, str, list[Any]]:
 def test_the_worker_that_is_sent_runs_as_it_does_here() -> None:
     post = NodeActor(relay.worker_archive(), None, cpu=True)
     assert post.facts(own, available_bytes)["torch"] == version("torch")
-    order = json.dumps(worker_request(Request(CPU, "float32", 64, 0.5))).encode() + b"\n"
+    order = worker_request(Request(CPU, "float32", 64, 0.5)).to_line()
     post.start(order)
     found = heard(post, "ended")
     events = [json.loads(line)["event"] for line in found["line"]]

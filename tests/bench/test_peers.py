@@ -89,8 +89,8 @@ def test_a_gpu_in_an_exclusive_mode_is_no_peer_and_has_peers() -> None:
     requests = target_choice.with_peers(asked(GPUS[0], exclusive, GPUS[2]))
     assert [[peer.number for peer in each.peers] for each in requests] == [["2"], ["2", "0"], ["0"]]
     first, second, _ = map(worker_request, requests)
-    assert first["exclusive_peers"] == {"GPU 1": "exclusive_process"}
-    assert (second["exclusive_peers"], second["compute_mode"]) == ({}, "exclusive_process")
+    assert first.exclusive_peers == {"GPU 1": "exclusive_process"}
+    assert (second.exclusive_peers, second.compute_mode) == ({}, "exclusive_process")
     seen_by = worker_launch.worker_environment(requests[0].target, *requests[0].peers)
     assert seen_by["CUDA_VISIBLE_DEVICES"].split(",") == [GPUS[n].uuid for n in (0, 2)]
     ranks = target_choice.with_peers(asked(GPUS[0], exclusive, kind="collective"))
@@ -114,7 +114,7 @@ def test_the_worker_sees_its_own_device_first_and_then_its_peers() -> None:
     assert seen_by["CUDA_VISIBLE_DEVICES"].split(",") == [GPUS[n].uuid for n in (1, 2, 0)]
     (alone,) = asked(GPUS[0])
     assert worker_launch.worker_environment(alone.target)["CUDA_VISIBLE_DEVICES"] == GPUS[0].uuid
-    assert worker_request(alone)["peers"] == []
+    assert worker_request(alone).peers == ()
 
 
 def test_eight_gpus_share_the_host_s_memory(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,11 +143,11 @@ def test_copies_that_do_not_fit_in_the_host_are_refused_in_a_line(
 
 
 def test_sizes_that_the_host_does_not_hold_are_left_out_and_noted() -> None:
-    run: Any = SimpleNamespace(request={"host_bytes": 2 << 30}, notes=[])
+    run: Any = SimpleNamespace(request=SimpleNamespace(host_bytes=2 << 30), notes=[])
     assert copies.fitting_host([1 << 20, 1 << 28, 1 << 30], run) == [1 << 20, 1 << 28]
     (note,) = run.notes
     assert note.startswith("no copies of 1024 MiB and more: they take 4 times as much")
-    run.request["host_bytes"] = None
+    run.request.host_bytes = None
     assert copies.fitting_host([1 << 30], run) == [1 << 30]
     assert len(run.notes) == 1
 

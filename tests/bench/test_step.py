@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ def stepped(dtype: str = "float32", **changes: Any) -> tuple[runs.Run, list[dict
         def send(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 
-    asked = worker_request(request(dtype, None, 60.0, "step")) | changes
+    asked = replace(worker_request(request(dtype, None, 60.0, "step")), **changes)
     run = Recorded(-1, asked)
     step.step(backends.Cpu(load_torch(), threading.Event()), run)
     return run, sent

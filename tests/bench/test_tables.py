@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,9 @@ from gputop.bench.run.session import worker_request
 from gputop.bench.worker import backends, errors, latency, main, rows, shapes, throughput
 from tests.bench.forked import load_torch
 from tests.bench.workers import needs_torch, request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_sizes_are_log_spaced_from_one_to_the_largest() -> None:
@@ -37,10 +40,11 @@ def test_sizes_are_those_that_a_gpu_can_multiply_in_the_type(
 ) -> None:
     target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", 8 << 30)
     asked = Recorded(dtype=dtype, size=largest)
-    asked.request["dtypes"] = worker_request(plan.Request(target, dtype, largest, 1.0))["dtypes"]
+    dtypes = worker_request(plan.Request(target, dtype, largest, 1.0)).dtypes
+    asked.request = replace(asked.request, dtypes=dtypes)
     device: Any = SimpleNamespace(place="cuda")
     assert shapes._planned(rows.Rows(device, asked, 0), dtype) == expected
-    asked.request["size"] = 8
+    asked.request = replace(asked.request, size=8)
     if dtype != "float32":
         with pytest.raises(errors.RunError) as refusal:
             shapes._planned(rows.Rows(device, asked, 0), dtype)

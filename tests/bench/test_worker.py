@@ -10,10 +10,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable
-from pathlib import Path
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,6 +25,10 @@ from gputop.bench.worker import main as runs
 from gputop.bench.worker import product as products
 from tests.bench.forked import load_torch
 from tests.bench.workers import STOP_SECONDS, RawWorker, needs_torch, request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
 
 pytestmark = needs_torch
 
@@ -595,7 +598,7 @@ def sizes(monkeypatch: pytest.MonkeyPatch, size: int | None, seconds_of: Any) ->
 
     monkeypatch.setattr(loads, "_seconds_of_one", seconds_of_one)
     run, _ = run_in_process()
-    run.request["size"] = size
+    run.request = replace(run.request, size=size)
     return loads.choose_size(SimpleNamespace(smallest_size=64), run), tried
 
 
@@ -785,7 +788,7 @@ def test_a_gpu_without_cuda_in_torch_says_what_to_install() -> None:
 
 @pytest.mark.parametrize("kind", kinds.KINDS)
 def test_a_remedy_names_options_that_the_kind_takes(kind: str) -> None:
-    asked = {"kind": kind, "size": None, "seconds": 1.0}
+    asked = worker_request(request(size=None, kind=kind))
     no_memory = errors.explain(MemoryError(), None, asked).fields["remedy"]
     assert "--memory-share" in no_memory
     too_slow = errors.too_slow(asked, "float32", "9").fields["remedy"]

@@ -61,7 +61,7 @@ class RawWorker:
             stderr=subprocess.DEVNULL,
             **forking(body, os.environ),
         )
-        self.tell(json.dumps(worker_request(asked)))
+        self.tell(worker_request(asked).to_line().decode().strip())
 
     def tell(self, line: str) -> None:
         """Writes a line to the worker's standard input."""

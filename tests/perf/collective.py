@@ -27,6 +27,7 @@ from gputop.bench.run.session import worker_request
 from gputop.bench.worker import collective
 from gputop.bench.worker.backends import Cpu
 from gputop.bench.worker.main import Run
+from gputop.bench.worker.request import WorkerRequest
 from gputop.bench.worker.rows import Rows
 
 SECONDS = 0.1
@@ -43,7 +44,10 @@ class Kept(Run):
             self.known[fields["series"]] = fields["values"]["seconds"]
 
 
-def rank(order: dict[str, Any], rounds: int, sizes: list[int]) -> Figures:
+COMMAND = (sys.executable, "-m", "tests.perf.collective")
+
+
+def rank(order: WorkerRequest, rounds: int, sizes: list[int]) -> Figures:
     """All turns of this process, which is one of the ranks."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -92,7 +96,8 @@ def main() -> None:
     arguments = parser.parse_args()
     vars(collective)["ROW_SECONDS"] = SECONDS
     if arguments.rank:
-        print(json.dumps(rank(json.loads(arguments.rank), arguments.rounds, arguments.sizes)))
+        order = WorkerRequest.from_line(arguments.rank.encode())
+        print(json.dumps(rank(order, arguments.rounds, arguments.sizes)))
         sys.stdout.flush()
         os._exit(0)
     descriptor = os.memfd_create("ranks")
@@ -103,7 +108,14 @@ def main() -> None:
     named = ["--rounds", str(arguments.rounds), "--sizes", *map(str, arguments.sizes)]
     started = [
         subprocess.Popen(
-            [sys.executable, "-m", "tests.perf.collective", *named, "--rank", json.dumps(order)],
+            [
+                sys.executable,
+                "-m",
+                "tests.perf.collective",
+                *named,
+                "--rank",
+                order.to_line().decode(),
+            ],
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -34,6 +34,7 @@ from gputop.bench.plan.kinds import DTYPES, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, Worker
 from gputop.bench.worker.errors import less
+from gputop.bench.worker.request import WorkerDataType, WorkerRequest
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
 from gputop.schema.decode import from_plain
 from gputop.text import count, visible
@@ -191,7 +192,7 @@ class Session:
         self._started_at = time.time()
         folders = self._launcher.agent_folders
         asked = worker_request(self._request, self._wait_seconds, folders)
-        order = json.dumps(asked).encode() + b"\n"
+        order = asked.to_line()
         self._worker = worker = await self._launcher.start(python, self._request, order)
         self._await(HELLO_SECONDS)
         if self._stopping.is_set():  # asked for while the process was being made
@@ -451,64 +452,64 @@ def worker_request(
     request: Request,
     wait_seconds: float = 0.0,
     agent_folders: Sequence[str] | None = None,
-) -> dict[str, Any]:
-    """Return the first line of the worker's input. `wait_seconds` bounds the wait for `go`.
+) -> WorkerRequest:
+    """Return the request for the worker. `wait_seconds` bounds its wait for `go`.
 
     Without `agent_folders` the worker has no guard.
     """
     target = request.target
+    cuda = target.kind == "cuda"
     is_instance = target.parent_uuid is not None
-    return {
-        "agent_folders": agent_folders,
-        "gpu_uuid": target.gpu_uuid,
-        "part_of": f"GPU {target.index}" if is_instance else "",
-        "kind": request.kind,
-        "device": target.kind,
-        "name": target.name,
-        "label": target.place,
-        "peers": [each.place for each in request.peers],
-        "exclusive_peers": {
-            each.place: each.compute_mode for each in request.exclusive_peers
+    copies = request.kind == "copy"
+    return WorkerRequest(
+        kind=request.kind,
+        device=target.kind,
+        name=target.name,
+        label=target.place,
+        dtype=request.dtype,
+        dtypes=tuple(_data_type(request, name) for name in request.dtypes),
+        size=request.size,
+        seconds=request.seconds,
+        verify_all=request.verify_all,
+        wait_seconds=wait_seconds,
+        prepare_seconds=prepare_seconds(request.seconds),
+        free_bytes=target.memory_allowed_bytes,
+        host_bytes=request.host_bytes and request.host_bytes - plan.PROCESS_BYTES,
+        fixed_bytes=plan.fixed_bytes(target.kind),
+        context_bytes=plan.CONTEXT_BYTES if cuda else 0,
+        bytes_per_row=plan.BYTES_PER_ROW,
+        peers=tuple(peer.place for peer in request.peers),
+        exclusive_peers={
+            peer.place: peer.compute_mode or "" for peer in request.exclusive_peers
         },
-        "compute_mode": target.compute_mode,
-        "dtype": request.dtype,
-        "dtypes": [
-            _dtype(name, target, verify_all=request.verify_all)
-            for name in request.dtypes
-        ],
-        "size": request.size,
-        "seconds": request.seconds,
-        "verify_all": request.verify_all,
-        "host_bytes": request.host_bytes and request.host_bytes - plan.PROCESS_BYTES,
-        "pci_bus_id": target.pci_bus_id,
-        "hertz": request.hertz if request.kind == "pulse" else None,
-        "rank": request.ranks.index(target) if request.ranks else 0,
-        "ranks": 0 if request.kind == "copy" else len(request.ranks),
-        "turns": len(request.ranks) if request.kind == "copy" else 0,
-        "rendezvous": request.rendezvous,
-        "wait_seconds": wait_seconds,
-        "prepare_seconds": prepare_seconds(request.seconds),
-        "free_bytes": target.memory_allowed_bytes,
-        "bytes_per_row": plan.BYTES_PER_ROW,
-        "fixed_bytes": plan.fixed_bytes(target.kind),
-        "context_bytes": plan.CONTEXT_BYTES if target.kind == "cuda" else 0,
-    }
+        compute_mode=target.compute_mode,
+        pci_bus_id=target.pci_bus_id,
+        hertz=request.hertz if request.kind == "pulse" else 0.0,
+        rank=request.ranks.index(target) if request.ranks else 0,
+        ranks=0 if copies else len(request.ranks),
+        turns=len(request.ranks) if copies else 0,
+        rendezvous=request.rendezvous or "",
+        agent_folders=None if agent_folders is None else tuple(agent_folders),
+        gpu_uuid=target.gpu_uuid,
+        part_of=f"GPU {target.index}" if is_instance else "",
+    )
 
 
 VERIFIED_LARGER = 4
 """How much larger `auto` may be where every product is verified: that costs 1/N of its time."""
 
 
-def _dtype(name: str, target: Target, *, verify_all: bool) -> dict[str, Any]:
-    dtype = DTYPES[name]
+def _data_type(request: Request, name: str) -> WorkerDataType:
+    target, dtype = request.target, DTYPES[name]
     cuda = target.kind == "cuda"
-    return {
-        "name": name,
-        "operand_bits": dtype.operand_bits,
-        "result_bytes": dtype.result_bytes,
-        "library_bytes": dtype.library_bytes(target.kind),
-        "largest": plan.auto_limit(target, name, VERIFIED_LARGER if verify_all else 1),
-        "fitting": plan.largest_fitting_size(target, name),
-        "multiple": dtype.multiple if cuda else 1,
-        "least": dtype.least if cuda else 1,
-    }
+    larger = VERIFIED_LARGER if request.verify_all else 1
+    return WorkerDataType(
+        name=name,
+        operand_bits=dtype.operand_bits,
+        result_bytes=dtype.result_bytes,
+        library_bytes=dtype.library_bytes(target.kind),
+        largest=plan.auto_limit(target, name, larger),
+        fitting=plan.largest_fitting_size(target, name),
+        multiple=dtype.multiple if cuda else 1,
+        least=dtype.least if cuda else 1,
+    )

@@ -22,6 +22,7 @@ from .throughput import (
 
 if TYPE_CHECKING:
     from .product import Product
+    from .request import WorkerRequest
 
 
 PARTS = 8
@@ -267,7 +268,7 @@ def host_available_bytes() -> int | None:
     return None
 
 
-def open_cuda(torch: Any, halt: threading.Event, request: dict[str, Any]) -> Cuda:
+def open_cuda(torch: Any, halt: threading.Event, request: WorkerRequest) -> Cuda:
     """Return the GPU that this process sees, ready to use; raise `RunError` if there is none."""
     python = sys.executable
     remedy = (
@@ -288,7 +289,7 @@ def open_cuda(torch: Any, halt: threading.Event, request: dict[str, Any]) -> Cud
         raise RunError("architecture", what, why, remedy)
     try:
         return Cuda(
-            torch, halt, request["free_bytes"]
+            torch, halt, request.free_bytes
         )  # whose first memory makes the context
     except Exception as error:
         raise no_context(error, request) from error

@@ -56,10 +56,10 @@ class Ranks:
 
     def __init__(self, device: Any, run: Run) -> None:
         self.dist = device.torch.distributed
-        self.rank, self.count = run.request["rank"], run.request["ranks"]
+        self.rank, self.count = run.request.rank, run.request.ranks
         self.backend = "nccl" if device.place == "cuda" else "gloo"
         self._agreed = 0
-        host, _, port = run.request["rendezvous"].rpartition(":")
+        host, _, port = run.request.rendezvous.rpartition(":")
         if not host:  # nothing leaves this machine
             for name in INTERFACES:
                 os.environ.pop(name, None)
@@ -67,7 +67,7 @@ class Ranks:
             name for name in os.environ if name.startswith(("NCCL_", "GLOO_"))
         )
         run.notes += [f"set: {name}={os.environ[name][:80]}" for name in changing]
-        limit = timedelta(seconds=run.request["prepare_seconds"])
+        limit = timedelta(seconds=run.request.prepare_seconds)
         if host:
             meet = timedelta(seconds=MEET_SECONDS)
             try:
@@ -191,7 +191,7 @@ def collective(device: Any, run: Run) -> None:
 def _measure(device: Any, run: Run) -> None:
     ranks = Ranks(device, run)
     free = min(
-        filter(None, (device.free_bytes(), run.request["free_bytes"])), default=1 << 30
+        filter(None, (device.free_bytes(), run.request.free_bytes)), default=1 << 30
     )
     most = min(free for (free,) in ranks.agree(free)) // SHARE_OF_FREE
     sizes = [size for size in SIZES if size <= min(most, LARGEST_BYTES[device.place])]
@@ -205,7 +205,7 @@ def _measure(device: Any, run: Run) -> None:
             f"messages under {HOST_BOUND_BYTES >> 10} KiB: the time is mostly that of launching an "
             "operation from Python, not of the links"
         )
-    where = "across nodes" if ":" in run.request["rendezvous"] else "on one machine"
+    where = "across nodes" if ":" in run.request.rendezvous else "on one machine"
     rows.plan(
         "float32",
         (0, 0, 0),

@@ -53,7 +53,7 @@ counted: of the copies alone, 0.2 s take over two seconds of wall time."""
 def copy(device: Any, run: Run) -> None:
     """Measure a row for each size and path, and then for each other GPU and direction."""
     cuda = device.place == "cuda"
-    torch, free = device.torch, run.request["free_bytes"]
+    torch, free = device.torch, run.request.free_bytes
     if cuda:
         free = min(device.free_bytes(), free or device.free_bytes())
     most = (free or 4 << 30) // SHARE_OF_FREE
@@ -73,7 +73,7 @@ def copy(device: Any, run: Run) -> None:
         "made by the GPU that is named first"
     )
     # Also without a peer of its own: while it copies, the others wait for it.
-    turn = share_lock(run) if run.request["turns"] else lambda: None
+    turn = share_lock(run) if run.request.turns else lambda: None
     seconds = seconds_between(run, len(peers))
     rows.plan(
         "bytes",
@@ -90,7 +90,7 @@ def copy(device: Any, run: Run) -> None:
     rows.until -= seconds
     _copy_alone(rows, sizes, counted)
     if peers and not run.halt.is_set():
-        _copy_between(rows, peers, turn, end, seconds / run.request["turns"])
+        _copy_between(rows, peers, turn, end, seconds / run.request.turns)
 
 
 def seconds_between(run: Run, peers: int) -> float:
@@ -100,13 +100,13 @@ def seconds_between(run: Run, peers: int) -> float:
     """
     if not peers:
         return 0.0
-    seconds: float = run.request["seconds"]
+    seconds: float = run.request.seconds
     wanted = max(_seconds_needed(run, peers), LEAST_BETWEEN * seconds)
     return min(wanted, MOST_BETWEEN * seconds)
 
 
 def _seconds_needed(run: Run, peers: int) -> float:
-    turns: int = run.request["turns"]
+    turns: int = run.request.turns
     return PEER_SECONDS * peers * turns
 
 
@@ -116,12 +116,12 @@ def reachable_peers(device: Any, run: Run) -> dict[int, str]:
     That takes up to seconds, and so it is a part of the preparation. Peers that cannot be had are
     noted: a process cannot compute on a GPU whose compute mode is exclusive.
     """
-    for peer, mode in run.request["exclusive_peers"].items():
+    for peer, mode in run.request.exclusive_peers.items():
         run.notes.append(
             f"{peer}: copies are absent, its compute mode is {mode.replace('_', ' ')}"
         )
     found = {}
-    for number, peer in enumerate(run.request["peers"], 1):
+    for number, peer in enumerate(run.request.peers, 1):
         try:
             device.torch.cuda.mem_get_info(number)
             direct = device.torch.cuda.can_device_access_peer(0, number)
@@ -138,8 +138,10 @@ def reachable_peers(device: Any, run: Run) -> dict[int, str]:
 
 def fitting_host(sizes: list[int], run: Run) -> list[int]:
     """Return the sizes for which the host has room, and note it where some are left out."""
-    host = run.request["host_bytes"]
-    found = [size for size in sizes if host is None or HOST_COPIES * size <= host]
+    host = run.request.host_bytes
+    if host is None:
+        return sizes
+    found = [size for size in sizes if HOST_COPIES * size <= host]
     if len(found) < len(sizes):
         run.notes.append(
             f"no copies of {sizes[len(found)] // MIB} MiB and more: they take {HOST_COPIES} times "
@@ -229,7 +231,7 @@ def share_lock(run: Run) -> Callable[[], None]:
     That is when all others have ended what they copy by themselves. The kernel releases the lock of
     a worker that ends, however it ends.
     """
-    lock = os.open(run.request["rendezvous"], os.O_RDONLY)
+    lock = os.open(run.request.rendezvous, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_SH)
     return partial(fcntl.flock, lock, fcntl.LOCK_EX)
 
@@ -272,7 +274,7 @@ def _rows_of_pair(rows: Rows, number: int, peer: str) -> None:
     """Measure the copies to and from a peer: all of them, as one direction alone says little."""
     device, run = rows.device, rows.run
     free = [device.free_bytes(), device.torch.cuda.mem_get_info(number)[0]]
-    most = min(filter(None, [*free, run.request["free_bytes"]])) // SHARE_OF_FREE
+    most = min(filter(None, [*free, run.request.free_bytes])) // SHARE_OF_FREE
     size = max(
         (each for each in DEVICE_SIZES if each <= min(most, PAIR_BYTES)), default=0
     )
@@ -287,7 +289,7 @@ def _rows_of_pair(rows: Rows, number: int, peer: str) -> None:
     for way, copies in PAIR_WAYS.items():
         if run.halt.is_set():
             return
-        series = f"{run.request['label']}: {way} {peer}"
+        series = f"{run.request.label}: {way} {peer}"
         _row(rows, PairPath(pair, series, copies), size, further)
         further = {}
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple, Optional
+
+if TYPE_CHECKING:
+    from .request import WorkerRequest
 
 CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 """Variable of the container toolkit: which of the driver's libraries a container gets."""
@@ -146,11 +148,11 @@ NCCL = (
 )
 
 
-def cause_of_start(text: str, request: Mapping[str, Any]) -> Optional[Cause]:  # noqa: UP045
+def cause_of_start(text: str, request: WorkerRequest) -> Optional[Cause]:  # noqa: UP045
     """Return the cause of an error while CUDA starts, or None for an unknown one."""
-    why, mode = _telling(text), request["compute_mode"]
+    why, mode = _telling(text), request.compute_mode
     if BUSY.search(text):
-        known = BY_MODE.get(mode, OF_UNKNOWN_MODE)
+        known = BY_MODE.get(mode or "", OF_UNKNOWN_MODE)
         if mode is not None:
             why = f"{why}; its compute mode is {mode.replace('_', ' ')}"
         return _cause(known, why, request)
@@ -168,7 +170,7 @@ def cause_of_start(text: str, request: Mapping[str, Any]) -> Optional[Cause]:  #
     return None
 
 
-def cause_in_nccl(text: str, request: Mapping[str, Any]) -> Optional[Cause]:  # noqa: UP045
+def cause_in_nccl(text: str, request: WorkerRequest) -> Optional[Cause]:  # noqa: UP045
     """Return the cause of an error of NCCL, which it names last; None for another error."""
     if "NCCL" not in text:
         return None
@@ -176,8 +178,8 @@ def cause_in_nccl(text: str, request: Mapping[str, Any]) -> Optional[Cause]:  # 
     return _cause(known, _telling(text), request)
 
 
-def _cause(known: Known, why: str, request: Mapping[str, Any]) -> Cause:
-    gpu = request["label"]
+def _cause(known: Known, why: str, request: WorkerRequest) -> Cause:
+    gpu = request.label
     names = {"gpu": gpu, "index": gpu.rpartition(" ")[2].partition(":")[0]}
     return Cause(
         known.kind, known.what.format(**names), why, known.remedy.format(**names)

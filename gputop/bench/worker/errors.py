@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 from .cuda_errors import cause_in_nccl, cause_of_start
+
+if TYPE_CHECKING:
+    from .request import WorkerRequest
 
 
 class RunError(Exception):
@@ -38,12 +41,12 @@ def hangs(place: str, work: str, expected: float, patience: float) -> RunError:
     return RunError("hang", "The device hangs", why, remedy)
 
 
-def too_slow(request: dict[str, Any], dtype: str, taken: str) -> RunError:
+def too_slow(request: WorkerRequest, dtype: str, taken: str) -> RunError:
     """Return the error for products so long that none would end within the run."""
-    what = f"No {dtype} product of size {request['size'] or 'auto'} ends in time"
-    why = f"one takes {taken} s, and the run {request['seconds']:g} s"
+    what = f"No {dtype} product of size {request.size or 'auto'} ends in time"
+    why = f"one takes {taken} s, and the run {request.seconds:g} s"
     remedy = "Give more --seconds"
-    if request["kind"] in SIZED:
+    if request.kind in SIZED:
         remedy = "Choose a smaller --size, --size auto, or more --seconds"
     return RunError("too_slow", what, why, remedy)
 
@@ -54,7 +57,7 @@ def no_dtype(dtype: str, why: str) -> RunError:
     return RunError("dtype", f"{dtype} cannot be run here", why, remedy)
 
 
-def explain(error: BaseException, device: Any, request: dict[str, Any]) -> RunError:
+def explain(error: BaseException, device: Any, request: WorkerRequest) -> RunError:
     """Return any failure as an error with a remedy. `device` is None before it was opened."""
     dead = death(error, device)
     if dead is not None:
@@ -64,10 +67,10 @@ def explain(error: BaseException, device: Any, request: dict[str, Any]) -> RunEr
     if cause := cause_in_nccl(str(error), request):
         return RunError(*cause)
     if is_memory(error):
-        what = f"The memory does not hold products of size {request['size'] or 'auto'}"
-        if request["kind"] == "memory":
+        what = f"The memory does not hold products of size {request.size or 'auto'}"
+        if request.kind == "memory":
             what = "The memory to test cannot be had"
-        remedy = f"Choose {less(request['kind'])}, or end what holds the memory"
+        remedy = f"Choose {less(request.kind)}, or end what holds the memory"
         return RunError(
             "memory", what, first_line(error) or type(error).__name__, remedy
         )
@@ -138,7 +141,7 @@ def first_line(error: BaseException) -> str:
     return lines[0].strip() if lines else ""
 
 
-def no_context(error: BaseException, request: dict[str, Any]) -> RunError:
+def no_context(error: BaseException, request: WorkerRequest) -> RunError:
     """Return the error for a GPU on which this process cannot compute."""
     if cause := cause_of_start(str(error), request):
         return RunError(*cause)

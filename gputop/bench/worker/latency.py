@@ -32,7 +32,7 @@ NORM_LAST, NORM_EACH = "norm fetched at the end", "norm fetched each step"
 
 def latency(device: Any, run: Run) -> None:
     """Measure a row for each size and each way to run the same products."""
-    dtype: str = run.request["dtype"]
+    dtype: str = run.request.dtype
     require(device.torch, dtype, device.place)
     cuda = device.place == "cuda"
     rows = Rows(device, run, (6 if cuda else 3) * len(SIZES))

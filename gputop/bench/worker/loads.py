@@ -37,6 +37,7 @@ from .throughput import (
 
 if TYPE_CHECKING:
     from .main import Run
+    from .request import WorkerRequest
 
 PRODUCT_SECONDS = 0.05
 """Longest product of a size that `auto` chooses."""
@@ -66,28 +67,28 @@ def choose_size(device: Any, run: Run) -> int:
     Raise `RunError` if not one product of the size asked for would end within the run.
     """
     request = run.request
-    most: int = request["size"] or dtype_facts(request, request["dtype"])["largest"]
+    most: int = request.size or dtype_facts(request, request.dtype).largest
     chosen: int = min(device.smallest_size, most)
     n = larger = chosen
     seconds = 0.0
     while not run.halt.is_set() and seconds * (larger / n) ** 3 <= TRIAL_SECONDS:
-        n, seconds = larger, _seconds_of_one(device, request["dtype"], larger)
+        n, seconds = larger, _seconds_of_one(device, request.dtype, larger)
         if seconds <= PRODUCT_SECONDS / fineness(request):
             chosen = n
         if n == most:
             break
         larger = min(2 * n, most)
-    if request["size"] is None:
+    if request.size is None:
         return chosen
     expected = seconds * (most / n) ** 3
-    if expected > request["seconds"]:
-        raise too_slow(request, request["dtype"], f"about {expected:.3g}")
+    if expected > request.seconds:
+        raise too_slow(request, request.dtype, f"about {expected:.3g}")
     return most
 
 
-def fineness(request: dict[str, Any]) -> float:
+def fineness(request: WorkerRequest) -> float:
     """Return how much shorter products and batches are than usual, for pulses of the load."""
-    return max(1.0, request["hertz"] or 0.0)
+    return max(1.0, request.hertz)
 
 
 def _seconds_of_one(device: Any, dtype: str, n: int) -> float:
@@ -107,14 +108,14 @@ def prepare(
     arrange: Callable[[Product], Product] = lambda product: product,
 ) -> tuple[Product, Pace]:
     """Make operands, check exact and first products, arrange them, warm up and send the plan."""
-    request, dtype = run.request, run.request["dtype"]
+    request, dtype = run.request, run.request.dtype
     require(device.torch, dtype, device.place)
     n = choose_size(device, run)
     if not fits(device, request, dtype, (n, n, n)):
         raise out_of_memory(request, dtype, n, device.free_bytes())
     product = Product(device.torch, dtype, (n, n, n), device.place)
     run.totals = SoakTotals(product.flop)
-    limit = max(request["seconds"], COLD_SECONDS)
+    limit = max(request.seconds, COLD_SECONDS)
     run.expect(limit, too_slow(request, dtype, f"more than {limit:g}"))
     run.totals.wrong += product.exact()
     run.preparing()
@@ -131,7 +132,7 @@ def prepare(
         raise product.not_its_type()
     if label:
         run.notes.append(f"products of this size are {label}")
-    needed = bytes_needed(request, dtype, product.shape) - request["fixed_bytes"]
+    needed = bytes_needed(request, dtype, product.shape) - request.fixed_bytes
     if (
         device.most_in_flight > 1
         and room_beside(needed, device, request) > product.c.nbytes
@@ -139,7 +140,7 @@ def prepare(
         # With a product in it: after a stop it may be compared before it is written.
         product.spare = product.c.clone()
     product = arrange(product)
-    if request["verify_all"]:
+    if request.verify_all:
         product.sums = Checksums(product)
     product_seconds, products = warm_up(device, run, product)
     device.check(product)  # the first one is slower, and only the second one is counted
@@ -162,7 +163,7 @@ def warm_up(device: Any, run: Run, product: Product) -> tuple[float, int]:
         seconds = device.timed(product.work, products) / products
         times.append(seconds)
         made += products
-        if seconds > run.request["seconds"]:
+        if seconds > run.request.seconds:
             raise too_slow(run.request, product.dtype, f"{seconds:.3g}")
         if time.monotonic() - began > WARM_UP_SECONDS:
             break
@@ -174,7 +175,7 @@ def send_plan(
     device: Any, run: Run, product: Product, pace: Pace, warmed_up: int
 ) -> None:
     """Send the plan: everything needed to interpret the figures."""
-    (m, n, k), hertz, form = product.shape, run.request["hertz"], product.format
+    (m, n, k), hertz, form = product.shape, run.request.hertz, product.format
     method = (
         f"{form.call} {m} x {n} x {k} {product.dtype}, accumulated {form.accumulate}; "
         f"{product.layout}; {form.data}; 2mnk FLOP; {device.timing}; "
@@ -198,7 +199,7 @@ def send_plan(
 def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
     """Run batches until the time is up or the run is halted, and send a sample per window."""
     assert isinstance(run.totals, SoakTotals)
-    totals, wanted = run.totals, run.request["seconds"]
+    totals, wanted = run.totals, run.request.seconds
     device.mismatches = totals.mismatches
     hang = hangs(device.place, "a batch", pace.expected, pace.patience)
     run.expect(pace.patience, hang)
@@ -278,7 +279,7 @@ def pause(hertz: float, work: float) -> float:
 
 def pulse(device: Any, run: Run) -> None:
     """Prepare, then make products in the first half of each period until the time is up."""
-    hertz: float = run.request["hertz"]
+    hertz = run.request.hertz
     product, pace = prepare(device, run)
     if pace.product_seconds * hertz > 0.25:  # half of what the load may last
         why = f"a product takes {pace.product_seconds:.3g} s, and the load {0.5 / hertz:.3g} s"
@@ -323,8 +324,7 @@ class Ring(Product):
         operands = product.a, product.stored_b
         each = sum(operand.nbytes for operand in operands)
         mine = (
-            bytes_needed(run.request, self.dtype, self.shape)
-            - run.request["fixed_bytes"]
+            bytes_needed(run.request, self.dtype, self.shape) - run.request.fixed_bytes
         )
         mine += 0 if product.spare is None else product.spare.nbytes
         room = room_beside(mine, device, run.request) - 2 * COPIED_BYTES[device.place]

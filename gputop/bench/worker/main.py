@@ -30,6 +30,7 @@ from .guard import Guard
 from .latency import latency
 from .loads import burn, pulse, soak
 from .memory import memory
+from .request import WorkerRequest
 from .shapes import peak, sweep
 from .step import step
 from .throughput import SoakTotals, TableTotals
@@ -42,7 +43,7 @@ STOP_SECONDS = 0.2
 class Run:
     """A run so far, and its one ending, by whichever thread comes first."""
 
-    def __init__(self, fd: int, request: dict[str, Any]) -> None:
+    def __init__(self, fd: int, request: WorkerRequest) -> None:
         self.request = request
         self.halt = threading.Event()
         self.halted_by = "time"
@@ -55,7 +56,7 @@ class Run:
         """First error of a row. It is the end of a table without any rows."""
         self.tidy: Callable[[], object] = lambda: None
         """Removes what the run would leave behind."""
-        self._ready_by = time.monotonic() + request["prepare_seconds"]
+        self._ready_by = time.monotonic() + request.prepare_seconds
         self._fd = fd
         self._guard: Optional[Guard] = None  # noqa: UP045
         self._go = threading.Event()
@@ -65,11 +66,9 @@ class Run:
 
     def preparing(self) -> None:
         """Expect the end of the preparation."""
-        seconds = self.request["prepare_seconds"]
+        seconds = self.request.prepare_seconds
         why = f"torch, memory and the first products took more than {seconds:.0f} s"
-        remedy = (
-            f"See what else uses the device, or choose {less(self.request['kind'])}"
-        )
+        remedy = f"See what else uses the device, or choose {less(self.request.kind)}"
         late = RunError("not_ready", "The stress test did not get ready", why, remedy)
         self.expect(self._ready_by - time.monotonic(), late)
 
@@ -95,14 +94,14 @@ class Run:
 
     def guard(self) -> None:
         """Read the device in a thread, which ends the run if it gets too hot."""
-        folders = self.request["agent_folders"]
+        folders = self.request.agent_folders
         if folders is None:
             return
 
         def send(event: str, record: dict[str, Any]) -> None:
             self.send(event, record=record)
 
-        uuid, part_of = self.request["gpu_uuid"], self.request["part_of"]
+        uuid, part_of = self.request.gpu_uuid, self.request.part_of
         self._guard = Guard(uuid, folders, part_of, send, self.end_by)
         threading.Thread(target=self._guard.run, name="guard", daemon=True).start()
 
@@ -125,9 +124,9 @@ class Run:
 
         `wait_seconds` of the request is how long they may take; they all go on at `go`.
         """
-        usual = {"relative_error": 0.0, "expected_seconds": self.request["seconds"]}
+        usual = {"relative_error": 0.0, "expected_seconds": self.request.seconds}
         plan = {**dict(zip("mnk", shape)), **usual, **fields}  # noqa: B905 - Python 3.9
-        seconds: float = self.request["wait_seconds"]
+        seconds: float = self.request.wait_seconds
         self.send("plan", **plan, waits=bool(seconds))
         if seconds:
             began = time.monotonic()
@@ -180,7 +179,7 @@ class Run:
         if (
             self.has_rows
             and error.kind not in ("hang", "died")
-            and not self.request["ranks"]
+            and not self.request.ranks
         ):
             self.notes.append(f"the run ended early, {in_words(error)}")
             self.finish()
@@ -244,7 +243,7 @@ def own_channel() -> int:
     return fd
 
 
-def read_request() -> tuple[dict[str, Any], bytes]:
+def read_request() -> tuple[WorkerRequest, bytes]:
     """Return the request, the first line of standard input, and the bytes behind it."""
     received = b""
     while b"\n" not in received:
@@ -253,8 +252,7 @@ def read_request() -> tuple[dict[str, Any], bytes]:
             os._exit(1)
         received += data
     line, _, rest = received.partition(b"\n")
-    request: dict[str, Any] = json.loads(line)
-    return request, rest
+    return WorkerRequest.from_line(line), rest
 
 
 PR_SET_PDEATHSIG = 1
@@ -365,7 +363,7 @@ KINDS: dict[str, Callable[[Any, Run], None]] = {each.__name__: each for each in 
 
 def measure(device: Any, run: Run) -> None:
     """Run the test. Raise the first error of a table of which no row could be measured."""
-    KINDS[run.request["kind"]](device, run)
+    KINDS[run.request.kind](device, run)
     if run.failure is not None and not run.has_rows:
         raise run.failure
 
@@ -380,11 +378,11 @@ def main() -> NoReturn:
     run.guard()
     unset = unset_changing()
     device: Any = None
-    bound_to = bind_near(request["pci_bus_id"]) if request["pci_bus_id"] else None
+    bound_to = bind_near(request.pci_bus_id) if request.pci_bus_id else None
     try:
         import torch
 
-        if request["device"] == "cpu":
+        if request.device == "cpu":
             device = Cpu(torch, run.halt)
         else:
             device = open_cuda(torch, run.halt, request)
@@ -394,7 +392,7 @@ def main() -> NoReturn:
             python=sys.version.split()[0],
             torch_version=str(torch.__version__),
             cuda_version=torch.version.cuda,
-            device_name=torch.cuda.get_device_name(0) if cuda else request["name"],
+            device_name=torch.cuda.get_device_name(0) if cuda else request.name,
             threads=torch.get_num_threads(),
             pid=os.getpid(),
             unset=unset,

@@ -89,7 +89,7 @@ class MemoryTotals(SoakTotals):
 def memory(device: Any, run: Run) -> None:
     """Write patterns into all memory that the run may use, and read them back."""
     tested = MemoryUnderTest(device, run)
-    totals, seconds = tested.totals, run.request["seconds"]
+    totals, seconds = tested.totals, run.request.seconds
     run.known.update(device.memories())
     run.planned(
         (0, 0, 0),

@@ -2,62 +2,62 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .errors import RunError
 from .formats import ROWS, TRIED, TYPES, Plain, set_precision, try_product
 from .throughput import Mismatches
 
+if TYPE_CHECKING:
+    from .request import WorkerDataType, WorkerRequest
+
 Shape = tuple[int, int, int]
 
 
-def dtype_facts(request: dict[str, Any], dtype: str) -> dict[str, Any]:
+def dtype_facts(request: WorkerRequest, dtype: str) -> WorkerDataType:
     """Return the plan's figures for a data type: bytes, sizes, the largest that fits."""
-    found: dict[str, Any] = next(
-        each for each in request["dtypes"] if each["name"] == dtype
-    )
-    return found
+    return next(each for each in request.dtypes if each.name == dtype)
 
 
-def bytes_needed(request: dict[str, Any], dtype: str, shape: Shape) -> int:
+def bytes_needed(request: WorkerRequest, dtype: str, shape: Shape) -> int:
     """Return the bytes that products of a shape need, including those of the process.
 
     A and B, C twice and a mask, what the library takes on the way, and rows in float64.
     """
     m, n, k = shape
     each = dtype_facts(request, dtype)
-    operands = (m * k + k * n) * each["operand_bits"] // 8
-    results = m * n * (2 * each["result_bytes"] + 1)
-    on_the_way = max(m * n, m * k, k * n) * each["library_bytes"]
-    rows = max(shape) * request["bytes_per_row"]
-    return int(operands + results + on_the_way + rows + request["fixed_bytes"])
+    operands = (m * k + k * n) * each.operand_bits // 8
+    results = m * n * (2 * each.result_bytes + 1)
+    on_the_way = max(m * n, m * k, k * n) * each.library_bytes
+    rows = max(shape) * request.bytes_per_row
+    return int(operands + results + on_the_way + rows + request.fixed_bytes)
 
 
-def room_beside(needed: int, device: Any, request: dict[str, Any]) -> int:
+def room_beside(needed: int, device: Any, request: WorkerRequest) -> int:
     """Return the bytes that may still be taken, beside those of the process and so many more."""
     allowed, fixed, now = (
-        request["free_bytes"],
-        request["fixed_bytes"],
+        request.free_bytes,
+        request.fixed_bytes,
         device.free_bytes(),
     )
     known = [] if allowed is None else [allowed - fixed - needed]
     if now is not None:  # what was taken before, and the context, is not free any more
-        known.append(now - fixed + request["context_bytes"])
+        known.append(now - fixed + request.context_bytes)
     return int(min(known, default=0))
 
 
-def fits(device: Any, request: dict[str, Any], dtype: str, shape: Shape) -> bool:
+def fits(device: Any, request: WorkerRequest, dtype: str, shape: Shape) -> bool:
     """True if the device has room for such products now, or if its free memory is unknown."""
     free = device.free_bytes()
     return (
         free is None
-        or bytes_needed(request, dtype, shape) - request["context_bytes"] <= free
+        or bytes_needed(request, dtype, shape) - request.context_bytes <= free
     )
 
 
-def out_of_memory(request: dict[str, Any], dtype: str, n: int, free: int) -> RunError:
+def out_of_memory(request: WorkerRequest, dtype: str, n: int, free: int) -> RunError:
     """Return the error for an N that does not fit."""
-    taken = bytes_needed(request, dtype, (n, n, n)) - int(request["context_bytes"])
+    taken = bytes_needed(request, dtype, (n, n, n)) - int(request.context_bytes)
     what = f"Products of size {n} do not fit in the device's memory"
     why = f"they need {taken / 2**30:.2f} GiB and {free / 2**30:.2f} GiB are free"
     return RunError(

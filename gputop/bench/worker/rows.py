@@ -74,7 +74,7 @@ class Rows:
         self.device, self.run, self.to_come = device, run, to_come
         self.table = run.totals = TableTotals()
         device.mismatches = self.table.mismatches
-        self.until = time.monotonic() + run.request["seconds"]
+        self.until = time.monotonic() + run.request.seconds
         self._noted: dict[str, list[str]] = {}
         """Names of the rows by the text of their common note."""
 
@@ -138,13 +138,13 @@ class Rows:
             shape,
             dtype=dtype,
             rows=self.to_come,
-            expected_seconds=min(request["seconds"], 2 * ROW_SECONDS * self.to_come),
-            patience_seconds=max(self.device.patience, request["seconds"], silence),
+            expected_seconds=min(request.seconds, 2 * ROW_SECONDS * self.to_come),
+            patience_seconds=max(self.device.patience, request.seconds, silence),
             method=method + threads_text(self.device),
             **fields,
         )
         self.until = (
-            time.monotonic() + request["seconds"]
+            time.monotonic() + request.seconds
         )  # what came before was preparation
 
     def wake(self, dtype: str) -> None:
@@ -277,8 +277,8 @@ class Rows:
     def usable(self, dtype: str, n: int) -> int:
         """Return the smallest size from N on that the data type supports on this device."""
         each = dtype_facts(self.run.request, dtype)
-        multiple: int = each["multiple"]
-        return max(int(each["least"]), -(-n // multiple) * multiple)
+        multiple: int = each.multiple
+        return max(int(each.least), -(-n // multiple) * multiple)
 
 
 def size_text(shape: Shape) -> str:

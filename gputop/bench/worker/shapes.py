@@ -35,7 +35,7 @@ def sizes(largest: int) -> list[int]:
 def sweep(device: Any, run: Run) -> None:
     """Measure each data type from its smallest size until products are too long or too large."""
     request = run.request
-    names: list[str] = [each["name"] for each in request["dtypes"]]
+    names: list[str] = [each.name for each in request.dtypes]
     refused: dict[str, RunError] = {}
     for name in names:
         try:
@@ -70,7 +70,7 @@ def sweep(device: Any, run: Run) -> None:
 
 def _planned(rows: Rows, name: str) -> list[int]:
     request = rows.run.request
-    largest: int = request["size"] or dtype_facts(request, name)["fitting"]
+    largest: int = request.size or dtype_facts(request, name).fitting
     usable = (rows.usable(name, n) for n in sizes(largest))
     found = sorted({n for n in usable if n <= largest})
     if not found:
@@ -96,7 +96,7 @@ def _sweep(rows: Rows, name: str, planned: list[int]) -> None:
         reason = None
         if rows.over or rows.left - keep < PRODUCTS * predicted:
             reason = "the time was up"
-        elif request["size"] is None and predicted > LONG_SECONDS:
+        elif request.size is None and predicted > LONG_SECONDS:
             reason = (
                 f"a product would take {predicted:.2g} s, more than {LONG_SECONDS:g} s"
             )
@@ -140,11 +140,11 @@ Candidate = tuple[Shape, bool]
 
 def peak(device: Any, run: Run) -> None:
     """Try squares, then rectangles, then ever smaller steps around the best."""
-    request, dtype = run.request, run.request["dtype"]
+    request, dtype = run.request, run.request.dtype
     require(device.torch, dtype, device.place)
     rows = Rows(device, run, PROBES + CONFIRMED + WAYS)
     known = dtype_facts(request, dtype)
-    largest = min(request["size"] or 2 * known["largest"], known["fitting"])
+    largest = min(request.size or 2 * known.largest, known.fitting)
     largest = max(SMALLEST, largest // FINEST * FINEST)
     form = Product(device.torch, dtype, (FINEST,) * 3, device.place).format
     rows.wake(dtype)
@@ -182,7 +182,7 @@ class Search:
         )
         self.found: dict[Candidate, float] = {}
         self.tried: set[Candidate] = set()
-        seconds = rows.run.request["seconds"]
+        seconds = rows.run.request.seconds
         self._confirming = min(CONFIRMED * ROW_SECONDS, seconds / 4)
         self._probing = min(PROBE_SECONDS, seconds / PROBES)
 

@@ -90,7 +90,7 @@ SCALED = (Block("7B/16", 256, 4, 4, 688, 256), Block("70B/16", 512, 8, 1, 1792, 
 
 def step(device: Any, run: Run) -> None:
     """Measure a row for each block eager, and then for each compiled."""
-    torch, dtype = device.torch, run.request["dtype"]
+    torch, dtype = device.torch, run.request.dtype
     if dtype not in TRAINED:
         raise no_dtype(dtype, f"a step trains in {', '.join(TRAINED)}")
     compile_apart(run)

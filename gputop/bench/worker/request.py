@@ -1,0 +1,84 @@
+"""The request of a run: the first line of the worker's input, as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+
+@dataclass(frozen=True)
+class WorkerDataType:
+    """A data type, and the sizes of its products on the device."""
+
+    name: str
+    operand_bits: int
+    result_bytes: int
+    library_bytes: int
+    """Bytes per element that the library needs on the way."""
+    largest: int
+    """Largest size that `auto` chooses, and the next the largest that fits."""
+    fitting: int
+    multiple: int
+    """Sizes are multiples of it, from `least` on."""
+    least: int
+
+
+@dataclass(frozen=True)
+class WorkerRequest:
+    """A requested run on one device. Bytes are those that a run may use."""
+
+    kind: str
+    device: str
+    """`cpu` or `cuda`."""
+    name: str
+    label: str
+    """Short label of the device on its host."""
+    dtype: str
+    dtypes: tuple[WorkerDataType, ...]
+    """All data types, the first of which is `dtype`."""
+    size: int | None
+    seconds: float
+    verify_all: bool
+    wait_seconds: float
+    """Longest wait for `go`, after the plan; 0 to begin at once."""
+    prepare_seconds: float
+    """Longest time until the plan."""
+    free_bytes: int | None
+    host_bytes: int | None
+    fixed_bytes: int
+    """Bytes of a run of any size."""
+    context_bytes: int
+    bytes_per_row: int
+    peers: tuple[str, ...] = ()
+    """Labels of the other devices that are visible, in their order."""
+    exclusive_peers: Mapping[str, str] = field(default_factory=dict)
+    """Compute modes of other GPUs, by the labels of those that refuse copies."""
+    compute_mode: str | None = None
+    pci_bus_id: str | None = None
+    hertz: float = 0.0
+    """Frequency of pulses, or 0 for a steady load."""
+    rank: int = 0
+    ranks: int = 0
+    """Ranks of a collective, or 0."""
+    turns: int = 0
+    """GPUs that take turns to copy between each other, or 0."""
+    rendezvous: str = ""
+    """Path of the file, or HOST:PORT, by which ranks find each other or take turns."""
+    agent_folders: tuple[str, ...] | None = None
+    """Folders of the agent and of nvidia-ml-py, for the guard; None for a run without a guard."""
+    gpu_uuid: str | None = None
+    """UUID of the whole GPU, which the guard reads."""
+    part_of: str = ""
+    """Label of the whole GPU, for a MIG instance."""
+
+    def to_line(self) -> bytes:
+        """Return the request as a line of JSON."""
+        return json.dumps(asdict(self)).encode() + b"\n"
+
+    @classmethod
+    def from_line(cls, line: bytes) -> WorkerRequest:
+        """Return the request in a line."""
+        fields = json.loads(line)
+        fields["dtypes"] = tuple(WorkerDataType(**each) for each in fields["dtypes"])
+        return cls(**fields)
