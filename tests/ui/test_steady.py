@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.agent.snapshot import Event, Sample
+from gputop.agent.snapshot import Event, Inventory, Sample
 from gputop.ui.monitor.device_list import DevicesView
-from gputop.ui.monitor.layout import Density
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
+from tests import streams
 from tests.streams import NOW, PreparedStream
 from tests.ui import scenes
 from tests.ui.pilots import dashboard_of, settle, shown
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
-    from textual.strip import Strip
 
     from gputop.agent.device import DeviceSample
     from gputop.agent.snapshot import Record
@@ -46,25 +45,23 @@ def readings(index: int, tick: int) -> DeviceSample:
 
 
 def stream_of_findings() -> list[Record]:
-    machine = dataclasses.replace(scenes.job(DEVICES, 1)[0], devices=scenes_devices())
-    records: list[Record] = [machine]
+    machine = scenes.job(DEVICES, 1)[0]
+    assert isinstance(machine, Inventory)
+    devices = tuple(scenes.device(n) for n in range(DEVICES))
+    records: list[Record] = [dataclasses.replace(machine, devices=devices)]
     for tick in range(SECONDS):
-        devices = tuple(readings(index, tick) for index in range(DEVICES))
+        made = tuple(readings(index, tick) for index in range(DEVICES))
         processes = [scenes.rank(n) for n in range(DEVICES)]
         processes += [scenes.notebook(n) for n in range(tick % 7)]
-        events = ()
+        events: tuple[Event, ...] = ()
         if tick == 36:
             events = (Event(NOW + tick, scenes.device(5).uuid, "xid", 79),)
-        host = dataclasses.replace(scenes.streams.host(32), cpu_percent=99.0)
-        records.append(Sample(NOW + tick, host, devices, tuple(processes), events=events))
+        host = dataclasses.replace(streams.host(32), cpu_percent=99.0)
+        records.append(Sample(NOW + tick, host, made, tuple(processes), events=events))
     return records
 
 
-def scenes_devices() -> tuple[scenes.Device, ...]:
-    return tuple(scenes.device(n) for n in range(DEVICES))
-
-
-def places(pilot: Pilot[None]) -> tuple[object, ...]:
+def places(pilot: Pilot[None]) -> tuple[tuple[object, ...], tuple[tuple[str, int, int], ...]]:
     """Return where each widget is, and where in the list each panel and each bar begins."""
     app = pilot.app
     regions = {str(widget): widget.region for widget in app.screen.query("#header,#devices,#keys")}

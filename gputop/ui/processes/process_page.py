@@ -168,8 +168,8 @@ class ProcessDetailsView(ScrolledView, FilterView):
             " · ".join(f"{kind} {name}" for kind, name in places.items() if name),
         )
         if details is None:
-            names = (process.parent_pid, process.parent_command)
-            yield "Parent", " ".join(str(name) for name in names if name)
+            parent = (process.parent_pid, process.parent_command)
+            yield "Parent", " ".join(str(part) for part in parent if part)
             return
         state = STATES.get(details.state, details.state)
         yield "State", f"{state} · {count(details.threads, 'thread')}"
