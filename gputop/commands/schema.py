@@ -69,7 +69,7 @@ def _stream(inventory: Schema, sample: Schema) -> Schema:
 
 
 def _status(inventory: Schema, sample: Schema, problem: Schema) -> Schema:
-    from gputop.health.bound_by import Bound
+    from gputop.health.findings import Bound
 
     word = _object(word={"enum": [*Bound]}, why={"type": "string"})
     bound_by = {"type": "object", "additionalProperties": word}

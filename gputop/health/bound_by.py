@@ -6,15 +6,14 @@ use the same conditions, so that a finding and the word never contradict each ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from enum import StrEnum
+from collections.abc import Callable
 from typing import NamedTuple
 
 from gputop.agent.device import DeviceState
 from gputop.agent.snapshot import ProcessKind
 from gputop.health import thresholds as t
 from gputop.health.conditions import STATES
-from gputop.health.findings import Evidence, headlines, phrase
+from gputop.health.findings import Bound, BoundBy, Evidence, headlines
 from gputop.health.rule_view import NoEvidence, RuleView, finite, lack_text, needed
 from gputop.schema.clock_events import HEAT_REASONS
 from gputop.schema.values import link_bytes
@@ -31,52 +30,6 @@ PCIE = ("pcie_rx_bytes_per_second", "pcie_tx_bytes_per_second")
 NVLINK = ("nvlink_rx_bytes_per_second", "nvlink_tx_bytes_per_second")
 HARDWARE_REASONS = ("hw_power_brake", "hw_slowdown")
 COMPUTES = (ProcessKind.COMPUTE, ProcessKind.BOTH, ProcessKind.MPS)
-
-
-class Bound(StrEnum):
-    """Bottlenecks of a GPU."""
-
-    COMPUTE = "compute"
-    MEMORY = "memory"
-    FP32 = "fp32"
-    LATENCY = "latency"
-    LAUNCHES = "launches"
-    INPUT = "input"
-    TRANSFERS = "transfers"
-    PEERS = "peers"
-    POWER = "power"
-    HEAT = "heat"
-    IDLE = "idle"
-    UNKNOWN = "unknown"
-
-    @property
-    def known(self) -> str:
-        """The word on screen, or nothing if it cannot be told."""
-        return "" if self is Bound.UNKNOWN else self.shown
-
-    @property
-    def shown(self) -> str:
-        """The word on screen."""
-        return {Bound.FP32: "FP32", Bound.UNKNOWN: "cannot tell"}.get(self, self.value)
-
-
-class BoundBy(NamedTuple):
-    """Bottleneck of a device, and the reason."""
-
-    bound: Bound
-    text: str
-    """The condition, or why it cannot be told."""
-    numbers: Sequence[str] = ()
-
-    @property
-    def why(self) -> str:
-        """The condition with its numbers."""
-        return phrase(self.text, self.numbers)
-
-    @property
-    def plain(self) -> dict[str, str]:
-        """The word and its reason, as they are in JSON."""
-        return {"word": self.bound.value, "why": self.why}
 
 
 Found = list[Evidence] | None

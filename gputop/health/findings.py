@@ -1,14 +1,14 @@
 """Finding: one thing that is wrong with a device, or that explains what it does.
 
 Alerts, the page *Why is it slow?*, `gputop why` and `doctor`, the fleet and the exporter show
-findings of this type, with one scale of severity.
+findings of this type, with one scale of severity. `BoundBy` is the bottleneck of a device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from functools import cache
 from itertools import groupby
 from typing import NamedTuple
@@ -150,6 +150,52 @@ def phrase(
     if also:
         return phrase(title, numbers, also[:-1], room)
     return phrase(title, numbers[:-1], (), room)
+
+
+class Bound(StrEnum):
+    """Bottlenecks of a GPU."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    FP32 = "fp32"
+    LATENCY = "latency"
+    LAUNCHES = "launches"
+    INPUT = "input"
+    TRANSFERS = "transfers"
+    PEERS = "peers"
+    POWER = "power"
+    HEAT = "heat"
+    IDLE = "idle"
+    UNKNOWN = "unknown"
+
+    @property
+    def known(self) -> str:
+        """The word on screen, or nothing if it cannot be told."""
+        return "" if self is Bound.UNKNOWN else self.shown
+
+    @property
+    def shown(self) -> str:
+        """The word on screen."""
+        return {Bound.FP32: "FP32", Bound.UNKNOWN: "cannot tell"}.get(self, self.value)
+
+
+class BoundBy(NamedTuple):
+    """Bottleneck of a device, and the reason."""
+
+    bound: Bound
+    text: str
+    """The condition, or why it cannot be told."""
+    numbers: Sequence[str] = ()
+
+    @property
+    def why(self) -> str:
+        """The condition with its numbers."""
+        return phrase(self.text, self.numbers)
+
+    @property
+    def plain(self) -> dict[str, str]:
+        """The word and its reason, as they are in JSON."""
+        return {"word": self.bound.value, "why": self.why}
 
 
 def capitalized(text: str) -> str:

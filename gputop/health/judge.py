@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from gputop.agent.device import Absence, DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Inventory, Sample
-from gputop.health.bound_by import BUSY, Bound, BoundBy, bound_by
-from gputop.health.findings import Finding, Severity
+from gputop.health.bound_by import BUSY, bound_by
+from gputop.health.findings import Bound, BoundBy, Finding, Severity
 from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
 from gputop.health.rules import hardware, memory_use, workload
 from gputop.stream.history import History

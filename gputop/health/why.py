@@ -31,7 +31,7 @@ from gputop.stream.history import History
 from gputop.text import count, duration
 
 if TYPE_CHECKING:
-    from gputop.health.bound_by import BoundBy
+    from gputop.health.findings import BoundBy
 
 SECTIONS = ("What slows the work", "Other problems", "Good to know")
 """Headings of causes, by their place."""

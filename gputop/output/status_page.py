@@ -35,7 +35,7 @@ from gputop.text import (
 )
 
 if TYPE_CHECKING:
-    from gputop.health.bound_by import BoundBy
+    from gputop.health.findings import BoundBy
 
 Pair = tuple[Device, DeviceSample]
 

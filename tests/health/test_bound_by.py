@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gputop.agent.device import Absence, Device, DeviceState
 from gputop.agent.snapshot import Process, ProcessKind
-from gputop.health.bound_by import CONDITIONS, Bound, BoundBy
-from gputop.health.findings import Finding, Severity
+from gputop.health.bound_by import CONDITIONS
+from gputop.health.findings import Bound, BoundBy, Finding, Severity
 from gputop.health.judge import judge_snapshot
 from tests.health.histories import IDLE, NO_GPM, WORKING, Machine, device, saw, trainer
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import DriverState, Host, Inventory, Process, ProcessKind, Sample, Source
-from gputop.health.bound_by import Bound, BoundBy
+from gputop.health.findings import Bound, BoundBy
 from gputop.output.pages import LOUD_RED, YELLOW, as_ascii, cell
 from gputop.output.process_tables import SORT_KEYS, processes_text, users_document
 from gputop.output.status_page import View, document, page, parse_columns, slug, users_page

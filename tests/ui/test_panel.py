@@ -10,8 +10,7 @@ import pytest
 
 from gputop.agent.device import GPM_READINGS, READINGS, Absence, DeviceSample, DeviceState
 from gputop.agent.snapshot import Sample
-from gputop.health.bound_by import Bound, BoundBy
-from gputop.health.findings import Finding, Severity
+from gputop.health.findings import Bound, BoundBy, Finding, Severity
 from gputop.stream.history import History
 from gputop.text import ABSENT
 from gputop.ui.drawing import charts

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gputop.agent.device import READINGS, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import DriverState, Inventory, Process, Sample
-from gputop.health.bound_by import Bound
 from gputop.health.conditions import XIDS
+from gputop.health.findings import Bound
 from gputop.health.judge import RULES
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS, Reading
 from gputop.schema.clock_events import mask_of

@@ -18,7 +18,7 @@ from gputop.stream.child import Interruption, Snapshot, StreamChild
 from gputop.stream.history import History
 
 if TYPE_CHECKING:
-    from gputop.health.bound_by import BoundBy
+    from gputop.health.findings import BoundBy
 
 FindingKey = tuple[str, str]
 """UUID of the device, and name of the rule."""

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from gputop.agent.device import Device
-from gputop.health.bound_by import DRAM, FP16, FP32, FP64, TENSOR, Bound
+from gputop.health.bound_by import DRAM, FP16, FP32, FP64, TENSOR
+from gputop.health.findings import Bound
 from gputop.schema.values import absence_text
 from gputop.ui.drawing.cells import Row, Span, cell, paragraph
 from gputop.ui.drawing.live import DeviceView

@@ -10,9 +10,8 @@ from rich.style import Style
 
 from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Host
-from gputop.health.bound_by import Bound, BoundBy
 from gputop.health.conditions import HANGING, Fault, fault_of
-from gputop.health.findings import Finding, Severity, capitalized
+from gputop.health.findings import Bound, BoundBy, Finding, Severity, capitalized
 from gputop.health.thresholds import FULL_MARK, HOT_MARGIN
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
 from gputop.schema.derived import label_of, model_of
