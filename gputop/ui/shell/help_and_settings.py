@@ -72,6 +72,7 @@ PLACES = {
     PAGES: "A device's page and its findings",
     ("benchmark",): "Benchmark",
     ("hosts",): "Hosts",
+    ("processes",): "Full list of processes",
 }
 """Titles of the groups of keys, by the tabs that the keys work on."""
 MOUSE = {
