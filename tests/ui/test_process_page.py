@@ -153,7 +153,7 @@ def test_four_charts_show_the_last_minutes_of_a_process() -> None:
         assert "host memory 3.00 GiB" in titles
         assert "0–4.00 GiB, " in titles
         assert "SM 50 %" in titles
-        assert {len(row) for row in drawn} == {width}
+        assert all(width - 4 < len(row) <= width for row in drawn)
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,17 @@ def test_columns_that_are_empty_for_all_are_left_out_and_never_the_sorted_one() 
     assert titles(table_of(unseen(1, 0))) == ["GPU", "PID", "TYPE", "GPU MEM", "COMMAND"]
 
 
+def test_columns_that_are_on_but_not_on_screen_say_why() -> None:
+    table = table_of(process(1, 0, cpu_percent=5.0))
+    table.hidden = frozenset({"TYPE"})
+    table.changed()
+    reasons = table.not_shown(60)
+    assert reasons["CPU%"] == "on, no room"
+    assert reasons["SM%"] == "on, no data"
+    assert "PID" not in reasons
+    assert "CPU%" not in table.not_shown(200)
+
+
 def test_equal_rows_are_ordered_by_pid_and_device_both_ways() -> None:
     table = table_of(*(process(pid, n) for pid in (9, 5) for n in (3, 1)))
     table.sort_by(USER)

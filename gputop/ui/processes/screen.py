@@ -19,6 +19,7 @@ from gputop.ui.drawing.palette import DIM, STRONG, TEXT
 from gputop.ui.processes import columns
 from gputop.ui.processes.columns import ProcessRow, ProcessSlot
 from gputop.ui.processes.table_state import ProcessTable
+from gputop.ui.processes.users import UsersView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -290,15 +291,51 @@ class ListTab(ProcessTab):
 
 
 class ProcessesTab(ListTab):
-    """Full-screen list with the order and filter of the monitor's list."""
+    """Full-screen list with the order and filter of the monitor's list, or totals by user."""
 
     def __init__(self, telemetry: Telemetry, table: ProcessTable) -> None:
         super().__init__(telemetry, table, "processes")
         self.processes.focused_list = True
+        self.users = UsersView(telemetry, self.action_users)
+
+    def compose(self) -> ComposeResult:
+        yield self.processes
+        yield self.users
+
+    @property
+    def key_handlers(self) -> tuple[Widget, ...]:
+        return (self, self.users if self.users.display else self.processes)
+
+    @property
+    def filter_view(self) -> FilterView:
+        return self.users if self.users.display else self.processes
+
+    @property
+    def process(self) -> Process | None:
+        return None if self.users.display else super().process
 
     @property
     def selected(self) -> Device | None:
         return super().selected or next(iter(self.telemetry.devices), None)
 
     def show_telemetry(self) -> None:
-        self.processes.redraw()
+        if self.users.display:
+            self.users.show_telemetry()
+        else:
+            self.processes.redraw()
+
+    def action_users(self) -> None:
+        """Show totals by user, or the processes again."""
+        self.users.display = not self.users.display
+        self.processes.display = not self.users.display
+        self.call_after_refresh(self.show_telemetry)
+
+    def open_user(self) -> bool:
+        """Show the processes of the selected user; return False if no user is selected."""
+        row = self.users.selected if self.users.display else None
+        if row is None:
+            return False
+        self.action_users()
+        if row.totals.user is not None:
+            self.processes.type(f"user:{row.totals.user}")
+        return True

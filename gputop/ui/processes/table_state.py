@@ -135,6 +135,15 @@ class ProcessTable(ListState[ProcessRow]):
         among = self.columns
         return columns.process_slots(width, self.sorted_by, among, steps, self._longest)
 
+    def not_shown(self, width: int) -> dict[str, str]:
+        """Return why columns that are not hidden are not on screen, by their titles."""
+        reasons = {column.title: "on, no data" for column in self.all_columns}
+        for column in self.columns:
+            reasons[column.title] = "on, no room"
+        for slot in self.slots(width):
+            del reasons[slot.column.title]
+        return reasons
+
     def apply_settings(self, title: str, reverse: bool, tree: bool) -> None:
         """Apply the settings: sort by the column of that title, if it exists."""
         for column in (columns.HOST, *columns.COLUMNS):

@@ -142,6 +142,7 @@ ACTIONS = (
     Action("filter", "slash,f3,f4,backslash", "view.filter",
            "Filter processes, or an environment, by text", "Filter", PROCESSES),
     Action("user", "u", "view.user", "Show only the selected user's processes, or all", "", LISTS),
+    Action("users", "U", "view.users", "Totals by user, or processes", "Users", ("processes",)),
     Action("sort", "full_stop,greater_than_sign,f6", "view.sort(1)",
            "Sort processes by the next column", "Sort", LISTS),
     Action("sort.previous", "comma,less_than_sign", "view.sort(-1)",

@@ -375,7 +375,13 @@ class Dashboard(ActionScreen):
             self.show()
 
         self._note_settings()
-        self.app.push_screen(SettingsScreen(self.app, changed, columns=columns))
+
+        def not_shown() -> dict[str, str]:
+            return self._table.not_shown(self.size.width)
+
+        self.app.push_screen(
+            SettingsScreen(self.app, changed, not_shown, columns=columns)
+        )
 
     async def action_save(self) -> None:
         self._note_settings()

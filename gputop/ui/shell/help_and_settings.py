@@ -72,6 +72,7 @@ PLACES = {
     PAGES: "A device's page and its findings",
     ("benchmark",): "Benchmark",
     ("hosts",): "Hosts",
+    ("processes",): "Full list of processes",
 }
 """Titles of the groups of keys, by the tabs that the keys work on."""
 MOUSE = {
@@ -220,12 +221,20 @@ class SettingsScreen(ChoiceDialog):
     """Dialog with a line for each setting, and one for each column of processes."""
 
     def __init__(
-        self, app: GputopApp, changed: Callable[[], None], *, columns: bool
+        self,
+        app: GputopApp,
+        changed: Callable[[], None],
+        not_shown: Callable[[], Mapping[str, str]],
+        *,
+        columns: bool,
     ) -> None:
-        """Show the settings of `app`, all or first the `columns`; call `changed` after each."""
+        """Show the settings of `app`, all or first the `columns`; call `changed` after each.
+
+        `not_shown` returns why columns that are on are not on screen, by their titles.
+        """
         keys = "↑ ↓ select · ← → change · S saves · Esc closes"
-        super().__init__("Settings", _rows(app.settings), keys)
-        self._gputop, self._changed = app, changed
+        super().__init__("Settings", _rows(app.settings, not_shown()), keys)
+        self._gputop, self._changed, self._not_shown = app, changed, not_shown
         self._first = len(ABOUT) * columns
 
     def on_mount(self) -> None:
@@ -250,7 +259,7 @@ class SettingsScreen(ChoiceDialog):
     def _set(self, **changes: Any) -> None:
         self._gputop.change_settings(**changes)
         self._changed()
-        self.update(_rows(self._gputop.settings))
+        self.update(_rows(self._gputop.settings, self._not_shown()))
 
     def press(self, key: str) -> None:
         choice = self.choices[self.at]
@@ -267,7 +276,7 @@ class SettingsScreen(ChoiceDialog):
             super().press(key)
 
 
-def _rows(settings: Settings) -> list[Choice]:
+def _rows(settings: Settings, not_shown: Mapping[str, str]) -> list[Choice]:
     hidden = settings.hidden_columns.split(",")
     rows = [
         (name, getattr(settings, name), about, name) for name, about in ABOUT.items()
@@ -277,6 +286,9 @@ def _rows(settings: Settings) -> list[Choice]:
         f"{v:g} s" if isinstance(v, float) else WORDS.get(v, f"{v}")
         for _, v, *_ in rows
     ]
+    for n, (name, value, *_) in enumerate(rows):
+        if value is True and name in not_shown:
+            words[n] = not_shown[name]
     return [
         Choice(f"{label:<15} {word:<19}{about}", ALSO.get(name, ""), (name, value))
         for word, (name, value, about, label) in zip(words, rows, strict=True)

@@ -11,7 +11,7 @@ from textual.widgets import ContentSwitcher
 
 from gputop.schema.derived import label_of, model_of
 from gputop.ui.hosts.screen import HostsTab, HostsView
-from gputop.ui.processes.screen import ListTab
+from gputop.ui.processes.screen import ListTab, ProcessesTab
 
 if TYPE_CHECKING:
     from typing import Self
@@ -148,6 +148,8 @@ class Tabs(ContentSwitcher):
 
     async def action_details(self) -> None:
         tab = self.tab
+        if isinstance(tab, ProcessesTab) and tab.open_user():
+            return
         if self.on_processes and isinstance(tab, ListTab) and tab.process is not None:
             await self.action_environment(first=False)
             return
