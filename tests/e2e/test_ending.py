@@ -61,7 +61,7 @@ def test_a_fault_of_its_own_ends_it_with_one_line(debug: str) -> None:
 @pytest.mark.parametrize(
     "locale",
     [
-        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
+        {"LC_ALL": "", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
         {"PYTHONIOENCODING": "latin-1"},
     ],
     ids=["C", "latin-1"],

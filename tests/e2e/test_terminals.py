@@ -45,7 +45,7 @@ def opened(driver: FakeDriver, *arguments: str, env: Mapping[str, str] | None = 
 
 def tour(terminal: Terminal) -> None:
     """Through every tab, the page of a device and the help."""
-    see(terminal, "0 Test 0", "throttled by heat")
+    see(terminal, "0 Test 0", "Throttled by heat")
     for keys, text in (
         ("2", "Press b"),
         ("3", "No process"),
@@ -112,7 +112,7 @@ def test_no_more_colours_than_there_are(
 
 def test_what_another_program_wrote_goes_with_ctrl_l(driver: FakeDriver) -> None:
     with opened(driver) as terminal:
-        see(terminal, "0 Test 0", "throttled by heat")
+        see(terminal, "0 Test 0", "Throttled by heat")
         for place in ("", "?"):  # also over a page of another kind
             terminal.send(place)
             see(terminal, "Main keys" if place else "0 Test 0")
@@ -134,7 +134,7 @@ def test_what_was_sent_bit_by_bit_is_what_a_repaint_shows(driver: FakeDriver) ->
         message = "Broadcast message from root"
         terminal.feed(f"\x1b[H{message}".encode())
         terminal.send("\x0c")
-        see(terminal, "PAUSED", "? Help", without=(message,))  # the last row has come, too
+        see(terminal, "PAUSED", "c Density  Spa", without=(message,))  # the last row is there
         assert cells_below_the_clock(terminal) == before
 
 
@@ -173,7 +173,7 @@ def test_a_broken_settings_file_is_said_and_left_alone(driver: FakeDriver, tmp_p
     file = tmp_path / "broken.toml"
     file.write_text("theme = [\n")
     with opened(driver, "--config", str(file)) as terminal:
-        see(terminal, "0 Test 0", "The settings in", "are not used")
+        see(terminal, "0 Test 0", "The settings in", "broken.toml")
         terminal.send("S")
         see(terminal, "Not saved")
     assert file.read_text() == "theme = [\n"
