@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.agent.snapshot import Event, Inventory, Sample
+from gputop.agent.snapshot import Event, Sample
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gputop.agent.device import DeviceSample
-    from gputop.agent.snapshot import Record
 
 SECONDS = 60
 DEVICES = 8
@@ -44,28 +43,28 @@ def readings(index: int, tick: int) -> DeviceSample:
     return made
 
 
-def stream_of_findings() -> list[Record]:
-    machine = scenes.job(DEVICES, 1)[0]
-    assert isinstance(machine, Inventory)
-    devices = tuple(scenes.device(n) for n in range(DEVICES))
-    records: list[Record] = [dataclasses.replace(machine, devices=devices)]
+def stream_of_findings() -> list[Sample]:
+    samples = []
     for tick in range(SECONDS):
-        made = tuple(readings(index, tick) for index in range(DEVICES))
+        devices = tuple(readings(index, tick) for index in range(DEVICES))
         processes = [scenes.rank(n) for n in range(DEVICES)]
         processes += [scenes.notebook(n) for n in range(tick % 7)]
         events: tuple[Event, ...] = ()
         if tick == 36:
             events = (Event(NOW + tick, scenes.device(5).uuid, "xid", 79),)
         host = dataclasses.replace(streams.host(32), cpu_percent=99.0)
-        records.append(Sample(NOW + tick, host, made, tuple(processes), events=events))
-    return records
+        samples.append(Sample(NOW + tick, host, devices, tuple(processes), events=events))
+    return samples
 
 
-def places(pilot: Pilot[None]) -> tuple[tuple[object, ...], tuple[tuple[str, int, int], ...]]:
+Mark = tuple[str, int, int]
+
+
+def places(pilot: Pilot[None]) -> tuple[tuple[object, ...], tuple[Mark, ...]]:
     """Return where each widget is, and where in the list each panel and each bar begins."""
     app = pilot.app
     regions = {str(widget): widget.region for widget in app.screen.query("#header,#devices,#keys")}
-    marks = []
+    marks: list[Mark] = []
     for y, line in enumerate(shown(pilot, DevicesView).splitlines()):
         for number in range(DEVICES):
             for mark in (f"{number} H100 80GB HBM3", "GPU  "):
@@ -78,7 +77,8 @@ def places(pilot: Pilot[None]) -> tuple[tuple[object, ...], tuple[tuple[str, int
 async def test_every_panel_stays_where_it_is_while_findings_come_and_go(
     size: tuple[int, int],
 ) -> None:
-    machine, first, *others = stream_of_findings()
+    machine = scenes.job(DEVICES, 1)[0]
+    first, *others = stream_of_findings()
     app = GputopApp(PreparedStream(machine, first))
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
@@ -91,6 +91,6 @@ async def test_every_panel_stays_where_it_is_while_findings_come_and_go(
             await pilot.pause(0)
             seen.add(places(pilot))
             status.add(shown(pilot, Header).splitlines()[1].split(":")[0].strip())
-        assert len(seen) == 1
-        assert len([mark for mark in next(iter(seen))[1] if "H100" in mark[0]]) == DEVICES
+        ((_, marks),) = seen
+        assert len([name for name, _, _ in marks if "H100" in name]) == DEVICES
         assert {"▲ GPU 1", "▲ GPU 4", "▲ GPU 5", "▲ GPU 2", "No problem so far"} <= status

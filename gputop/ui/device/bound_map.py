@@ -42,7 +42,7 @@ Point = tuple[float, float]
 
 
 class BoundMap(DeviceView):
-    """The last 30 s as a trail of points, and the newest one."""
+    """The last 30 s as a trail of points, and the newest one if the device answers."""
 
     def draw(self, width: int, height: int) -> list[Row]:
         device = self.device
@@ -52,7 +52,9 @@ class BoundMap(DeviceView):
         if not points:
             return [_title(), *paragraph(self._why_empty(device), width - 1, DIM)]
         lines = min(MOST_ROWS, height) - 2
-        return [_title(), *_plot(points, width - LEFT - 1, lines), _scale(width)]
+        answers = self._telemetry.readings(device.uuid).dram_active_percent is not None
+        plot = _plot(points, width - LEFT - 1, lines, now=answers)
+        return [_title(), *plot, _scale(width)]
 
     def _points(self, uuid: str) -> list[Point]:
         """Return the points of the last seconds, oldest first."""
@@ -80,7 +82,7 @@ def _title() -> Row:
     return [Span(TITLE, DIM)]
 
 
-def _plot(points: Sequence[Point], width: int, height: int) -> list[Row]:
+def _plot(points: Sequence[Point], width: int, height: int, *, now: bool) -> list[Row]:
     """Return the plot with its left axis, from 100 % at the top to 0."""
     places = [_place(point, width, height) for point in points]
     words = {(0, 1): "memory", (height - 1, max(0, width - 8)): "compute"}
@@ -95,7 +97,7 @@ def _plot(points: Sequence[Point], width: int, height: int) -> list[Row]:
         for line, x in places:
             if line == y:
                 letters[x] = Span(TRAIL, STRONG)
-        if places[-1][0] == y:
+        if now and places[-1][0] == y:
             letters[places[-1][1]] = Span(NOW, ACCENT)
         rows.append([*row, *letters])
     return rows
