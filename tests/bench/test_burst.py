@@ -29,7 +29,7 @@ def rate_at(busy: float) -> float:
     return 1.0 if busy < BURST else 0.8
 
 
-def samples_of(*, device_time: bool, pulsed: bool = False) -> list[dict[str, Any]]:
+def samples_of(*, device_time: bool, pulsed: bool = False) -> list[Progress]:
     """The samples of a run of 3 s, in batches of 10 ms, whose burst is 25 % faster."""
     totals = throughput.SoakTotals(FLOP // 1000)
     totals.pulsed = pulsed
@@ -45,10 +45,10 @@ def samples_of(*, device_time: bool, pulsed: bool = False) -> list[dict[str, Any
 
 def test_the_first_windows_of_a_gpu_are_within_the_burst() -> None:
     samples = samples_of(device_time=True)
-    lengths = [round(each["window_seconds"], 3) for each in samples]
+    lengths = [round(each.window_seconds, 3) for each in samples]
     assert lengths[:3] == [0.01, 0.01, 0.02]
-    assert samples[0]["tflops"] == pytest.approx(1.0)
-    assert samples[-1]["tflops"] == pytest.approx(0.8)
+    assert samples[0].tflops == pytest.approx(1.0)
+    assert samples[-1].tflops == pytest.approx(0.8)
     ends = list(itertools.accumulate(lengths))
     for end, length in zip(ends, lengths[1:], strict=False):
         if end < throughput.FIRST_SECONDS - 0.2:
@@ -60,8 +60,8 @@ def test_the_first_windows_of_a_gpu_are_within_the_burst() -> None:
 def test_windows_by_the_host_s_clock_are_longer(*, device_time: bool, pulsed: bool) -> None:
     """10 ms are noise there, and a pulse has pauses."""
     samples = samples_of(device_time=device_time, pulsed=pulsed)
-    assert all(each["window_seconds"] >= throughput.FIRST_WINDOW_SECONDS - 1e-9 for each in samples)
-    assert samples[0]["tflops"] < 0.95
+    assert all(each.window_seconds >= throughput.FIRST_WINDOW_SECONDS - 1e-9 for each in samples)
+    assert samples[0].tflops < 0.95
 
 
 def test_batches_of_a_gpu_are_as_short_as_its_windows() -> None:

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,19 +18,21 @@ import pytest
 from tests.bench.commands import COMMAND, environment
 from tests.bench.workers import fake_interpreter, needs_torch
 from tests.clusters import RayCluster, executable
+from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.pretender import worker
+from tests.fake_cuda import PYTHON
+from tests.fake_cuda.settings import Settings
 from tests.schemas import problem_of
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="Ray is not installed"),
 ]
 
-SMI = Path(__file__).with_name("cluster_smi.py")
 BOUND = 120
 """Seconds in which all of it has come, on a machine that others use as well."""
 FAULTS = """
@@ -62,19 +64,28 @@ import sys
 class Finder:
     @staticmethod
     def find_spec(name, *_):
-        if name.partition(".")[0] == "gputop":
+        sent = any(entry.startswith("/proc/self/fd/") for entry in sys.path)
+        if name == "gputop" and not sent:
             raise ModuleNotFoundError("nodes have no gputop")
 sys.meta_path.insert(0, Finder)
 """
 """Ray has nodes look for modules where the command does: here that is the same machine."""
 
 
+IDLE = FakeDevice(memory_used_bytes=4 << 20, memory_reserved_bytes=0, clock_event_reasons=0x4)
+
+
+def uuid(index: int) -> str:
+    """The UUID of a GPU of the driver."""
+    return f"GPU-{index:08x}-fa4e-4dcf-8a3b-{index:012x}"
+
+
 @dataclass
 class Nodes:
-    """The cluster, and the GPUs that its nodes' nvidia-smi has."""
+    """The cluster, and the driver of its nodes."""
 
     ray: RayCluster
-    gpus: Path
+    driver: FakeDriver
     folder: Path
 
     def bench(self, *arguments: str) -> list[str]:
@@ -83,9 +94,10 @@ class Nodes:
     def environment(self) -> dict[str, str]:
         return {**environment(), "XDG_DATA_HOME": str(self.folder / "kept")}
 
-    def change(self, **changes: dict[str, str]) -> None:
-        """What is not usual about GPUs: `g3={"temperature.gpu": "95"}`."""
-        self.gpus.write_text(json.dumps({name[1:]: each for name, each in changes.items()}))
+    def change(self, **changes: FakeDevice) -> None:
+        """What is not usual about GPUs: `g3=replace(IDLE, temperature_celsius=95)`."""
+        gpus = [changes.get(f"g{n}", IDLE) for n in range(8)]
+        self.driver.write(*gpus)
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
         """The command, without a terminal."""
@@ -112,24 +124,24 @@ class Nodes:
 
 
 @pytest.fixture(scope="module")
-def ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+def ray(
+    tmp_path_factory: pytest.TempPathFactory, build_driver: Callable[..., Path]
+) -> Iterator[Nodes]:
     folder = tmp_path_factory.mktemp("nodes")
-    executable(folder / "nvidia-smi", f'#!/bin/sh\nexec "{sys.executable}" -S -E "{SMI}" "$@"\n')
-    gpus = folder / "gpus.json"
-    gpus.write_text("{}")
-    path = f"{folder}:{environment()['PATH']}"
+    driver = FakeDriver(folder, build_driver())
     without = folder / "without"
     without.mkdir()
     (without / "sitecustomize.py").write_text(NO_GPUTOP)
-    known = {"PATH": path, "FAKE_GPUS": str(gpus), "PYTHONPATH": str(without)}
+    cuda = {**Settings(memory_gib=4).environment(), "FAKE_CUDA_PYTHON": sys.executable}
+    known = {**driver.environment(), **cuda, "PYTHONPATH": str(without)}
     with RayCluster(8, known) as cluster:
-        yield Nodes(cluster, gpus, folder)
+        yield Nodes(cluster, driver, folder)
 
 
 @pytest.fixture
 def nodes(ray: Nodes, tmp_path: Path) -> Iterator[Nodes]:
     """The cluster of the module, with nothing of another test in it, and nothing left in it."""
-    found = Nodes(ray.ray, ray.gpus, tmp_path)
+    found = Nodes(ray.ray, ray.driver, tmp_path)
     found.change()
     yield found
     found.wait_until_free()
@@ -219,32 +231,32 @@ def test_the_distribution_is_shown_live_and_outliers_by_host_and_uuid(
         )
         behind = re.compile(r"GPU 2 (1[789]|2[012]) % behind")  # it differs from window to window
         terminal.wait_for(lambda t: behind.search(t.text) is not None, timeout=BOUND)
-        terminal.wait_for("gravest first", timeout=BOUND)
+        terminal.wait_for("like devices: ", timeout=BOUND)
         assert terminal.wait() == 3
         text = terminal.text
     assert "8 devices on 1 host" in text
-    assert re.search(r"NVIDIA H100 80GB HBM3\s+7\s+median \d{3}", text)
-    assert re.search(r"GPU 6, GPU-0000-6\n +The products do not fit: too little is free", text)
-    assert re.search(r"GPU 2, GPU-0000-2\n +like devices: \d+\.\d % under the median", text)
-    assert "2 outliers of 8 devices" in text
+    assert re.search(r"7 devices of NVIDIA H100 80GB HBM3, bfloat16: median \d{3}", text)
+    assert "GPU 6: The products do not fit: too little is free" in text
+    assert re.search(r"GPU 2: like devices: \d+\.\d % under the median", text)
 
 
-def test_throttled_and_hot_ones_are_named_and_results_are_kept(
-    nodes: Nodes, tmp_path: Path
-) -> None:
-    nodes.change(
-        g1={"clocks_event_reasons.active": "0x0000000000000044"}, g4={"temperature.gpu.tlimit": "2"}
-    )
-    status, document, err = nodes.ran("--seconds", "3", *pretending(tmp_path))
+@needs_torch
+def test_throttled_and_hot_ones_are_named_and_results_are_kept(nodes: Nodes) -> None:
+    """The real worker on a fake CUDA, with its guard."""
+    hot = replace(IDLE, temperature_celsius=90)
+    # Without counters of the driver the reasons are those of the readings.
+    slow = replace(IDLE, clock_event_reasons=0x44, fail={"field.75": 3, "field.269": 3})
+    nodes.change(g1=slow, g2=hot)
+    arguments = ("--devices", "3", "--size", "128", "--seconds", "3", "--python", str(PYTHON))
+    status, document, err = nodes.ran(*arguments)
     assert status == 4, err
     odd = by_place(document)
-    assert set(odd) == {"GPU 1", "GPU 4"}
-    assert odd["GPU 1"]["reasons"][0].startswith("throttling: hardware thermal slowdown for ")
-    assert "limit" in odd["GPU 4"]["reasons"][0]
-    assert "its margin fell to 2°C, and its limit is 3°C (slowdown at -2°C)" in err
-    assert odd["GPU 4"]["device_uuid"] == "GPU-0000-4"
+    assert any("hardware thermal slowdown for " in each for each in odd["GPU 1"]["reasons"])
+    assert "limit" in odd["GPU 2"]["reasons"][0]
+    assert "it reached 90°C, and its limit is 86°C (slowdown at 89°C)" in err
+    assert odd["GPU 2"]["device_uuid"] == uuid(2)
     first = document["results"][0]
-    assert first["conditions"]["driver_version"] == "570.86.15"
+    assert first["conditions"]["driver_version"] == "580.95.05"
     assert "datasheet dense" in first["conditions"]["percent_of_peak"]
     done = subprocess.run(
         [*COMMAND, "--history", "--json"],
@@ -255,16 +267,19 @@ def test_throttled_and_hot_ones_are_named_and_results_are_kept(
     )
     kept = json.loads(done.stdout)
     # The hot one may have been ended before it had timed a product.
-    missing = {f"GPU-0000-{n}" for n in range(8)} - {each["device_uuid"] for each in kept}
-    assert missing <= {"GPU-0000-4"}
+    missing = {uuid(n) for n in range(3)} - {each["device_uuid"] for each in kept}
+    assert missing <= {uuid(2)}
     assert {each["host"] for each in kept} == {first["host"]}
 
 
 def test_a_gpu_in_use_is_left_out_unless_asked_for(nodes: Nodes, tmp_path: Path) -> None:
-    nodes.change(g3={"apps": "4242, /opt/train/python, 30000"}, g7={"memory.used": "70000"})
+    nodes.change(
+        g3=replace(IDLE, processes=(FakeProcess(4242),)),
+        g7=replace(IDLE, memory_used_bytes=70000 << 20),
+    )
     status, document, err = nodes.ran("--seconds", "1", *pretending(tmp_path))
     assert status == 3
-    assert "GPU 3 is left out: it is in use by process 4242 (/opt/train/python)" in err
+    assert "GPU 3 is left out: it is in use by process 4242 (" in err
     odd = by_place(document)
     assert set(odd) == {"GPU 3", "GPU 7"}
     assert "68.4 GiB of its memory" in odd["GPU 7"]["reasons"][0]
@@ -276,8 +291,8 @@ def test_a_gpu_in_use_is_left_out_unless_asked_for(nodes: Nodes, tmp_path: Path)
 def test_who_dies_is_named_and_the_rest_goes_on(nodes: Nodes, tmp_path: Path) -> None:
     process = nodes.begin("--seconds", "8", "--json", *pretending(tmp_path))
     workers = {each.environ()["CUDA_VISIBLE_DEVICES"]: each for each in until_running(nodes, 8)}
-    workers["GPU-0000-1"].kill()
-    parent = workers["GPU-0000-4"].parent()
+    workers[uuid(1)].kill()
+    parent = workers[uuid(4)].parent()
     assert parent is not None
     parent.kill()
     out, err = process.communicate(timeout=BOUND)
@@ -344,7 +359,7 @@ import os, signal, sys
 sys.path.insert(0, sys.argv[1])
 from gputop_worker import collective, main
 collective.SIZES, collective.ROW_SECONDS = (1 << 10, 1 << 14), 0.1
-send, operations = main.Run.send, collective.Message.operations
+send, operations = main.Run.write, collective.Message.operations
 FAULT
 main.main()
 """
@@ -353,7 +368,7 @@ def failing(self, event, **fields):
     send(self, event, **fields)
     if event == "verify" and self.request.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
-main.Run.send = failing
+main.Run.write = failing
 """
 ONE_MORE = """
 def wrong(self):

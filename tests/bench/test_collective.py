@@ -406,14 +406,14 @@ async def test_a_rank_that_is_too_hot_ends_all() -> None:
 QUICK = """
 import os, signal
 collective.SIZES, collective.ROW_SECONDS = (1 << 10, 1 << 14), 0.1
-send = main.Run.send
+send = main.Run.write
 """
 AT_A_CHECK = """
 def failing(self, event, **fields):
     send(self, event, **fields)
     if event == "verify" and self.request.rank == 1:
         os.kill(os.getpid(), signal.{signal})
-main.Run.send = failing
+main.Run.write = failing
 """
 """Rank 1 ends, or stops, where it has told of its first check."""
 IMPATIENT = "backends.Cpu.patience, collective.FIRST_SECONDS = 5.0, 0.01\n"

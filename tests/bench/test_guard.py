@@ -133,12 +133,12 @@ class GuardedWorker:
         asked = Request(target, "bfloat16", 256, 600.0, sys.executable)
         path = Path(driver.environment()["FAKE_NVML"]).with_name("begun")
         noted = (
-            "send, said = main.Run.send, set()\n"
+            "write, said = main.Run.write, set()\n"
             "def sent(self, event, **fields):\n"
-            "    send(self, event, **fields)\n"
+            "    write(self, event, **fields)\n"
             "    said.add(event)\n"
             f"    if {{'sample', 'readings'}} <= said: open({str(path)!r}, 'w').close()\n"
-            "main.Run.send = sent\n"
+            "main.Run.write = sent\n"
         )
         self.begun = path
         self.process = subprocess.Popen(

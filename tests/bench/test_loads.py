@@ -53,7 +53,7 @@ def run_of(kind: str, **changes: Any) -> tuple[runs.Run, list[dict[str, Any]]]:
     sent: list[dict[str, Any]] = []
 
     class Recorded(runs.Run):
-        def send(self, event: str, **fields: Any) -> None:
+        def write(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 
     return Recorded(-1, worker_request(asked(kind, **changes))), sent
@@ -175,14 +175,14 @@ def test_a_load_from_hello_to_its_result(kind: str) -> None:
 
 
 ENDLESS = """
-sent, send, pause = [], main.Run.send, loads.pause
+sent, send, pause = [], main.Run.write, loads.pause
 def sending(self, event, **fields):
     send(self, event, **fields)
     sent.append(event)
 def paused(hertz, work):
     seconds = pause(hertz, work)
     return 600.0 if seconds and "sample" in sent else seconds
-main.Run.send, loads.pause = sending, paused
+main.Run.write, loads.pause = sending, paused
 """
 """Once there is a sample, a pause has no end."""
 

@@ -1,26 +1,24 @@
-"""What runs on a node, without a cluster around it: the worker as it is sent, and nvidia-smi."""
+"""What runs on a node, without a cluster around it: the worker and the agent as they are sent."""
 
 from __future__ import annotations
 
 import json
-import os
-import sys
 import time
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gputop.bench.cluster import relay
 from gputop.bench.cluster.node_actor import NodeActor
+from gputop.bench.cluster.node_facts import NodeFacts, node_facts
 from gputop.bench.plan.memory_limit import available_bytes
 from gputop.bench.plan.request import Request
 from gputop.bench.run.session import worker_request
 from tests.bench.workers import CPU, needs_torch
-from tests.clusters import executable
+from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
+from tests.driver.platforms import a100_mig
 
-SMI = Path(__file__).with_name("cluster_smi.py")
 SLEEPER = b"import sys; print('{\"event\": 1}', flush=True); sys.stdin.readline(); sys.stdin.read()"
 """Says a word, and ends with its input."""
 
@@ -35,17 +33,6 @@ def heard(post: NodeActor, *until: str) -> dict[str, list[Any]]:
     return found
 
 
-@pytest.fixture
-def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file of the GPUs that nvidia-smi has."""
-    executable(tmp_path / "nvidia-smi", f'#!/bin/sh\nexec "{sys.executable}" -S "{SMI}" "$@"\n')
-    gpus = tmp_path / "gpus.json"
-    gpus.write_text("{}")
-    monkeypatch.setenv("FAKE_GPUS", str(gpus))
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    return gpus
-
-
 def own() -> tuple[str, str, list[Any]]:
     return "abc", "10.1.2.3", [3]
 
@@ -56,7 +43,7 @@ def test_the_worker_that_is_sent_runs_as_it_does_here() -> None:
     post = NodeActor(relay.worker_archive(), None, cpu=True)
     assert post.facts(own, available_bytes)["torch"] == version("torch")
     order = worker_request(Request(CPU, "float32", 64, 0.5)).to_line()
-    post.start(order)
+    post.start(order, None)
     found = heard(post, "ended")
     events = [json.loads(line)["event"] for line in found["line"]]
     assert events[:2] == ["hello", "plan"]
@@ -64,28 +51,52 @@ def test_the_worker_that_is_sent_runs_as_it_does_here() -> None:
     assert found["ended"][0][0] == 0
 
 
-def test_a_node_without_a_gpu_has_the_memory_that_its_control_groups_leave() -> None:
-    assert NodeActor(b"", None, cpu=True).facts(own, lambda: 5)["free_bytes"] == 5
-
-
-def test_it_has_its_gpu_alone(smi: Path) -> None:
+def test_it_has_its_gpu_alone() -> None:
     program = b"import os, sys; print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True)\n" + SLEEPER
     post = NodeActor(program, None, cpu=False)
-    found = post.facts(own, available_bytes)
-    assert found["gpu"]["uuid"] == "GPU-0000-3"
-    host, _, port = found["address"].partition(":")
-    assert (host, int(port) > 1023) == ("10.1.2.3", True)
-    assert found["apps"] == "\n"
-    assert found["heat"] == "GPU Slowdown T.Limit Temp : -2 C\n"
-    post.start(b"{}\n")
-    assert heard(post, "line")["line"][0] == b"GPU-0000-3\n"
+    post.start(b"{}\n", "GPU-4f2a")
+    assert heard(post, "line")["line"][0] == b"GPU-4f2a\n"
     post.signal(9)
     assert heard(post, "ended")["ended"][0][0] == -9
 
 
+@pytest.mark.driver
+def test_its_facts_are_what_the_agent_reads_there(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver.write(FakeDevice(), a100_mig(), FakeDevice(code=GPU_IS_LOST))
+    for name, value in driver.environment().items():
+        monkeypatch.setenv(name, value)
+    archive = relay.worker_archive()
+
+    def facts(gpu: Any, *, cpu: bool = False) -> NodeFacts:
+        post = NodeActor(archive, None, cpu=cpu)
+        said = post.facts(lambda: ("abc", "10.1.2.3", [gpu]), lambda: 8 << 30)
+        host, _, port = said["address"].partition(":")
+        assert (host, int(port) > 1023) == ("10.1.2.3", True)
+        return node_facts(json.loads(json.dumps(said)), "n7", beside=2)
+
+    whole = facts(0)
+    assert (whole.target.host, whole.target.index) == ("n7", 0)
+    assert (whole.held or "").startswith("in use: 24.0 GiB of its memory are held")
+    assert whole.target.memory_free_bytes
+    with pytest.raises(ValueError, match="its state is lost"):
+        facts(2)
+    with pytest.raises(ValueError, match="7"):
+        facts(7)
+    cpu = facts(3, cpu=True).target
+    assert (cpu.kind, cpu.index, cpu.memory_free_bytes) == ("cpu", 3, 4 << 30)
+
+
+def test_an_agent_that_says_nothing_is_the_reason() -> None:
+    post = NodeActor(b"import sys; sys.exit('no driver here')", None, cpu=False)
+    with pytest.raises(ValueError, match="no driver here"):
+        node_facts(post.facts(own, lambda: None), "n7")
+
+
 def test_one_that_cannot_be_started_says_so() -> None:
     post = NodeActor(SLEEPER, "/nowhere/python", cpu=True)
-    post.start(b"{}\n")
+    post.start(b"{}\n", None)
     ((status, errors),) = heard(post, "ended")["ended"]
     assert status == 127
     assert errors == b"/nowhere/python: No such file or directory"
@@ -95,7 +106,7 @@ def test_the_end_of_standard_error_comes_with_the_end() -> None:
     post = NodeActor(
         b"import sys; sys.stderr.write('x' * 9000 + 'why'); sys.exit(5)", None, cpu=True
     )
-    post.start(b"{}\n")
+    post.start(b"{}\n", None)
     ((status, errors),) = heard(post, "ended")["ended"]
     assert status == 5
     assert len(errors) == 4096

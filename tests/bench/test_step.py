@@ -43,7 +43,7 @@ def stepped(dtype: str = "float32", **changes: Any) -> tuple[runs.Run, list[dict
     sent: list[dict[str, Any]] = []
 
     class Recorded(runs.Run):
-        def send(self, event: str, **fields: Any) -> None:
+        def write(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 
     asked = replace(worker_request(request(dtype, None, 60.0, "step")), **changes)

@@ -58,7 +58,7 @@ class Recorded(main.Run):
         self.sent: list[dict[str, Any]] = []
         super().__init__(-1, worker_request(request(**asked)))
 
-    def send(self, event: str, **fields: Any) -> None:
+    def write(self, event: str, **fields: Any) -> None:
         self.sent.append({"event": event, **fields})
 
 

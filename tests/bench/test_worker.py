@@ -327,7 +327,7 @@ def run_in_process(seconds: float = 0.3) -> tuple[runs.Run, list[dict[str, Any]]
     sent: list[dict[str, Any]] = []
 
     class Recorded(runs.Run):
-        def send(self, event: str, **fields: Any) -> None:
+        def write(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 
     return Recorded(-1, worker_request(request(size=192, seconds=seconds))), sent
@@ -630,7 +630,7 @@ def test_a_size_is_taken_as_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) ->
 def test_windows_of_a_gpu_are_of_its_own_time() -> None:
     totals = throughput.SoakTotals(flop=10**12)
     samples = [totals.add(10, 0.3 if n % 2 else 1.7, 1.0) for n in range(20)]  # seen early or late
-    assert {sample["tflops"] for sample in samples if sample} == {10.0}
+    assert {sample.tflops for sample in samples if sample} == {10.0}
     result = totals.result()
     assert result["seconds"] == pytest.approx(20.0)
     assert result["tflops_peak"] == pytest.approx(10.0)
@@ -639,7 +639,7 @@ def test_windows_of_a_gpu_are_of_its_own_time() -> None:
 def test_the_first_windows_are_shorter_to_show_a_burst() -> None:
     totals = throughput.SoakTotals(flop=10**12)
     samples = [totals.add(1, 0.0625, None) for _ in range(160)]
-    lengths = [sample["window_seconds"] for sample in samples if sample]
+    lengths = [sample.window_seconds for sample in samples if sample]
     assert lengths[:16] == [0.125] * 16
     assert lengths[16:] == [0.25] * 32
 

@@ -39,7 +39,7 @@ Figures = dict[str, tuple[list[float], list[float], list[float]]]
 class Kept(Run):
     """A run whose rows are kept."""
 
-    def send(self, event: str, **fields: Any) -> None:
+    def write(self, event: str, **fields: Any) -> None:
         if event == "point":
             self.known[fields["series"]] = fields["values"]["seconds"]
 

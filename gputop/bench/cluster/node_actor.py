@@ -1,4 +1,4 @@
-"""Ray actor on a node: starts the worker there and passes on its output.
+"""Ray actor on a node: reads the GPU with the agent, starts the worker, and passes on its output.
 
 It is sent there as it is: standard library only (Python 3.9 and later), and no gputop.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
-import re
 import socket
 import subprocess
 import sys
@@ -17,19 +16,13 @@ import threading
 import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import IO, Any, Optional
 
 LINE_BYTES, ERROR_BYTES = 1 << 16, 4096
 MOST_WAITING = 1000
 """Most messages waiting to be fetched. Beyond it the worker has to wait."""
-SMI_SECONDS = 20.0
-END_SECONDS = 1.0
+LOOK_SECONDS, END_SECONDS = 20.0, 1.0
 
-FACTS = (
-    "index,uuid,name,pci.bus_id,pci.device_id,driver_version,memory.total,memory.used,memory.free,"
-    "clocks.max.sm,power.limit"
-)
 Said = tuple[str, Any]
 """`line` of the worker, or `ended` with status and standard error."""
 
@@ -38,10 +31,12 @@ class NodeActor:
     """A GPU that Ray has lent, and the worker on it. Methods run in several threads."""
 
     def __init__(self, archive: bytes, python: Optional[str], cpu: bool) -> None:  # noqa: UP045
-        self._archive, self._python, self._cpu = archive, python or sys.executable, cpu
+        self._python, self._cpu = python or sys.executable, cpu
+        self._code = os.memfd_create("gputop-worker")  # as long as this process
+        with open(self._code, "wb", closefd=False) as code:
+            code.write(archive)
         self._said: queue.Queue[Said] = queue.Queue(MOST_WAITING)
         self._worker: subprocess.Popen[bytes] | None = None
-        self._uuid: str | None = None
         self._started = threading.Event()
 
     def facts(
@@ -49,40 +44,31 @@ class NodeActor:
         own: Callable[[], tuple[str, str, list[Any]]],
         available_bytes: Callable[[], Optional[int]],  # noqa: UP045 - Python 3.9
     ) -> dict[str, Any]:
-        """Return the node, its GPU and the GPU's state.
+        """Return the node, and the agent's lines about its GPU.
 
         `own` asks Ray for node, address and GPUs, `available_bytes` returns the node's free memory.
         """
         node, address, ids = own()
-        found: dict[str, Any] = {
+        lines, errors = self._look("" if self._cpu else str(ids[0]))
+        return {
             "node": node,
             "host": socket.gethostname(),
             "address": f"{address}:{_free_port()}",
             "gpus": [str(each) for each in ids],
             "python": self._python,
-            "torch": _torch()
-            if self._python == sys.executable
-            else "of unknown version",
-            "pid": os.getpid(),
+            "torch": self._torch(),
+            "cpu": self._cpu,
+            "free_bytes": available_bytes(),
+            "lines": lines,
+            "errors": errors,
         }
-        if self._cpu:
-            return {**found, "cpu": _cpu_name(), "free_bytes": available_bytes()}
-        if len(ids) != 1:
-            return {**found, "why": f"Ray gave it {len(ids)} GPUs in the place of one"}
-        try:
-            return {**found, **self._gpu(str(ids[0]))}
-        except FileNotFoundError:
-            return {**found, "why": "there is no nvidia-smi on its PATH"}
-        except (OSError, subprocess.SubprocessError) as error:
-            why = getattr(error, "stdout", None) or str(error)
-            return {**found, "why": f"nvidia-smi: {' '.join(str(why).split())[:200]}"}
 
-    def start(self, order: bytes) -> None:
-        """Start the worker, with its GPU alone."""
+    def start(self, order: bytes, uuid: Optional[str]) -> None:  # noqa: UP045
+        """Start the worker, with the GPU of that UUID alone; None for the CPU."""
         own = {"GPUTOP_PARENT": str(os.getpid()), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         environment = {**os.environ, **own}
-        if self._uuid is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = self._uuid
+        if uuid is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = uuid
         # It ends with the thread that starts it: one that lasts until it has ended.
         threading.Thread(
             target=self._keep, args=(order, environment), daemon=True
@@ -118,24 +104,52 @@ class NodeActor:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(worker.pid, number)
 
+    def _command(self, python: str, *words: str) -> list[str]:
+        """Return the command that runs the archive: the agent with words, else the worker."""
+        return [python, f"/proc/self/fd/{self._code}", *words]
+
+    def _look(self, gpu: str) -> tuple[list[str], str]:
+        """Return the lines of an agent that reads a GPU once, and its standard error."""
+        words = ["--no-gpm", "--count", "1"]
+        if gpu:
+            words += ["--id", gpu]
+        try:
+            ended = subprocess.run(
+                self._command(sys.executable, *words),
+                pass_fds=(self._code,),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=LOOK_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return [], f"the driver did not answer within {LOOK_SECONDS:.0f} s"
+        return ended.stdout.splitlines(), ended.stderr[-ERROR_BYTES:]
+
+    def _torch(self) -> Optional[str]:  # noqa: UP045
+        """Return the version of the worker's torch, or None without one."""
+        if self._python != sys.executable:
+            return "of unknown version"
+        with contextlib.suppress(PackageNotFoundError):
+            return version("torch")
+        return None
+
     def _keep(self, order: bytes, environment: dict[str, str]) -> None:
-        with tempfile.TemporaryFile() as code, tempfile.TemporaryFile() as errors:
-            code.write(self._archive)
-            code.flush()
+        with tempfile.TemporaryFile() as errors:
             try:
                 worker = subprocess.Popen(
-                    [self._python, f"/proc/self/fd/{code.fileno()}"],
+                    self._command(self._python),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=errors,
-                    pass_fds=(code.fileno(),),
+                    pass_fds=(self._code,),
                     env=environment,
                     start_new_session=True,
                 )
             except OSError as error:
-                self._said.put(
-                    ("ended", (127, f"{self._python}: {error.strerror}".encode()))
-                )
+                why = f"{self._python}: {error.strerror}"
+                self._said.put(("ended", (127, why.encode())))
                 return
             self._worker = worker
             self._started.set()
@@ -160,76 +174,8 @@ class NodeActor:
         errors.seek(max(0, size - ERROR_BYTES))
         self._said.put(("ended", (status, errors.read())))
 
-    def _gpu(self, number: str) -> dict[str, Any]:
-        """Return what nvidia-smi knows of the GPU, or of the GPU that a MIG instance is part of."""
-        parent, instance = number, None
-        if number.startswith("MIG"):
-            parent, instance = _parent(number, _smi("-L"))
-        asked = f"{FACTS},compute_cap"
-        try:
-            row = _smi("-i", parent, f"--query-gpu={asked}", *CSV)
-        except subprocess.CalledProcessError:  # a driver before 495
-            asked = FACTS
-            row = _smi("-i", parent, f"--query-gpu={asked}", *CSV)
-        values = [value.strip() for value in row.strip().split(",")]
-        known = dict(zip(asked.split(","), values))  # noqa: B905 - Python 3.9 has no `strict`
-        apps = (
-            "" if instance else _smi("-i", parent, f"--query-compute-apps={APPS}", *CSV)
-        )
-        heat = ""
-        with contextlib.suppress(subprocess.CalledProcessError):
-            heat = _smi("-i", parent, "-q", "-d", "TEMPERATURE")
-        self._uuid = number if instance else known.get("uuid")
-        return {"gpu": known, "instance": instance, "apps": apps, "heat": heat}
-
-
-def _torch() -> Optional[str]:  # noqa: UP045
-    """Return the version of torch in this Python, or None without one."""
-    with contextlib.suppress(PackageNotFoundError):
-        return version("torch")
-    return None
-
 
 def _free_port() -> int:
     with socket.socket() as found:
         found.bind(("", 0))
         return int(found.getsockname()[1])
-
-
-SMI = "nvidia-smi"
-CSV = ("--format=csv,noheader,nounits",)
-APPS = "pid,process_name,used_memory"
-
-
-def _smi(*arguments: str) -> str:
-    return subprocess.run(
-        [SMI, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        timeout=SMI_SECONDS,
-        check=True,
-        text=True,
-    ).stdout
-
-
-def _parent(uuid: str, listed: str) -> tuple[str, str]:
-    """Return a MIG instance's GPU, number and profile from `nvidia-smi -L`."""
-    gpu = ""
-    for line in listed.splitlines():
-        found = re.search(r"UUID: ([^)]+)", line)
-        if found and line.startswith("GPU"):
-            gpu = found[1]
-        elif found and found[1] == uuid:
-            said = re.search(r"MIG (\S+)\s+Device\s+([0-9]+)", line)
-            return gpu, f"{said[2]} {said[1]}" if said else "0 ?"
-    return gpu, "0 ?"
-
-
-def _cpu_name() -> str:
-    with contextlib.suppress(OSError):
-        if found := re.search(
-            r"\nmodel name\s*: (.*)", Path("/proc/cpuinfo").read_text()
-        ):
-            return found[1]
-    return "CPU"

@@ -27,7 +27,14 @@ POLL_SECONDS = 10.0
 GATHER_SECONDS, READS_PER_SECOND = 0.2, 500
 """Seconds an actor gathers messages, longer with many actors so that one process keeps up."""
 WORKER = Path(__file__).parents[1] / "worker"
-MAIN = b"from gputop_worker.main import main\nmain()\n"
+MAIN = b"""import sys
+if sys.argv[1:]:
+    from gputop.agent.__main__ import main
+else:
+    from gputop_worker.main import main
+main()
+"""
+"""With words the archive is the agent, without any the worker."""
 
 
 def worker_archive() -> bytes:
@@ -96,7 +103,7 @@ class Relay:
             elif actor is None:
                 continue
             elif "start" in order:
-                actor.start.remote(order["start"].encode())
+                actor.start.remote(order["start"].encode(), order["uuid"])
                 self._following.append(
                     asyncio.create_task(self._follow(order["post"], actor))
                 )

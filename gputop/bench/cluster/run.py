@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop import from_checkout
 from gputop.agent.problem import Problem, ProblemError
-from gputop.bench.cluster.node_readings import NodeFacts, node_facts
+from gputop.bench.cluster.node_facts import NodeFacts, node_facts
 from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.run.group import GroupState, group_runner
@@ -264,7 +264,7 @@ class LentGpu(Launcher):
 
     async def start(self, python: str, request: Request, order: bytes) -> Self:  # noqa: ARG002
         """Start the worker on the node."""
-        self._order(start=order.decode())
+        self._order(start=order.decode(), uuid=request.target.uuid)
         return self
 
     async def readline(self) -> bytes:

@@ -231,7 +231,7 @@ def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
         sample = totals.add(ended.products, seconds, ended.device_seconds)
         pace.update(ended)
         if sample is not None:
-            run.send("sample", **sample)
+            run.send(sample)
         last_is_checked = ended.wrong is not None or (
             last_is_checked and not ended.products
         )

@@ -15,7 +15,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from signal import SIGKILL
@@ -25,7 +25,7 @@ from .backends import Cpu, open_cuda
 from .collective import collective
 from .copies import copy
 from .errors import RunError, explain, in_words, less
-from .events import RunLimit
+from .events import EVENTS, Hello, Planned, RunLimit, Verified
 from .guard import Guard
 from .latency import latency
 from .loads import burn, pulse, soak
@@ -79,8 +79,12 @@ class Run:
             otherwise,
         )  # one step for the other thread
 
-    def send(self, event: str, **fields: Any) -> None:
-        """Write one event.
+    def send(self, event: object) -> None:
+        """Write one of `events.EVENTS`."""
+        self.write(NAMES[type(event)], **vars(event))
+
+    def write(self, event: str, **fields: Any) -> None:
+        """Write one event by its name.
 
         While nobody reads, as on a terminal that is stalled, only so many samples and readings are
         written that the end of the run still fits into the pipe: nothing waits for a reader.
@@ -99,7 +103,7 @@ class Run:
             return
 
         def send(event: str, record: dict[str, Any]) -> None:
-            self.send(event, record=record)
+            self.write(event, record=record)
 
         uuid, part_of = self.request.gpu_uuid, self.request.part_of
         self._guard = Guard(uuid, folders, part_of, send, self.end_by)
@@ -108,7 +112,7 @@ class Run:
     def end_by(self, limit: RunLimit) -> None:
         """End the run by a limit."""
         if not self.halt.is_set():
-            self.send("limit", **asdict(limit))
+            self.send(limit)
             self.stop(limit.by)
 
     def stop(self, by: str) -> NoReturn:
@@ -125,10 +129,12 @@ class Run:
         `wait_seconds` of the request is how long they may take; they all go on at `go`.
         """
         usual = {"relative_error": 0.0, "expected_seconds": self.request.seconds}
-        plan = {**dict(zip("mnk", shape)), **usual, **fields}  # noqa: B905 - Python 3.9
-        seconds: float = self.request.wait_seconds
-        self.send("plan", **plan, waits=bool(seconds))
-        if seconds:
+        plan = Planned(*shape, **{**usual, **fields})
+        seconds = self.request.wait_seconds
+        if not seconds:
+            self.send(plan)
+        else:
+            self.send(replace(plan, waits=True))
             began = time.monotonic()
             why = f"the other devices were not ready within {seconds:.0f} s"
             remedy = "Test the devices one at a time to see which one it is"
@@ -137,21 +143,21 @@ class Run:
             self._go.wait()
             self._ready_by += time.monotonic() - began
             self.preparing()
-            self.send("plan", **plan)
+            self.send(plan)
 
     def verified(self, wrong: int, products: int, checks: int = 1) -> None:
         """Count a check of so many products, and send what was found."""
         self.totals.checks += checks
         self.totals.wrong += wrong
         self.totals.verified += products
-        found = {"wrong_elements": self.totals.wrong, "products": self.totals.verified}
-        self.send("verify", checks=self.totals.checks, **found)
+        totals = self.totals
+        self.send(Verified(totals.checks, totals.wrong, totals.verified))
 
     def end(self, event: str, **fields: Any) -> NoReturn:
         """Write the last event with the measured figures, and end the process at once."""
         self._ending.acquire()  # never released: who comes second waits for the end
         try:
-            self.send(event, **fields, **self.totals.result())
+            self.write(event, **fields, **self.totals.result())
         finally:
             self._leave(0)
 
@@ -221,6 +227,7 @@ class Run:
         return None
 
 
+NAMES = {cls: name for name, cls in EVENTS.items()}
 DROPPED = ("sample", "verify", "readings")
 """Events that are left out while nobody reads."""
 MOST_UNREAD_BYTES = 1 << 15
@@ -387,18 +394,19 @@ def main() -> NoReturn:
         else:
             device = open_cuda(torch, run.halt, request)
         cuda = device.place == "cuda"
-        run.send(
-            "hello",
+        name = torch.cuda.get_device_name(0) if cuda else request.name
+        hello = Hello(
             python=sys.version.split()[0],
             torch_version=str(torch.__version__),
-            cuda_version=torch.version.cuda,
-            device_name=torch.cuda.get_device_name(0) if cuda else request.name,
+            device_name=name,
             threads=torch.get_num_threads(),
             pid=os.getpid(),
-            unset=unset,
+            cuda_version=torch.version.cuda,
+            unset=tuple(unset),
             bound_to=bound_to,
             cublas_version=cublas_version(),
         )
+        run.send(hello)
         measure(device, run)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the parent is told in one line
         run.fail(explain(error, device, request))

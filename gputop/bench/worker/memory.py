@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from .product import room_beside
 from .throughput import SoakTotals, patience
 
 if TYPE_CHECKING:
+    from .events import Progress
     from .main import Run
 
 MIB = 1 << 20
@@ -54,8 +56,8 @@ class MemoryTotals(SoakTotals):
 
     def visit(
         self, pattern: str, bytes_: int, seconds: float, compared: int
-    ) -> dict[str, Any]:
-        """Count a block, and return the sample if it ends a window, or nothing."""
+    ) -> Progress | None:
+        """Count a block, and return the sample if it ends a window."""
         before = self.patterns.get(pattern, (0, 0.0, 0))
         self.patterns[pattern] = (
             before[0] + bytes_,
@@ -66,9 +68,11 @@ class MemoryTotals(SoakTotals):
         self.verified += compared
         sample = self.add(bytes_, seconds, None)
         if sample is None:
-            return {}
-        rate = 1e12 * sample.pop("tflops")
-        return {**sample, "bytes_per_second": rate, "iterations": self.verified}
+            return None
+        rate = 1e12 * sample.tflops
+        return replace(
+            sample, tflops=0.0, bytes_per_second=rate, iterations=self.verified
+        )
 
     def result(self) -> dict[str, Any]:
         """Return the figures of the run as it is now, with a row for each pattern."""
@@ -190,7 +194,7 @@ class MemoryUnderTest:
         if sample or 0 < sum(wrong) == self.totals.wrong:
             self.run.verified(0, 0, checks=0)
         if sample:
-            self.run.send("sample", **sample)
+            self.run.send(sample)
 
     def traffic(self, compared: bool, written: bool) -> int:
         """Return the bytes that are read and written to compare and to write a block.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .errors import death, hangs, in_words, is_memory, too_slow
+from .events import Point
 from .product import Product, Shape, dtype_facts
 from .throughput import MOST_PRODUCTS, TableTotals, patience, products_in, threads_text
 
@@ -269,7 +270,7 @@ class Rows:
         self, series: str, x: float, values: dict[str, float], shape: Any = ()
     ) -> None:
         """Send a row, and count it."""
-        self.run.send("point", series=series, x=x, values=values, shape=list(shape))
+        self.run.send(Point(series, x, values, tuple(shape)))
         self.run.known.update(self.device.memories())
         self.table.rows += 1
         self.to_come -= 1

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, Optional
 
+from .events import Progress
+
 BATCH_SECONDS = 0.05
 """Length of a batch: half of what a stop may wait for, since a hot device gets slower."""
 MOST_PRODUCTS = 10000
@@ -178,7 +180,7 @@ class SoakTotals(RunTotals):
 
     def add(
         self, products: int, seconds: float, device_seconds: float | None
-    ) -> dict[str, Any] | None:
+    ) -> Progress | None:
         """Count an ended batch, and return the sample if it ends a window."""
         if products:
             self.has_device_time = device_seconds is not None
@@ -196,13 +198,13 @@ class SoakTotals(RunTotals):
         rate = self.rate(self.iterations - mark[1], self.now[spent] - mark[spent])
         self.peak = max(self.peak, rate)
         self._window = self.now
-        return {
-            "elapsed_seconds": self.seconds,
-            "window_seconds": window,
-            "iterations": self.iterations,
-            "tflops": rate,
-            "tflops_device": rate if self.has_device_time else None,
-        }
+        return Progress(
+            elapsed_seconds=self.seconds,
+            window_seconds=window,
+            iterations=self.iterations,
+            tflops=rate,
+            tflops_device=rate if self.has_device_time else None,
+        )
 
     def _window_length(self, before: float) -> float:
         """Return the least seconds of the current window of a run that has lasted for so long."""

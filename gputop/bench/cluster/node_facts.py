@@ -1,0 +1,82 @@
+"""The GPU of a node, from the lines of the agent that has read it once. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gputop.agent.snapshot import Inventory, Sample
+from gputop.bench.plan.request import CPU_MEMORY_SHARE, Target
+from gputop.bench.plan.target_choice import processes_on, targets, why_unusable
+from gputop.schema.decode import decode
+from gputop.text import fold_list, size, visible
+
+IDLE_BYTES = 1 << 30
+"""Most memory that driver and desktop hold. More belongs to somebody, named or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """A node, and the GPU that Ray gave it."""
+
+    target: Target
+    python: str
+    held: str | None
+    """Reason why the GPU counts as in use, or None if it is free."""
+
+
+def node_facts(said: Mapping[str, Any], host: str, beside: int = 1) -> NodeFacts:
+    """Return the facts of an actor; raise `ValueError` with the reason if it has no GPU.
+
+    `beside` tests share the memory of a node's CPU.
+    """
+    records = [decode(line) for line in said["lines"]]
+    inventories = [each for each in records if isinstance(each, Inventory)]
+    samples = [each for each in records if isinstance(each, Sample)]
+    if not inventories or not samples:
+        raise ValueError(visible(str(said["errors"]).strip() or "it said nothing", 300))
+    inventory, sample = inventories[-1], samples[-1]
+    python = str(said["python"])
+    if said["cpu"]:
+        return NodeFacts(_cpu(said, inventory, host, beside), python, None)
+    if not inventory.devices:
+        raise ValueError(str(inventory.problem or "it has no GPU"))
+    target = replace(targets(inventory, sample)[0], host=host, torch=said["torch"])
+    if problem := why_unusable(sample, target):
+        raise ValueError(problem.why)
+    return NodeFacts(target, python, _held(sample, target))
+
+
+def _cpu(
+    said: Mapping[str, Any], inventory: Inventory, host: str, beside: int
+) -> Target:
+    free, ids = said["free_bytes"], said["gpus"]
+    index = int(ids[0]) if ids and ids[0].isdigit() else 0
+    return Target(
+        "cpu",
+        None,
+        index,
+        inventory.cpu_name or "CPU",
+        None,
+        free and free // beside,
+        memory_share=CPU_MEMORY_SHARE,
+        host=host,
+        torch=said["torch"],
+    )
+
+
+def _held(sample: Sample, target: Target) -> str | None:
+    """Return who uses the GPU: its processes, or somebody that the driver does not name."""
+    processes = processes_on(sample, target)
+    if processes:
+        named = [
+            f"{each.pid} ({visible(each.command or '?', 60)})" for each in processes
+        ]
+        return f"in use by process {fold_list(named, 3)}"
+    readings = sample.device(target.uuid or "")
+    used = readings.memory_unattributed_bytes if readings else None
+    if used is not None and used > IDLE_BYTES:
+        held = f"{size(used)} of its memory are held"
+        return f"in use: {held}, the driver does not say by whom"
+    return None
