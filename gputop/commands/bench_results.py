@@ -44,6 +44,7 @@ from gputop.console import (
     FAULT,
     FINE,
     INTERRUPTED,
+    discard_output,
     print_message,
     print_output,
 )
@@ -73,7 +74,14 @@ def show_page(page: Page, args: argparse.Namespace) -> None:
     lines = []
     for line, level in as_lines(page, output_width(), details=args.verbose):
         lines.append(cell(line, STYLES[level]))
-    print_page(rendered(*lines, width=None, colour=wants_colour()))
+    try:
+        print_page(rendered(*lines, width=None, colour=wants_colour()))
+    except (
+        OSError
+    ) as error:  # the exit status is about the device, not about the output
+        if not isinstance(error, BrokenPipeError):
+            print_message(f"error: the page cannot be printed: {error.strerror}.")
+        discard_output()
 
 
 def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:

@@ -6,7 +6,6 @@ import dataclasses
 import math
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.agent.device import Absence, Device
@@ -223,22 +222,6 @@ def test_what_was_cut_is_unknown(name: str | None, capability: str, fp32: bool, 
 NUMBERS = st.none() | st.integers(-10, 10_000) | st.floats()
 
 
-@given(
-    st.none() | st.sampled_from([*RATES, "", "4.2", "99.9", "x"]),
-    st.none() | st.integers(-10, 10_000),
-    NUMBERS,
-    st.sampled_from([*kinds.DTYPES, *DTYPES.values(), "", "complex64"]) | st.text(),
-    st.none() | st.sampled_from([chip.name for chip in CHIPS.values()]) | st.text(),
-)
-def test_the_formula_gives_a_peak_or_nothing(
-    capability: str | None, sms: int | None, clock: float | None, dtype: str, name: str | None
-) -> None:
-    value = by_formula(capability, sms, clock, dtype, name=name)
-    assert value is None or (value > 0 and math.isfinite(value))
-    if capability not in RATES or sms is None or clock is None or sms <= 0 or not clock > 0:
-        assert value is None
-
-
 def test_the_denominators_have_names() -> None:
     assert denominators(named("H100 SXM"), "bfloat16", 1400.0) == {
         DATASHEET: 989,
@@ -366,21 +349,6 @@ def test_nothing_known_is_said(tflops: float | None) -> None:
     assert percent_of_peak(None, {DATASHEET: 989.0}) == {}
     assert percent_lines(None, {}, "float32") == unknown
     assert percent_lines(None, {DATASHEET: 78.0}, "float32") == unknown
-
-
-@given(
-    st.none() | st.floats(-1e6, 1e6) | st.sampled_from([math.nan, math.inf]),
-    st.dictionaries(
-        st.text(), st.floats(1e-3, 1e6) | st.sampled_from([math.nan, math.inf, 0.0, -1.0])
-    ),
-    st.text(),
-)
-def test_percentages_are_numbers_whatever_comes(
-    tflops: float | None, peaks: dict[str, float], dtype: str
-) -> None:
-    percent = percent_of_peak(tflops, peaks)
-    assert all(math.isfinite(share) for share in percent.values())
-    assert all(percent_lines(tflops, percent, dtype))
 
 
 def test_the_data_types_of_the_stress_test_have_a_field() -> None:

@@ -142,18 +142,6 @@ def test_without_results(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [(["--json", "--csv"], "Choose one"), (["--report", "a.html"], "Leave out --history")],
-)
-def test_what_does_not_go_together(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
-) -> None:
-    assert run(*arguments) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert says in line
-
-
 @given(st.integers(40, 300))
 def test_a_table_fits_into_its_width(width: int) -> None:
     lines = columns.listing(RUNS, width).splitlines()

@@ -107,32 +107,6 @@ def test_what_is_wrong_is_gravest_and_says_nothing_about_the_others() -> None:
     assert outliers_document(members)["distributions"][0]["most"] == 702
 
 
-@pytest.mark.parametrize(
-    ("reasons", "said"),
-    [
-        ({"sw_power_cap": 60.0}, ()),
-        ({"idle": 30.0}, ()),
-        ({"hw_thermal": 2.5}, ()),
-        ({"hw_thermal": 20.0}, ("throttling: hardware thermal slowdown for 20 s of 60 s",)),
-        ({"thermal": 6.0, "sw_power_cap": 9.0}, ("throttling: thermal slowdown for 6 s of 60 s",)),
-        ({"hw_power_brake": 60.0}, ("throttling: external power brake for 60 s of 60 s",)),
-    ],
-)
-def test_throttled_is_what_is_no_normal_end_of_power(
-    reasons: dict[str, float], said: tuple[str, ...]
-) -> None:
-    hot = member(5, conditions=Conditions(clock_event_seconds=reasons))
-    assert named([*fleet(700, 700, 700), hot]).get("GPU-5", ()) == said
-
-
-def test_who_was_ended_by_a_limit_or_unwatched_is_named() -> None:
-    members = [*fleet(700, 700), member(5, stopped="limit"), member(6, stopped="silent")]
-    assert named(members) == {
-        "GPU-5": ("throttling: ended by the temperature limit",),
-        "GPU-6": ("throttling: ended because the device could not be watched",),
-    }
-
-
 def test_tables_are_compared_by_what_they_are_compared_by() -> None:
     def copies(n: int, rate: float) -> DeviceOutcome:
         rows = (Point("device to device", 1 << 28, {"bytes_per_second": rate}),)

@@ -215,17 +215,6 @@ def test_a_run_is_compared_with_those_before_it_one_at_a_time(
     assert max(alive) <= before + 25, "the last ten, the first ten, and a few"
 
 
-def test_like_is_of_the_same_method(file: Path) -> None:
-    runs = [soak(), soak(dtype="float16"), soak(ago=5.0, method="20 warm-up products")]
-    for run in runs:
-        store.append(run)
-    assert [compare.comparable(run) == compare.comparable(BASE) for run in runs] == [
-        True,
-        False,
-        True,
-    ]
-
-
 def test_a_result_is_compared_with_what_came_before_it(file: Path) -> None:
     assert store.append(soak(780.0, ago=90.0)).comparison == Comparison(runs=0)
     for mean, ago in ((850.0, 20.0), (851.0, 25.0), (849.0, 30.0), (700.0, 10.0), (9.0, -10.0)):

@@ -19,12 +19,11 @@ from gputop.bench.events import (
     Point,
     Progress,
     Result,
-    Verdict,
     VerdictPart,
 )
 from gputop.bench.plan import target_choice
-from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.results.page import droop_text, verdict_lines
+from gputop.bench.plan.request import Request
+from gputop.bench.results.page import droop_text
 from gputop.bench.results.verdict import DEFAULTS, VerdictLimits, judge, status, with_verdicts
 from gputop.bench.run.run_state import RunState
 from gputop.commands import bench as command
@@ -384,17 +383,6 @@ def test_what_has_no_evidence_is_not_judged(changes: dict[str, Any], part: str, 
     assert status(found) == 0
 
 
-def test_a_cpu_has_little_to_be_judged_by() -> None:
-    run = RunState(Request(cpu_target(), "float32", None, 2.0))
-    run.add_event(Done(RESULT))
-    assert run.result is not None
-    (found,) = with_verdicts([run.result])
-    assert "".join(verdict_lines(found)) == (
-        "Verdict: ok (1 part; not judged: "
-        "datasheet, like devices, earlier runs, throttling, droop, steadiness)"
-    )
-
-
 def test_memory_and_links_are_judged_each_by_itself() -> None:
     bandwidth = {"datasheet memory bandwidth": 40.0}
     slow_memory = table(
@@ -573,16 +561,6 @@ def test_unlike_or_faulty_devices_are_no_measure() -> None:
         soak(700.0, conditions=Conditions(other_load=("9 (ada: train)",))),
     ]
     assert parts(with_verdicts([slow, *others])[0])["like devices"].state == "not judged"
-
-
-def test_the_gravest_part_is_the_state() -> None:
-    def of(*states: str) -> str:
-        return Verdict(tuple(VerdictPart("x", state, "") for state in states)).state
-
-    assert of("ok", "degraded", "faulty", "not judged") == "faulty"
-    assert of("ok", "degraded", "not judged") == "degraded"
-    assert of("ok", "not judged") == "ok"
-    assert of("not judged") == of() == "not judged"
 
 
 def test_names_of_others_are_inert() -> None:

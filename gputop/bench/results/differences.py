@@ -25,8 +25,13 @@ RUN_DEVIATIONS = 2.8
 two."""
 TEST = ("kind", "data type", "size", "accumulation", "layout", "data", "threads")
 """Settings that make another test."""
-OTHER_CLOCK = 1.0
-"""Percent by which clocks differ that explain a difference."""
+OTHER_PERCENT = 1.0
+"""Percent by which conditions differ that explain a difference."""
+LOWER = (
+    ("sm_clock_mhz_mean", "clock", "MHz"),
+    ("power_limit_watts", "power limit", "W"),
+)
+"""Conditions that slow a device down if they are lower: names, labels and units."""
 OTHER_HEAT = 3.0
 """Difference of temperatures in °C that is worth telling."""
 
@@ -102,9 +107,8 @@ def answer(before: Result, after: Result, like: Sequence[Result] = ()) -> Senten
 def _names(slow: Result, fast: Result, after: Result) -> tuple[str, str]:
     """Return the names of two runs in a sentence: their devices, or which was first."""
     if (slow.device_uuid, slow.host) == (fast.device_uuid, fast.host):
-        if slow is after:
-            return "The second run", "the first"
-        return "The first run", "the second"
+        names = "The second run", "the first"
+        return names if slow is after else ("The first run", "the second")
     return _device(slow, fast), _device(fast, slow)
 
 
@@ -121,27 +125,26 @@ def _device(result: Result, other: Result) -> str:
 def _reasons(slow: Result, fast: Result) -> Iterator[str]:
     """Yield the conditions that may explain a difference, with the figures of both."""
     one, other = slow.known_conditions, fast.known_conditions
-    clocks = one.sm_clock_mhz_mean, other.sm_clock_mhz_mean
-    if clocks[0] and clocks[1] and percent_below(clocks[0], clocks[1]) >= OTHER_CLOCK:
-        yield f"lower clock ({rounded(clocks[0])} and {rounded(clocks[1])} MHz)"
-    limits = one.power_limit_watts, other.power_limit_watts
-    if limits[0] and limits[1] and limits[0] < limits[1]:
-        yield f"lower power limit ({rounded(limits[0])} and {rounded(limits[1])} W)"
-    heat = one.temperature_celsius_max, other.temperature_celsius_max
-    if heat[0] is not None and heat[1] is not None:
-        if abs(heat[0] - heat[1]) < OTHER_HEAT:
-            yield f"both at {quantity(heat[0], '°C')}"
-        else:
-            word = "hotter" if heat[0] > heat[1] else "cooler"
-            yield f"{word} ({rounded(heat[0])} and {rounded(heat[1])}°C)"
+    for name, label, unit in LOWER:
+        low, high = getattr(one, name), getattr(other, name)
+        if low and high and percent_below(low, high) >= OTHER_PERCENT:
+            yield f"lower {label} ({rounded(low)} and {rounded(high)} {unit})"
+    mine, its = one.temperature_celsius_max, other.temperature_celsius_max
+    if mine is not None and its is not None:
+        both = f"both at {quantity(mine, '°C')}"
+        word = "hotter" if mine > its else "cooler"
+        differ = f"{word} ({rounded(mine)} and {quantity(its, '°C')})"
+        yield both if abs(mine - its) < OTHER_HEAT else differ
     if one.other_load:
         yield f"used by {visible(one.other_load[0], 60)}"
-    for name, versions in (
-        ("torch", (slow.torch_version, fast.torch_version)),
-        ("driver", (one.driver_version, other.driver_version)),
-    ):
-        if versions[0] != versions[1]:
-            yield f"another {name} ({' and '.join(visible(each or ABSENT) for each in versions)})"
+    versions = {
+        "torch": (slow.torch_version, fast.torch_version),
+        "driver": (one.driver_version, other.driver_version),
+    }
+    for name, (version, its_version) in versions.items():
+        if version != its_version:
+            both = f"{visible(version or ABSENT)} and {visible(its_version or ABSENT)}"
+            yield f"another {name} ({both})"
 
 
 def _when(result: Result) -> str:
