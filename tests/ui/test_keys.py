@@ -15,6 +15,7 @@ from textual.widgets import ContentSwitcher
 
 from gputop import settings
 from gputop.agent.snapshot import DriverState
+from gputop.fleet.screens.screen import HELP as FLEET_HELP
 from gputop.settings import THEMES, Settings
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.drawing import dialogs
@@ -27,7 +28,6 @@ from gputop.ui.processes.screen import ProcessesTab, ProcessesView
 from gputop.ui.shell import actions
 from gputop.ui.shell.actions import ACTIONS, OTHERS, KeysView, key_name
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.shell.fleet_screen import HELP as FLEET_HELP
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import ABOUT, FIRST, FRAME, SORTS, Help, HelpPage, HelpText
 from gputop.ui.textual_workarounds import Palette
