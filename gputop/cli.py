@@ -7,7 +7,7 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
@@ -149,7 +149,9 @@ def dashboard(arguments: argparse.Namespace) -> int:
     options: dict[str, Any] = {"settings": kept, "problems": problems, "config": config}
     options["python"] = arguments.python
     if arguments.prometheus is not None:
-        return fleet_dashboard(arguments, options)
+        from gputop.commands.fleet import run_screen
+
+        return run_screen(arguments, options)
     return start(
         **options,
         chosen=source_of(arguments),
@@ -171,23 +173,4 @@ def _search(arguments: argparse.Namespace) -> str:
     }
     return " ".join(
         f"{name}:{text}" for name, each in values.items() if (text := ",".join(each))
-    )
-
-
-def fleet_dashboard(arguments: argparse.Namespace, options: Mapping[str, Any]) -> int:
-    """Run the fleet screen."""
-    from gputop.commands.fleet_status import FLEET_INTERVAL, open_watch
-
-    interval = FLEET_INTERVAL if arguments.interval is None else arguments.interval
-    watch = open_watch(arguments, interval)
-    from gputop.fleet.host_stream import HostStream
-    from gputop.ui.shell.start import run_fleet
-
-    return run_fleet(
-        watch,
-        lambda host: HostStream(watch, host),
-        where=arguments.prometheus,
-        match=watch.match,
-        interval=interval,
-        **options,
     )

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 import resvg_py
 
+from gputop.fleet.screens.state import FleetState
 from gputop.stream.child import StreamChild
 from gputop.stream.launch import StreamOptions
 from gputop.ui.benchmark.readout import TitleView
-from gputop.ui.fleet.fleet_state import FleetState
 from gputop.ui.shell.app import GputopApp
 from tests.fleets import fleet
 from tests.ui.pilots import dashboard_of, fleet_screen
@@ -59,9 +59,9 @@ async def picture(
 
 async def fleet_picture() -> None:
     """A fleet that is made up, and says so."""
-    state = FleetState()
+    state = FleetState(where="http://prometheus:9090")
     state.update(replace(fleet(2048), simulated=True))
-    app = GputopApp(first=fleet_screen(state, "http://prometheus:9090"))
+    app = GputopApp(first=fleet_screen(state))
     async with app.run_test(size=(140, 40)) as pilot:
         await pilot.pause(1.0)
         keep("fleet", app.export_screenshot(title="gputop"))

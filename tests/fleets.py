@@ -100,7 +100,11 @@ def _made(count: int, seed: int, tick: int) -> Fleet:
         kind, severity, text = WRONG[n % len(WRONG)]
         wrong.append(
             Finding(
-                severity, text, rule=kind, device_uuid=gpus[number].key, since=NOW - 60 - 977 * n
+                severity,
+                text,
+                rule=kind,
+                device_uuid=gpus[number].key,
+                label=gpus[number].place,
             )
         )
         if severity is Severity.STALE or kind == "xid":

@@ -47,7 +47,7 @@ class Response(NamedTuple):
 NAMES = {
     query.text: query.name
     for scope in ("", 'cluster="a"')
-    for query in (CLOCK, *names_of(scope), gone_of(scope), *values_of(scope))
+    for query in (CLOCK, names_of(scope), gone_of(scope), *values_of(scope))
 }
 
 
@@ -223,7 +223,7 @@ class Site:
         there = [number for number in range(self.many) if number not in self.gone]
         if name == "clock":
             return vector([({}, self.now)], self.now)
-        if name == "names_0":
+        if name == "names":
             return vector(((labels(number), 1) for number in there), self.now)
         if name == "beat":
             return vector((({"UUID": uuid(n)}, self.now - 5) for n in there), self.now)

@@ -43,7 +43,7 @@ FIRST_SCREEN = (
     "import gputop.ui.shell.dashboard"
 )
 """What `gputop` loads until it draws."""
-CORE = ("agent", "schema", "stream", "recording", "bench", "health", "output", "fleet")
+CORE = ("agent", "schema", "stream", "recording", "bench", "health", "output")
 
 
 def test_the_check_sees_what_is_loaded() -> None:
@@ -108,15 +108,15 @@ def test_the_sampler_does_without_what_only_the_dashboard_needs() -> None:
 
 def test_the_dashboard_of_one_machine_loads_nothing_of_others() -> None:
     among = {"gputop.stream.machines", "gputop.stream.merge"}
-    among |= {*modules_of("gputop.fleet"), *modules_of("gputop.ui.fleet")}
+    among |= {*modules_of("gputop.fleet")}
     program = "import gputop.ui.shell.dashboard, gputop.ui.shell.app, gputop.ui.shell.start"
     assert loaded_by(f"{program}, gputop.cli", among) == set()
 
 
-def test_the_fleet_screen_loads_no_host_before_one_is_opened() -> None:
+def test_the_fleet_screen_loads_no_dashboard() -> None:
     later = {"gputop.stream.child", "gputop.ui.benchmark.screen", "plotext"}
     later |= {"gputop.ui.shell.dashboard", "gputop.ui.monitor.screen"}
-    program = "import gputop.ui.shell.start, gputop.ui.shell.app, gputop.ui.shell.fleet_screen"
+    program = "import gputop.ui.shell.start, gputop.ui.shell.app, gputop.fleet.screens.screen"
     assert loaded_by(program, later) == set()
 
 
@@ -138,7 +138,7 @@ def test_the_simulation_needs_no_nvml() -> None:
 def test_the_core_knows_no_terminal(package: str) -> None:
     modules = [each for each in modules_of(f"gputop.{package}") if ".nvml." not in each]
     unwanted = {"textual", "plotext", "torch", "pynvml"}
-    if package not in ("output", "fleet"):  # their pages are tables of rich
+    if package != "output":  # its pages are tables of rich
         unwanted.add("rich")
     assert loaded_by(f"import {', '.join(modules)}", unwanted) == set()
 

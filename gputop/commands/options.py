@@ -136,7 +136,7 @@ def python_path(text: str) -> str:
 @argument_type
 def prometheus_url(text: str) -> str:
     """Parse the address of a Prometheus server."""
-    from gputop.fleet.server import parse_url
+    from gputop.commands.fleet import parse_url
 
     return parse_url(text)
 
@@ -144,7 +144,7 @@ def prometheus_url(text: str) -> str:
 @argument_type
 def prometheus_match(text: str) -> str:
     """Parse PromQL matchers."""
-    from gputop.fleet.server import parse_match
+    from gputop.commands.fleet import parse_match
 
     return parse_match(text)
 

@@ -45,7 +45,7 @@ def schema(name: str) -> Schema:
     from gputop.bench.events import Result
     from gputop.bench.run.run_state import RunCurves
     from gputop.bench.run.suite import Suite
-    from gputop.fleet.model import Gpu
+    from gputop.commands.fleet import Gpu
     from gputop.output.process_tables import UserTotals
 
     known: dict[str, tuple[Callable[..., Schema], tuple[type, ...]]] = {

@@ -130,7 +130,7 @@ def _status(arguments: argparse.Namespace) -> int:
     hosts = hosts_of(arguments)
     _refuse_misuse(arguments)
     if arguments.prometheus is not None:
-        from gputop.commands.fleet_status import print_fleet
+        from gputop.commands.fleet import print_fleet
 
         return print_fleet(arguments)
     gpm = arguments.json and not arguments.by_user

@@ -2,318 +2,238 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Sequence
-from dataclasses import fields
-from operator import itemgetter
-from statistics import median
-from typing import Any
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+from typing import Any, NamedTuple
 
 from gputop.agent.problem import Problem
 from gputop.agent.words import clock_event_words
-from gputop.fleet import parse
-from gputop.fleet.client import FEWER, SERIES, AskError
-from gputop.fleet.fleet_findings import Known, find
+from gputop.fleet.client import AskError, Series
+from gputop.fleet.findings import Known, find
+from gputop.fleet.identities import Identities, Labels, target_of
 from gputop.fleet.model import Fleet, Gpu
-from gputop.fleet.queries import ALWAYS, ANY, EVERY, LIMITS, NUMBERS, READ_AS, SELDOM
-from gputop.text import brief, fold_list, visible
+from gputop.fleet.queries import ALWAYS, EVERY, LIMITS, READ_AS, TIMES
+from gputop.text import fold_list, visible
 
+SETTLE_SECONDS = 5.0
+"""Seconds behind the server's clock at which a refresh is evaluated.
+
+A sample has the time at which its scrape began, and arrives once the scrape has ended and, with
+remote write, was sent. After this delay, queries of one refresh see the same samples.
+"""
 KEPT_SECONDS = 3600.0
 """Seconds for which a GPU that is gone counts as stale. After that it was removed."""
-NAMED = 3
-"""Most targets named that cannot be scraped."""
-OLD_SECONDS, OLD_TURNS = 300.0, 2.5
-"""Age at which the last answer to an unanswered query is dropped: this many seconds, or this many
-of its own intervals, whichever is more."""
-STALE_SECONDS = (45.0, 360.0)
-"""Fewest and most seconds after which a GPU is stale; in between, three scrapes."""
-REMEMBERED_STEPS = 20
-FUTURE_SECONDS = 60.0
-"""Most seconds by which clocks may differ."""
+OLD_SECONDS = 300.0
+"""Age at which the last answer to an unanswered query is dropped."""
+MOST_XID = 99_999
 EXPECTED = dict(
     zip(ALWAYS, ("busy", "memory", "temperature", "power", "SM clock"), strict=True)
 )
 """Readings whose absence is a problem to report, with their names."""
+COMPARED = ("gpu_utilization_percent", "sm_clock_mhz", "clock_event_reasons")
+"""Readings that are compared with each other."""
+EVIDENCE = ("down", "state", "busy_mean", "ecc_rise", "xid_before")
+"""Queries whose answers findings need, besides readings."""
+
+
+class RefreshMoment(NamedTuple):
+    """Time of a refresh by the server's clock."""
+
+    now: float
+    at: float
+    """Time for which all its queries are evaluated."""
+
+
+def moment_of(answer: Iterable[Series]) -> RefreshMoment:
+    """Return the moment of a refresh from the answer to `queries.CLOCK`; raises `AskError`.
+
+    If the server itself evaluates for an earlier time, that time counts.
+    """
+    for series, value in numbers(answer):
+        now = series.value[0]
+        if min(now, value) >= TIMES[0] and max(now, value) <= TIMES[1]:
+            # The API takes milliseconds; the same float everywhere makes readings of one
+            # moment equal.
+            return RefreshMoment(now, round(min(value, now - SETTLE_SECONDS), 3))
+    raise AskError(
+        "No answer of Prometheus",
+        "it does not tell its time",
+        "Check what is at that URL",
+    )
+
+
+def numbers(answer: Iterable[Series]) -> Iterator[tuple[Series, float]]:
+    """Yield the series with a finite number."""
+    for series in answer:
+        try:
+            value = float(series.value[1])
+        except ValueError:
+            continue
+        if math.isfinite(value):
+            yield series, value
 
 
 class FleetBuilder:
     """Everything known about a fleet, from which `build` makes a `Fleet`."""
 
-    def __init__(self, interval: float = 10.0) -> None:
-        """Expect a refresh every `interval` seconds."""
-        self._interval = interval
-        self.named: dict[str, list[parse.Labels]] = {}
-        """By query for labels, those of the GPUs that are there."""
-        self._left_out: dict[str, int] = {}
-        """By query, the number of GPUs above the bound."""
-        self._gone: list[tuple[parse.Labels, float]] = []
-        self._changed = False
-        self._rows: dict[tuple[Any, ...], list[parse.Labels]] = {}
-        """Labels of each GPU that is there or is remembered."""
-        self._carried: set[str] = set()
-        self.identities = parse.Identities()
-        self.moment = parse.RefreshMoment(0.0, 0.0)
+    def __init__(self) -> None:
+        self.moment = RefreshMoment(0.0, 0.0)
         """Moment of the present refresh by the server's clock. Answers are of that moment."""
-        self.known = Known()
-        """Evidence for the findings of the last fleet."""
-        self._answers: dict[str, tuple[Any, float]] = {}
-        """By query, the last answer and its moment."""
+        self.identities = Identities()
+        self._rows: dict[object, list[Labels]] = {}
+        """Labels of each GPU that is there or is remembered, by its UUID and exporter."""
+        self._answers: dict[str, Any] = {}
+        """By query, the last answer as numbers by GPU."""
+        self._read_at: dict[str, float] = {}
+        """By query, the moment of the last answer."""
         self._beats: dict[str, float] = {}
         """Time of each GPU's newest reading by the server's clock."""
-        self._steps: deque[float] = deque(maxlen=REMEMBERED_STEPS)
-        """Seconds between readings: at least the scrape interval."""
-        self.unknown = False
-        """True if the last answers had a GPU without an identity."""
 
-    def add_answer(self, name: str, data: Any) -> None:
-        """Add the answer to the query of that name; raises `AskError` if it has another form."""
-        result = parse.result_of(data, "vector")
-        if result is None:
-            why = "an answer does not have the form of Prometheus"
-            problem = Problem(
-                "An answer was left out", why, "Check what is at that URL"
-            )
-            raise AskError(problem, whole=False)
-        if name.startswith("names_"):
-            others = sum(
-                len(rows) for other, rows in self.named.items() if other != name
-            )
-            rows = [parse.labels_of(each) for each in result[: max(0, SERIES - others)]]
-            self._left_out[name] = len(result) - len(rows)
-            if self.named.get(name) != rows:
-                self.named[name], self._changed = rows, True
+    def add_answer(self, name: str, answer: list[Series]) -> None:
+        """Add the answer to the query of that name. Numbers beyond its limits are left out."""
+        if name == "names":
+            self._add_names(answer)
         elif name == "gone":
-            self._gone = [(row.labels, row.value) for row in parse.rows_of(result)]
-            self._changed |= bool(self._gone)
+            self._add_gone(answer)
         else:
-            self._answers[name] = self._parsed(name, result), self.moment.at
+            self._answers[name] = self._parsed(name, answer)
+            self._read_at[name] = self.moment.at
 
-    def update_identities(self) -> None:
-        """Update the identities after the answers with labels, and before those with values."""
-        if not self._changed and all(map(self._is_kept, self._carried)):
-            return
-        self._changed = False
-        named = [row for rows in self.named.values() for row in rows]
-        present = {_mark(row) for row in named}
-        # GPUs in neither answer that were there within the hour are remembered, too.
-        last = {_mark(row): [row] for row, _ in sorted(self._gone, key=itemgetter(1))}
-        last |= {
-            mark: rows
-            for mark, rows in self._rows.items()
-            if self._is_kept(self.identities.key_of(rows[0]))
-        }
-        carried = [
-            row for mark, rows in last.items() if mark not in present for row in rows
-        ]
-        del carried[max(0, SERIES - len(named)) :]
-        self.identities = parse.Identities([*named, *carried])
+    def _add_names(self, answer: list[Series]) -> None:
+        """Replace the identities. GPUs that were there within the hour are remembered."""
+        rows: dict[object, list[Labels]] = {}
+        for series in answer:
+            rows.setdefault(_mark(series.metric), []).append(series.metric)
+        for mark, before in self._rows.items():
+            key = self.identities.key_of(before[0])
+            age = self.moment.now - self._beats.get(key, 0.0)
+            if mark not in rows and age < KEPT_SECONDS:
+                rows[mark] = before
+            elif mark not in rows:
+                self._beats.pop(key, None)
+        self._identify(rows)
+
+    def _add_gone(self, answer: list[Series]) -> None:
+        """Add GPUs that were there until a while ago."""
+        rows = dict(self._rows)
+        for series, seen in numbers(answer):
+            if _mark(series.metric) not in self._rows:
+                rows[_mark(series.metric)] = [series.metric]
+                self._beats.setdefault(self.identities.key_of(series.metric), seen)
+        self._identify(rows)
+
+    def _identify(self, rows: dict[object, list[Labels]]) -> None:
+        if rows != self._rows:
+            self._rows = rows
+            self.identities = Identities([*chain.from_iterable(rows.values())])
+
+    def _parsed(self, name: str, answer: list[Series]) -> Any:
         key_of = self.identities.key_of
-        self._carried = {key_of(row) for row in carried}
-        self._rows = {}
-        for row in (*named, *carried):
-            self._rows.setdefault(_mark(row), []).append(row)
-        for row, seen in self._gone:
-            self._beats.setdefault(key_of(row), seen)
-        self._gone = []  # remembered from now on
-
-    def _is_kept(self, key: str) -> bool:
-        return self.moment.now - self._beats.get(key, 0.0) < KEPT_SECONDS
-
-    def _parsed(self, name: str, result: list[Any]) -> Any:
-        key_of = self.identities.key_of
-        match name:
-            case "beat":
-                self._add_beats(result)
-                return None
-            case "xid":
-                return parse.xids_of(result, key_of)
-            case "state":
-                return {
-                    key_of(row.labels): row.labels.get("state", "")
-                    for row in parse.rows_of(result)
-                }
-            case "down":
-                return {parse.target_of(row.labels) for row in parse.rows_of(result)}
-            case "simulated":
-                return any(row.value > 0 for row in parse.rows_of(result))
-        values = parse.values_by(result, key_of, LIMITS.get(name, ANY))
-        match name:
-            case "mask":
-                masks = (
-                    None if mask is None else clock_event_words(int(mask))
-                    for mask in values.values()
-                )
-                return dict(zip(values, masks, strict=True))
-            case "remap_failed" | "remap_pending":
-                return {key: _FLAGS.get(value) for key, value in values.items()}
-        if name in NUMBERS:
-            return values
-        return {key: value for key, value in values.items() if value is not None}
-
-    def _add_beats(self, result: list[Any]) -> None:
-        """Add the times of the newest readings, and how often they are scraped."""
-        found = parse.values_by(result, self.identities.key_of, LIMITS["beat"])
-        beats = {key: beat for key, beat in found.items() if beat is not None}
-        steps = [
-            beat - before
-            for key, beat in beats.items()
-            if (before := self._beats.get(key)) is not None
-            and 0 < beat - before < KEPT_SECONDS
-        ]
-        if steps:
-            self._steps.append(median(steps))
-        self.unknown = any(key not in self.identities.all for key in beats)
-        self._beats.update(beats)
-        known = self._beats.keys() & (beats.keys() | self.identities.all.keys())
-        self._beats = {key: self._beats[key] for key in known if self._is_kept(key)}
-
-    def readings(self, data: Any) -> dict[str, parse.Checked]:
-        """Return the readings by GPU from an answer with many metrics."""
-        return parse.readings_of(
-            parse.result_of(data, "vector") or [], self.identities.key_of
-        )
-
-    def past_readings(self, data: Any) -> dict[str, parse.Moments]:
-        """Return the readings of each GPU by time from the answer to a range query."""
-        return parse.readings_over_time(
-            parse.result_of(data, "matrix") or [], self.identities.key_of
-        )
-
-    @property
-    def stale_after(self) -> float:
-        """Seconds after which a reading is stale."""
-        least, most = STALE_SECONDS
-        return min(most, max(least, 3 * min(self._steps, default=20.0)))
-
-    def build(self, problems: Iterable[Problem] = ()) -> Fleet:
-        """Return the fleet at the moment of the present refresh."""
-        gpus = tuple(self._gpus())
-        self.known = self._known()
-        # Until their ages are known, all GPUs would be stale.
-        findings = find(gpus, self.known) if "beat" in self._answers else ()
-        simulated = self.identities.simulated or bool(self._newest("simulated"))
-        return Fleet(
-            time=self.moment.now,
-            gpus=gpus,
-            findings=findings,
-            problems=(*problems, *self._gaps(gpus)),
-            label_names=self.identities.label_names,
-            read_at={
-                "clock_event_reasons" if name == "mask" else name: at
-                for name, (_, at) in self._answers.items()
-                if name in EVERY
-            },
-            simulated=simulated,
-        )
+        if name == "xid":
+            return _xids(answer, key_of)
+        if name == "state":
+            return {key_of(each.metric): each.metric.get("state") for each in answer}
+        if name == "down":
+            return {target_of(each.metric) for each in answer}
+        values = {}
+        low, high = LIMITS[name]
+        convert = _CONVERT.get(name, float)
+        # `gputop exporter` counts more than dcgm-exporter, whose series have a `UUID`.
+        answer.sort(key=lambda series: "UUID" not in series.metric)
+        for series, value in numbers(answer):
+            if low <= value <= high:
+                values[key_of(series.metric)] = convert(value)
+        if name == "beat":
+            self._beats |= values
+        return values
 
     def _newest(self, name: str) -> Any:
         """Return the last answer to a query unless it is too old."""
-        answer, asked = self._answers.get(name, ({}, self.moment.at))
-        every = EVERY.get(name, SELDOM) * self._interval
-        return (
-            answer
-            if self.moment.at - asked <= max(OLD_SECONDS, OLD_TURNS * every)
-            else {}
+        age = self.moment.at - self._read_at.get(name, -math.inf)
+        return self._answers[name] if age <= OLD_SECONDS else {}
+
+    def build(self, problems: Iterable[Problem] = ()) -> Fleet:
+        """Return the fleet as far as it is known."""
+        gpus = tuple(self._gpus())
+        compared = {self._read_at.get(name, 0.0) for name in COMPARED}
+        known = Known(
+            comparable=len(compared - {0.0}) == 1,
+            present=self._newest("beat").keys(),
+            targets={gpu.key: target_of(gpu.labels) for gpu in gpus},
+            **{name: self._newest(name) for name in EVIDENCE},
+        )
+        return Fleet(
+            time=self.moment.now,
+            gpus=gpus,
+            findings=find(gpus, known),
+            problems=(*problems, *self._gaps(gpus, known)),
+            label_names=self.identities.label_names,
+            read_at={name: at for name, at in self._read_at.items() if name in EVERY},
+            simulated=bool(self._newest("simulated"))
+            or any("simulated" in gpu.labels for gpu in gpus),
         )
 
-    def _gpus(self) -> Iterable[Gpu]:
+    def _gpus(self) -> Iterator[Gpu]:
         """Yield GPUs in order. Those that are gone have only what is remembered."""
-        identities = self.identities.all
-        # Column by column: taking turns, each dictionary would evict the others from the
-        # processor's cache ten thousand times.
-        columns: dict[str, Iterable[Any]] = {
-            name: [getattr(each, name) for each in identities.values()]
-            for name in IDENTITY
-        }
-        beats = map(self._beats.get, identities)
-        now = self.moment.now
-        columns["age_seconds"] = [
-            None if beat is None else max(0.0, now - beat) for beat in beats
-        ]
-        for name in _FIELDS[len(columns) :]:
-            columns[name] = [
-                *map(self._newest(_QUERIES.get(name, name)).get, identities)
-            ]
-        used, total = columns["memory_used_bytes"], columns["memory_total_bytes"]
-        columns["memory_used_bytes"] = map(parse.used_of, used, total)
-        columns["xid"] = [known and known[0] for known in columns["xid"]]
-        return map(Gpu, *columns.values())
+        columns = {name: self._newest(name) for name in (*EVERY, "xid")}
+        for key, gpu in self.identities.all.items():
+            readings = {name: column.get(key) for name, column in columns.items()}
+            used, total = readings["memory_used_bytes"], readings["memory_total_bytes"]
+            if used is not None and total is not None and used > 1.1 * total:
+                readings["memory_used_bytes"] = None  # exporters round both
+            if key in self._beats:
+                readings["age_seconds"] = max(0.0, self.moment.now - self._beats[key])
+            yield replace(gpu, **readings)
 
-    def _known(self) -> Known:
-        compared = {
-            self._answers[name][1] for name in COMPARED if name in self._answers
-        }
-        xids = self._newest("xid").items()
-        return Known(
-            now=self.moment.now,
-            comparable=len(compared) == 1,
-            xid_at={key: when for key, (_, when) in xids if when is not None},
-            stale_after=self.stale_after,
-            targets=self.identities.targets,
-            states=self._newest("state"),
-            **{name: self._newest(name) for name in _EVIDENCE},
-        )
-
-    def _gaps(self, gpus: Sequence[Gpu]) -> Iterable[Problem]:
+    def _gaps(self, gpus: tuple[Gpu, ...], known: Known) -> Iterator[Problem]:
         """Yield problems with readings that people will miss."""
-        if not gpus:
-            return
-        if left_out := sum(self._left_out.values()):
-            why = f"there are more than {SERIES}"
-            yield Problem(f"{left_out} GPUs are left out", why, FEWER)
         for name, what in EXPECTED.items():
-            keys = [key for key, value in self._newest(name).items() if value is None]
-            if keys:
-                low, high = LIMITS[name]
-                why = f"{len(keys)} of {len(gpus)} GPUs have none within {low:g} to {high:g}"
-                where = next(
-                    (gpu.host for gpu in gpus if gpu.key == keys[0]), "its host"
+            if gpus and name in self._answers and not self._newest(name):
+                yield Problem(
+                    f"Nobody scrapes {what}",
+                    "there are no series of it, or only impossible ones",
+                    f"Have dcgm-exporter count {READ_AS[name][0].name}, or run `gputop exporter`",
                 )
-                remedy = f"Check the exporter on {visible(where, 40)}"
-                yield Problem(f"Impossible {what} is left out", why, remedy)
-        missing = [
-            name
-            for name in EXPECTED
-            if name in self._answers and not self._newest(name)
+        targets = {*known.targets.values()}
+        jobs = {job for job, _ in targets}  # others may be of no GPUs
+        unseen = [
+            visible(instance, 40)
+            for job, instance in sorted(known.down)
+            if job in jobs and (job, instance) not in targets
         ]
-        if missing:
-            names = ", ".join(READ_AS[name][0].name for name in missing)
-            yield Problem(
-                f"Nobody scrapes {', '.join(EXPECTED[name] for name in missing)}",
-                "there are no series of it",
-                f"Have dcgm-exporter count {names}, or run `gputop exporter`",
-            )
-        known = {*self.identities.targets.values()}
-        jobs = {job for job, _ in known}  # others may be of no GPUs
-        down = self._newest("down")
-        if unseen := sorted(
-            each for each in down if each[0] in jobs and each not in known
-        ):
-            named = fold_list([visible(instance, 40) for _, instance in unseen], NAMED)
+        if unseen:
             yield Problem(
                 "Exporters that cannot be scraped, and whose GPUs are unknown",
-                f"`up` is 0 for {named}",
+                f"`up` is 0 for {fold_list(unseen, 3)}",
                 "Check that the exporter runs there, and the targets in Prometheus",
             )
-        ahead = max(self._beats.values(), default=0.0) - self.moment.now
-        if ahead > FUTURE_SECONDS:
-            why = f"the newest is {brief(ahead)} ahead of Prometheus"
-            yield Problem(
-                "Readings are from the future", why, "Set the clocks of the hosts"
-            )
 
 
-IDENTITY = ("key", "uuid", "host", "index", "name", "labels")
-_FIELDS = tuple(field.name for field in fields(Gpu))
-"""Fields of a GPU: those of its identity, its age, and readings."""
-_QUERIES = {"clock_event_reasons": "mask"}
-_EVIDENCE = ("down", "busy_mean", "ecc_rise", "xid_before", "heat", "margin")
-"""Queries whose answers findings need, besides readings."""
-COMPARED = ("gpu_utilization_percent", "sm_clock_mhz", "mask")
-"""Queries whose readings are compared with each other."""
-_FLAGS: dict[float | None, bool] = {0.0: False, 1.0: True}
+_CONVERT: Mapping[str, Callable[[float], Any]] = {
+    "clock_event_reasons": lambda mask: clock_event_words(int(mask)),
+    "remap_failed": bool,
+    "remap_pending": bool,
+}
+"""Conversion of the numbers of a query into readings."""
 
 
-def _mark(row: parse.Labels) -> tuple[Any, ...]:
-    """Return the identity of a GPU before its key is known."""
-    return row.get("UUID") or row.get("uuid"), row.get("GPU_I_ID"), "UUID" in row
+def _mark(row: Labels) -> object:
+    """Return the identity of a GPU and of its exporter."""
+    return row.get("UUID"), row.get("uuid"), row.get("GPU_I_ID")
+
+
+def _xids(answer: list[Series], key_of: Callable[[Labels], str]) -> dict[str, int]:
+    """Return the last Xid of each GPU; `gputop exporter` has the code in a label, and its time."""
+    found: dict[str, tuple[float, int]] = {}
+    for series, value in numbers(answer):
+        code = series.metric.get("code")
+        if code is not None and not re.fullmatch(r"[0-9]{1,5}", code):
+            continue
+        xid = (0.0, int(value)) if code is None else (value, int(code))
+        key = key_of(series.metric)
+        if 0 < xid[1] <= MOST_XID and xid > found.get(key, (-1.0, 0)):
+            found[key] = xid
+    return {key: code for key, (_, code) in found.items()}

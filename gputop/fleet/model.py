@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from gputop.agent.problem import Problem
 from gputop.health.findings import Finding, Severity
+from gputop.text import visible
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Gpu:
     """A GPU, or a MIG instance of one, with its newest readings."""
 
@@ -56,6 +57,11 @@ class Gpu:
     def device(self) -> tuple[str, str]:
         """Identity of the physical GPU, which MIG instances share: its host, and number or UUID."""
         return self.host, self.index.partition(":")[0] or self.uuid
+
+    @property
+    def place(self) -> str:
+        """Its host and index, such as `node7:3`, safe to show."""
+        return visible(":".join(filter(None, (self.host, self.index))), 60)
 
     def is_older_than(self, seconds: float) -> bool:
         """Return True if its newest reading is older, or there is none."""
@@ -105,10 +111,6 @@ class Fleet:
         return self.moment - self.read_at.get(reading, self.moment)
 
 
-OF_DEVICE = frozenset(("power_watts", "temperature_celsius"))
-"""Readings of a whole GPU, which each of its MIG instances reports."""
-
-
 @dataclass(frozen=True, slots=True)
 class Totals:
     """Totals of a fleet, or of a part of it."""
@@ -127,38 +129,41 @@ class Totals:
 
 def totals(gpus: Sequence[Gpu], findings: Sequence[Finding]) -> Totals:
     """Add up some GPUs and their findings."""
-    both = [(each.memory_used_bytes, each.memory_total_bytes) for each in wholes(gpus)]
-    memory = [(used, of) for used, of in both if used is not None and of is not None]
-    watts = [each.power_watts for each in devices(gpus) if each.power_watts is not None]
-    keys = {each.device_uuid for each in findings}
+    watts = [gpu.power_watts for gpu in devices(gpus) if gpu.power_watts is not None]
+    memory = [
+        (gpu.memory_used_bytes, gpu.memory_total_bytes)
+        for gpu in wholes(gpus)
+        if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None
+    ]
+    bad = {finding.device_uuid for finding in findings}
     return Totals(
         gpus=len(devices(gpus)),
-        instances=sum(each.is_instance for each in gpus),
-        hosts=len({each.host for each in gpus}),
-        models=len({each.name for each in gpus}),
+        instances=sum(gpu.is_instance for gpu in gpus),
+        hosts=len({gpu.host for gpu in gpus}),
+        models=len({gpu.name for gpu in gpus}),
         power_watts=sum(watts) if watts else None,
         memory_used_bytes=sum(used for used, _ in memory) if memory else None,
         memory_total_bytes=sum(of for _, of in memory) if memory else None,
-        gpus_with_findings=len({each.device for each in gpus if each.key in keys}),
-        findings=Counter(each.severity for each in findings),
+        gpus_with_findings=len({gpu.device for gpu in gpus if gpu.key in bad}),
+        findings=Counter(finding.severity for finding in findings),
     )
 
 
 def devices(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
-    """Return each physical GPU once: itself where it is there, else the first of its instances."""
-    if not any(each.is_instance for each in gpus):
-        return gpus
+    """Return each physical GPU once: itself where it is there, else one of its instances.
+
+    Each instance reports the power and the temperature of the whole GPU, if any.
+    """
     found: dict[tuple[str, str], Gpu] = {}
-    for each in sorted(
-        gpus, key=lambda gpu: (gpu.is_instance, gpu.power_watts is None)
-    ):
-        found.setdefault(each.device, each)
+    for gpu in gpus:
+        best = found.setdefault(gpu.device, gpu)
+        better = not gpu.is_instance or best.power_watts is None
+        if best.is_instance and better:
+            found[gpu.device] = gpu
     return [*found.values()]
 
 
 def wholes(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
     """Leave out instances of GPUs that are there themselves, whose memory has theirs in it."""
-    whole = {each.device for each in gpus if not each.is_instance}
-    if len(whole) == len(gpus):
-        return gpus
-    return [each for each in gpus if not each.is_instance or each.device not in whole]
+    whole = {gpu.device for gpu in gpus if not gpu.is_instance}
+    return [gpu for gpu in gpus if not gpu.is_instance or gpu.device not in whole]

@@ -7,30 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from gputop import __version__
 from gputop.agent.lines import to_plain
-from gputop.fleet.distributions import POWER, TEMPERATURE, distributions
+from gputop.fleet.metrics import BUSY, distribution
 from gputop.fleet.model import Fleet, Gpu, totals
 from gputop.health.findings import Finding, Severity
 from gputop.output import pages
-from gputop.text import (
-    ABSENT,
-    count,
-    cut,
-    duration,
-    moment,
-    number,
-    quantity,
-    short_name,
-    visible,
-)
+from gputop.text import ABSENT, count, cut, moment, number, short_name, used_of, visible
 
 SCHEMA = 1
 """Schema version of the JSON document: raised where a field is renamed, removed or redefined."""
-DAY_SECONDS = 86_400
 MOST_ROWS = 40
 """Most findings on the page. JSON has all of them."""
 LEAST_TITLE = 30
@@ -49,44 +37,38 @@ _LABELS = ("cluster", "rack", "namespace", "pod", "hpc_job")
 def document(fleet: Fleet) -> dict[str, Any]:
     """Return a fleet as JSON values: totals, findings with where they are, and every GPU."""
     gpus = {gpu.key: gpu for gpu in fleet.gpus}
-    rest = to_plain(replace(fleet, gpus=(), findings=()))
-    del rest["gpus"], rest["findings"]
     sums = totals(fleet.gpus, fleet.findings)
+    wrong = []
+    for finding in fleet.findings:
+        gpu = gpus[finding.device_uuid]
+        wrong.append(
+            {
+                "host": gpu.host,
+                "index": gpu.index,
+                "key": gpu.key,
+                "kind": finding.rule,
+                "severity": finding.severity.word,
+                "text": finding.title,
+                "rank": finding.rank,
+            }
+        )
+    plain = to_plain(replace(fleet, findings=()))
+    del plain["findings"]
+    by_severity = {level.word: many for level, many in sums.findings.items()}
     return {
         "schema": SCHEMA,
         "gputop_version": __version__,
-        "time": rest.pop("time"),
-        "totals": to_plain(sums)
-        | {
-            "findings": {
-                severity.word: many for severity, many in sums.findings.items()
-            }
-        },
-        "wrong": [
-            {
-                "host": gpus[each.device_uuid].host,
-                "index": gpus[each.device_uuid].index,
-                "key": each.device_uuid,
-                "kind": each.rule,
-                "severity": each.severity.word,
-                "text": each.title,
-                "rank": each.rank,
-                "since": each.since,
-            }
-            for each in fleet.findings
-        ],
-        **rest,
-        "gpus": [to_plain(gpu) for gpu in fleet.gpus],
+        **plain,
+        "totals": to_plain(sums) | {"findings": by_severity},
+        "wrong": wrong,
     }
 
 
 def page(
     fleet: Fleet, where: str, match: str, width: int | None, *, colour: bool
 ) -> str:
-    """Return totals, the distribution of readings, and the findings, worst first."""
+    """Return totals and the findings, worst first."""
     parts: list[RenderableType] = [_heading(fleet, where, match, width), _counts(fleet)]
-    if fleet.gpus:
-        parts.append(_spreads(fleet))
     for problem in fleet.problems:
         parts.append(pages.cell(visible(str(problem)), pages.YELLOW))
     if fleet.gpus:
@@ -95,15 +77,12 @@ def page(
 
 
 def _heading(fleet: Fleet, where: str, match: str, width: int | None) -> Text:
-    old = ""
-    if not fleet.fresh:
-        old = "OLD"
     parts = [
         pages.cell(visible(where, 200), pages.BOLD),
         pages.cell(visible(match, 200)),
         pages.simulated(is_so=fleet.simulated),
         pages.cell(moment(fleet.time, "%Y-%m-%d %H:%M:%S")),
-        pages.cell(old, pages.LOUD_YELLOW),
+        pages.cell("" if fleet.fresh else "OLD", pages.LOUD_YELLOW),
     ]
     return pages.joined(parts, width)
 
@@ -117,8 +96,11 @@ def _counts(fleet: Fleet) -> Text:
     for severity in SEVERITIES:
         if found.findings.get(severity):
             parts.append(counted(found.findings[severity], severity))
-    if fleet.took_seconds is not None:
-        parts.append(f"asked in {fleet.took_seconds:.1f} s")
+    if fleet.gpus:
+        median = BUSY.text(distribution(fleet.gpus, BUSY).percentile(50))
+        memory = used_of(found.memory_used_bytes, found.memory_total_bytes)
+        parts += [f"median busy {median}", f"memory {memory}"]
+        parts.append(f"power {total_watts(found.power_watts)}")
     return pages.cell(" · ".join(parts))
 
 
@@ -128,94 +110,54 @@ def counted(number: int, severity: Severity) -> str:
     return f"{number:,} {word}" if severity is Severity.STALE else count(number, word)
 
 
-def _spreads(fleet: Fleet) -> Table:
-    table = pages.table()
-    pages.add_column(table, "", left=True)
-    for name in ("median", "p5", "p95", "of"):
-        pages.add_column(table, name)
-    pages.add_column(table, "", left=True)
-    for metric, found in distributions(fleet.gpus):
-        unit = f" {metric.unit}"
-        if metric is TEMPERATURE:
-            unit = metric.unit
-        row = [pages.cell(metric.name)]
-        for figure in (found.median, found.p5, found.p95):
-            row.append(pages.cell(quantity(figure, unit)))
-        row.append(pages.cell(f"{len(found.known):,}"))
-        notes = []
-        if metric is POWER and found.known:
-            notes.append(pages.cell(f"{total_watts(sum(found.known))} in all"))
-        lag = fleet.lag_seconds(metric.reading)
-        if lag > 0:
-            text = f"{duration(lag)} older than the rest"
-            notes.append(pages.cell(text, pages.YELLOW))
-        row.append(pages.joined(notes))
-        table.add_row(*row)
-    return table
-
-
-def total_watts(watts: float) -> str:
+def total_watts(watts: float | None) -> str:
     """Return a text such as `6.12 kW`."""
-    return f"{number(watts / 1000)} kW"
+    return ABSENT if watts is None else f"{number(watts / 1000)} kW"
 
 
 def _findings(fleet: Fleet, width: int | None) -> Iterator[RenderableType]:
     if not fleet.findings:
         yield pages.cell("No problems found", pages.DIM)
         return
-    rows = [*_rows(fleet.findings, {gpu.key: gpu for gpu in fleet.gpus})]
-    shown = rows[:MOST_ROWS]
-    words, places, titles, dates, about = [], [], [], [], []
-    for finding, where, gpu, _ in shown:
+    rows = _rows(fleet)
+    words, places, titles, about = [], [], [], []
+    for finding, gpu, many in rows[:MOST_ROWS]:
         word, style = SEVERITIES[finding.severity]
         words.append(pages.cell(word.upper(), style))
-        places.append(pages.cell(where))
+        places.append(pages.cell(_where(gpu, many)))
         titles.append(pages.cell(visible(finding.title, 400), style))
-        dates.append(pages.cell(since(finding, fleet.time), pages.DIM))
         about.append(pages.cell(_about(gpu), pages.DIM))
     columns = (
         pages.Column("", words, left=True),
         pages.Column("where", places, left=True),
         pages.Column("title", titles, left=True, least=LEAST_TITLE),
-        pages.Column("since", dates, left=True),
         pages.Column("about", about, left=True, least=LEAST_TITLE),
     )
-    kept = pages.fitting(columns, ("title", "where", "since", "about"), width)
+    kept = pages.fitting(columns, ("title", "where", "about"), width)
     yield pages.table_of(kept, header=False)
     if len(rows) > MOST_ROWS:
         rest = sum(many for *_, many in rows[MOST_ROWS:])
         yield pages.cell(f"{ABSENT} {rest:,} more: --json has all", pages.DIM)
 
 
+def _rows(fleet: Fleet) -> list[tuple[Finding, Gpu, int]]:
+    """Return findings with a GPU and the number of GPUs; equal ones of a host make a row."""
+    gpus = {gpu.key: gpu for gpu in fleet.gpus}
+    rows: dict[tuple[str, Severity, str], tuple[Finding, Gpu, int]] = {}
+    for finding in fleet.findings:
+        gpu = gpus[finding.device_uuid]
+        place = gpu.host, finding.severity, finding.title
+        first, first_gpu, many = rows.get(place, (finding, gpu, 0))
+        rows[place] = first, first_gpu, many + 1
+    return [*rows.values()]
+
+
+def _where(gpu: Gpu, many: int) -> str:
+    several = f"{visible(gpu.host, 60)} ({many} GPUs)"
+    return cut(several if many > 1 else gpu.place, 40)
+
+
 def _about(gpu: Gpu) -> str:
     """Return the model, and labels that say where it is and what runs on it."""
-    parts = [short_name(visible(gpu.name, 60))]
-    for name in _LABELS:
-        if gpu.labels.get(name):
-            parts.append(visible(gpu.labels[name], 60))
-    return " ".join(parts)
-
-
-def since(finding: Finding, now: float) -> str:
-    """Return when a finding began, or "" if unknown."""
-    began = finding.since
-    if began is None:
-        return ""
-    return "since " + moment(began, "%H:%M" if now - began < DAY_SECONDS else "%d %b")
-
-
-def _rows(
-    findings: tuple[Finding, ...], gpus: dict[str, Gpu]
-) -> Iterator[tuple[Finding, str, Gpu, int]]:
-    """Yield findings with their places and counts; equal findings of a host make one row."""
-    groups: dict[tuple[str, str, Severity, str], list[Finding]] = {}
-    for each in findings:
-        host = gpus[each.device_uuid].host
-        groups.setdefault((host, each.rule, each.severity, each.title), []).append(each)
-    for (host, _, _, _), several in groups.items():
-        first = gpus[several[0].device_uuid]
-        if len(several) > 1:
-            where = f"{visible(host, 60)} ({len(several)} GPUs)"
-        else:
-            where = visible(":".join(filter(None, (host, first.index))), 60)
-        yield several[0], cut(where, 40), first, len(several)
+    parts = [gpu.labels.get(name, "") for name in _LABELS]
+    return visible(" ".join(filter(None, (short_name(gpu.name), *parts))), 200)

@@ -9,14 +9,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Self
 from urllib.parse import urlsplit
 
 from gputop.agent.problem import Problem, ProblemError
 from gputop.text import visible
-
-if TYPE_CHECKING:
-    from typing import Self
 
 PREFIX = "GPUTOP_PROMETHEUS_"
 TOKEN_FILE, USER, PASSWORD = f"{PREFIX}TOKEN_FILE", f"{PREFIX}USER", f"{PREFIX}PASSWORD"
@@ -31,22 +28,20 @@ _HEADER = re.compile(
     r"([\w!#$%&'*+.^`|~-]+)[ \t]*:[ \t]*([!-~](?:[ -~]*[!-~])?)", re.ASCII
 )
 _CLIENT_HEADERS = {
-    *(
-        "accept",
-        "accept-encoding",
-        "connection",
-        "content-length",
-        "content-type",
-        "host",
-    ),
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
     "transfer-encoding",
 }
-MATCH_EXAMPLE = """--match 'cluster="a",rack=~"r1.*"'"""
 LONGEST_MATCH = 2000
-_MATCHER = re.compile(
-    r"""\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')\s*"""
+_MATCHER = (
+    r"\s*(?!__name__\b)[a-zA-Z_][a-zA-Z0-9_]*\s*(?:=~|!~|!=|=)\s*"
+    r"""(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')\s*"""
 )
-_NAME = "__name__"
+_MATCHERS = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*")
 
 
 def parse_url(text: str) -> str:
@@ -78,6 +73,21 @@ def parse_url(text: str) -> str:
     return text.rstrip("/").removesuffix("/api/v1")
 
 
+def parse_match(text: str) -> str:
+    """Return label matchers without their braces, "" for none; raises `ValueError`."""
+    inner = text.strip()
+    if inner.startswith("{") and inner.endswith("}"):
+        inner = inner[1:-1].strip()
+    inner = inner.removesuffix(",").rstrip()
+    if inner and (len(inner) > LONGEST_MATCH or not _MATCHERS.fullmatch(inner)):
+        raise ValueError(
+            f'{inner[:60]!r} is no list of label matchers, NAME="VALUE" with a comma between, '
+            f"of {LONGEST_MATCH} characters at most and without __name__: give them as in "
+            """--match 'cluster="a",rack=~"r1.*"'."""
+        )
+    return inner
+
+
 @dataclass(frozen=True, slots=True)
 class PrometheusServer:
     """A server with the HTTP API of Prometheus."""
@@ -86,7 +96,7 @@ class PrometheusServer:
     """URL without secrets and without a final slash."""
     token_file: Path | None = None
     user: str | None = None
-    password: str | None = field(default=None, repr=False)
+    password: str = field(default="", repr=False)
     certificate: Path | None = None
     key: Path | None = None
     authorities: Path | None = None
@@ -96,40 +106,26 @@ class PrometheusServer:
     @classmethod
     def from_environment(cls, url: str, environment: Mapping[str, str]) -> Self:
         """Return a server with its credentials; raises `ValueError` if they conflict."""
-        user, token = environment.get(USER), environment.get(TOKEN_FILE)
-        if user and token:
-            raise ValueError(
-                f"{USER} and {TOKEN_FILE} are two ways to sign in. Unset one of them."
-            )
-        if environment.get(KEY) and not environment.get(CERT):
-            raise ValueError(
-                f"{KEY} is the key of a certificate. Name that with {CERT}."
-            )
-
-        def path(name: str) -> Path | None:
-            if not environment.get(name):
-                return None
-            try:
-                return Path(environment[name]).expanduser()
-            except RuntimeError:
-                raise ValueError(
-                    f"{name} is in a home folder that is not known. Give the whole path."
-                ) from None
-
         server = cls(
             url=parse_url(url),
-            token_file=path(TOKEN_FILE),
-            user=user or None,
-            password=environment.get(PASSWORD, "") if user else None,
-            certificate=path(CERT),
-            key=path(KEY),
-            authorities=path(CA),
+            token_file=_path(TOKEN_FILE, environment),
+            user=environment.get(USER) or None,
+            password=environment.get(PASSWORD, ""),
+            certificate=_path(CERT, environment),
+            key=_path(KEY, environment),
+            authorities=_path(CA, environment),
             headers=parse_headers(environment.get(HEADERS, "")),
         )
-        if (user or token) and server._has(AUTHORIZATION):
-            other = USER if user else TOKEN_FILE
+        ways = [name for name in (USER, TOKEN_FILE) if environment.get(name)]
+        if server.has_header(AUTHORIZATION):
+            ways.append(HEADERS)
+        if len(ways) > 1:
             raise ValueError(
-                f"{HEADERS} and {other} both set {AUTHORIZATION}. Unset one of them."
+                f"{' and '.join(ways)} are two ways to sign in. Unset one of them."
+            )
+        if server.key and not server.certificate:
+            raise ValueError(
+                f"{KEY} is the key of a certificate. Name that with {CERT}."
             )
         return server
 
@@ -137,34 +133,29 @@ class PrometheusServer:
         """Return the header of a request, read again as tokens change; raises `ProblemError`."""
         if self.token_file is not None:
             return f"Bearer {_token(self.token_file)}"
-        user, password = self.user, self.password
-        if user is None and not self._has(AUTHORIZATION):
-            user, password = _netrc_login(urlsplit(self.url).hostname or "") or (
-                None,
-                None,
-            )
-        if user is None:
+        login = None
+        if self.user is not None:
+            login = f"{self.user}:{self.password}"
+        elif not self.has_header(AUTHORIZATION):
+            login = _netrc_login(urlsplit(self.url).hostname or "")
+        if login is None:
             return None
-        return "Basic " + base64.b64encode(f"{user}:{password or ''}".encode()).decode(
-            "ascii"
-        )
+        return f"Basic {base64.b64encode(login.encode()).decode('ascii')}"
 
-    def _has(self, header: str) -> bool:
-        return header.lower() in map(str.lower, self.headers)
+    def has_header(self, name: str) -> bool:
+        return name.lower() in map(str.lower, self.headers)
 
-    def sign_in(self, said: str, *, signed: bool) -> tuple[str, str]:
-        """Return which header a refused request lacks, "" if none, and the remedy.
 
-        `said` is the body of the refusal; `signed` is true if the request had credentials.
-        """
-        if "org id" in said.lower() or TENANT.lower() in said.lower():
-            if self._has(TENANT):
-                return "", f"Check {TENANT} in {HEADERS}"
-            return TENANT, f"Set {HEADERS}='{TENANT}: TENANT'"
-        if self._has(AUTHORIZATION):
-            return "", f"Check {AUTHORIZATION} in {HEADERS}"
-        ways = f"{TOKEN_FILE}, or {USER} and {PASSWORD}, or ~/.netrc"
-        return ("", f"Check {ways}") if signed else (AUTHORIZATION, f"Set {ways}")
+def _path(name: str, environment: Mapping[str, str]) -> Path | None:
+    """Return the path in a variable, or None if it is not set."""
+    if not environment.get(name):
+        return None
+    try:
+        return Path(environment[name]).expanduser()
+    except RuntimeError:
+        raise ValueError(
+            f"{name} is in a home folder that is not known. Give the whole path."
+        ) from None
 
 
 def parse_headers(text: str) -> dict[str, str]:
@@ -176,17 +167,12 @@ def parse_headers(text: str) -> dict[str, str]:
     entries = text.splitlines() if "\n" in text else text.split(",")
     for number, entry in enumerate(filter(None, map(str.strip, entries)), 1):
         match = _HEADER.fullmatch(entry)
-        if match is None:
+        if match is None or match[1].lower() in _CLIENT_HEADERS:
             raise ValueError(
-                f"header {number} in {HEADERS} is not NAME: VALUE in ASCII. "
-                f"Give it as in '{TENANT}: TENANT', several separated by commas."
+                f"header {number} in {HEADERS} is not NAME: VALUE in ASCII, or gputop itself sets "
+                f"it. Give it as in '{TENANT}: TENANT', several separated by commas."
             )
-        name, value = match.groups()
-        if name.lower() in _CLIENT_HEADERS:
-            raise ValueError(
-                f"{name} in {HEADERS} is set by gputop itself. Leave it out."
-            )
-        found[name] = value
+        found[match[1]] = match[2]
     return found
 
 
@@ -195,81 +181,40 @@ def _token(path: Path) -> str:
     shown = visible(str(path), 100)
     try:
         with path.open("rb") as file:
-            text = file.read(LONGEST_TOKEN + 1)
+            token = file.read(LONGEST_TOKEN + 1).strip()
     except OSError as error:
-        why = f"{shown} cannot be read, {error.strerror}"
         raise ProblemError(
-            Problem("No token", why, f"Check it, or unset {TOKEN_FILE}")
+            Problem(
+                "No token",
+                f"{shown} cannot be read, {error.strerror}",
+                f"Check it, or unset {TOKEN_FILE}",
+            )
         ) from None
-    token = text.strip()
     # The client's error would show a token that a header cannot hold.
-    if (
-        not token
-        or len(token) > LONGEST_TOKEN
-        or not all(0x21 <= byte < 0x7F for byte in token)
-    ):
-        why = f"{shown} holds no token in one line of ASCII"
-        raise ProblemError(Problem("No token", why, "Write the token alone into it"))
+    if len(token) > LONGEST_TOKEN or not re.fullmatch(rb"[!-~]+", token):
+        raise ProblemError(
+            Problem(
+                "No token",
+                f"{shown} holds no token in one line of ASCII",
+                "Write the token alone into it",
+            )
+        )
     return token.decode("ascii")
 
 
-def _netrc_login(host: str) -> tuple[str, str] | None:
-    """Return user and password of a host from $NETRC or ~/.netrc."""
+def _netrc_login(host: str) -> str | None:
+    """Return `user:password` of a host from $NETRC or ~/.netrc."""
     try:
         found = netrc.netrc(os.environ.get("NETRC")).authenticators(host)
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError, netrc.NetrcParseError):
         # Some of their messages quote the bad text, which may be a password.
-        remedy = "Check it, or set NETRC=/dev/null"
         raise ProblemError(
-            Problem("No use of netrc", "it cannot be read", remedy)
-        ) from None
-    return None if found is None else (found[0], found[2] or "")
-
-
-def parse_match(text: str) -> str:
-    """Return label matchers without their braces, "" for none; raises `ValueError`."""
-    if len(text) > LONGEST_MATCH:
-        raise ValueError(
-            f"the matchers are longer than {LONGEST_MATCH} characters: give fewer."
-        )
-    inner = text.strip()
-    if inner.startswith("{") and inner.endswith("}"):
-        inner = inner[1:-1].strip()
-    inner = inner.removesuffix(",").rstrip()
-    found = []
-    while inner:
-        matcher = _MATCHER.match(inner)
-        if matcher is None:
-            raise _not_matchers(inner)
-        name, operator, value = matcher.groups()
-        if name == _NAME:
-            raise ValueError(
-                f"{_NAME} is the metric's name, which gputop asks for: leave it out."
+            Problem(
+                "No use of netrc",
+                "it cannot be read",
+                "Check it, or set NETRC=/dev/null",
             )
-        found.append(f"{name}{operator}{value}")
-        rest = inner[matcher.end() :]
-        if rest == "," or rest[:1] not in ("", ","):
-            raise _not_matchers(rest)
-        inner = rest[1:]
-    return ",".join(found)
-
-
-def _not_matchers(rest: str) -> ValueError:
-    return ValueError(
-        f'{rest[:60].strip()!r} is no list of label matchers, NAME="VALUE" with a comma between: '
-        f"give them as in {MATCH_EXAMPLE}."
-    )
-
-
-def quoted(value: str) -> str:
-    """Return text as a PromQL string, whatever is in it."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'
-
-
-def one_of(values: list[str]) -> str:
-    """Return a PromQL string with a regular expression that matches exactly these values."""
-    # RE2 rejects escaped letters, and Python escapes none.
-    return quoted("|".join(re.escape(value).replace(r"\ ", " ") for value in values))
+        ) from None
+    return None if found is None else f"{found[0]}:{found[2] or ''}"

@@ -18,12 +18,10 @@ from urllib.request import urlopen
 
 import pytest
 
-from gputop.agent.snapshot import Inventory, Sample
+from gputop.fleet.builder import SETTLE_SECONDS
 from gputop.fleet.client import Client
-from gputop.fleet.host_stream import HostStream
-from gputop.fleet.parse import SETTLE_SECONDS
 from gputop.fleet.queries import SELDOM
-from gputop.fleet.server import PrometheusServer, quoted
+from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import FleetWatch, Refresher
 from gputop.stream.launch import module_command
 from tests.demo_fleet.exporter import Simulator
@@ -79,7 +77,7 @@ async def until_all_is_found(watch: FleetWatch) -> Fleet:
     async with aclosing(watch.fleets()) as fleets:
         async for fleet in fleets:
             assert fleet.problems == ()
-            if wanted(fleet) == {} and watch._refresher.is_complete:
+            if wanted(fleet) == {}:
                 return fleet
     raise AssertionError
 
@@ -92,7 +90,7 @@ def wanted(fleet: Fleet) -> dict[str, str]:
         Flaw.LOST: "xid",
         Flaw.ECC: "xid",
         Flaw.REMAP: "remap",
-        Flaw.THERMAL: "thermal",
+        Flaw.THERMAL: "hot",
         Flaw.SLOW: "straggler",
     }
     expected = {f"{PLANTED[flaw].host}:{PLANTED[flaw].index}": kind for flaw, kind in kinds.items()}
@@ -105,7 +103,7 @@ def test_no_row_contradicts_itself(tmp_path: Path) -> None:
     """While Prometheus scrapes every second, the simulator says what fits what."""
     simulator = Simulator(GPUS, started=0.0)
     with prometheus(tmp_path) as url:
-        asking = Refresher(Client(PrometheusServer(url)), "", at_once=True)
+        asking = Refresher(Client(PrometheusServer(url)), "")
         fleets = [asking.refresh() for _ in range(2 * SELDOM)]
         asking.client.close()
     assert all(fleet.fresh for fleet in fleets)
@@ -118,15 +116,6 @@ async def test_what_is_planted_is_what_is_wrong(tmp_path: Path) -> None:
     with prometheus(tmp_path) as url:
         watch = FleetWatch(PrometheusServer(url), interval=1.0)
         fleet = await asyncio.wait_for(until_all_is_found(watch), 2 * BOUND)
-        opened = fleet.gpus[0].host
-        history = await watch.ranges(f"={quoted(fleet.gpus[0].uuid)}", 60)
-        records = []
-        async with aclosing(HostStream(watch, opened).records()) as stream:
-            async for record in stream:
-                records.append(record)
-                if isinstance(record, Sample) and record.devices[0].memory_clock_mhz is not None:
-                    break
-        await watch.close()
         done = await asyncio.to_thread(
             subprocess.run,
             [*module_command("gputop"), "status", "--prometheus", url, "--json"],
@@ -141,15 +130,9 @@ async def test_what_is_planted_is_what_is_wrong(tmp_path: Path) -> None:
     assert first[:2] == [PLANTED[Flaw.LOST].uuid, PLANTED[Flaw.ECC].uuid]
     away = {gpu.key for gpu in fleet.gpus if f"{gpu.host}:{gpu.index}" in AWAY}
     assert set(first) - away <= flaws
-    known = {name for each in history.values() for at in each.values() for name in at}
-    assert known >= {"power_watts", "gpu_utilization_percent"}
-    assert isinstance(records[0], Inventory)
-    assert len(records[0].devices) == 8
     document = json.loads(done.stdout)
     first_wrong = document["wrong"][0]
     lost = PLANTED[Flaw.LOST]
     assert (first_wrong["key"], first_wrong["host"]) == (lost.uuid, lost.host)
     assert first_wrong["index"] == str(lost.index)
-    # It had its Xid from the first scrape on, before anybody asked.
-    assert document["time"] - 5 * BOUND < first_wrong["since"] < document["time"]
     assert document["totals"]["gpus"] == len(document["gpus"])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import re
 import shutil
 import subprocess
 import time
@@ -48,16 +46,6 @@ def test_a_page_is_as_prometheus_wants_it() -> None:
     assert sum(len(each.samples) for each in parsed) == 64 * len(NAMES) - (len(NAMES) - 1)
 
 
-def test_series_of_a_metric_stand_together_after_its_help_and_its_type() -> None:
-    names = [re.findall("DCGM_FI_[A-Z_0-9]+", line)[0] for line in PAGE.splitlines()]
-    assert [name for name, _ in itertools.groupby(names)] == NAMES
-    for name in NAMES:
-        first = names.index(name)
-        words = [line.split()[:2] for line in PAGE.splitlines()[first : first + 3]]
-        assert words[:2] == [["#", "HELP"], ["#", "TYPE"]]
-        assert words[2][0] != "#"
-
-
 def test_what_the_exporter_of_one_machine_has_too_is_called_the_same() -> None:
     fields = (reading.dcgm for reading in CATALOGUE.values() if reading.dcgm[0])
     ours = {f"DCGM_FI_{name}": about for name, about in fields}
@@ -82,27 +70,6 @@ def test_labels_are_those_of_dcgm_exporter_and_come_through_as_they_are() -> Non
         (48, "48", "Double Bit ECC Error"),
         (79, "79", "GPU has fallen off the bus"),
     }
-
-
-def test_where_nothing_runs_there_is_no_pod() -> None:
-    samples = next(iter(parse(text_of(Simulator(2000, started=STARTED))))).samples
-    without = [sample for sample in samples if "pod" not in sample.labels]
-    assert without
-    assert all(
-        set(sample.labels) == LABELS - {"container", "namespace", "pod"} for sample in without
-    )
-
-
-def test_of_a_lost_gpu_there_is_its_last_xid_alone() -> None:
-    mine = [line for line in PAGE.splitlines() if LOST.uuid in line]
-    assert [line.partition("{")[0] for line in mine] == ["DCGM_FI_DEV_XID_ERRORS"]
-    assert mine[0].endswith(" 79")
-
-
-def test_a_page_of_one_host_that_has_lost_its_only_gpu() -> None:
-    alone = Simulator(64, started=STARTED)
-    alone.hosts = {LOST.host: (next(g for g in alone.gpus if g.uuid == LOST.uuid),)}
-    assert [each.name for each in parse(text_of(alone))] == ["DCGM_FI_DEV_XID_ERRORS"]
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="there is no promtool on the PATH")
@@ -157,12 +124,6 @@ def test_the_host_that_goes_away_refuses_and_is_on_no_page() -> None:
     assert (status, hosts_on(body)) == ("200", {*FLEET.hosts} - {AWAY})
     listed = json.loads(ask("/sd", started=long)[1])
     assert AWAY in {each["labels"]["__param_host"] for each in listed}
-
-
-def test_the_page_of_all_has_every_host() -> None:
-    status, body = ask("/metrics")
-    assert status == "200"
-    assert hosts_on(body) == {*FLEET.hosts}
 
 
 def test_the_targets_and_the_configuration_name_the_address_that_was_asked() -> None:

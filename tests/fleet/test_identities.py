@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.fleet.parse import Identities, natural_key, target_of
+from gputop.fleet.identities import Identities, natural_key, target_of
 from tests.prometheus import labels, uuid
 
 

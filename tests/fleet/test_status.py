@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.fleet.model import Fleet, Gpu
 from gputop.fleet.page import page
 from gputop.stream.launch import module_command
 from gputop.text import cells
@@ -25,9 +23,9 @@ STRANGE = 'a\x1b[31m"\\\n[bold]翻訳'
 SITE = Site(
     20,
     xid=[({"UUID": uuid(3)}, 79)],
-    mask=[({"UUID": uuid(5)}, 64)],
-    names_0=[(labels(n, rack="r1", pod=STRANGE, job="other"), 1) for n in range(20)],
-    beat=[({"UUID": uuid(n)}, NOW - (200 if n >= 16 else 5)) for n in range(20)],
+    clock_event_reasons=[({"UUID": uuid(5)}, 64)],
+    names=[(labels(n, rack="r1", pod=STRANGE, job="other"), 1) for n in range(20)],
+    beat=[({"UUID": uuid(n)}, NOW - (400 if n >= 16 else 5)) for n in range(20)],
 )
 
 
@@ -54,27 +52,13 @@ def test_the_page() -> None:
     lines = done.stdout.splitlines()
     assert lines[0].startswith(f"{fake.url} · ")
     assert lines[1].startswith("20 GPUs · 3 hosts · 1 model · 1 fault · 4 stale · 1 warning · ")
-    assert lines[2].split() == ["median", "p5", "p95", "of"]
-    assert lines[3].split() == ["busy", "90", "%", "90", "%", "90", "%", "20"]
-    assert lines[6].split()[:2] == ["power", "600"]
-    assert lines[6].endswith("12.0 kW in all")
-    assert lines[7].startswith("FAULT    node0:3         Xid 79: the GPU has fallen off the bus")
-    assert lines[8].startswith("STALE    node2 (4 GPUs)  No readings for 3:20: its series are gone")
-    assert lines[9].startswith("WARNING  node0:5         Throttled by heat (hardware), 60°C")
-    assert len(lines) == 10
+    assert lines[1].endswith("median busy 90% · memory 1.17/1.56 TiB · power 12.0 kW")
+    assert lines[2].startswith("FAULT    node0:3         Xid 79: the GPU has fallen off the bus")
+    assert lines[3].startswith("STALE    node2 (4 GPUs)  No readings for 6:40: its series are gone")
+    assert lines[4].startswith("WARNING  node0:5         Throttled by heat (hardware), 60°C")
+    assert len(lines) == 5
     assert "\x1b" not in done.stdout
     assert asked < 40
-
-
-def test_as_json() -> None:
-    with FakePrometheus(SITE) as fake:
-        done = run("status", "--prometheus", fake.url, "--json")
-    document = json.loads(done.stdout)
-    assert len(document["gpus"]) == 20
-    assert document["gpus"][0]["labels"]["pod"] == STRANGE
-    assert document["gpus"][0]["power_limit_watts"] is None
-    assert document["wrong"][0]["text"] == "Xid 79: the GPU has fallen off the bus"
-    assert document["fresh"] is True
 
 
 def test_json_has_a_schema_totals_and_where_each_finding_is() -> None:
@@ -98,18 +82,7 @@ def test_json_has_a_schema_totals_and_where_each_finding_is() -> None:
     assert found[0] == ("xid", "node0", "3")
     assert found[-1] == ("thermal", "node0", "5")
     assert {host for kind, host, _ in found if kind == "stale"} == {"node2"}
-    # Stale ones began when they were read last; of the others nobody says.
-    since = {each["kind"]: each["since"] for each in document["wrong"]}
-    assert since == {"xid": None, "stale": NOW - 200, "thermal": None}
     assert document["read_at"]["power_watts"] == NOW - 5
-
-
-def test_without_a_terminal_the_dashboard_is_the_page() -> None:
-    with FakePrometheus(SITE) as fake:
-        done = run("--prometheus", fake.url, "--match", 'cluster="a"')
-        asked = [each for each in fake.requests if each.name != "clock"]
-        assert all('cluster="a"' in each.parameters["query"] for each in asked)
-    assert "20 GPUs" in done.stdout
 
 
 def test_it_goes_on_until_it_is_stopped() -> None:
@@ -151,15 +124,6 @@ def test_what_cannot_be_had_is_one_line(respond, said: str) -> None:  # type: ig
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stderr.endswith(".\n")
-
-
-def test_nobody_there_is_one_line() -> None:
-    done = run("status", "--prometheus", "http://127.0.0.1:1")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == (
-        "gputop: error: Cannot reach Prometheus: Connection refused. "
-        "Check that it is up, and the URL.\n"
-    )
 
 
 @pytest.mark.parametrize(
@@ -224,7 +188,7 @@ def test_no_line_is_longer_than_the_terminal(width: int) -> None:
     from gputop.fleet.watch import Refresher
 
     with FakePrometheus(SITE) as fake:
-        asking = Refresher(Client(PrometheusServer(fake.url)), "", at_once=True)
+        asking = Refresher(Client(PrometheusServer(fake.url)), "")
         fleet = asking.refresh()
         asking.client.close()
     text = page(fleet, "http://prometheus:9090", 'a="b"', width, colour=False)
@@ -236,7 +200,7 @@ INSTANCES = [labels(0, GPU_I_ID=str(n), GPU_I_PROFILE="1g.10gb") for n in range(
 OF_INSTANCES = [{"UUID": uuid(0), "GPU_I_ID": str(n)} for n in range(7)]
 PARTED = Site(
     1,
-    names_0=[(row, 1) for row in (*INSTANCES, labels(1))],
+    names=[(row, 1) for row in (*INSTANCES, labels(1))],
     power_watts=[(row, 300) for row in (*OF_INSTANCES, {"UUID": uuid(1)})],
     beat=[(row, NOW - 5) for row in (*OF_INSTANCES, {"UUID": uuid(1)})],
     xid=[(row, 79) for row in OF_INSTANCES],
@@ -251,27 +215,8 @@ def test_mig_instances_are_no_gpus_and_share_one_power() -> None:
         document = json.loads(run("status", "--prometheus", fake.url, "--json").stdout)
     lines = shown.stdout.splitlines()
     assert lines[1].startswith("2 GPUs · 7 MIG instances · 1 host · 1 model · 1 fault · ")
-    (power,) = (line for line in lines if line.startswith("power"))
-    assert power.split()[-5:] == ["2", "0.60", "kW", "in", "all"]
+    assert lines[1].endswith("power 0.60 kW")
     assert document["totals"]["power_watts"] == 600
     assert [document["totals"][name] for name in ("gpus", "instances")] == [2, 7]
     assert len(document["gpus"]) == 8
     assert [each["kind"] for each in document["wrong"]] == ["xid"]
-
-
-def test_a_page_of_nothing() -> None:
-    assert page(Fleet(time=NOW), "http://p", "", 80, colour=False).count("\n") == 1
-
-
-def test_the_spread_of_a_reading() -> None:
-    busy = [*map(float, range(101)), None]
-    gpus = [
-        Gpu(f"GPU-{n}", f"GPU-{n}", "node0", f"{n}", gpu_utilization_percent=percent)
-        for n, percent in enumerate(busy)
-    ]
-    gpus[0] = dataclasses.replace(gpus[0], power_watts=7.0)
-    lines = page(Fleet(NOW, tuple(gpus)), "http://p", "", None, colour=False).splitlines()
-    rows = {line.split()[0]: line.split()[1:] for line in lines[3:7]}
-    assert rows["busy"] == ["50", "%", "5", "%", "95", "%", "101"]
-    assert rows["temperature"] == ["–", "–", "–", "0"]
-    assert rows["power"] == [*(["7", "W"] * 3), "1", "0.01", "kW", "in", "all"]

@@ -26,7 +26,7 @@ from gputop.agent.device import (
     DeviceState,
 )
 from gputop.agent.snapshot import Event
-from gputop.fleet.queries import LIMITS, READ_AS, all_of, gone_of, names_of, values_of
+from gputop.fleet.queries import LIMITS, READ_AS, gone_of, names_of, values_of
 from gputop.output.csv_lines import ALIASES, COLUMNS, CsvLines, parse_query
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.scrape import dcgm_text, registry_of
@@ -160,10 +160,8 @@ def details() -> Iterator[str]:
 
 def queries() -> Iterator[str]:
     for scope in ("", 'cluster="a"'):
-        for query in (*values_of(scope), *names_of(scope), gone_of(scope)):
+        for query in (*values_of(scope), names_of(scope), gone_of(scope)):
             yield " ".join(map(str, query))
-        yield from all_of(scope, '="GPU-0"').replace("|", "|\n").splitlines()
-        yield all_of(scope, '="GPU-0"', ("power_watts", "memory_total_bytes", "mask", "state"))
     for name, metrics in READ_AS.items():
         yield f"{name}: {' '.join(f'{each.name}*{each.factor:.12g}' for each in metrics)}"
     yield from (f"{name}: {limits}" for name, limits in LIMITS.items())

@@ -18,11 +18,10 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from gputop.fleet.client import Client
+from gputop.fleet.client import Answer, Client
 from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import Refresher
 from gputop.stream.launch import module_command
@@ -98,8 +97,8 @@ def start(gpus: int) -> None:
         print(f"{shown - last:.2f} s after that of the last answer that they need")
 
 
-FIRST_ANSWERS = 5
-"""What time it is and who is where, in four, and how busy each is: the first on a connection."""
+FIRST_ANSWERS = 1
+"""Answers that are the first on a connection: that with the time."""
 
 
 def watch(seconds: float) -> None:
@@ -117,16 +116,15 @@ def watch(seconds: float) -> None:
 class Unpinned(Client):
     """Leaves out for which moment it asks, as if each query were evaluated when it comes."""
 
-    def fetch(self, path: str, parameters: Mapping[str, str], *limits: Any) -> bytes:
-        kept = {name: value for name, value in parameters.items() if name != "time"}
-        return super().fetch(path, kept, *limits)
+    def ask(self, query: str, at: float | None = None, seconds: float = 10.0) -> Answer:
+        return super().ask(query, None, seconds)
 
 
 def rows(gpus: int, refreshes: int, *, pinned: bool) -> None:
     """Prints how many rows contradict themselves, in refreshes 10 s apart."""
     simulator = Simulator(gpus, started=0.0)
     client = (Client if pinned else Unpinned)(PrometheusServer(f"http://{PROMETHEUS}"))
-    asking = Refresher(client, "", at_once=True)
+    asking = Refresher(client, "")
     counts, checked = [], 0
     for _ in range(refreshes):
         began = time.monotonic()

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from textual.widgets import Static
 
+from gputop.fleet.screens.screen import FleetScreen
+from gputop.fleet.watch import FleetWatch
 from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
-from gputop.ui.shell.fleet_screen import FleetScreen
 from gputop.ui.shell.help_and_settings import HelpPage
-from tests.streams import PreparedStream, inventory, sample
+from tests.streams import PreparedStream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from gputop.agent.snapshot import Record
     from gputop.fleet.model import Fleet
+    from gputop.fleet.screens.state import FleetState
     from gputop.ui.drawing.live import LiveView
-    from gputop.ui.fleet.fleet_state import FleetState
 
 
 def dashboard_of(app: App[None]) -> Dashboard:
@@ -60,8 +60,8 @@ def wrong_fields(app: App[None]) -> list[str | None]:
     return [each.id for each in app.screen.query("#form .wrong")]
 
 
-class NoWatch:
-    """Stands for a `FleetWatch` that sends nothing."""
+class NoWatch(FleetWatch):
+    """A `FleetWatch` that sends nothing."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -76,18 +76,10 @@ class NoWatch:
         """Count how often it is asked."""
         self.asked += 1
 
-    async def close(self) -> None:
-        """Has nothing open."""
 
-
-def fleet_screen(state: FleetState, where: str, match: str = "") -> FleetScreen:
-    """Return a fleet screen over that state; each host of it is a machine with two GPUs."""
-
-    def open_host(host: str) -> Dashboard:
-        machine = dataclasses.replace(inventory(2), hostname=host)
-        return Dashboard(PreparedStream(machine, sample(2)), back_to="Fleet")
-
-    return FleetScreen(state, NoWatch(), open_host, where, match)
+def fleet_screen(state: FleetState) -> FleetScreen:
+    """Return a fleet screen over that state, which nothing refreshes."""
+    return FleetScreen(state, NoWatch())
 
 
 def shown(pilot: Pilot[None], view: type[LiveView | KeysView]) -> str:

@@ -11,14 +11,11 @@ import pytest
 from gputop.agent.snapshot import Event
 from gputop.ui.device.events import EventsView
 from gputop.ui.device.readings import DetailsView
-from gputop.ui.fleet.fleet_state import FleetState
-from gputop.ui.fleet.panels import ProblemsView
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.layout import Density
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.telemetry import Telemetry
 from tests import streams
-from tests.fleets import fleet
 from tests.ui import scenes
 
 if TYPE_CHECKING:
@@ -69,13 +66,6 @@ def happened(height: int) -> list[str]:
     return text_of(view.draw(100, height)[:height])
 
 
-def wrong(height: int) -> list[str]:
-    state = FleetState()
-    state.update(fleet(512))
-    state.fit(120, 20)
-    return text_of(ProblemsView(state, lambda: None).draw(120, height)[:height])
-
-
 def rows_of_items(shown: list[str], item: str) -> list[str]:
     return [row for row in shown if re.search(item, row)]
 
@@ -87,7 +77,6 @@ def rows_of_items(shown: list[str], item: str) -> list[str]:
         (processes, r"\d{5} .*GiB|\d{5} .*MiB"),
         (details, r"power|limit|Power"),
         (happened, r"Xid"),
-        (wrong, r"^.[▲!?] "),
     ],
 )
 def test_no_rest_is_counted_over_nothing(view, item: str, height: int) -> None:  # type: ignore[no-untyped-def]

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.agent.snapshot import Host, Machine, MachineState, Sample
-from gputop.fleet.distributions import BUSY, MEMORY
+from gputop.fleet.metrics import BUSY, MEMORY
 from gputop.fleet.model import Gpu
+from gputop.fleet.screens import panels
+from gputop.fleet.screens.state import FleetState
 from gputop.health.findings import Evidence
 from gputop.output.status_page import page
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.timeline import TimelineView
-from gputop.ui.fleet import panels
 from gputop.ui.monitor import hosts, panel
 from gputop.ui.monitor import row as panel_row
 from gputop.ui.monitor.host import HostView
@@ -129,7 +130,7 @@ def shown(percent: float, used: int) -> dict[str, str]:
         "timeline": text_of(timeline.draw(100, 40)[:-1]),
         "status": page(known.inventory, known.sample),
         "process": CPU.text(ProcessRow(process)),
-        "fleet": text_of([*panels._readings(gpu, lambda _: 0.0)]),
+        "fleet": text_of([*panels._readings(gpu, FleetState())]),
         "fleet map": "\n".join(m.text(m.value(gpu)) for m in (BUSY, MEMORY)),
         "evidence": Evidence("x", "x", percent, "%").text,
     }

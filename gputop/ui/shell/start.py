@@ -1,4 +1,4 @@
-"""Start the dashboard or the fleet screen.
+"""Start the dashboard, or another first screen.
 
 The sampler is started before Textual is imported, so that both load in parallel.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gputop.agent.process_limit import process_limit_problem, says_process_limit
@@ -22,10 +22,11 @@ from gputop.console import (
 from gputop.stream.launch import StreamOptions, launch
 
 if TYPE_CHECKING:
+    from textual.screen import Screen
+
     from gputop.recording.reader import Recording
     from gputop.settings import Settings
-    from gputop.ui.shell.dashboard import Dashboard, RecordSource
-    from gputop.ui.shell.fleet_screen import FleetSource
+    from gputop.ui.shell.dashboard import RecordSource
 
 
 def run(
@@ -69,30 +70,8 @@ def run(
     )
 
 
-def run_fleet(
-    watch: FleetSource,
-    open_stream: Callable[[str], RecordSource],
-    *,
-    where: str,
-    match: str = "",
-    interval: float = 10.0,
-    python: str | None = None,
-    **shown: Any,
-) -> int:
-    """Run the fleet screen until it is left; return the exit status.
-
-    `where` and `match` are the server and what it is asked for, as they may be shown; `open_stream`
-    makes the stream of a host by its name. The other arguments are the app's.
-    """
-    from gputop.ui.fleet.fleet_state import FleetState
-    from gputop.ui.shell.fleet_screen import FleetScreen
-
-    def open_host(host: str) -> Dashboard:
-        from gputop.ui.shell.dashboard import Dashboard  # the fleet does without it
-
-        return Dashboard(open_stream(host), python, back_to="Fleet")
-
-    first = FleetScreen(FleetState(interval), watch, open_host, where, match)
+def show_screen(first: Screen[None], *, python: str | None, **shown: Any) -> int:  # noqa: ARG001
+    """Run the app with that screen until it is left; return the exit status."""
     return _show(first=first, **shown)
 
 

@@ -1,11 +1,15 @@
-"""`gputop status --prometheus`: the GPUs of a Prometheus server."""
+"""GPUs of a Prometheus server: `gputop --prometheus` and `gputop status --prometheus`.
+
+Nothing else imports `gputop.fleet`.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gputop.commands.arguments import (
     fail,
@@ -15,13 +19,16 @@ from gputop.commands.arguments import (
     wants_colour,
 )
 from gputop.console import COULD_NOT_RUN, FINE, USAGE
+from gputop.fleet.model import Fleet, Gpu
+from gputop.fleet.server import PrometheusServer, parse_match, parse_url
 from gputop.text import visible
 
+__all__ = ["Gpu", "parse_match", "parse_url", "print_fleet", "run_screen"]
+
 if TYPE_CHECKING:
-    from gputop.fleet.model import Fleet
     from gputop.fleet.watch import FleetWatch
 
-FLEET_INTERVAL = 10.0
+INTERVAL = 10.0
 """Default seconds between two refreshes of a fleet."""
 NO_GPUS = (
     "no GPUs: Prometheus has no series of dcgm-exporter (DCGM_FI_DEV_GPU_TEMP) or of gputop "
@@ -29,41 +36,49 @@ NO_GPUS = (
 )
 
 
-def open_watch(
-    arguments: argparse.Namespace, interval: float, *, at_once: bool = False
-) -> FleetWatch:
+def _open_watch(arguments: argparse.Namespace, interval: float) -> FleetWatch:
     """Return a watch of the fleet in the arguments. End the program if the address is bad."""
     with needs_extra("fleet"):
         from gputop.fleet.watch import FleetWatch
-    from gputop.fleet.server import PrometheusServer
 
     try:
         server = PrometheusServer.from_environment(arguments.prometheus, os.environ)
     except ValueError as error:
         fail(str(error), USAGE)
-    return FleetWatch(server, arguments.match or "", interval, at_once=at_once)
+    return FleetWatch(server, arguments.match or "", interval)
+
+
+def run_screen(arguments: argparse.Namespace, options: Mapping[str, Any]) -> int:
+    """Run the fleet screen until it is left. The `options` are the app's."""
+    interval = INTERVAL
+    if arguments.interval is not None:
+        interval = arguments.interval
+    watch = _open_watch(arguments, interval)
+    from gputop.fleet.screens.screen import FleetScreen
+    from gputop.fleet.screens.state import FleetState
+    from gputop.ui.shell.start import show_screen
+
+    state = FleetState(interval, arguments.prometheus, arguments.match or "")
+    return show_screen(FleetScreen(state, watch), **options)
 
 
 def print_fleet(arguments: argparse.Namespace) -> int:
     """Print the fleet once, or repeatedly."""
     import asyncio
 
-    interval = max(1.0, arguments.watch or FLEET_INTERVAL)
-    watch = open_watch(arguments, interval, at_once=True)
+    interval = max(1.0, arguments.watch or INTERVAL)
+    watch = _open_watch(arguments, interval)
     return asyncio.run(_print_all(arguments, watch))
 
 
 async def _print_all(arguments: argparse.Namespace, watch: FleetWatch) -> int:
     first = True
-    try:
-        async with aclosing(watch.fleets()) as fleets:
-            async for fleet in fleets:
-                if arguments.watch is None:
-                    return _print_once(arguments, fleet)
-                _print(arguments, fleet, first=first)
-                first = False
-    finally:
-        await watch.close()
+    async with aclosing(watch.fleets()) as fleets:
+        async for fleet in fleets:
+            if arguments.watch is None:
+                return _print_once(arguments, fleet)
+            _print(arguments, fleet, first=first)
+            first = False
     return FINE
 
 

@@ -1,0 +1,289 @@
+"""The map: a cell for each GPU, in groups, and the legend of its colours.
+
+Each group is a tile: its name and figures, and beside them its GPUs in rows of equal length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from rich.style import Style
+
+from gputop.fleet.metrics import distribution
+from gputop.fleet.model import Gpu
+from gputop.fleet.screens.state import HOST, FleetState, GpuGroup, group_gpus
+from gputop.health.findings import Severity
+from gputop.text import ABSENT, visible
+from gputop.ui.drawing.cells import (
+    Row,
+    Span,
+    cell,
+    faded,
+    fit,
+    merged,
+    paragraph,
+    spread,
+)
+from gputop.ui.drawing.live import LiveView, Wheel
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    DIM,
+    FAULT,
+    LEVELS,
+    POINTER,
+    STRONG,
+    TEXT,
+    WARN,
+)
+
+if TYPE_CHECKING:
+    from textual.events import Click
+
+    from gputop.ui.shell.app import GputopApp
+
+SIGNS = {
+    Severity.FAULT: Span("!", FAULT),
+    Severity.STALE: Span("?", DIM),
+    Severity.WARNING: Span("▲", WARN),
+    Severity.INFORMATION: Span("i", ACCENT),
+}
+"""Sign of a GPU with a finding, the gravest first; in ASCII `▲` is `^`."""
+GLYPHS, ASCII_GLYPHS = "▁▂▄▆█", ".:+*#"
+"""Glyph of each level: height, or how full a character is, repeats what the colour says."""
+_REVERSE = Style(reverse=True)
+MARGIN, GAP = 1, 2
+PAGES = 2
+"""Pages that a map may have before GPUs are in larger groups."""
+ROWS_OF_GPUS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Lengths of a row that are tried: in rows of whole hosts each host begins at the same place."""
+LONGEST_NAME, LONGEST_INDEX = 18, 4
+"""Most cells of the name of a group, and of the index of a GPU on its host."""
+FIGURES, VALUE = 17, 5
+"""Cells of the figures of a group: number of GPUs, median, problems; and of a value."""
+
+
+class Spot(NamedTuple):
+    """Place of a GPU: from the top of the whole map, of which a part may be visible."""
+
+    y: int
+    x: int
+    gpu: Gpu
+
+
+class MapLayout:
+    """Places of all groups and GPUs: the lowest layout, and then the one with the longest rows."""
+
+    def __init__(self, groups: Sequence[GpuGroup], cell_width: int, width: int) -> None:
+        self.groups = groups
+        self.cell = cell_width
+        longest = max((len(group.name) for group in groups), default=0)
+        self.name = max(4, min(LONGEST_NAME, longest))
+        self.label = self.name + FIGURES
+        largest = max((len(group.gpus) for group in groups), default=1)
+        room = max(1, (width - MARGIN - self.label) // cell_width)
+        tried = []
+        for across in {min(number, room, largest) for number in ROWS_OF_GPUS}:
+            tile = self.label + across * cell_width + GAP
+            columns = max(1, (width - MARGIN + GAP) // tile)
+            tops = [0]
+            for first in range(0, len(groups), columns):
+                sizes = [len(group.gpus) for group in groups[first : first + columns]]
+                tops.append(tops[-1] - -max(sizes) // across)
+            tried.append((tops[-1], -across, columns, tops))
+        self.height, across, columns, tops = min(tried)
+        self.rows: list[list[Spot]] = [[] for _ in range(self.height)]
+        self.names: list[list[tuple[int, GpuGroup]]] = [[] for _ in range(self.height)]
+        self.places: dict[str, Spot] = {}
+        for number, group in enumerate(groups):
+            x = MARGIN + number % columns * (self.label - across * cell_width + GAP)
+            y = tops[number // columns]
+            self.names[y].append((x, group))
+            for place, gpu in enumerate(group.gpus):
+                line, column = divmod(place, -across)
+                spot = Spot(y + line, x + self.label + column * cell_width, gpu)
+                self.rows[spot.y].append(spot)
+                self.places[gpu.key] = spot
+
+
+class MapView(Wheel, LiveView):
+    """A scrolled window over the map, with the cursor in it."""
+
+    def __init__(self, state: FleetState) -> None:
+        super().__init__(id="map")
+        self._state = state
+        self._index_cells = 1
+        self.by = HOST
+        """Label that the GPUs are grouped by."""
+        self.map = MapLayout([], 1, 1)
+        self._laid_out: object = None
+        """GPUs, label and size that the map was made for."""
+
+    def lay_out(self) -> None:
+        """Lay out the map: of those that are short enough, that of the smallest groups."""
+        state = self._state
+        width, height = self.size
+        conditions = (state.gpus, state.by, self.size)
+        if not state.gpus or not width or conditions == self._laid_out:
+            return
+        self._laid_out = conditions
+        tried = []
+        for by in [state.by] if state.by else state.choices():
+            groups = group_gpus(state.gpus, by)
+            # As many groups as hosts are only another name for them.
+            fewer = groups[-1].name and len(groups) < state.totals.hosts
+            if state.by or by == HOST or fewer:
+                made = self._arrange(groups, width, height - 1)
+                over = max(0, made.height - PAGES * (height - 1))
+                tried.append((over, -len(groups), by, made))
+        *_, self.by, self.map = min(tried, key=lambda each: each[:3])
+
+    def _arrange(self, groups: list[GpuGroup], width: int, room: int) -> MapLayout:
+        """Return the layout with the value of each GPU if that fits, or else a cell for each."""
+        longest = max(len(gpu.index) for gpu in self._state.gpus)
+        self._index_cells = min(LONGEST_INDEX, longest)
+        made = MapLayout(groups, self._index_cells + VALUE + 3, width)
+        return made if made.height <= room else MapLayout(groups, 1, width)
+
+    # Keys and the mouse.
+
+    def action_move(self, step: int) -> None:
+        gpu = self._state.cursor
+        if gpu is not None:
+            here = self.map.places[gpu.key]
+            y = max(0, min(self.map.height - 1, here.y + step))
+            spots = [spot for spot in self.map.rows[y] if y != here.y]
+            for spot in sorted(spots, key=lambda spot: abs(spot.x - here.x))[:1]:
+                self._state.move_to(spot.gpu)
+
+    def action_side(self, step: int) -> None:
+        """Move the cursor by that many GPUs, across groups."""
+        gpus = [spot.gpu for spot in self.map.places.values()]
+        if self._state.cursor is not None:
+            at = gpus.index(self._state.cursor) + step
+            self._state.move_to(gpus[max(0, min(len(gpus) - 1, at))])
+
+    def action_page(self, step: int) -> None:
+        self.action_move(step * max(1, self.size.height - 2))
+
+    def action_end(self, step: int) -> None:
+        self.action_side(step * len(self._state.gpus))
+
+    def on_click(self, event: Click) -> None:
+        for spot in self.map.places.values():
+            x = event.x - spot.x
+            if spot.y == event.y - 1 + self._first and 0 <= x < self.map.cell:
+                self._state.move_to(spot.gpu)
+
+    # Drawing.
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        state = self._state
+        self.lay_out()
+        if state.cursor is None:
+            return empty_rows(state, width)
+        y = self.map.places[state.cursor.key].y
+        self.follow((state.cursor.key, y), y, self.map.height, height - 1)
+        last = min(self.map.height, self._first + height - 1)
+        rows = [self._row(y) for y in range(self._first, last)]
+        return [self._legend(width, last), *(faded(rows) if state.is_old else rows)]
+
+    def _row(self, y: int) -> Row:
+        row: Row = []
+        end = 0
+        parts = [
+            (x, self.map.label, self._label(group)) for x, group in self.map.names[y]
+        ]
+        for spot in self.map.rows[y]:
+            parts.append((spot.x, self.map.cell, self._cell(spot.gpu)))
+        for x, width, part in sorted(parts, key=itemgetter(0)):
+            row += [Span(" " * (x - end)), *part]
+            end = x + width
+        return merged(row)
+
+    def _label(self, group: GpuGroup) -> Row:
+        """Return the name, the number of GPUs, their median and the number with problems."""
+        state = self._state
+        severities = [state.worst[g.key] for g in group.gpus if g.key in state.worst]
+        sign, style = SIGNS[max(severities)] if severities else Span("")
+        median = distribution(group.gpus, state.metric).percentile(50)
+        row = [
+            cell(
+                visible(group.name) or f"(no {self.by})",
+                self.map.name,
+                STRONG if state.cursor in group.gpus else TEXT,
+            ),
+            cell(f"{len(group.gpus)}", 5, DIM, right=True),
+            cell(state.metric.text(median), VALUE + 1, right=True),
+            Span(f" {sign}{len(severities) or ''}", style),
+        ]
+        return fit(row, self.map.label)
+
+    def _cell(self, gpu: Gpu) -> Row:
+        """Return the cell of a GPU, or its number and value if there is room."""
+        state = self._state
+        level = self._glyph(state.metric.level(gpu))
+        sign = Span(" ")
+        if gpu.key in state.worst:
+            text, style = SIGNS[state.worst[gpu.key]]
+            sign = Span(text, style + _REVERSE)
+        row = [level if sign.text == " " else sign]
+        if self.map.cell > 1:
+            row = [
+                cell(visible(gpu.index), self._index_cells, DIM, right=True),
+                level,
+                cell(state.metric.text(state.metric.value(gpu)), VALUE, right=True),
+                sign,
+                Span(" "),
+            ]
+        if gpu is state.cursor:
+            return [Span(span.text, POINTER) for span in row]
+        return row
+
+    def _glyph(self, level: int) -> Span:
+        """Return the cell of a GPU without problems."""
+        if level < 0:
+            return Span(ABSENT, DIM)
+        is_ascii = cast("GputopApp", self.app).look.ascii
+        return Span((ASCII_GLYPHS if is_ascii else GLYPHS)[level], LEVELS[level])
+
+    def _legend(self, width: int, last: int) -> Row:
+        metric = self._state.metric
+        row = [Span(f" {metric.name} ", STRONG)]
+        edges = [metric.text(edge) for edge in metric.edges]
+        for level, edge in enumerate((f"<{edges[0]}", *edges)):
+            row += [self._glyph(level), Span(f"{edge} ", DIM)]
+        words = f"by {visible(self.by, 24)} ({len(self.map.groups):,}) "
+        if last - self._first < self.map.height:
+            words += f"· rows {self._first + 1}–{last} of {self.map.height} "
+        return spread(row, [Span(words)], width)
+
+
+def empty_rows(state: FleetState, width: int) -> list[Row]:
+    """Return why there is no GPU to show, and what to do."""
+    if state.age_seconds is None:
+        lines = [f"Waiting for the first answer from {state.where}"]
+    elif state.fleet.gpus:
+        lines = [
+            f"No GPU matches the filter {state.typed}",
+            "Esc shows all, / changes the filter",
+        ]
+    elif not state.fleet.fresh:
+        lines = [
+            "No answer yet",
+            *map(str, state.fleet.problems),
+            "gputop keeps asking; R asks now",
+        ]
+    else:
+        lines = [
+            "The server answers, but has no GPUs",
+            f"Check --match {state.match}",
+            "Check that Prometheus scrapes dcgm-exporter or gputop exporter",
+        ]
+    rows: list[Row] = [[]]
+    for line in lines:
+        rows += paragraph(
+            visible(line), width, STRONG if len(rows) == 1 else TEXT, "  "
+        )
+    return rows

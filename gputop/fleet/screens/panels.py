@@ -1,0 +1,270 @@
+"""Panels around the map: the header, the list of problems, and the details of a GPU."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from gputop.fleet.findings import job_of
+from gputop.fleet.metrics import BUSY, Distribution, distribution
+from gputop.fleet.model import Gpu
+from gputop.fleet.page import counted, total_watts
+from gputop.fleet.screens.map import SIGNS
+from gputop.health.findings import Finding
+from gputop.text import (
+    ABSENT,
+    brief,
+    count,
+    duration,
+    percentage,
+    quantity,
+    short_name,
+    used_of,
+    visible,
+    watts_of,
+)
+from gputop.ui.drawing.cells import (
+    Row,
+    Span,
+    cell,
+    faded,
+    fit,
+    reading,
+    spread,
+    width_of,
+)
+from gputop.ui.drawing.list_view import Column, ListView, Slot
+from gputop.ui.drawing.live import LiveView
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    BADGE,
+    DIM,
+    GOOD,
+    LEVELS,
+    STRONG,
+    TAB,
+    TEXT,
+    WARN,
+)
+
+if TYPE_CHECKING:
+    from gputop.fleet.screens.state import FleetState
+
+NARROWEST = 38
+"""Cells of a value's distribution."""
+
+
+SIGN = Column[Finding]("", 1, lambda _: "!", right=False)
+NAME = Column[Finding]("GPU", 20, lambda finding: finding.label, right=False)
+TITLE = Column[Finding]("", 0, lambda finding: visible(finding.title), right=False)
+COLUMNS = (SIGN, NAME, TITLE)
+
+
+class StateView(LiveView):
+    """View of the state of the fleet screen."""
+
+    def __init__(self, state: FleetState, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.state = state
+
+
+class FleetHeader(StateView):
+    """Totals, the server and its problems, and distributions: as many rows for any fleet."""
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        state = self.state
+        problems = [*filter(None, (state.refused, *state.fleet.problems))]
+        if not problems or not state.fleet.gpus:
+            rows = [self._title(width), self._server(width)]
+        else:
+            more = f" (+{len(problems) - 1} more)" if len(problems) > 1 else ""
+            text = visible(f"▲ {problems[0]}{more}")
+            lines = textwrap.wrap(text, max(10, width - 3))
+            # The distributions of a fleet that is fresh are worth their rows.
+            lines = lines[: 1 if state.fleet.fresh else height - 1]
+            rows = [self._title(width), *([Span(f" {x}", WARN)] for x in lines)]
+        if len(rows) == 2 < height and state.gpus:
+            rows += self._distributions(width)
+        return rows
+
+    def _title(self, width: int) -> Row:
+        state, found = self.state, self.state.totals
+        shown = f"{found.gpus:,} of " if state.typed else ""
+        row = [
+            Span(" gputop fleet ", ACCENT),
+            Span(" SIMULATED " if state.fleet.simulated else "", BADGE),
+            Span(f" {shown}{count(len(state.fleet.gpus), 'GPU')}", STRONG),
+            Span(f" on {count(found.hosts, 'host')} ", DIM),
+        ]
+        for severity, sign in SIGNS.items():
+            if many := found.findings.get(severity, 0):
+                text = f" {sign.text} {counted(many, severity)} "
+                row.append(Span(text, sign.style))
+        if found.gpus and not found.findings:
+            row.append(Span(" no problems found", GOOD))
+        age = ""
+        if state.age_seconds is not None:
+            age = f"{duration(state.age_seconds)} ago "
+        if state.is_old:
+            return spread(row, [Span(f"from {age}", WARN)], width)
+        return spread(row, [Span(age)], width)
+
+    def _server(self, width: int) -> Row:
+        state, found = self.state, self.state.totals
+        text = f" {visible(state.where, 60)} · every {state.interval:g} s"
+        if state.fleet.took_seconds is not None:
+            text += f" · answered in {brief(state.fleet.took_seconds)}"
+        memory = used_of(found.memory_used_bytes, found.memory_total_bytes)
+        power = total_watts(found.power_watts)
+        sums = f"memory {memory}  power {power} "
+        if not state.gpus or len(text) + len(sums) > width:
+            sums = ""
+        return spread([Span(text, DIM)], [Span(sums, DIM)], width)
+
+    def _distributions(self, width: int) -> list[Row]:
+        beside = _beside(width)
+        rows: list[Row] = []
+        for number, found in enumerate(self.state.summary):
+            if number % beside == 0:
+                rows.append([])
+            lag = self.state.fleet.lag_seconds(found.metric.reading)
+            row = _distribution(found, width // beside)
+            rows[-1] += faded([row])[0] if lag > 0 or self.state.is_old else row
+        return rows
+
+
+def _beside(width: int) -> int:
+    """Return how many distributions are beside each other."""
+    return min(4, max(1, width // NARROWEST // 2 * 2))
+
+
+def _distribution(found: Distribution, width: int) -> Row:
+    """Return `busy  87%  p5 0%  p95 100%` and a bar for each level."""
+    metric = found.metric
+    row = [
+        Span(f" {metric.name:<7}", DIM),
+        cell(metric.text(found.percentile(50)), 5, STRONG, right=True),
+        Span("  p5", DIM),
+        cell(metric.text(found.percentile(5)), 5, right=True),
+        Span("  p95", DIM),
+        cell(metric.text(found.percentile(95)), 5, right=True),
+        Span(" "),
+        *map(Span, found.bars, LEVELS),
+    ]
+    return fit(row, width)
+
+
+class ProblemsView(ListView[Finding]):
+    """List of problems, whose cursor is also that of the map."""
+
+    noun = "problems"
+
+    def __init__(self, state: FleetState) -> None:
+        super().__init__(state.problems, COLUMNS, id="problems")
+        self._fleet = state
+
+    def action_move(self, step: int) -> None:
+        """Move the cursor that many rows down, and to the GPU of that row."""
+        super().action_move(step)
+        self._fleet.move_to_problem()
+
+    def action_end(self, step: int) -> None:
+        self.action_move(step * self.state.total)
+
+    def cell_of(self, item: Finding, slot: Slot[Finding]) -> Row:
+        """Return the cells of a finding in a column."""
+        if slot.column is SIGN:
+            return [SIGNS[item.severity]]
+        style = STRONG if slot.column is NAME else TEXT
+        return [cell(slot.column.text(item), slot.cells, style)]
+
+    def nothing(self) -> str:
+        return "No problems found" if self._fleet.gpus else ""
+
+    def heading(self, width: int) -> Row:
+        """Return how many GPUs have problems, in the place of titles."""
+        self.focused_list = self._fleet.on_list
+        title = Span(" PROBLEMS ", TAB if self._fleet.on_list else STRONG)
+        many = count(self._fleet.totals.gpus_with_findings, "GPU")
+        return fit([title, Span(f" of {many}, worst first", DIM)], width)
+
+
+class DetailView(StateView):
+    """Lines about a GPU: its place and labels, and its readings."""
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        state = self.state
+        gpu = state.cursor
+        if gpu is None:
+            return []
+        readings = wrapped(_readings(gpu, state), width, height // 2)
+        rows = [*wrapped(_place(gpu, state), width, height // 2), *readings]
+        return faded(rows) if state.is_old else rows
+
+
+def wrapped(parts: Iterable[Row], width: int, most: int) -> list[Row]:
+    """Wrap the parts into `most` rows. A part without room is left out."""
+    rows: list[Row] = [[Span("▌ ", ACCENT)]]
+    for part in parts:
+        if width_of([*rows[-1], *part]) > width and len(rows) < most:
+            rows.append([Span("▌ ", ACCENT)])
+        if width_of([*rows[-1], *part]) <= width:
+            rows[-1] += [*part, Span("  ")]
+    rows += [[Span("▌", ACCENT)]] * (most - len(rows))
+    return [fit(row, width) for row in rows]
+
+
+def _place(gpu: Gpu, state: FleetState) -> Iterator[Row]:
+    """Yield the name, the model, the job with its peers, and the labels.
+
+    First come labels that differ among GPUs.
+    """
+    yield [
+        Span(f"{gpu.place}  ", STRONG),
+        Span(visible(short_name(gpu.name))),
+    ]
+    job = job_of(gpu)
+    name = job.partition("=")[2] or job.rpartition("/")[2]
+    if job:
+        peers = state.peers(job)
+        busy = BUSY.text(distribution(peers, BUSY).percentile(50))
+        hosts = count(len({peer.host for peer in peers}), "host")
+        text = f" ({count(len(peers), 'GPU')}, {hosts}, median busy {busy})"
+        yield [Span("job ", DIM), Span(visible(name, 40), STRONG), Span(text, DIM)]
+    for label in dict.fromkeys((*state.fleet.label_names, *gpu.labels)):
+        value = gpu.labels.get(label)
+        if value and value != name:
+            yield [Span(f"{visible(label, 40)} ", DIM), Span(visible(value, 80))]
+
+
+def _readings(gpu: Gpu, state: FleetState) -> Iterator[Row]:
+    """Yield the readings; those older than the rest are followed by how much older they are."""
+    if gpu.gpu_utilization_percent is None and gpu.temperature_celsius is None:
+        yield [Span("no readings", WARN)]
+    age = ABSENT if gpu.age_seconds is None else f"{duration(gpu.age_seconds)} ago"
+    memory = used_of(gpu.memory_used_bytes, gpu.memory_total_bytes)
+    reasons = ", ".join(gpu.clock_event_reasons or ()) or ABSENT
+    shown = (
+        ("busy ", percentage(gpu.gpu_utilization_percent), "gpu_utilization_percent"),
+        ("mem ", memory, "memory_used_bytes"),
+        ("", quantity(gpu.temperature_celsius, "°C"), "temperature_celsius"),
+        ("power ", watts_of(gpu.power_watts, gpu.power_limit_watts), "power_watts"),
+        ("clock ", quantity(gpu.sm_clock_mhz, " MHz"), "sm_clock_mhz"),
+        ("SM ", percentage(gpu.sm_active_percent), "sm_active_percent"),
+        ("tensor ", percentage(gpu.tensor_active_percent), "tensor_active_percent"),
+        ("DRAM ", percentage(gpu.dram_active_percent), "dram_active_percent"),
+        (
+            "mem temp ",
+            quantity(gpu.memory_temperature_celsius, "°C"),
+            "memory_temperature_celsius",
+        ),
+        ("scraped ", age, ""),
+        ("clocks ", visible(reasons), "clock_event_reasons"),
+        ("", visible(gpu.uuid), ""),
+    )
+    for name, text, field in shown:
+        lag = state.fleet.lag_seconds(field)
+        older = f" ({duration(lag)} older)" if lag > 0 else ""
+        if text != ABSENT:
+            yield [Span(name, DIM), reading(text), Span(older, DIM)]

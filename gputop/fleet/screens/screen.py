@@ -1,0 +1,233 @@
+"""The fleet screen: a map of all GPUs, and what is wrong with them; with its keys and its help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.widgets import Input
+
+from gputop.fleet.screens.map import MapView
+from gputop.fleet.screens.panels import DetailView, FleetHeader, ProblemsView
+from gputop.fleet.screens.state import EXAMPLE, FleetState
+from gputop.text import visible
+from gputop.ui.shell.actions import ACTIONS as DASHBOARD
+from gputop.ui.shell.actions import Action, ActionScreen, KeysView, bindings
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.binding import BindingType
+    from textual.dom import DOMNode
+
+    from gputop.fleet.model import Fleet
+    from gputop.fleet.watch import FleetWatch
+
+LONGEST_FILTER = 200
+SHARED = {
+    "page.next",
+    "page.previous",
+    "theme",
+    "commands",
+    "help",
+    "repaint",
+    "suspend",
+    "quit",
+}
+"""Actions of the dashboard that are the same here."""
+# fmt: off
+ACTIONS = (
+    Action("fleet.host", "enter", "screen.host", "Show only the host under the cursor", "Host"),
+    Action("fleet.switch", "tab,w", "screen.switch", "Switch between map and problems", "List"),
+    Action("metric", "m", "screen.metric(1)", "Colour the map by the next metric", "Colour"),
+    Action("metric.previous", "M", "screen.metric(-1)", "Colour the map by the previous metric"),
+    Action("group", "g", "screen.group(1)", "Group by the next label", "Group"),
+    Action("group.previous", "G", "screen.group(-1)", "Group by the previous label"),
+    Action("fleet.filter", "slash,f3,f4,backslash", "screen.filter", "Filter by labels", "Filter"),
+    Action("fleet.refresh", "R", "screen.refresh_now", "Ask the server now", "Refresh"),
+    Action("fleet.next", "down,j", "view.move(1)", "Down in the map or the list"),
+    Action("fleet.previous", "up,k", "view.move(-1)", "Up in the map or the list"),
+    Action("fleet.right", "right", "view.side(1)", "Next GPU"),
+    Action("fleet.left", "left", "view.side(-1)", "Previous GPU"),
+    Action("fleet.first", "home", "view.end(-1)", "First GPU or row"),
+    Action("fleet.last", "end", "view.end(1)", "Last GPU or row"),
+    Action("settings", "S", "app.save", "Save the theme for the next start"),
+    Action("back", "escape", "screen.leave", "Back: leave the list, show all GPUs"),
+    *(action for action in DASHBOARD if action.id in SHARED),
+)
+# fmt: on
+"""Everything a key does on the fleet screen."""
+HELP = {
+    "Keys": {" ".join(action.key_names): action.help for action in ACTIONS},
+    "Signs": {
+        "! ▲ ?": "a fault, a warning, and a GPU that is no longer scraped",
+        "▁▂▄▆█": "low to high values of the map's metric: the line above the map has the scale",
+        "–": "no value has been scraped",
+        "r3  64  87% !2": "a group: its name, its number of GPUs, their median, and its problems",
+        "dim": "the next answer is late: these are the numbers of the previous one",
+    },
+    "Numbers": {
+        "p5, p95": "one GPU in twenty is below p5, and one in twenty above p95, and half of them "
+        "are below the number before; GPUs without the reading do not count",
+    },
+    "Filter": {
+        EXAMPLE: "all words must be true",
+        "= !=": "equals, does not equal; * matches anything: rack=r1*",
+        "~ !~": "contains, does not contain; case does not matter",
+        "train": "a single word is searched for in host, model and all labels",
+        "host gpu model": "fields that work like labels",
+    },
+}
+
+
+class FleetScreen(ActionScreen):
+    """Map and list over a `FleetState`."""
+
+    DEFAULT_CSS = """
+    FleetScreen #totals { height: 6; }
+    FleetScreen.-usual #totals { height: 4; }
+    FleetScreen.-wide #totals { height: 3; }
+    FleetScreen #filter { padding: 0 1; background: ansi_default; color: ansi_default; }
+    FleetScreen #map { height: 2fr; }
+    FleetScreen #detail { height: 2; }
+    FleetScreen.-tall #detail { height: 4; }
+    FleetScreen #problems { height: 1fr; min-height: 2; }
+    FleetScreen.-low #totals { height: 2; }
+    FleetScreen.-low #detail { display: none; }
+    """
+    actions = ACTIONS
+    BINDINGS: ClassVar[list[BindingType]] = list(bindings(ACTIONS))
+
+    def __init__(self, state: FleetState, watch: FleetWatch) -> None:
+        """Show the fleets of `watch`."""
+        super().__init__()
+        self.state = state
+        self._watch = watch
+        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (76, "-usual"), (152, "-wide")]
+        self.VERTICAL_BREAKPOINTS = [(0, "-low"), (18, "-middle"), (30, "-tall")]
+        self._old = False
+        """True if what was drawn last was out of date."""
+        self._input = Input(
+            id="filter", compact=True, max_length=LONGEST_FILTER, placeholder=EXAMPLE
+        )
+        self._map = MapView(state)
+        self._problems = ProblemsView(state)
+        self._input.display = False
+        self._views = (
+            FleetHeader(state, id="totals"),
+            self._map,
+            DetailView(state, id="detail"),
+            self._problems,
+            KeysView(id="keys"),
+        )
+
+    def compose(self) -> ComposeResult:
+        yield self._views[0]
+        yield self._input
+        yield from self._views[1:]
+
+    def on_mount(self) -> None:
+        self.follow(self._watch.fleets(), self.update_fleet)
+
+    async def update_fleet(self, fleet: Fleet) -> None:
+        """Show a new fleet."""
+        self.state.update(fleet)
+        self.show()
+
+    def show(self) -> None:
+        self._old = self.state.is_old
+        self._input.display = self._input.has_focus or bool(self.state.typed)
+        self._map.lay_out()
+        for view in self._views:
+            view.redraw()
+
+    def tick(self) -> None:
+        """Show how old the fleet is; everything fades once it is too old."""
+        self._views[0].redraw()
+        if self.state.is_old != self._old:
+            self.show()
+
+    def on_click(self) -> None:
+        """Show what a click on the map has changed."""
+        self.show()
+
+    @on(ProblemsView.RowClicked)
+    def _problem_clicked(self) -> None:
+        self.state.on_list = True
+        self.state.move_to_problem()
+        self.show()
+
+    # Keys.
+
+    @property
+    def actors(self) -> Sequence[DOMNode]:
+        """The list or the map, whichever has the keys; the map; and the screen."""
+        focused = (self._problems,) if self.state.on_list else ()
+        return (*focused, self._map, self)
+
+    def offers(self, action: Action) -> bool:
+        some = self.state.on_list or bool(self.state.problems.total)
+        return super().offers(action) and (some or action.id != "fleet.switch")
+
+    def label_of(self, action: Action) -> str:
+        if action.id == "back" and self.state.typed:
+            return "Show all"
+        if action.id == "fleet.switch" and self.state.on_list:
+            return "Map"
+        return action.label
+
+    async def act(self, action: Action) -> bool:
+        done = await super().act(action)
+        self.show()
+        return done
+
+    def action_switch(self) -> None:
+        """Switch between map and list; there go to the first row if the cursor is on none."""
+        self.state.on_list = not self.state.on_list
+        self._problems.action_move(0)
+
+    def action_metric(self, step: int) -> None:
+        self.state.next_metric(step)
+
+    def action_group(self, step: int) -> None:
+        names = self.state.choices()
+        place = names.index(self._map.by) + step
+        self.state.by = names[place % len(names)]
+
+    def action_refresh_now(self) -> None:
+        self._watch.refresh()
+        self.notify(f"Asking {visible(self.state.where, 200)} now")
+
+    def action_host(self) -> None:
+        """Show only the host under the cursor."""
+        if self.state.cursor is not None:
+            self._input.value = self.state.show_host(self.state.cursor.host)
+
+    def action_leave(self) -> None:
+        if self.state.on_list and not self._input.has_focus:
+            self.state.on_list = False
+        else:
+            self._input.value = ""
+            self.set_focus(None)
+
+    def action_help(self) -> None:
+        from gputop.ui.shell.help_and_settings import HelpPage
+
+        self.app.push_screen(HelpPage(HELP))
+
+    # The filter.
+
+    def action_filter(self) -> None:
+        self._input.display = True
+        self._input.focus()
+
+    @on(Input.Changed)
+    def _filter_changed(self, event: Input.Changed) -> None:
+        self.state.type(event.value)
+        self.show()
+
+    @on(Input.Submitted)
+    def _filter_kept(self) -> None:
+        """Keep the filter; keys are commands again."""
+        self.set_focus(None)
+        self.show()

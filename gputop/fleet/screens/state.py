@@ -1,0 +1,223 @@
+"""State of the fleet screen: the newest fleet, its groups, the cursor, and what the user chose."""
+
+from __future__ import annotations
+
+import glob
+import re
+import time
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import translate
+
+from gputop.fleet.findings import job_of
+from gputop.fleet.identities import natural_key
+from gputop.fleet.metrics import BUSY, METRICS, Distribution, distribution
+from gputop.fleet.model import Fleet, Gpu, totals
+from gputop.health.findings import Finding, Severity
+from gputop.text import short_name
+from gputop.ui.drawing.list_view import ListState
+
+LATE_INTERVALS = 3
+"""Intervals without an answer after which the readings are old."""
+HOST, MODEL = "host", "model"
+"""Groupings that need no label."""
+
+
+EXAMPLE = "rack=r3 pod~train host!=node7"
+OWN = {"host": "host", "gpu": "index", "model": "name", "uuid": "uuid"}
+"""Words for fields of a GPU, which work like labels."""
+_WORD = re.compile(r"([^\s=!~]+)(!?)([=~])(\S*)")
+Test = Callable[[Gpu], bool]
+
+
+def parse_filter(text: str, names: Collection[str]) -> list[Test]:
+    """Return the tests of a filter over the labels `names`, which a GPU must all pass.
+
+    Raises `ValueError` with the right form.
+    """
+    return [_test(word, names) for word in text.split()]
+
+
+def _test(word: str, names: Collection[str]) -> Test:
+    match = _WORD.fullmatch(word)
+    if match is None:
+        if re.search("[=!~]", word):
+            raise ValueError(f"{word} is not a filter. Try {EXAMPLE}")
+        anywhere = word.casefold()
+        return lambda gpu: (
+            anywhere in " ".join((gpu.host, gpu.name, *gpu.labels.values())).casefold()
+        )
+    name, denied, sign, value = match.groups()
+    if name not in names and name not in OWN:
+        known = ", ".join((*sorted(names), *OWN))
+        raise ValueError(f"No label {name}: there are {known}")
+    # An empty value is still being typed.
+    pattern = re.escape(value) if sign == "~" else translate(value or "*")
+    search = re.compile(pattern, re.IGNORECASE if sign == "~" else 0).search
+
+    def test(gpu: Gpu) -> bool:
+        own = getattr(gpu, OWN.get(name, "key"))
+        found = search(own if name in OWN else gpu.labels.get(name, ""))
+        return (found is None) == bool(denied)
+
+    return test
+
+
+@dataclass
+class GpuGroup:
+    """GPUs with the same value of a label."""
+
+    name: str
+    """Value of the label, which is foreign text; "" if the GPUs lack it."""
+    gpus: list[Gpu] = field(default_factory=list)
+
+
+def group_name(gpu: Gpu, by: str) -> str:
+    """Return the name of the group of a GPU."""
+    own = {HOST: gpu.host, MODEL: short_name(gpu.name)}
+    return own.get(by) or gpu.labels.get(by, "")
+
+
+def group_gpus(gpus: Sequence[Gpu], by: str) -> list[GpuGroup]:
+    """Return the groups in natural order; the unnamed one comes last."""
+    found: dict[str, GpuGroup] = {}
+    for gpu in gpus:
+        name = group_name(gpu, by)
+        found.setdefault(name, GpuGroup(name)).gpus.append(gpu)
+    return sorted(found.values(), key=lambda g: (not g.name, natural_key(g.name)))
+
+
+class Problems(ListState[Finding]):
+    """List of findings, whose selection follows its finding."""
+
+    def identity(self, item: Finding) -> Hashable:
+        return item.device_uuid, item.rule
+
+
+class FleetState:
+    """The fleet, its groups, and the cursor that map and list share."""
+
+    def __init__(
+        self,
+        interval: float = 10.0,
+        where: str = "",
+        match: str = "",
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Show a fleet that is asked every `interval` seconds.
+
+        `where` is the server and `match` the selector that it is asked with.
+        """
+        self.interval = interval
+        self.where = where
+        self.match = match
+        self._clock = clock
+        self._taken_at: float | None = None
+        self.fleet = Fleet(time=0.0)
+        """The newest fleet; an empty one before the first answer."""
+        self.metric = BUSY
+        self.by = ""
+        """Label that the map is grouped by; "" for the one that fits."""
+        self.typed = ""
+        self.refused = ""
+        """Message about the filter if it is not valid, with the right form."""
+        self.on_list = False
+        """True while keys go to the list of problems."""
+        self._key = ""
+        """Key of the GPU under the cursor, once it was moved."""
+        self.problems = Problems()
+        """List of what is wrong with the GPUs that are shown, worst first."""
+        self._look()
+
+    # Data.
+
+    def update(self, fleet: Fleet) -> None:
+        """Show a new answer in place of the one before."""
+        self.fleet = fleet
+        if fleet.fresh or self._taken_at is None:
+            self._taken_at = self._clock()
+        self._look()
+
+    def type(self, text: str) -> None:
+        """Show the GPUs that pass the text, or all while it is not valid."""
+        self.typed = text
+        self._look()
+
+    def _look(self) -> None:
+        """Find everything that is shown by the filter."""
+        fleet = self.fleet
+        self.refused = ""
+        self.gpus: Sequence[Gpu] = fleet.gpus
+        try:
+            labels = fleet.gpus[0].labels if fleet.gpus else {}
+            tests = parse_filter(self.typed, {*fleet.label_names, *labels})
+            if tests:
+                self.gpus = [g for g in fleet.gpus if all(test(g) for test in tests)]
+        except ValueError as error:
+            self.refused = str(error)
+        self.by_key = {gpu.key: gpu for gpu in self.gpus}
+        findings = [f for f in fleet.findings if f.device_uuid in self.by_key]
+        self.worst: dict[str, Severity] = {}
+        """Severity of the gravest finding, by the key of a GPU."""
+        for finding in findings:  # the gravest first
+            self.worst.setdefault(finding.device_uuid, finding.severity)
+        self.problems.fill(findings)
+        self.totals = totals(self.gpus, findings)
+        self.summary: list[Distribution] = []
+        for metric in METRICS:
+            self.summary.append(distribution(self.gpus, metric))
+
+    @property
+    def age_seconds(self) -> float | None:
+        """Seconds since the newest answer, or None before the first."""
+        return None if self._taken_at is None else self._clock() - self._taken_at
+
+    @property
+    def is_old(self) -> bool:
+        """True if what is shown may be out of date."""
+        late = (self.age_seconds or 0.0) > LATE_INTERVALS * self.interval
+        return late or not self.fleet.fresh
+
+    def peers(self, job: str) -> list[Gpu]:
+        """Return the GPUs of a job, whether they pass the filter or not."""
+        return [gpu for gpu in self.fleet.gpus if job_of(gpu) == job]
+
+    # Choices of the user.
+
+    def next_metric(self, step: int) -> None:
+        place = METRICS.index(self.metric) + step
+        self.metric = METRICS[place % len(METRICS)]
+
+    def choices(self) -> list[str]:
+        """Return the labels that the fleet can be grouped by."""
+        labels = dict.fromkeys((HOST, *self.fleet.label_names))
+        labels.pop(MODEL, None)
+        return [*labels, MODEL]
+
+    def show_host(self, host: str) -> str:
+        """Return a filter for the GPUs of a host."""
+        return f"host={'?'.join(glob.escape(host).split())}"
+
+    # Cursor.
+
+    @property
+    def cursor(self) -> Gpu | None:
+        """GPU under the cursor: that of the first problem, until it is moved."""
+        key = self._key
+        if key not in self.by_key and self.problems.selected is not None:
+            key = self.problems.selected.device_uuid
+        return self.by_key.get(key) or next(iter(self.gpus), None)
+
+    def move_to(self, gpu: Gpu) -> None:
+        """Move the cursor to a GPU, and in the list to its problem, if it has one."""
+        self._key = gpu.key
+        for number, finding in enumerate(self.problems.lines):
+            if finding.device_uuid == gpu.key:
+                self.problems.select(number)
+                return
+
+    def move_to_problem(self) -> None:
+        """Move the cursor to the GPU of the selected problem."""
+        if self.problems.selected is not None:
+            self._key = self.problems.selected.device_uuid

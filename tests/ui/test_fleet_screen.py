@@ -1,0 +1,354 @@
+"""The fleet screen, key by key; and what it says where there is nothing, or something is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputop.agent.problem import Problem
+from gputop.fleet.metrics import BUSY, METRICS, POWER, distribution
+from gputop.fleet.model import Fleet
+from gputop.fleet.screens.map import MapLayout, MapView
+from gputop.fleet.screens.screen import ACTIONS, FleetScreen
+from gputop.fleet.screens.state import FleetState, group_gpus, parse_filter
+from gputop.settings import Settings
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.help_and_settings import HelpPage
+from tests.fleets import AWAY, LABELS, fleet
+from tests.ui.pilots import NoWatch, fleet_screen, lines, settle, text_of
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+WHERE = "http://prom:9090"
+SOME = fleet(512)
+USUAL, LARGE = (80, 24), (200, 60)
+
+
+class Clock:
+    """A clock that stands until it is told otherwise."""
+
+    seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def app_of(shown: Fleet | None = SOME, **options: Any) -> GputopApp:
+    state = FleetState(where=WHERE, match='cluster="a"', clock=Clock())
+    if shown is not None:
+        state.update(shown)
+    return GputopApp(first=fleet_screen(state), **options)
+
+
+def screen_of(app: GputopApp) -> FleetScreen:
+    assert isinstance(app.first, FleetScreen)
+    return app.first
+
+
+def state_of(app: GputopApp) -> FleetState:
+    return screen_of(app).state
+
+
+async def pressed(pilot: Pilot[None], *keys: str) -> str:
+    """The text of the screen after those keys."""
+    await settle(pilot)
+    for key in keys:
+        await pilot.press(key)
+    await settle(pilot)
+    return text_of(lines(pilot.app))
+
+
+async def screen_after(*keys: str, size: tuple[int, int] = USUAL, **options: Any) -> str:
+    async with app_of(**options).run_test(size=size) as pilot:
+        return await pressed(pilot, *keys)
+
+
+def test_no_key_does_two_things() -> None:
+    keys = [key for action in ACTIONS for key in action.key_names]
+    assert len(keys) == len({*keys})
+
+
+# Keys.
+
+
+async def test_m_colours_by_the_next_value_and_g_groups_by_the_next_label() -> None:
+    app = app_of()
+    async with app.run_test(size=LARGE) as pilot:
+        legends = []
+        for _ in METRICS:
+            await pressed(pilot, "m")
+            legends.append(app.query_one(MapView).text().splitlines()[0].split("by host")[0])
+        assert [legend.strip() for legend in legends] == [
+            "memory ▁<5% ▂5% ▄35% ▆65% █95%",
+            "temp ▁<40°C ▂40°C ▄55°C ▆70°C █80°C",
+            "power ▁<150W ▂150W ▄300W ▆500W █700W",
+            "busy ▁<5% ▂5% ▄35% ▆65% █95%",
+        ]
+        seen = []
+        for _ in range(6):
+            await pressed(pilot, "g")
+            seen.append(app.query_one(MapView).by)
+        assert seen == ["cluster", "rack", "job", "pod", "model", "host"]
+        await pressed(pilot, "G", "M")
+        assert (app.query_one(MapView).by, state_of(app).metric) == ("model", POWER)
+
+
+async def test_a_filter_narrows_map_and_list_as_it_is_typed() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        text = await pressed(pilot, "slash", *"cluster=a rak=1")
+        assert "▲ No label rak: there are cluster, job, pod, rack, host" in text
+        text = await pressed(pilot, *["backspace"] * 5, *"model~h100", "enter")
+        assert "128 of 512 GPUs on 16 hosts" in text
+        assert "cluster=a model~h100" in text
+        await pressed(pilot, "m")  # typing is over: m is a key again
+        assert state_of(app).metric is METRICS[1]
+        text = await pressed(pilot, "escape")
+        assert " 512 GPUs on 64 hosts" in text
+        assert "cluster=a" not in text
+
+
+async def test_the_cursor_is_the_same_in_map_and_list() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        text = await pressed(pilot)
+        first, second = (finding.label for finding in SOME.findings[:2])
+        assert f"▌! {first}" in text.replace("▌ !", "▌!")
+        assert state_of(app).cursor is SOME.gpus[int(SOME.findings[0].device_uuid[4:12])]
+        text = await pressed(pilot, "tab", "down")
+        cursor = state_of(app).cursor
+        assert cursor is not None
+        assert cursor.place == second
+        assert "Tab Map" in text
+        await pressed(pilot, "escape", "home", "right", "down", "down", "up", "left")
+        cursor = state_of(app).cursor
+        assert cursor is not None
+        assert cursor is not SOME.gpus[0]
+        await pressed(pilot, "home")
+        assert state_of(app).cursor is SOME.gpus[0]
+        await pressed(pilot, "end")
+        assert state_of(app).cursor is SOME.gpus[-1]
+
+
+async def test_enter_shows_one_host_and_escape_all() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        text = await pressed(pilot, "home", "enter")
+        assert " 8 of 512 GPUs on 1 host " in text
+        assert "host=node0000" in text
+        assert {gpu.host for gpu in state_of(app).gpus} == {"node0000"}
+        assert " 512 GPUs on 64 hosts" in await pressed(pilot, "escape")
+
+
+async def test_a_click_moves_the_cursor() -> None:
+    app = app_of()
+    async with app.run_test(size=LARGE) as pilot:
+        await settle(pilot)
+        spot = app.query_one(MapView).map.rows[2][3]
+        await pilot.click("#map", offset=(spot.x, spot.y + 1))
+        assert state_of(app).cursor is spot.gpu
+        await pilot.click("#problems", offset=(5, 2))
+        assert state_of(app).on_list
+        cursor = state_of(app).cursor
+        assert cursor is not None
+        assert cursor.key == SOME.findings[1].device_uuid
+
+
+async def test_r_asks_now_and_h_helps() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        await pressed(pilot, "R")
+        watch = screen_of(app)._watch
+        assert isinstance(watch, NoWatch)
+        assert watch.asked == 1
+        await pressed(pilot, "h")
+        assert isinstance(app.screen, HelpPage)
+
+
+# What is shown.
+
+
+async def test_the_header_says_how_things_are() -> None:
+    text = await screen_after(size=(160, 50))
+    title, server, spread = text.splitlines()[:3]
+    assert title.startswith(" gputop fleet  512 GPUs on 64 hosts  ! 2 faults")
+    assert title.rstrip().endswith("0 s ago")
+    assert server.startswith(" http://prom:9090 · every 10 s · answered in 420 ms")
+    assert "power 183 kW" in server
+    assert spread.startswith(" busy ")
+    assert spread.index("busy") < spread.index("memory") < spread.index("temp")
+    none = dataclasses.replace(SOME, findings=(), simulated=True)
+    text = await screen_after(shown=none)
+    assert "SIMULATED" in text.splitlines()[0]
+    assert "no problems found" in text.splitlines()[0]
+
+
+async def test_a_problem_of_the_server_has_a_row_that_is_always_there() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        await pressed(pilot)
+        before = [app.query_one(name).region for name in ("#map", "#detail", "#problems")]
+        lacks = Problem("Nobody scrapes power", "there are no series of it", "Have it counted")
+        warned = dataclasses.replace(SOME, problems=(lacks, AWAY))
+        await screen_of(app).update_fleet(warned)
+        text = await pressed(pilot)
+        assert " ▲ Nobody scrapes power: there are no series of it. Have it counted (+1" in text
+        assert text.splitlines()[2].startswith(" busy")
+        await screen_of(app).update_fleet(dataclasses.replace(warned, fresh=False))
+        text = await pressed(pilot)
+        assert "from 0 s ago" in text
+        assert before == [app.query_one(name).region for name in ("#map", "#detail", "#problems")]
+
+
+async def test_numbers_of_late_answers_are_old() -> None:
+    app = app_of()
+    async with app.run_test(size=USUAL) as pilot:
+        await pressed(pilot)
+        clock = state_of(app)._clock
+        assert isinstance(clock, Clock)
+        clock.seconds = 31.0
+        screen_of(app).tick()
+        assert "from 31 s ago" in await pressed(pilot)
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        (None, "Waiting for the first answer from http://prom:9090"),
+        (Fleet(1.0, problems=(AWAY,), fresh=False), "No answer yet"),
+        (Fleet(1.0, problems=(AWAY,), fresh=False), "Start it, or check the address"),
+        (Fleet(1.0), 'The server answers, but has no GPUs Check --match cluster="a"'),
+    ],
+)
+async def test_where_there_is_nothing_it_says_why(shown: Fleet | None, said: str) -> None:
+    assert said in " ".join((await screen_after(shown=shown)).split())
+
+
+async def test_a_filter_that_leaves_nothing() -> None:
+    text = await screen_after("slash", *"nobody", "enter")
+    assert "No GPU matches the filter nobody" in text
+    assert "0 of 512 GPUs" in text
+    assert "Esc shows all" in text
+    assert "No problems found" not in text
+
+
+async def test_the_details_have_the_training_job_and_the_age_of_readings() -> None:
+    gpus = [
+        dataclasses.replace(
+            gpu,
+            labels={"hpc_job": "71034", "rack": "r1"} if n < 20 else {"pod": f"llm-{n}"},
+            gpu_utilization_percent=50.0,
+        )
+        for n, gpu in enumerate(SOME.gpus[:32])
+    ]
+    read_at = {"power_watts": 100.0, "sm_active_percent": 70.0}
+    shown = dataclasses.replace(SOME, gpus=tuple(gpus), findings=(), read_at=read_at)
+    text = await screen_after(shown=shown, size=(120, 40))
+    assert "job 71034 (20 GPUs, 3 hosts, median busy 50%)  rack r1" in text
+    assert re.search(r"SM [0-9]+ % \(30 s older\)", text)
+    text = await screen_after("end", shown=shown, size=(120, 40))
+    assert "job llm (12 GPUs, 2 hosts, median busy 50%)" in text
+
+
+async def test_few_gpus_have_their_numbers_and_values() -> None:
+    text = await screen_after(shown=fleet(16), size=(120, 40))
+    assert "by host (2)" in text
+    assert " node0001  " in text
+    assert re.search(r" 0█ 100%  1█ 100%", text)
+
+
+@pytest.mark.parametrize("size", [(20, 5), (40, 12), USUAL, LARGE])
+@pytest.mark.parametrize("count", [1, 8, 2000])
+async def test_the_list_has_rows_at_any_size(count: int, size: tuple[int, int]) -> None:
+    app = app_of(fleet(count))
+    async with app.run_test(size=size) as pilot:
+        await pressed(pilot, "down", "end", "pageup", "tab", "end", "g", "g", "m")
+        assert app.query_one("#problems").region.height >= 1
+        assert app.query_one("#map").region.height >= 1
+
+
+async def test_in_ascii_levels_differ_too() -> None:
+    text = await screen_after(settings=Settings(ascii=True))
+    assert "busy .<5% :5% +35% *65% #95%" in text
+
+
+def test_a_picture(snap_compare: Any) -> None:
+    async def ready(pilot: Pilot[None]) -> None:
+        await pressed(pilot)
+
+    assert snap_compare(app_of(), terminal_size=(120, 40), run_before=ready)
+
+
+# The filter, groups and layout.
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        ("", True),
+        ("rack=r000", True),
+        ("rack=r00", False),
+        ("rack=r00*", True),
+        ("rack!=r000", False),
+        ("rack!=r001", True),
+        ("rack~00", True),
+        ("job~TRAIN", True),
+        ("job!~train", False),
+        ("cluster=a job~llm host=node0000", True),
+        ("cluster=a job~chat", False),
+        ("gpu=0", True),
+        ("model~h100", True),
+        ("LLM", True),
+        ("nobody", False),
+        ("rack=", True),
+    ],
+)
+def test_words_of_a_filter(text: str, passes: bool) -> None:
+    assert all(test(SOME.gpus[0]) for test in parse_filter(text, LABELS)) is passes
+
+
+@pytest.mark.parametrize("text", ["rak=r3", "=r3", "!r3"])
+def test_a_bad_word_is_said(text: str) -> None:
+    with pytest.raises(ValueError, match=r"No label|Try rack=r3"):
+        parse_filter(text, LABELS)
+
+
+@given(st.text(max_size=60))
+def test_whatever_is_typed_is_no_fault(text: str) -> None:
+    state = FleetState()
+    state.update(SOME)
+    state.type(text)
+    assert {gpu.key for gpu in state.gpus} <= {gpu.key for gpu in SOME.gpus}
+
+
+@given(st.integers(1, 400), st.sampled_from(LABELS), st.integers(1, 12), st.integers(1, 300))
+def test_every_gpu_has_a_place_of_its_own(count: int, by: str, cell: int, width: int) -> None:
+    groups = group_gpus(SOME.gpus[:count], by)
+    places = MapLayout(groups, cell, width)
+    spots = [spot for row in places.rows for spot in row]
+    assert sorted(spot.gpu.key for spot in spots) == sorted(g.key for g in SOME.gpus[:count])
+    taken = {(spot.y, spot.x + n) for spot in spots for n in range(cell)}
+    assert len(taken) == count * cell
+
+
+def test_groups_are_in_natural_order_and_the_unnamed_one_is_last() -> None:
+    names = ["node10", "node2", "", "node1"]
+    gpus = [dataclasses.replace(SOME.gpus[0], labels={"x": name}) for name in names]
+    assert [group.name for group in group_gpus(gpus, "x")] == ["node1", "node2", "node10", ""]
+
+
+def test_a_distribution() -> None:
+    values = [0.0, 4.0, 50.0, 100.0, None]
+    gpus = [
+        dataclasses.replace(SOME.gpus[n], gpu_utilization_percent=value)
+        for n, value in enumerate(values)
+    ]
+    found = distribution(gpus, BUSY)
+    assert (found.percentile(50), found.bars) == (27.0, "█ ▅ ▅")
+    assert distribution([], BUSY).percentile(50) is None
