@@ -20,7 +20,7 @@ from textual.widgets import Input, Select
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.snapshot import DriverState, Inventory, Sample, Source
 from gputop.bench.events import Done, Progress, Verified
-from gputop.bench.run.group import GroupState
+from gputop.bench.run.run import Run
 from gputop.settings import Settings
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
@@ -33,7 +33,7 @@ from gputop.ui.shell.app import GputopApp
 from tests.agent.test_nvml import Clock
 from tests.bench.kept import soak
 from tests.driver.platforms import PLATFORMS
-from tests.runs import alone, gpu_run
+from tests.runs import gpu_run
 from tests.sessions import table_events, table_result
 from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sample
 from tests.ui import scenes
@@ -445,7 +445,7 @@ def test_benchmark_simulated_with_a_throttle(
         await settle(pilot)
         await pilot.press("2")
         tab = pilot.app.query_one(BenchmarkTab)
-        tab._show_group(alone(run))
+        tab._show_run(Run.of(run))
         tab._redraw_run()
         await settle(pilot)
 
@@ -557,7 +557,7 @@ def test_benchmark_of_every_kind(
     size: tuple[int, int],
 ) -> None:
     monkeypatch.setattr(screen, "recent", lambda _: [table_result("sweep")])
-    monkeypatch.setattr(screen, "GroupState", partial(GroupState, now=lambda: 0.0))
+    monkeypatch.setattr(screen, "Run", partial(Run, now=lambda: 0.0))
     session.to_send = table_events(kind)
     app = app_with(no_driver(), sample())
 
