@@ -27,6 +27,8 @@ COLOURS = (
 )
 MARKS = "123456789abcdefghijklmnopqrstuvwxyz"
 """Marks of lines that have no number: they tell lines apart when colours repeat."""
+MOST_MARKS = 16
+"""Places tried for a mark, of which other marks may have the first ones."""
 STEPS = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
@@ -174,10 +176,12 @@ def _set_marks(
         row = max(0, min(down, round((1 - area.y.share(value)) * down)))
         column = left + round(area.x.share(at) * (right - left - 1))
         width = len(line.mark)
-        for step in (1, 1 + width, 0, -width, -2 * width, 1 + 2 * width, -3 * width):
-            first = min(column + step, right - width)
+        for step in range(MOST_MARKS):
+            across = step * (width + 1)  # a cell lies between marks
+            ahead, behind = column + 1 + across, column - across
+            first = ahead if ahead + width <= right else behind
             places = [(row, first + n) for n in range(width)]
-            if first < left or taken.intersection(places):
+            if not left <= first <= right - width or taken.intersection(places):
                 continue
             taken.update(places)
             for (_, x), letter in zip(places, line.mark, strict=True):
