@@ -6,18 +6,16 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench.events import Done, Hello, Planned, Progress
+from gputop.bench.events import Done, Hello, Progress
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.request import Request
-from gputop.bench.run.group import GroupState
-from gputop.bench.run.run_state import RunState
+from gputop.bench.run.device_run import DeviceRun
 from tests.sessions import PLANNED, RESULT
 from tests.streams import NOW, host, inventory, readings, sample
 
 if TYPE_CHECKING:
     from gputop.agent.snapshot import Sample
     from gputop.bench.events import Event, Result
-    from gputop.bench.run.trace import Trace
 
 WINDOW = 0.25
 
@@ -52,37 +50,26 @@ def gpu_result(seconds: float, **changes: Any) -> Result:
     return dataclasses.replace(made, **changes)
 
 
-def begin(target: request.Target, seconds: float, dtype: str = "float32") -> tuple[RunState, Clock]:
+def begin(
+    target: request.Target, seconds: float, dtype: str = "float32"
+) -> tuple[DeviceRun, Clock]:
     """A run whose products are about to be timed, and its clock."""
-    run, clock = RunState(Request(target, dtype, None, seconds)), Clock()
-    run.trace.now = clock
+    clock = Clock()
+    run = DeviceRun(Request(target, dtype, None, seconds), clock)
     for event in (Hello("3.11.7", "2.13.0", target.name, 2, 4242), PLANNED):
-        take(run, event)
+        run.add_event(event)
     return run, clock
 
 
-def ended(target: request.Target, *events: Event) -> RunState:
+def ended(target: request.Target, *events: Event) -> DeviceRun:
     """A run of that device after these events, the last of which is its end."""
-    run = RunState(Request(target, "float32", None, 10.0))
+    run = DeviceRun(Request(target, "float32", None, 10.0))
     for event in events:
         run.add_event(event)
     return run
 
 
-def alone(run: RunState) -> GroupState:
-    """The group of one device that this run makes."""
-    group = GroupState([run.request])
-    group.runs[run.request.target] = run
-    return group
-
-
-def take(run: RunState, event: Hello | Planned | Progress | Done) -> None:
-    """As the dashboard does it."""
-    run.add_event(event)
-    run.trace.add_event(event)
-
-
-def gpu_run(seconds: float, until: float, *, ended: bool = False) -> RunState:
+def gpu_run(seconds: float, until: float, *, ended: bool = False) -> DeviceRun:
     """An H100 that warms up, and slows down for its power and then for its heat."""
     target = target_choice.targets(inventory(1), sample(1))[0]
     run, clock = begin(target, seconds, "bfloat16")
@@ -93,12 +80,12 @@ def gpu_run(seconds: float, until: float, *, ended: bool = False) -> RunState:
         hot, capped = at > 0.6 * seconds, at > 0.1 * seconds
         clock.time = NOW + at
         slow = 0.02 * math.sin(at) + (0.12 if hot else 0.06 if capped else 0.0)
-        take(run, Progress(at, WINDOW, 10 * n, 790 * (1 - slow)))
+        run.add_event(Progress(at, WINDOW, 10 * n, 790 * (1 - slow)))
         joules += 680 * WINDOW
         if at == int(at):
             reasons = (("sw_power_cap",) if capped else ()) + (("sw_thermal",) if hot else ())
             look(
-                run.trace,
+                run,
                 gpu_sample(
                     clock.time,
                     power_watts=698.0 if capped else 560.0 + 1400 * at / seconds,
@@ -109,29 +96,29 @@ def gpu_run(seconds: float, until: float, *, ended: bool = False) -> RunState:
                 ),
             )
     if ended:
-        result = gpu_result(until)
-        take(run, Done(dataclasses.replace(result, conditions=run.trace.conditions(result))))
+        run.add_event(Done(run.completed(gpu_result(until))))
     return run
 
 
-def cpu_run(seconds: float, until: float, *, ended: bool = False) -> RunState:
+def cpu_run(seconds: float, until: float, *, ended: bool = False) -> DeviceRun:
     """A CPU, whose clock sinks and which has no power to read."""
     run, clock = begin(request.cpu_target(), seconds)
     for n in range(1, int(until / WINDOW) + 1):
         at = n * WINDOW
         clock.time = NOW + at
-        take(run, Progress(at, WINDOW, 10 * n, 0.31 - 0.02 * at / seconds))
+        run.add_event(Progress(at, WINDOW, 10 * n, 0.31 - 0.02 * at / seconds))
         if at == int(at):
             around = dataclasses.replace(
                 host(), cpu_clock_mhz=3700 - 500 * at / seconds, cpu_temperature_celsius=60 + at / 4
             )
-            look(run.trace, sample(0, [], time=clock.time, host=around))
+            look(run, sample(0, [], time=clock.time, host=around))
     if ended:
         result = dataclasses.replace(RESULT, seconds=until)
-        take(run, Done(dataclasses.replace(result, conditions=run.trace.conditions(result))))
+        run.add_event(Done(run.completed(result)))
     return run
 
 
-def look(trace: Trace, seen: Sample) -> None:
+def look(run: DeviceRun, seen: Sample) -> None:
     """Takes in a sample of a machine with one GPU."""
-    trace.add_sample(inventory(1), seen)
+    run.add_event(inventory(1))
+    run.add_event(seen)

@@ -204,6 +204,8 @@ class Result:
     """Machine of the device, or None for results of older versions, from this machine."""
     device_index: int | None = None
     """NVML's index of the GPU at the time of the run; None for a CPU and for a MIG instance."""
+    check_started_at: float | None = None
+    """Start of the check that the run was a part of, in Unix seconds; None for a single run."""
     comparison: Comparison | None = field(default=None, compare=False)
     """Comparison made once, when the result is stored; None before."""
     verdict: Verdict | None = field(default=None, compare=False)

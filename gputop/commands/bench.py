@@ -32,7 +32,7 @@ from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.bench.events import Result
-    from gputop.bench.run.run_state import RunState
+    from gputop.bench.run.device_run import DeviceRun
     from gputop.commands.bench_results import Ends
 
 
@@ -299,7 +299,7 @@ def _run(
     return asyncio.run(running)
 
 
-def _stress(requests: list[Request], head: str = "") -> Sequence[RunState]:
+def _stress(requests: list[Request], head: str = "") -> Sequence[DeviceRun]:
     import asyncio
 
     from gputop.bench.run.progress import run_in_foreground

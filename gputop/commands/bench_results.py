@@ -7,7 +7,7 @@ import json
 import platform
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,10 +54,10 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from gputop.bench.results.outliers import DeviceOutcome
     from gputop.bench.results.page import Block, Page
-    from gputop.bench.run.run_state import RunState
+    from gputop.bench.run.device_run import DeviceRun
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
-    Ends = tuple[Sequence[RunState], Sequence[DeviceOutcome]]
+    Ends = tuple[Sequence[DeviceRun], Sequence[DeviceOutcome]]
     """Finished runs, and devices that could not be tested."""
     RunOnce = Callable[[Requesting, str], Ends]
     """Runs on the devices. The text is the heading of the progress line."""
@@ -84,7 +84,7 @@ def show_page(page: Page, args: argparse.Namespace) -> None:
         discard_output()
 
 
-def report_runs(runs: Sequence[RunState], args: argparse.Namespace) -> int:
+def report_runs(runs: Sequence[DeviceRun], args: argparse.Namespace) -> int:
     """Store, print and export results. Return the gravest exit status of all devices."""
     _keep(runs, args, set())
     # All ranks of a collective have the same rows, or one problem.
@@ -124,7 +124,7 @@ def _print_json(document: object) -> None:
 
 
 def report(
-    ends: Sequence[RunState],
+    ends: Sequence[DeviceRun],
     not_begun: Sequence[DeviceOutcome],
     args: argparse.Namespace,
 ) -> int:
@@ -146,13 +146,19 @@ def limits(args: argparse.Namespace) -> VerdictLimits:
     return VerdictLimits(args.min_percent_of_peak, args.tolerance)
 
 
-def _keep(runs: Sequence[RunState], args: argparse.Namespace, told: set[str]) -> None:
+def _keep(
+    runs: Sequence[DeviceRun],
+    args: argparse.Namespace,
+    told: set[str],
+    check_started_at: float | None = None,
+) -> None:
     """Judge and store the results. Print each problem once, and add it to `told`."""
     done = [(run, run.result) for run in runs if run.result is not None]
     results = [result for _, result in done]
     if not args.no_verdict:
         results = store.judged(results, limits(args))
-    for (run, _), result in zip(done, results, strict=True):
+    for (run, _), judged in zip(done, results, strict=True):
+        result = replace(judged, check_started_at=check_started_at)
         run.end = Done(result)
         if args.ray is not None and run.request.target.uuid is None:
             continue  # do not store trials on CPUs: several have the same name
@@ -164,7 +170,7 @@ def _keep(runs: Sequence[RunState], args: argparse.Namespace, told: set[str]) ->
                 print_message(f"warning: {error}")
 
 
-def _status(run: RunState, args: argparse.Namespace) -> int:
+def _status(run: DeviceRun, args: argparse.Namespace) -> int:
     result = run.result
     if result is None:
         return run.status or COULD_NOT_RUN
@@ -182,7 +188,7 @@ def _status(run: RunState, args: argparse.Namespace) -> int:
     return INTERRUPTED if result.stopped == "user" else status(result)
 
 
-def _csv(runs: Sequence[RunState], shown: Sequence[RunState]) -> str:
+def _csv(runs: Sequence[DeviceRun], shown: Sequence[DeviceRun]) -> str:
     results = [run.result for run in runs if run.result is not None]
     pages = [run.result for run in shown if run.result is not None]
     if len(pages) == 1 and pages[0].points:
@@ -190,7 +196,7 @@ def _csv(runs: Sequence[RunState], shown: Sequence[RunState]) -> str:
     return exports.as_csv(results) if results else ""
 
 
-def _page(runs: Sequence[RunState], shown: Sequence[RunState]) -> list[Block]:
+def _page(runs: Sequence[DeviceRun], shown: Sequence[DeviceRun]) -> list[Block]:
     """Return one device alone; of several the tables of each, and then what they share."""
     results = [run.result for run in runs if run.result is not None]
     page: list[Block] = []
@@ -206,7 +212,7 @@ def _page(runs: Sequence[RunState], shown: Sequence[RunState]) -> list[Block]:
     return page
 
 
-def _document(run: RunState) -> dict[str, Any]:
+def _document(run: DeviceRun) -> dict[str, Any]:
     if run.result is not None:
         return {"schema": SCHEMA, **asdict(run.result), "series": asdict(run.history())}
     target = run.request.target
@@ -267,7 +273,7 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
             break
         assert suite is not None  # set by `requests_of`
         ends, others = ended
-        _keep(ends, args, told)
+        _keep(ends, args, told, suite.started_at)
         planned = planned or PartResult(part.name, part.share * args.seconds)
         found = suites.part_result(planned, ends, others)
         why = found.left_out and f", {found.left_out}"

@@ -43,7 +43,7 @@ def schema(name: str) -> Schema:
     from gputop.agent.problem import Problem
     from gputop.agent.snapshot import Inventory, Sample
     from gputop.bench.events import Result
-    from gputop.bench.run.run_state import RunCurves
+    from gputop.bench.run.series import RunCurves
     from gputop.bench.run.suite import Suite
     from gputop.commands.fleet import Gpu
     from gputop.output.process_tables import UserTotals

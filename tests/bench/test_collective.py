@@ -18,7 +18,8 @@ from gputop.bench.events import Done, Event, Failed, Hello, Point
 from gputop.bench.plan.request import Request, RunRefusedError, Target, check_together, cpu_ranks
 from gputop.bench.plan.target_choice import targets, with_peers
 from gputop.bench.results.tables import device_tables, table
-from gputop.bench.run.group import GroupState, group_runner
+from gputop.bench.run.group import group_runner
+from gputop.bench.run.run import Run
 from gputop.bench.run.session import worker_request
 from gputop.bench.run.worker_launch import worker_environment
 from gputop.bench.worker import collective, errors, rows
@@ -328,7 +329,7 @@ async def ends_of(
     requests: list[Request], heard: Callable[[Event], bool] = lambda _: False, make: Any = None
 ) -> tuple[dict[Target, Done | Failed], list[int], float]:
     """How each rank ended, the workers' pids, and the seconds of a stop after what was heard."""
-    runs = group_runner(GroupState(with_peers(requests)), make)
+    runs = group_runner(Run(with_peers(requests)), make)
     ends: dict[Target, Done | Failed] = {}
     pids: list[int] = []
     stops: list[asyncio.Task[float]] = []

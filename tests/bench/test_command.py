@@ -19,7 +19,7 @@ from gputop.agent.snapshot import DriverState, Host, Inventory, Process, Process
 from gputop.bench.events import Done, Failed, Point
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import store
-from gputop.bench.run.run_state import RunState
+from gputop.bench.run.device_run import DeviceRun
 from gputop.cli import main
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
@@ -206,7 +206,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         assert isinstance(stream, tuple)
         return stream
 
-    def stress(requests: list[plan.Request], *_: object) -> list[RunState]:
+    def stress(requests: list[plan.Request], *_: object) -> list[DeviceRun]:
         said["requests"] = requests
         said["request"] = requests[0]
         return [ended(request.target, Done(RESULT)) for request in requests]
@@ -406,7 +406,7 @@ def test_a_failure_is_a_document_too(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_failure_keeps_the_rows_before_it(capsys: pytest.CaptureFixture[str]) -> None:
     failed = Failed(Problem("The device died", "y", "R"), 1)
-    run = RunState(replace(ended(CPU, failed).request, kind="sweep"))
+    run = DeviceRun(replace(ended(CPU, failed).request, kind="sweep"))
     for n in (8, 16):
         run.add_event(Point("float32", n, {"tflops": n / 8, "seconds": 1e-5}, (n, n, n)))
     run.add_event(failed)

@@ -23,7 +23,8 @@ from gputop.bench.events import Done, Event, Failed, Point
 from gputop.bench.plan import target_choice
 from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.results.tables import pair_tables, table
-from gputop.bench.run.group import GroupState, group_runner
+from gputop.bench.run.group import group_runner
+from gputop.bench.run.run import Run
 from gputop.bench.run.session import worker_request
 from gputop.bench.worker import backends, copies, copy_paths, errors, rows
 from tests import fake_cuda
@@ -282,7 +283,7 @@ async def ends_of(
 ) -> dict[Target, Done | Failed]:
     """How each of them ended."""
     requests = [replace(each, python=python, seconds=seconds) for each in asked(*targets)]
-    runs = group_runner(GroupState(target_choice.with_peers(requests)))
+    runs = group_runner(Run(target_choice.with_peers(requests)))
     ends: dict[Target, Done | Failed] = {}
 
     def take(target: Target, event: Event) -> None:

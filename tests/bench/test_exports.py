@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from gputop.bench.events import Result
     from gputop.bench.plan.request import Request
-    from gputop.bench.run.run_state import RunState
+    from gputop.bench.run.device_run import DeviceRun
 
 SHORT = ("--device", "cpu", "--dtype", "float32", "--size", "128", "--seconds", "0.5")
 
@@ -39,7 +39,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """A run that has been prepared; `last` is how it ends."""
     said: dict[str, Any] = {"last": Done(RESULT), "asked": 0}
 
-    def stress(requests: Sequence[Request], *_: object) -> list[RunState]:
+    def stress(requests: Sequence[Request], *_: object) -> list[DeviceRun]:
         said["asked"] += 1
         progress = [Progress(0.2 * n, 0.2, n, 0.1 * n) for n in range(1, 4)]
         return [ended(each.target, *progress, said["last"]) for each in requests]

@@ -16,7 +16,8 @@ from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, V
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run import group
-from gputop.bench.run.group import DeviceGroup, GroupState
+from gputop.bench.run.group import DeviceGroup
+from gputop.bench.run.run import Run
 from gputop.bench.run.session import worker_request
 from tests.bench.workers import CPU, RawWorker, fake_interpreter, needs_torch, request
 from tests.runs import Clock, gpu_result, gpu_sample
@@ -132,9 +133,7 @@ async def test_what_a_device_waits_for_others_is_not_a_part_of_its_run(kind: str
         }
 
     clock = Clock()
-    state = GroupState([Request(gpu, "float32", None, 10.0, kind=kind) for gpu in GPUS[:2]], clock)
-    for run in state.runs.values():
-        run.trace.now = clock
+    state = Run([Request(gpu, "float32", None, 10.0, kind=kind) for gpu in GPUS[:2]], clock)
 
     def take(target: Target, event: Event) -> None:
         if isinstance(event, Sample):

@@ -10,9 +10,9 @@ import pytest
 from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Event, Failed, Hello, Progress, Verified
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.run.group import GroupState
+from gputop.bench.run.device_run import RECENT_WINDOWS
 from gputop.bench.run.progress import many_devices
-from gputop.bench.run.run_state import RECENT_WINDOWS
+from gputop.bench.run.run import Run
 from tests.bench.workers import RESULT
 from tests.sessions import PLANNED
 
@@ -28,11 +28,11 @@ def window(elapsed: float, rate: float) -> Progress:
     return Progress(elapsed, 0.2, 1, rate)
 
 
-def group_of(targets: Sequence[Target], now: Callable[[], float]) -> GroupState:
-    return GroupState([Request(each, "bfloat16", None, 60.0) for each in targets], now)
+def group_of(targets: Sequence[Target], now: Callable[[], float]) -> Run:
+    return Run([Request(each, "bfloat16", None, 60.0) for each in targets], now)
 
 
-def after(*happened: tuple[int, Event]) -> GroupState:
+def after(*happened: tuple[int, Event]) -> Run:
     found = group_of(GPUS, lambda: 0.0)
     for at, event in happened:
         found.add_event(GPUS[at], event)

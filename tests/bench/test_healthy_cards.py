@@ -10,9 +10,9 @@ import pytest
 from gputop.agent.device import Device
 from gputop.bench.events import Result
 from gputop.bench.plan.peaks import PEAKS
-from gputop.bench.plan.request import Target
+from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.verdict import judge, status, with_verdicts
-from gputop.bench.run.trace import Trace
+from gputop.bench.run.device_run import DeviceRun
 from tests.bench.chips import CHIPS, Chip
 from tests.runs import Clock, gpu_result, gpu_sample
 from tests.sessions import PLANNED
@@ -110,9 +110,10 @@ def ran(card: Card, *, capped: bool, **changes: Any) -> Result:
     gpu = device(card)
     target = Target("cuda", gpu.uuid, 0, gpu.name, gpu.compute_capability, None)
     clock = Clock()
-    trace = Trace(target, clock)
+    run = DeviceRun(Request(target, card.dtype, None, float(SECONDS)), clock)
     machine = dataclasses.replace(inventory(1), devices=(gpu,))
-    trace.add_event(PLANNED)
+    run.add_event(machine)
+    run.add_event(PLANNED)
     for second in range(1, SECONDS + 1):
         counted = second // COUNTED_EVERY * COUNTED_EVERY
         is_counted = capped and "counter" in card.shown_by
@@ -125,13 +126,13 @@ def ran(card: Card, *, capped: bool, **changes: Any) -> Result:
             clock_event_reasons=(CAP,) if has_reason else (),
             clock_event_seconds={CAP: 200.0 + counted * is_counted},
         )
-        trace.add_sample(machine, seen)
+        run.add_event(seen)
     rates = {"tflops_mean": card.tflops, "tflops_peak": 1.02 * card.tflops}
     shape = dict.fromkeys("mnk", 8192)
     result = gpu_result(
         float(SECONDS), device=gpu.name, dtype=card.dtype, **shape, **rates, **changes
     )
-    return dataclasses.replace(result, conditions=trace.conditions(result))
+    return run.completed(result)
 
 
 def stuck(card: Card) -> Card:

@@ -18,7 +18,7 @@ from gputop.bench.results.html_report import html_page
 from gputop.bench.results.page import Chart, Strip
 from gputop.bench.results.svg_charts import SvgAxis, chart_figure, strip_figure, x_axis
 from gputop.bench.results.tables import table as table_of
-from gputop.bench.run.run_state import RunCurves
+from gputop.bench.run.series import RunCurves
 from tests.bench.kept import BASE, COPY, SWEEP, table
 from tests.bench.workers import RESULT
 

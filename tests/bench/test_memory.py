@@ -17,9 +17,10 @@ from gputop.bench.plan.request import Request
 from gputop.bench.results.html_report import html_page
 from gputop.bench.results.page import figure_facts
 from gputop.bench.results.verdict import judge
-from gputop.bench.run.run_state import RunCurves, RunState, merge_windows
+from gputop.bench.run.device_run import RATE, DeviceRun
+from gputop.bench.run.run import Run
+from gputop.bench.run.series import RunCurves, merge_windows
 from gputop.bench.run.session import Session, worker_request
-from gputop.bench.run.trace import Trace
 from gputop.bench.worker import backends
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import memory as worker
@@ -29,7 +30,7 @@ from tests.bench.forked import load_torch
 from tests.bench.pages import result_text
 from tests.bench.test_kinds import heard
 from tests.bench.workers import CPU, RESULT, RawWorker, broken_worker, fake_interpreter, needs_torch
-from tests.runs import alone, gpu_sample
+from tests.runs import gpu_sample
 from tests.sessions import PLANNED
 from tests.streams import NOW, inventory
 
@@ -261,14 +262,14 @@ def test_the_command_runs_it_and_refuses_what_it_has_not(tmp_path: Path) -> None
 def test_windows_in_bytes_are_joined_and_drawn_in_their_unit() -> None:
     windows = [Progress(float(n), 1.0, n, bytes_per_second=n * 1e9) for n in (1, 3)]
     assert merge_windows(windows).rate == 2.0
-    run = RunState(asked())
+    run = DeviceRun(asked())
     for window in windows:
         run.add_event(window)
-    assert (run.tflops_now, run.tflops_mean, run.tflops_peak) == (3.0, 2.0, 3.0)
+    assert (run.rate_now, run.rate_mean, run.rate_peak) == (3.0, 2.0, 3.0)
     assert run.rate_scale(1.0) == ("GB/s", 1.0)
-    assert run.points == [(1.0, 1.0), (3.0, 3.0)]
+    assert run.series(RATE) == [(1.0, 1.0), (3.0, 3.0)]
     chart = ThroughputChart()
-    chart.group = alone(run)
+    chart.run = Run.of(run)
     assert "GB/s over time" in "".join(span.text for span in chart.draw(80, 12)[0])
 
 
@@ -279,14 +280,15 @@ TESTED = replace(RESULT, kind="memory", device_uuid=GPU.uuid, tflops_mean=None, 
 def counted(kind: str, **after: Any) -> Conditions:
     """The conditions of a run that begins with counters of 2 and ends with these."""
     clock = [NOW]
-    trace = Trace(GPU, lambda: clock[0])
+    run = DeviceRun(Request(GPU, "bfloat16", None, 10.0, kind=kind), lambda: clock[0])
+    run.add_event(inventory(1))
     quiet = {"ecc_corrected": 2, "ecc_uncorrected": 0, "remap_pending": False}
-    trace.add_sample(inventory(1), gpu_sample(NOW - 5, **{**quiet, "ecc_corrected": 1}))
-    trace.add_sample(inventory(1), gpu_sample(NOW - 1, **quiet))
-    trace.add_event(PLANNED)
+    run.add_event(gpu_sample(NOW - 5, **{**quiet, "ecc_corrected": 1}))
+    run.add_event(gpu_sample(NOW - 1, **quiet))
+    run.add_event(PLANNED)
     for n in (1, 2):
-        trace.add_sample(inventory(1), gpu_sample(NOW + n, **{**quiet, **after}))
-    found = trace.conditions(replace(TESTED, kind=kind))
+        run.add_event(gpu_sample(NOW + n, **{**quiet, **after}))
+    found = run.completed(replace(TESTED, kind=kind)).conditions
     assert found is not None
     return found
 

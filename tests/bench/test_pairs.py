@@ -15,7 +15,8 @@ from gputop.bench.plan.request import Request, Target, check_pairs
 from gputop.bench.results.measures import rates_of_pair, score
 from gputop.bench.results.verdict import judge
 from gputop.bench.run import group
-from gputop.bench.run.group import GroupState, Pairs
+from gputop.bench.run.group import Pairs
+from gputop.bench.run.run import Run
 from tests.bench.workers import CPU, needs_torch, request
 from tests.sessions import EVENTS, RESULT
 from tests.streams import inventory, sample
@@ -109,7 +110,7 @@ def result_of(end: Done | Failed) -> Result:
 
 
 async def test_each_alone_and_then_all_at_once(measured: type[Measured]) -> None:
-    found = await ends_of(Pairs(GroupState(asked(*GPUS))))
+    found = await ends_of(Pairs(Run(asked(*GPUS))))
     assert [(each.target.number, waits) for each, waits in measured.opened] == [
         ("0", False),
         ("1", False),
@@ -133,14 +134,14 @@ async def test_each_alone_and_then_all_at_once(measured: type[Measured]) -> None
 
 async def test_what_runs_faster_together_gains(measured: type[Measured]) -> None:
     measured.changes["0", True] = {"tflops_mean": 707.0}
-    found = await ends_of(Pairs(GroupState(asked(*GPUS))))
+    found = await ends_of(Pairs(Run(asked(*GPUS))))
     assert "running together gains 1.0 %" in result_of(found[GPUS[0]]).notes[0]
 
 
 async def test_a_fault_alone_is_kept_and_the_device_left_out(measured: type[Measured]) -> None:
     measured.changes["1", False] = {"wrong_elements": 3}
     three = target_choice.targets(inventory(3), sample(3))[:3]
-    found = await ends_of(Pairs(GroupState(asked(*three))))
+    found = await ends_of(Pairs(Run(asked(*three))))
     assert result_of(found[three[1]]).wrong_elements == 3
     assert "not run together" in result_of(found[three[1]]).notes[0]
     assert rates_of_pair(result_of(found[three[1]]).points)[2] is None
@@ -153,7 +154,7 @@ async def test_nobody_runs_together_with_nobody(
     measured: type[Measured], end: dict[str, Any] | Failed
 ) -> None:
     measured.changes["0", False] = end
-    found = await ends_of(Pairs(GroupState(asked(*GPUS))))
+    found = await ends_of(Pairs(Run(asked(*GPUS))))
     assert not any(waits for _, waits in measured.opened)
     assert isinstance(found[GPUS[0]], Failed) == isinstance(end, Failed)
     left = result_of(found[GPUS[1]])
@@ -163,7 +164,7 @@ async def test_nobody_runs_together_with_nobody(
 
 async def test_a_stop_begins_nothing_more(measured: type[Measured]) -> None:
     measured.changes["0", False] = {"stopped": "user"}
-    found = await ends_of(Pairs(GroupState(asked(*GPUS))), stop_at=GPUS[0])
+    found = await ends_of(Pairs(Run(asked(*GPUS))), stop_at=GPUS[0])
     assert len(measured.opened) == 1
     assert result_of(found[GPUS[0]]).stopped == "user"
     other = found[GPUS[1]]
@@ -173,7 +174,7 @@ async def test_a_stop_begins_nothing_more(measured: type[Measured]) -> None:
 
 async def test_who_was_done_alone_is_stopped_with_the_others(measured: type[Measured]) -> None:
     measured.changes["1", False] = {"stopped": "user"}
-    found = await ends_of(Pairs(GroupState(asked(*GPUS))), stop_at=GPUS[1])
+    found = await ends_of(Pairs(Run(asked(*GPUS))), stop_at=GPUS[1])
     assert [result_of(end).stopped for end in found.values()] == ["user", "user"]
     assert "it was stopped" in result_of(found[GPUS[0]]).notes[0]
 
@@ -201,7 +202,7 @@ async def test_two_halves_of_a_cpu() -> None:
         dataclasses.replace(request(size=256, seconds=1.5, kind="pairs"), target=half)
         for half in halves
     ]
-    found = await ends_of(Pairs(GroupState(requests)))
+    found = await ends_of(Pairs(Run(requests)))
     for half in halves:
         result = result_of(found[half])
         assert result.device == half.name

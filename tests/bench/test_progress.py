@@ -11,8 +11,8 @@ import pytest
 from gputop.bench.events import Done, Event, Hello, Planned, Point, Progress
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.run.group import GroupState
 from gputop.bench.run.progress import ProgressLine, many_devices, one_device
+from gputop.bench.run.run import Run
 from tests.bench.workers import RESULT
 from tests.streams import inventory, sample
 
@@ -42,18 +42,16 @@ CPU = cpu_target()
 HELLO = Hello("3.11", "9.9", "a CPU", 2, 1)
 
 
-def begun(
-    *events: Event, kind: str = "soak", seconds: float = 10.0
-) -> tuple[GroupState, list[float]]:
+def begun(*events: Event, kind: str = "soak", seconds: float = 10.0) -> tuple[Run, list[float]]:
     """A run on the CPU after these events, and its clock."""
     clock = [100.0]
-    group = GroupState([Request(CPU, "float32", None, seconds, kind=kind)], lambda: clock[0])
+    group = Run([Request(CPU, "float32", None, seconds, kind=kind)], lambda: clock[0])
     for event in events:
         group.add_event(CPU, event)
     return group, clock
 
 
-def in_mid_run() -> tuple[GroupState, list[float]]:
+def in_mid_run() -> tuple[Run, list[float]]:
     group, clock = begun(HELLO, PLANNED, Progress(1.0, 1.0, 10, 0.2), Progress(4.0, 3.0, 20, 0.1))
     clock[0] += 4.0
     return group, clock
@@ -142,10 +140,10 @@ def test_a_table_counts_its_rows() -> None:
 GPUS = target_choice.targets(inventory(2), sample(2))[:2]
 
 
-def several(*, ready: bool = True) -> tuple[GroupState, list[float]]:
+def several(*, ready: bool = True) -> tuple[Run, list[float]]:
     """Two devices, four of ten seconds after both were ready."""
     clock = [100.0]
-    group = GroupState([Request(each, "float32", None, 10.0) for each in GPUS], lambda: clock[0])
+    group = Run([Request(each, "float32", None, 10.0) for each in GPUS], lambda: clock[0])
     for target in GPUS if ready else ():
         group.add_event(target, HELLO)
         group.add_event(target, replace(PLANNED, expected_seconds=10.0))

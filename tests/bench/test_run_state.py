@@ -11,28 +11,34 @@ from hypothesis import strategies as st
 from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Failed, Planned, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.run.run_state import KEPT_ITEMS, RunCurves, RunState, merge_windows
-from gputop.bench.run.series import MOST_ITEMS, MergedSeries
-from gputop.bench.run.trace import TraceMoment
+from gputop.bench.run.device_run import RATE, DeviceRun
+from gputop.bench.run.series import (
+    KEPT_ITEMS,
+    MOST_ITEMS,
+    MergedSeries,
+    Moment,
+    RunCurves,
+    merge_windows,
+)
 from tests.runs import gpu_result, gpu_run
 from tests.sessions import PLANNED
 
 
-def started() -> RunState:
-    return RunState(Request(cpu_target(), "float32", 128, 1e6))
+def started() -> DeviceRun:
+    return DeviceRun(Request(cpu_target(), "float32", 128, 1e6))
 
 
 def test_a_run_of_days_keeps_no_more_points_than_can_be_drawn() -> None:
     run, windows = started(), 3 * MOST_ITEMS
     for n in range(1, windows + 1):
         run.add_event(Progress(0.2 * n, 0.2, n, 9.0 if n == 7 else float(n % 2)))
-    assert MOST_ITEMS / 2 <= len(run.points) <= MOST_ITEMS
-    times = [seconds for seconds, _ in run.points]
+    assert MOST_ITEMS / 2 <= len(run.series(RATE)) <= MOST_ITEMS
+    times = [seconds for seconds, _ in run.series(RATE)]
     apart = [after - before for before, after in itertools.pairwise(times)]
     assert max(apart) < 1.01 * min(apart), "old ones are as dense as new ones"
     assert times[-1] >= 0.2 * windows - max(apart)
-    assert all(0.0 <= tflops <= 5.0 for _, tflops in run.points)
-    assert run.tflops_peak == 9.0, "which no merged point is"
+    assert all(0.0 <= tflops <= 5.0 for _, tflops in run.series(RATE))
+    assert run.rate_peak == 9.0, "which no merged point is"
 
 
 def test_the_first_wrong_element_says_when_and_the_last_check_how_many() -> None:
@@ -69,7 +75,7 @@ def test_percentiles_are_of_the_windows_that_were_not_joined() -> None:
     for n in range(4 * MOST_ITEMS):
         rate = 600.0 + 100.0 * (n % 10)
         run.add_event(Progress(0.2 * (n + 1), 0.2, n, rate))
-    run.add_event(Done(gpu_result(0.8 * MOST_ITEMS)))
+    run.add_event(Done(run.completed(gpu_result(0.8 * MOST_ITEMS))))
     assert run.result is not None
     assert (run.result.tflops_p5, run.result.tflops_p95) == (600.0, 1500.0)
 
@@ -105,11 +111,11 @@ def test_a_slow_window_weighs_as_long_as_it_took() -> None:
 def test_readings_are_curves_of_what_is_known() -> None:
     run = started()
     for moment in (
-        TraceMoment(0.0, 0.5, None, 1500.0, reasons=("idle",)),
-        TraceMoment(0.5, 1.5, 600.0, 1480.0),
-        TraceMoment(1.5, 2.5, 0.0),
+        Moment(0.0, 0.5, None, 1500.0, reasons=("idle",)),
+        Moment(0.5, 1.5, 600.0, 1480.0),
+        Moment(1.5, 2.5, 0.0),
     ):
-        run.trace._moments.add(moment)
+        run.readings._moments.add(moment)
     curves = {
         "power_watts": [(1.5, 600.0), (2.5, 0.0)],
         "sm_clock_mhz": [(0.5, 1500.0), (1.5, 1480.0)],
@@ -122,10 +128,10 @@ def test_readings_are_curves_of_what_is_known() -> None:
 def test_a_run_is_the_same_after_it_was_kept() -> None:
     before = gpu_run(60.0, 45.0, ended=True)
     assert before.result is not None
-    after = RunState.of_result(before.result, before.request.target, before.kept_curves())
-    assert after.points == before.points
-    assert after.trace.moments == before.trace.moments
-    assert after.trace.intervals() == before.trace.intervals()
+    after = DeviceRun.of_result(before.result, before.request.target, before.kept_curves())
+    assert after.series(RATE) == before.series(RATE)
+    assert after.readings.moments == before.readings.moments
+    assert after.readings.intervals() == before.readings.intervals()
     assert after.result == before.result
     assert (after.state, after.elapsed_seconds) == ("done", 45.0)
 
@@ -133,13 +139,13 @@ def test_a_run_is_the_same_after_it_was_kept() -> None:
 def test_the_curves_of_a_long_run_are_short_and_have_its_mean() -> None:
     before = gpu_run(600.0, 600.0, ended=True)
     assert before.result is not None
-    assert len(before.points) > 2 * KEPT_ITEMS
+    assert len(before.series(RATE)) > 2 * KEPT_ITEMS
     kept = before.kept_curves()
-    after = RunState.of_result(before.result, before.request.target, kept)
-    assert len(after.points) <= KEPT_ITEMS
+    after = DeviceRun.of_result(before.result, before.request.target, kept)
+    assert len(after.series(RATE)) <= KEPT_ITEMS
     assert len(kept) < 100_000
     assert after.mean.value == pytest.approx(before.mean.value)
-    assert after.points[-1][0] == before.points[-1][0]
+    assert after.series(RATE)[-1][0] == before.series(RATE)[-1][0]
 
 
 @pytest.mark.parametrize("broken", ["", "[1]", '{"windows": 3}', '{"moments": [{}]}', "nul"])
@@ -147,4 +153,4 @@ def test_broken_curves_are_a_value_error(broken: str) -> None:
     before = gpu_run(60.0, 45.0, ended=True)
     assert before.result is not None
     with pytest.raises(ValueError):  # noqa: PT011 - of several sorts
-        RunState.of_result(before.result, before.request.target, broken)
+        DeviceRun.of_result(before.result, before.request.target, broken)

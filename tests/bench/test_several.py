@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gputop.bench.plan.request import Request, Target
-    from gputop.bench.run.run_state import RunState
+    from gputop.bench.run.device_run import DeviceRun
 
 GPUS = target_choice.targets(inventory(3), sample(3, []))[:3]
 QUIET = (inventory(3), sample(3, []))
@@ -52,7 +52,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     async def one_snapshot(**_: bool) -> Any:
         return said["stream"]
 
-    def stress(requests: list[Request], *_: object) -> list[RunState]:
+    def stress(requests: list[Request], *_: object) -> list[DeviceRun]:
         said["requests"] = requests
         return [ended(request.target) for request in requests]
 
@@ -71,13 +71,13 @@ def run(*arguments: str) -> int:
     return command.run(parsed(*arguments))
 
 
-def ended(target: Target, mean: float = 700.0, **changes: Any) -> RunState:
+def ended(target: Target, mean: float = 700.0, **changes: Any) -> DeviceRun:
     fields: dict[str, Any] = {"dtype": "bfloat16", "n": 8192, "tflops_mean": mean, **changes}
     made = dataclasses.replace(RESULT, device=target.name, device_uuid=target.uuid, **fields)
     return runs.ended(target, Progress(1.0, 1.0, 10, mean), Done(made))
 
 
-def failed(target: Target, status: int = 3) -> RunState:
+def failed(target: Target, status: int = 3) -> DeviceRun:
     return runs.ended(target, Failed(Problem("It broke", "it did", "Mend it"), status))
 
 
@@ -380,7 +380,7 @@ def earlier(target: Target, mean: float) -> Result:
     ],
 )
 def test_one_that_is_degraded_is_enough(
-    ends: list[RunState], status: int, capsys: pytest.CaptureFixture[str]
+    ends: list[DeviceRun], status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for target in GPUS[:2]:
         earlier(target, 700.0)

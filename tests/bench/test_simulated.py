@@ -29,7 +29,7 @@ from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request
 from gputop.bench.results.verdict import with_verdicts
 from gputop.bench.run import simulation as simulated
-from gputop.bench.run.run_state import RunState
+from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.simulation import Simulation
 from tests.runs import Clock
 from tests.streams import inventory, sample
@@ -72,8 +72,7 @@ class Machine:
         gpu = self.reader.device
         self.inventory: Inventory = replace(inventory(1), devices=(gpu,))
         target = replace(target_choice.targets(self.inventory, None)[0], simulated=True)
-        self.run = RunState(Request(target, "bfloat16", None, seconds), self.clock)
-        self.run.trace.now = self.clock
+        self.run = DeviceRun(Request(target, "bfloat16", None, seconds), self.clock)
         self.looked_at = 0.0
         self.simulation = Simulation(lambda _: self.read().temperature_celsius or 0, self.publish)
         self.session = self.simulation.session(self.run.request)

@@ -27,7 +27,7 @@ from gputop.bench.worker import copies
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from gputop.console import COULD_NOT_RUN, INTERRUPTED, USAGE
-from tests.runs import begin, gpu_result, take
+from tests.runs import begin, gpu_result
 from tests.schemas import problem_of
 from tests.sessions import RESULT, table_result
 from tests.streams import inventory, sample
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from gputop.bench.run.run_state import RunState
+    from gputop.bench.run.device_run import DeviceRun
 
 GPU = target_choice.targets(inventory(1), sample(1))[0]
 QUICK = ["copy", "latency", "memory", "soak", "burn", "collective"]
@@ -52,7 +52,7 @@ class Ends:
         self.torch = "2.13.0"
         self.refused: str | None = None
 
-    def stress(self, requests: Sequence[Request], *_: object) -> list[RunState]:
+    def stress(self, requests: Sequence[Request], *_: object) -> list[DeviceRun]:
         """Return the ends of the runs."""
         self.asked += requests
         if requests[0].kind == self.refused:
@@ -299,6 +299,6 @@ def test_many_devices_are_counted_and_their_common_problem_is_told_once() -> Non
 def test_a_long_run_is_kept_with_few_points() -> None:
     run, _ = begin(GPU, 3600.0)
     for n in range(3000):
-        take(run, Progress(n + 1.0, 1.0, n, 700.0))
+        run.add_event(Progress(n + 1.0, 1.0, n, 700.0))
     part = suites.part_result(PartResult("soak", 3600.0), [run])
     assert 64 < len(part.series[0].progress) <= 256

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,51 +17,53 @@ from gputop.agent.snapshot import Sample
 from gputop.bench.events import Conditions, Point, Progress
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, BANDWIDTH, DATASHEET
-from gputop.bench.run.series import MOST_ITEMS
-from gputop.bench.run.trace import LONGEST_SECONDS, WITHIN, Trace, TraceMoment
+from gputop.bench.run.conditions import WITHIN
+from gputop.bench.run.device_run import DeviceRun
+from gputop.bench.run.readings import LONGEST_SECONDS
+from gputop.bench.run.series import MOST_ITEMS, Moment
 from gputop.schema.decode import from_plain
 from tests.bench.workers import CPU, RESULT
 from tests.runs import Clock, cpu_run, gpu_result, gpu_run, gpu_sample
 from tests.sessions import PLANNED
 from tests.streams import NOW, host, inventory, sample
 
-if TYPE_CHECKING:
-    from gputop.bench.run.run_state import RunState
-
 GPU = target_choice.targets(inventory(1), sample(1))[0]
 
 
-def traced(
+def sampled(
     *samples: Sample, seconds: float = 10.0, target: request.Target = GPU, begins: float = NOW
-) -> Trace:
+) -> DeviceRun:
     """A run that begins at that time; the samples come in between its windows of a second."""
     clock = Clock(begins)
-    trace = Trace(target, clock)
+    run = run_on(target, clock)
     events: list[tuple[float, Any]] = [(begins, PLANNED)]
     events += [(begins + n, Progress(float(n), 1.0, n, 700.0)) for n in range(1, int(seconds) + 1)]
     events += [(seen.time, seen) for seen in samples]
     for clock.time, event in sorted(events, key=lambda each: each[0]):
         if isinstance(event, Sample):
-            trace.add_sample(inventory(1), event)
-        else:
-            trace.add_event(event)
-    return trace
+            run.add_event(inventory(1))
+        run.add_event(event)
+    return run
 
 
-def conditions(trace: Trace, seconds: float = 10.0, **changes: Any) -> Conditions:
-    found = trace.conditions(gpu_result(seconds, **changes))
+def run_on(target: request.Target, clock: Clock | None = None) -> DeviceRun:
+    return DeviceRun(request.Request(target, "bfloat16", None, 10.0), clock or Clock())
+
+
+def conditions(run: DeviceRun, seconds: float = 10.0, **changes: Any) -> Conditions:
+    found = run.completed(gpu_result(seconds, **changes)).conditions
     assert found is not None
     return found
 
 
 def test_the_conditions_of_a_run() -> None:
-    trace = traced(
+    run = sampled(
         gpu_sample(NOW - 1, power_watts=90.0, sm_clock_mhz=345, temperature_celsius=99),
         gpu_sample(NOW + 2, power_watts=500.0, sm_clock_mhz=1980, temperature_celsius=60),
         gpu_sample(NOW + 6, power_watts=700.0, sm_clock_mhz=1500, temperature_celsius=70),
         gpu_sample(NOW + 10, power_watts=700.0, sm_clock_mhz=1500, temperature_celsius=69),
     )
-    found = conditions(trace)
+    found = conditions(run)
     assert found.power_watts_mean == pytest.approx((2 * 500 + 8 * 700) / 10)
     assert found.sm_clock_mhz_mean == pytest.approx((2 * 1980 + 8 * 1500) / 10)
     assert found.temperature_celsius_max == 70, "what was before the run does not count"
@@ -75,7 +77,7 @@ def test_a_power_cap_of_the_second_half_is_counted_and_what_is_not_reported_is_n
         samples = (
             gpu_sample(NOW + n, clock_event_reasons=each) for n, each in enumerate(reasons, 1)
         )
-        return conditions(traced(*samples)).late_power_cap_seconds
+        return conditions(sampled(*samples)).late_power_cap_seconds
 
     held: tuple[str, ...] = ("sw_power_cap",)
     assert capped(*[held] * 10) == pytest.approx(5)
@@ -86,7 +88,7 @@ def test_a_power_cap_of_the_second_half_is_counted_and_what_is_not_reported_is_n
 
 def test_a_state_of_the_memory_that_was_bad_before_is_kept() -> None:
     samples = [gpu_sample(NOW + n, remap_pending=True, ecc_corrected=7) for n in range(-1, 10)]
-    found = conditions(traced(*samples))
+    found = conditions(sampled(*samples))
     assert found.memory_errors == {"remap_pending": (1, 1)}
     read = from_plain(Conditions, to_plain(found))  # from the file of earlier results
     assert read.memory_errors == found.memory_errors
@@ -94,7 +96,7 @@ def test_a_state_of_the_memory_that_was_bad_before_is_kept() -> None:
 
 def test_energy_is_what_the_counter_says_between_begin_and_end() -> None:
     samples = [gpu_sample(NOW + n, energy_joules=5e6 + 650.0 * n) for n in range(-3, 10)]
-    found = conditions(traced(*samples), seconds=10.0)
+    found = conditions(sampled(*samples), seconds=10.0)
     assert found.energy_joules == pytest.approx(6500.0)
     assert found.tflop_per_joule == pytest.approx(700.0 * 10 / 6500)
 
@@ -110,18 +112,19 @@ def test_energy_is_what_the_counter_says_between_begin_and_end() -> None:
 )
 def test_energy_is_unknown_where_the_counter_does_not_say(counter: list[float | None]) -> None:
     samples = [gpu_sample(NOW + 1 + n, energy_joules=joules) for n, joules in enumerate(counter)]
-    found = conditions(traced(*samples))
+    found = conditions(sampled(*samples))
     assert found.energy_joules is None
     assert found.tflop_per_joule is None
 
 
 def test_a_table_has_energy_and_no_products_for_it() -> None:
     clock = Clock()
-    trace = Trace(GPU, clock)
-    trace.add_event(PLANNED)
+    run = run_on(GPU, clock)
+    run.add_event(PLANNED)
     for n in range(1, 5):
-        trace.add_sample(inventory(1), gpu_sample(NOW + n, energy_joules=300.0 * n))
-    found = conditions(trace, seconds=4.0, tflops_mean=None)
+        run.add_event(inventory(1))
+        run.add_event(gpu_sample(NOW + n, energy_joules=300.0 * n))
+    found = conditions(run, seconds=4.0, tflops_mean=None)
     assert found.energy_joules == pytest.approx(1200.0)
     assert found.tflop_per_joule is None
 
@@ -131,7 +134,7 @@ def test_reasons_are_counted_by_the_device_or_else_by_the_samples() -> None:
         counts = {"sw_power_cap": capped, "sync_boost": 3.0}
         return gpu_sample(NOW + n, clock_event_reasons=reasons, clock_event_seconds=counts)
 
-    trace = traced(
+    run = sampled(
         at(-1, 100.0),
         at(0, 100.2),
         at(2, 101.5, "sw_power_cap"),
@@ -139,10 +142,10 @@ def test_reasons_are_counted_by_the_device_or_else_by_the_samples() -> None:
         at(8, 104.0),
         at(10, 104.0, "hw_slowdown"),
     )
-    assert conditions(trace).clock_event_seconds == pytest.approx(
+    assert conditions(run).clock_event_seconds == pytest.approx(
         {"sw_power_cap": 6.0, "sw_thermal": 4.0, "hw_slowdown": 2.0}
     )
-    assert trace.intervals() == {
+    assert run.readings.intervals() == {
         "sw_power_cap": [(0.0, 6.0)],
         "sw_thermal": [(2.0, 6.0)],
         "hw_slowdown": [(8.0, 10.0)],
@@ -151,7 +154,7 @@ def test_reasons_are_counted_by_the_device_or_else_by_the_samples() -> None:
 
 def test_a_counter_of_reasons_that_starts_anew_counts_for_nothing() -> None:
     counts = (9.0, 10.0, 0.5, 1.0)
-    trace = traced(
+    run = sampled(
         *(
             gpu_sample(
                 NOW + n,
@@ -161,57 +164,61 @@ def test_a_counter_of_reasons_that_starts_anew_counts_for_nothing() -> None:
             for n, held in enumerate(counts, start=1)
         )
     )
-    assert conditions(trace).clock_event_seconds == pytest.approx({"sw_thermal": 4.0})
+    assert conditions(run).clock_event_seconds == pytest.approx({"sw_thermal": 4.0})
 
 
 def test_a_device_that_does_not_say_has_no_reasons() -> None:
-    trace = traced(gpu_sample(NOW + 1, clock_event_reasons=None))
-    assert conditions(trace).clock_event_seconds == {}
-    assert [moment.reasons for moment in trace.moments] == [None]
+    run = sampled(gpu_sample(NOW + 1, clock_event_reasons=None))
+    assert conditions(run).clock_event_seconds == {}
+    assert [moment.reasons for moment in run.readings.moments] == [None]
 
 
 def test_a_gap_is_not_filled_with_the_reading_after_it() -> None:
-    trace = traced(
+    run = sampled(
         gpu_sample(NOW + 1, power_watts=700.0), gpu_sample(NOW + 60, power_watts=100.0), seconds=60
     )
-    assert conditions(trace, 60.0).power_watts_mean == pytest.approx(
+    assert conditions(run, 60.0).power_watts_mean == pytest.approx(
         (700 * 1 + 100 * LONGEST_SECONDS) / (1 + LONGEST_SECONDS)
     )
-    assert [(m.since, m.seconds) for m in trace.moments] == [(0.0, 1.0), (55.0, 60.0)]
+    assert [(m.since, m.seconds) for m in run.readings.moments] == [(0.0, 1.0), (55.0, 60.0)]
 
 
 def test_an_old_reading_is_of_when_it_was_taken_and_a_repeated_one_of_no_time() -> None:
-    trace = traced(
+    run = sampled(
         gpu_sample(NOW + 2.0, age_seconds=0.5, power_watts=500.0),
         gpu_sample(NOW + 3.0, age_seconds=1.5, power_watts=500.0),
         gpu_sample(NOW + 4.0, age_seconds=None, power_watts=None),
     )
-    assert [(m.since, m.seconds) for m in trace.moments] == [(0.0, 1.5)]
+    assert [(m.since, m.seconds) for m in run.readings.moments] == [(0.0, 1.5)]
 
 
 def test_the_time_axis_is_that_of_the_throughput_also_where_checks_are_not_timed() -> None:
     """A CPU's checks take a second after every two here: 1.5 seconds of the clock are one."""
     clock = Clock()
-    trace = Trace(request.cpu_target(), clock)
-    trace.add_event(PLANNED)
+    run = run_on(request.cpu_target(), clock)
+    run.add_event(PLANNED)
     for n in range(1, 21):
         clock.time = NOW + 1.5 * n
-        trace.add_event(Progress(float(n), 1.0, n, 0.3))
-        trace.add_sample(inventory(), sample(0, time=clock.time + 0.1))
-    assert [m.seconds for m in trace.moments] == pytest.approx([n + 0.1 for n in range(1, 21)])
-    assert conditions(trace, 20.0).sm_clock_mhz_mean == host().cpu_clock_mhz
+        run.add_event(Progress(float(n), 1.0, n, 0.3))
+        run.add_event(inventory())
+        run.add_event(sample(0, time=clock.time + 0.1))
+    assert [m.seconds for m in run.readings.moments] == pytest.approx(
+        [n + 0.1 for n in range(1, 21)]
+    )
+    assert conditions(run, 20.0).sm_clock_mhz_mean == host().cpu_clock_mhz
 
 
 def test_time_does_not_go_back_where_a_long_check_comes_between() -> None:
     clock = Clock()
-    trace = Trace(request.cpu_target(), clock)
-    trace.add_event(PLANNED)
+    run = run_on(request.cpu_target(), clock)
+    run.add_event(PLANNED)
     for n in range(1, 121):
         clock.time = NOW + n
         if n in (60, 120):
-            trace.add_event(Progress(60.0 if n == 60 else 61.0, 1.0, n, 0.3))
-        trace.add_sample(inventory(), sample(0, time=NOW + n))
-    for one, other in itertools.pairwise(trace.moments):
+            run.add_event(Progress(60.0 if n == 60 else 61.0, 1.0, n, 0.3))
+        run.add_event(inventory())
+        run.add_event(sample(0, time=NOW + n))
+    for one, other in itertools.pairwise(run.readings.moments):
         assert one.since <= one.seconds <= other.since <= other.seconds
 
 
@@ -220,24 +227,25 @@ def test_an_instance_has_the_readings_of_its_gpu_and_no_energy_of_its_own() -> N
     divided = dataclasses.replace(inventory(1), devices=(*inventory(1).devices, instance))
     target = dataclasses.replace(GPU, uuid="MIG-1", parent_uuid=instance.parent_uuid)
     clock = Clock()
-    trace = Trace(target, clock)
-    trace.add_event(PLANNED)
+    run = run_on(target, clock)
+    run.add_event(PLANNED)
     for n in range(1, 5):
         seen = gpu_sample(NOW + n, power_watts=650.0, energy_joules=650.0 * n)
-        trace.add_sample(divided, seen)
-    found = conditions(trace, 4.0)
+        run.add_event(divided)
+        run.add_event(seen)
+    found = conditions(run, 4.0)
     assert found.power_watts_mean == pytest.approx(650.0)
     assert found.pci_device_id == "2330"
-    assert (trace.device, trace.gpu) == (instance, inventory(1).devices[0])
+    assert (run.readings.device, run.readings.gpu) == (instance, inventory(1).devices[0])
     assert found.energy_joules is None
     assert found.tflop_per_joule is None
 
 
 def test_of_a_device_that_nothing_was_heard_of_nothing_is_said() -> None:
-    assert Trace(GPU).conditions(gpu_result(10.0)) is None
-    trace = Trace(request.cpu_target())
-    trace.add_event(PLANNED)
-    assert trace.conditions(gpu_result(10.0)) is None
+    assert run_on(GPU).completed(gpu_result(10.0)).conditions is None
+    run = run_on(request.cpu_target())
+    run.add_event(PLANNED)
+    assert run.completed(gpu_result(10.0)).conditions is None
 
 
 def test_what_a_run_on_screen_has_in_the_end() -> None:
@@ -250,22 +258,23 @@ def test_what_a_run_on_screen_has_in_the_end() -> None:
     assert found.temperature_celsius_max == 75.0
 
 
-def trace_of(device: Device, *others: Device) -> Trace:
+def run_of(device: Device, *others: Device) -> DeviceRun:
     """A run on such a device of the machine, at 1500 MHz."""
     target = dataclasses.replace(GPU, uuid=device.uuid, parent_uuid=device.parent_uuid)
-    trace = Trace(target, Clock())
-    trace.add_event(PLANNED)
+    run = run_on(target, Clock())
+    run.add_event(PLANNED)
     machine = dataclasses.replace(inventory(1), devices=(device, *others))
     for n in range(1, 4):
-        trace.add_sample(machine, gpu_sample(NOW + n, sm_clock_mhz=1500))
-    return trace
+        run.add_event(machine)
+        run.add_event(gpu_sample(NOW + n, sm_clock_mhz=1500))
+    return run
 
 
 KNOWN = dataclasses.replace(inventory(1).devices[0], sm_count=132)
 
 
 def test_the_peak_by_formula_is_at_the_mean_of_the_clock() -> None:
-    found = conditions(trace_of(KNOWN)).percent_of_peak
+    found = conditions(run_of(KNOWN)).percent_of_peak
     assert list(found) == [DATASHEET, AT_MAXIMUM_CLOCK, AT_LIVE_CLOCK]
     assert found[AT_LIVE_CLOCK] == pytest.approx(100 * 700 / (132 * 4096 * 1500 / 1e6))
     assert found[AT_LIVE_CLOCK] / found[AT_MAXIMUM_CLOCK] == pytest.approx(1980 / 1500)
@@ -273,7 +282,7 @@ def test_the_peak_by_formula_is_at_the_mean_of_the_clock() -> None:
 
 def test_of_a_table_it_is_the_best_row_that_is_compared_with_the_peak() -> None:
     points = (Point("eager", 1000, {"tflops": 790.0}),)
-    found = conditions(trace_of(KNOWN), kind="latency", points=points)
+    found = conditions(run_of(KNOWN), kind="latency", points=points)
     assert found.percent_of_peak[DATASHEET] == pytest.approx(100 * 790 / 989)
 
 
@@ -282,9 +291,9 @@ def test_each_training_step_is_compared_with_the_peak() -> None:
     result = dataclasses.replace(
         RESULT, kind="step", points=rows, dtype="bfloat16", tflops_peak=494.5
     )
-    found = [row.values.get("percent_of_peak") for row in trace_of(KNOWN).completed(result).points]
+    found = [row.values.get("percent_of_peak") for row in run_of(KNOWN).completed(result).points]
     assert found == pytest.approx([100 * 400 / 989, 50.0])
-    assert traced(target=CPU).completed(result).points == rows, "of which no peak is known"
+    assert sampled(target=CPU).completed(result).points == rows, "of which no peak is known"
 
 
 def test_of_an_instance_the_peak_of_its_gpu_is_not_the_measure() -> None:
@@ -292,7 +301,7 @@ def test_of_an_instance_the_peak_of_its_gpu_is_not_the_measure() -> None:
     instance = Device(
         0, "MIG-1", f"{gpu.name} MIG 1g.10gb", gpu.uuid, 1, compute_capability="9.0", sm_count=16
     )
-    found = conditions(trace_of(instance, gpu)).percent_of_peak
+    found = conditions(run_of(instance, gpu)).percent_of_peak
     assert list(found) == [AT_LIVE_CLOCK]
     assert found[AT_LIVE_CLOCK] == pytest.approx(100 * 700 / (16 * 4096 * 1500 / 1e6))
 
@@ -307,12 +316,12 @@ def test_copies_are_compared_with_the_bandwidth_by_the_largest_of_them() -> None
         copy("host to device, pinned", 1 << 31, 5e10),
     )
     none: dict[str, Any] = {"kind": "copy", "tflops_mean": None, "tflops_peak": None}
-    found = conditions(trace_of(KNOWN), points=rows, **none)
+    found = conditions(run_of(KNOWN), points=rows, **none)
     assert found.percent_of_peak == pytest.approx({BANDWIDTH: 90.0})
-    assert conditions(trace_of(KNOWN), points=rows[2:], **none).percent_of_peak == {}
+    assert conditions(run_of(KNOWN), points=rows[2:], **none).percent_of_peak == {}
 
 
-def ended(run: RunState) -> Conditions:
+def ended(run: DeviceRun) -> Conditions:
     assert run.result is not None
     assert run.result.conditions is not None
     return run.result.conditions
@@ -321,21 +330,22 @@ def ended(run: RunState) -> Conditions:
 @pytest.mark.slow
 def test_a_run_of_days_keeps_no_more_moments_than_can_be_drawn() -> None:
     clock = Clock()
-    trace = Trace(GPU, clock)
-    trace.add_event(PLANNED)
+    run = run_on(GPU, clock)
+    run.add_event(PLANNED)
     many = 3 * MOST_ITEMS
     for n in range(1, many + 1):
         reasons = ("hw_thermal",) if n == 5 else ()
         look = gpu_sample(NOW + n, power_watts=600.0 + n % 2, clock_event_reasons=reasons)
-        trace.add_sample(inventory(1), look)
-    moments = trace.moments
+        run.add_event(inventory(1))
+        run.add_event(look)
+    moments = run.readings.moments
     assert MOST_ITEMS / 2 <= len(moments) <= MOST_ITEMS
     assert moments[-1].seconds == many
     spans = [moment.seconds - moment.since for moment in moments]
     assert max(spans) <= 4.0, "old ones are as dense as new ones"
-    ((since, until),) = trace.intervals()["hw_thermal"]
+    ((since, until),) = run.readings.intervals()["hw_thermal"]
     assert since < 5 <= until, "what held for a second is not lost"
-    assert trace.power.value == pytest.approx(600.5)
+    assert run.readings.power.value == pytest.approx(600.5)
 
 
 readings_at = st.fixed_dictionaries(
@@ -363,21 +373,22 @@ def test_whatever_comes_the_axis_is_in_order_and_figures_are_finite(
     steps: list[tuple[float, tuple[str, Any]]], seconds: float
 ) -> None:
     clock, elapsed = Clock(), 0.0
-    trace = Trace(GPU, clock)
+    run = run_on(GPU, clock)
     for step, (what, value) in steps:
         clock.time += step
         if what == "look":
-            trace.add_sample(inventory(1), gpu_sample(clock.time, **value))
+            run.add_event(inventory(1))
+            run.add_event(gpu_sample(clock.time, **value))
         elif what == "planned":
-            trace.add_event(PLANNED)
+            run.add_event(PLANNED)
         else:
             elapsed += value
-            trace.add_event(Progress(elapsed, value, 1, 1.0))
-    for one, other in itertools.pairwise([TraceMoment(0.0, 0.0), *trace.moments]):
+            run.add_event(Progress(elapsed, value, 1, 1.0))
+    for one, other in itertools.pairwise([Moment(0.0, 0.0), *run.readings.moments]):
         assert one.seconds <= other.since <= other.seconds
-    for spans in trace.intervals().values():
+    for spans in run.readings.intervals().values():
         assert all(since <= until for since, until in spans)
-    found = trace.conditions(gpu_result(seconds))
+    found = run.completed(gpu_result(seconds)).conditions
     if found is not None:
         numbers = [v for v in dataclasses.asdict(found).values() if isinstance(v, float)]
         assert all(math.isfinite(number) and number >= 0 for number in numbers)

@@ -25,7 +25,7 @@ from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request
 from gputop.bench.results.page import droop_text
 from gputop.bench.results.verdict import DEFAULTS, VerdictLimits, judge, status, with_verdicts
-from gputop.bench.run.run_state import RunState
+from gputop.bench.run.device_run import DeviceRun
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import report, report_runs
@@ -51,37 +51,31 @@ def simulated(
     reasons: Sequence[str] = (),
     others: Sequence[Process] = (),
     **changes: Any,
-) -> RunState:
+) -> DeviceRun:
     """A run of a minute on that GPU at that rate, with noise of 1 %, until its worker's end.
 
     It is at its power limit if that is a reason, and far below it otherwise.
     """
     watts = 690.0 if "sw_power_cap" in reasons else 450.0
     target, clock = GPUS[number], Clock()
-    run = RunState(Request(target, "bfloat16", None, float(SECONDS)))
-    run.trace.now = clock
+    run = DeviceRun(Request(target, "bfloat16", None, float(SECONDS)), clock)
+    run.add_event(inventory(8))
     draw, done, at = random.Random(number), 0.0, 0.0  # noqa: S311
     own = process(OWN_PID, number, sm_utilization_percent=99)
 
-    def take(event: Any) -> None:
-        run.add_event(event)
-        run.trace.add_event(event)
-
-    take(Hello("3.11.7", "2.13.0", target.name, 2, OWN_PID))
-    take(PLANNED)
+    run.add_event(Hello("3.11.7", "2.13.0", target.name, 2, OWN_PID))
+    run.add_event(PLANNED)
     lengths = [0.1] * 20 + [0.2] * (5 * SECONDS - 10)
     for n, length in enumerate(lengths):
         now = rate(at) * (1 + 0.01 * draw.gauss(0, 1))
         at += length
         done += now * length
         clock.time = NOW + at
-        take(Progress(at, length, 10 * n + 10, now, now))
+        run.add_event(Progress(at, length, 10 * n + 10, now, now))
         if n % 5 == 0:
             seen = readings(number, power_watts=watts, clock_event_reasons=tuple(reasons))
-            run.trace.add_sample(
-                inventory(8),
-                dataclasses.replace(sample(8, [own, *others], time=clock.time), devices=(seen,)),
-            )
+            around = sample(8, [own, *others], time=clock.time)
+            run.add_event(dataclasses.replace(around, devices=(seen,)))
     result = dataclasses.replace(
         RESULT,
         device=target.name,
@@ -96,7 +90,7 @@ def simulated(
         started_at=NOW,
         **changes,
     )
-    run.add_event(Done(dataclasses.replace(result, conditions=run.trace.conditions(result))))
+    run.add_event(Done(result))
     return run
 
 
@@ -112,7 +106,7 @@ def parts(result: Result | None) -> dict[str, VerdictPart]:
     return {part.name: part for part in result.verdict.parts}
 
 
-def results(runs: Sequence[RunState]) -> list[Result]:
+def results(runs: Sequence[DeviceRun]) -> list[Result]:
     return [run.result for run in runs if run.result is not None]
 
 
@@ -120,7 +114,7 @@ def drooping(at: float) -> float:
     return 900.0 if at < 2 else 540.0 if at > 20 else 900 - 360 * (at - 2) / 18
 
 
-SICK: dict[str, tuple[Callable[[], list[RunState]], str, str]] = {
+SICK: dict[str, tuple[Callable[[], list[DeviceRun]], str, str]] = {
     "hot": (
         lambda: [simulated(reasons=["sw_thermal"])],
         "throttling",

@@ -25,8 +25,8 @@ from gputop.bench.events import (
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results import columns, compare, exports, html_report, outliers, verdict
-from gputop.bench.run.group import GroupState
-from gputop.bench.run.run_state import RunCurves, RunState
+from gputop.bench.run.device_run import DeviceRun
+from gputop.bench.run.run import Run
 from gputop.bench.run.session import Session, _NoResultError
 from gputop.bench.run.worker_launch import Interpreter
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
@@ -37,12 +37,12 @@ from tests import streams
 from tests.bench.pages import devices_text, result_text
 from tests.fuzz.strategies import REAL, SIZES, altered, value_of
 from tests.fuzz.test_drawing import drawn
-from tests.runs import alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gputop.bench.events import Event
+    from gputop.bench.run.series import RunCurves
 
 GPU = Target("cuda", streams.device(0).uuid, 0, "NVIDIA H100", "9.0", 80 << 30)
 CPU = Target("cpu", None, None, "a CPU", None, 4 << 30)
@@ -135,10 +135,9 @@ def events(request: Request, said: list[bytes]) -> Iterator[Event]:
             return
 
 
-def heard(run: RunState, said: list[bytes]) -> None:
+def heard(run: DeviceRun, said: list[bytes]) -> None:
     """Has the run take these in."""
     for event in events(run.request, said):
-        run.trace.add_event(event)
         run.add_event(event)
 
 
@@ -147,14 +146,14 @@ many = settings(
 )
 
 
-def views(run: RunState) -> list[Any]:
+def views(run: DeviceRun) -> list[Any]:
     """What the benchmark tab shows of a run."""
     telemetry = Telemetry(lambda: 100.0)
     telemetry.receive(streams.inventory(1))
     telemetry.receive(streams.sample(1))
     title, readout, chart = TitleView(), ReadoutView(telemetry), ThroughputChart()
     table = ResultsView(telemetry)
-    title.group = readout.group = chart.group = alone(run)
+    title.run = readout.run = chart.run = Run.of(run)
     if run.result is not None:
         table.results = [run.result, dataclasses.replace(run.result, m=1)]
     return [title, readout, chart, table]
@@ -165,7 +164,7 @@ def views(run: RunState) -> list[Any]:
 def test_what_a_worker_says_is_drawn(
     said: list[bytes], size: tuple[int, int], kind: str, target: Target
 ) -> None:
-    run = RunState(Request(target, "float32", None, 10.0, kind=kind))
+    run = DeviceRun(Request(target, "float32", None, 10.0, kind=kind))
     heard(run, said)
     for view in views(run):
         drawn(view, *size)
@@ -179,13 +178,13 @@ def test_what_several_workers_say_is_drawn(
 ) -> None:
     targets = (GPU, dataclasses.replace(GPU, uuid="GPU-1", index=1), CPU)
     requests = [Request(each, "float32", None, 10.0, kind=kind) for each in targets[: len(said)]]
-    group = GroupState(requests)
+    group = Run(requests)
     for request, each in zip(requests, said, strict=True):
         for event in events(request, each):
             group.add_event(request.target, event)
     telemetry = Telemetry(lambda: 100.0)
     title, readout, chart = TitleView(), ReadoutView(telemetry), ThroughputChart()
-    title.group = readout.group = chart.group = group
+    title.run = readout.run = chart.run = group
     for view in (title, readout, chart):
         drawn(view, *size)
 
@@ -193,7 +192,7 @@ def test_what_several_workers_say_is_drawn(
 @many
 @given(lines(), st.sampled_from(tuple(KINDS)))
 def test_what_a_worker_says_is_written(said: list[bytes], kind: str) -> None:
-    run = RunState(Request(GPU, "float32", None, 10.0, kind=kind))
+    run = DeviceRun(Request(GPU, "float32", None, 10.0, kind=kind))
     heard(run, said)
     if run.result is None:
         return
@@ -234,6 +233,6 @@ def written(result: Result, course: RunCurves) -> None:
 )
 def test_what_is_no_event_ends_the_run(line: bytes, name: str) -> None:
     for each in (line, line.replace(b"{", b'{"event":"' + name.encode() + b'",', 1)):
-        run = RunState(Request(GPU, "float32", None, 10.0))
+        run = DeviceRun(Request(GPU, "float32", None, 10.0))
         heard(run, [each])
         assert run.problem is not None or run.hello is not None or run.verified is not None

@@ -61,7 +61,7 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(dashboard, "PRELOAD_SECONDS", 3_600.0)
     monkeypatch.setattr("gputop.ui.drawing.dialogs.QUIET_SECONDS", 0.0)
     monkeypatch.setattr("gputop.ui.drawing.dialogs.PAUSE_SECONDS", 3_600.0)
-    monkeypatch.setattr("gputop.bench.run.run_state.SILENT_SECONDS", 3_600.0)
+    monkeypatch.setattr("gputop.bench.run.device_run.SILENT_SECONDS", 3_600.0)
     monkeypatch.setattr(GputopApp, "NOTIFICATION_TIMEOUT", 3_600.0)
     monkeypatch.setattr("gputop.ui.telemetry.silence_limit", lambda _: float("inf"))
     monkeypatch.setenv("TZ", "UTC")

@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from textual.widgets import Static
+from textual.widgets import Select, Static
 
 from gputop.fleet.screens.screen import FleetScreen
 from gputop.fleet.watch import FleetWatch
@@ -126,6 +126,15 @@ async def settle(pilot: Pilot[None]) -> None:
             if _rests():
                 break
             await pilot.pause(0.01)
+
+
+async def open_form(pilot: Pilot[None], kind: str = "soak") -> None:
+    """Show the form and choose that kind."""
+    await settle(pilot)
+    await pilot.press("2")
+    await settle(pilot)
+    pilot.app.query_one("#kind", Select).value = kind
+    await settle(pilot)
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:

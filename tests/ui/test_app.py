@@ -57,6 +57,7 @@ from tests.ui.pilots import (
     dashboard_of,
     keys_in,
     lines,
+    open_form,
     resize,
     settle,
     shown,
@@ -492,9 +493,9 @@ async def test_a_test_of_a_simulated_device_is_simulated(
         assert "on GPU 0 simulated H100 80GB HBM3" in shown(pilot, TitleView)
         assert stream.asked["loads"] == {}
         assert " simulated H100" in shown(pilot, ResultsView)
-        app.query_one(ThroughputChart).group = None
+        app.query_one(ThroughputChart).run = None
         await pilot.press("enter")  # its curve is there though nothing is kept
-        await until(pilot, lambda: app.query_one(ThroughputChart).group is not None)
+        await until(pilot, lambda: app.query_one(ThroughputChart).run is not None)
         await settle(pilot)
         assert shown(pilot, ThroughputChart).startswith(" simulated  TFLOP/s over time")
     assert session.requests == []
@@ -514,8 +515,7 @@ async def test_devices_that_a_server_told_of_are_elsewhere(session: type[Prepare
         assert session.requests == []
         (note,) = app._notifications
         assert "It is on another machine: `ssh -t node17␛[2J gputop` tests it there" in note.message
-        await pilot.press("2")
-        await settle(pilot)
+        await open_form(pilot)
         assert "Stress test" in shown(pilot, KeysView)
         await pilot.press("b")
         await settle(pilot)
@@ -604,8 +604,8 @@ async def test_the_heat_limit_that_holds_is_named_during_the_run(
     endless.to_send = (*EVENTS[:-1], *records, EVENTS[-1])
     app = app_with(*records)
     async with app.run_test(size=size) as pilot:
-        await settle(pilot)
-        await pilot.press("2", "b")
+        await open_form(pilot)
+        await pilot.press("b")
         await until(pilot, lambda: "heat limit" in shown(pilot, ReadoutView))
         _, progress, *_ = shown(pilot, ReadoutView).splitlines()
         assert progress.rstrip().endswith(text)

@@ -10,14 +10,14 @@ import pytest
 from gputop.agent.problem import Problem
 from gputop.bench.events import Conditions, Done, Failed, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.run.run_state import RunState
+from gputop.bench.run.device_run import DeviceRun
+from gputop.bench.run.run import Run
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.palette import FAULT
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.telemetry import Telemetry
-from tests.runs import alone
 from tests.sessions import EVENTS, PLANNED, RESULT
 from tests.streams import PreparedStream, no_driver, sample
 from tests.ui.pilots import settle, shown
@@ -63,8 +63,8 @@ async def test_wrong_elements_are_red_in_title_readout_and_results(
 
 
 def test_wrong_elements_are_red_while_it_runs() -> None:
-    run, title, readout = RunState(REQUEST), TitleView(), ReadoutView(Telemetry())
-    title.group = readout.group = alone(run)
+    run, title, readout = DeviceRun(REQUEST), TitleView(), ReadoutView(Telemetry())
+    title.run = readout.run = Run.of(run)
     for event in (*HALF_WAY, Verified(1, 1), *WINDOWS[4:]):
         run.add_event(event)
     assert "FAULTY: 1 wrong element, first at 2 s" in red(title.draw(100, 1))
@@ -116,8 +116,8 @@ def test_the_readout_has_what_the_run_took() -> None:
         energy_joules=40_800.0, tflop_per_joule=1.03, percent_of_peak={"datasheet dense": 78.4}
     )
     result = dataclasses.replace(RESULT, conditions=conditions)
-    run, readout = RunState(REQUEST), ReadoutView(Telemetry())
-    readout.group = alone(run)
+    run, readout = DeviceRun(REQUEST), ReadoutView(Telemetry())
+    readout.run = Run.of(run)
     for event in (*HALF_WAY, Done(result)):
         run.add_event(event)
     text = "".join(span.text for row in readout.draw(120, 2) for span in row)

@@ -16,7 +16,7 @@ from gputop.ui.benchmark.form import Form
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.shell.app import GputopApp
 from tests.streams import PreparedStream, device, inventory, no_driver, sample
-from tests.ui.pilots import lines, reason, settle, text_of, wrong_fields
+from tests.ui.pilots import lines, open_form, reason, settle, text_of, wrong_fields
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -44,8 +44,7 @@ def fields(app: GputopApp) -> tuple[Any, Any]:
 
 
 async def in_the_size_field(pilot: Pilot[None], value: str) -> None:
-    await settle(pilot)
-    await pilot.press("2")
+    await open_form(pilot)
     field(pilot.app, "size").value = value  # type: ignore[arg-type]
     field(pilot.app, "size").focus()  # type: ignore[arg-type]
     await settle(pilot)
@@ -77,8 +76,8 @@ async def test_keys_that_come_together_act_in_the_order_typed(
 async def test_a_tab_its_fields_and_their_values_can_be_typed_at_once() -> None:
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        await type_at_once(pilot, "2", *["tab"] * 4, *"512", "tab", *"30")
+        await open_form(pilot)
+        await type_at_once(pilot, "1", "2", *["tab"] * 4, *"512", "tab", *"30")
         assert (field(app, "size").value, field(app, "seconds").value) == ("512", "30")
 
 
@@ -117,8 +116,7 @@ async def test_a_sampler_that_starts_again_changes_nothing(session: type[Prepare
     stream = PreparedStream(inventory(4), sample(4, processes=[]))
     app = GputopApp(stream)
     async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        await pilot.press("2")
+        await open_form(pilot)
         await chosen(pilot, "device", device(2).uuid)
         assert fields(app) == (device(2).uuid, "bfloat16")
         await chosen(pilot, "dtype", "float16")
@@ -137,8 +135,7 @@ async def test_a_device_that_is_away_is_named_and_refused(session: type[Prepared
     stream = PreparedStream(inventory(2), sample(2, processes=[]))
     app = GputopApp(stream)
     async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        await pilot.press("2")
+        await open_form(pilot)
         await chosen(pilot, "device", device(1).uuid)
         stream.send(inventory(1))
         stream.send(sample(1, processes=[]))
@@ -313,8 +310,8 @@ async def test_b_runs_what_is_chosen_in_an_open_list(
 ) -> None:
     app = GputopApp(PreparedStream(inventory(4), sample(4, processes=[])))
     async with app.run_test(size=size) as pilot:
-        await settle(pilot)
-        await type_at_once(pilot, "2", *["tab"] * tabs, "enter")
+        await open_form(pilot)
+        await type_at_once(pilot, *["tab"] * tabs, "enter")
         await type_at_once(pilot, *["down"] * downs, "b")
         await settle(pilot)
         (request,) = session.requests
@@ -340,8 +337,8 @@ async def test_b_on_the_choice_in_an_open_list_runs_it_and_escape_chooses_nothin
 ) -> None:
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
     async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await pilot.press("2", "tab", "enter", "down", "escape", "b")
+        await open_form(pilot)
+        await pilot.press("tab", "enter", "down", "escape", "b")
         await settle(pilot)
         assert [request.kind for request in session.requests] == ["soak"]
 

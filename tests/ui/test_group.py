@@ -21,7 +21,7 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.results.measures import ALONE, TOGETHER, best_row, rate_text
-from gputop.bench.run.group import GroupState
+from gputop.bench.run.run import Run
 from gputop.ui.benchmark import group_table, throughput_chart
 from gputop.ui.benchmark import readout as run_title
 from gputop.ui.benchmark.plot import COLOURS
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from gputop.ui.drawing.cells import Row
 
 FIRST, SECOND = GPUS[:2]
+WAITING = dataclasses.replace(PLAN, waits=True)
 PROBLEM = Problem("The products do not fit", "too little is free", "Choose a smaller size")
 KINDS = ("soak", "sweep", "latency", "peak", "copy")
 
@@ -50,15 +51,15 @@ def known() -> Telemetry:
     return telemetry
 
 
-def table(made: GroupState, width: int = 80) -> list[Row]:
-    return group_table.group_rows(made, known(), width)
+def table(made: Run, width: int = 80) -> list[Row]:
+    return group_table.group_rows(made, known(), width, len(made.devices) + 5)
 
 
-def chart(made: GroupState, width: int = 80, height: int = 12) -> list[Row]:
-    return throughput_chart.group_chart_rows(made, width, height)
+def chart(made: Run, width: int = 80, height: int = 12) -> list[Row]:
+    return throughput_chart.chart_rows(made, width, height)
 
 
-def title(made: GroupState, width: int = 120) -> str:
+def title(made: Run, width: int = 120) -> str:
     return texts([run_title.title(made, width)])[0]
 
 
@@ -81,20 +82,20 @@ def test_each_has_a_row_with_its_figures() -> None:
     head, first, *_, last, _ = texts(table(group(4, 30.0), 80))
     columns = "DEVICE NOW MEAN PEAK POWER TEMP CLOCK ERRORS STATE"
     assert head.split() == columns.split()
-    assert " ".join(first.split()) == "1 GPU 0 697 704 745 100 W 40°C 1980 MHz 0 running"
-    assert " ".join(last.split()) == "4 GPU 3 635 641 679 211 W 43°C 1935 MHz 0 running"
+    assert " ".join(first.split()) == "GPU 0 697 704 745 100 W 40°C 1980 MHz 0 running"
+    assert " ".join(last.split()) == "GPU 3 635 641 679 211 W 43°C 1935 MHz 0 running"
 
 
 def test_at_the_end_it_is_means_and_the_share_of_the_peak() -> None:
     head, first, *_, last, _ = texts(table(group(4), 80))
     assert head.split()[:3] == ["DEVICE", "OF", "PEAK"]
-    assert " ".join(first.split()) == "1 GPU 0 70.7 % 700 756 4.6 % 690 W 70°C 0 ok"
+    assert " ".join(first.split()) == "GPU 0 70.7 % 700 756 4.6 % 690 W 70°C 1700 MHz 0 ok"
     assert last.rstrip().endswith("ok")
 
 
 def test_who_is_more_than_ten_percent_behind_is_named_in_its_row() -> None:
     made = group(4, 30.0)
-    target = list(made.runs)[-1]
+    target = list(made.devices)[-1]
     for n in range(20):
         made.add_event(target, Progress(31.0 + n, 1.0, 900 + n, 500.0))
     rows = table(made, 120)
@@ -111,8 +112,8 @@ def test_less_width_is_fewer_columns() -> None:
 
 def test_each_has_its_line_and_colour_and_a_legend() -> None:
     rows = chart(group(4, 30.0), 120, 24)
-    assert "1 GPU 0" in in_style(rows[:1], BUSY)
-    assert "2 GPU 1" in in_style(rows[:1], MEMORY)
+    assert "GPU 0" in in_style(rows[:1], BUSY)
+    assert "GPU 1" in in_style(rows[:1], MEMORY)
     assert dotted(rows, BUSY) > 20
     assert dotted(rows, COLOURS[3]) > 20, "the one that is not hidden behind others"
     every = chart(group(8, 30.0), 120, 24)
@@ -126,7 +127,7 @@ def test_those_that_are_near_each_other_are_drawn_large() -> None:
 
 def test_a_cpu_beside_a_gpu_has_a_line_that_can_be_seen() -> None:
     cpu = cpu_target()
-    made = GroupState([Request(target, "float32", None, 60.0) for target in (FIRST, cpu)])
+    made = Run([Request(target, "float32", None, 60.0) for target in (FIRST, cpu)])
     for event in begun(FIRST, 30.0):
         made.add_event(FIRST, event)
     for n in range(1, 60):
@@ -149,13 +150,13 @@ def test_a_fault_of_one_is_red_and_the_others_go_on() -> None:
 ECC = "ECC uncorrected 0 before, 2 after"
 
 
-def judged(count: int, state: str) -> GroupState:
+def judged(count: int, state: str) -> Run:
     """A run that has ended, in which the second device, or the only one, is judged so."""
     made = group(count)
-    target = list(made.runs)[-1 if count == 1 else 1]
+    target = list(made.devices)[-1 if count == 1 else 1]
     right = VerdictPart("results", "not judged" if state == "not judged" else "ok", "")
     verdict = Verdict((right, VerdictPart("memory", state, ECC)))
-    made.runs[target].end = Done(result(target, verdict=verdict))
+    made.devices[target].end = Done(result(target, verdict=verdict))
     return made
 
 
@@ -178,12 +179,12 @@ def test_title_row_and_list_say_the_verdict(
     alone = judged(1, state)
     assert title(alone).startswith(one)
     readout = run_title.ReadoutView(known())
-    readout.group = alone
+    readout.run = alone
     green = in_style(readout.draw(100, 4), GOOD)
     assert ("Verdict" in green) is (state == "ok")
     assert ("Verdict: faulty, memory" in in_style(readout.draw(100, 4), FAULT)) is (style is FAULT)
     listed = ResultsView(known())
-    listed.results = [result(FIRST), alone.results[0]]
+    listed.show([result(FIRST), alone.results[0]], None)
     assert row in in_style(listed.draw(100, 4)[2:], style if style in (FAULT, WARN) else TEXT)
 
 
@@ -201,7 +202,7 @@ def test_one_that_fails_does_not_end_the_others_and_says_why() -> None:
 
 
 def test_what_all_fail_by_is_left_to_the_space_of_the_chart() -> None:
-    made = GroupState([Request(target, "bfloat16", None, 60.0) for target in (FIRST, SECOND)])
+    made = Run([Request(target, "bfloat16", None, 60.0) for target in (FIRST, SECOND)])
     for target in (FIRST, SECOND):
         made.add_event(target, Failed(PROBLEM, 3))
     assert made.problem == PROBLEM
@@ -211,7 +212,7 @@ def test_what_all_fail_by_is_left_to_the_space_of_the_chart() -> None:
 
 def test_a_limit_ends_one_and_its_row_says_which() -> None:
     made = group(3, 30.0)
-    made.runs[SECOND].limit = RunLimit("limit", "Too hot", "it reached 88°C")
+    made.devices[SECOND].limit = RunLimit("limit", "Too hot", "it reached 88°C")
     assert texts(table(made))[2].endswith("too hot"), "also before it has ended"
     made.add_event(SECOND, Done(result(SECOND, stopped="limit")))
     assert texts(table(made))[2].endswith("too hot")
@@ -234,11 +235,11 @@ def test_a_stop_is_of_all_that_still_run() -> None:
     [
         ([], "starting", "Starting torch"),
         (begun(FIRST, 1.0)[:1], "preparing", "Warming up"),
-        (begun(FIRST, 1.0)[:2], "ready", "Warming up"),
+        ([*begun(FIRST, 1.0)[:1], WAITING], "ready", "Waiting for GPU 1"),
     ],
 )
 def test_before_it_begins_each_says_how_far_it_is(events: list[Any], state: str, says: str) -> None:
-    made = GroupState([Request(target, "bfloat16", None, 60.0) for target in (FIRST, SECOND)])
+    made = Run([Request(target, "bfloat16", None, 60.0) for target in (FIRST, SECOND)])
     for event in events:
         made.add_event(FIRST, event)
     assert texts(table(made))[1].endswith(state)
@@ -248,11 +249,9 @@ def test_before_it_begins_each_says_how_far_it_is(events: list[Any], state: str,
 # Pairs.
 
 
-def pair(*, together: bool = True, ended: bool = False) -> GroupState:
+def pair(*, together: bool = True, ended: bool = False) -> Run:
     """Each alone, 20 of 60 s, and then both."""
-    made = GroupState(
-        [Request(target, "bfloat16", None, 60.0, kind="pairs") for target in GPUS[:2]]
-    )
+    made = Run([Request(target, "bfloat16", None, 60.0, kind="pairs") for target in GPUS[:2]])
     for target in GPUS[:2]:
         for event in begun(target, 20.0):
             made.add_event(target, event)
@@ -291,7 +290,7 @@ def test_pairs_are_alone_one_after_the_other() -> None:
 def test_pairs_say_what_being_together_costs(*, ended: bool) -> None:
     made = pair(ended=ended)
     rows = texts(table(made))
-    assert [row.split()[5:7] for row in rows[1:3]] == [["10.0", "%"]] * 2
+    assert [row.split()[4:6] for row in rows[1:3]] == [["10.0", "%"]] * 2
     assert rows[1].split()[-1] == ("ok" if ended else "together")
     assert made.elapsed_seconds == pytest.approx(60.0)
     assert title(made).startswith("Done pairs" if ended else "Running pairs")
@@ -305,9 +304,7 @@ def test_pairs_are_drawn_one_after_the_other_on_one_axis() -> None:
 
 
 def test_a_fault_alone_is_not_forgotten() -> None:
-    made = GroupState(
-        [Request(target, "bfloat16", None, 60.0, kind="pairs") for target in GPUS[:2]]
-    )
+    made = Run([Request(target, "bfloat16", None, 60.0, kind="pairs") for target in GPUS[:2]])
     for event in (*begun(FIRST, 5.0), Verified(4, 2)):
         made.add_event(FIRST, event)
     made.begin_together([FIRST])
@@ -320,9 +317,9 @@ def test_a_fault_alone_is_not_forgotten() -> None:
 
 def test_a_sweep_has_a_line_for_each_device() -> None:
     rows = chart(group(3, kind="sweep"), 120, 24)
-    assert "TFLOP/s, by N   1 GPU 0  2 GPU 1  3 GPU 2" in texts(rows)[0]
+    assert "TFLOP/s, by N   GPU 0  GPU 1  GPU 2" in texts(rows)[0]
     assert dotted(rows, BUSY) > 40
-    assert "3" in in_style(rows[1:], COLOURS[2]), "at the end of its line, wherever that is hidden"
+    assert "2" in in_style(rows[1:], COLOURS[2]), "at the end of its line, wherever that is hidden"
 
 
 def test_copies_stand_side_by_side_at_the_largest_size() -> None:
@@ -374,11 +371,9 @@ def test_the_row_of_a_table_has_its_rows_and_the_best() -> None:
 
 
 def test_a_launch_that_waits_for_nothing_is_not_the_best() -> None:
-    made = GroupState(
-        [Request(target, "bfloat16", None, 60.0, kind="latency") for target in GPUS[:2]]
-    )
+    made = Run([Request(target, "bfloat16", None, 60.0, kind="latency") for target in GPUS[:2]])
     made.add_event(FIRST, Point("launch alone", 5, {"seconds": 4.9e-6}))
-    rows = made.runs[FIRST].rows
+    rows = made.devices[FIRST].rows
     assert rate_text(best_row(rows)) == "4.9 µs"
     made.add_event(FIRST, Point("eager", 5, {"seconds": 5.1e-6, "tflops": 5e-5}))
     assert best_row(rows) == rows[1]

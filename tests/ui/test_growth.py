@@ -74,7 +74,7 @@ async def test_stress_tests_and_screens_leave_nothing(
             session.requests.clear()
             counted.append(alive())
         once, twice = counted
-        assert once["gputop.bench.run.group.GroupState"] == 1, "that of the last run"
+        assert once["gputop.bench.run.group.Run"] == 1, "that of the last run"
         assert len(app.query_one(ResultsView).results) == ROUNDS // 2
         assert {kind: twice[kind] - many for kind, many in once.items() if twice[kind] > many} == {}
         assert set(twice) <= set(once)

@@ -10,15 +10,16 @@ from textual.widgets import Select
 from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Failed, Point, Verified
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.run.run_state import RunState
-from gputop.ui.benchmark import results, screen
+from gputop.bench.run.device_run import DeviceRun
+from gputop.bench.run.run import Run
+from gputop.ui.benchmark import readout, screen
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import BUSY, DIM, FAULT, GOOD, MEMORY
 from gputop.ui.shell.app import GputopApp
-from tests.runs import alone
+from gputop.ui.telemetry import Telemetry
 from tests.sessions import POINTS, table_events, table_result
 from tests.streams import PreparedStream, no_driver, sample
 from tests.ui.pilots import settle, shown, until
@@ -34,16 +35,16 @@ if TYPE_CHECKING:
 TABLES = ("sweep", "latency", "step", "copy", "peak")
 
 
-def run_of(kind: str, *events: Any, dtype: str = "float32") -> RunState:
-    run = RunState(Request(cpu_target(), dtype, None, 60.0, kind=kind))
+def run_of(kind: str, *events: Any, dtype: str = "float32") -> DeviceRun:
+    run = DeviceRun(Request(cpu_target(), dtype, None, 60.0, kind=kind))
     for event in events:
         run.add_event(event)
     return run
 
 
-def chart_of(run: RunState) -> ThroughputChart:
+def chart_of(run: DeviceRun) -> ThroughputChart:
     chart = ThroughputChart()
-    chart.group = alone(run)
+    chart.run = Run.of(run)
     return chart
 
 
@@ -126,13 +127,13 @@ def test_the_best_of_a_search_is_the_best_that_was_confirmed() -> None:
     confirmed = Point("B row-major, confirmed", 512, {"tflops": 0.3, "seconds": 1e-3}, (512,) * 3)
     lucky = Point("B row-major", 256, {"tflops": 0.4, "seconds": 1e-3}, (256,) * 3)
     run = run_of("peak", *table_events("peak", 0), confirmed, lucky)
-    (row,) = texts([results.last_and_best(run, 120)])
+    (row,) = texts([readout.last_and_best(run, 120)])
     assert "best 0.300 TFLOP/s" in row
 
 
 def test_the_best_row_is_left_out_where_it_would_be_cut() -> None:
     run = run_of("copy", *table_events("copy", 7))
-    wide, narrow = (texts([results.last_and_best(run, width)])[0] for width in (120, 60))
+    wide, narrow = (texts([readout.last_and_best(run, width)])[0] for width in (120, 60))
     assert " best 2730 GB/s device to device" in wide
     assert " last " in narrow
     assert " best " not in narrow
@@ -146,21 +147,25 @@ def test_many_notes_leave_the_chart_its_room() -> None:
     assert rows[-1].endswith(" …")
 
 
+def progress_of(run: DeviceRun) -> str:
+    view = readout.ReadoutView(Telemetry())
+    view.run = Run.of(run)
+    return texts(view.draw(120, 6))[1]
+
+
 def test_how_far_it_is_counts_rows_and_the_time_that_may_be_left() -> None:
     run = run_of("latency", *table_events("latency", 9))
-    share, text = results.progress(run)
-    assert share == pytest.approx(0.5, abs=0.01)
-    assert text.startswith("  9 of at most 18 rows, at most ")
-    assert text.endswith(" left")
-    share, text = results.progress(run_of("latency", *table_events("latency")))
-    assert share == 1.0
-    assert text.startswith("  18 rows in ")
+    assert run.share == pytest.approx(0.5, abs=0.01)
+    assert "  9 of at most 18 rows, at most " in progress_of(run)
+    assert " left" in progress_of(run)
+    run = run_of("latency", *table_events("latency"))
+    assert run.share == 1.0
+    assert "  18 rows in " in progress_of(run)
 
 
 def test_a_run_that_was_stopped_is_not_shown_as_complete() -> None:
     stopped = Done(table_result("latency", stopped="user"))
-    share, _ = results.progress(run_of("latency", *table_events("latency", 9), stopped))
-    assert share < 0.1
+    assert run_of("latency", *table_events("latency", 9), stopped).share < 0.1
 
 
 async def started(pilot: Pilot[None], kind: str) -> None:
@@ -257,6 +262,6 @@ async def test_at_60_columns_the_kind_of_a_table_is_told(session: type[PreparedS
 @pytest.mark.parametrize("kind", TABLES)
 def test_the_table_of_a_kept_result_is_drawn_again(kind: str) -> None:
     kept = table_result(kind)
-    run = RunState.of_result(kept, cpu_target(), None)
+    run = DeviceRun.of_result(kept, cpu_target(), None)
     rows = texts(chart_of(run).draw(100, 30))
     assert rows == texts(chart_of(run_of(kind, *table_events(kind))).draw(100, 30))

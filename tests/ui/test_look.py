@@ -154,7 +154,7 @@ async def test_no_color_still_shows_what_is_wrong_and_what_has_the_focus(
     monkeypatch.setenv("NO_COLOR", "1")
     for keys, text in (
         ((), "LOST: it no longer answers on its bus"),
-        (("2", "tab", "tab", "tab", "tab"), "auto"),
+        (("2", "tab", "tab", "tab"), "bfloat16"),
     ):
         strips = await drawn(keys, terminal=Terminal(0))
         style = [s.style for strip in strips for s in strip if text in s.text][-1]

@@ -19,7 +19,7 @@ from gputop.ui.shell.dashboard import LEAST_HEIGHT, LEAST_WIDTH
 from gputop.ui.shell.header import Header
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import app_with, lines, resize, settle, shown, text_of, until
+from tests.ui.pilots import app_with, lines, open_form, resize, settle, shown, text_of, until
 
 
 @pytest.mark.parametrize("width", [60, 79, 80, 99, 100, 120])
@@ -27,9 +27,7 @@ async def test_the_form_is_whole(width: int) -> None:
     """No field is cut or empty, and the device's name is there in full."""
     app = GputopApp(PreparedStream(inventory(2), sample(2)))
     async with app.run_test(size=(width, 24)) as pilot:
-        await settle(pilot)
-        await pilot.press("2")
-        await settle(pilot)
+        await open_form(pilot)
         for widget in app.query("#form Label, #form Select, #form Input, #form Button"):
             if not widget.display:  # the frequency, which only pulses have
                 continue

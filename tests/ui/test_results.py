@@ -12,9 +12,10 @@ from textual.events import MouseEvent, MouseScrollDown, MouseScrollUp
 
 from gputop.agent.problem import Problem, ProblemError
 from gputop.bench.events import Done, Verdict, VerdictPart
+from gputop.bench.results import store
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.readout import TitleView
-from gputop.ui.benchmark.results import ResultsView
+from gputop.ui.benchmark.results import Line, ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.dialogs import ConfirmScreen
@@ -27,7 +28,7 @@ from tests.runs import gpu_run
 from tests.sessions import EVENTS
 from tests.sessions import RESULT as CPU_RUN
 from tests.streams import PreparedStream, inventory, sample
-from tests.ui.pilots import lines, settle, shown, text_of, until
+from tests.ui.pilots import lines, open_form, settle, shown, text_of, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -41,7 +42,7 @@ NOW = time.time()
 
 def view(*results: Result) -> ResultsView:
     made = ResultsView(Telemetry())
-    made.results = with_comparisons(results, results)
+    made.show(with_comparisons(results, results), None)
     return made
 
 
@@ -79,7 +80,7 @@ def style_of(row: Row, text: str) -> object:
 def test_what_is_slower_than_usual_is_marked() -> None:
     usual = [soak(800.0, ago=2.0 + n) for n in range(4)]
     made = view(soak(700.0), soak(780.0, ago=1), *usual, soak(790.0, ago=9, wrong_elements=1))
-    made.results.insert(0, BASE)  # the selected one looks the same all over
+    made.show([BASE, *made.results], None)  # the selected one looks the same all over
     _, _, slow, fine, best, *_, faulty = made.draw(100, 9)
     assert style_of(slow, "700") is WARN
     assert style_of(slow, "12 % under") is WARN
@@ -105,7 +106,7 @@ def test_only_what_has_room_is_drawn_and_the_heading_says_so() -> None:
 
 def test_a_long_position_still_fits_into_its_column() -> None:
     made = view()
-    made.results = many(1200)  # to compare each with those before it takes seconds
+    made.lines = [Line(each) for each in many(1200)]  # more than it shows
     made.draw(80, 24)
     made.action_move(1099)
     assert texts(made.draw(80, 24))[0].startswith(" 1078-1100  ")
@@ -171,7 +172,7 @@ async def test_a_result_is_drawn_again_compared_and_forgotten(
     monkeypatch.setattr(
         screen, "curves_of", lambda one: earlier.kept_curves() if one is results[0] else None
     )
-    monkeypatch.setattr(screen, "forget", forgotten.append)
+    monkeypatch.setattr(store, "forget", forgotten.append)
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("2")
@@ -205,7 +206,7 @@ async def test_a_new_result_is_shown_wherever_one_had_scrolled_to(
     monkeypatch.setattr(screen, "recent", lambda _: many(30))
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
     async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.press("2")
+        await open_form(pilot)
         await loaded(pilot)
         await pilot.press("end")
         await settle(pilot)
@@ -226,7 +227,7 @@ async def test_a_file_that_cannot_be_read_is_said_and_runs_go_on(
     monkeypatch.setattr(screen, "append", refused)
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
     async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.press("2")
+        await open_form(pilot)
         await loaded(pilot)
         await settle(pilot)
         text = shown(pilot, ResultsView)
@@ -254,11 +255,12 @@ async def test_a_run_that_ends_before_earlier_results_are_read_is_listed_once(
     monkeypatch.setattr(screen, "append", lambda result, *_: kept.append(result))
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
     async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.press("2", "b")
+        await open_form(pilot)
+        await pilot.press("b")
         await until(pilot, lambda: bool(kept))
         may_go_on.set()
         await loaded(pilot)
-        _, first, second = shown(pilot, ResultsView).splitlines()
+        _, first, second, *_ = shown(pilot, ResultsView).splitlines()
         assert " 0.305 " in first
         assert " 780 " in second
 
@@ -280,7 +282,7 @@ async def test_a_run_that_begins_while_results_are_judged_costs_no_verdict(
     monkeypatch.setattr(screen, "recent", lambda _: [BASE])
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
     async with app.run_test(size=(100, 30)) as pilot:
-        await pilot.press("2")
+        await open_form(pilot)
         await loaded(pilot)
         await pilot.press("b")
         await until(pilot, lambda: shown(pilot, ResultsView).count("0.305") == 1)

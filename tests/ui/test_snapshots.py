@@ -20,7 +20,7 @@ from textual.widgets import Input, Select
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.snapshot import DriverState, Inventory, Sample, Source
 from gputop.bench.events import Done, Progress, Verified
-from gputop.bench.run.group import GroupState
+from gputop.bench.run.run import Run
 from gputop.settings import Settings
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
@@ -33,7 +33,7 @@ from gputop.ui.shell.app import GputopApp
 from tests.agent.test_nvml import Clock
 from tests.bench.kept import soak
 from tests.driver.platforms import PLATFORMS
-from tests.runs import alone, gpu_run
+from tests.runs import gpu_run
 from tests.sessions import table_events, table_result
 from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sample
 from tests.ui import scenes
@@ -423,6 +423,8 @@ def test_benchmark_with_a_wrong_field(same_text: Same) -> None:
     async def run_before(pilot: Pilot[None]) -> None:
         await settle(pilot)
         await pilot.press("2")
+        pilot.app.query_one("#kind", Select).value = "soak"
+        await settle(pilot)
         pilot.app.query_one("#size", Input).value = "63"
         await pilot.press("b")
         await settle(pilot)
@@ -445,7 +447,7 @@ def test_benchmark_simulated_with_a_throttle(
         await settle(pilot)
         await pilot.press("2")
         tab = pilot.app.query_one(BenchmarkTab)
-        tab._show_group(alone(run))
+        tab._show_run(Run.of(run))
         tab._redraw_run()
         await settle(pilot)
 
@@ -454,7 +456,7 @@ def test_benchmark_simulated_with_a_throttle(
 
 
 @pytest.mark.daily(3)
-@pytest.mark.parametrize("size", [NARROW, USUAL], ids=named)
+@pytest.mark.parametrize("size", [USUAL], ids=named)
 @pytest.mark.parametrize("keys", ["j", "d j d", "j delete"])
 def test_benchmark_results(
     same_text: Same, monkeypatch: pytest.MonkeyPatch, keys: str, size: tuple[int, int]
@@ -488,6 +490,7 @@ def test_benchmark_of_several_devices(
     async def run_before(pilot: Pilot[None]) -> None:
         await settle(pilot)
         await pilot.press("2")
+        app.query_one("#kind", Select).value = "soak"
         app.query_one("#device", Select).value = "all"
         await settle(pilot)
         await pilot.press("b")
@@ -498,7 +501,7 @@ def test_benchmark_of_several_devices(
     assert same_text(app, terminal_size=size, run_before=run_before)
 
 
-@pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
+@pytest.mark.parametrize("size", [USUAL], ids=named)
 def test_benchmark_of_pairs(
     same_text: Same, scripted: type[Scripted], size: tuple[int, int]
 ) -> None:
@@ -525,7 +528,7 @@ def test_benchmark_of_pairs(
     assert same_text(app, terminal_size=size, run_before=run_before)
 
 
-@pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
+@pytest.mark.parametrize("size", [USUAL], ids=named)
 def test_several_devices_to_choose(same_text: Same, size: tuple[int, int]) -> None:
     app = app_with(inventory(4), sample(4, []))
 
@@ -547,7 +550,7 @@ def test_the_question(same_text: Same, size: tuple[int, int]) -> None:
 
 
 @pytest.mark.daily(6)
-@pytest.mark.parametrize("size", SIZES, ids=named)
+@pytest.mark.parametrize("size", [USUAL], ids=named)
 @pytest.mark.parametrize("kind", ["sweep", "latency", "copy"])
 def test_benchmark_of_every_kind(
     same_text: Same,
@@ -557,7 +560,7 @@ def test_benchmark_of_every_kind(
     size: tuple[int, int],
 ) -> None:
     monkeypatch.setattr(screen, "recent", lambda _: [table_result("sweep")])
-    monkeypatch.setattr(screen, "GroupState", partial(GroupState, now=lambda: 0.0))
+    monkeypatch.setattr(screen, "Run", partial(Run, now=lambda: 0.0))
     session.to_send = table_events(kind)
     app = app_with(no_driver(), sample())
 

@@ -9,37 +9,38 @@ import pytest
 
 from gputop.bench.events import Progress
 from gputop.bench.plan import request, target_choice
-from gputop.ui.benchmark import throughput_chart
+from gputop.bench.run.run import Run
+from gputop.ui.benchmark import device_strips
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.palette import DIM, WARN
-from tests.runs import alone, begin, cpu_run, gpu_run, gpu_sample, look, take
+from tests.runs import begin, cpu_run, gpu_run, gpu_sample, look
 from tests.streams import NOW, inventory, sample
 
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from gputop.bench.run.run_state import RunState
+    from gputop.bench.run.device_run import DeviceRun
 
 BARS = "▮"
 
 
-def drawn(run: RunState, width: int = 78, height: int = 30) -> list[str]:
+def drawn(run: DeviceRun, width: int = 78, height: int = 30) -> list[str]:
     chart = ThroughputChart()
-    chart.group = alone(run)
+    chart.run = Run.of(run)
     rows = chart.draw(width, height)
     assert len(rows) <= height
     return ["".join(span.text for span in row) for row in rows]
 
 
 def labelled(rows: list[str], label: str) -> str:
-    (found,) = (row for row in rows if row[: throughput_chart.LEFT].strip() == label)
+    (found,) = (row for row in rows if row[: device_strips.LEFT].split(" 0–")[0].strip() == label)
     return found
 
 
 def bottom(rows: list[str], label: str) -> str:
     """The lowest of the rows that it takes: something of it is there as long as it goes on."""
     n = rows.index(labelled(rows, label))
-    while n + 1 < len(rows) and not rows[n + 1][: throughput_chart.LEFT].strip():
+    while rows[n + 1 : n + 2] != [""] and not rows[n + 1][: device_strips.LEFT].strip():
         n += 1
     return rows[n]
 
@@ -58,7 +59,7 @@ def test_everything_is_on_one_time_axis(width: int) -> None:
     left, right = axis.index("└") + 1, len(axis.rstrip())
     now = left + 42 / 60 * (right - left)
     assert max(plot) == pytest.approx(now, abs=1.5)
-    for label in ("power", "SM clock", "temperature", "heat", "power cap"):
+    for label in ("power", "clock", "temp", "heat", "power cap"):
         assert dots(bottom(rows, label))[1] == pytest.approx(now, abs=1.5), label
     began = left + 6 / 60 * (right - left)
     assert dots(labelled(rows, "power cap"))[0] == pytest.approx(began, abs=1.5)
@@ -66,13 +67,13 @@ def test_everything_is_on_one_time_axis(width: int) -> None:
 
 def test_what_it_is_now_is_at_the_right_and_afterwards_what_it_was() -> None:
     rows = drawn(gpu_run(60.0, 42.0))
-    assert labelled(rows, "power").endswith(" 698/700 W")
-    assert labelled(rows, "temperature").endswith("°C")
+    assert labelled(rows, "power").endswith(" 698 W")
+    assert labelled(rows, "temp").endswith("°C")
     assert labelled(rows, "power cap").endswith(" 36.0 s")
     rows = drawn(gpu_run(60.0, 60.0, ended=True))
     assert " mean " in labelled(rows, "power")
-    assert " mean " in labelled(rows, "SM clock")
-    assert labelled(rows, "temperature").endswith(" max 81°C")
+    assert " mean " in labelled(rows, "clock")
+    assert labelled(rows, "temp").endswith(" max 81°C")
     assert labelled(rows, "heat").endswith(" 24.0 s")
 
 
@@ -95,10 +96,10 @@ def test_any_width_is_drawn(width: int) -> None:
     assert all(len(row) <= width for row in drawn(gpu_run(60.0, 42.0), width))
 
 
-def style_of(run: RunState, label: str) -> Style:
+def style_of(run: DeviceRun, label: str) -> Style:
     chart = ThroughputChart()
-    chart.group = alone(run)
-    (row,) = (row for row in chart.draw(80, 30) if row[0].text.strip() == label)
+    chart.run = Run.of(run)
+    (row,) = (row for row in chart.draw(80, 30) if row and row[0].text.strip() == label)
     return row[1].style
 
 
@@ -116,14 +117,14 @@ def test_a_device_that_nothing_holds_back_says_so() -> None:
 def test_a_cpu_has_no_power_and_no_reasons() -> None:
     rows = drawn(cpu_run(60.0, 30.0))
     assert labelled(rows, "clock").endswith(" MHz")
-    assert labelled(rows, "temperature")
+    assert labelled(rows, "temp")
     assert not any(row.startswith((" power", " held back")) for row in rows)
 
 
 def test_without_anything_known_the_plot_has_all_the_room() -> None:
     run, clock = begin(request.cpu_target(), 60.0)
     clock.time = NOW + 1
-    take(run, Progress(1.0, 1.0, 1, 0.3))
+    run.add_event(Progress(1.0, 1.0, 1, 0.3))
     rows = drawn(run)
     assert rows[-1].split() == ["0", "10", "20", "30", "40", "50", "60"]
 
@@ -131,9 +132,9 @@ def test_without_anything_known_the_plot_has_all_the_room() -> None:
 def test_an_unknown_reason_of_a_foreign_driver_is_shown_inert() -> None:
     run, clock = begin(target_choice.targets(inventory(1), sample(1))[0], 60.0)
     clock.time = NOW + 1
-    take(run, Progress(1.0, 1.0, 1, 700.0))
+    run.add_event(Progress(1.0, 1.0, 1, 700.0))
     reasons = ("idle", "bit_0x1000", "\x1b[31mred")
-    look(run.trace, gpu_sample(NOW + 1, clock_event_reasons=reasons))
+    look(run, gpu_sample(NOW + 1, clock_event_reasons=reasons))
     text = "\n".join(drawn(run))
     assert "\x1b" not in text
     assert " bit_0x1000" in text
@@ -142,7 +143,7 @@ def test_an_unknown_reason_of_a_foreign_driver_is_shown_inert() -> None:
 
 def test_a_reading_that_comes_and_goes_leaves_gaps() -> None:
     run = gpu_run(60.0, 20.0)
-    kept = run.trace._moments._kept
+    kept = run.readings._moments._kept
     kept[9:11] = [dataclasses.replace(moment, power_watts=None) for moment in kept[9:11]]
     row = labelled(drawn(run, 118, 12), "power")
     start, end = dots(row)
@@ -152,7 +153,7 @@ def test_a_reading_that_comes_and_goes_leaves_gaps() -> None:
 def test_a_line_shows_how_much_it_changes() -> None:
     """A clock that sinks by a sixth is not a bar that is full all along."""
     run = gpu_run(60.0, 60.0, ended=True)
-    axis = throughput_chart.TimeAxis(60.0, 60)
-    rows = ["".join(span.text for span in row) for row in throughput_chart.trace_rows(run, axis, 4)]
-    cells = set(labelled(rows, "SM clock")[throughput_chart.LEFT : -throughput_chart.RIGHT])
+    axis = device_strips.TimeAxis(60.0, 60)
+    rows = ["".join(span.text for span in row) for row in device_strips.device_rows(run, axis, 6)]
+    cells = set(labelled(rows, "clock")[device_strips.LEFT : -device_strips.RIGHT])
     assert len(cells & {chr(0x2800 + n) for n in range(256)}) >= 2

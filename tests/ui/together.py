@@ -19,7 +19,7 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.run.group import GroupState
+from gputop.bench.run.run import Run
 from tests.sessions import PLANNED, RESULT, table_events
 from tests.streams import inventory, sample
 
@@ -109,10 +109,10 @@ def table(kind: str, target: Target) -> list[Any]:
     return found
 
 
-def group(count: int, until: float | None = None, kind: str = "soak") -> GroupState:
+def group(count: int, until: float | None = None, kind: str = "soak") -> Run:
     """That many GPUs: as far as that, or at their ends."""
     targets = GPUS[:count]
-    made = GroupState([Request(target, "bfloat16", None, SECONDS, kind=kind) for target in targets])
+    made = Run([Request(target, "bfloat16", None, SECONDS, kind=kind) for target in targets])
     for target in targets:
         events = whole(target) if until is None else begun(target, until)
         for event in table(kind, target) if made.is_table else events:

@@ -19,8 +19,9 @@ from gputop.agent.problem import Problem, ProblemError
 from gputop.bench.cluster.node_facts import NodeFacts, node_facts
 from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.results.outliers import DeviceOutcome
-from gputop.bench.run.group import GroupState, group_runner
+from gputop.bench.run.group import group_runner
 from gputop.bench.run.progress import follow_on_a_line, many_devices
+from gputop.bench.run.run import Run
 from gputop.bench.run.session import Session
 from gputop.bench.run.worker_launch import (
     GET_TORCH,
@@ -36,7 +37,7 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from typing import Self
 
-    from gputop.bench.run.run_state import RunState
+    from gputop.bench.run.device_run import DeviceRun
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
     """Makes the requests for some targets; may raise `RunRefusedError`."""
@@ -299,7 +300,7 @@ async def run_on_cluster(
     ignore_busy: bool,
     python: str | None,
     head: str = "",
-) -> tuple[Sequence[RunState], Sequence[DeviceOutcome]]:
+) -> tuple[Sequence[DeviceRun], Sequence[DeviceOutcome]]:
     """Run the same test on many GPUs of a cluster; raise `RunRefusedError`.
 
     Return the ends of the runs, and the devices that could not be tested with the reasons.
@@ -332,7 +333,7 @@ async def run_on_cluster(
         def session(request: Request, *, waits: bool) -> Session:
             return Session(request, waits=waits, launcher=gpus[request.target])
 
-        group = GroupState(requests)
+        group = Run(requests)
         runs = group_runner(group, session)
         ended = await follow_on_a_line(runs, group, many_devices, head)
         return ended, not_begun

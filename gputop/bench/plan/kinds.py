@@ -43,6 +43,11 @@ class Kind:
         return self.measures == BANDWIDTH
 
     @property
+    def is_simulated(self) -> bool:
+        """True if simulated devices can run it."""
+        return self.over_time and not self.moves_bytes
+
+    @property
     def rate_unit(self) -> str:
         """Unit of `Progress.rate`."""
         return "GB/s" if self.moves_bytes else "TFLOP/s"

@@ -24,7 +24,7 @@ from gputop.text import moment
 
 if TYPE_CHECKING:
     from gputop.bench.events import Result
-    from gputop.bench.run.run_state import RunCurves
+    from gputop.bench.run.series import RunCurves
 
 
 def _template() -> str:

@@ -21,7 +21,7 @@ from gputop.console import DEGRADED as DEGRADED_STATUS
 from gputop.text import count, duration, fold_list, visible
 
 if TYPE_CHECKING:
-    from gputop.bench.run.run_state import RunState
+    from gputop.bench.run.device_run import DeviceRun
 
 GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED_STATUS, FINE)
 MOST_ROWS = 32
@@ -113,7 +113,7 @@ class RateDistribution:
     """Robust standard deviation: 1.4826 times the median absolute deviation."""
 
 
-def device_outcome(run: RunState) -> DeviceOutcome:
+def device_outcome(run: DeviceRun) -> DeviceOutcome:
     """Return the device of a run that has ended."""
     target, problem = run.request.target, run.problem
     found = DeviceOutcome(

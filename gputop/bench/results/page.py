@@ -44,7 +44,7 @@ from gputop.text import (
 )
 
 if TYPE_CHECKING:
-    from gputop.bench.run.run_state import Curve, RunCurves
+    from gputop.bench.run.series import Curve, RunCurves
 
 NAME_CELLS = 10
 """Cells of a fact's name in text."""

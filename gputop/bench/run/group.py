@@ -5,199 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.agent.problem import Problem
 from gputop.bench.events import Conditions, Done, Event, Failed, Planned, Point, Result
-from gputop.bench.plan.kinds import KINDS
-from gputop.bench.results.measures import ALONE, TOGETHER, percent_below, rates_of_pair
-from gputop.bench.results.outliers import RateDistribution, distribution
-from gputop.bench.results.verdict import DEFAULTS
-from gputop.bench.run.run_state import STATES, RunState
+from gputop.bench.results.measures import ALONE, TOGETHER, rates_of_pair
 from gputop.bench.run.session import Session
 from gputop.console import INTERRUPTED
 from gputop.text import percentage
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Request, Target
+    from gputop.bench.run.run import Run
 
     Take = Callable[[Target, Event], None]
     """Called with each event of a device."""
     MakeSession = Callable[..., Session]
-
-
-class GroupState:
-    """State of runs, one per device. Pure. For `pairs` it is the current run, or the last one."""
-
-    def __init__(
-        self, requests: Sequence[Request], now: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.requests, self.now = requests, now
-        self.request = requests[0]
-        """Kind, data types and seconds, the same for all."""
-        self.kind, self.is_several = self.request.kind, len(requests) > 1
-        self.is_table = not KINDS[self.kind].over_time
-        """True if the runs have rows instead of a throughput over time."""
-        self.part_seconds = self.request.seconds
-        """Seconds of one run: `pairs` has one for each device, and one of all."""
-        if self.kind == "pairs":
-            self.part_seconds /= len(requests) + 1
-        self.runs = {request.target: RunState(request, now) for request in requests}
-        self.alone: dict[Target, RunState] = {}
-        """Runs of `pairs` that have ended and are followed by one together."""
-        self.stopping = False
-        self.started_at = now()
-
-    def add_event(self, target: Target, event: Event) -> None:
-        """Add an event of a device."""
-        self.runs[target].add_event(event)
-
-    def begin_together(self, targets: Iterable[Target]) -> None:
-        """Begin the second run of these devices of `pairs`."""
-        for target in targets:
-            self.alone[target] = self.runs[target]
-            self.runs[target] = RunState(self.runs[target].request, self.now)
-
-    @property
-    def first(self) -> RunState:
-        """Run of the first device, the only one of a run on one device."""
-        return next(iter(self.runs.values()))
-
-    @property
-    def states(self) -> Mapping[str, int]:
-        """Number of devices in each occurring state, in the order of a run."""
-        counted = Counter(run.state for run in self.runs.values())
-        return {state: counted[state] for state in STATES if counted[state]}
-
-    @property
-    def measured_at(self) -> float | None:
-        """Time of the first figure of any device, by the clock `now`."""
-        known = (run.measured_at for run in self.runs.values())
-        return min((at for at in known if at is not None), default=None)
-
-    def is_faulty(self, target: Target) -> bool:
-        """True if the device failed in any of its runs."""
-        return any(run.faulty for _, run in self.parts(target))
-
-    def wrong_elements(self, target: Target) -> int | None:
-        """Return the wrong elements of all its runs, or None before the first check."""
-        run = self.runs[target]
-        if run.result is not None:
-            return run.result.wrong_elements
-        found = [each.wrong_elements for _, each in self.parts(target) if each.verified]
-        return sum(found) if found else None
-
-    @property
-    def faulty(self) -> bool:
-        """True if a device failed."""
-        return any(map(self.is_faulty, self.runs))
-
-    @property
-    def problem(self) -> Problem | None:
-        """Problem that all devices failed by."""
-        first, *others = (run.problem for run in self.runs.values())
-        return first if all(other == first for other in others) else None
-
-    @property
-    def results(self) -> list[Result]:
-        """Results of the devices that have ended with one."""
-        return [run.result for run in self.runs.values() if run.result is not None]
-
-    @property
-    def measured(self) -> bool:
-        """True if any device has something to show."""
-        return any(run.measured for run in (*self.runs.values(), *self.alone.values()))
-
-    @property
-    def ended(self) -> bool:
-        return all(run.ended for run in self.runs.values())
-
-    @property
-    def begun(self) -> bool:
-        """True if products are timed. All devices begin together."""
-        return self.measured_at is not None or bool(self.alone)
-
-    def stop(self) -> None:
-        """Mark all runs as stopping."""
-        self.stopping = True
-        for run in self.runs.values():
-            run.stopping = not run.ended
-
-    def parts(self, target: Target) -> list[tuple[float, RunState]]:
-        """Return the runs of a device in order, each behind its begin in the seconds of all."""
-        turns = (
-            (list(self.runs).index(target), len(self.runs))
-            if self.kind == "pairs"
-            else (0,)
-        )
-        runs = filter(None, (self.alone.get(target), self.runs[target]))
-        return [
-            (n * self.part_seconds, run) for n, run in zip(turns, runs, strict=False)
-        ]
-
-    @property
-    def elapsed_seconds(self) -> float:
-        """Seconds of the measurement of the device that is farthest."""
-        if self.kind != "pairs":
-            return max(run.elapsed_seconds for run in self.runs.values())
-        if self.ended and self.alone:
-            return self.request.seconds
-        lasts = (self.parts(target)[-1] for target in self.runs)
-        reached = [
-            at + min(run.elapsed_seconds, self.part_seconds)
-            for at, run in lasts
-            if run.measured
-        ]
-        return max(reached, default=0.0)
-
-    def pair(self, target: Target) -> tuple[float | None, float | None, float | None]:
-        """Return TFLOP/s alone and together, and the cost in percent; for `pairs`."""
-        if self.kind != "pairs":
-            return None, None, None
-        run, earlier = self.runs[target], self.alone.get(target)
-        if run.result is not None:
-            return rates_of_pair(run.result.points)
-        if earlier is None:
-            return run.tflops_mean, None, None
-        alone, together = earlier.tflops_mean, run.tflops_mean
-        return (
-            alone,
-            together,
-            percent_below(together, alone) if alone and together else None,
-        )
-
-    @property
-    def rates(self) -> Mapping[Target, float]:
-        """Mean TFLOP/s of the last windows of the devices that run one shape and did not fail."""
-        rates = {}
-        for target, run in self.runs.items():
-            rate = run.recent_rate
-            if rate is not None and not run.problem:
-                rates[target] = rate
-        return rates
-
-    @property
-    def distributions(self) -> Mapping[str, RateDistribution]:
-        """Distribution of the rates by model, the most numerous first."""
-        groups: dict[str, list[float]] = defaultdict(list)
-        for target, each in self.rates.items():
-            groups[target.name].append(each)
-        ordered = sorted(groups.items(), key=lambda each: -len(each[1]))
-        return {name: distribution(rates, name) for name, rates in ordered}
-
-    def slow_devices(self) -> Mapping[Target, float]:
-        """Return the percent under the median of slow devices, worst first."""
-        medians = {name: each.median for name, each in self.distributions.items()}
-        under = {
-            each: percent_below(rate, medians[each.name])
-            for each, rate in self.rates.items()
-        }
-        ranked = sorted(under.items(), key=lambda each: -each[1])
-        return {target: by for target, by in ranked if by > DEFAULTS.tolerance}
 
 
 class DeviceGroup:
@@ -321,7 +147,7 @@ class Pairs:
     early, is not run together with the others.
     """
 
-    def __init__(self, state: GroupState, make: MakeSession | None = None) -> None:
+    def __init__(self, state: Run, make: MakeSession | None = None) -> None:
         """Set the state, which learns when the runs together begin."""
         self._state, self._make, seconds = state, make, state.part_seconds
         self._requests = [
@@ -374,7 +200,7 @@ class Pairs:
         await self._run(fit, together)
 
     def _completed(self, target: Target, end: Done) -> Result:
-        return self._state.runs[target].trace.completed(end.result)
+        return self._state.devices[target].completed(end.result)
 
     async def stop(self, by: str = "user") -> None:
         """End the current run within half a second, and begin no other."""
@@ -464,9 +290,7 @@ def _row(series: str, result: Result, devices: int) -> Point:
     return Point(series, devices, {"tflops": mean, "seconds": result.seconds}, shape)
 
 
-def group_runner(
-    state: GroupState, make: MakeSession | None = None
-) -> DeviceGroup | Pairs:
+def group_runner(state: Run, make: MakeSession | None = None) -> DeviceGroup | Pairs:
     """Return the runner of a group on this machine, with sessions that `make` makes if given."""
     if state.kind == "pairs":
         return Pairs(state, make)

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, TextIO
 
 from gputop.bench.events import Event, RunLimit
 from gputop.bench.results.measures import rate_text
-from gputop.bench.run.group import DeviceGroup, GroupState, Pairs, group_runner
+from gputop.bench.run.group import DeviceGroup, Pairs, group_runner
+from gputop.bench.run.run import Run
 from gputop.console import print_message, terminal_size
 from gputop.text import duration, percentage, tflops, visible
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Request, Target
-    from gputop.bench.run.run_state import RunState
+    from gputop.bench.run.device_run import DeviceRun
 
-    Text = Callable[[GroupState, int], str]
+    Text = Callable[[Run, int], str]
     """Renders the progress in at most that many columns."""
 
 DRAW_SECONDS = 0.25
@@ -28,9 +29,7 @@ LONGEST_BAR, SHORTEST_BAR = 40, 12
 class ProgressLine:
     """Progress drawn on `stream` if that is a terminal."""
 
-    def __init__(
-        self, stream: TextIO, group: GroupState, text: Text, head: str = ""
-    ) -> None:
+    def __init__(self, stream: TextIO, group: Run, text: Text, head: str = "") -> None:
         """Draw the `text` of a group behind a `head`."""
         self._stream, self._group, self._text, self._head = stream, group, text, head
         self._drawing = stream.isatty()
@@ -64,13 +63,13 @@ class ProgressLine:
             self._drawing = False
 
 
-def one_device(group: GroupState, width: int) -> str:
+def one_device(group: Run, width: int) -> str:
     """Return the progress of one run. The least important part gives way first."""
     run, seconds = group.first, group.request.seconds
-    if run.planned is None or run.planned_at is None:
+    if run.planned is None or run.began_at is None:
         word = f"preparing {run.hello.device_name}" if run.hello else "starting"
         return f"{word} ..."[:width]
-    elapsed = min(group.now() - run.planned_at, seconds)
+    elapsed = min(group.now() - run.began_at, seconds)
     share = elapsed / seconds
     parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left"]
     if run.planned.rows:  # a table: it may be done before its time
@@ -94,17 +93,17 @@ def one_device(group: GroupState, width: int) -> str:
     return _with_bar(share, _fitting(parts, width - SHORTEST_BAR - 4), width)
 
 
-def many_devices(group: GroupState, width: int) -> str:
+def many_devices(group: Run, width: int) -> str:
     """Return the time, the devices in each state, and the range of their throughput."""
     counts = ", ".join(f"{count} {state}" for state, count in group.states.items())
-    if group.measured_at is None:
+    if group.began_at is None:
         return f"{counts} ..."[:width]
-    planned = (run.planned for run in group.runs.values() if run.planned)
+    planned = (run.planned for run in group.devices.values() if run.planned)
     seconds = max((each.expected_seconds or 0.0 for each in planned), default=0.0)
-    began = max(run.measured_at or 0.0 for run in group.runs.values())
+    began = max(run.began_at or 0.0 for run in group.devices.values())
     elapsed = min(group.now() - began, seconds)
     parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left", counts]
-    if wrong := sum(bool(group.wrong_elements(target)) for target in group.runs):
+    if wrong := sum(bool(group.wrong_elements(target)) for target in group.devices):
         parts.append(f"{wrong} wrong")
     if behind := group.slow_devices():
         first, by = next(iter(behind.items()))
@@ -141,19 +140,19 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 async def run_in_foreground(
     requests: Sequence[Request], head: str = ""
-) -> list[RunState]:
+) -> list[DeviceRun]:
     """Run them together to their ends, in the order of the requests; see `follow_on_a_line`."""
-    group = GroupState(requests)
+    group = Run(requests)
     text = many_devices if group.is_several else one_device
     return await follow_on_a_line(group_runner(group), group, text, head)
 
 
 async def follow_on_a_line(
     runs: DeviceGroup | Pairs,
-    group: GroupState,
+    group: Run,
     text: Text,
     head: str = "",
-) -> list[RunState]:
+) -> list[DeviceRun]:
     """Follow runs to their ends with a line of progress, in the order of the requests.
 
     The line begins with `head`. The first signal stops the workers, a second one kills them.
@@ -177,7 +176,7 @@ async def follow_on_a_line(
     ticking = asyncio.create_task(line.keep_drawing())
     try:
         await runs.follow(take)
-        return list(group.runs.values())
+        return list(group.devices.values())
     finally:
         ticking.cancel()
         await asyncio.gather(ticking, *stops, return_exceptions=True)

@@ -1,15 +1,21 @@
-"""Series over time: bounded lists of items, means, and counters of a device. Pure."""
+"""Series over time of a run: windows of its worker and readings of its device. Pure."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
+
+from gputop.bench.events import Progress
 
 MOST_ITEMS = 4000
 """Most items of a series: more than can be drawn."""
+KEPT_ITEMS = 256
+"""Most windows, and most moments, that are kept with a result."""
+READINGS = ("power_watts", "sm_clock_mhz", "temperature_celsius")
+"""Readings that have a curve, in the order in which they are drawn."""
 
+Curve = Sequence[tuple[float, float]]
 Item = TypeVar("Item")
 
 
@@ -38,15 +44,16 @@ class MergedSeries(Generic[Item]):
         self._kept.append(self._merge(self._waiting))
         self._waiting = []
         if len(self._kept) >= self._most:
-            self._kept = [
-                self._merge(self._kept[n : n + 2]) for n in range(0, len(self._kept), 2)
-            ]
+            pairs = range(0, len(self._kept), 2)
+            self._kept = [self._merge(self._kept[n : n + 2]) for n in pairs]
             self._together *= 2
 
     @property
     def items(self) -> list[Item]:
         """All items, up to the newest."""
-        return [*self._kept, *([self._merge(self._waiting)] if self._waiting else [])]
+        if not self._waiting:
+            return [*self._kept]
+        return [*self._kept, self._merge(self._waiting)]
 
 
 @dataclass(slots=True)
@@ -68,15 +75,55 @@ class Mean:
         return self.total / self.seconds if self.seconds else None
 
 
-class Timed(Protocol):
-    """Readings that stand for some time."""
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Readings for the time from `since` to `seconds` on the run's time axis."""
+
+    since: float
+    seconds: float
+    power_watts: float | None = None
+    sm_clock_mhz: float | None = None
+    """SM clock, or the core clock of a CPU."""
+    temperature_celsius: float | None = None
+    reasons: tuple[str, ...] | None = None
+    """Clock event reasons that held, or None if the device does not report any."""
+    power_cap_seconds: float | None = None
+    """The device's counter of time with a power cap, at the end of that time."""
+
+    @property
+    def window_seconds(self) -> float:
+        """Length of that time."""
+        return self.seconds - self.since
+
+
+@dataclass(frozen=True, slots=True)
+class RunCurves:
+    """A run over time for a report, in seconds since its first timed product."""
+
+    progress: tuple[Progress, ...] = ()
+    readings: Mapping[str, Curve] = field(default_factory=dict)
+    """(seconds, value) by the reading's name, such as `power_watts`."""
+    reasons: Mapping[str, Curve] = field(default_factory=dict)
+    """Intervals (from, to) in which each clock event reason held."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptCurves:
+    """Curves from which the chart of a run is drawn."""
+
+    windows: tuple[Progress, ...] = ()
+    moments: tuple[Moment, ...] = ()
+
+
+class _Timed(Protocol):
+    """A value that stands for some time."""
 
     @property
     def window_seconds(self) -> float:
         """Length of that time."""
 
 
-def mean_over_time(items: Sequence[Timed], reading: str) -> float | None:
+def mean_over_time(items: Sequence[_Timed], reading: str) -> float | None:
     """Return the mean of a reading of windows or moments, or None if none has it."""
     mean = Mean()
     for each in items:
@@ -84,29 +131,36 @@ def mean_over_time(items: Sequence[Timed], reading: str) -> float | None:
     return mean.value
 
 
-@dataclass(slots=True)
-class DeviceCounter:
-    """A counter of the device. Times are Unix seconds."""
+def merge_windows(windows: Sequence[Progress]) -> Progress:
+    """Return consecutive windows as one, with rates as means over time."""
+    last = windows[-1]
+    if len(windows) == 1:
+        return last
+    return replace(
+        last,
+        window_seconds=sum(each.window_seconds for each in windows),
+        tflops=mean_over_time(windows, "tflops") or 0.0,
+        tflops_device=mean_over_time(windows, "tflops_device"),
+        bytes_per_second=mean_over_time(windows, "bytes_per_second"),
+    )
 
-    first: tuple[float, float]
-    last: tuple[float, float]
-    fastest: float = math.inf
-    """Largest plausible increase per second."""
-    broken: bool = False
-    """True after a reset or a leap: the increase is unknown then."""
 
-    def add(self, at: float, value: float) -> None:
-        """Add a reading."""
-        most = self.fastest * max(1.0, at - self.last[0])
-        self.broken = self.broken or not 0 <= value - self.last[1] <= most
-        self.last = (at, value)
-
-    @property
-    def increase(self) -> float | None:
-        """Increase since the first reading, or None if unknown."""
-        return None if self.broken else self.last[1] - self.first[1]
-
-    @property
-    def seconds(self) -> float:
-        """Time between the first and the last reading."""
-        return self.last[0] - self.first[0]
+def merge_moments(moments: Sequence[Moment]) -> Moment:
+    """Return neighbours as one: means over time, and every reason that held."""
+    last = moments[-1]
+    if len(moments) == 1:
+        return last
+    reasons: dict[str, None] = {}
+    known = False
+    for moment in moments:
+        known = known or moment.reasons is not None
+        reasons |= dict.fromkeys(moment.reasons or ())
+    return Moment(
+        moments[0].since,
+        last.seconds,
+        mean_over_time(moments, "power_watts"),
+        mean_over_time(moments, "sm_clock_mhz"),
+        mean_over_time(moments, "temperature_celsius"),
+        tuple(reasons) if known else None,
+        last.power_cap_seconds,
+    )

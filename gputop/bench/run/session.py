@@ -258,7 +258,7 @@ class Session:
         try:
             document = json.loads(line)
             name = document.get("event")
-            if name in RECORDS:
+            if isinstance(name, str) and name in RECORDS:
                 return from_plain(RECORDS[name], document.get("record"))
             if isinstance(name, str) and name in EVENTS:
                 event = from_plain(EVENTS[name], document)

@@ -7,6 +7,7 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.agent import simulated as model
@@ -97,10 +98,13 @@ class SimulatedSession(Session):
         await asyncio.sleep(STEP_SECONDS)
         yield Hello(SIMULATED, SIMULATED, target.name, 1, pid)
         await asyncio.sleep(STEP_SECONDS)
-        yield Planned(
-            n, n, n, request.dtype, request.dtype, SIMULATED, SIMULATED, 0.0, SIMULATED
-        )
+        dtype = request.dtype
+        plan = Planned(n, n, n, dtype, dtype, SIMULATED, SIMULATED, 0.0, SIMULATED)
+        waits = not self._go.is_set()
+        yield replace(plan, waits=waits)
         await self._go.wait()
+        if waits:
+            yield plan
         products, checks, last, peak = 0.0, 1, 0.0, 0.0
         noise = random.Random(target.uuid)  # noqa: S311 - a picture, not a secret
         with self._simulation.load(self, target.uuid or "") as load:
@@ -122,7 +126,7 @@ class SimulatedSession(Session):
                     yield Verified(checks, 0, checks - 1)
                 last = now
         mean = products * 2 * n**3 / 1e12 / last
-        name, dtype, by = target.name, request.dtype, self._stopped_by or "time"
+        name, by = target.name, self._stopped_by or "time"
         yield Done(
             Result(
                 *(
@@ -150,7 +154,8 @@ class SimulatedSession(Session):
                     SIMULATED,
                     started_at,
                 ),
-                *(checks - 1, request.kind),
+                verified_products=checks - 1,
+                kind=request.kind,
             )
         )
 

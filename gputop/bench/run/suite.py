@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gputop.bench.events import SCHEMA
 from gputop.bench.plan import request as plan
@@ -12,7 +12,10 @@ from gputop.bench.plan.kinds import DTYPES, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.plan.target_choice import common_dtype, copies_to_others, with_peers
 from gputop.bench.results.outliers import DeviceOutcome, device_outcome
-from gputop.bench.run.run_state import KEPT_ITEMS, RunCurves, RunState
+from gputop.bench.run.series import KEPT_ITEMS, RunCurves
+
+if TYPE_CHECKING:
+    from gputop.bench.run.device_run import DeviceRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +143,8 @@ def part_requests(
         )
         for each in suite
     ]
+    if targets[0].simulated and not KINDS[part.kind].is_simulated:
+        return [], replace(planned, left_out="it is not simulated")
     if part.kind == "collective" and [(each.kind, each.host) for each in targets] == [
         ("cpu", None)
     ]:
@@ -170,7 +175,7 @@ def _least_seconds(part: Part, targets: Sequence[Target]) -> float:
 
 
 def part_result(
-    planned: PartResult, runs: Sequence[RunState], others: Sequence[DeviceOutcome] = ()
+    planned: PartResult, runs: Sequence[DeviceRun], others: Sequence[DeviceOutcome] = ()
 ) -> PartResult:
     """Return a part whose runs have ended; `others` could not be tested."""
     members = (*map(device_outcome, runs), *others)

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widgets import Button, Input, Label, OptionList, Select, Static
 
 from gputop.bench.plan import request, target_choice
-from gputop.bench.plan.kinds import CHECK, DEFAULT_KIND, KINDS
+from gputop.bench.plan.kinds import CHECK, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.suite import DEFAULT_LEVEL, LEVELS
 from gputop.ui.benchmark.device_choice import CPU, MORE, DeviceChoice, key_of, label
@@ -61,6 +61,7 @@ class NumberInput(Input):
             await self.run_action(action)
 
 
+START, STOP = "Start", "Stop"
 ALL = "all"
 """Choice of every data type of the device, for a sweep."""
 
@@ -91,13 +92,13 @@ class Form(Container):
         self._options = {
             "kind": kinds,
             "device": [(label(cpu), CPU)],
-            "dtype": _dtypes((cpu,), DEFAULT_KIND),
+            "dtype": _dtypes((cpu,), CHECK),
         }
         """Label and value of every option, by field."""
         self._lists = tuple(
             Select(
                 _inert(each),
-                value=DEFAULT_KIND if name == "kind" else each[0][1],
+                value=each[0][1],
                 id=name,
                 compact=True,
                 allow_blank=False,
@@ -109,7 +110,7 @@ class Form(Container):
         self._size_field = NumberInput("auto", "0123456789auto", id="size")
         self._seconds_field = NumberInput(f"{request.DEFAULT_SECONDS:g}", id="seconds")
         self._hertz_field = NumberInput(f"{request.DEFAULT_HERTZ:g}", id="hertz")
-        self._button = Button("Start", id="start", compact=True)
+        self._button = Button(START, id="start", compact=True)
         self.reason = Static(id="reason")
         """Line under the form: why it cannot be run."""
 
@@ -124,8 +125,17 @@ class Form(Container):
         with Horizontal(id="how"):
             yield from (Label("Type", id="type-label"), self._dtype_field)
             yield from (Label("Size", id="size-label"), self._size_field)
-            yield from (Label("Time s"), self._seconds_field)
+            yield from (Label("Time s", id="time-label"), self._seconds_field)
             yield from (Label("Hz", id="hz"), self._hertz_field, self._button)
+
+    @property
+    def running(self) -> bool:
+        """True while a run is under way: the button stops it then."""
+        return str(self._button.label) == STOP
+
+    @running.setter
+    def running(self, running: bool) -> None:
+        self._button.label = STOP if running else START
 
     def refuse(self, field: str, why: str) -> None:
         """Mark the field of that id as wrong and say why under the form; "" for none."""
@@ -240,13 +250,14 @@ class Form(Container):
         if not all(each.children for each in self._lists):
             return  # it is being closed before it was all there
         kinds = self.kinds
-        kind = self.kind if self.kind in kinds else DEFAULT_KIND
+        kind = self.kind if self.kind in kinds else CHECK
         self._fill(self._kind_field, [(each, each) for each in kinds], kind)
         self._dtype_field.disabled = not KINDS[kind].has_dtype
         self._size_field.disabled = not KINDS[kind].has_size
         self._hertz_field.disabled = kind != "pulse"
         self._seconds_field.disabled = kind == CHECK
         self.set_class(kind == "pulse", "pulsed")
+        self.set_class(kind == CHECK, "timed")
         self.set_class(not KINDS[kind].has_dtype, "untyped")
         self.set_class(not KINDS[kind].has_size, "unsized")
         self._fill(self._device_field, self.choice.options(kind), self.choice.key(kind))
@@ -272,15 +283,18 @@ class Form(Container):
     def kinds(self) -> tuple[str, ...]:
         """Kinds that the devices on offer can run."""
         several = len(self.choice.offered) > 1 or KINDS[self.kind].several_devices
-        simulated = self.choice.one.simulated
         gpus = sum(target.kind == "cuda" for target in self.choice.offered)
-        return tuple(
-            name
-            for name, kind in KINDS.items()
-            if (several or not kind.several_devices)
-            and (kind.over_time or not simulated)
-            if gpus > 1 or name != "collective"
-        )
+        found = []
+        for name, kind in KINDS.items():
+            is_simulated = name == CHECK or kind.is_simulated
+            if self.choice.one.simulated and not is_simulated:
+                continue
+            if kind.several_devices and not several:
+                continue
+            if name == "collective" and gpus < 2:
+                continue
+            found.append(name)
+        return tuple(found)
 
     def _suitable_dtype(self) -> str:
         chosen = self._dtype

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gputop.agent.snapshot import Host
 from gputop.bench.events import DEGRADED, NOT_JUDGED, OK
-from gputop.bench.plan.request import Target, short_labels
+from gputop.bench.plan.request import Target
 from gputop.bench.results.columns import ending, percent_of_peak, verdict
 from gputop.bench.results.measures import ALONE, TOGETHER, best_row, rate_text
+from gputop.bench.results.outliers import device_outcome, joined
 from gputop.console import INTERRUPTED
 from gputop.text import (
     ABSENT,
@@ -21,20 +22,17 @@ from gputop.text import (
     throughput,
     visible,
 )
-from gputop.ui.benchmark import results
-from gputop.ui.benchmark.plot import mark_of
-from gputop.ui.drawing.cells import Row, Span, bar, cell, clip, fit, share_of, wrap
+from gputop.ui.benchmark.plot import colour_of
+from gputop.ui.drawing.cells import Row, Span, bar, cell, fit, wrap
 from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
 
 if TYPE_CHECKING:
     from rich.style import Style
 
-    from gputop.bench.run.group import GroupState
-    from gputop.bench.run.run_state import RunState
+    from gputop.bench.run.run import Run
     from gputop.ui.telemetry import Telemetry
 
 WIDEST_DEVICE = 30
-MOST_NOTES = 4
 SHORTEST_BAR, LONGEST_BAR = 10, 30
 
 WIDTHS = {
@@ -45,8 +43,6 @@ WIDTHS = {
     "TOGETHER": 8,
     "COST": 7,
     "BEST": 14,
-}
-WIDTHS |= {
     "ERRORS": 6,
     "TEMP": 5,
     "NOW": 6,
@@ -54,8 +50,9 @@ WIDTHS |= {
     "DROOP": 6,
     "ROWS": 8,
     "PEAK": 6,
+    "POWER": 6,
+    "CLOCK": 8,
 }
-WIDTHS |= {"POWER": 6, "CLOCK": 8}
 """Cells of the columns. In a narrow table the first ones stay."""
 WORDS = ("DEVICE", "STATE")
 """Columns that are aligned to the left."""
@@ -66,84 +63,95 @@ PAIRS = ("DEVICE", "ALONE", "TOGETHER", "COST", *CONDITIONS)
 ROWS = ("DEVICE", "ROWS", "BEST", *CONDITIONS)
 
 
-def group_rows(group: GroupState, telemetry: Telemetry, width: int) -> list[Row]:
-    """Draw a heading, a row for each device, the progress, and failures."""
-    pairs = group.kind == "pairs"
-    wanted: tuple[str, ...] = PAIRS if pairs else ROWS if group.is_table else OVER_TIME
-    hidden = ("NOW",) if group.ended else ("OF PEAK", "DROOP")
-    columns = _fitting([title for title in wanted if title not in hidden], width)
-    behind = group.slow_devices()
-    head: Row = [Span("   ")]
+def group_rows(run: Run, telemetry: Telemetry, width: int, height: int) -> list[Row]:
+    """Draw a heading, a row for each device, the progress, and failures.
+
+    The name of a device has the colour of its line in the chart. Without room for the failures,
+    they take the place of the progress.
+    """
+    columns = _columns(run, width)
+    behind = run.slow_devices()
+    head: Row = [Span(" ")]
     for title, cells in columns:
         head += [cell(title, cells, DIM, right=title not in WORDS), Span(" ")]
     rows = [fit(head, width)]
-    for n, target in enumerate(group.runs):
-        texts = _cells(group, target, telemetry, behind)
-        mark, line_style = mark_of(n)
-        row: Row = [Span(f" {mark} ", line_style)]
+    for n, target in enumerate(run.devices):
+        texts = _cells(run, target, telemetry, behind)
+        texts["DEVICE"] = (_name(run, target), colour_of(n))
+        row: Row = [Span(" ")]
         for title, cells in columns:
             text, style = texts[title]
             if text == ABSENT:
                 style = DIM
             row += [cell(text, cells, style, right=title not in WORDS), Span(" ")]
         rows.append(fit(row, width))
-    return [*rows, _progress(group, width), *_notes(group, width)]
+    room = height - len(rows)
+    notes = _notes(run, width)
+    if not notes or room > 1:
+        rows.append(_progress(run, width))
+        room -= 1
+    if len(notes) > room > 0:
+        notes = [*notes[: room - 1], [*notes[room - 1], Span(" …", WARN)]]
+    return [*rows, *notes][:height]
 
 
-def _fitting(titles: Sequence[str], width: int) -> list[tuple[str, int]]:
-    room = width - 2
-    ranked = [title for title in WIDTHS if title in titles]
-    shown = fit_columns(ranked, room, lambda title: WIDTHS[title] + 1)
-    left = room - 1 - sum(WIDTHS[title] + 1 for title in shown)
+def _columns(run: Run, width: int) -> list[tuple[str, int]]:
+    """Return the columns that fit with their cells; the device gets the rest."""
+    wanted: tuple[str, ...] = ROWS if run.is_table else OVER_TIME
+    if run.kind == "pairs":
+        wanted = PAIRS
+    hidden = ("NOW",) if run.ended else ("OF PEAK", "DROOP")
+    ranked = [each for each in WIDTHS if each in wanted and each not in hidden]
+    shown = fit_columns(ranked, width - 1, lambda title: WIDTHS[title] + 1)
+    left = width - 1 - sum(WIDTHS[title] + 1 for title in shown)
     spare = max(0, min(left, WIDEST_DEVICE - WIDTHS["DEVICE"]))
-    return [
-        (each, WIDTHS[each] + spare * (each == "DEVICE"))
-        for each in titles
-        if each in shown
-    ]
+    columns = []
+    for title in wanted:
+        if title in shown:
+            columns.append((title, WIDTHS[title] + spare * (title == "DEVICE")))
+    return columns
+
+
+def _name(run: Run, target: Target) -> str:
+    models = {each.name for each in run.devices}
+    if target.number is None or len(models) > 1:
+        return f"{target.place} {short_name(visible(target.name))}"
+    return target.place
 
 
 def _cells(
-    group: GroupState,
-    target: Target,
-    telemetry: Telemetry,
-    behind: Mapping[Target, float],
+    run: Run, target: Target, telemetry: Telemetry, behind: Mapping[Target, float]
 ) -> dict[str, tuple[str, Style]]:
-    run = group.runs[target]
-    alone, together, cost = group.pair(target)
-    errors = group.wrong_elements(target)
-    rows = f"{len(run.rows)}/{run.planned.rows}" if run.planned else ABSENT
+    device = run.devices[target]
+    result = device.result
+    alone, together, cost = run.pair(target)
+    errors = run.wrong_elements(target)
+    rows = ABSENT
+    if device.planned:
+        rows = f"{len(device.rows)}/{device.planned.rows}"
     watts, _, clock, celsius = live_readings(target, telemetry)
-    if run.result is not None:  # the means and the highest temperature
-        known = run.result.known_conditions
+    if result is not None:  # the means and the highest temperature
+        known = result.known_conditions
         watts, clock = known.power_watts_mean, known.sm_clock_mhz_mean
         celsius = known.temperature_celsius_max
-    name = target.place
-    if target.number is None or len({each.name for each in group.runs}) > 1:
-        name += f" {short_name(visible(target.name))}"
+    droop = percentage(result.droop_percent if result else None, digits=1)
+    wrong = ABSENT if errors is None else f"{errors:,}"
     return {
-        "DEVICE": (name, TEXT),
-        "NOW": (throughput(run.tflops_now, short=True), STRONG),
-        "OF PEAK": (percent_of_peak(run.result) if run.result else ABSENT, TEXT),
-        "MEAN": (throughput(run.tflops_mean, short=True), STRONG),
-        "PEAK": (throughput(run.tflops_peak, short=True), STRONG),
-        "DROOP": (
-            percentage(run.result.droop_percent if run.result else None, digits=1),
-            TEXT,
-        ),
+        "NOW": (throughput(device.rate_now, short=True), STRONG),
+        "OF PEAK": (percent_of_peak(result) if result else ABSENT, TEXT),
+        "MEAN": (throughput(device.rate_mean, short=True), STRONG),
+        "PEAK": (throughput(device.rate_peak, short=True), STRONG),
+        "DROOP": (droop, TEXT),
         "ALONE": (throughput(alone, short=True), STRONG),
         "TOGETHER": (throughput(together, short=True), STRONG),
         "COST": (percentage(cost, digits=1), STRONG),
         "ROWS": (rows, TEXT),
-        "BEST": (rate_text(best_row(run.rows)), STRONG),
+        "BEST": (rate_text(best_row(device.rows)), STRONG),
         "POWER": (quantity(watts, " W"), TEXT),
         "TEMP": (quantity(celsius, "°C"), TEXT),
         "CLOCK": (quantity(clock, " MHz"), TEXT),
-        "ERRORS": (
-            ABSENT if errors is None else str(errors),
-            FAULT if errors else TEXT,
-        ),
-        "STATE": _state(group, target, behind.get(target)),
+        "ERRORS": (wrong, FAULT if errors else TEXT),
+        "STATE": _state(run, target, behind.get(target)),
     }
 
 
@@ -161,84 +169,72 @@ def live_readings(target: Target, telemetry: Telemetry) -> tuple[float | None, .
     )
 
 
-def _state(
-    group: GroupState, target: Target, percent: float | None
-) -> tuple[str, Style]:
+def _state(run: Run, target: Target, percent: float | None) -> tuple[str, Style]:
     """Return the gravest of fault, early end, lag and progress."""
-    run = group.runs[target]
-    if group.is_faulty(target):
+    device = run.devices[target]
+    result = device.result
+    if run.is_faulty(target):
         return "FAULTY", FAULT
-    if run.limit is not None:
-        return run.limit.title.lower(), WARN
-    if run.problem is not None:
-        stopped = run.stopping or run.status == INTERRUPTED
+    if device.limit is not None:
+        return device.limit.title.lower(), WARN
+    if device.problem is not None:
+        stopped = device.stopping or device.status == INTERRUPTED
         return ("stopped", TEXT) if stopped else ("failed", WARN)
-    if run.result is not None and run.result.stopped != "time":
-        return ending(run.result).word, TEXT
-    if run.result is not None and run.result.state == DEGRADED:
+    if result is not None and result.stopped != "time":
+        return ending(result).word, TEXT
+    if result is not None and result.state == DEGRADED:
         return "DEGRADED", WARN
     if percent is not None:
         return f"{percentage(percent, digits=1)} behind", WARN
-    if run.result is not None:
-        unpaired = group.kind == "pairs" and group.pair(target)[2] is None
-        word = "only alone" if unpaired else verdict(run.result)
-        return word, {OK: GOOD, NOT_JUDGED: TEXT}.get(word, WARN)
-    return _going(group, target, run), TEXT
+    if result is None:
+        return _going(run, target), TEXT
+    if run.kind == "pairs" and run.pair(target)[2] is None:
+        return "only alone", WARN
+    word = verdict(result)
+    return word, {OK: GOOD, NOT_JUDGED: TEXT}.get(word, WARN)
 
 
-def _going(group: GroupState, target: Target, run: RunState) -> str:
-    if group.stopping:
+def _going(run: Run, target: Target) -> str:
+    device = run.devices[target]
+    if run.stopping:
         return "stopping"
-    if group.kind == "pairs" and run.measured:
-        *_, latest = (each for each, other in group.runs.items() if other.hello)
-        return (
-            TOGETHER
-            if target in group.alone
-            else ALONE
-            if target is latest
-            else "waits"
-        )
-    if run.silent_seconds is not None:
-        return f"silent {duration(run.silent_seconds)}"
-    return "waits" if group.begun and run.hello is None else run.state
+    if run.kind == "pairs" and device.measured:
+        *_, latest = (each for each, other in run.devices.items() if other.hello)
+        if target in run.alone:
+            return TOGETHER
+        return ALONE if target is latest else "waits"
+    if device.silent_seconds is not None:
+        return f"silent {duration(device.silent_seconds)}"
+    return "waits" if run.begun and device.hello is None else device.state
 
 
-def _progress(group: GroupState, width: int) -> Row:
-    seconds, elapsed = group.request.seconds, group.elapsed_seconds
-    share = share_of(elapsed, seconds)
+def _progress(run: Run, width: int) -> Row:
+    seconds, elapsed = run.request.seconds, run.elapsed_seconds
     rest = f" of {duration(seconds)}, {duration(max(0.0, seconds - elapsed))} left"
-    if group.is_table:
-        share = min(results.progress(run)[0] for run in group.runs.values())
+    if run.is_table:
         rest = f" of at most {duration(seconds)}"
-    text = f"  {duration(elapsed)}{'' if group.ended else rest}"
-    room = width - len(text) - 4
-    cells, style = (
-        max(SHORTEST_BAR, min(LONGEST_BAR, room)),
-        BUSY if group.ended else ACCENT,
-    )
-    return [Span(" "), *bar(share, cells, style), Span(text, TEXT)]
+    if run.ended:
+        rest = ""
+    text = f"  {duration(elapsed)}{rest}"
+    cells = max(SHORTEST_BAR, min(LONGEST_BAR, width - len(text) - 4))
+    drawn = bar(run.share, cells, BUSY if run.ended else ACCENT)
+    return [Span(" "), *drawn, Span(text, TEXT)]
 
 
-def _notes(group: GroupState, width: int) -> list[Row]:
-    if group.problem is not None and not group.measured:
+def _notes(run: Run, width: int) -> list[Row]:
+    """Draw what ended devices, and what is not ok in their verdicts; equal ones are joined."""
+    if run.problem is not None and not run.measured:
         return []  # the chart's space has it
-    failed: dict[str, list[Target]] = {}
-    for target, run in group.runs.items():
-        if (
-            run.problem is not None
-            and (run.faulty or not run.stopping)
-            and run.limit is None
-        ):
-            failed.setdefault(visible(str(run.problem)), []).append(target)
-    lines = [
-        line
-        for problem, targets in failed.items()
-        for line in wrap(f"{short_labels(targets)}: {problem}", width - 2)
-    ]
-    lines += [
-        clip(f"{target.place}: {part.name}: {part.why}", width - 2)
-        for target, run in group.runs.items()
-        if run.result is not None and run.result.verdict is not None
-        for part in run.result.verdict.bad
-    ]
-    return [[Span(f" {line}", WARN)] for line in lines[:MOST_NOTES]]
+    found = []
+    for device in run.devices.values():
+        outcome = device_outcome(device)
+        is_own = device.faulty or not device.stopping
+        if device.problem is not None and is_own and device.limit is None:
+            found.append((outcome, visible(str(device.problem))))
+        verdict = device.result.verdict if device.result else None
+        for part in verdict.bad if verdict else ():
+            found.append((outcome, f"{part.name}: {visible(part.why)}"))
+    lines = []
+    for _, line in joined(found):
+        lines += wrap(line, width - 4)
+    return [[Span(f" {line}", WARN)] for line in lines]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import cache, lru_cache, reduce
-from operator import or_
-from typing import Any, NamedTuple
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.style import Style
 from rich.text import Text
@@ -14,6 +13,9 @@ from rich.text import Text
 from gputop.ui.drawing import palette
 from gputop.ui.drawing.cells import Row, Span, merged, width_of
 from gputop.ui.drawing.palette import BADGE, DIM, TEXT
+
+if TYPE_CHECKING:
+    from gputop.bench.plan.request import Target
 
 LABEL = 8
 """Cells of the vertical axis and its labels."""
@@ -24,7 +26,9 @@ COLOURS = (
     *(palette.TENSOR, palette.SENT, palette.TEMPERATURE, palette.RECEIVED),
 )
 MARKS = "123456789abcdefghijklmnopqrstuvwxyz"
-"""Marks of lines in order: they tell lines apart when colours repeat."""
+"""Marks of lines that have no number: they tell lines apart when colours repeat."""
+MOST_MARKS = 16
+"""Places tried for a mark, of which other marks may have the first ones."""
 STEPS = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
@@ -49,14 +53,19 @@ class PlotAxis(NamedTuple):
 
     def share(self, value: float) -> float:
         """Return the position of a value, 0 to 1."""
-        return (
-            (value - self.low) / (self.high - self.low) if self.high > self.low else 0.5
-        )
+        if self.high <= self.low:
+            return 0.5
+        return (value - self.low) / (self.high - self.low)
 
 
-def mark_of(n: int) -> tuple[str, Style]:
-    """Return the mark and the style of line `n`."""
-    return MARKS[n % len(MARKS)], COLOURS[n % len(COLOURS)]
+def mark_of(target: Target) -> str:
+    """Return the mark at the end of a device's line: its number."""
+    return target.number or "CPU"
+
+
+def colour_of(n: int) -> Style:
+    """Return the style of line `n`."""
+    return COLOURS[n % len(COLOURS)]
 
 
 SIMULATION = Span(" simulated ", BADGE)
@@ -119,10 +128,8 @@ def _built(points: Sequence[tuple[float, float]], area: PlotArea) -> list[str]:
         [at for at, _ in y.ticks], [label.rjust(left - 1) for _, label in y.ticks]
     )
     # Beyond the axes plotext draws on, dot by dot, until there is no memory left.
-    xs, ys = (
-        [x.within(at) for at, _ in points],
-        [y.within(value) for _, value in points],
-    )
+    xs = [x.within(at) for at, _ in points]
+    ys = [y.within(value) for _, value in points]
     figure.draw(figure.signal(xs, ys, marker="braille").lines())
     return Text.from_ansi(str(figure.build())).plain.splitlines()
 
@@ -140,36 +147,46 @@ def _merged(layers: Sequence[str], styles: Sequence[Style]) -> list[Span]:
     """Merge the dots of all layers, in the style of the front one."""
     row: list[Span] = []
     for cells in zip(*layers, strict=True):
-        dots = [
-            ord(each) - BLANK if BLANK <= ord(each) <= LAST else 0 for each in cells
-        ]
-        front = next((n for n, each in enumerate(dots) if each), None)
+        dots = 0
+        front: Style | None = None
+        for each, style in zip(cells, styles, strict=True):
+            if BLANK < ord(each) <= LAST:
+                dots |= ord(each) - BLANK
+                front = front or style
         if front is not None:
-            row.append(Span(chr(BLANK + reduce(or_, dots)), styles[front]))
+            row.append(Span(chr(BLANK + dots), front))
+        elif cells[0] in (" ", chr(BLANK)):
+            row.append(Span(" ", TEXT))
         else:  # the axis and its labels
-            drawn = cells[0] if cells[0] != chr(BLANK) else " "
-            row.append(Span(drawn, DIM if drawn.strip() else TEXT))
+            row.append(Span(cells[0], DIM))
     return row
 
 
 def _set_marks(
     rows: list[list[Span]], lines: Sequence[PlotLine], area: PlotArea
 ) -> None:
-    x, y, left = area[:3]
-    down, across = len(rows) - 3, max(len(row) for row in rows) - left - 1
+    """Write the mark of each line at its end, or beside it if another one is there."""
+    down = len(rows) - 3
+    left, right = area.left, max(len(row) for row in rows)
     taken: set[tuple[int, int]] = set()
     for line in lines:
         if not line.mark or not line.points:
             continue
         at, value = line.points[-1]
-        row = max(0, min(down, round((1 - y.share(value)) * down)))
-        column = left + round(x.share(at) * across)
-        for step in (1, 2, 0, -1, -2, 3, 4):
-            place = (row, column + step)
-            if place not in taken and left <= column + step < len(rows[row]):
-                taken.add(place)
-                rows[row][column + step] = Span(line.mark, line.style)
-                break
+        row = max(0, min(down, round((1 - area.y.share(value)) * down)))
+        column = left + round(area.x.share(at) * (right - left - 1))
+        width = len(line.mark)
+        for step in range(MOST_MARKS):
+            across = step * (width + 1)  # a cell lies between marks
+            ahead, behind = column + 1 + across, column - across
+            first = ahead if ahead + width <= right else behind
+            places = [(row, first + n) for n in range(width)]
+            if not left <= first <= right - width or taken.intersection(places):
+                continue
+            taken.update(places)
+            for (_, x), letter in zip(places, line.mark, strict=True):
+                rows[row][x] = Span(letter, line.style)
+            break
 
 
 def tick(value: float) -> str:
@@ -178,12 +195,12 @@ def tick(value: float) -> str:
 
 def thin_out(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:
     """Return at most `most` points, each the mean of its neighbours."""
-    group = max(1, -(-len(points) // max(1, most)))
-    groups = [points[n : n + group] for n in range(0, len(points), group)]
-    return [
-        (sum(x for x, _ in each) / len(each), sum(y for _, y in each) / len(each))
-        for each in groups
-    ]
+    together = max(1, -(-len(points) // max(1, most)))
+    thinned = []
+    for n in range(0, len(points), together):
+        xs, ys = zip(*points[n : n + together], strict=True)
+        thinned.append((sum(xs) / len(xs), sum(ys) / len(ys)))
+    return thinned
 
 
 def round_up(value: float) -> float:

@@ -1,284 +1,62 @@
-"""Results in the tab: rows of a run as a table or a sweep's chart, and the list of all results."""
+"""The list of results, newest first. A check is one row, which unfolds to its parts."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.bench.events import DEGRADED, FAULTY, OK, Point, Result
+from textual import work
+from textual.message import Message
+
+from gputop.agent.problem import ProblemError
+from gputop.bench.events import DEGRADED, FAULTY, Result
+from gputop.bench.results import store
 from gputop.bench.results.columns import (
     DEVICE,
     SPEED,
     VERDICT,
     WHEN,
     ResultColumn,
+    device,
     fitting_columns,
+    speed,
+    when,
 )
-from gputop.bench.results.measures import best_row, points_by_series, rate_text
-from gputop.bench.results.outliers import FAILED
-from gputop.bench.results.suite_report import (
-    suite_problems,
-    suite_summary,
-    suite_table,
-    suite_title,
-)
-from gputop.bench.results.tables import FASTEST, TextTable, table
-from gputop.text import ABSENT, brief, count, duration, flops_unit, size, visible
-from gputop.ui.benchmark import plot as plots
-from gputop.ui.drawing.cells import (
-    Row,
-    Span,
-    cell,
-    clip,
-    fit,
-    list_row,
-    paragraph,
-    width_of,
-    wrap,
-)
+from gputop.bench.results.differences import differences
+from gputop.text import ABSENT, visible
+from gputop.ui.benchmark.kept_checks import check_result
+from gputop.ui.drawing.cells import Row, Span, cell, fit, list_row, paragraph
+from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, ConfirmScreen
 from gputop.ui.drawing.live import CursorList, TelemetryView
-from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, GOOD, STRONG, TEXT, WARN
+from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
 
 if TYPE_CHECKING:
-    from rich.style import Style
-
-    from gputop.bench.run.group import GroupState
-    from gputop.bench.run.run_state import RunState
-    from gputop.bench.run.suite import Suite
     from gputop.ui.telemetry import Telemetry
 
-GAP = 2
-WORDS, LEAST_SHAPES = 2, 3
-NARROWEST_NAME = 12
+MOST_RESULTS = 200
 
 
-def result_rows(run: RunState, width: int, height: int) -> list[Row]:
-    """Draw the table, of a search the best shapes, and below it the notes of a complete run."""
-    most = height - 1 - WORDS
-    found = table(run.request.kind, run.rows, max(LEAST_SHAPES, min(FASTEST, most)))
-    if not _fits(found, width):
-        found = found.transposed()
-    shown = table_rows(found, width)[:height]
-    notes = note_rows(run, width, height - len(shown) - 1, TEXT)
-    return [*shown, [], *notes] if notes else shown
+class Line(NamedTuple):
+    """A line of the list: a result, or a check with the results of its parts."""
 
-
-def suite_rows(suite: Suite, width: int, height: int) -> list[Row]:
-    """Draw the parts of a suite with their verdicts, and below what is not ok."""
-    lines = suite_table(suite)
-    good = frozenset((y, 4) for y, line in enumerate(lines) if line[4] == OK)
-    bad = {FAULTY, FAILED, DEGRADED}
-    spoiled = frozenset((y, 4) for y, line in enumerate(lines) if line[4] in bad)
-    problems = (paragraph(line, width - 1, WARN, " ") for line in suite_problems(suite))
-    title: Row = [Span(clip(f" {suite_title(suite)}", width), STRONG)]
-    style = GOOD if good else TEXT
-    if spoiled:
-        style = WARN
-    if any(line[4] == FAULTY for line in lines):
-        style = FAULT
-    summary = paragraph(suite_summary(suite), width - 1, style, " ")
-    parts = table_rows(TextTable(lines, good, spoiled), width)
-    shown = [*summary, title, [], *parts, []]
-    return [*shown, *(row for rows in problems for row in rows)][:height]
-
-
-def note_rows(run: RunState, width: int, room: int, style: Style) -> list[Row]:
-    """Return as many lines of the result's notes as fit."""
-    notes = run.result.notes if run.result else ()
-    lines = [line for note in notes for line in wrap(visible(note), width - 2)]
-    shown = lines[: max(0, room)]
-    if shown and len(lines) > len(shown):
-        shown[-1] += " …"
-    return [[Span(clip(f" {line}", width), style)] for line in shown]
-
-
-def _widths(table: TextTable) -> list[int]:
-    return [
-        max(len(text) for text in column) for column in zip(*table.lines, strict=True)
-    ]
-
-
-def _fits(table: TextTable, width: int) -> bool:
-    return 1 + sum(_widths(table)) + GAP * (len(table.lines[0]) - 1) <= width
-
-
-def table_rows(table: TextTable, width: int) -> list[Row]:
-    """Draw a table: headings dim, the best green; a wide one shortens the names."""
-    widths = _widths(table)
-    gap, margin = (GAP, 1) if _fits(table, width) else (1, 0)
-    over = margin + sum(widths) + gap * (len(widths) - 1) - width
-    if over > 0:
-        widths[0] = max(NARROWEST_NAME, widths[0] - over)
-    lines = []
-    for y, line in enumerate(table.lines):
-        row: Row = [Span(" " * margin)]
-        for x, text in enumerate(line):
-            style = STRONG if x > 0 else TEXT
-            if y == 0 or text == ABSENT:
-                style = DIM
-            elif (y, x) in table.best:
-                style = GOOD
-            if (y, x) in table.spoiled:
-                style = FAULT
-            blank = [Span(" " * gap)] if x else []
-            row += [*blank, cell(visible(text), widths[x], style, right=x > 0)]
-        lines.append(fit(row, width) if width_of(row) > width else row)
-    return lines
-
-
-def last_and_best(run: RunState, width: int) -> Row:
-    """Return the last row, and the best so far if it fits."""
-    row: Row = [Span(" ")]
-    if not run.rows:
-        return [
-            *row,
-            Span("the first row is being measured" if run.planned else "", DIM),
-        ]
-    last, best = run.rows[-1], best_row(run.rows) or run.rows[-1]
-    latency = run.request.kind == "latency"
-    named = [("last", last), ("best", best)]
-    if latency:  # work of several sorts: the table says what is best of each
-        named = [] if run.ended else named[:1]
-    elif run.ended or last is best:
-        named = named[1:]
-    for name, point in named:
-        said = brief(point.values.get("seconds")) if latency else rate_text(point)
-        part = [
-            Span(f"{name} ", DIM),
-            Span(said, STRONG),
-            Span(f" {_where(run, point)}  ", DIM),
-        ]
-        if point is named[0][1] or width_of([*row, *part]) <= width:
-            row += part
-    return row
-
-
-def _where(run: RunState, point: Point) -> str:
-    series = visible(point.series, 40)
-    if run.request.kind == "copy":
-        return f"{series}, {size(point.x)}"
-    if len(set(point.shape)) > 1:
-        return "×".join(map(str, point.shape))
-    return f"{series}, {point.x:.0f}"
-
-
-def progress(run: RunState) -> tuple[float, str]:
-    """Return the progress, 0 to 1, and in words. A table may be complete early."""
-    done, seconds, elapsed = len(run.rows), run.request.seconds, run.elapsed_seconds
-    share, left = min(1.0, elapsed / seconds), duration(max(0.0, seconds - elapsed))
-    if not run.is_table:
-        text = f"  {duration(elapsed)} of {duration(seconds)}"
-        return share, text if run.ended else f"{text}, {left} left"
-    most = run.planned.rows if run.planned else 0
-    if run.ended:
-        return (
-            1.0 if run.took_its_time else share,
-            f"  {count(done, 'row')} in {duration(elapsed)}",
-        )
-    of = f"{done} of at most {most} rows" if most else count(done, "row")
-    return min(
-        1.0, max(share, done / most if most else 0.0)
-    ), f"  {of}, at most {left} left"
-
-
-LEAST_PLOT = 8
-FAR = 30.0
-"""Ratio of the largest to the smallest figure from which the axis is logarithmic."""
-WIDE = 80
-USUAL = 10.0
-"""log2 of the size that a sweep is expected to reach, unless its plan ends before."""
-SHARE_OF_NOTES = 6
-"""Rows per row of notes, at most."""
-
-
-def sweep_rows(run: RunState, width: int, height: int) -> list[Row]:
-    """Draw the chart, and below it notes if they fit."""
-    lines = points_by_series(run.rows).items()
-    series = {visible(name, 40): _logs(line) for name, line in lines}
-    spare = max(0, height - LEAST_PLOT - 1)
-    below = note_rows(run, width, min(spare, max(2, height // SHARE_OF_NOTES)), DIM)
-    return [*_chart(series, (run,), width, height - len(below)), *below]
-
-
-def sweep_rows_of_group(group: GroupState, width: int, height: int) -> list[Row]:
-    """Draw the chart with a line for each device."""
-    series = {target.place: _logs(run.rows) for target, run in group.runs.items()}
-    return _chart(series, group.runs.values(), width, height)
-
-
-def _logs(line: Sequence[Point]) -> tuple[tuple[float, float], ...]:
-    known = ((point.x, point.values.get("tflops", 0.0)) for point in line)
-    return tuple(
-        sorted((math.log2(x), rate) for x, rate in known if x >= 1 and rate > 0)
-    )
-
-
-def _chart(
-    series: Mapping[str, Sequence[tuple[float, float]]],
-    runs: Iterable[RunState],
-    width: int,
-    height: int,
-) -> list[Row]:
-    marked = [plots.mark_of(n) for n in range(len(series))]
-    named = [
-        (f"{mark} {name}", style)
-        for name, (mark, style) in zip(series, marked, strict=True)
-    ]
-    xs = [x for points in series.values() for x, _ in points]
-    ys = [y for points in series.values() for _, y in points]
-    unit, factor = flops_unit(max(ys, default=None))
-    ys = [factor * y for y in ys]
-    head = plots.legend(
-        f" {unit}, by N " if width >= WIDE else f" {unit}", named, width
-    )
-    if not xs:
-        return [head]
-    # The largest expected N, so that the axis stays for a while.
-    expected = (
-        run.planned.n for run in runs if not run.ended and run.planned is not None
-    )
-    high = max((min(USUAL, math.log2(n)) for n in expected if n > 0), default=0.0)
-    x = _sizes(min(xs), max(high, *xs), width - plots.LABEL)
-    y, scaled = rates(min(ys), max(ys), height - 1)
-    lines = tuple(
-        plots.PlotLine(
-            tuple((at, scaled(factor * rate)) for at, rate in points),
-            style,
-            mark if len(series) > 1 else "",
-        )
-        for points, (mark, style) in zip(series.values(), marked, strict=True)
-    )
-    rows = plots.plot_rows(lines, plots.PlotArea(x, y, plots.LABEL, width, height - 1))
-    return [head, *rows]
-
-
-def _sizes(low: float, high: float, width: int) -> plots.PlotAxis:
-    """Return an axis of powers of two, labelled by N."""
-    first, last = math.floor(low), max(math.floor(low) + 1, math.ceil(high))
-    step = max(1, math.ceil((last - first) / max(1, width // 9)))
-    at = range(first, last + 1, step)
-    return plots.PlotAxis(first, last, tuple((power, f"{2**power}") for power in at))
-
-
-def rates(
-    low: float, high: float, height: int
-) -> tuple[plots.PlotAxis, Callable[[float], float]]:
-    """Return the axis of the rates and its scale: logarithmic if they are far apart."""
-    if high < FAR * low:
-        return plots.linear_axis(0.0, 1.08 * high, height), float
-    bottom, top = math.log10(low), math.log10(high)
-    first, last = math.ceil(bottom), math.floor(top)
-    step = max(1, math.ceil((last - first) / max(1, (height - 3) // 2)))
-    powers = range(
-        last, first - 1, -step
-    )  # from the top: there are the figures that count
-    ticks = tuple((n, f"{10.0**n:g}") for n in reversed(powers))
-    return plots.PlotAxis(bottom, top + 0.01 * (top - bottom), ticks), math.log10
+    result: Result
+    """Result of the run, or for a check one that stands for its parts."""
+    parts: tuple[Result, ...] = ()
+    """Results of a check in their order; empty for a single run."""
+    within: bool = False
+    """True for a part of an unfolded check."""
 
 
 class ResultsView(CursorList, TelemetryView):
     """A table, newest first, with a cursor."""
+
+    class Chosen(Message):
+        """The line under the cursor is to be drawn again."""
+
+        def __init__(self, line: Line) -> None:
+            super().__init__()
+            self.line = line
 
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(telemetry, id="results")
@@ -287,67 +65,155 @@ class ResultsView(CursorList, TelemetryView):
         """Reason why earlier results could not be read, or this one not be stored."""
         self.marked: Result | None = None
         """Result that another one is to be compared with."""
+        self._unfolded: set[float] = set()
+        """Starts of the checks whose parts are listed."""
+        self.lines: list[Line] = []
 
-    def show(self, results: list[Result], problem: str | None) -> None:
+    def show(self, results: Sequence[Result], problem: str | None) -> None:
         """List these results; a new one is selected."""
         fresh = results[:1] != self.results[:1]
-        self.results, self.problem = results, problem
+        self.results, self.problem = [*results[:MOST_RESULTS]], problem
+        self._list()
         self.at = 0 if fresh else self.at
         self.action_move(0)
 
+    def add(self, new: Sequence[Result], problem: str | None) -> None:
+        """List new results first; those that are listed already stay where they are."""
+        fresh = {(each.started_at, each.device_uuid): each for each in new}
+        rest = []
+        for each in self.results:
+            rest.append(fresh.pop((each.started_at, each.device_uuid), each))
+        self.show([*fresh.values(), *rest], problem)
+
+    def _list(self) -> None:
+        checks: dict[float, list[Result]] = {}
+        for each in self.results:
+            if each.check_started_at is not None:
+                checks.setdefault(each.check_started_at, []).insert(0, each)
+        self.lines = []
+        for each in self.results:
+            started_at = each.check_started_at
+            if started_at is None:
+                self.lines.append(Line(each))
+            elif started_at in checks:
+                parts = tuple(checks.pop(started_at))
+                self.lines.append(Line(check_result(parts), parts))
+                if started_at in self._unfolded:
+                    self.lines += [Line(part, within=True) for part in parts]
+
     @property
-    def selected(self) -> Result | None:
-        """Result under the cursor, or None if there is none."""
-        return self.results[self.at] if self.results else None
+    def line(self) -> Line | None:
+        """Line under the cursor, or None if there is none."""
+        return self.lines[self.at] if self.lines else None
 
     @property
     def wanted(self) -> int:
-        """Rows that show all results."""
-        return 1 + len(self.results) + 2 * bool(self.problem)
+        """Rows that show all lines."""
+        return 1 + len(self.lines) + 2 * bool(self.problem)
 
     @property
     def total(self) -> int:
-        return len(self.results)
+        return len(self.lines)
+
+    def action_draw(self) -> None:
+        """Draw the line under the cursor again; a check also unfolds, or folds."""
+        line = self.line
+        if line is None:
+            return
+        if line.parts:
+            self._unfolded ^= {line.result.started_at}
+            self._list()
+            self.action_move(0)
+        self.post_message(self.Chosen(line))
+
+    def action_compare(self) -> None:
+        """Mark a result, or compare it with the marked one."""
+        now = self.line and self.line.result
+        if now is None or self.marked in (None, now):
+            self.marked = None if self.marked is now else now
+        else:
+            pair = [each for each in (self.marked, now) if each is not None]
+            before, after = sorted(pair, key=lambda one: one.started_at)
+            text = differences(before, after, self.results)
+            lines = [Choice(line, "", None) for line in text.splitlines()]
+            window = ChoiceDialog("Comparison", lines, "Esc closes")
+            window.add_class("comparison")
+            self.app.push_screen(window)
+            self.marked = None
+        self.redraw()
+
+    def action_forget(self) -> None:
+        """Ask whether to remove the results of the line under the cursor."""
+        line = self.line
+        if line is None:
+            return
+        result = line.result
+        what = f"{when(result)}  {device(result)}  {result.kind}, {result.dtype}, {speed(result)}"
+        whose = "it and its curve"
+        if line.parts:
+            whose = "its parts and their curves"
+        lines = [visible(what), f"This removes {whose} from the stored results."]
+        question = ConfirmScreen("Forget this result?", lines, "Forget")
+        forgotten = line.parts or (result,)
+        question.ask(self.app, lambda _: self._forget(forgotten))
+
+    @work(group="results", exit_on_error=False)
+    async def _forget(self, results: Sequence[Result]) -> None:
+        left = self.results
+        problem = None
+        for result in results:
+            try:
+                await asyncio.to_thread(store.forget, result)
+            except ProblemError as error:
+                problem = f"Not forgotten: {error}"
+                break
+            left = [one for one in left if one is not result]
+        self.show(left, problem)
 
     def draw(self, width: int, height: int) -> list[Row]:
         note = paragraph(visible(self.problem or ""), width - 1, FAULT, " ")[:2]
         if self.marked is not None:
             note.append([Span(" Select another result, and press d again", ACCENT)])
-        if not self.results:
+        if not self.lines:
             return [*note, [Span(" No results yet", DIM)]]
-        listed = [self.results[n] for n in self.list_in(max(1, height - len(note) - 1))]
+        listed = self.list_in(max(1, height - len(note) - 1))
         columns = fitting_columns(width)
         rows = [self._heading(columns, width)]
-        rows += [self._line(each, columns, width) for each in listed]
+        for n in listed:
+            rows.append(self._row(self.lines[n], columns, width, selected=n == self.at))
         return [*note, *rows]
 
-    def _heading(
-        self, columns: tuple[tuple[ResultColumn, int], ...], width: int
-    ) -> Row:
-        """Return the titles, and which results are shown if not all are."""
-        first, last, total = self._first + 1, self.listed.stop, self.total
+    def _heading(self, columns: Sequence[tuple[ResultColumn, int]], width: int) -> Row:
+        """Return the titles, and which lines are shown if not all are."""
         row: Row = []
         for column, cells in columns:
             title = column.title
-            if column is WHEN and total > len(self.listed):
-                shown = f"{first}-{last}"
-                title = of if len(of := f"{shown} of {total}") <= cells else shown
+            if column is WHEN and self.total > len(self.listed):
+                title = f"{self.listed.start + 1}-{self.listed.stop}"
+                of = f"{title} of {self.total}"
+                title = of if len(of) <= cells else title
             row += [Span(" "), cell(title, cells, DIM, right=column.right)]
         return fit(row, width)
 
-    def _line(
-        self, result: Result, columns: tuple[tuple[ResultColumn, int], ...], width: int
+    def _row(
+        self,
+        line: Line,
+        columns: Sequence[tuple[ResultColumn, int]],
+        width: int,
+        *,
+        selected: bool,
     ) -> Row:
-        row: Row = []
+        result = line.result
         titles = {column.title for column, _ in columns}
-        device = self._telemetry.find_device(result.device_uuid)
         faulty = result.state == FAULTY
         bad = result.known_comparison.slower or result.state == DEGRADED
+        row: Row = []
         for column, cells in columns:
             text = column.text(result)
-            if column is DEVICE and device is not None:  # eight may have one name
-                text = f"{device.number} {text}"
-            if column.title == "TYPE" and "KIND" not in titles and result.points:
+            if column is DEVICE:
+                text = self._device_text(line, text)
+            named_by_kind = result.points or line.parts
+            if column.title == "TYPE" and "KIND" not in titles and named_by_kind:
                 text = visible(result.kind, 20)  # tells more than its data type
             style = STRONG if column is SPEED else TEXT
             if faulty:  # a fault is red all over
@@ -357,7 +223,15 @@ class ResultsView(CursorList, TelemetryView):
             elif text == ABSENT:
                 style = DIM
             row += [Span(" "), cell(text, cells, style, right=column.right)]
-        # What is red stays red under the cursor.
-        chosen, calm = result is self.selected, not faulty
-        line = list_row(fit(row[1:], width - 1), selected=chosen, focused=calm)
-        return [Span("=", ACCENT), *line[1:]] if result is self.marked else line
+        # A red row stays red under the cursor.
+        drawn = list_row(fit(row[1:], width - 1), selected=selected, focused=not faulty)
+        return [Span("=", ACCENT), *drawn[1:]] if result is self.marked else drawn
+
+    def _device_text(self, line: Line, text: str) -> str:
+        device = self._telemetry.find_device(line.result.device_uuid)
+        if device is not None:  # eight may have one name
+            text = f"{device.number} {text}"
+        if line.parts:
+            unfolded = line.result.started_at in self._unfolded
+            text = f"{'▾' if unfolded else '▸'} {text}"
+        return f"  {text}" if line.within else text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,11 +20,10 @@ from gputop.bench.plan import target_choice
 from gputop.bench.plan.kinds import CHECK
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.plan.target_choice import busy_question, usable_requests
-from gputop.bench.results.columns import device, speed, when
-from gputop.bench.results.differences import differences
-from gputop.bench.results.store import append, curves_of, forget, judged, recent
-from gputop.bench.run.group import DeviceGroup, GroupState, Pairs, group_runner
-from gputop.bench.run.run_state import RunState
+from gputop.bench.results.columns import when
+from gputop.bench.results.store import append, curves_of, judged, recent
+from gputop.bench.run.group import DeviceGroup, Pairs, group_runner
+from gputop.bench.run.run import Run
 from gputop.bench.run.simulation import SIMULATED, Simulation
 from gputop.bench.run.suite import (
     DEFAULT_LEVEL,
@@ -35,11 +35,13 @@ from gputop.bench.run.suite import (
 from gputop.text import short_name, visible
 from gputop.ui.benchmark.device_choice import ALL, DevicesDialog, key_of, label
 from gputop.ui.benchmark.form import Form, field_of
+from gputop.ui.benchmark.kept_checks import check_of, kept_run, target_of, write_report
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
-from gputop.ui.benchmark.results import ResultsView, suite_rows
+from gputop.ui.benchmark.result_tables import suite_rows
+from gputop.ui.benchmark.results import MOST_RESULTS, ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart, hint, problem_rows
-from gputop.ui.drawing.cells import Span
-from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, ConfirmScreen
+from gputop.ui.drawing.cells import Row, Span
+from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.drawing.live import LiveTab, space_of
 from gputop.ui.drawing.palette import DIM, FAULT, WARN
 from gputop.ui.telemetry import Telemetry, local_inventory
@@ -49,15 +51,16 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from gputop.agent.snapshot import Sample
-    from gputop.bench.plan.kinds import DeviceKind
+    from gputop.bench.run.device_run import DeviceRun
 
 REDRAW_SECONDS = 0.25
 """Interval of redraws. The worker sends more windows than are worth their bytes over SSH."""
 CHART_SECONDS = 1.0
 """Redraw interval of a chart with a line per device, which takes some milliseconds each."""
-RESULTS_SHOWN = 200
-LEAST_RESULTS, SHARE_OF_RESULTS = 5, 0.4
-"""Rows of the results, and their largest share of a high screen below a chart."""
+FINISH_SECONDS = 3.0
+"""Longest time that the dashboard's end waits for a run to stop and to be kept."""
+LEAST_RESULTS, SHARE_OF_RESULTS = 5, 0.25
+"""Rows of the results, and their share of a high screen below a chart."""
 AROUND, LEAST_CHART, HINT = 4, 6, 12
 """Rows of form, title and margin, least rows of the chart, and rows of what is there before."""
 
@@ -79,12 +82,17 @@ class BenchmarkTab(LiveTab):
             lambda uuid: telemetry.readings(uuid).temperature_celsius or 40.0,
             lambda loads: ask(loads=loads),
         )
-        self._runs: DeviceGroup | Pairs | None = None
+        self._run: Run | None = None
+        """Run that is shown."""
+        self._runner: DeviceGroup | Pairs | None = None
+        """What runs it, until it has ended."""
+        self._check: Suite | None = None
+        """Check that runs."""
+        self._idle = asyncio.Event()
+        self._idle.set()
+        """Set while nothing runs, and everything is kept."""
         self._curves: dict[float, str] = {}
         """Curves of simulated runs, which are not kept, by the time of their start."""
-        self._group: GroupState | None = None
-        self._suite: Suite | None = None
-        """Suite that runs."""
         self._form = Form()
         self._title = TitleView(id="run-title")
         self._chart = ThroughputChart()
@@ -100,11 +108,7 @@ class BenchmarkTab(LiveTab):
         yield self._results
 
     def on_mount(self) -> None:
-        self._chart.hint = lambda *size: hint(
-            self._form.kinds,
-            *size,
-            others=any(not d.is_here for d in self._telemetry.devices),
-        )
+        self._chart.hint = self._hint
         self.show_targets()
         self._redraws = [
             self.set_interval(REDRAW_SECONDS, self._redraw_while_running, pause=True),
@@ -112,23 +116,24 @@ class BenchmarkTab(LiveTab):
         ]
         self._load_results()
 
+    def _hint(self, width: int, height: int) -> list[Row]:
+        others = any(not device.is_here for device in self._telemetry.devices)
+        return hint(self._form.kinds, width, height, others=others)
+
     @work(group="results", exit_on_error=False)
     async def _load_results(self) -> None:
+        problem = None
+        results: list[Result] = []
         try:
-            results, problem = await asyncio.to_thread(recent, RESULTS_SHOWN), None
+            results = await asyncio.to_thread(recent, MOST_RESULTS)
         except ProblemError as error:
-            results, problem = [], str(error)
-        self._show_results(
-            self._results.results, problem, results
-        )  # some may be new meanwhile
+            problem = str(error)
+        new = self._results.results  # some may have ended meanwhile
+        self._results.show(results, problem)
+        self._show_results(new, problem)
 
-    def _show_results(
-        self, first: list[Result], problem: str | None, others: Sequence[Result] = ()
-    ) -> None:
-        """List the first, then the others; what is among both stays where the others have it."""
-        new = {(each.started_at, each.device_uuid): each for each in first}
-        rest = [new.pop((each.started_at, each.device_uuid), each) for each in others]
-        self._results.show([*new.values(), *rest][:RESULTS_SHOWN], problem)
+    def _show_results(self, new: Sequence[Result], problem: str | None) -> None:
+        self._results.add(new, problem)
         self._redraw_run()
 
     @property
@@ -137,27 +142,20 @@ class BenchmarkTab(LiveTab):
 
     @property
     def running(self) -> bool:
-        return self._runs is not None or self._suite is not None
+        return self._runner is not None or self._check is not None
 
     def show_targets(self) -> None:
         """Offer the stream's devices on this machine; recorded ones cannot run."""
-        inventory, telemetry = (
-            local_inventory(self._telemetry.inventory),
-            self._telemetry,
-        )
+        telemetry = self._telemetry
+        inventory = local_inventory(telemetry.inventory)
         if inventory is None or telemetry.replayed or telemetry.scraped:
             self._form.offer((plan.cpu_target(),))
         else:
-            targets = target_choice.targets(inventory, self._telemetry.latest)
+            targets = target_choice.targets(inventory, telemetry.latest)
             if telemetry.simulated:
-                targets = tuple(
-                    replace(
-                        gpu, name=f"{SIMULATED} {short_name(gpu.name)}", simulated=True
-                    )
-                    for gpu in targets[:-1]
-                )
+                targets = tuple(map(_simulated, targets[:-1]))
             self._form.offer(targets, target_choice.gpus_in_mig_mode(inventory))
-        if self._group is None:
+        if self._run is None:
             self._chart.redraw()
 
     def show_telemetry(self) -> None:
@@ -177,228 +175,220 @@ class BenchmarkTab(LiveTab):
         if not default and not self._form.take_highlighted():
             return
         self.show_targets()
+        latest = self._telemetry.latest
         try:
             if default:
                 self._form.choose(uuid, "soak")
-            latest, chosen = self._telemetry.latest, self._form.requests(self._python)
+            chosen = self._form.requests(self._python)
             of_all = self._form.choice.key(self._form.kind) == ALL
             requests, left_out = usable_requests(latest, chosen, of_all=of_all)
         except ValueError as error:
-            self._form.refuse(
-                self._form.find_wrong()[0] or field_of(str(error)), str(error)
-            )
+            field = self._form.find_wrong()[0] or field_of(str(error))
+            self._form.refuse(field, str(error))
             return
         self._form.refuse("", "")
         if left_out:
             self.notify(left_out, title="Left out", severity="warning", markup=False)
-        asked = busy_question(
-            self._telemetry.latest, [request.target for request in requests]
-        )
+        asked = busy_question(latest, [request.target for request in requests])
         if asked is None or requests[0].target.simulated:  # that disturbs nobody
             self._begin(requests)
             return
-        ConfirmScreen(*asked, "Start anyway").ask(
-            self.app, lambda _: self._begin(requests)
-        )
+        question = ConfirmScreen(*asked, "Start anyway")
+        question.ask(self.app, lambda _: self._begin(requests))
 
     def _begin(self, requests: list[Request]) -> None:
         self.screen.set_focus(None)  # the next key is not for a field: x stops
+        self._idle.clear()
+        self._form.running = True
         if requests[0].kind == CHECK:
             devices = "; ".join(each.target.label for each in requests)
             parts = len(LEVELS[DEFAULT_LEVEL].parts)
-            self._suite = Suite(DEFAULT_LEVEL, time.time(), {"devices": devices}, parts)
-            self._follow_suite(requests)
+            check = Suite(DEFAULT_LEVEL, time.time(), {"devices": devices}, parts)
+            self._check = check
+            self._follow_check(check, requests)
         else:
-            run = self._run(self._prepared(requests))
-            self.run_worker(run, group="bench", exit_on_error=False)
+            self._follow_run(self._prepared(requests))
 
     def _prepared(
         self, requests: list[Request], when: str = "", rest: float | None = None
-    ) -> GroupState:
-        group = GroupState(requests)
-        self._show_group(group, when, rest)
-        simulated = group.request.target.simulated
-        self._runs = group_runner(
-            group, self._simulation.session if simulated else None
-        )
+    ) -> Run:
+        run = Run(requests)
+        self._show_run(run, when, rest)
+        simulated = run.request.target.simulated
+        make = self._simulation.session if simulated else None
+        self._runner = group_runner(run, make)
         for timer in self._redraws:
             timer.resume()
         self.post_message(self.Changed())
         self._redraw_run()
-        return group
+        return run
 
-    def _show_group(
-        self, group: GroupState | None, when: str = "", rest: float | None = None
+    def _show_run(
+        self, run: Run | None, when: str = "", rest: float | None = None
     ) -> None:
-        self._group, self._title.when, self._title.rest = group, when, rest
+        self._run, self._title.when, self._title.rest = run, when, rest
         for view in (self._title, self._chart, self._readout):
-            view.group = group
+            view.run = run
         self._chart.hint = lambda *_: []
 
     @work(group="bench", exit_on_error=False)
-    async def _follow_suite(self, requests: list[Request]) -> None:
-        assert self._suite is not None
-        suite, parts, seconds = (
-            self._suite,
-            LEVELS[DEFAULT_LEVEL].parts,
-            requests[0].seconds,
-        )
+    async def _follow_run(self, run: Run) -> None:
+        try:
+            await self._follow(run)
+        finally:
+            self._end()
+
+    @work(group="bench", exit_on_error=False)
+    async def _follow_check(self, check: Suite, requests: list[Request]) -> None:
+        parts, seconds = LEVELS[DEFAULT_LEVEL].parts, requests[0].seconds
         try:
             for n, part in enumerate(parts, 1):
                 asked, planned = part_requests(part, requests)
-                runs: list[RunState] = []
+                runs: list[DeviceRun] = []
+                stopped = False
                 if asked:
                     rest = seconds * sum(each.share for each in parts[n:])
-                    group = self._prepared(asked, f"Part {n} of {len(parts)}", rest)
-                    await self._run(group)
-                    runs = [*group.runs.values()]
-                suite = suite.added(part_result(planned, runs))
-                if self._group is not None and self._group.stopping:
+                    run = self._prepared(asked, f"Part {n} of {len(parts)}", rest)
+                    await self._follow(run)
+                    runs, stopped = [*run.devices.values()], run.stopping
+                check = check.added(part_result(planned, runs))
+                if stopped:
                     break
         finally:
-            self._suite = None
-        self._show_group(None)
-        self._chart.hint = partial(suite_rows, suite)
-        self._redraw_run()
+            self._check = None
+            self._end()
+        self._show_check(check)
+
+    def _end(self) -> None:
+        """Show that nothing runs any more."""
+        self._idle.set()
+        self._form.running = False
         self.post_message(self.Changed())
 
-    async def _run(self, group: GroupState) -> None:
-        runs = self._runs
-        assert runs is not None
+    def _show_check(self, check: Suite) -> None:
+        self._show_run(None)
+        self._chart.hint = partial(suite_rows, check)
+        self._redraw_run()
+
+    async def _follow(self, run: Run) -> None:
+        runner = self._runner
+        assert runner is not None
         try:
-            await runs.follow(partial(self._take, group))
+            await runner.follow(partial(self._take, run))
         finally:
-            self._runs = None
+            self._runner = None
             for timer in self._redraws:  # one that ticks wakes the whole dashboard
                 timer.pause()
             # Begun even if the dashboard ends, as it may say "Done" by now: asyncio waits for it at
             # its own end. In a thread, as the home may be far away.
             problem = self._results.problem
-            keeping = asyncio.get_running_loop().run_in_executor(
-                None, self._keep, group, problem
-            )
-        if not group.measured and (fault := group.problem) is not None:
-            self._chart.hint = partial(
-                problem_rows, fault, FAULT if group.faulty else WARN
-            )
-        self._show_results(group.results, problem, self._results.results)
+            started_at = self._check.started_at if self._check else None
+            keep = partial(self._keep, run, started_at, problem)
+            keeping = asyncio.get_running_loop().run_in_executor(None, keep)
+        if not run.measured and (fault := run.problem) is not None:
+            style = FAULT if run.faulty else WARN
+            self._chart.hint = partial(problem_rows, fault, style)
+        self._show_results(run.results, problem)
         self.post_message(self.Changed())
         problem = await asyncio.shield(keeping)
-        self._show_results(group.results, problem, self._results.results)
+        self._show_results(run.results, problem)
 
-    def _keep(self, group: GroupState, problem: str | None) -> str | None:
+    def _keep(
+        self, run: Run, check_started_at: float | None, problem: str | None
+    ) -> str | None:
         """Judge and keep the results, and return the problem that is then with the kept ones."""
-        done = [run for run in group.runs.values() if run.result is not None]
-        for run, result in zip(done, judged(group.results), strict=True):
-            run.end = Done(result)
+        done = [each for each in run.devices.values() if each.result is not None]
+        for device, result in zip(done, judged(run.results), strict=True):
+            device.end = Done(replace(result, check_started_at=check_started_at))
         try:
-            for run, result in reversed([*zip(done, group.results, strict=True)]):
-                if run.request.target.simulated:
-                    self._curves[result.started_at] = run.kept_curves()
+            for device, result in reversed([*zip(done, run.results, strict=True)]):
+                if device.request.target.simulated:
+                    self._curves[result.started_at] = device.kept_curves()
                 else:
-                    append(result, run.kept_curves())
+                    append(result, device.kept_curves())
                     problem = None
         except ProblemError as error:
             return f"Not kept: {error}"
         return problem
 
-    def _take(self, group: GroupState, target: Target, event: Event) -> None:
-        group.add_event(target, event)
+    def _take(self, run: Run, target: Target, event: Event) -> None:
+        run.add_event(target, event)
         if isinstance(event, RunLimit):
-            self._say_limit(group, target, event)
+            self._say_limit(run, target, event)
 
-    def _say_limit(self, group: GroupState, target: Target, limit: RunLimit) -> None:
-        which = f" of {visible(target.label)}" if group.is_several else ""
+    def _say_limit(self, run: Run, target: Target, limit: RunLimit) -> None:
+        which = f" of {visible(target.label)}" if run.is_several else ""
         title = f"{limit.title}: the stress test{which} ends"
         self.notify(limit.why, title=title, severity="warning")
 
-    def action_draw(self) -> None:
+    @on(ResultsView.Chosen)
+    def _chosen(self, event: ResultsView.Chosen) -> None:
         if self.running:
             self.notify("A stress test is running: x stops it")
-        elif (result := self._results.selected) is not None:
-            self._draw(result)
+        elif event.line.parts:
+            self._show_check(check_of(event.line.parts))
+        else:
+            self._draw(event.line.result)
 
     @work(exclusive=True, group="curves", exit_on_error=False)
     async def _draw(self, result: Result) -> None:
-        uuid = result.device_uuid
-        here = self._telemetry.find_device(uuid)
-        index, simulated = (
-            None if here is None else here.index,
-            result.python == SIMULATED,
-        )
-        kind: DeviceKind = "cpu" if uuid is None else "cuda"
-        target = Target(
-            kind, uuid, index, result.device, None, None, simulated=simulated
-        )
+        here = self._telemetry.find_device(result.device_uuid)
+        index = None if here is None else here.index
+        simulated = result.python == SIMULATED
+        target = replace(target_of(result), index=index, simulated=simulated)
         try:
-            kept = self._curves.get(result.started_at) or await asyncio.to_thread(
-                curves_of, result
-            )
-            run = RunState.of_result(result, target, kept)
-            measured = run.measured  # a newer gputop's kind is not known here
+            curves = await asyncio.to_thread(self._curves_of, result)
+            run = Run.of(kept_run(result, target, curves))
         except (ProblemError, ValueError, KeyError) as error:
-            self.notify(
-                f"Not drawn: {visible(str(error))}", severity="warning", markup=False
-            )
+            why = f"Not drawn: {visible(str(error))}"
+            self.notify(why, severity="warning", markup=False)
             return
         if self.running:
             return
-        group = GroupState([run.request])
-        group.runs[run.request.target] = run
-        self._show_group(group, when(result))
-        if not measured:
-            why = [[Span(" An older gputop kept no curve of this run.", DIM)]]
-            self._chart.hint = lambda *_: why
+        self._show_run(run, when(result))
+        if not run.measured:
+            no_curve = Span(" An older gputop kept no curve of this run.", DIM)
+            self._chart.hint = lambda *_: [[no_curve]]
         self._redraw_run()
 
-    def action_compare(self) -> None:
-        view, now = self._results, self._results.selected
-        if now is None or view.marked in (None, now):
-            view.marked = None if view.marked is now else now
-        else:
-            before, after = sorted(
-                filter(None, (view.marked, now)), key=lambda one: one.started_at
-            )
-            found = differences(before, after, view.results)
-            lines = [Choice(line, "", None) for line in found.splitlines()]
-            window = ChoiceDialog("Comparison, 95 % intervals", lines, "Esc closes")
-            window.add_class("comparison")
-            self.app.push_screen(window)
-            view.marked = None
-        view.redraw()
+    def _curves_of(self, result: Result) -> str | None:
+        return self._curves.get(result.started_at) or curves_of(result)
 
-    def action_forget(self) -> None:
-        result = self._results.selected
-        if result is None:
+    @work(group="report", exit_on_error=False)
+    async def action_report(self) -> None:
+        """Write the report of the selected result into the working directory."""
+        line = self._results.line
+        if line is None:
+            self.notify("There is no result to report")
             return
-        what = f"{when(result)}  {device(result)}  {result.kind}, {result.dtype}, {speed(result)}"
-        lines = [
-            visible(what),
-            "This removes it and its curve from the stored results.",
-        ]
-        question = ConfirmScreen("Forget this result?", lines, "Forget")
-        question.ask(self.app, lambda _: self._forget(result))
-
-    @work(group="results", exit_on_error=False)
-    async def _forget(self, result: Result) -> None:
         try:
-            await asyncio.to_thread(forget, result)
-        except ProblemError as error:
-            self._show_results(self._results.results, f"Not forgotten: {error}")
-        else:
-            self._show_results(
-                [one for one in self._results.results if one is not result], None
+            path = await asyncio.to_thread(
+                write_report, line.result, line.parts, self._curves_of
             )
+        except (ProblemError, ValueError, KeyError, OSError) as error:
+            why = visible(str(error))
+            self.notify(why, title="No report", severity="error", markup=False)
+            return
+        self.notify(visible(str(path)), title="Report", markup=False)
 
     def stop(self) -> None:
         """Stop the runs of all devices. What they measured so far is their result."""
-        if not self.running or self._group is None:
+        if not self.running or self._run is None:
             self.notify("No stress test is running: b starts one")
             return
-        self._group.stop()
+        self._run.stop()
         self._redraw_run()
-        if self._runs is not None:  # None between two parts of a suite
-            self.run_worker(self._runs.stop(), group="stop", exit_on_error=False)
+        if self._runner is not None:  # None between two parts of a check
+            self.run_worker(self._runner.stop(), group="stop", exit_on_error=False)
+
+    async def finish(self) -> None:
+        """Stop what runs, and wait until it is kept."""
+        if not self.running:
+            return
+        self.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_SECONDS):
+                await self._idle.wait()
 
     @on(Form.Several)
     def _choose_several(self) -> None:
@@ -409,13 +399,16 @@ class BenchmarkTab(LiveTab):
 
     @on(Form.Submitted)
     def _submitted(self) -> None:
-        self.start()
+        if self.running:
+            self.stop()
+        else:
+            self.start()
 
     def _redraw_while_running(self) -> None:
-        self._redraw_run(chart=self._chart.run is not None)
+        self._redraw_run(chart=self._run is not None and not self._run.is_several)
 
     def _redraw_chart_of_several(self) -> None:
-        if self._chart.run is None:
+        if self._run is not None and self._run.is_several:
             self._chart.redraw()
 
     def on_resize(self) -> None:
@@ -423,19 +416,24 @@ class BenchmarkTab(LiveTab):
 
     def _arrange(self) -> None:
         """Give the readout the rows that it wants, and share the others out."""
-        width, height = space_of(self)
-        wanted = self._readout.wanted(width)
+        _, height = space_of(self)
+        wanted = self._readout.wanted(height - AROUND - LEAST_CHART)
         share = height - AROUND - HINT  # without a chart there is more
-        if self._group is not None:
-            share = (
-                int(height * SHARE_OF_RESULTS) if self.screen.has_class("tall") else 0
-            )
         results = min(self._results.wanted, max(LEAST_RESULTS, share))
+        if self._run is not None:  # the chart keeps its height when results come
+            is_tall = self.screen.has_class("tall")
+            share = int(height * SHARE_OF_RESULTS) if is_tall else 0
+            results = max(LEAST_RESULTS, share)
         left = height - AROUND - wanted - results
-        self.set_class(wanted > 3 and left < LEAST_CHART, "crowded")
+        self.set_class(wanted > 0 and left < LEAST_CHART, "crowded")
         self._readout.styles.height, self._results.styles.height = wanted, results
 
     def _redraw_run(self, *, chart: bool = True) -> None:
         self._arrange()
         for view in (self._title, self._readout, *([self._chart] if chart else [])):
             view.redraw()
+
+
+def _simulated(gpu: Target) -> Target:
+    """Return the target of a simulated GPU, which no worker runs on."""
+    return replace(gpu, name=f"{SIMULATED} {short_name(gpu.name)}", simulated=True)

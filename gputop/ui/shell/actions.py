@@ -195,6 +195,8 @@ ACTIONS = (
            ("benchmark",)),
     Action("results.compare", "d", "view.compare", "Compare two results: d on one, d on the other",
            "Compare", ("benchmark",)),
+    Action("results.report", "e", "view.report", "Write the report of the selected result (HTML)",
+           "Report", ("benchmark",)),
     Action("results.forget", "delete", "view.forget", "Forget the selected result (asks first)",
            "", ("benchmark",)),
     Action("export", "E", "app.export('txt')", "Export the page as text to a file"),
@@ -207,7 +209,7 @@ ACTIONS = (
     Action("help", "question_mark,h,f1", "screen.help", "Help: keys and legend", "Help"),
     Action("repaint", "ctrl+l", "app.repaint", "Repaint the screen"),
     Action("suspend", "ctrl+z", "app.suspend_process", "Suspend; `fg` in the shell resumes gputop"),
-    Action("quit", "q,f10,ctrl+c", "app.quit", "Quit; stops a running stress test", "Quit"),
+    Action("quit", "q,f10,ctrl+c", "app.quit", "Quit; a running stress test is kept", "Quit"),
 )
 # fmt: on
 

@@ -153,6 +153,8 @@ class Dashboard(ActionScreen):
 
     async def quit(self, status: int) -> None:
         await self.tabs.end_making()
+        if self.tabs.benchmark is not None:
+            await self.tabs.benchmark.finish()
         await super().quit(status)
 
     async def _receive(self, record: Record | Interruption | Played) -> None:

@@ -1,0 +1,111 @@
+"""Tables of the benchmark tab: the rows of a run, and the parts of a check."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gputop.bench.events import DEGRADED, FAULTY, OK
+from gputop.bench.results.outliers import FAILED
+from gputop.bench.results.suite_report import (
+    suite_problems,
+    suite_summary,
+    suite_table,
+    suite_title,
+)
+from gputop.bench.results.tables import FASTEST, TextTable, table
+from gputop.text import ABSENT, visible
+from gputop.ui.drawing.cells import (
+    Row,
+    Span,
+    cell,
+    clip,
+    fit,
+    paragraph,
+    width_of,
+    wrap,
+)
+from gputop.ui.drawing.palette import DIM, FAULT, GOOD, STRONG, TEXT, WARN
+
+if TYPE_CHECKING:
+    from rich.style import Style
+
+    from gputop.bench.run.device_run import DeviceRun
+    from gputop.bench.run.suite import Suite
+
+GAP = 2
+WORDS, LEAST_SHAPES = 2, 3
+NARROWEST_NAME = 12
+
+
+def result_rows(run: DeviceRun, width: int, height: int) -> list[Row]:
+    """Draw the table, of a search the best shapes, and below it the notes of a complete run."""
+    most = height - 1 - WORDS
+    found = table(run.request.kind, run.rows, max(LEAST_SHAPES, min(FASTEST, most)))
+    if not _fits(found, width):
+        found = found.transposed()
+    shown = table_rows(found, width)[:height]
+    notes = note_rows(run, width, height - len(shown) - 1, TEXT)
+    return [*shown, [], *notes] if notes else shown
+
+
+def suite_rows(suite: Suite, width: int, height: int) -> list[Row]:
+    """Draw the parts of a suite with their verdicts, and below what is not ok."""
+    lines = suite_table(suite)
+    good = frozenset((y, 4) for y, line in enumerate(lines) if line[4] == OK)
+    bad = {FAULTY, FAILED, DEGRADED}
+    spoiled = frozenset((y, 4) for y, line in enumerate(lines) if line[4] in bad)
+    problems = (paragraph(line, width - 1, WARN, " ") for line in suite_problems(suite))
+    title: Row = [Span(clip(f" {suite_title(suite)}", width), STRONG)]
+    style = GOOD if good else TEXT
+    if spoiled:
+        style = WARN
+    if any(line[4] == FAULTY for line in lines):
+        style = FAULT
+    summary = paragraph(suite_summary(suite), width - 1, style, " ")
+    parts = table_rows(TextTable(lines, good, spoiled), width)
+    shown = [*summary, title, [], *parts, []]
+    return [*shown, *(row for rows in problems for row in rows)][:height]
+
+
+def note_rows(run: DeviceRun, width: int, room: int, style: Style) -> list[Row]:
+    """Return as many lines of the result's notes as fit."""
+    notes = run.result.notes if run.result else ()
+    lines = [line for note in notes for line in wrap(visible(note), width - 2)]
+    shown = lines[: max(0, room)]
+    if shown and len(lines) > len(shown):
+        shown[-1] += " …"
+    return [[Span(clip(f" {line}", width), style)] for line in shown]
+
+
+def _widths(table: TextTable) -> list[int]:
+    return [
+        max(len(text) for text in column) for column in zip(*table.lines, strict=True)
+    ]
+
+
+def _fits(table: TextTable, width: int) -> bool:
+    return 1 + sum(_widths(table)) + GAP * (len(table.lines[0]) - 1) <= width
+
+
+def table_rows(table: TextTable, width: int) -> list[Row]:
+    """Draw a table: headings dim, the best green; a wide one shortens the names."""
+    widths = _widths(table)
+    gap, margin = (GAP, 1) if _fits(table, width) else (1, 0)
+    over = margin + sum(widths) + gap * (len(widths) - 1) - width
+    if over > 0:
+        widths[0] = max(NARROWEST_NAME, widths[0] - over)
+    lines = []
+    for y, line in enumerate(table.lines):
+        row: Row = [Span(" " * margin)]
+        for x, text in enumerate(line):
+            style = STRONG if x > 0 else TEXT
+            if y == 0 or text == ABSENT:
+                style = DIM
+            elif (y, x) in table.best:
+                style = GOOD
+            if (y, x) in table.spoiled:
+                style = FAULT
+            blank = [Span(" " * gap)] if x else []
+            row += [*blank, cell(visible(text), widths[x], style, right=x > 0)]
+        lines.append(fit(row, width) if width_of(row) > width else row)
+    return lines
