@@ -209,7 +209,7 @@ ACTIONS = (
     Action("help", "question_mark,h,f1", "screen.help", "Help: keys and legend", "Help"),
     Action("repaint", "ctrl+l", "app.repaint", "Repaint the screen"),
     Action("suspend", "ctrl+z", "app.suspend_process", "Suspend; `fg` in the shell resumes gputop"),
-    Action("quit", "q,f10,ctrl+c", "app.quit", "Quit; a running stress test is kept", "Quit"),
+    Action("quit", "q,f10,ctrl+c", "app.quit", "Quit; what a stress test measured is kept", "Quit"),
 )
 # fmt: on
 
@@ -220,6 +220,10 @@ def explanation(key: str, *, replay: bool) -> str:
         return f"1 2 3 are the tabs · g {key} selects GPU {key}"
     if key in OTHERS:
         return OTHERS[key]
+    if replay and any(
+        action.has_key(key) and action.when == "live" for action in ACTIONS
+    ):
+        return f"{key_name(key)} works on live data, not in a replay"
     for action in ACTIONS:
         if (
             action.has_key(key)
@@ -227,10 +231,6 @@ def explanation(key: str, *, replay: bool) -> str:
             and action.works_on(action.tabs[0], replay=replay)
         ):
             return f"{key_name(key)} works {TAB_NAMES[action.tabs[0]]}: {action.help}"
-    if replay and any(
-        action.has_key(key) and action.when == "live" for action in ACTIONS
-    ):
-        return f"{key_name(key)} works on live data, not in a replay"
     return ""
 
 
