@@ -46,12 +46,12 @@ class RayCluster:
                 process.kill()
 
     def workers(self) -> list[psutil.Process]:
-        """Stress tests' workers that run on the nodes."""
+        """Stress tests' workers that run on the nodes, without the agents that look at GPUs."""
         return [
             process
             for node in self._nodes
             for process in _tree(node.pid)
-            if any("/proc/self/fd/" in word or "fake_worker" in word for word in _words(process))
+            if _is_worker(_words(process))
         ]
 
     def posts(self) -> list[psutil.Process]:
@@ -114,6 +114,11 @@ def _tree(pid: int) -> list[psutil.Process]:
         return [process, *process.children(recursive=True)]
     except psutil.NoSuchProcess:
         return []
+
+
+def _is_worker(words: list[str]) -> bool:
+    is_sent = any("/proc/self/fd/" in word for word in words) and "--no-gpm" not in words
+    return is_sent or any("fake_worker" in word for word in words)
 
 
 def _words(process: psutil.Process) -> list[str]:
