@@ -256,9 +256,12 @@ class Situation:
         """Return the page with the checks that found nothing and those that cannot tell."""
         silent: dict[str, list[tuple[Device, NoFinding]]] = {}
         bounds = []
+        known = {device.uuid: device for device in devices}
+        for verdict in self.judgement.verdicts:
+            if isinstance(verdict, NoFinding) and verdict.device_uuid in known:
+                pair = (known[verdict.device_uuid], verdict)
+                silent.setdefault(verdict.rule, []).append(pair)
         for device in devices:
-            for verdict in self.judgement.without_finding(device.uuid):
-                silent.setdefault(verdict.rule, []).append((device, verdict))
             bound = self.judgement.bound_by.get(device.uuid)
             if bound is not None:
                 bounds.append((device, bound))

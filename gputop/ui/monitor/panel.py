@@ -53,6 +53,8 @@ LABEL, VALUE = 7, 20
 """Cells of the label before a bar or chart, and of the text behind it."""
 LEAST_CHART, MOST_CHART = 2, 6
 """Fewest and most rows of a chart."""
+BARRED = (charts.BUSY, charts.SM_ACTIVE, charts.MEMORY, charts.POWER)
+"""Charts of readings whose value a bar of the panel has already."""
 DETAIL_ROWS = 4
 """Most rows of further readings."""
 LONGEST_WORD = max(len(bound.shown) for bound in Bound)
@@ -214,6 +216,8 @@ def _chart(panel: Panel, chart: Chart, width: int, height: int) -> list[Row]:
     newest = (history.series(uuid, chart.name) or [None])[-1]
     top = chart.top(panel.device, panel.readings, panel.host, [*values, newest])
     value = ABSENT if newest is None else chart.text(newest)
+    if chart in BARRED:
+        value = ""
     scale = f" of {chart.text(top)} {dots.span_text(panel.interval)}"
     right = [reading(f" {value}", STRONG), Span(clip(scale, VALUE), DIM)]
     right += [Span("")] * (height - 2)
