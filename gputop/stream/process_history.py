@@ -70,8 +70,9 @@ class ProcessHistory:
         for process in processes:
             key = key_of(process)
             usage = Usage(*(math.nan if v is None else v for v in _read(process)))
-            known = usages.get(key)
-            usages[key] = usage if known is None else _together(known, usage)
+            if key in usages:
+                usage = _together(usages[key], usage)
+            usages[key] = usage
         for key, usage in usages.items():
             series = self._series.pop(key, None) or _Series(self.count)
             series.add(self.count, usage)
@@ -93,9 +94,8 @@ class ProcessHistory:
 def _together(one: Usage, other: Usage) -> Usage:
     """Return the numbers of a process that is on two devices."""
     memory = one.memory_used_bytes + other.memory_used_bytes
-    busiest = max(
-        one.sm_utilization_percent,
-        other.sm_utilization_percent,
-        key=lambda value: -1.0 if math.isnan(value) else value,
-    )
+    # A comparison with NaN is False, so that the known one of two is taken.
+    busiest = other.sm_utilization_percent
+    if one.sm_utilization_percent > busiest or math.isnan(busiest):
+        busiest = one.sm_utilization_percent
     return one._replace(memory_used_bytes=memory, sm_utilization_percent=busiest)

@@ -331,28 +331,6 @@ def test_processes(same_text: Same, size: tuple[int, int]) -> None:
     assert same_text(app, terminal_size=size, run_before=ready("3"))
 
 
-def test_processes_as_a_tree(snap_compare: Any) -> None:
-    app = app_with(*scenes.busy_machine(200))
-    assert snap_compare(app, terminal_size=MEDIUM, run_before=ready("3", "t"))
-
-
-@pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
-def test_processes_filtered(same_text: Same, size: tuple[int, int]) -> None:
-    keys = ("3", "slash", *"grace gpu3")
-    app = app_with(*scenes.busy_machine(1000))
-    assert same_text(app, terminal_size=size, run_before=ready(*keys))
-
-
-def test_processes_none_of_which_matches(same_text: Same) -> None:
-    app = app_with(*scenes.busy_machine(100))
-    assert same_text(app, terminal_size=USUAL, run_before=ready("3", "slash", *"nobody"))
-
-
-def test_no_processes(same_text: Same) -> None:
-    app = app_with(*scenes.job(2, processes=()))
-    assert same_text(app, terminal_size=USUAL, run_before=ready("3"))
-
-
 # What opens over the tabs.
 
 

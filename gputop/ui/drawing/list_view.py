@@ -187,7 +187,9 @@ class ListState(Generic[Item]):
     def selected(self) -> Item | None:
         """Selected item, or None if nothing is listed."""
         lines = self.lines
-        return lines[self._at] if lines else None
+        if not lines:
+            return None
+        return lines[self._at]
 
     def select(self, number: int) -> None:
         """Select the line of that index, or the nearest one."""
@@ -312,8 +314,10 @@ class ListView(Wheel, FilterView, Generic[Item]):
         if self.headed:
             rows.insert(0, self.heading(width))
         if footed:
-            rows += [[] for _ in range(height - 1 - len(rows))]
-            rows.append(self._filter_bar(width) if filtered else self._range(width))
+            blank: Row = []
+            rows += [blank] * (height - 1 - len(rows))
+            last = self._filter_bar if filtered else self._range
+            rows.append(last(width))
         return rows
 
     def draw_lines(self, width: int) -> list[Row]:

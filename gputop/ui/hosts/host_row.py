@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.agent.device import Device, DeviceSample, DeviceState
@@ -104,9 +104,10 @@ def _rank_and_note(machine: Machine, gpus: Iterable[HostGpu]) -> tuple[int, str]
     if machine.state is MachineState.CONNECTING:
         return Severity.INFORMATION, "connecting"
     if machine.state is MachineState.AWAY:
-        why = problem.why if problem is not None else "unreachable"
-        since = duration(machine.age_seconds or 0.0)
-        return AWAY, f"away for {since}: {visible(why)}"
+        since = f"away for {duration(machine.age_seconds or 0.0)}"
+        if problem is None:
+            return AWAY, since
+        return AWAY, f"{since}: {visible(problem.why)}"
     if problem is not None:
         return Severity.FAULT, visible(f"{problem.what}: {problem.why}")
     if machine.driver_state is DriverState.STARTING:
@@ -115,7 +116,9 @@ def _rank_and_note(machine: Machine, gpus: Iterable[HostGpu]) -> tuple[int, str]
     if not found:
         return Severity.OK, ""
     worst = max(found, key=_severity)
-    more = f" (+{len(found) - 1} GPUs)" if len(found) > 1 else ""
+    more = ""
+    if len(found) > 1:
+        more = f" (+{len(found) - 1} GPUs)"
     assert worst.finding is not None, "only those with a finding"
     return _severity(worst), f"GPU {worst.device.number}: {worst.finding.title}{more}"
 
@@ -129,21 +132,25 @@ def free_gpus(rows: Iterable[HostRow]) -> list[str]:
     return [label_of(gpu.device) for row in rows for gpu in row.gpus if gpu.is_free]
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
 def _busy(row: HostRow) -> float | None:
-    return _mean(row.values("gpu_utilization_percent"))
+    values = row.values("gpu_utilization_percent")
+    if not values:
+        return None
+    return sum(values) / len(values)
+
+
+def _total(row: HostRow, name: str) -> float | None:
+    """Return the sum of the known readings of that name, or None if none is known."""
+    values = row.values(name)
+    return sum(values) if values else None
 
 
 def _used(row: HostRow) -> float | None:
-    used = row.values("memory_used_bytes")
-    return sum(used) if used else None
+    return _total(row, "memory_used_bytes")
 
 
 def _memory(row: HostRow) -> str:
-    return used_of(_used(row), sum(row.values("memory_total_bytes")) or None)
+    return used_of(_used(row), _total(row, "memory_total_bytes"))
 
 
 def _hottest(row: HostRow) -> float | None:
@@ -151,13 +158,14 @@ def _hottest(row: HostRow) -> float | None:
 
 
 def _watts(row: HostRow) -> float | None:
-    watts = row.values("power_watts")
-    return sum(watts) if watts else None
+    return _total(row, "power_watts")
 
 
 def _known(row: HostRow, text: str) -> str:
     """Return the text; of a host that is away, nothing: its note says why."""
-    return "" if row.is_away and text == ABSENT else text
+    if row.is_away and text == ABSENT:
+        return ""
+    return text
 
 
 def _number(

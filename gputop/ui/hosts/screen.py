@@ -157,7 +157,7 @@ def _gpu_cell(gpu: HostGpu) -> Span:
         return Span("○", GOOD)
     busy = gpu.readings.gpu_utilization_percent
     if busy is None:
-        return Span("┄", TRACK if gpu.finding is None else style)
+        return Span("┄", TRACK)
     level = min(len(LEVELS) - 1, round(busy / 100 * len(LEVELS)))
     return Span(LEVELS[level], style)
 
@@ -166,7 +166,9 @@ def _style_of(rank: int) -> Style:
     """Return the style for the severity of a finding."""
     if rank >= Severity.FAULT:
         return FAULT
-    return WARN if rank >= Severity.WARNING else DIM
+    if rank >= Severity.WARNING:
+        return WARN
+    return DIM
 
 
 class HostsTab(LiveTab):

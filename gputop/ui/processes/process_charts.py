@@ -72,7 +72,9 @@ def _block(
     top = max(chart.least_top, charts.round_up(most))
     if chart.least_top == 100.0:
         top = 100.0 * math.ceil(max(most, 100.0) / 100.0)
-    now = ABSENT if math.isnan(series[-1]) else chart.text(round(series[-1]))
+    now = ABSENT
+    if not math.isnan(series[-1]):
+        now = chart.text(round(series[-1]))
     left = [Span(f"{chart.label} ", DIM), Span(now, STRONG)]
     scale = f" 0–{chart.text(round(top))}, {dots.span_text(interval)}"
     title = spread(left, [Span(scale, DIM)], width)

@@ -72,7 +72,9 @@ class ProcessDetailsView(ScrolledView, FilterView):
         self.process, self._held = process, [process]
         self.forget()
         why = why_untouched(process, self._telemetry)
-        self._problem = f"No details: {why}" if why else ""
+        self._problem = ""
+        if why:
+            self._problem = f"No details: {why}"
         self._unmasked = self._telemetry.show_secrets
         self._at_environment = environment
         """True while the heading of the environment is the first row."""
@@ -85,8 +87,10 @@ class ProcessDetailsView(ScrolledView, FilterView):
 
     def update(self, found: ProcessDetails | Problem) -> None:
         """Show newer details, or why there are none."""
-        self._problem = str(found) if isinstance(found, Problem) else ""
-        if isinstance(found, ProcessDetails):
+        self._problem = ""
+        if isinstance(found, Problem):
+            self._problem = str(found)
+        else:
             known = self._details and self._details.environment
             if found.environment != known:
                 self._variables = variables_of(found.environment or ())
@@ -139,7 +143,8 @@ class ProcessDetailsView(ScrolledView, FilterView):
         drawn = chart_rows(
             telemetry.process_history, self._held[0], width, telemetry.interval
         )
-        rows += [[], *drawn] if drawn else []
+        if drawn:
+            rows += [[], *drawn]
         if self._details is not None:
             if self._at_environment:
                 self._first = len(rows) + 1
@@ -148,25 +153,12 @@ class ProcessDetailsView(ScrolledView, FilterView):
 
     def _facts(self) -> Iterator[tuple[str, str]]:
         process, details = self._held[0], self._details
-        command = (process.unmasked if self._unmasked else "") or process.command
-        if details is not None:
-            command = (
-                details.unmasked if self._unmasked else details.command
-            ) or command
-        yield "Command", command or ""
+        yield "Command", self._command()
         for row in self._listed:
             if row.process.device_uuid:
                 yield f"GPU {row.label}", _values(ON_DEVICE, row)
         yield "Host", _values(ON_HOST, self._listed[0])
-        places = {
-            "job": process.slurm_job,
-            "pod": process.pod,
-            "container": process.container,
-        }
-        yield (
-            "Runs in",
-            " · ".join(f"{kind} {name}" for kind, name in places.items() if name),
-        )
+        yield "Runs in", " · ".join(places_of(process))
         if details is None:
             parent = (process.parent_pid, process.parent_command)
             yield "Parent", " ".join(str(part) for part in parent if part)
@@ -179,6 +171,18 @@ class ProcessDetailsView(ScrolledView, FilterView):
             names = [each.name for each, _ in SIGNALS if bits >> each - 1 & 1]
             yield label, " ".join(names)
 
+    def _command(self) -> str:
+        """Return the longest known command, with its secrets if they are shown."""
+        process, details = self._held[0], self._details
+        known = [process.command]
+        if details is not None:
+            known.insert(0, details.command)
+        if self._unmasked:
+            known.insert(0, process.unmasked)
+            if details is not None:
+                known.insert(0, details.unmasked)
+        return next(filter(None, known), "")
+
     def _environment(self, details: ProcessDetails, width: int) -> list[Row]:
         if details.environment is None:
             return [[Span("Environment ", ACCENT), Span(NOT_PERMITTED, DIM)]]
@@ -186,27 +190,35 @@ class ProcessDetailsView(ScrolledView, FilterView):
         many, rows = 0, []
         for variable in self._variables:
             # A masked value is not searched either: a filter would give it away bit by bit.
-            value = MASK if variable.secret and not self._unmasked else variable.value
+            value = variable.value
+            if variable.secret and not self._unmasked:
+                value = MASK
             text = f"{variable.name}={value}"
             if all(word in text.casefold() for word in words):
                 many += 1
                 rows += _variable_rows(variable, text, width)
         counts = f"{many} of {len(self._variables)}"
         secrets = sum(variable.secret for variable in self._variables)
-        if secrets := secrets + (details.command != details.unmasked):
-            counts += f" · v {'masks' if self._unmasked else 'shows'} {count(secrets, 'secret')}"
+        secrets += details.command != details.unmasked
+        if secrets:
+            verb = "masks" if self._unmasked else "shows"
+            counts += f" · v {verb} {count(secrets, 'secret')}"
         left = [Span("Environment ", ACCENT), Span(" / filter", DIM)]
         if self.typing or self.typed:
             left[1:] = self.prompt(width // 3)
-        none = (
-            "No variable contains all of these words"
-            if self._variables
-            else "No variables"
-        )
-        return [
-            spread(left, [Span(counts, DIM)], width),
-            *(rows or [[Span(none, DIM)]]),
-        ]
+        heading = spread(left, [Span(counts, DIM)], width)
+        if not self._variables:
+            rows = [[Span("No variables", DIM)]]
+        elif not rows:
+            rows = [[Span("No variable contains all of these words", DIM)]]
+        return [heading, *rows]
+
+
+def places_of(process: Process) -> list[str]:
+    """Return the job, pod and container of a process."""
+    names = (process.slurm_job, process.pod, process.container)
+    kinds = ("job", "pod", "container")
+    return [f"{kind} {name}" for kind, name in zip(kinds, names, strict=True) if name]
 
 
 def _values(shown: Sequence[columns.ProcessColumn], row: ProcessRow) -> str:
@@ -220,17 +232,17 @@ def _values(shown: Sequence[columns.ProcessColumn], row: ProcessRow) -> str:
 
 def _folded(text: str, width: int) -> list[str]:
     """Return the lines of a text, wrapped at words if its characters take one cell each."""
-    return wrap(text, width) if is_narrow(text) else chop_cells(text, max(20, width))
+    if is_narrow(text):
+        return wrap(text, width)
+    return chop_cells(text, max(20, width))
 
 
 def _variable_rows(variable: Variable, text: str, width: int) -> list[Row]:
     room = max(2, width - len(INDENT))
-    starts = range(0, len(text), room)  # a megabyte of it is cut at each drawing
-    chunks = (
-        [text[n : n + room] for n in starts]
-        if text.isascii()
-        else chop_cells(text, room)
-    )
+    if text.isascii():  # a megabyte of it is cut at each drawing
+        chunks = [text[n : n + room] for n in range(0, len(text), room)]
+    else:
+        chunks = chop_cells(text, room)
     name, value = chunks[0][: len(variable.name)], chunks[0][len(variable.name) :]
     style = TEXT if text.endswith(variable.value) else DIM
     row = [Span(name, STRONG), Span(value, style)]
@@ -272,6 +284,7 @@ class ProcessPage(ProcessTab):
             )
         except ProblemError as error:
             found = error.problem
-        self._read_for = None if self._read_for is process else self._read_for
+        if self._read_for is process:
+            self._read_for = None
         if process is self.process:
             self._view.update(found)

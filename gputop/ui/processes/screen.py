@@ -60,7 +60,9 @@ class ProcessesView(ListView[ProcessRow]):
         """Selected process."""
         self._update()
         row = self.state.selected
-        return None if row is None else row.process
+        if row is None:
+            return None
+        return row.process
 
     def _update(self) -> None:
         """List the processes of the current sample."""
@@ -92,8 +94,10 @@ class ProcessesView(ListView[ProcessRow]):
     def action_user(self) -> None:
         """Filter by the selected process's user, or show all again."""
         process = self.process
-        user = None if process is None else process.user
-        self.type("" if self.typed or user is None else user)
+        user = ""
+        if process is not None and not self.typed:
+            user = process.user or ""
+        self.type(user)
 
     def action_reverse(self) -> None:
         self.state.sort_by(self.state.sorted_by)
@@ -196,7 +200,9 @@ def why_untouched(process: Process, telemetry: Telemetry) -> str:
     if not process.is_here:
         return f"it runs on {process.machine}: use `ssh -t {process.machine} gputop`"
     # Without a start time the pid may by now be another process.
-    return unseen(process) if process.start_time is None else ""
+    if process.start_time is None:
+        return unseen(process)
+    return ""
 
 
 class ProcessTab(LiveTab):
@@ -247,7 +253,8 @@ class ProcessTab(LiveTab):
         if why:
             self.notify(f"No signal to {process.pid}: {why}", severity="warning")
             return
-        processes = telemetry.sample.processes if telemetry.sample else ()
+        assert telemetry.sample is not None, "it has the process"
+        processes = telemetry.sample.processes
         targets = signal_targets(process, processes, telemetry.devices)
         question = SendSignal(targets, left=self.is_right(process.device_uuid))
         question.ask(self.app, self._send)
@@ -275,11 +282,11 @@ class ProcessTab(LiveTab):
         self.notify(f"{name} was sent to {who}")
         if order.signal in ENDING:
             seconds, left = await seconds_until_end(reached, began)
-            ended = f"{who} ended after {seconds:.1f} s"
             if left:
-                ended = f"{left} of {who}" if len(reached) > 1 else who
-                ended += f" still runs {seconds:.0f} s after {name}"
-            self.notify(ended, severity="warning" if left else "information")
+                ended = f"{who}: {left} not ended {seconds:.0f} s after {name}"
+                self.notify(ended, severity="warning")
+            else:
+                self.notify(f"{who} ended after {seconds:.1f} s")
 
 
 class ListTab(ProcessTab):
@@ -304,7 +311,7 @@ class ProcessesTab(ListTab):
 
     @property
     def key_handlers(self) -> tuple[Widget, ...]:
-        return (self, self.users if self.users.display else self.processes)
+        return (self, self.filter_view)
 
     @property
     def filter_view(self) -> FilterView:
@@ -312,7 +319,9 @@ class ProcessesTab(ListTab):
 
     @property
     def process(self) -> Process | None:
-        return None if self.users.display else super().process
+        if self.users.display:
+            return None
+        return super().process
 
     @property
     def selected(self) -> Device | None:
@@ -332,8 +341,8 @@ class ProcessesTab(ListTab):
 
     def open_user(self) -> bool:
         """Show the processes of the selected user; return False if no user is selected."""
-        row = self.users.selected if self.users.display else None
-        if row is None:
+        row = self.users.selected
+        if row is None or not self.users.display:
             return False
         self.action_users()
         if row.totals.user is not None:

@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 from gputop.schema.derived import label_of
 from gputop.text import fold_list, size, visible
 from gputop.ui.drawing.dialogs import WAIT, Dialog, QuietPeriod
-from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, WARN
+from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
 from gputop.ui.processes.jobs import job_of, process_key, program_of
 
 if TYPE_CHECKING:
@@ -239,13 +239,16 @@ class SendSignal(Dialog[Order]):
     def _head_text(self) -> Text:
         """Return the process and its job with a mark at the chosen one, and what it holds."""
         text = Text(no_wrap=True, overflow="ellipsis")
-        for number, target in enumerate(self._targets):
-            mark = ""
+        for target in self._targets:
+            mark, style, about = "○ ", STRONG, DIM
+            if target is self.target:
+                mark, style, about = "● ", ACCENT, TEXT
             if len(self._targets) > 1:
-                mark = "● " if number == self._at else "○ "
-            text.append(f"{mark}{target.name}", ACCENT if mark == "● " else STRONG)
-            text.append(f"  {target.about}\n", None if number == self._at else DIM)
+                text.append(mark, style)
+            text.append(target.name, style)
+            text.append(f"  {target.about}\n", about)
         for label, held in list(self.target.memory.items())[:MOST_NAMED]:
             text.append(f"GPU {label:<5}", DIM)
-            text.append(f"holds {'memory unknown' if held is None else size(held)}\n")
+            known = "memory unknown" if held is None else size(held)
+            text.append(f"holds {known}\n")
         return text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 
 from gputop.agent.device import Device
@@ -36,8 +37,9 @@ def process_rows(
 
 
 def _by_pid(row: ProcessRow) -> tuple[int, float]:
-    place = float("inf") if row.position is None else row.position
-    return row.process.pid, place
+    if row.position is None:
+        return row.process.pid, math.inf
+    return row.process.pid, row.position
 
 
 class ProcessTable(ListState[ProcessRow]):
@@ -73,15 +75,20 @@ class ProcessTable(ListState[ProcessRow]):
         if self._shown and sample is self._shown[0] and shown == self._shown:
             return
         self._shown = shown
-        listed = sample.processes if sample else ()
-        if only is not None:
-            listed = tuple(p for p in listed if p.device_uuid == only)
-        if host is not None:
-            listed = tuple(p for p in listed if p.machine == host)
-        self.several = len({process.machine for process in listed}) > 1
+        listed = []
+        machines = set()
+        for process in sample.processes if sample else ():
+            on_device = only in (None, process.device_uuid)
+            if on_device and host in (None, process.machine):
+                listed.append(process)
+                machines.add(process.machine)
+        self.several = len(machines) > 1
         if self.sorted_by is columns.HOST and listed and not self.several:
             self.sorted_by = columns.GPU
-        self.fill(process_rows(listed, sample, devices) if sample else [])
+        rows: list[ProcessRow] = []
+        if sample is not None:
+            rows = process_rows(listed, sample, devices)
+        self.fill(rows)
 
     def changed(self, *, order: bool = True) -> None:
         super().changed(order=order)
@@ -101,7 +108,9 @@ class ProcessTable(ListState[ProcessRow]):
         return all(_passes(item.process, text, word) for word in words)
 
     def arrange(self, items: Sequence[ProcessRow]) -> Sequence[ProcessRow]:
-        return branches(with_parents(items)) if self.tree else items
+        if self.tree:
+            return branches(with_parents(items))
+        return items
 
     @property
     def columns(self) -> Sequence[ProcessColumn]:
@@ -121,7 +130,9 @@ class ProcessTable(ListState[ProcessRow]):
     @property
     def all_columns(self) -> Sequence[ProcessColumn]:
         """Columns, also those that are hidden or empty."""
-        return (columns.HOST, *columns.COLUMNS) if self.several else columns.COLUMNS
+        if self.several:
+            return (columns.HOST, *columns.COLUMNS)
+        return columns.COLUMNS
 
     def _is_shown(self, column: ProcessColumn) -> bool:
         if column in (columns.COMMAND, self.sorted_by):
