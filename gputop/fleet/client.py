@@ -187,7 +187,7 @@ class Client:
             answer = msgspec.json.decode(body, type=Answer)
         except msgspec.ValidationError as error:
             raise _left_out(f"it is not one of Prometheus, {error}") from None
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise AskError(
                 "No answer of Prometheus",
                 f"{self._shown} answers with something other than JSON",
@@ -222,7 +222,7 @@ class Client:
         if status in (400, 422, 503):
             try:
                 return _failed(msgspec.json.decode(body, type=Answer))
-            except (msgspec.MsgspecError, RecursionError):
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
                 pass  # not Prometheus itself
         return AskError(
             "No Prometheus there",

@@ -61,6 +61,7 @@ def refused(response: Response, server: Callable[[str], PrometheusServer] | None
         (answer({"status": "error", "error": "x\x1b[31m"}), "x␛[31m", False),
         (Response(b"<!doctype html><title>Grafana</title>", 200, HTML), "other than JSON", True),
         (Response(b'{"status":"success","data":{"resu'), "other than JSON", True),
+        (Response(START + b'{"metric":{"a":"\xff"},"value":[1,"2"]}]}}'), "other than JSON", True),
         (Response(b"[" * 100_000), "not one of Prometheus", False),
         (Response(START + b"[]]}}"), "not one of Prometheus", False),
         (Response(START + b'{"metric":{},"value":[1,2]}]}}'), "not one of Prometheus", False),
