@@ -172,6 +172,10 @@ class ProblemsView(ListView[Finding]):
     def action_end(self, step: int) -> None:
         self.action_move(step * self.state.total)
 
+    def draw_lines(self, width: int) -> list[Row]:
+        self.focused_list = self._fleet.on_list
+        return super().draw_lines(width)
+
     def cell_of(self, item: Finding, slot: Slot[Finding]) -> Row:
         """Return the cells of a finding in a column."""
         if slot.column is SIGN:
@@ -184,7 +188,6 @@ class ProblemsView(ListView[Finding]):
 
     def heading(self, width: int) -> Row:
         """Return how many GPUs have problems, in the place of titles."""
-        self.focused_list = self._fleet.on_list
         title = Span(" PROBLEMS ", TAB if self._fleet.on_list else STRONG)
         many = count(self._fleet.totals.gpus_with_findings, "GPU")
         return fit([title, Span(f" of {many}, worst first", DIM)], width)
