@@ -214,7 +214,7 @@ async def test_a_new_result_is_shown_wherever_one_had_scrolled_to(
         await pilot.press("b")
         await settle(pilot)
         assert "0.305" in selected(pilot)
-        assert shown(pilot, ResultsView).startswith(" 1-4 of 31")
+        assert shown(pilot, ResultsView).startswith(" 1-1 of 31")
 
 
 async def test_a_file_that_cannot_be_read_is_said_and_runs_go_on(
@@ -293,7 +293,7 @@ async def test_a_run_that_begins_while_results_are_judged_costs_no_verdict(
         may_go_on.set()
         await until(pilot, lambda: len(kept) == 2)
         await settle(pilot)
-        _, first, second, third = shown(pilot, ResultsView).splitlines()
+        _, first, second, third, *_ = shown(pilot, ResultsView).splitlines()
         assert ("0.299" in first, "0.305" in second, " 780 " in third) == (True, True, True)
         assert first.endswith("DEGRADED")
         assert second.endswith("DEGRADED")

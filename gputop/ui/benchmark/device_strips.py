@@ -69,7 +69,7 @@ def device_rows(run: DeviceRun, axis: TimeAxis, height: int) -> list[Row]:
         if any(getattr(moment, line.name) is not None for moment in moments):
             lines.append(line)
     most_reasons = 0
-    if read.target.uuid is not None:
+    if read.target.uuid is not None and height > 1:
         most_reasons = min(MOST_REASONS, max(1, height // 3))
     room = max(0, height - most_reasons)
     lines = lines[:room]

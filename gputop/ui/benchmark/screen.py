@@ -61,8 +61,8 @@ FINISH_SECONDS = 3.0
 """Longest time that the dashboard's end waits for a run to stop and to be kept."""
 LEAST_RESULTS, SHARE_OF_RESULTS = 5, 0.25
 """Rows of the results, and their share of a high screen below a chart."""
-AROUND, LEAST_CHART, HINT = 4, 6, 12
-"""Rows of form, title and margin, least rows of the chart, and rows of what is there before."""
+AROUND, LEAST_CHART, CHART, HINT = 4, 6, 11, 12
+"""Rows of form, title and margin, least and wanted rows of the chart, and of the hint before it."""
 
 
 class BenchmarkTab(LiveTab):
@@ -421,9 +421,8 @@ class BenchmarkTab(LiveTab):
         share = height - AROUND - HINT  # without a chart there is more
         results = min(self._results.wanted, max(LEAST_RESULTS, share))
         if self._run is not None:  # the chart keeps its height when results come
-            is_tall = self.screen.has_class("tall")
-            share = int(height * SHARE_OF_RESULTS) if is_tall else 0
-            results = max(LEAST_RESULTS, share)
+            most = max(LEAST_RESULTS, int(height * SHARE_OF_RESULTS))
+            results = max(2, min(most, height - AROUND - wanted - CHART))
         left = height - AROUND - wanted - results
         self.set_class(wanted > 0 and left < LEAST_CHART, "crowded")
         self._readout.styles.height, self._results.styles.height = wanted, results
