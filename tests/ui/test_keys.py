@@ -62,7 +62,7 @@ async def test_b_starts_nothing_while_the_driver_is_still_starting(
         assert "still starting" in note.message
         await pilot.click("#start")
         await settle(pilot)
-        assert [request.target.kind for request in session.requests] == ["cpu"]
+        assert {request.target.kind for request in session.requests} == {"cpu"}
 
 
 @pytest.mark.parametrize("width", [40, 41, 45, 49, 60])
