@@ -215,7 +215,7 @@ def kill_with(number: signal.Signals) -> Callable[[Terminal], None]:
 def test_however_it_ends_nothing_of_it_is_left(end: Callable[[Terminal], None]) -> None:
     with dashboard(columns=80, rows=24) as terminal:
         start_stress(terminal)
-        assert len(terminal.processes()) == 4  # with a sampler for the device under stress alone
+        assert len(terminal.processes()) == 3  # the dashboard, its sampler and the worker
         end(terminal)
         terminal.wait_until_gone()
 

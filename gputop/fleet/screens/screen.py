@@ -29,6 +29,8 @@ SHARED = {
     "page.previous",
     "theme",
     "commands",
+    "export",
+    "export.picture",
     "help",
     "repaint",
     "suspend",
