@@ -91,7 +91,9 @@ def test_one_of_two_real_hosts_ends_and_returns(
     driver.write(device(7, temperature_celsius=41))
     env = {**NO_DRIVER, "PATH": f"{programs}:{os.environ['PATH']}"}
     with dashboard("--host", "one", "--host", "two", env=env) as terminal:
-        wait_for(terminal, "─ one ", "─ two ", "2 GPUs", "2 hosts", without=("connecting",))
+        wait_for(terminal, "2 GPUs", "2 hosts", without=("connecting",))
+        terminal.send("1")
+        wait_for(terminal, "─ one ", "─ two ")
         assert terminal.text.count("Test 7") == 2
         agents = [words for words in processes_of(run_id).values() if "#gputop" in words]
         assert len(agents) == 2
@@ -143,6 +145,8 @@ def test_leaving_leaves_nothing_of_any_host(ssh: FakeSsh) -> None:
     ssh.does("noisy", fake_ssh.NOISY)
     names = ("a", "slow", "secret", "noisy")
     with watching(ssh, *names) as terminal:
+        see(terminal, "noisy", "4 GPUs", "away for")
+        terminal.send("1")
         see(terminal, "─ a ", "Host secret: unreachable", "─ noisy ", "4 GPUs")
         see(terminal, "it wants a password or another key.", "`ssh-copy-id secret`")
         assert "connecting" in under(terminal, "slow").splitlines()[0]
@@ -154,6 +158,8 @@ def test_leaving_leaves_nothing_of_any_host(ssh: FakeSsh) -> None:
 def test_what_is_for_this_machine_says_so_on_another(ssh: FakeSsh) -> None:
     with watching(ssh, "a", "b") as terminal:
         see(terminal, "4 GPUs", "HOST")
+        terminal.send("1")
+        see(terminal, "─ a ", "─ b ")
         terminal.send("b")
         see(terminal, "GPU a:0 cannot be stress-tested from here", "It is on another machine")
         terminal.send(TAB + DOWN + DOWN + F9)

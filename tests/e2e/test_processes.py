@@ -73,7 +73,7 @@ def test_a_signal_is_sent_after_the_question_and_the_list_follows(
     with listed(driver) as terminal:
         choose(terminal, "train-beta")
         terminal.send(F9)
-        see(terminal, "Send a signal", f"│ {victim.pid}  ", "holds 2.00 GiB", "asks it to end")
+        see(terminal, "Send a signal", f"● {victim.pid} ", "holds 2.00 GiB", "asks it to end")
         terminal.send(ENTER)
         see(terminal, f"Send TERM to {victim.pid}", "y sends it")
         terminal.send("n")
@@ -86,7 +86,7 @@ def test_a_signal_is_sent_after_the_question_and_the_list_follows(
         see(terminal, f"Send TERM to {victim.pid}", "y sends it")
         terminal.send("y")
         assert victim.wait(SOON) == -signal.SIGTERM
-        terminal.wait_for(f"SIGTERM was sent to {victim.pid}")
+        terminal.wait_for(f"{victim.pid} ended after ")
         driver.change(0, processes=held_by({k: v for k, v in running.items() if v is not victim}))
         terminal.wait_for(lambda t: "train-beta -" not in t.text)
     assert [process.poll() for process in running.values()] == [None, -signal.SIGTERM, None]
