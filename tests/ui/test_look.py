@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import itertools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -87,8 +88,12 @@ async def drawn(
 
 
 def coloured(strips: Sequence[Strip]) -> set[str]:
-    styles = {s.style for strip in strips for s in strip if s.style is not None}
-    colours = {colour for style in styles for colour in (style.color, style.bgcolor)}
+    colours = set()
+    for segment in itertools.chain.from_iterable(strips):
+        if segment.style is not None:
+            colours.add(segment.style.bgcolor)
+            if segment.text.strip():  # nothing of a blank is in its own colour
+                colours.add(segment.style.color)
     return {colour.name for colour in colours if colour is not None and not colour.is_default}
 
 
