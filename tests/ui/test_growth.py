@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual.dom import DOMNode
 
-from gputop.ui.benchmark import screen
+from gputop.ui.benchmark import results, screen
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.drawing.cells import Span
 from gputop.ui.drawing.dialogs import ConfirmScreen
@@ -42,7 +42,7 @@ def alive() -> Counter[str]:
 async def a_round(pilot: Pilot[None], session: type[PreparedSession]) -> None:
     """One stress test, and each thing that one looks at and closes."""
     before = len(session.requests)
-    await pilot.press("2", "b")
+    await pilot.press("1", "b")
     await until(pilot, lambda: isinstance(pilot.app.screen, ConfirmScreen))
     await pilot.press("y")
     await until(pilot, lambda: len(session.requests) > before)
@@ -61,7 +61,7 @@ async def a_round(pilot: Pilot[None], session: type[PreparedSession]) -> None:
 async def test_stress_tests_and_screens_leave_nothing(
     session: type[PreparedSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(screen, "RESULTS_SHOWN", ROUNDS // 2)
+    monkeypatch.setattr(results, "MOST_RESULTS", ROUNDS // 2)
     app = GputopApp(PreparedStream(inventory(2), sample(2)))
     async with app.run_test(size=(120, 40)) as pilot:
         await until(pilot, lambda: bool(dashboard_of(app).telemetry.devices))
@@ -74,7 +74,7 @@ async def test_stress_tests_and_screens_leave_nothing(
             session.requests.clear()
             counted.append(alive())
         once, twice = counted
-        assert once["gputop.bench.run.group.Run"] == 1, "that of the last run"
+        assert once["gputop.bench.run.run.Run"] == 1, "that of the last run"
         assert len(app.query_one(ResultsView).results) == ROUNDS // 2
         assert {kind: twice[kind] - many for kind, many in once.items() if twice[kind] > many} == {}
         assert set(twice) <= set(once)

@@ -17,6 +17,7 @@ from collections.abc import (
 )
 from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, TypeVar, cast
 
+from rich.cells import cell_len
 from textual import on, work
 from textual.actions import SkipAction
 from textual.binding import ActiveBinding, Binding
@@ -25,8 +26,9 @@ from textual.widgets import Footer
 from textual.worker import Worker, WorkerState
 
 if TYPE_CHECKING:
+    from textual.app import ComposeResult
     from textual.dom import DOMNode
-    from textual.events import Key, Paste
+    from textual.events import Key, Paste, Resize
 
     from gputop.ui.drawing.live import FilterView
     from gputop.ui.shell.app import GputopApp
@@ -454,9 +456,26 @@ class KeysView(Footer):
     """Keys of the screen and their labels, with help and quit first; a click presses the key."""
 
     _listed: Sequence[str] = ()
+    _width = 0
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id, show_command_palette=False)
+
+    def compose(self) -> ComposeResult:
+        """Yield the keys that fit: a label that is cut says nothing."""
+        left = self.app.size.width
+        for each in super().compose():
+            key = getattr(each, "key_display", "")
+            label = getattr(each, "description", "")
+            left -= cell_len(f" {key} {label} ")
+            if left < 0:
+                break
+            yield each
+
+    def on_resize(self, event: Resize) -> None:
+        if event.size.width != self._width:
+            self._width = event.size.width
+            self.refresh(recompose=True)
 
     def redraw(self) -> None:
         """List the keys again, if they have changed."""
