@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gputop.agent.lines import to_plain
 from gputop.agent.problem import ProblemError
+from gputop.agent.process_limit import says_process_limit
 from gputop.bench.events import SCHEMA, Done
 from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.results import exports, store
@@ -37,7 +38,7 @@ from gputop.bench.results.suite_report import (
 from gputop.bench.results.verdict import VerdictLimits, status
 from gputop.bench.run import suite as suites
 from gputop.bench.run.suite import LEVELS, Part, PartResult, Suite
-from gputop.commands.arguments import output_width, print_page, wants_colour
+from gputop.commands.arguments import fail, output_width, print_page, wants_colour
 from gputop.commands.bench import unwritten
 from gputop.console import (
     COULD_NOT_RUN,
@@ -273,6 +274,9 @@ def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) ->
             break
         assert suite is not None  # set by `requests_of`
         ends, others = ended
+        problem = ends[0].problem if ends and not suite.parts else None
+        if problem is not None and says_process_limit(str(problem)):
+            fail(f"{problem}.", COULD_NOT_RUN)  # no other part could start either
         _keep(ends, args, told, suite.started_at)
         planned = planned or PartResult(part.name, part.share * args.seconds)
         found = suites.part_result(planned, ends, others)

@@ -107,6 +107,7 @@ def recording(stage: Stage) -> None:
 def recorded(stage: Stage) -> None:
     """It is."""
     stage.see("REC")
+    stage.until(lambda _: (stage.folder / "a.jsonl").exists(), "file of the recording")
 
 
 def no_room(stage: Stage) -> None:

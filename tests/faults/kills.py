@@ -180,6 +180,8 @@ class Hosts(Play):
         return [*GPUTOP, "--interval", "0.25", *hosts, "--remote-command", over_there]
 
     def prepare(self, terminal: Terminal) -> None:
+        terminal.wait_for("6 GPUs", SOON)
+        terminal.send("1")
         terminal.wait_for(lambda t: t.text.count("Test 0") == 2, SOON)
 
     def start(self, terminal: Terminal) -> None:

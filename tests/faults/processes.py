@@ -247,7 +247,7 @@ IN_MID_RUN = (
         "",
         lead=begun,
         fault=now,
-        says=("Ended after ", "CUDA out of memory. Tried", "Choose a smaller --size"),
+        says=("CUDA out of memory. Tried", "Choose a smaller --size"),
         prepare=raising(
             "raise type('OutOfMemoryError', (RuntimeError,), {})"
             "('CUDA out of memory. Tried to allocate 2.00 GiB.')"

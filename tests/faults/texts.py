@@ -122,7 +122,7 @@ def panels_are_straight(terminal: Terminal) -> bool:
     """The panel on the right begins where its bars do, whatever the left one is called."""
     rows = columns(terminal)
     bars = next((row for row in rows if row.count("busy ") == 2), "")
-    title = rows[rows.index(bars) - 1] if bars else ""
+    title = rows[rows.index(bars) - 2] if bars else ""
     return title[bars.rindex("busy ") - 2 :].startswith("1 [red]r[/red]") if bars else False
 
 
@@ -185,7 +185,7 @@ TO_LIST = (
     Key("t", table_is_straight, "as a tree"),
     Key("t", table_is_straight, "as a list again"),
 )
-BACK = Key("1", shows("c Density"), "the monitor")
+BACK = Key("1", shows("Tab Processes"), "the monitor")
 SCENARIOS = (
     Scenario(
         name="commands, users and containers of every kind",
@@ -193,7 +193,7 @@ SCENARIOS = (
         prepare=people_the_machine,
         fault=holders,
         says=SHOWN,
-        rows=48,
+        rows=64,
         unwritten=FORBIDDEN,
         keys=(
             *KEYS,
@@ -246,14 +246,12 @@ SCENARIOS = (
         fault=lambda _: None,
         alive=None,
         says=(
-            "H100 80GB HBM3␛[31;7m",
             "needs do this␛[31;7m␛]52;c;",
-            "unheard",
-            "ada␛[31;",
             "␛]52;c;x␇",
         ),
         unwritten=FORBIDDEN,
         keys=(
+            Key("1", shows("H100 80GB HBM3␛[31;7m"), "the devices of all hosts"),
             *KEYS,
             *TO_LIST,
             BACK,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gputop.agent.snapshot import Record
 
 SIZE = 160, 50
-PAGE_BYTES, MONITOR_BYTES, TICK_BYTES = 14_500, 18_000, 1_600
+PAGE_BYTES, MONITOR_BYTES, TICK_BYTES = 14_500, 18_000, 1_750
 """Most bytes of a page, of the monitor again, and of a tick on average: 8 devices, full charts."""
 
 
