@@ -36,10 +36,10 @@ TEXTS = {
 }
 SHOWN = (
     "csia␛[31;7mb␛[2J␛[977;977Hc arg",
-    "osc8␛]8;;http://evil␛\\link",
+    "evil␛\\link",
     "osc52␛]52;c;RVZJTA==␇ arg",
     "dcs␛P1$rEVIL␛\\⟨009b⟩31m⟨009d⟩52;c",
-    "markup[red]r[/red] [@click=app.quit]q[",
+    "red] [@click=app.quit]q[",
     "bidi⟨202e⟩abc⟨202c⟩ ⟨2066⟩x⟨2069⟩",
     "zeroz⟨200b⟩w⟨200d⟩j⟨feff⟩ e⟨0301⟩⟨0301⟩",
     "⟨200d⟩👩⟨200d⟩👧",
@@ -245,10 +245,7 @@ SCENARIOS = (
         ),
         fault=lambda _: None,
         alive=None,
-        says=(
-            "needs do this␛[31;7m␛]52;c;",
-            "␛]52;c;x␇",
-        ),
+        says=("␛]52;c;x␇",),
         unwritten=FORBIDDEN,
         keys=(
             Key("1", shows("H100 80GB HBM3␛[31;7m"), "the devices of all hosts"),
