@@ -353,7 +353,7 @@ def test_the_result_says_what_was_found_and_the_share(tmp_path: Path) -> None:
     assert part.state == "faulty"
     assert "1 product not repeatable, right when repeated" in part.why
     said = dict(figure_facts(result))["verified"]
-    assert said.startswith(f"all {result.iterations} of {result.iterations} products (100.0 %)")
+    assert said.startswith(f"all {result.iterations:,} of {result.iterations:,} products (100.0 %)")
 
     right = finished(tmp_path, "")
     assert right.wrong_elements == 0

@@ -102,6 +102,11 @@ main.Cpu.launch = launched
 """
 
 
+def rows(out: str) -> list[str]:
+    """Return the line of each GPU in the table."""
+    return [line for line in out.splitlines() if line.startswith("  GPU ")]
+
+
 @pytest.mark.slow
 def test_one_that_gets_too_hot_does_not_end_the_other(driver: FakeDriver, tmp_path: Path) -> None:
     driver.write(FakeDevice(), FakeDevice())
@@ -114,7 +119,7 @@ def test_one_that_gets_too_hot_does_not_end_the_other(driver: FakeDriver, tmp_pa
     (line,) = err.splitlines()
     assert line.startswith("gputop: GPU 1, ")
     assert "too hot" in line
-    _, first, second = out.split("\n\n")[1].splitlines()
+    first, second = rows(out)
     assert first.split()[-1] == "ok"
     assert second.endswith("too hot")
     assert "GPU 1: Computes correctly. Too hot: the test was ended at 88°C after " in out
@@ -145,7 +150,7 @@ def test_a_wrong_device_among_right_ones_is_a_fault(driver: FakeDriver, tmp_path
     assert "GPU 1, NVIDIA H100 80GB HBM3 computed wrong results" in err
     assert "GPU 0" not in err
     assert "GPU 1: Faulty: wrong results (" in out
-    assert len(out.split("\n\n")[1].splitlines()) == 3
+    assert len(rows(out)) == 2
 
 
 WRONGLY = """
@@ -176,7 +181,5 @@ def test_pairs(driver: FakeDriver, tmp_path: Path) -> None:
         bench(driver, tmp_path, "pairs", "--seconds", "3", "--tolerance", "100")
     )
     assert (status, err) == (0, "")
-    _, first, second = out.split("\n\n")[1].splitlines()
-    assert first.strip().startswith("GPU 0, ")
-    assert second.strip().startswith("GPU 1, ")
+    assert [row.split(",")[0].strip() for row in rows(out)[:2]] == ["GPU 0", "GPU 1"]
     assert out.count("running together ") == 2

@@ -117,7 +117,7 @@ def run(self, *arguments):
     begin(self, *arguments)
     def first(product, times=1):
         Product.multiply = multiply
-        self.send("multiplying")
+        self.write("multiplying")
         product.multiply(times)
     Product.multiply = first
 main.Run.__init__ = run

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 
-KINDS = ("soak", "sweep", "latency", "peak", "step", "copy")
+KINDS = ("check", "soak", "sweep", "latency", "peak", "step", "copy")
 RUN_SECONDS = 60
 """Until something is there: torch has to start, on a machine that others use as well."""
 

@@ -290,6 +290,9 @@ def pair_tables(points: Iterable[Point]) -> list[TextTable]:
                 grid = grids.setdefault(heading, Grid(heading))
                 grid.add(maker, gpus[-1], cell._replace(scatter=None))
     order = sorted(set(gpus), key=gpus.index)
+    for grid in grids.values():
+        # Workers end in any order: lines are in that of the columns.
+        grid.lines = {name: grid.lines[name] for name in order if name in grid.lines}
     return [grid.table(order) for grid in grids.values()]
 
 
