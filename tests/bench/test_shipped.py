@@ -181,5 +181,5 @@ def test_pairs(driver: FakeDriver, tmp_path: Path) -> None:
         bench(driver, tmp_path, "pairs", "--seconds", "3", "--tolerance", "100")
     )
     assert (status, err) == (0, "")
-    assert [row.split(",")[0].strip() for row in rows(out)[:2]] == ["GPU 0", "GPU 1"]
+    assert [row.split()[:2] for row in rows(out)[:2]] == [["GPU", "0"], ["GPU", "1"]]
     assert out.count("running together ") == 2
