@@ -75,7 +75,11 @@ def read_at_once(file: Path, most: int) -> bytes:
     return content
 
 
-def write_whole(file: Path, data: bytes, mode: int = 0o666) -> None:
+def write_whole(
+    file: Path,
+    data: bytes,
+    mode: int = 0o666,
+) -> None:
     """Write a file completely, or raise `OSError` and leave the old content.
 
     The file must be new, or a regular file of this user. It gets `mode` less the umask, even if it

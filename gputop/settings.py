@@ -227,7 +227,11 @@ def _value_in(found: Mapping[str, object], key: str) -> object:
     return getattr(DEFAULT, key)
 
 
-def _edited(file: Path, text: str, wanted: Mapping[str, object]) -> str:
+def _edited(
+    file: Path,
+    text: str,
+    wanted: Mapping[str, object],
+) -> str:
     """Return the file's text with these values. Comments and the order of lines are kept."""
     import tomlkit  # only needed for writing
     from tomlkit.exceptions import TOMLKitError
@@ -263,7 +267,11 @@ def _read(file: Path) -> tuple[str, dict[str, Any]]:
 def _write(file: Path, text: str) -> None:
     folder = Path(os.path.realpath(file)).parent
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(
+            mode=0o700,
+            parents=True,
+            exist_ok=True,
+        )
         write_whole(file, text.encode(), mode=0o600)
     except OSError as error:
         what = f"The settings cannot be saved in {_shown(file)}"
@@ -271,7 +279,11 @@ def _write(file: Path, text: str) -> None:
         raise _error(what, why, "Name another file with --config") from error
 
 
-def _error(what: str, why: str, remedy: str) -> ProblemError:
+def _error(
+    what: str,
+    why: str,
+    remedy: str,
+) -> ProblemError:
     return ProblemError(Problem(what, visible(why, 200), remedy))
 
 

@@ -62,7 +62,11 @@ def fit_columns(
     return kept
 
 
-def rounded(value: float, digits: int = 0, full: float | None = None) -> str:
+def rounded(
+    value: float,
+    digits: int = 0,
+    full: float | None = None,
+) -> str:
     """Return a number with `digits` decimals. It reads as zero or as `full` only if it is equal.
 
     Otherwise it is written as `<1` or `>99`. Use this for all numbers on display.
@@ -78,7 +82,11 @@ def rounded(value: float, digits: int = 0, full: float | None = None) -> str:
     return text
 
 
-def percentage(value: float | None, unit: str = " %", digits: int = 0) -> str:
+def percentage(
+    value: float | None,
+    unit: str = " %",
+    digits: int = 0,
+) -> str:
     """Return a percentage: `37 %`, `<1 %`, `>99 %`, or `–`. Integers have no decimals."""
     if value is None:
         return ABSENT
@@ -128,7 +136,11 @@ def in_unit_of(value: float, total: float | None) -> str:
     return text
 
 
-def used_of(used: float | None, total: float | None, of: str = "/") -> str:
+def used_of(
+    used: float | None,
+    total: float | None,
+    of: str = "/",
+) -> str:
     """Return `71.2/79.6 GiB` or `51M/79.6 GiB`, or `–` without `used`."""
     if used is None:
         return ABSENT
@@ -137,7 +149,11 @@ def used_of(used: float | None, total: float | None, of: str = "/") -> str:
     return f"{in_unit_of(used, total)}{of}{size(total)}"
 
 
-def watts_of(watts: float | None, limit: float | None, unit: str = " W") -> str:
+def watts_of(
+    watts: float | None,
+    limit: float | None,
+    unit: str = " W",
+) -> str:
     """Return `612/700 W`, or `–` without `watts`. The draw can briefly exceed the limit."""
     if watts is None:
         return ABSENT
@@ -197,7 +213,11 @@ def count(many: int, what: str) -> str:
     return f"{many:,} {what}s"
 
 
-def quantity(value: float | None, unit: str, digits: int = 0) -> str:
+def quantity(
+    value: float | None,
+    unit: str,
+    digits: int = 0,
+) -> str:
     """Return a number with its unit, or the sign of absence: `612 W`, `64°C`, `–`."""
     if value is None:
         return ABSENT

@@ -23,13 +23,24 @@ def parse(words: Sequence[str] | None = None) -> AgentOptions:
         prog="gputop.agent",
         description="Write snapshots of this machine as JSON lines.",
     )
-    parser.add_argument("--interval", type=float, default=1.0, metavar="SECONDS")
+    parser.add_argument(
+        "--interval",
+        type=float,
+        default=1.0,
+        metavar="SECONDS",
+    )
     parser.add_argument("--count", type=int, metavar="N")
     parser.add_argument("--demo", action="store_true")
     parser.add_argument("--no-gpm", dest="gpm", action="store_false")
     parser.add_argument("--control", action="store_true")
     parser.add_argument("--unmasked", dest="secrets", action="store_true")
-    parser.add_argument("--id", dest="ids", type=parse_ids, default=(), metavar="IDS")
+    parser.add_argument(
+        "--id",
+        dest="ids",
+        type=parse_ids,
+        default=(),
+        metavar="IDS",
+    )
     parser.add_argument("--only-visible", action="store_true")
     options = AgentOptions(**vars(parser.parse_args(words)))
     if not SHORTEST_INTERVAL <= options.interval <= LONGEST_INTERVAL:

@@ -44,7 +44,12 @@ def rounded(value: float) -> float:
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, default=_values, separators=(",", ":"), allow_nan=False)
+    return json.dumps(
+        value,
+        default=_values,
+        separators=(",", ":"),
+        allow_nan=False,
+    )
 
 
 def _values(record: Any) -> dict[str, Any]:

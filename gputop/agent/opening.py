@@ -79,7 +79,11 @@ class Opening:
 
     def begin(self) -> None:
         """Start the thread."""
-        threading.Thread(target=self._run, name="driver", daemon=True).start()
+        threading.Thread(
+            target=self._run,
+            name="driver",
+            daemon=True,
+        ).start()
 
     def take_events(self) -> tuple[Event, ...]:
         """Return the events since the last call."""

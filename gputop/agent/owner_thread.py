@@ -26,7 +26,11 @@ class OwnerThread:
         self._asked_at = 0.0
         self._found: dict[int, Facts] = {}
         """Facts of processes by pid."""
-        threading.Thread(target=self._run, name="owners", daemon=True).start()
+        threading.Thread(
+            target=self._run,
+            name="owners",
+            daemon=True,
+        ).start()
 
     def look_up(self, processes: Iterable[Process], patience: float) -> None:
         """Look up these processes, and no others from now on. Wait for them up to `patience`.

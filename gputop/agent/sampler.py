@@ -204,7 +204,11 @@ class Sampler:
         return [*found.values()]
 
 
-def _current(slot: ReaderSlot, now: float, interval: float) -> KnownGpu:
+def _current(
+    slot: ReaderSlot,
+    now: float,
+    interval: float,
+) -> KnownGpu:
     """Return what is known of the devices of a slot: the last reading, or why there is none."""
     age = rounded(now - (slot.read_at or slot.heard_at))
     known = slot.known

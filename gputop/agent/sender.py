@@ -52,7 +52,12 @@ def redirect_prints() -> None:
     with contextlib.suppress(OSError):
         records = os.dup(sys.stdout.fileno())
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-        sys.stdout = open(records, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+        sys.stdout = open(  # noqa: SIM115
+            records,
+            "w",
+            encoding="utf-8",
+            closefd=False,
+        )
 
 
 def write_to_stdout(record: Record) -> None:
@@ -94,7 +99,11 @@ def _read_requests(sampler: Sampler, pacing: Pacing) -> None:
     os._exit(0)  # its end is the reader's
 
 
-def handle_requests(sampler: Sampler, pacing: Pacing, lines: Iterable[bytes]) -> None:
+def handle_requests(
+    sampler: Sampler,
+    pacing: Pacing,
+    lines: Iterable[bytes],
+) -> None:
     """Do what the reader's lines ask for, up to their end."""
     for line in lines:
         wanted: Any = None

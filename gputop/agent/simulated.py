@@ -278,7 +278,12 @@ class SimulatedReader:
             return 3 if self.index == 0 else 0  # rank 0 writes, the others wait
         return max(0, min(100, round(noise.gauss(98, 1.2))))
 
-    def _process(self, first_pid: int, used: int, busy: int) -> Process:
+    def _process(
+        self,
+        first_pid: int,
+        used: int,
+        busy: int,
+    ) -> Process:
         return Process(
             first_pid + self.index,
             self.device.uuid,

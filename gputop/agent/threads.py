@@ -21,7 +21,11 @@ atexit.register(_starting.acquire)
 def start_daemon(function: Callable[..., object], *arguments: object) -> None:
     """Call the function in a thread that the program does not wait for at its end."""
     with _starting:
-        threading.Thread(target=function, args=arguments, daemon=True).start()
+        threading.Thread(
+            target=function,
+            args=arguments,
+            daemon=True,
+        ).start()
 
 
 def call_in_thread(function: Callable[[], T]) -> Future[T]:

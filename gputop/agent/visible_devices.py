@@ -68,7 +68,12 @@ def seen(
             return Seen(frozenset(), note)
         chosen.append(found)
     if numbers and 0 < len(chosen) < len(gpus):
-        _check_order(value, gpus, chosen, by_bus=environment.get(ORDER) == BY_BUS)
+        _check_order(
+            value,
+            gpus,
+            chosen,
+            by_bus=environment.get(ORDER) == BY_BUS,
+        )
     parents = {device.uuid for device in chosen}
     uuids = (d.uuid for d in devices if d.uuid in parents or d.parent_uuid in parents)
     return Seen(frozenset(uuids), note)
@@ -107,7 +112,11 @@ def _numbered(gpus: Sequence[Device], entry: str) -> Device | None:
     return gpus[number] if number < len(gpus) else None
 
 
-def _named(devices: Sequence[Device], entry: str, prefix: str) -> Device | None:
+def _named(
+    devices: Sequence[Device],
+    entry: str,
+    prefix: str,
+) -> Device | None:
     """Return the GPU whose UUID alone begins so, or the instance with that whole id."""
     found = []
     for device in devices:

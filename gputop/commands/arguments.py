@@ -60,7 +60,11 @@ class Parser(argparse.ArgumentParser):
         fail(explain(message, self.prog, self._option_string_actions), USAGE)
 
 
-def explain(message: str, prog: str, known_options: Iterable[str]) -> str:
+def explain(
+    message: str,
+    prog: str,
+    known_options: Iterable[str],
+) -> str:
     """Return argparse's message with a remedy."""
     remedy = f"Try `{prog} --help`."
     found = re.search(
@@ -209,7 +213,12 @@ def wants_colour(asked: bool | None = None) -> bool:
     return colour_is_wanted()
 
 
-def print_page(text: str, *, over: bool = False, first: bool = True) -> None:
+def print_page(
+    text: str,
+    *,
+    over: bool = False,
+    first: bool = True,
+) -> None:
     """Print a page, in ASCII if the locale or the terminal requires it.
 
     With `over`, replace the previous page on a terminal. Otherwise an empty line separates pages.
@@ -248,12 +257,22 @@ def progress(text: str) -> Iterator[None]:
     """Show a text on the terminal during the block, and remove it at the end."""
     shown = sys.stderr.isatty()
     if shown:
-        print(text, end="\r", file=sys.stderr, flush=True)
+        print(
+            text,
+            end="\r",
+            file=sys.stderr,
+            flush=True,
+        )
     try:
         yield
     finally:
         if shown:
-            print(" " * len(text), end="\r", file=sys.stderr, flush=True)
+            print(
+                " " * len(text),
+                end="\r",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def print_text(text: str) -> None:
@@ -276,7 +295,12 @@ def snapshots(
     if hosts:
         from gputop.stream.machines import merged_snapshots
 
-        return merged_snapshots(hosts, arguments.remote_command, interval, gpm=gpm)
+        return merged_snapshots(
+            hosts,
+            arguments.remote_command,
+            interval,
+            gpm=gpm,
+        )
     from gputop.stream.launch import StreamOptions, launch
 
     command = StreamOptions(interval, gpm=gpm, **source_of(arguments)).command

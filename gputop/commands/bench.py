@@ -457,5 +457,9 @@ def _why_unwritable(file: Path, *, force: bool) -> tuple[str, str] | None:
     return None
 
 
-def unwritten(file: Path, why: str, remedy: str) -> Problem:
+def unwritten(
+    file: Path,
+    why: str,
+    remedy: str,
+) -> Problem:
     return Problem(f"{visible(str(file))} cannot be written", why, remedy)

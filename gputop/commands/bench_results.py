@@ -247,7 +247,11 @@ class _LeftOutError(Exception):
     """No device supports this part of a suite."""
 
 
-def run_suite(args: argparse.Namespace, requesting: Requesting, run: RunOnce) -> int:
+def run_suite(
+    args: argparse.Namespace,
+    requesting: Requesting,
+    run: RunOnce,
+) -> int:
     """Run the parts of a suite one after the other, and print a page with their verdicts."""
     level = LEVELS[args.level or suites.DEFAULT_LEVEL]
     args.seconds = args.seconds or level.seconds
@@ -324,7 +328,11 @@ def _ends(run: Callable[[], Ends], *, first: bool) -> Ends | int:
         return COULD_NOT_RUN
 
 
-def _report_suite(args: argparse.Namespace, suite: Suite | None, stopped: int) -> int:
+def _report_suite(
+    args: argparse.Namespace,
+    suite: Suite | None,
+    stopped: int,
+) -> int:
     """Print and export a suite. Return the gravest status."""
     if suite is None or not suite.parts:
         return stopped

@@ -35,6 +35,11 @@ def run(arguments: argparse.Namespace) -> int:
     show(
         arguments,
         lambda: document(findings, facts),
-        lambda: page(findings, facts, output_width(), colour=wants_colour()),
+        lambda: page(
+            findings,
+            facts,
+            output_width(),
+            colour=wants_colour(),
+        ),
     )
     return FAULT if any(each.severity is Severity.FAULT for each in findings) else FINE

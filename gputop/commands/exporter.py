@@ -113,7 +113,12 @@ def run(arguments: argparse.Namespace) -> int:
     def look() -> list[Family]:
         state = watch.state
         state = replace(state, sample=chosen_processes(arguments, state.sample))
-        return families(state, time.monotonic(), processes=processes, dcgm=dcgm)
+        return families(
+            state,
+            time.monotonic(),
+            processes=processes,
+            dcgm=dcgm,
+        )
 
     address: Address = arguments.listen
     tls = _tls(arguments)
@@ -160,7 +165,12 @@ def _fail_to_serve(address: Address, error: OSError | UnicodeError) -> NoReturn:
     fail(f"cannot listen on {address}: {why}. {remedy}", COULD_NOT_RUN)
 
 
-def _url(host: str, port: int, *, is_secure: bool) -> str:
+def _url(
+    host: str,
+    port: int,
+    *,
+    is_secure: bool,
+) -> str:
     """Return the URL of the metrics, with a warning if it is public and without TLS."""
     scheme = "http"
     if is_secure:
@@ -177,7 +187,11 @@ def _tell(problem: Problem) -> None:
     print_message(f"error: {problem}.")
 
 
-async def _follow(watch: StreamFollower, child: StreamChild, url: str) -> int:
+async def _follow(
+    watch: StreamFollower,
+    child: StreamChild,
+    url: str,
+) -> int:
     """Follow the stream until SIGINT or SIGTERM, and return the exit status."""
     import asyncio
 

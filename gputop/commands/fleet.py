@@ -96,7 +96,12 @@ def _print_once(arguments: argparse.Namespace, fleet: Fleet) -> int:
     return FINE
 
 
-def _print(arguments: argparse.Namespace, fleet: Fleet, *, first: bool = True) -> None:
+def _print(
+    arguments: argparse.Namespace,
+    fleet: Fleet,
+    *,
+    first: bool = True,
+) -> None:
     from gputop.fleet.page import document, page
 
     def text() -> str:
@@ -108,4 +113,9 @@ def _print(arguments: argparse.Namespace, fleet: Fleet, *, first: bool = True) -
             colour=wants_colour(arguments.color),
         )
 
-    show(arguments, lambda: document(fleet), text, first=first)
+    show(
+        arguments,
+        lambda: document(fleet),
+        text,
+        first=first,
+    )

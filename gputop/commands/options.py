@@ -54,7 +54,11 @@ def argument_type(parse: Callable[[str], T]) -> Callable[[str], T]:
     return parsed
 
 
-def number(low: float, high: float, advice: str) -> Callable[[str], float]:
+def number(
+    low: float,
+    high: float,
+    advice: str,
+) -> Callable[[str], float]:
     """Return a parser of numbers within limits. `advice` is the end of its error message."""
 
     @argument_type
@@ -155,7 +159,11 @@ SOURCE = "where it comes from"
 
 
 def _parent() -> Parser:
-    return Parser(add_help=False, allow_abbrev=False, argument_default=SUPPRESS)
+    return Parser(
+        add_help=False,
+        allow_abbrev=False,
+        argument_default=SUPPRESS,
+    )
 
 
 def sample_interval() -> Parser:

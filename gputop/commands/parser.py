@@ -91,7 +91,11 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
     )
     top.set_defaults(**options.UNSET, parser=top)
     _add_dashboard_options(top)
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", prog="gputop")
+    commands = top.add_subparsers(
+        dest="command",
+        metavar="COMMAND",
+        prog="gputop",
+    )
     for name, about in COMMANDS.items():
         if name not in words:
             commands.add_parser(name, help=about)

@@ -27,7 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     each = (f"{name}: {document}" for name, document in DOCUMENTS.items())
     parser.description = "Prints a JSON Schema, for code generators and validators."
     names = tuple(DOCUMENTS)
-    parser.add_argument("name", choices=names, metavar="NAME", help="; ".join(each))
+    parser.add_argument(
+        "name",
+        choices=names,
+        metavar="NAME",
+        help="; ".join(each),
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -68,7 +73,11 @@ def _stream(inventory: Schema, sample: Schema) -> Schema:
     }
 
 
-def _status(inventory: Schema, sample: Schema, problem: Schema) -> Schema:
+def _status(
+    inventory: Schema,
+    sample: Schema,
+    problem: Schema,
+) -> Schema:
     from gputop.health.findings import Bound
 
     word = _object(word={"enum": [*Bound]}, why={"type": "string"})
@@ -94,7 +103,12 @@ def _also_of_hosts(problem: Schema, **fields: Schema) -> Schema:
     return {"anyOf": [_object(**fields), _list({"anyOf": hosts})]}
 
 
-def _bench(result: Schema, curves: Schema, problem: Schema, suite: Schema) -> Schema:
+def _bench(
+    result: Schema,
+    curves: Schema,
+    problem: Schema,
+    suite: Schema,
+) -> Schema:
     done = {**result, **_object(schema={"type": "integer"}, series=curves)}
     failed = _object(
         device={"type": "string"}, problem=problem, status={"type": "integer"}

@@ -212,13 +212,23 @@ async def _watch(arguments: argparse.Namespace, found: SnapshotStream) -> int:
     return FINE
 
 
-def _show(arguments: argparse.Namespace, seen: Snapshot, *, first: bool = True) -> None:
+def _show(
+    arguments: argparse.Namespace,
+    seen: Snapshot,
+    *,
+    first: bool = True,
+) -> None:
     def text() -> str:
         if arguments.watch is None or seen.problem is None:
             return _text(arguments, seen)
         return f"{_text(arguments, seen)}\n{visible(str(seen.problem))}"
 
-    show(arguments, lambda: _document(arguments, seen), text, first=first)
+    show(
+        arguments,
+        lambda: _document(arguments, seen),
+        text,
+        first=first,
+    )
 
 
 def _waits(arguments: argparse.Namespace, seen: Snapshot) -> bool:
@@ -306,7 +316,12 @@ def _document(
     return document(seen.inventory, sample, bounds_of(*seen))
 
 
-def _print_hosts(arguments: argparse.Namespace, hosts: list[str], *, gpm: bool) -> int:
+def _print_hosts(
+    arguments: argparse.Namespace,
+    hosts: list[str],
+    *,
+    gpm: bool,
+) -> int:
     """Print a page for each host, or JSON. Problems go to standard error and give status 3."""
     import asyncio
 

@@ -56,7 +56,12 @@ def parse_query(text: str) -> tuple[CsvColumn, ...]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `gputop stream`."""
-    parser.add_argument("--count", type=count, metavar="N", help="stop after N samples")
+    parser.add_argument(
+        "--count",
+        type=count,
+        metavar="N",
+        help="stop after N samples",
+    )
     parser.add_argument(
         "--format",
         type=parse_format,

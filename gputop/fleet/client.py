@@ -241,7 +241,12 @@ def _failed(answer: Answer) -> AskError:
 
 
 def _left_out(why: str) -> AskError:
-    return AskError("An answer of Prometheus was left out", why, FEWER, whole=False)
+    return AskError(
+        "An answer of Prometheus was left out",
+        why,
+        FEWER,
+        whole=False,
+    )
 
 
 def _why(error: Exception) -> str:

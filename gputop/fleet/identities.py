@@ -113,7 +113,11 @@ def _with_clusters(gpus: Sequence[Gpu]) -> list[Gpu]:
     return named
 
 
-def _identity(key: str, rows: Sequence[Labels], workloads: set[str | None]) -> Gpu:
+def _identity(
+    key: str,
+    rows: Sequence[Labels],
+    workloads: set[str | None],
+) -> Gpu:
     """Return a GPU from its series; of two exporters, `gputop exporter` names it."""
     first = next((row for row in rows if not row.get("UUID")), rows[0])
     address = first.get("instance", "")

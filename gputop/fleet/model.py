@@ -14,7 +14,11 @@ from gputop.health.findings import Finding, Severity
 from gputop.text import visible
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(
+    frozen=True,
+    slots=True,
+    eq=False,
+)
 class Gpu:
     """A GPU, or a MIG instance of one, with its newest readings."""
 

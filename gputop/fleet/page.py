@@ -76,7 +76,12 @@ def page(
     return pages.rendered(*parts, width=width, colour=colour)
 
 
-def _heading(fleet: Fleet, where: str, match: str, width: int | None) -> Text:
+def _heading(
+    fleet: Fleet,
+    where: str,
+    match: str,
+    width: int | None,
+) -> Text:
     parts = [
         pages.cell(visible(where, 200), pages.BOLD),
         pages.cell(visible(match, 200)),
@@ -130,8 +135,18 @@ def _findings(fleet: Fleet, width: int | None) -> Iterator[RenderableType]:
     columns = (
         pages.Column("", words, left=True),
         pages.Column("where", places, left=True),
-        pages.Column("title", titles, left=True, least=LEAST_TITLE),
-        pages.Column("about", about, left=True, least=LEAST_TITLE),
+        pages.Column(
+            "title",
+            titles,
+            left=True,
+            least=LEAST_TITLE,
+        ),
+        pages.Column(
+            "about",
+            about,
+            left=True,
+            least=LEAST_TITLE,
+        ),
     )
     kept = pages.fitting(columns, ("title", "where", "about"), width)
     yield pages.table_of(kept, header=False)

@@ -41,12 +41,21 @@ class Query(NamedTuple):
     """Refreshes from one such query to the next."""
 
 
-def _select(match: str, metric: str, more: str = "", after: str = "") -> str:
+def _select(
+    match: str,
+    metric: str,
+    more: str = "",
+    after: str = "",
+) -> str:
     """Return a selector of the metric of the GPUs that match."""
     return f"{metric}{{{','.join(filter(None, (match, more)))}}}{after}"
 
 
-def _max_by_gpu(metric: str, expression: str, more: str = "") -> str:
+def _max_by_gpu(
+    metric: str,
+    expression: str,
+    more: str = "",
+) -> str:
     """Return the greatest value for each GPU of an expression over the metric."""
     names = "UUID,GPU_I_ID" if metric.startswith(DCGM) else "uuid"
     return f"max by ({names}{more}) ({expression})"

@@ -104,7 +104,11 @@ class PrometheusServer:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def from_environment(cls, url: str, environment: Mapping[str, str]) -> Self:
+    def from_environment(
+        cls,
+        url: str,
+        environment: Mapping[str, str],
+    ) -> Self:
         """Return a server with its credentials; raises `ValueError` if they conflict."""
         server = cls(
             url=parse_url(url),

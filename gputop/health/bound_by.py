@@ -52,11 +52,24 @@ def gaps(view: RuleView) -> Found:
         samples = view.samples(view.activity)
     else:
         label = f"idle, from {1 / samples.step:.0f} samples a second"
-    found = [view.measured(label, view.activity, 100 - busy, headline="idle {}")]
+    found = [
+        view.measured(
+            label,
+            view.activity,
+            100 - busy,
+            headline="idle {}",
+        )
+    ]
     period = samples.period
     if period is not None:
         found.append(
-            view.measured("gaps every", view.activity, period, "s", headline="every {}")
+            view.measured(
+                "gaps every",
+                view.activity,
+                period,
+                "s",
+                headline="every {}",
+            )
         )
     return found
 
@@ -106,9 +119,21 @@ def at_power_limit(view: RuleView) -> Found:
     return _slowed(view, share, "at the power limit")
 
 
-def _slowed(view: RuleView, share: float, label: str = "slowed") -> list[Evidence]:
+def _slowed(
+    view: RuleView,
+    share: float,
+    label: str = "slowed",
+) -> list[Evidence]:
     headline = "" if view.windows.momentary else "{} of the time"
-    return [view.measured(label, REASONS, share, "%", headline=headline)]
+    return [
+        view.measured(
+            label,
+            REASONS,
+            share,
+            "%",
+            headline=headline,
+        )
+    ]
 
 
 def few_sms_work(view: RuleView) -> Found:
@@ -119,7 +144,12 @@ def few_sms_work(view: RuleView) -> Found:
     busy = view.mean(BUSY)
     if not view.passes(t.BUSY, busy):
         return None
-    shown = view.measured("busy, mean", BUSY, busy, headline="busy {}")
+    shown = view.measured(
+        "busy, mean",
+        BUSY,
+        busy,
+        headline="busy {}",
+    )
     sm = view.mean_or_none(SM)
     if sm is not None:
         if not view.passes(t.FEW_SMS, sm):
@@ -179,7 +209,14 @@ def _idle(view: RuleView) -> Found:
     busy = activity_percent(view)
     if view.passes(t.WORKS, busy):
         return None
-    return [view.measured("busy, mean", view.activity, busy, headline="busy {}")]
+    return [
+        view.measured(
+            "busy, mean",
+            view.activity,
+            busy,
+            headline="busy {}",
+        )
+    ]
 
 
 def _input(view: RuleView) -> Found:
@@ -258,7 +295,13 @@ def _much_power(view: RuleView) -> Found:
     if not view.passes(t.MUCH_POWER, drawn):
         return None
     label, headline = "share of the power limit", "power {} of the limit"
-    share = view.measured(label, POWER, drawn, "%", headline=headline)
+    share = view.measured(
+        label,
+        POWER,
+        drawn,
+        "%",
+        headline=headline,
+    )
     return [share, *view.means(("memory busy", MEMORY_BUSY), on_line=True)]
 
 
@@ -283,7 +326,12 @@ class Condition(NamedTuple):
     holds: Callable[[RuleView], Found]
 
 
-def _computes(units: str, label: str, name: str, limit: t.Limit) -> Condition:
+def _computes(
+    units: str,
+    label: str,
+    name: str,
+    limit: t.Limit,
+) -> Condition:
     return Condition(
         Bound.COMPUTE,
         f"{units} set the pace",
@@ -338,7 +386,11 @@ def bound_by(view: RuleView, before: Bound = Bound.UNKNOWN) -> BoundBy:
     return BoundBy(Bound.UNKNOWN, _missing(view))
 
 
-def _check(condition: Condition, view: RuleView, before: Bound) -> Found:
+def _check(
+    condition: Condition,
+    view: RuleView,
+    before: Bound,
+) -> Found:
     view.held = before is condition.bound is not Bound.UNKNOWN
     if condition.bound is Bound.IDLE:  # a device that has worked needs less to go on
         view.held = before not in (Bound.IDLE, Bound.UNKNOWN)

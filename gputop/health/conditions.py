@@ -234,7 +234,12 @@ def machine_alerts(
             each.name: each.unlisted_gpus for each in machines if each.unlisted_gpus
         }
     found = [
-        Finding(Severity.FAULT, "unreachable", rule="away", label=each.name)
+        Finding(
+            Severity.FAULT,
+            "unreachable",
+            rule="away",
+            label=each.name,
+        )
         for each in machines
         if each.state is MachineState.AWAY
     ]
@@ -288,7 +293,11 @@ def usable_memory(
 def _device_alerts(
     device: Device, sample: DeviceSample, host: Host
 ) -> Iterator[Finding]:
-    def alert(severity: Severity, title: str, rule: str) -> Finding:
+    def alert(
+        severity: Severity,
+        title: str,
+        rule: str,
+    ) -> Finding:
         return Finding(
             severity, title, rule=rule, device_uuid=device.uuid, label=label_of(device)
         )

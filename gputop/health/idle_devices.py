@@ -271,7 +271,11 @@ def _compute_mode(device: Device, inventory: Inventory) -> str:
     return device.compute_mode or ""
 
 
-def _closed(device: Device, inventory: Inventory, sample: Sample) -> str | None:
+def _closed(
+    device: Device,
+    inventory: Inventory,
+    sample: Sample,
+) -> str | None:
     """Return why the compute mode closes the device, or None if it does not."""
     mode = _compute_mode(device, inventory)
     if mode == "prohibited":

@@ -86,7 +86,12 @@ class Rule(NamedTuple):
 
 _at_once = partial(Rule, needs_history=False)
 RULES = (
-    Rule("xid", "Xid errors", hardware.xid, of_silent=True),
+    Rule(
+        "xid",
+        "Xid errors",
+        hardware.xid,
+        of_silent=True,
+    ),
     _at_once("ecc", "memory errors", hardware.ecc),
     _at_once("remap", "bad memory rows", hardware.remap),
     _at_once("recovery", "recovery", hardware.recovery),
@@ -229,7 +234,11 @@ def _judgement(sample: Sample, turns: Mapping[str, Turn]) -> Judgement:
     return Judgement(sample.time, tuple(verdicts), tuple(findings), bounds)
 
 
-def _ask(rule: Rule, view: RuleView, since: float | None) -> Verdict:
+def _ask(
+    rule: Rule,
+    view: RuleView,
+    since: float | None,
+) -> Verdict:
     """Return the verdict of a rule; `since` is when its active finding began, None if none is."""
     uuid = view.device.uuid
     if view.sample.state is not DeviceState.OK and not rule.of_silent:

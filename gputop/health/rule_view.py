@@ -168,7 +168,11 @@ class SampleWindows:
         return known
 
 
-@dataclass(eq=False, repr=False, slots=True)
+@dataclass(
+    eq=False,
+    repr=False,
+    slots=True,
+)
 class RuleView:
     """A device at one moment. A missing reading raises `NoEvidence`, except in `mean_or_none`."""
 
@@ -232,7 +236,12 @@ class RuleView:
         """Return the mean of the usual window."""
         return needed(self.mean_or_none(name), name)
 
-    def _has(self, name: str, seconds: float, enough: float) -> bool:
+    def _has(
+        self,
+        name: str,
+        seconds: float,
+        enough: float,
+    ) -> bool:
         if self.windows.momentary:
             return len(self._read(name, seconds).present) > 0
         count, span, wanted = self.windows.within(seconds)
@@ -289,12 +298,25 @@ class RuleView:
         masks = finite(self.values(SLOWDOWN_BITS))
         return 100 * sum(holds(int(mask)) for mask in masks) / len(masks)
 
-    def newest(self, label: str, name: str, headline: str = "") -> list[Evidence]:
+    def newest(
+        self,
+        label: str,
+        name: str,
+        headline: str = "",
+    ) -> list[Evidence]:
         """Return the newest number as evidence; empty if there is none."""
         value = self._newest(name)
         if value is None:
             return []
-        return [Evidence(label, name, float(value), unit_of(name), headline=headline)]
+        return [
+            Evidence(
+                label,
+                name,
+                float(value),
+                unit_of(name),
+                headline=headline,
+            )
+        ]
 
     def means(
         self,

@@ -299,7 +299,11 @@ class Situation:
         return found
 
 
-def _entry(cause: Cause, known: Mapping[str, Device], only: Device | None) -> Entry:
+def _entry(
+    cause: Cause,
+    known: Mapping[str, Device],
+    only: Device | None,
+) -> Entry:
     devices = [known[each.device_uuid] for each in cause.findings]
     title = phrase(cause.title, also=cause.also)
     if only is None:

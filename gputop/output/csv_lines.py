@@ -237,7 +237,12 @@ def _unknown(name: str) -> str:
     said = f"There is no column {name}."
     names = [*COLUMNS, *ALIASES]
     near = [known for known in names if known.startswith(name)]
-    near = near or get_close_matches(name, names, n=1, cutoff=0.8)
+    near = near or get_close_matches(
+        name,
+        names,
+        n=1,
+        cutoff=0.8,
+    )
     if near:
         said += f" Did you mean {near[0]}?"
     if "." in name or not near:

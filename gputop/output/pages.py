@@ -67,7 +67,13 @@ def table(*, header: bool = True) -> Table:
     )
 
 
-def add_column(to: Table, name: str, *, left: bool = False, cut: bool = False) -> None:
+def add_column(
+    to: Table,
+    name: str,
+    *,
+    left: bool = False,
+    cut: bool = False,
+) -> None:
     """Add a column of numbers, or of `left` aligned text. With `cut` it may shrink to fit."""
     justify: JustifyMethod = "right"
     if left:
@@ -117,7 +123,12 @@ def table_of(columns: Sequence[Column], *, header: bool = True) -> Table:
     made = table(header=header)
     for column in columns:
         cut = column.least is not None
-        add_column(made, column.name, left=column.left, cut=cut)
+        add_column(
+            made,
+            column.name,
+            left=column.left,
+            cut=cut,
+        )
     for row in zip(*(column.cells for column in columns), strict=True):
         made.add_row(*row)
     return made

@@ -180,7 +180,14 @@ def process_table(
     ]
     if any(process.container for process in processes):
         columns.append(column("container", _container, left=True))
-    columns.append(column("command", _command, left=True, least=LEAST_COMMAND))
+    columns.append(
+        column(
+            "command",
+            _command,
+            left=True,
+            least=LEAST_COMMAND,
+        )
+    )
     return pages.table_of(pages.fitting(columns, MOST_USEFUL, width))
 
 
@@ -215,7 +222,11 @@ def totals_by_user(inventory: Inventory, sample: Sample) -> list[UserTotals]:
     return sorted(found, key=lambda totals: -(totals.memory_used_bytes or 0))
 
 
-def _totals(user: str | None, own: Sequence[Process], sample: Sample) -> UserTotals:
+def _totals(
+    user: str | None,
+    own: Sequence[Process],
+    sample: Sample,
+) -> UserTotals:
     uuids: dict[str, None] = {}
     pids = set()
     memory: int | None = None

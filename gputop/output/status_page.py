@@ -106,14 +106,24 @@ def _state(_: Device, readings: DeviceSample) -> Text:
     return cell("")
 
 
-BOUND_BY = TableColumn("bound-by", lambda *_: cell(""), GPM_READINGS, left=True)
+BOUND_BY = TableColumn(
+    "bound-by",
+    lambda *_: cell(""),
+    GPM_READINGS,
+    left=True,
+)
 """Column of the bottleneck of each device. `_columns` fills its cells from `View.bound_by`."""
 STATE = TableColumn("state", _state, left=True)
 PROCESSES = TableColumn("processes", lambda *_: cell(""), left=True)
 """Column of processes. `_columns` fills its cells."""
 OWN = (
     TableColumn("GPU", lambda device, _: cell(label_of(device)), ("index",)),
-    TableColumn("name", lambda device, _: cell(model_of(device)), ("name",), left=True),
+    TableColumn(
+        "name",
+        lambda device, _: cell(model_of(device)),
+        ("name",),
+        left=True,
+    ),
     TableColumn("busy", _busy, ("gpu_utilization_percent",)),
     TableColumn("memory", _memory, ("memory_used_bytes",)),
     TableColumn("temp", _temperature, ("temperature_celsius",)),
@@ -256,7 +266,11 @@ def gpu_list(inventory: Inventory, sample: Sample) -> str:
     return "\n".join(lines)
 
 
-def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
+def page(
+    inventory: Inventory,
+    sample: Sample,
+    view: View = PLAIN,
+) -> str:
     """Return the snapshot as text: a heading, a line for each device, and problems.
 
     No line is longer than the width, and no number is cut.
@@ -270,7 +284,11 @@ def page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
     return pages.rendered(*parts, width=view.width, colour=view.colour)
 
 
-def users_page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
+def users_page(
+    inventory: Inventory,
+    sample: Sample,
+    view: View = PLAIN,
+) -> str:
     """Return totals for each user as text."""
     parts: list[RenderableType] = [heading(inventory, sample, view)]
     if sample.processes:
@@ -280,7 +298,11 @@ def users_page(inventory: Inventory, sample: Sample, view: View = PLAIN) -> str:
     return pages.rendered(*parts, width=view.width, colour=view.colour)
 
 
-def heading(inventory: Inventory, sample: Sample, view: View) -> Text:
+def heading(
+    inventory: Inventory,
+    sample: Sample,
+    view: View,
+) -> Text:
     """Return the heading. Last parts are left out if they do not fit."""
     host = sample.host
     used = used_of(host.memory_used_bytes, host.memory_total_bytes, " of ")
@@ -350,7 +372,12 @@ def _columns(
             holders = [Holders(held[device.uuid]) for device, _ in pairs]
             least = max((each.least for each in holders), default=0)
             least = max(least, cells(column.name))
-            yield pages.Column(column.name, holders, left=True, least=least)
+            yield pages.Column(
+                column.name,
+                holders,
+                left=True,
+                least=least,
+            )
         elif column not in (BOUND_BY, STATE, PROCESSES) or any(texts):
             yield pages.Column(column.name, texts, column.left)
 

@@ -45,7 +45,12 @@ UNREADABLE = (OSError, EOFError, zlib.error, DecodeError)
 class RecordingError(ProblemError):
     """The file cannot be played."""
 
-    def __init__(self, path: Path, why: str, remedy: str = MAKE_ONE) -> None:
+    def __init__(
+        self,
+        path: Path,
+        why: str,
+        remedy: str = MAKE_ONE,
+    ) -> None:
         super().__init__(Problem(f"{path} cannot be played", why, remedy))
 
 
@@ -154,7 +159,12 @@ class Recording:
             self._end(len(self.positions), line, time, error)
         self.is_scanned = True
 
-    def _add_sample(self, head: Head, offset: int, before: float | None) -> None:
+    def _add_sample(
+        self,
+        head: Head,
+        offset: int,
+        before: float | None,
+    ) -> None:
         """Add a sample; `before` is the time of the previous sample."""
         position = self.end
         if before is not None:

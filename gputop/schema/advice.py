@@ -35,7 +35,12 @@ def mig_command(options: str, device: Device) -> str:
     return _command("nvidia-smi mig", device, options, str(device.index))
 
 
-def _command(program: str, device: Device, options: str, index: str) -> str:
+def _command(
+    program: str,
+    device: Device,
+    options: str,
+    index: str,
+) -> str:
     return f"`sudo {program} -i {index} {options}`{_on_machine(device)}"
 
 

@@ -83,7 +83,11 @@ def _without_unit(texts: list[str], values: list[Any]) -> str:
     return texts[0]
 
 
-def value_of(name: str, device: Device, sample: DeviceSample) -> Any:
+def value_of(
+    name: str,
+    device: Device,
+    sample: DeviceSample,
+) -> Any:
     """Return the value of a field of the sample or the device, or the reason why it is missing."""
     reason = None
     for record in (sample, device) if name in READINGS else (device,):

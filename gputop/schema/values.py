@@ -207,7 +207,11 @@ def absence_text(
     return _ALWAYS[absence]
 
 
-def _not_supported(name: str, device: Device, host: Host | None) -> str:
+def _not_supported(
+    name: str,
+    device: Device,
+    host: Host | None,
+) -> str:
     if name.startswith("memory_") and "_bytes" in name and device.memory_is_shared:
         text = "shares the host's memory"
         if host is None or host.memory_used_bytes is None:

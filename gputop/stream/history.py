@@ -85,7 +85,13 @@ class _Figures:
         self.increase = 0.0
         self.count = 1
 
-    def add(self, value: float, seconds: float, at: float, fastest: float) -> None:
+    def add(
+        self,
+        value: float,
+        seconds: float,
+        at: float,
+        fastest: float,
+    ) -> None:
         """Add a value that counts for the `seconds` before it.
 
         `at` is the time of the reading. An increase of more than `fastest` per second is ignored.
@@ -115,7 +121,12 @@ class _Figures:
 class _Device:
     """History of one device."""
 
-    def __init__(self, number: int, time: float, nothing: array[float]) -> None:
+    def __init__(
+        self,
+        number: int,
+        time: float,
+        nothing: array[float],
+    ) -> None:
         self.first = self.newest = number
         """Numbers of the first and the newest sample with this device."""
         self.since = time
@@ -189,7 +200,12 @@ class History:
         numbers = self.last(uuid, name, self.count)
         return [number if number == number else None for number in numbers]
 
-    def last(self, uuid: str, name: str, many: int) -> array[float]:
+    def last(
+        self,
+        uuid: str,
+        name: str,
+        many: int,
+    ) -> array[float]:
         """Return up to `many` last numbers of that name, NaN if missing. Faster than `series`."""
         device = self._devices.get(uuid)
         if device is None or name not in device.rings:
@@ -259,7 +275,11 @@ def _between(before: Sample, after: Sample) -> float:
     return max(0.0, after.time - before.time)
 
 
-def _cut(ring: array[float], start: int, stop: int) -> array[float]:
+def _cut(
+    ring: array[float],
+    start: int,
+    stop: int,
+) -> array[float]:
     """Return the samples `start` to `stop` of a ring. Sample numbers do not wrap around."""
     many, size = stop - start, len(ring)
     first = start % size

@@ -35,7 +35,11 @@ from gputop.stream.ssh import (
 if TYPE_CHECKING:
     from gputop.agent.snapshot import Record
 
-PATIENCE = Patience(start=CONNECT_SECONDS + 22.0, first_pause=1.0, longest_pause=60.0)
+PATIENCE = Patience(
+    start=CONNECT_SECONDS + 22.0,
+    first_pause=1.0,
+    longest_pause=60.0,
+)
 """Enough time to connect and authenticate, to send the agent at 8 kB/s, and to start Python from a
 slow file system."""
 SLACK = 1.25

@@ -115,7 +115,12 @@ class MachineStream:
         if self.state is not MachineState.OK and not self._restarting:
             self.inventory = self._announced
 
-    def _add_sample(self, sample: Sample, now: float, time: float) -> None:
+    def _add_sample(
+        self,
+        sample: Sample,
+        now: float,
+        time: float,
+    ) -> None:
         late = self._lateness(sample, now)
         self._arrived_at = now
         if self._announced is None or self._restarting:
@@ -193,7 +198,12 @@ class MachineStream:
         interval = self.inventory.interval_seconds if self.inventory else 1.0
         if silent > silence_limit(interval):
             problems.append(self._unread)
-        machine = Machine(self.name, self.state, age_seconds=silent, host=NO_HOST)
+        machine = Machine(
+            self.name,
+            self.state,
+            age_seconds=silent,
+            host=NO_HOST,
+        )
         if self._retry_at is not None:
             machine = replace(machine, retry_seconds=max(0.0, self._retry_at - now))
         if self.inventory is not None:
@@ -231,13 +241,23 @@ class MachineStream:
             processes.append(replace(process, machine=self.name, device_uuid=uuid))
         return replace(sample, devices=tuple(devices), processes=tuple(processes))
 
-    def _event(self, event: Event, time: float, age: float) -> Event:
+    def _event(
+        self,
+        event: Event,
+        time: float,
+        age: float,
+    ) -> Event:
         """Return the event with this machine's names, and the time `age` seconds before `time`."""
         at = time - age
         if abs(at) >= NUMBER_LIMIT:  # the decoder rejects larger numbers
             at = time
         uuid = event.device_uuid and qualified(self.name, event.device_uuid)
-        return replace(event, machine=self.name, device_uuid=uuid, time=at)
+        return replace(
+            event,
+            machine=self.name,
+            device_uuid=uuid,
+            time=at,
+        )
 
 
 def inventory_of(
@@ -271,7 +291,11 @@ def inventory_of(
     )
 
 
-def sample_of(machines: Collection[MachineStream], now: float, time: float) -> Sample:
+def sample_of(
+    machines: Collection[MachineStream],
+    now: float,
+    time: float,
+) -> Sample:
     """Return one sample of all machines. `now` is our uptime, `time` the same in Unix seconds.
 
     A value was read `age_seconds` before the time of the sample. Events have times of our clock.

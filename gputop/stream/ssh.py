@@ -214,7 +214,11 @@ def _end(interruption: Interruption) -> str:
     return f"gputop there ended with status {status}"
 
 
-def after_output(host: str, why: str, printed: str) -> Problem:
+def after_output(
+    host: str,
+    why: str,
+    printed: str,
+) -> Problem:
     """Return the problem of a host that printed other text instead of a stream."""
     return Problem(
         f"{host} is unreachable", f"{why}, after it printed '{printed}'", STARTUP_FILE

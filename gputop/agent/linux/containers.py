@@ -75,7 +75,11 @@ def _homes(cgroup: str, root: Path) -> list[Path]:
     return []
 
 
-def _names(container: str, root: Path, homes: list[Path]) -> Iterator[Any]:
+def _names(
+    container: str,
+    root: Path,
+    homes: list[Path],
+) -> Iterator[Any]:
     """Yield what files say is the name of the container with an id that begins like this."""
     for folder in _docker_folders(root, homes):
         for file in paths(folder, f"containers/{container}*/config.v2.json"):

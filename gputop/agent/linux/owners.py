@@ -164,7 +164,12 @@ class Owners:
             known = _Known(pid, stat, _Cpu(now, stat.cpu_ticks))
         elif known.stat.start_ticks != stat.start_ticks:
             self._forget(known)
-            known = _Known(pid, stat, _Cpu(now, stat.cpu_ticks), seen_from=now)
+            known = _Known(
+                pid,
+                stat,
+                _Cpu(now, stat.cpu_ticks),
+                seen_from=now,
+            )
         known.stat = stat
         known.cpu = known.cpu.after(now, stat.cpu_ticks)
         if now - known.children_at >= CHILDREN_SECONDS:

@@ -68,7 +68,11 @@ def _no_driver(system: System) -> Problem:
     return Problem(what, why, remedy, "library")
 
 
-def _broken_library(system: System, file: str, why: str) -> Problem:
+def _broken_library(
+    system: System,
+    file: str,
+    why: str,
+) -> Problem:
     remedy = "Reinstall the driver, then run sudo ldconfig"
     if system.container:
         # Only a part of the host's driver was mounted, or copied into the image.

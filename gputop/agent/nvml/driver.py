@@ -225,7 +225,12 @@ class NvmlReader:
             self._update_modes()
             self._gpm = self._gpm or Gpm(self._handle, clock=self._clock)
             percentages = self._gpm.read(wanted=gpm)
-            parts = self._instances.read(self._handle, self.device, lists, gpm=gpm)
+            parts = self._instances.read(
+                self._handle,
+                self.device,
+                lists,
+                gpm=gpm,
+            )
             if self._events:
                 self._events.register(self._handle, self.device.uuid)
         except nvml.NVMLError as error:

@@ -56,7 +56,12 @@ class FieldReading(Protocol):
         """Return the fields that it needs, given the values so far."""
         ...
 
-    def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:
+    def values(
+        self,
+        found: FieldValues,
+        handle: Any,
+        asked: Asked,
+    ) -> Sequence[Any]:
         """Return a value or an `Absence` for each name."""
         ...
 
@@ -122,7 +127,12 @@ class FirstField(FieldReading):
     def keys(self, found: FieldValues) -> Iterable[FieldKey]:  # noqa: ARG002 - a `FieldReading`
         return self._keys
 
-    def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
+    def values(
+        self,
+        found: FieldValues,
+        handle: Any,  # noqa: ARG002 - a `FieldReading`
+        asked: Asked,  # noqa: ARG002 - a `FieldReading`
+    ) -> Sequence[Any]:
         value = self._value(found)
         if self._convert is not None and not isinstance(value, Absence):
             value = self._convert(value)
@@ -170,7 +180,12 @@ class Durations(FieldReading):
         for field in self._fields.values():
             yield from field.keys(found)
 
-    def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:
+    def values(
+        self,
+        found: FieldValues,
+        handle: Any,
+        asked: Asked,
+    ) -> Sequence[Any]:
         """Return the seconds by cause; without any, the most specific reason."""
         sound: dict[str, float] = {}
         reasons = []
@@ -184,7 +199,12 @@ class Durations(FieldReading):
                 reasons.append(Absence.ERROR)
         return (sound or first_reason(reasons),)
 
-    def _counts_time(self, cause: str, seconds: float, asked: Asked) -> bool:
+    def _counts_time(
+        self,
+        cause: str,
+        seconds: float,
+        asked: Asked,
+    ) -> bool:
         credit = self._credit.get(cause, SLACK)
         # None of the values is older than the time at which it was asked for.
         since, before = self._before.get(cause, (asked.ended, seconds))

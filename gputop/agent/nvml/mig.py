@@ -141,13 +141,24 @@ class Instances:
             instance.device for instance in self._update(gpu, parent, gpm=False)
         )
 
-    def _update(self, gpu: Any, parent: Device, *, gpm: bool) -> tuple[_Instance, ...]:
+    def _update(
+        self,
+        gpu: Any,
+        parent: Device,
+        *,
+        gpm: bool,
+    ) -> tuple[_Instance, ...]:
         indices = self._indices(gpu, parent)
         if not indices and not self._known:
             return ()
         found: dict[int, _Instance] = {}
         for index in indices:
-            instance = self._find(gpu, parent, index, gpm=gpm)
+            instance = self._find(
+                gpu,
+                parent,
+                index,
+                gpm=gpm,
+            )
             if instance is not None:
                 found[index] = instance
         for gone in {*self._known.values()} - {*found.values()}:
@@ -201,7 +212,13 @@ class Instances:
                 uuid = _uuid(handle)
                 if known is None or known.device.uuid != uuid:
                     cache = Answers(self._clock)
-                    device = _device(cache, handle, parent, uuid=uuid, mig_index=index)
+                    device = _device(
+                        cache,
+                        handle,
+                        parent,
+                        uuid=uuid,
+                        mig_index=index,
+                    )
                     known = _Instance(device, cache, self._lists, gpu, self._clock)
                 known.ask(handle, gpm=gpm)
             except nvml.NVMLError as error:

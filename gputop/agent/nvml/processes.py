@@ -114,7 +114,11 @@ def _plausible(*percentages: int) -> Percentages:
     return tuple(each if each <= 100 else None for each in percentages)
 
 
-def _fetch_rows(call: Callable[[Any, int], Any], handle: Any, seen: int) -> Any:
+def _fetch_rows(
+    call: Callable[[Any, int], Any],
+    handle: Any,
+    seen: int,
+) -> Any:
     try:
         return _with_room(call, handle, seen)
     except nvml.NVMLError as error:
@@ -182,7 +186,14 @@ def merge_processes(
         if pid not in memory:
             absent["memory_used_bytes"] = Absence.NOT_SUPPORTED
         processes.append(
-            Process(pid, uuid, kind, memory.get(pid), **used, absent=absent)
+            Process(
+                pid,
+                uuid,
+                kind,
+                memory.get(pid),
+                **used,
+                absent=absent,
+            )
         )
     return ProcessList(tuple(processes), missing)
 

@@ -104,7 +104,12 @@ class Pcie(FieldReading):
     def keys(self, found: FieldValues) -> Iterable[FieldKey]:  # noqa: ARG002 - a `FieldReading`
         return self._counters
 
-    def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:
+    def values(
+        self,
+        found: FieldValues,
+        handle: Any,
+        asked: Asked,
+    ) -> Sequence[Any]:
         rates = {}
         self._needed = set()
         for key, counter in self._counters.items():
@@ -165,7 +170,12 @@ class _Direction:
         """Return True if a link has a counter of this family."""
         return any(isinstance(found[key], int) for key in self.keys(links)[:-1])
 
-    def rates(self, found: FieldValues, links: int, asked: Asked) -> tuple[Any, Any]:
+    def rates(
+        self,
+        found: FieldValues,
+        links: int,
+        asked: Asked,
+    ) -> tuple[Any, Any]:
         """Return the total rate, and that of each link: None for one that is down."""
         *keys, all_links = self.keys(links)
         each = [self._rate(key, _LINK_FASTEST, found, asked) for key in keys]
@@ -232,7 +242,12 @@ class NvLink(FieldReading):
                 for direction in family:
                     yield from direction.keys(self._links)
 
-    def values(self, found: FieldValues, handle: Any, asked: Asked) -> Sequence[Any]:  # noqa: ARG002 - a `FieldReading`
+    def values(
+        self,
+        found: FieldValues,
+        handle: Any,  # noqa: ARG002 - a `FieldReading`
+        asked: Asked,
+    ) -> Sequence[Any]:
         """Return the totals received and sent, then the same of each link."""
         if not self._links:
             count = found[_LINK_COUNT]

@@ -30,7 +30,12 @@ Said = tuple[str, Any]
 class NodeActor:
     """A GPU that Ray has lent, and the worker on it. Methods run in several threads."""
 
-    def __init__(self, archive: bytes, python: Optional[str], cpu: bool) -> None:  # noqa: UP045
+    def __init__(
+        self,
+        archive: bytes,
+        python: Optional[str],  # noqa: UP045
+        cpu: bool,
+    ) -> None:
         self._python, self._cpu = python or sys.executable, cpu
         self._code = os.memfd_create("gputop-worker")  # as long as this process
         with open(self._code, "wb", closefd=False) as code:

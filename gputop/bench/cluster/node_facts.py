@@ -26,7 +26,11 @@ class NodeFacts:
     """Reason why the GPU counts as in use, or None if it is free."""
 
 
-def node_facts(said: Mapping[str, Any], host: str, beside: int = 1) -> NodeFacts:
+def node_facts(
+    said: Mapping[str, Any],
+    host: str,
+    beside: int = 1,
+) -> NodeFacts:
     """Return the facts of an actor; raise `ValueError` with the reason if it has no GPU.
 
     `beside` tests share the memory of a node's CPU.

@@ -114,12 +114,20 @@ class Relay:
             else:
                 self._kill(order["post"])
 
-    def _place(self, count: int, python: str | None, *, cpu: bool) -> None:
+    def _place(
+        self,
+        count: int,
+        python: str | None,
+        *,
+        cpu: bool,
+    ) -> None:
         for module in (node_actor, memory_limit):  # or nodes would need gputop
             self._ray.cloudpickle.register_pickle_by_value(module)
-        place = self._ray.remote(num_cpus=0, num_gpus=1, max_concurrency=4)(
-            node_actor.NodeActor
-        )
+        place = self._ray.remote(
+            num_cpus=0,
+            num_gpus=1,
+            max_concurrency=4,
+        )(node_actor.NodeActor)
         code = self._ray.put(worker_archive())
         for number in range(count):
             self._actors[number] = place.remote(code, python, cpu)

@@ -106,7 +106,11 @@ class Cluster:
     ) -> list[LentGpu]:
         """Return that many GPUs that nobody else on the cluster has."""
         self._posts = {number: LentGpu(number, self.send) for number in range(count)}
-        self.send(place=count, python=python, cpu=cpu)
+        self.send(
+            place=count,
+            python=python,
+            cpu=cpu,
+        )
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_SECONDS):
                 await asyncio.gather(
@@ -263,7 +267,12 @@ class LentGpu(Launcher):
             raise ProblemError(Problem(what, why, remedy))
         return python
 
-    async def start(self, python: str, request: Request, order: bytes) -> Self:  # noqa: ARG002
+    async def start(
+        self,
+        python: str,  # noqa: ARG002
+        request: Request,
+        order: bytes,
+    ) -> Self:
         """Start the worker on the node."""
         self._order(start=order.decode(), uuid=request.target.uuid)
         return self

@@ -190,7 +190,15 @@ class RunRefusedError(Exception):
 def cpu_target() -> Target:
     """Return the CPU of this machine."""
     name, free = cpu_name() or os.uname().machine, available_bytes()
-    return Target("cpu", None, None, name, None, free, memory_share=CPU_MEMORY_SHARE)
+    return Target(
+        "cpu",
+        None,
+        None,
+        name,
+        None,
+        free,
+        memory_share=CPU_MEMORY_SHARE,
+    )
 
 
 def cpu_ranks(
@@ -247,13 +255,21 @@ def fixed_bytes(device: DeviceKind) -> int:
     return CONTEXT_BYTES + WORKSPACE_BYTES if device == "cuda" else PROCESS_BYTES
 
 
-def memory_needed(n: int, dtype: str, device: DeviceKind) -> int:
+def memory_needed(
+    n: int,
+    dtype: str,
+    device: DeviceKind,
+) -> int:
     """Return the peak bytes on the device for products of N x N."""
     each = DTYPES[dtype].bytes_per_element + DTYPES[dtype].library_bytes(device)
     return fixed_bytes(device) + n * n * each + n * BYTES_PER_ROW
 
 
-def largest_size(free_bytes: int, dtype: str, device: DeviceKind) -> int:
+def largest_size(
+    free_bytes: int,
+    dtype: str,
+    device: DeviceKind,
+) -> int:
     """Return the largest multiple of 64 that fits, or 0: the inverse of `memory_needed`."""
     sizes = range(SIZE_STEP, LARGEST_SIZE + 1, SIZE_STEP)
     fitting = bisect_right(
@@ -272,7 +288,11 @@ def largest_fitting_size(target: Target, dtype: str) -> int:
     return largest_size(target.memory_allowed_bytes, dtype, target.kind)
 
 
-def auto_limit(target: Target, dtype: str, times: int = 1) -> int:
+def auto_limit(
+    target: Target,
+    dtype: str,
+    times: int = 1,
+) -> int:
     """Return the largest size that `auto` chooses on this device, 0 if nothing fits.
 
     It is that many times the usual one.

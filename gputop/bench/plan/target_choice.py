@@ -96,7 +96,11 @@ def gpus_in_mig_mode(inventory: Inventory) -> dict[str, Problem]:
     return found
 
 
-def choose(inventory: Inventory, sample: Sample | None, device: str | None) -> Target:
+def choose(
+    inventory: Inventory,
+    sample: Sample | None,
+    device: str | None,
+) -> Target:
     """Return the target that `device` (from `parse_device`) names; None is the first one.
 
     Raise `ValueError` if none or several match, or for a GPU in MIG mode.
@@ -319,7 +323,12 @@ def _say_why_cpu(inventory: Inventory, left: Inventory) -> None:
     print_message(f"no GPU can be used{why}: the CPU is tested")
 
 
-def refuse_unusable(target: Target, sample: Sample, *, ignore_busy: bool) -> None:
+def refuse_unusable(
+    target: Target,
+    sample: Sample,
+    *,
+    ignore_busy: bool,
+) -> None:
     """Raise `RunRefusedError` for a device that does not answer, or is in use."""
     problem = why_unusable(sample, target)
     if problem is not None:
@@ -359,7 +368,12 @@ def refuse_busy(target: Target, sample: Sample) -> None:
         remedy = "Wait for it to end, choose another --device, or add --ignore-busy."
         raise RunRefusedError(f"{target.label} {use}. {remedy}")
     print(visible(f"{target.label} {use}.", 1_000), file=sys.stderr)
-    print("Start the stress test anyway? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(
+        "Start the stress test anyway? [y/N] ",
+        end="",
+        file=sys.stderr,
+        flush=True,
+    )
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise RunRefusedError(
             "nothing was started: the device is in use. Choose another --device."

@@ -151,23 +151,83 @@ MEGAHERTZ = _condition("sm_clock_mhz_mean", " MHz")
 CELSIUS = _condition("temperature_celsius_max", "°C")
 WHEN = ResultColumn("WHEN", 12, 3, when)
 DEVICE = ResultColumn("DEVICE", NARROWEST_DEVICE, 0, device)
-SPEED = ResultColumn("TFLOP/s", 9, 1, speed, right=True)
+SPEED = ResultColumn(
+    "TFLOP/s",
+    9,
+    1,
+    speed,
+    right=True,
+)
 VERDICT = ResultColumn("VERDICT", 10, 0, verdict)
 COLUMNS = (
     WHEN,
     DEVICE,
     ResultColumn("KIND", 7, 6, _word("kind")),
     ResultColumn("TYPE", 8, 2, _word("dtype")),
-    ResultColumn("SIZE", 6, 2, shape, right=True),
+    ResultColumn(
+        "SIZE",
+        6,
+        2,
+        shape,
+        right=True,
+    ),
     SPEED,
-    ResultColumn("PEAK", 6, 5, _peak, right=True),
-    ResultColumn("DROOP", 6, 7, _droop, right=True),
-    ResultColumn("OF PEAK", 7, 8, percent_of_peak, right=True),
-    ResultColumn("OF USUAL", 8, 10, share_of_usual, right=True),
-    ResultColumn("TIME", 7, 9, lambda each: duration(each.seconds), right=True),
-    ResultColumn("POWER", 6, 11, WATTS, right=True),
-    ResultColumn("CLOCK", 8, 12, MEGAHERTZ, right=True),
-    ResultColumn("HEAT", 5, 13, CELSIUS, right=True),
+    ResultColumn(
+        "PEAK",
+        6,
+        5,
+        _peak,
+        right=True,
+    ),
+    ResultColumn(
+        "DROOP",
+        6,
+        7,
+        _droop,
+        right=True,
+    ),
+    ResultColumn(
+        "OF PEAK",
+        7,
+        8,
+        percent_of_peak,
+        right=True,
+    ),
+    ResultColumn(
+        "OF USUAL",
+        8,
+        10,
+        share_of_usual,
+        right=True,
+    ),
+    ResultColumn(
+        "TIME",
+        7,
+        9,
+        lambda each: duration(each.seconds),
+        right=True,
+    ),
+    ResultColumn(
+        "POWER",
+        6,
+        11,
+        WATTS,
+        right=True,
+    ),
+    ResultColumn(
+        "CLOCK",
+        8,
+        12,
+        MEGAHERTZ,
+        right=True,
+    ),
+    ResultColumn(
+        "HEAT",
+        5,
+        13,
+        CELSIUS,
+        right=True,
+    ),
     ResultColumn("TORCH", 12, 14, _word("torch_version")),
     ResultColumn("DRIVER", 11, 15, _driver),
     ResultColumn("BEST ROW", 30, 16, best_row_text),

@@ -119,7 +119,12 @@ def _setting(result: Result) -> tuple[object, ...]:
     return *version, None if limit is None else round(limit)
 
 
-def as_long(seconds: float, others: float, *, table: bool = False) -> bool:
+def as_long(
+    seconds: float,
+    others: float,
+    *,
+    table: bool = False,
+) -> bool:
     """True if two runs took about equally long."""
     share = TABLE_AS_LONG if table else AS_LONG
     return min(seconds, others) >= share * max(seconds, others)
@@ -168,7 +173,11 @@ def _new_driver(result: Result, before: Result) -> str:
     return f"; the driver {visible(then)} became {visible(driver)}"
 
 
-def _slower_rows(result: Result, like: Sequence[Result], least: float) -> Iterator[str]:
+def _slower_rows(
+    result: Result,
+    like: Sequence[Result],
+    least: float,
+) -> Iterator[str]:
     """Yield the rows that are further under their medians than their limits, with figures."""
     known, mine = [measured(one) for one in like], measured(result)
     rows = {}

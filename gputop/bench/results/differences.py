@@ -50,7 +50,11 @@ class Figure(NamedTuple):
         return tflops(self.value)
 
 
-def differences(before: Result, after: Result, known: Sequence[Result] = ()) -> str:
+def differences(
+    before: Result,
+    after: Result,
+    known: Sequence[Result] = (),
+) -> str:
     """Return which of two results is faster and why, and their differences, as text.
 
     Equal runs scatter, too: by as much as those of the `known` results that are like these.
@@ -79,7 +83,11 @@ def comparison_page(
     return page
 
 
-def answer(before: Result, after: Result, like: Sequence[Result] = ()) -> Sentence:
+def answer(
+    before: Result,
+    after: Result,
+    like: Sequence[Result] = (),
+) -> Sentence:
     """Return which of two results is faster, and why: `The same within 1 %.`"""
     unlike = [
         name for name, (one, other) in _settings(before, after).items() if one != other
@@ -104,7 +112,11 @@ def answer(before: Result, after: Result, like: Sequence[Result] = ()) -> Senten
     return Sentence(f"{slow_name} is {share} slower than {fast_name}: {why}.", "warn")
 
 
-def _names(slow: Result, fast: Result, after: Result) -> tuple[str, str]:
+def _names(
+    slow: Result,
+    fast: Result,
+    after: Result,
+) -> tuple[str, str]:
     """Return the names of two runs in a sentence: their devices, or which was first."""
     if (slow.device_uuid, slow.host) == (fast.device_uuid, fast.host):
         names = "The second run", "the first"
@@ -216,7 +228,11 @@ def _run_half(
     return assumed * abs(figure.value) / 100
 
 
-def _rows(before: Result, after: Result, like: Sequence[Result]) -> Iterator[list[str]]:
+def _rows(
+    before: Result,
+    after: Result,
+    like: Sequence[Result],
+) -> Iterator[list[str]]:
     """Yield the figures that both have, with their change and whether it says something."""
     old, new = _figures(before), _figures(after)
     others = [_figures(each) for each in like]
@@ -262,7 +278,11 @@ def _figures(result: Result) -> dict[str, Figure]:
     return found
 
 
-def _change(old: Figure, new: Figure, run_half: float) -> tuple[str, str]:
+def _change(
+    old: Figure,
+    new: Figure,
+    run_half: float,
+) -> tuple[str, str]:
     """Return the change in percent, from nothing as a difference, and whether it says something."""
     change = new.value - old.value
     factor, unit = (100 / abs(old.value), " %") if old.value else (1.0, "")

@@ -21,7 +21,11 @@ NESTED = ("points", "conditions", "comparison", "verdict")
 """Fields of a result that are no column of their own."""
 
 
-def history(device: str | None, form: Form, width: int | None = None) -> str:
+def history(
+    device: str | None,
+    form: Form,
+    width: int | None = None,
+) -> str:
     """Return all kept results, or those of one device (from `parse_device`), newest first.
 
     A table fits into `width` cells if given. Raise `ProblemError` if the results cannot be read,

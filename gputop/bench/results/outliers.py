@@ -122,7 +122,12 @@ def device_outcome(run: DeviceRun) -> DeviceOutcome:
     if problem is None:
         return found
     why = f"{problem.what}: {problem.why}"
-    return replace(found, problem=why, status=run.status or FINE, remedy=problem.remedy)
+    return replace(
+        found,
+        problem=why,
+        status=run.status or FINE,
+        remedy=problem.remedy,
+    )
 
 
 def was_stopped(member: DeviceOutcome) -> bool:

@@ -355,7 +355,12 @@ def charts(result: Result, course: RunCurves) -> Iterator[Block]:
         of_cpu = {"sm_clock_mhz": "clock_mhz"} if result.device_uuid is None else {}
         name = of_cpu.get(reading, reading)
         if curve:
-            yield Chart(name, {name: curve}, "seconds", small=True)
+            yield Chart(
+                name,
+                {name: curve},
+                "seconds",
+                small=True,
+            )
     if course.reasons:
         yield Strip(course.reasons, result.seconds)
 
@@ -375,7 +380,12 @@ def as_lines(
             before = block
 
 
-def _lines(block: Block, room: int, *, details: bool) -> list[str]:
+def _lines(
+    block: Block,
+    room: int,
+    *,
+    details: bool,
+) -> list[str]:
     """Return the lines of a block. Charts have none."""
     if isinstance(block, Sentence):
         return textwrap.wrap(visible(block.text), room, break_on_hyphens=False)
@@ -397,7 +407,11 @@ def _is_apart(before: Block, block: Block) -> bool:
     return isinstance(block, Heading)
 
 
-def _fact_lines(name: str, text: str, room: int) -> list[str]:
+def _fact_lines(
+    name: str,
+    text: str,
+    room: int,
+) -> list[str]:
     first = f"  {name:<{NAME_CELLS}} "
     return textwrap.wrap(
         text,
@@ -408,12 +422,21 @@ def _fact_lines(name: str, text: str, room: int) -> list[str]:
     )
 
 
-def as_text(page: Page, width: int | None = None, *, details: bool = False) -> str:
+def as_text(
+    page: Page,
+    width: int | None = None,
+    *,
+    details: bool = False,
+) -> str:
     """Return a page as text, wrapped at words."""
     return "\n".join(line for line, _ in as_lines(page, width, details=details))
 
 
-def rows_page(device: str, kind: str, points: Sequence[Point]) -> list[Block]:
+def rows_page(
+    device: str,
+    kind: str,
+    points: Sequence[Point],
+) -> list[Block]:
     """Return the rows of a table that ended with an error."""
     rows = count(len(points), "row")
     return [Heading(f"{device}, {kind}: {rows} before the error"), table(kind, points)]

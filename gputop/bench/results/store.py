@@ -168,7 +168,11 @@ def _opened(purpose: Literal["read", "write"]) -> Iterator[sqlite3.Connection]:
     file = results_path()
     try:
         if purpose == "write":
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file.parent.mkdir(
+                mode=0o700,
+                parents=True,
+                exist_ok=True,
+            )
             # Made by hand for its mode: SQLite gives its journal the same one.
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         with contextlib.closing(

@@ -288,7 +288,11 @@ def _heat(result: Result, found: dict[str, VerdictPart]) -> list[str]:
     return [f"not slowed by heat ({celsius:.0f}°C)"]
 
 
-def _filled(sentences: str, result: Result, why: str) -> str:
+def _filled(
+    sentences: str,
+    result: Result,
+    why: str,
+) -> str:
     """Return sentences with the reason and the device in the place of their names in braces."""
     fields = {"{why}": why, "{it}": _it(result), "{number}": _number(result)}
     for name, text in fields.items():

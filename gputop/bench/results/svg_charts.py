@@ -180,7 +180,12 @@ def _size_text(axis: str, value: float) -> str:
     return f"{value:g}" if value < 1e6 else f"{value:.0f}"
 
 
-def _figure(caption: str, drawn: Iterable[str], height: int, title: str) -> str:
+def _figure(
+    caption: str,
+    drawn: Iterable[str],
+    height: int,
+    title: str,
+) -> str:
     svg = f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}">'
     return f"<figure><figcaption>{caption}</figcaption>{svg}{''.join(drawn)}</svg></figure>"
 
@@ -189,11 +194,19 @@ def _to_x(axis: SvgAxis, value: float) -> float:
     return LEFT + axis.at(value) * INNER
 
 
-def _to_y(axis: SvgAxis, value: float, height: int) -> float:
+def _to_y(
+    axis: SvgAxis,
+    value: float,
+    height: int,
+) -> float:
     return height - BOTTOM - axis.at(value) * (height - TOP - BOTTOM)
 
 
-def _x_labels(x: SvgAxis, axis: str, height: int) -> Iterator[str]:
+def _x_labels(
+    x: SvgAxis,
+    axis: str,
+    height: int,
+) -> Iterator[str]:
     for tick in x.ticks():
         said = text(_size_text(axis, tick))
         most = WIDTH - LETTER * len(said) / 2  # else its end is cut off

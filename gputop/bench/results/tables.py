@@ -61,7 +61,12 @@ class Grid:
         self.heading = heading
         self.lines: dict[str, dict[str, Cell]] = {}
 
-    def add(self, line: str, column: str, cell: Cell) -> None:
+    def add(
+        self,
+        line: str,
+        column: str,
+        cell: Cell,
+    ) -> None:
         """Add a cell, in place of an earlier one."""
         self.lines.setdefault(line, {})[column] = cell
 
@@ -204,7 +209,11 @@ def layout_of(kind: str, points: Iterable[Point] = ()) -> Layout:
     return layout
 
 
-def table(kind: str, points: Sequence[Point], most: int = FASTEST) -> TextTable:
+def table(
+    kind: str,
+    points: Sequence[Point],
+    most: int = FASTEST,
+) -> TextTable:
     """Return the rows of a run of that kind; of a search at most `most` shapes."""
     layout = layout_of(kind, points)
     if layout is SHAPES:

@@ -309,7 +309,11 @@ def _like_it(result: Result, others: Iterable[Result]) -> list[Result]:
     ]
 
 
-def _like_devices(result: Result, like: Sequence[Result], tolerance: float) -> Judged:
+def _like_devices(
+    result: Result,
+    like: Sequence[Result],
+    tolerance: float,
+) -> Judged:
     if not like:
         return NOT_JUDGED, "no other device like it was in the run"
     slow, worst = [], -math.inf
@@ -343,7 +347,11 @@ def _scatter(name: str, like: Iterable[Result]) -> float:
     )
 
 
-def _links(result: Result, like: Iterable[Result], tolerance: float) -> Judged:
+def _links(
+    result: Result,
+    like: Iterable[Result],
+    tolerance: float,
+) -> Judged:
     """Compare the links of a GPU with those of all, direction by direction."""
     mine, slow = _rates_of_links([result]), list[str]()
     here = [result, *(each for each in like if each.host == result.host)]

@@ -25,7 +25,11 @@ LEAST_COVERED = 0.5
 """Least share of the run between the first and last reading of the energy."""
 
 
-def with_conditions(result: Result, read: RunReadings, seconds: float) -> Result:
+def with_conditions(
+    result: Result,
+    read: RunReadings,
+    seconds: float,
+) -> Result:
     """Return the result with the state of the device, and steps with their part of its peak.
 
     The run took so many seconds by the clock of its device.
@@ -44,7 +48,11 @@ def _with_percent(row: Point, per_tflops: float) -> Point:
     return replace(row, values={**row.values, "percent_of_peak": percent})
 
 
-def conditions(result: Result, read: RunReadings, seconds: float) -> Conditions | None:
+def conditions(
+    result: Result,
+    read: RunReadings,
+    seconds: float,
+) -> Conditions | None:
     """Return the state of the device up to now, the run's end, or None if unknown."""
     gpu = read.gpu
     if gpu is None and not read.moments:

@@ -352,7 +352,12 @@ class DeviceRun:
         return windows.items, moments.items
 
     @classmethod
-    def of_result(cls, result: Result, target: Target, curves: str | None) -> DeviceRun:
+    def of_result(
+        cls,
+        result: Result,
+        target: Target,
+        curves: str | None,
+    ) -> DeviceRun:
         """Return the run of a kept result, at its end; raise `ValueError` for broken curves."""
         kept = KeptCurves()
         if curves is not None:

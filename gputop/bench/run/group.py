@@ -81,14 +81,24 @@ class DeviceGroup:
         for session in self._sessions.values():
             session.kill()
 
-    async def _follow(self, target: Target, session: Session, take: Take) -> None:
+    async def _follow(
+        self,
+        target: Target,
+        session: Session,
+        take: Take,
+    ) -> None:
         async with contextlib.aclosing(session.events()) as received:
             async for event in received:
                 take(target, event)
                 if isinstance(event, Planned | Done | Failed):
                     self._begin_if_ready(target, session, event)
 
-    def _begin_if_ready(self, target: Target, session: Session, event: Event) -> None:
+    def _begin_if_ready(
+        self,
+        target: Target,
+        session: Session,
+        event: Event,
+    ) -> None:
         """Begin all planned runs once the last device is ready, or has failed."""
         if target in self._preparing:
             self._preparing.remove(target)
@@ -225,7 +235,11 @@ class Pairs:
         await self._now.follow(take)
 
 
-def _join_results(alone: Result, together: Result, devices: int) -> Result:
+def _join_results(
+    alone: Result,
+    together: Result,
+    devices: int,
+) -> Result:
     rows = (_row(ALONE, alone, 1), _row(TOGETHER, together, devices))
     compared = None
     if alone.verified_products is not None and together.verified_products is not None:
@@ -280,10 +294,19 @@ def _join_conditions(
 
 def _only_alone(result: Result, why: str) -> Result:
     notes, rows = (*result.notes, f"not run together: {why}"), (_row(ALONE, result, 1),)
-    return replace(result, kind="pairs", points=rows, notes=notes)
+    return replace(
+        result,
+        kind="pairs",
+        points=rows,
+        notes=notes,
+    )
 
 
-def _row(series: str, result: Result, devices: int) -> Point:
+def _row(
+    series: str,
+    result: Result,
+    devices: int,
+) -> Point:
     """Return a row whose x is the number of devices that ran at once."""
     mean = result.tflops_mean or 0.0
     shape = (result.m, result.n, result.k)

@@ -29,7 +29,13 @@ LONGEST_BAR, SHORTEST_BAR = 40, 12
 class ProgressLine:
     """Progress drawn on `stream` if that is a terminal."""
 
-    def __init__(self, stream: TextIO, group: Run, text: Text, head: str = "") -> None:
+    def __init__(
+        self,
+        stream: TextIO,
+        group: Run,
+        text: Text,
+        head: str = "",
+    ) -> None:
         """Draw the `text` of a group behind a `head`."""
         self._stream, self._group, self._text, self._head = stream, group, text, head
         self._drawing = stream.isatty()
@@ -127,7 +133,11 @@ def _fitting(parts: list[str], width: int) -> str:
     return "  ".join(parts)
 
 
-def _with_bar(share: float, text: str, width: int) -> str:
+def _with_bar(
+    share: float,
+    text: str,
+    width: int,
+) -> str:
     room = min(LONGEST_BAR, width - len(text) - 4)
     if room < SHORTEST_BAR:
         return text[:width]

@@ -52,21 +52,41 @@ _TYPES = (
     Part("soak", 0.06, "int8"),
 )
 _STANDARD = (
-    *_parts(copy=0.05, latency=0.03, peak=0.1, step=0.08),
+    *_parts(
+        copy=0.05,
+        latency=0.03,
+        peak=0.1,
+        step=0.08,
+    ),
     *_TYPES,
     *_parts(memory=0.14, pulse=0.06),
     Part("soak", 0.14, verify_all=True),
-    *_parts(burn=0.12, pairs=0.06, collective=0.04),
+    *_parts(
+        burn=0.12,
+        pairs=0.06,
+        collective=0.04,
+    ),
 )
 _BURN_IN = (
     *_parts(copy=0.02, memory=0.2),
     Part("soak", 0.25, verify_all=True),
-    *_parts(pulse=0.08, burn=0.4, collective=0.05),
+    *_parts(
+        pulse=0.08,
+        burn=0.4,
+        collective=0.05,
+    ),
 )
 LEVELS = {
     "quick": Level(
         80.0,
-        _parts(copy=0.1, latency=0.1, memory=0.2, soak=0.3, burn=0.2, collective=0.1),
+        _parts(
+            copy=0.1,
+            latency=0.1,
+            memory=0.2,
+            soak=0.3,
+            burn=0.2,
+            collective=0.1,
+        ),
     ),
     "standard": Level(450.0, _STANDARD),
     "burn-in": Level(3500.0, _BURN_IN),

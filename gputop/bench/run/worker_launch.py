@@ -304,7 +304,12 @@ class Launcher:
             raise ProblemError(found.problem)
         return found.chosen.path
 
-    async def start(self, python: str, request: Request, order: bytes) -> Worker:
+    async def start(
+        self,
+        python: str,
+        request: Request,
+        order: bytes,
+    ) -> Worker:
         """Start a worker with the first line of its input; raise `ProblemError`."""
         environment = worker_environment(request.target, *request.peers)
         try:

@@ -89,7 +89,13 @@ class Cpu(Backend):
         torch.set_num_threads(torch.get_num_threads())
         super().__init__()
 
-    def launch(self, product: Product, products: int, *, check: bool) -> None:
+    def launch(
+        self,
+        product: Product,
+        products: int,
+        *,
+        check: bool,
+    ) -> None:
         """Make that many products, fewer if the run is halted, then check the last one."""
         done, began = 0, time.perf_counter()
         part = max(1, products // PARTS)
@@ -164,7 +170,13 @@ class Cuda(Backend):
             for _ in range(self.most_in_flight)
         )
 
-    def launch(self, product: Product, products: int, *, check: bool) -> None:
+    def launch(
+        self,
+        product: Product,
+        products: int,
+        *,
+        check: bool,
+    ) -> None:
         """Enqueue that many products, and the check of the last one if asked for."""
         torch = self.torch
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -268,7 +280,11 @@ def host_available_bytes() -> int | None:
     return None
 
 
-def open_cuda(torch: Any, halt: threading.Event, request: WorkerRequest) -> Cuda:
+def open_cuda(
+    torch: Any,
+    halt: threading.Event,
+    request: WorkerRequest,
+) -> Cuda:
     """Return the GPU that this process sees, ready to use; raise `RunError` if there is none."""
     python = sys.executable
     remedy = (

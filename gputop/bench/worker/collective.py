@@ -128,7 +128,12 @@ def interface_to(host: str) -> str:
 class Message:
     """The buffers of a size: `full`, and `part`, of which each rank has one."""
 
-    def __init__(self, device: Any, ranks: Ranks, size: int) -> None:
+    def __init__(
+        self,
+        device: Any,
+        ranks: Ranks,
+        size: int,
+    ) -> None:
         self._torch, self._ranks = device.torch, ranks
         self._share = size // (BYTES_PER_ELEMENT * ranks.count)
         options = {"dtype": device.torch.float32, "device": device.place}
@@ -223,7 +228,12 @@ def _measure(device: Any, run: Run) -> None:
     ranks.leave()
 
 
-def _row(rows: Rows, ranks: Ranks, message: Message, series: str) -> bool:
+def _row(
+    rows: Rows,
+    ranks: Ranks,
+    message: Message,
+    series: str,
+) -> bool:
     """Measure a row; return False if the time was up before it, on any rank."""
     device, operation, size = rows.device, message.operations[series], message.bytes
     work = f"{series} of {size} bytes"

@@ -150,7 +150,11 @@ def fitting_host(sizes: list[int], run: Run) -> list[int]:
     return found
 
 
-def _copy_alone(rows: Rows, sizes: list[int], counted: list[int]) -> None:
+def _copy_alone(
+    rows: Rows,
+    sizes: list[int],
+    counted: list[int],
+) -> None:
     """Measure the copies that need no other GPU."""
     for size in sizes:
         with rows.attempt(f"copies of {size / MIB:.4g} MiB"):
@@ -158,7 +162,11 @@ def _copy_alone(rows: Rows, sizes: list[int], counted: list[int]) -> None:
                 return
 
 
-def _copies_of_size(rows: Rows, size: int, counted: list[int]) -> bool:
+def _copies_of_size(
+    rows: Rows,
+    size: int,
+    counted: list[int],
+) -> bool:
     """Measure the copies of a size; return False if there was no time for all."""
     device, torch, threads = rows.device, rows.device.torch, counted[-1]
     rows.expect("making buffers", BUFFERS_SECONDS)
@@ -175,7 +183,12 @@ def _copies_of_size(rows: Rows, size: int, counted: list[int]) -> bool:
     return True
 
 
-def _row(rows: Rows, way: CopyPath, size: int, further: Mapping[str, float]) -> None:
+def _row(
+    rows: Rows,
+    way: CopyPath,
+    size: int,
+    further: Mapping[str, float],
+) -> None:
     rows.expect("a copy", BUFFERS_SECONDS)
     way.clear()
     timed = rows.time(way.copy, way.clock, rows.device.wall(way.copy, 1))
@@ -188,7 +201,11 @@ def _row(rows: Rows, way: CopyPath, size: int, further: Mapping[str, float]) -> 
     rows.add(way.series, size, {"bytes_per_second": rate, **further, **timed.values})
 
 
-def _cpu_ways(device: Any, size: int, counted: list[int]) -> Iterator[CopyPath]:
+def _cpu_ways(
+    device: Any,
+    size: int,
+    counted: list[int],
+) -> Iterator[CopyPath]:
     to, source = (_words(device.torch, size) for _ in range(2))
     for threads in counted:
         name = "1 thread" if threads == 1 else f"{threads} threads"
@@ -197,7 +214,11 @@ def _cpu_ways(device: Any, size: int, counted: list[int]) -> Iterator[CopyPath]:
         )
 
 
-def _cuda_ways(device: Any, size: int, run: Run) -> Iterator[CopyPath]:
+def _cuda_ways(
+    device: Any,
+    size: int,
+    run: Run,
+) -> Iterator[CopyPath]:
     """Yield the paths in an order in which a buffer is read before it is written."""
     torch = device.torch
     here, pageable = _words(torch, size, "cuda"), _words(torch, size)
@@ -215,10 +236,19 @@ def _cuda_ways(device: Any, size: int, run: Run) -> Iterator[CopyPath]:
     yield CopyPath("device to host, pinned", pinned, here, device.timed, 1)
 
 
-def _words(torch: Any, size: int, place: str = "cpu") -> Any:
+def _words(
+    torch: Any,
+    size: int,
+    place: str = "cpu",
+) -> Any:
     """Return a buffer of so many bytes, in which no two blocks of words are the same."""
     count = size // 8
-    block = torch.randint(-(2**62), 2**62, (min(count, RANDOM_WORDS),), device=place)
+    block = torch.randint(
+        -(2**62),
+        2**62,
+        (min(count, RANDOM_WORDS),),
+        device=place,
+    )
     numbers = torch.arange(count // len(block), device=place).mul_(ODD)
     words = torch.empty((len(numbers), len(block)), dtype=torch.int64, device=place)
     torch.bitwise_xor(block, numbers.unsqueeze(1), out=words)
@@ -270,7 +300,11 @@ def _copy_between(
         run.notes.append(f"{', '.join(missing)}: copies are absent, {why}")
 
 
-def _rows_of_pair(rows: Rows, number: int, peer: str) -> None:
+def _rows_of_pair(
+    rows: Rows,
+    number: int,
+    peer: str,
+) -> None:
     """Measure the copies to and from a peer: all of them, as one direction alone says little."""
     device, run = rows.device, rows.run
     free = [device.free_bytes(), device.torch.cuda.mem_get_info(number)[0]]

@@ -56,7 +56,12 @@ class CopyPath:
 class Pair:
     """This GPU, 0, and a peer, 1: a stream of each, and what each of them receives."""
 
-    def __init__(self, device: Any, number: int, size: int) -> None:
+    def __init__(
+        self,
+        device: Any,
+        number: int,
+        size: int,
+    ) -> None:
         self.device, self.size = device, size
         self.places = "cuda:0", f"cuda:{number}"
         self.streams = [device.torch.cuda.Stream(device=place) for place in self.places]
@@ -73,7 +78,12 @@ class Pair:
         """Return what one of them receives, made on either: no link is between."""
         torch, first = self.device.torch, receiver << 40
         last, place = first + self.size // 8, self.places[at]
-        return torch.arange(first, last, dtype=torch.int64, device=place).mul_(ODD)
+        return torch.arange(
+            first,
+            last,
+            dtype=torch.int64,
+            device=place,
+        ).mul_(ODD)
 
     def synchronize(self) -> None:
         """Wait for both GPUs."""
@@ -88,7 +98,12 @@ class PairPath(CopyPath):
     only writes.
     """
 
-    def __init__(self, pair: Pair, series: str, copies: dict[int, int]) -> None:
+    def __init__(
+        self,
+        pair: Pair,
+        series: str,
+        copies: dict[int, int],
+    ) -> None:
         super().__init__(series, None, None, self.clock_here, len(copies))
         self._pair, self._torch = pair, pair.device.torch
         self._launch = driver_copy()
@@ -151,7 +166,12 @@ def driver_copy() -> Callable[[int, int, int, int], None]:
         ctypes.c_void_p,
     )
 
-    def copy(to: int, source: int, size: int, stream: int) -> None:
+    def copy(
+        to: int,
+        source: int,
+        size: int,
+        stream: int,
+    ) -> None:
         if status := function(to, source, size, stream):
             said = ctypes.c_char_p()
             driver.cuGetErrorString(status, ctypes.byref(said))

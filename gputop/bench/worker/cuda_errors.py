@@ -178,7 +178,11 @@ def cause_in_nccl(text: str, request: WorkerRequest) -> Optional[Cause]:  # noqa
     return _cause(known, _telling(text), request)
 
 
-def _cause(known: Known, why: str, request: WorkerRequest) -> Cause:
+def _cause(
+    known: Known,
+    why: str,
+    request: WorkerRequest,
+) -> Cause:
     gpu = request.label
     names = {"gpu": gpu, "index": gpu.rpartition(" ")[2].partition(":")[0]}
     return Cause(

@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 class RunError(Exception):
     """A run that cannot be done: a word for programs; what, why and the remedy for people."""
 
-    def __init__(self, kind: str, what: str, why: str, remedy: str) -> None:
+    def __init__(
+        self,
+        kind: str,
+        what: str,
+        why: str,
+        remedy: str,
+    ) -> None:
         super().__init__(what)
         self.kind = kind
         self.fields = {"kind": kind, "what": what, "why": why, "remedy": remedy}
@@ -33,7 +39,12 @@ def less(kind: str) -> str:
     )
 
 
-def hangs(place: str, work: str, expected: float, patience: float) -> RunError:
+def hangs(
+    place: str,
+    work: str,
+    expected: float,
+    patience: float,
+) -> RunError:
     """Return the error for work that has not ended after many times its expected time."""
     why = f"{work} that takes {expected:.2g} s had not ended after {patience:.3g} s"
     on_cpu = "See what else uses the cores, and run the test again"
@@ -41,7 +52,11 @@ def hangs(place: str, work: str, expected: float, patience: float) -> RunError:
     return RunError("hang", "The device hangs", why, remedy)
 
 
-def too_slow(request: WorkerRequest, dtype: str, taken: str) -> RunError:
+def too_slow(
+    request: WorkerRequest,
+    dtype: str,
+    taken: str,
+) -> RunError:
     """Return the error for products so long that none would end within the run."""
     what = f"No {dtype} product of size {request.size or 'auto'} ends in time"
     why = f"one takes {taken} s, and the run {request.seconds:g} s"
@@ -57,7 +72,11 @@ def no_dtype(dtype: str, why: str) -> RunError:
     return RunError("dtype", f"{dtype} cannot be run here", why, remedy)
 
 
-def explain(error: BaseException, device: Any, request: WorkerRequest) -> RunError:
+def explain(
+    error: BaseException,
+    device: Any,
+    request: WorkerRequest,
+) -> RunError:
     """Return any failure as an error with a remedy. `device` is None before it was opened."""
     dead = death(error, device)
     if dead is not None:

@@ -50,7 +50,12 @@ class Plain:
     call = "torch.mm"
     column_major_only = False
 
-    def __init__(self, torch: Any, name: str, place: str) -> None:
+    def __init__(
+        self,
+        torch: Any,
+        name: str,
+        place: str,
+    ) -> None:
         self.torch, self.name, self.place = torch, name, place
         known = {"tf32": "float32", "float16_acc16": "float16"}.get(name, name)
         self.a = self.b = self.result = getattr(torch, known)
@@ -78,7 +83,12 @@ class Plain:
             return "summed in float32, not in float16"
         return f"more exact than {self.name} is"
 
-    def empty(self, rows: int, columns: int, kind: Any) -> Any:
+    def empty(
+        self,
+        rows: int,
+        columns: int,
+        kind: Any,
+    ) -> Any:
         """Return an uninitialised operand, or a part of one."""
         return self.torch.empty((rows, columns), dtype=kind, device=self.place)
 
@@ -99,7 +109,12 @@ class Plain:
 
     def single_product(self, product: Any) -> Callable[[], object]:
         """Return a call that makes one product, with as little Python around it as possible."""
-        return partial(self.torch.mm, product.a, product.b, out=product.c)
+        return partial(
+            self.torch.mm,
+            product.a,
+            product.b,
+            out=product.c,
+        )
 
     def multiply(self, product: Any, times: int) -> None:
         """Make that many products."""
@@ -107,7 +122,12 @@ class Plain:
         for _ in repeat(None, times):
             once()
 
-    def errors(self, m: int, n: int, k: int) -> tuple[float, float]:
+    def errors(
+        self,
+        m: int,
+        n: int,
+        k: int,
+    ) -> tuple[float, float]:
         """Return the range of the expected relative error: from, and below."""
         low, high = ERRORS[self.name]
         in_place = self.name == "float16_acc16"
@@ -129,7 +149,12 @@ class Scaled(Plain):
     packed = 1
     """Numbers in an element of an operand."""
 
-    def __init__(self, torch: Any, name: str, place: str) -> None:
+    def __init__(
+        self,
+        torch: Any,
+        name: str,
+        place: str,
+    ) -> None:
         self.torch, self.name, self.place = torch, name, place
         self.b = _dtype_of(torch, name, "float8_e4m3fn")
         self.a = (
@@ -178,13 +203,23 @@ class Float4(Scaled):
     magnitudes = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
     """Values of e2m1 by their three low bits. The fourth bit is the sign."""
 
-    def __init__(self, torch: Any, name: str, place: str) -> None:
+    def __init__(
+        self,
+        torch: Any,
+        name: str,
+        place: str,
+    ) -> None:
         self.torch, self.name, self.place = torch, name, place
         self.a = self.b = _dtype_of(torch, name, "float4_e2m1fn_x2")
         self.result, self.accumulate = torch.bfloat16, "float32"
         self.data = "random normal, rounded to e2m1, scales 1"
 
-    def empty(self, rows: int, columns: int, kind: Any) -> Any:
+    def empty(
+        self,
+        rows: int,
+        columns: int,
+        kind: Any,
+    ) -> Any:
         """Return an operand of `columns` numbers, which are half as many bytes."""
         if columns % 2:
             raise no_dtype(self.name, f"{columns} is odd, and two numbers share a byte")
@@ -225,7 +260,12 @@ class Integer(Plain):
     call = "torch._int_mm"
     column_major_only = True
 
-    def __init__(self, torch: Any, name: str, place: str) -> None:
+    def __init__(
+        self,
+        torch: Any,
+        name: str,
+        place: str,
+    ) -> None:
         self.torch, self.name, self.place = torch, name, place
         self.a = self.b = torch.int8
         self.result, self.accumulate = torch.int32, "int32"
@@ -245,7 +285,12 @@ class Integer(Plain):
     def single_product(self, product: Any) -> Callable[[], object]:
         """Return a call that makes one product."""
         int_mm = self.torch._int_mm  # noqa: SLF001 - torch's only name for it
-        return partial(int_mm, product.a, product.b, out=product.c)
+        return partial(
+            int_mm,
+            product.a,
+            product.b,
+            out=product.c,
+        )
 
 
 TYPES: dict[str, type[Plain]] = {
@@ -289,7 +334,11 @@ def try_product(product: Any) -> None:
         raise no_dtype(product.dtype, why) from error
 
 
-def _dtype_of(torch: Any, name: str, attribute: str) -> Any:
+def _dtype_of(
+    torch: Any,
+    name: str,
+    attribute: str,
+) -> Any:
     kind = getattr(torch, attribute, None)
     if kind is None:
         raise no_dtype(name, f"this torch has no {attribute}")

@@ -83,7 +83,11 @@ def heat_in_short(several: Iterable[Iterable[HeatLimit]]) -> str:
     return "; ".join(dict.fromkeys(texts))
 
 
-def reached_limit(gpu: Device, readings: DeviceSample, of: str = "") -> str | None:
+def reached_limit(
+    gpu: Device,
+    readings: DeviceSample,
+    of: str = "",
+) -> str | None:
     """Return the limit that the GPU has reached in words, or None.
 
     A MIG instance has the limits of its GPU, whose label is then `of`.

@@ -80,7 +80,11 @@ class Variant(NamedTuple):
     """False for a clock that stops before the products are made."""
 
 
-def _size(rows: Rows, dtype: str, shape: tuple[int, int, int]) -> float:
+def _size(
+    rows: Rows,
+    dtype: str,
+    shape: tuple[int, int, int],
+) -> float:
     """Measure all ways for a size, and return the seconds of a product, or 0 if unknown."""
     product, each = rows.open(dtype, shape)
     found: dict[str, float] = {}
@@ -104,7 +108,13 @@ def _row(
     rows.expect("preparing a row", SHORT_SECONDS)
     work = way.prepare()
     flop = product.flop * way.products * way.waits
-    timed = rows.time(work, way.clock, each * way.products, flop=flop, most=way.most)
+    timed = rows.time(
+        work,
+        way.clock,
+        each * way.products,
+        flop=flop,
+        most=way.most,
+    )
     if timed is None:
         return
     timed.seconds /= way.products
@@ -116,7 +126,11 @@ def _row(
         rows.add(way.series, product.n, timed.values, product.shape)
 
 
-def _ways(device: Any, product: Product, each: float) -> list[Variant]:
+def _ways(
+    device: Any,
+    product: Product,
+    each: float,
+) -> list[Variant]:
     torch, norm = device.torch, device.torch.linalg.vector_norm
     once, c = product.format.single_product(product), product.c
 
@@ -145,7 +159,12 @@ def _ways(device: Any, product: Product, each: float) -> list[Variant]:
             Variant(
                 LAUNCH, lambda: product.multiply, launched, most=QUEUED, waits=False
             ),
-            Variant(GRAPH, replay, device.wall, products=captured),
+            Variant(
+                GRAPH,
+                replay,
+                device.wall,
+                products=captured,
+            ),
             Variant(SYNCHRONISED, lambda: synchronised, device.wall),
         ]
     if c.is_floating_point():
@@ -154,7 +173,11 @@ def _ways(device: Any, product: Product, each: float) -> list[Variant]:
     return ways
 
 
-def _launched(device: Any, work: Work, times: int) -> float:
+def _launched(
+    device: Any,
+    work: Work,
+    times: int,
+) -> float:
     device.synchronize()
     began = time.perf_counter()
     work(times)
@@ -163,7 +186,11 @@ def _launched(device: Any, work: Work, times: int) -> float:
     return seconds
 
 
-def _replay(torch: Any, product: Product, captured: int) -> Work:
+def _replay(
+    torch: Any,
+    product: Product,
+    captured: int,
+) -> Work:
     """Return the replay of a CUDA graph of so many products."""
     graph = torch.cuda.CUDAGraph()
     side = torch.cuda.Stream()

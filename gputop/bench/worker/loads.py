@@ -91,7 +91,11 @@ def fineness(request: WorkerRequest) -> float:
     return max(1.0, request.hertz)
 
 
-def _seconds_of_one(device: Any, dtype: str, n: int) -> float:
+def _seconds_of_one(
+    device: Any,
+    dtype: str,
+    n: int,
+) -> float:
     product = Product(device.torch, dtype, (n, n, n), device.place)
     product.fill()
     product.multiply()  # loads the kernels, wakes the threads
@@ -155,7 +159,11 @@ def prepare(
     return product, pace
 
 
-def warm_up(device: Any, run: Run, product: Product) -> tuple[float, int]:
+def warm_up(
+    device: Any,
+    run: Run,
+    product: Product,
+) -> tuple[float, int]:
     """Return the median seconds of a product and how many were made."""
     began, made, times = time.monotonic(), 0, []
     products = 1
@@ -196,7 +204,12 @@ def send_plan(
     )
 
 
-def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
+def measure(
+    device: Any,
+    run: Run,
+    product: Product,
+    pace: Pace,
+) -> None:
     """Run batches until the time is up or the run is halted, and send a sample per window."""
     assert isinstance(run.totals, SoakTotals)
     totals, wanted = run.totals, run.request.seconds
@@ -245,7 +258,11 @@ def measure(device: Any, run: Run, product: Product, pace: Pace) -> None:
         run.verified(product.exact(), 0)
 
 
-def count_checks(run: Run, product: Product, ended: EndedBatch) -> None:
+def count_checks(
+    run: Run,
+    product: Product,
+    ended: EndedBatch,
+) -> None:
     """Count the verified products of a batch; repeat the product if its sums were wrong."""
     if ended.wrong is not None:
         run.verified(ended.wrong, 0 if product.sums else 1)
@@ -319,7 +336,12 @@ FILL_SECONDS = 20.0
 class Ring(Product):
     """A product with copies of its operands all over the memory, which it takes in turn."""
 
-    def __init__(self, product: Product, device: Any, run: Run) -> None:
+    def __init__(
+        self,
+        product: Product,
+        device: Any,
+        run: Run,
+    ) -> None:
         vars(self).update(vars(product))
         operands = product.a, product.stored_b
         each = sum(operand.nbytes for operand in operands)
@@ -360,7 +382,12 @@ class Traffic:
     def __init__(self, device: Any, run: Run) -> None:
         self.device, self.run, torch = device, run, device.torch
         size = COPIED_BYTES[device.place]
-        self.source = torch.randint(-(2**62), 2**62, (size // 8,), device=device.place)
+        self.source = torch.randint(
+            -(2**62),
+            2**62,
+            (size // 8,),
+            device=device.place,
+        )
         self.to = torch.empty_like(self.source)
         device.synchronize()  # another stream reads it
         self.copies, self.began = 0, time.monotonic()

@@ -107,7 +107,11 @@ class Run:
 
         uuid, part_of = self.request.gpu_uuid, self.request.part_of
         self._guard = Guard(uuid, folders, part_of, send, self.end_by)
-        threading.Thread(target=self._guard.run, name="guard", daemon=True).start()
+        threading.Thread(
+            target=self._guard.run,
+            name="guard",
+            daemon=True,
+        ).start()
 
     def end_by(self, limit: RunLimit) -> None:
         """End the run by a limit."""
@@ -145,7 +149,12 @@ class Run:
             self.preparing()
             self.send(plan)
 
-    def verified(self, wrong: int, products: int, checks: int = 1) -> None:
+    def verified(
+        self,
+        wrong: int,
+        products: int,
+        checks: int = 1,
+    ) -> None:
         """Count a check of so many products, and send what was found."""
         self.totals.checks += checks
         self.totals.wrong += wrong
@@ -381,7 +390,11 @@ def main() -> NoReturn:
     fd = own_channel()
     request, rest = read_request()
     run = Run(fd, request)
-    threading.Thread(target=run.watch, args=(rest,), daemon=True).start()
+    threading.Thread(
+        target=run.watch,
+        args=(rest,),
+        daemon=True,
+    ).start()
     run.guard()
     unset = unset_changing()
     device: Any = None

@@ -157,7 +157,12 @@ class MemoryUnderTest:
         elif (
             pattern == "address"
         ):  # every word is its offset in bytes, every second time inverted
-            torch.arange(0, 8 * own.numel(), 8, out=own.view(-1))
+            torch.arange(
+                0,
+                8 * own.numel(),
+                8,
+                out=own.view(-1),
+            )
             own.bitwise_xor_(-(number % 2))
             self.stride = self.totals.block_bytes
         elif pattern == "moving inversions":
@@ -172,7 +177,12 @@ class MemoryUnderTest:
             for at in range(len(self.blocks))[::step]:
                 yield at, compared, written
 
-    def visit(self, at: int, compared: int | None, written: int | None) -> None:
+    def visit(
+        self,
+        at: int,
+        compared: int | None,
+        written: int | None,
+    ) -> None:
         """Compare and write a block, and send what that says."""
         limit = patience(self.device, BLOCK_SECONDS)
         self.run.expect(
@@ -234,7 +244,12 @@ class MemoryUnderTest:
                 )
         return int(differs.sum())
 
-    def put(self, at: int, mask: int, to: Any) -> None:
+    def put(
+        self,
+        at: int,
+        mask: int,
+        to: Any,
+    ) -> None:
         """Put the words of a block there."""
         key = (at * self.stride ^ mask) & WORD
         signed = key - WORD - 1 if key >> BITS - 1 else key

@@ -19,7 +19,11 @@ def dtype_facts(request: WorkerRequest, dtype: str) -> WorkerDataType:
     return next(each for each in request.dtypes if each.name == dtype)
 
 
-def bytes_needed(request: WorkerRequest, dtype: str, shape: Shape) -> int:
+def bytes_needed(
+    request: WorkerRequest,
+    dtype: str,
+    shape: Shape,
+) -> int:
     """Return the bytes that products of a shape need, including those of the process.
 
     A and B, C twice and a mask, what the library takes on the way, and rows in float64.
@@ -33,7 +37,11 @@ def bytes_needed(request: WorkerRequest, dtype: str, shape: Shape) -> int:
     return int(operands + results + on_the_way + rows + request.fixed_bytes)
 
 
-def room_beside(needed: int, device: Any, request: WorkerRequest) -> int:
+def room_beside(
+    needed: int,
+    device: Any,
+    request: WorkerRequest,
+) -> int:
     """Return the bytes that may still be taken, beside those of the process and so many more."""
     allowed, fixed, now = (
         request.free_bytes,
@@ -46,7 +54,12 @@ def room_beside(needed: int, device: Any, request: WorkerRequest) -> int:
     return int(min(known, default=0))
 
 
-def fits(device: Any, request: WorkerRequest, dtype: str, shape: Shape) -> bool:
+def fits(
+    device: Any,
+    request: WorkerRequest,
+    dtype: str,
+    shape: Shape,
+) -> bool:
     """True if the device has room for such products now, or if its free memory is unknown."""
     free = device.free_bytes()
     return (
@@ -55,7 +68,12 @@ def fits(device: Any, request: WorkerRequest, dtype: str, shape: Shape) -> bool:
     )
 
 
-def out_of_memory(request: WorkerRequest, dtype: str, n: int, free: int) -> RunError:
+def out_of_memory(
+    request: WorkerRequest,
+    dtype: str,
+    n: int,
+    free: int,
+) -> RunError:
     """Return the error for an N that does not fit."""
     taken = bytes_needed(request, dtype, (n, n, n)) - int(request.context_bytes)
     what = f"Products of size {n} do not fit in the device's memory"
@@ -175,7 +193,12 @@ class Product:
             wrong += int((self.c[at : at + ROWS] != right).sum())
         return wrong
 
-    def _put(self, operand: Any, rows: Any, columns: Any) -> None:
+    def _put(
+        self,
+        operand: Any,
+        rows: Any,
+        columns: Any,
+    ) -> None:
         for at in range(0, len(rows), ROWS):
             part = self.torch.outer(rows[at : at + ROWS], columns)
             self.format.store(operand[at : at + ROWS], part)
@@ -294,7 +317,11 @@ class Product:
         return float(rounding + 8 * max(0.0, self.relative_error - self.epsilon / 4))
 
 
-def require(torch: Any, dtype: str, place: str) -> None:
+def require(
+    torch: Any,
+    dtype: str,
+    place: str,
+) -> None:
     """Raise `RunError` if torch does not have the data type on this device."""
     if dtype in TYPES or dtype == "float16_acc16":
         try_product(Product(torch, dtype, (TRIED, TRIED, TRIED), place))
@@ -376,7 +403,12 @@ class Checksums:
             into = sums[:, at : at + view.shape[1]]
             for row in range(0, len(sums), step):
                 rows = slice(row, row + step)
-                self.product.torch.sum(view[rows], -1, dtype=self._kind, out=into[rows])
+                self.product.torch.sum(
+                    view[rows],
+                    -1,
+                    dtype=self._kind,
+                    out=into[rows],
+                )
             at += view.shape[1]
 
     def _compare(self, sums: Any) -> None:

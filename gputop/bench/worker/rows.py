@@ -71,7 +71,12 @@ class Timed:
 class Rows:
     """Rows of one run. `to_come` is the most rows still expected, which share the time left."""
 
-    def __init__(self, device: Any, run: Run, to_come: int) -> None:
+    def __init__(
+        self,
+        device: Any,
+        run: Run,
+        to_come: int,
+    ) -> None:
         self.device, self.run, self.to_come = device, run, to_come
         self.table = run.totals = TableTotals()
         device.mismatches = self.table.mismatches
@@ -249,11 +254,22 @@ class Rows:
         It is kept if it is the fastest that counts so far. None where nothing was timed.
         """
         work, flop = product.multiply, product.flop
-        timed = self.time(work, self.device.timed, each, flop=flop, at_most=at_most)
+        timed = self.time(
+            work,
+            self.device.timed,
+            each,
+            flop=flop,
+            at_most=at_most,
+        )
         if timed is None:
             return None
         self.check(product)
-        return self.send(series, timed, product, counts=counts)
+        return self.send(
+            series,
+            timed,
+            product,
+            counts=counts,
+        )
 
     def send(
         self, series: str, timed: Timed, product: Product, *, counts: bool = True

@@ -82,7 +82,11 @@ def _planned(rows: Rows, name: str) -> list[int]:
     return found
 
 
-def _sweep(rows: Rows, name: str, planned: list[int]) -> None:
+def _sweep(
+    rows: Rows,
+    name: str,
+    planned: list[int],
+) -> None:
     """Measure a data type in its share of the time, predicting each size from the one before.
 
     A prediction is a bound: where a product is short, launching is most of it.
@@ -286,14 +290,24 @@ class Search:
         product.keep_first()
         run.verified(product.judge(), 0)
         series = f"{_layout(column_major)}, {way}"
-        tflops = self.rows.measure(series, product, each, counts=False)
+        tflops = self.rows.measure(
+            series,
+            product,
+            each,
+            counts=False,
+        )
         if tflops is not None:
             change = 100 * (tflops / self.found[candidate] - 1)
             run.notes.append(
                 f"that shape with {way}: {tflops:.4g} TFLOP/s, {change:+.1f} %"
             )
 
-    def _time(self, candidate: Candidate, seconds: float, mark: str = "") -> None:
+    def _time(
+        self,
+        candidate: Candidate,
+        seconds: float,
+        mark: str = "",
+    ) -> None:
         rows, (shape, column_major) = self.rows, candidate
         with rows.attempt(f"{size_text(shape)}, {_layout(column_major)}"):
             product, each = rows.open(self.dtype, shape, column_major)

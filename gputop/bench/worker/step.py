@@ -208,7 +208,11 @@ def band(form: Plain) -> float:
     return epsilon + 16 * min(epsilon, 2.0**-23)
 
 
-def differing(found: list[float], right: list[float], allowed: float) -> int:
+def differing(
+    found: list[float],
+    right: list[float],
+    allowed: float,
+) -> int:
     """Return how many figures are off by more than allowed, or not finite."""
     pairs = zip(found, right)  # noqa: B905 - Python 3.9 has no `strict`
     return sum(
@@ -232,7 +236,12 @@ def _row(
     while not each or time.monotonic() - began < WAKE_SECONDS:
         each = device.wall(made.run, 1)
     run.verified(wrong + differing(made.figures(), first, allowed), 0)
-    timed = rows.time(made.run, device.wall, each, flop=block.flop)
+    timed = rows.time(
+        made.run,
+        device.wall,
+        each,
+        flop=block.flop,
+    )
     if timed is None:
         return
     rows.expect("a check", COLD_SECONDS)
@@ -243,7 +252,12 @@ def _row(
     rows.add(f"{block.name}, {way}", block.tokens, {**rate, **timed.values})
 
 
-def _begun(rows: Rows, block: Block, way: str, form: Plain) -> Optional[Step]:  # noqa: UP045
+def _begun(
+    rows: Rows,
+    block: Block,
+    way: str,
+    form: Plain,
+) -> Optional[Step]:  # noqa: UP045
     """Return a step that was made once, or None and a note if it cannot be made here."""
     device, run, compiled = rows.device, rows.run, way == "compiled"
     label, torch = f"{block.name}, {way}: left out", device.torch
@@ -261,7 +275,13 @@ def _begun(rows: Rows, block: Block, way: str, form: Plain) -> Optional[Step]:  
     )
     began = time.monotonic()
     try:
-        made = Step(torch, block, form.a, device.place, compiled=compiled)
+        made = Step(
+            torch,
+            block,
+            form.a,
+            device.place,
+            compiled=compiled,
+        )
         rows.expect("a step", device.wall(made.run, 1))  # no later one takes longer
     except Exception as error:
         if not is_memory(error) and (is_death(error) or not compiled):

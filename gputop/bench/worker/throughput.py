@@ -243,7 +243,12 @@ class TableTotals(RunTotals):
         self.rows = 0
         self.shape: tuple[int, int, int] | None = None
 
-    def add(self, calls: int, seconds: float, flop: float = 0.0) -> None:
+    def add(
+        self,
+        calls: int,
+        seconds: float,
+        flop: float = 0.0,
+    ) -> None:
         """Count timed calls. `flop` is that of one call."""
         before, done, work = self.now
         self.now = (before + seconds, done + calls, work + calls * flop)

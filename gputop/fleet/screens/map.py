@@ -75,7 +75,12 @@ class Spot(NamedTuple):
 class MapLayout:
     """Places of all groups and GPUs: the lowest layout, and then the one with the longest rows."""
 
-    def __init__(self, groups: Sequence[GpuGroup], cell_width: int, width: int) -> None:
+    def __init__(
+        self,
+        groups: Sequence[GpuGroup],
+        cell_width: int,
+        width: int,
+    ) -> None:
         self.groups = groups
         self.cell = cell_width
         longest = max((len(group.name) for group in groups), default=0)
@@ -139,7 +144,12 @@ class MapView(Wheel, LiveView):
                 tried.append((over, -len(groups), by, made))
         *_, self.by, self.map = min(tried, key=lambda each: each[:3])
 
-    def _arrange(self, groups: list[GpuGroup], width: int, room: int) -> MapLayout:
+    def _arrange(
+        self,
+        groups: list[GpuGroup],
+        width: int,
+        room: int,
+    ) -> MapLayout:
         """Return the layout with the value of each GPU if that fits, or else a cell for each."""
         longest = max(len(gpu.index) for gpu in self._state.gpus)
         self._index_cells = min(LONGEST_INDEX, longest)
@@ -214,7 +224,12 @@ class MapView(Wheel, LiveView):
                 self.map.name,
                 STRONG if state.cursor in group.gpus else TEXT,
             ),
-            cell(f"{len(group.gpus)}", 5, DIM, right=True),
+            cell(
+                f"{len(group.gpus)}",
+                5,
+                DIM,
+                right=True,
+            ),
             cell(state.metric.text(median), VALUE + 1, right=True),
             Span(f" {sign}{len(severities) or ''}", style),
         ]
@@ -231,7 +246,12 @@ class MapView(Wheel, LiveView):
         row = [level if sign.text == " " else sign]
         if self.map.cell > 1:
             row = [
-                cell(visible(gpu.index), self._index_cells, DIM, right=True),
+                cell(
+                    visible(gpu.index),
+                    self._index_cells,
+                    DIM,
+                    right=True,
+                ),
                 level,
                 cell(state.metric.text(state.metric.value(gpu)), VALUE, right=True),
                 sign,

@@ -55,9 +55,24 @@ NARROWEST = 38
 """Cells of a value's distribution."""
 
 
-SIGN = Column[Finding]("", 1, lambda _: "!", right=False)
-NAME = Column[Finding]("GPU", 20, lambda finding: finding.label, right=False)
-TITLE = Column[Finding]("", 0, lambda finding: visible(finding.title), right=False)
+SIGN = Column[Finding](
+    "",
+    1,
+    lambda _: "!",
+    right=False,
+)
+NAME = Column[Finding](
+    "GPU",
+    20,
+    lambda finding: finding.label,
+    right=False,
+)
+TITLE = Column[Finding](
+    "",
+    0,
+    lambda finding: visible(finding.title),
+    right=False,
+)
 COLUMNS = (SIGN, NAME, TITLE)
 
 
@@ -144,7 +159,12 @@ def _distribution(found: Distribution, width: int) -> Row:
     metric = found.metric
     row = [
         Span(f" {metric.name:<7}", DIM),
-        cell(metric.text(found.percentile(50)), 5, STRONG, right=True),
+        cell(
+            metric.text(found.percentile(50)),
+            5,
+            STRONG,
+            right=True,
+        ),
         Span("  p5", DIM),
         cell(metric.text(found.percentile(5)), 5, right=True),
         Span("  p95", DIM),
@@ -206,7 +226,11 @@ class DetailView(StateView):
         return faded(rows) if state.is_old else rows
 
 
-def wrapped(parts: Iterable[Row], width: int, most: int) -> list[Row]:
+def wrapped(
+    parts: Iterable[Row],
+    width: int,
+    most: int,
+) -> list[Row]:
     """Wrap the parts into `most` rows. A part without room is left out."""
     rows: list[Row] = [[Span("▌ ", ACCENT)]]
     for part in parts:

@@ -48,7 +48,12 @@ def _made(
     severity: Severity, text: str, remedy: str = "", device: Device | None = None
 ) -> Finding:
     uuid = "" if device is None else device.uuid
-    return Finding(severity, text, remedy=remedy, device_uuid=uuid)
+    return Finding(
+        severity,
+        text,
+        remedy=remedy,
+        device_uuid=uuid,
+    )
 
 
 note = partial(_made, Severity.INFORMATION)

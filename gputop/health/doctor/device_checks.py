@@ -97,7 +97,11 @@ def ask_rules(facts: DoctorFacts) -> dict[tuple[str, str], Finding]:
     return found
 
 
-def absent(name: str, device: Device, readings: DeviceSample) -> Finding:
+def absent(
+    name: str,
+    device: Device,
+    readings: DeviceSample,
+) -> Finding:
     """Return the finding for a missing reading, which is fine if the device does not support it."""
     reason = {**device.absent, **readings.absent}.get(name, Absence.NOT_SUPPORTED)
     if reason is Absence.NOT_SUPPORTED:

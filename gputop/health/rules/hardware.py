@@ -156,7 +156,14 @@ def _clock(view: RuleView, headline: str = "") -> list[Evidence]:
     clock = view.mean_at_work(CLOCK)
     if clock is None:
         return []
-    found = [view.measured("SM clock at work, mean", CLOCK, clock, headline=headline)]
+    found = [
+        view.measured(
+            "SM clock at work, mean",
+            CLOCK,
+            clock,
+            headline=headline,
+        )
+    ]
     if view.device.sm_clock_max_mhz:
         found += view.newest("its maximum", CLOCK_MAX, headline and f"of {headline}")
     return found

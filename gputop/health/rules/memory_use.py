@@ -77,7 +77,12 @@ def unattributed(view: RuleView) -> Finding | None:
         Severity.WARNING,
         "memory in use that no listed process holds",
         [
-            view.measured("at least", UNATTRIBUTED, least, headline="{}"),
+            view.measured(
+                "at least",
+                UNATTRIBUTED,
+                least,
+                headline="{}",
+            ),
             *view.newest("in use", USED),
         ],
         "Another container may hold them (run with --pid=host or as root), or a dead process: "
@@ -98,7 +103,12 @@ def ghost_load(view: RuleView) -> Finding | None:
         Severity.WARNING,
         "busy without any listed process",
         [
-            view.measured("busy, mean", view.activity, busy, headline="{}"),
+            view.measured(
+                "busy, mean",
+                view.activity,
+                busy,
+                headline="{}",
+            ),
             view.measured("processes", PROCESS_COUNT, 0),
         ],
         "It may belong to another container or user: run with --pid=host or as root; "
@@ -162,7 +172,13 @@ def almost_full(view: RuleView) -> Finding | None:
     if line is None and not view.passes(t.FULL, share):
         return None
     evidence = [
-        Evidence("share in use", USED, share, "%", headline="{} in use"),
+        Evidence(
+            "share in use",
+            USED,
+            share,
+            "%",
+            headline="{} in use",
+        ),
         *view.newest("in use", USED),
         *view.newest("free", FREE),
     ]
@@ -170,7 +186,13 @@ def almost_full(view: RuleView) -> Finding | None:
         return Finding(Severity.WARNING, ALMOST_FULL, evidence, LESS_MEMORY)
     left = free / line.per_second
     evidence = [
-        Evidence("full in", FREE, left, "s", headline="full in about {}"),
+        Evidence(
+            "full in",
+            FREE,
+            left,
+            "s",
+            headline="full in about {}",
+        ),
         *evidence,
         Evidence("growth a minute", USED, 60 * line.per_second, "B", line.seconds),
     ]
@@ -192,7 +214,13 @@ def _host_almost_full(view: RuleView) -> Finding | None:
         Severity.WARNING,
         f"{ALMOST_FULL}, which is the host's",
         [
-            Evidence("share in use", USED, share, "%", headline="{} in use"),
+            Evidence(
+                "share in use",
+                USED,
+                share,
+                "%",
+                headline="{} in use",
+            ),
             Evidence("in use on the host", USED, used, "B"),
             Evidence("available on the host", FREE, available, "B"),
         ],

@@ -46,13 +46,23 @@ def input_bound(view: RuleView) -> Finding | None:
     why, remedy = _short_of(view, cpu, waits, host)
     if why:
         title = f"may be waiting for input, {why}"
-        return Finding(Severity.WARNING, title, evidence, remedy, cost_percent=idle)
+        return Finding(
+            Severity.WARNING,
+            title,
+            evidence,
+            remedy,
+            cost_percent=idle,
+        )
     # Its job may have nothing to do, or waits for something that is not visible here.
     why, remedy = _unseen(view, cpu, waits)
     return Finding(Severity.INFORMATION, f"work has gaps, {why}", evidence, remedy)
 
 
-def _unseen(view: RuleView, cpu: float | None, waits: float | None) -> tuple[str, str]:
+def _unseen(
+    view: RuleView,
+    cpu: float | None,
+    waits: float | None,
+) -> tuple[str, str]:
     """Return that no cause was seen, or which one could not be seen, and the remedy."""
     if cpu is None or any(
         each.children_cpu_most_percent is None for each in view.processes
@@ -242,7 +252,12 @@ def imbalance(view: RuleView) -> Finding | None:
             Severity.INFORMATION,
             f"more memory in use than {_peers(view)}",
             [
-                view.measured("more in use", USED, more, headline="by {}"),
+                view.measured(
+                    "more in use",
+                    USED,
+                    more,
+                    headline="by {}",
+                ),
                 *_beside(view, ("in use", USED), ("busy", view.activity)),
             ],
             "Its share of the work may be larger; look for what all ranks put on this device "
@@ -256,7 +271,12 @@ def imbalance(view: RuleView) -> Finding | None:
             Severity.INFORMATION,
             f"less busy than {_peers(view)}, work may be uneven",
             [
-                view.measured("busy, mean", view.activity, mine, headline="{}"),
+                view.measured(
+                    "busy, mean",
+                    view.activity,
+                    mine,
+                    headline="{}",
+                ),
                 view.measured(
                     "its peers", view.activity, mine - busier, headline="they {}"
                 ),

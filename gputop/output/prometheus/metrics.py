@@ -376,7 +376,11 @@ def _add_dcgm(
             _add_dcgm_xid(found, labels, device, state)
 
 
-def _add_dcgm_sums(found: Metrics, labels: Labels, readings: DeviceSample) -> None:
+def _add_dcgm_sums(
+    found: Metrics,
+    labels: Labels,
+    readings: DeviceSample,
+) -> None:
     remapped = known(readings, "remapped_rows")
     uncorrected = known(readings, "remapped_rows_uncorrected")
     if remapped is not None and uncorrected is not None:

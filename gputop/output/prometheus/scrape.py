@@ -122,7 +122,11 @@ def _guarded(
     `/-/healthy` always succeeds, `/-/ready` as soon as there are metrics.
     """
 
-    def say(start: StartResponse, status: str, text: str) -> list[bytes]:
+    def say(
+        start: StartResponse,
+        status: str,
+        text: str,
+    ) -> list[bytes]:
         start(status, [("Content-Type", "text/plain; charset=utf-8")])
         return [f"{text}\n".encode()]
 

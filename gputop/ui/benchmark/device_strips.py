@@ -60,7 +60,11 @@ class ReadingLine(NamedTuple):
     style: Style
 
 
-def device_rows(run: DeviceRun, axis: TimeAxis, height: int) -> list[Row]:
+def device_rows(
+    run: DeviceRun,
+    axis: TimeAxis,
+    height: int,
+) -> list[Row]:
     """Draw `height` rows: power first, and the gravest reasons. Their places do not change."""
     read = run.readings
     moments = read.moments
@@ -157,7 +161,11 @@ def _label(text: str, style: Style) -> Span:
     return cell(f" {clip(text, LEFT - 2)}", LEFT, style)
 
 
-def _strips(read: RunReadings, axis: TimeAxis, most: int) -> list[Row]:
+def _strips(
+    read: RunReadings,
+    axis: TimeAxis,
+    most: int,
+) -> list[Row]:
     intervals, held = read.intervals(), read.clock_event_seconds()
     reports = any(moment.reasons is not None for moment in read.moments)
     if most and reports and not intervals:

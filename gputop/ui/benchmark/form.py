@@ -38,7 +38,13 @@ class NumberInput(Input):
     keys that come together overtake each other. Here the input handles both in the order typed.
     """
 
-    def __init__(self, value: str, letters: str = "0123456789.", *, id: str) -> None:  # noqa: A002
+    def __init__(
+        self,
+        value: str,
+        letters: str = "0123456789.",
+        *,
+        id: str,  # noqa: A002
+    ) -> None:
         # 32 is far longer than any number: a longer text is refused, not cut.
         super().__init__(
             value, id=id, compact=True, restrict=f"[{letters}]*", max_length=32

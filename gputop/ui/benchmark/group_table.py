@@ -63,7 +63,12 @@ PAIRS = ("DEVICE", "ALONE", "TOGETHER", "COST", *CONDITIONS)
 ROWS = ("DEVICE", "ROWS", "BEST", *CONDITIONS)
 
 
-def group_rows(run: Run, telemetry: Telemetry, width: int, height: int) -> list[Row]:
+def group_rows(
+    run: Run,
+    telemetry: Telemetry,
+    width: int,
+    height: int,
+) -> list[Row]:
     """Draw a heading, a row for each device, the progress, and failures.
 
     The name of a device has the colour of its line in the chart. Without room for the failures,
@@ -73,7 +78,15 @@ def group_rows(run: Run, telemetry: Telemetry, width: int, height: int) -> list[
     behind = run.slow_devices()
     head: Row = [Span(" ")]
     for title, cells in columns:
-        head += [cell(title, cells, DIM, right=title not in WORDS), Span(" ")]
+        head += [
+            cell(
+                title,
+                cells,
+                DIM,
+                right=title not in WORDS,
+            ),
+            Span(" "),
+        ]
     rows = [fit(head, width)]
     for n, target in enumerate(run.devices):
         texts = _cells(run, target, telemetry, behind)
@@ -83,7 +96,15 @@ def group_rows(run: Run, telemetry: Telemetry, width: int, height: int) -> list[
             text, style = texts[title]
             if text == ABSENT:
                 style = DIM
-            row += [cell(text, cells, style, right=title not in WORDS), Span(" ")]
+            row += [
+                cell(
+                    text,
+                    cells,
+                    style,
+                    right=title not in WORDS,
+                ),
+                Span(" "),
+            ]
         rows.append(fit(row, width))
     room = height - len(rows)
     notes = _notes(run, width)
@@ -169,7 +190,11 @@ def live_readings(target: Target, telemetry: Telemetry) -> tuple[float | None, .
     )
 
 
-def _state(run: Run, target: Target, percent: float | None) -> tuple[str, Style]:
+def _state(
+    run: Run,
+    target: Target,
+    percent: float | None,
+) -> tuple[str, Style]:
     """Return the gravest of fault, early end, lag and progress."""
     device = run.devices[target]
     result = device.result

@@ -58,7 +58,14 @@ def check_of(parts: Sequence[Result], curves: Curves | None = None) -> Suite:
             )
             series.append(run.history())
         seconds = max(each.seconds for each in results)
-        ended.append(PartResult(name, seconds, members=members, series=tuple(series)))
+        ended.append(
+            PartResult(
+                name,
+                seconds,
+                members=members,
+                series=tuple(series),
+            )
+        )
     devices = "; ".join(dict.fromkeys(each.device for each in parts))
     started_at = parts[0].check_started_at or parts[0].started_at
     method = {"devices": devices}
@@ -79,14 +86,22 @@ def target_of(result: Result) -> Target:
     return Target("cuda", uuid, index, result.device, None, None)
 
 
-def kept_run(result: Result, target: Target, curves: str | None) -> DeviceRun:
+def kept_run(
+    result: Result,
+    target: Target,
+    curves: str | None,
+) -> DeviceRun:
     """Return the run of a stored result; raise `ValueError` or `KeyError` if it is not readable."""
     run = DeviceRun.of_result(result, target, curves)
     _ = run.is_table  # a newer gputop's kind is not known here
     return run
 
 
-def write_report(result: Result, parts: Sequence[Result], curves: Curves) -> Path:
+def write_report(
+    result: Result,
+    parts: Sequence[Result],
+    curves: Curves,
+) -> Path:
     """Write the report of a result, or of a check with these parts, and return its path.
 
     Raises `ProblemError`, `ValueError`, `KeyError`, or `OSError`.

@@ -81,14 +81,22 @@ class PlotArea(NamedTuple):
     height: int
 
 
-def linear_axis(low: float, high: float, height: int) -> PlotAxis:
+def linear_axis(
+    low: float,
+    high: float,
+    height: int,
+) -> PlotAxis:
     """Return an axis in four parts, or in two if there is little room."""
     parts = 4 if height >= 15 else 2
     at = [low + (high - low) * n / parts for n in range(parts + 1)]
     return PlotAxis(low, high, tuple((value, tick(value)) for value in at))
 
 
-def legend(title: str, lines: Iterable[tuple[str, Style]], width: int) -> Row:
+def legend(
+    title: str,
+    lines: Iterable[tuple[str, Style]],
+    width: int,
+) -> Row:
     """Return the title and as many names of lines as fit."""
     row: Row = [Span(title, DIM)]
     for name, style in lines:

@@ -276,7 +276,11 @@ class ReadoutView(TelemetryView, RunView):
         ]
 
 
-def _problem_rows(run: DeviceRun, problem: Problem, width: int) -> list[Row]:
+def _problem_rows(
+    run: DeviceRun,
+    problem: Problem,
+    width: int,
+) -> list[Row]:
     """Draw why a run that had begun has no result; before that the chart's space has it."""
     if not run.measured or (run.stopping and not run.faulty):
         return []
@@ -374,7 +378,12 @@ def last_and_best(run: DeviceRun, width: int) -> Row:
     return row
 
 
-def _row_text(run: DeviceRun, name: str, said: str, point: Point) -> Row:
+def _row_text(
+    run: DeviceRun,
+    name: str,
+    said: str,
+    point: Point,
+) -> Row:
     where = f" {_where(run, point)}  "
     return [Span(f"{name} ", DIM), Span(said, STRONG), Span(where, DIM)]
 
@@ -388,7 +397,11 @@ def _where(run: DeviceRun, point: Point) -> str:
     return f"{series}, {point.x:.0f}"
 
 
-def _add(row: Row, parts: Iterable[Row], width: int) -> None:
+def _add(
+    row: Row,
+    parts: Iterable[Row],
+    width: int,
+) -> None:
     for part in parts:
         if width_of([*row, *part]) <= width:
             row += part

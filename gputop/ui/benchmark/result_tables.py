@@ -37,7 +37,11 @@ WORDS, LEAST_SHAPES = 2, 3
 NARROWEST_NAME = 12
 
 
-def result_rows(run: DeviceRun, width: int, height: int) -> list[Row]:
+def result_rows(
+    run: DeviceRun,
+    width: int,
+    height: int,
+) -> list[Row]:
     """Draw the table, of a search the best shapes, and below it the notes of a complete run."""
     most = height - 1 - WORDS
     found = table(run.request.kind, run.rows, max(LEAST_SHAPES, min(FASTEST, most)))
@@ -48,7 +52,11 @@ def result_rows(run: DeviceRun, width: int, height: int) -> list[Row]:
     return [*shown, [], *notes] if notes else shown
 
 
-def suite_rows(suite: Suite, width: int, height: int) -> list[Row]:
+def suite_rows(
+    suite: Suite,
+    width: int,
+    height: int,
+) -> list[Row]:
     """Draw the parts of a suite with their verdicts, and below what is not ok."""
     lines = suite_table(suite)
     good = frozenset((y, 4) for y, line in enumerate(lines) if line[4] == OK)
@@ -67,7 +75,12 @@ def suite_rows(suite: Suite, width: int, height: int) -> list[Row]:
     return [*shown, *(row for rows in problems for row in rows)][:height]
 
 
-def note_rows(run: DeviceRun, width: int, room: int, style: Style) -> list[Row]:
+def note_rows(
+    run: DeviceRun,
+    width: int,
+    room: int,
+    style: Style,
+) -> list[Row]:
     """Return as many lines of the result's notes as fit."""
     notes = run.result.notes if run.result else ()
     lines = [line for note in notes for line in wrap(visible(note), width - 2)]
@@ -106,6 +119,14 @@ def table_rows(table: TextTable, width: int) -> list[Row]:
             if (y, x) in table.spoiled:
                 style = FAULT
             blank = [Span(" " * gap)] if x else []
-            row += [*blank, cell(visible(text), widths[x], style, right=x > 0)]
+            row += [
+                *blank,
+                cell(
+                    visible(text),
+                    widths[x],
+                    style,
+                    right=x > 0,
+                ),
+            ]
         lines.append(fit(row, width) if width_of(row) > width else row)
     return lines

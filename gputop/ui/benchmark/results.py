@@ -180,7 +180,14 @@ class ResultsView(CursorList, TelemetryView):
         columns = fitting_columns(width)
         rows = [self._heading(columns, width)]
         for n in listed:
-            rows.append(self._row(self.lines[n], columns, width, selected=n == self.at))
+            rows.append(
+                self._row(
+                    self.lines[n],
+                    columns,
+                    width,
+                    selected=n == self.at,
+                )
+            )
         return [*note, *rows]
 
     def _heading(self, columns: Sequence[tuple[ResultColumn, int]], width: int) -> Row:
@@ -192,7 +199,15 @@ class ResultsView(CursorList, TelemetryView):
                 title = f"{self.listed.start + 1}-{self.listed.stop}"
                 of = f"{title} of {self.total}"
                 title = of if len(of) <= cells else title
-            row += [Span(" "), cell(title, cells, DIM, right=column.right)]
+            row += [
+                Span(" "),
+                cell(
+                    title,
+                    cells,
+                    DIM,
+                    right=column.right,
+                ),
+            ]
         return fit(row, width)
 
     def _row(
@@ -222,7 +237,15 @@ class ResultsView(CursorList, TelemetryView):
                 style = WARN
             elif text == ABSENT:
                 style = DIM
-            row += [Span(" "), cell(text, cells, style, right=column.right)]
+            row += [
+                Span(" "),
+                cell(
+                    text,
+                    cells,
+                    style,
+                    right=column.right,
+                ),
+            ]
         # A red row stays red under the cursor.
         drawn = list_row(fit(row[1:], width - 1), selected=selected, focused=not faulty)
         return [Span("=", ACCENT), *drawn[1:]] if result is self.marked else drawn

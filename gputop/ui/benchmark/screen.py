@@ -118,7 +118,12 @@ class BenchmarkTab(LiveTab):
 
     def _hint(self, width: int, height: int) -> list[Row]:
         others = any(not device.is_here for device in self._telemetry.devices)
-        return hint(self._form.kinds, width, height, others=others)
+        return hint(
+            self._form.kinds,
+            width,
+            height,
+            others=others,
+        )
 
     @work(group="results", exit_on_error=False)
     async def _load_results(self) -> None:
@@ -188,7 +193,12 @@ class BenchmarkTab(LiveTab):
             return
         self._form.refuse("", "")
         if left_out:
-            self.notify(left_out, title="Left out", severity="warning", markup=False)
+            self.notify(
+                left_out,
+                title="Left out",
+                severity="warning",
+                markup=False,
+            )
         asked = busy_question(latest, [request.target for request in requests])
         if asked is None or requests[0].target.simulated:  # that disturbs nobody
             self._begin(requests)
@@ -311,12 +321,22 @@ class BenchmarkTab(LiveTab):
             return f"Not kept: {error}"
         return problem
 
-    def _take(self, run: Run, target: Target, event: Event) -> None:
+    def _take(
+        self,
+        run: Run,
+        target: Target,
+        event: Event,
+    ) -> None:
         run.add_event(target, event)
         if isinstance(event, RunLimit):
             self._say_limit(run, target, event)
 
-    def _say_limit(self, run: Run, target: Target, limit: RunLimit) -> None:
+    def _say_limit(
+        self,
+        run: Run,
+        target: Target,
+        limit: RunLimit,
+    ) -> None:
         which = f" of {visible(target.label)}" if run.is_several else ""
         title = f"{limit.title}: the stress test{which} ends"
         self.notify(limit.why, title=title, severity="warning")
@@ -330,7 +350,11 @@ class BenchmarkTab(LiveTab):
         else:
             self._draw(event.line.result)
 
-    @work(exclusive=True, group="curves", exit_on_error=False)
+    @work(
+        exclusive=True,
+        group="curves",
+        exit_on_error=False,
+    )
     async def _draw(self, result: Result) -> None:
         here = self._telemetry.find_device(result.device_uuid)
         index = None if here is None else here.index
@@ -367,7 +391,12 @@ class BenchmarkTab(LiveTab):
             )
         except (ProblemError, ValueError, KeyError, OSError) as error:
             why = visible(str(error))
-            self.notify(why, title="No report", severity="error", markup=False)
+            self.notify(
+                why,
+                title="No report",
+                severity="error",
+                markup=False,
+            )
             return
         self.notify(visible(str(path)), title="Report", markup=False)
 

@@ -29,7 +29,11 @@ SHARE_OF_NOTES = 6
 Line = Sequence[tuple[float, float]]
 
 
-def sweep_rows(run: Run, width: int, height: int) -> list[Row]:
+def sweep_rows(
+    run: Run,
+    width: int,
+    height: int,
+) -> list[Row]:
     """Draw a line for each data type of one device with its notes, or one for each device."""
     below: list[Row] = []
     series: dict[str, Line] = {}
@@ -90,7 +94,11 @@ def _expected(run: Run) -> float:
     return largest
 
 
-def _size_axis(low: float, high: float, width: int) -> plots.PlotAxis:
+def _size_axis(
+    low: float,
+    high: float,
+    width: int,
+) -> plots.PlotAxis:
     """Return an axis of powers of two, labelled by N."""
     first, last = math.floor(low), max(math.floor(low) + 1, math.ceil(high))
     step = max(1, math.ceil((last - first) / max(1, width // 9)))

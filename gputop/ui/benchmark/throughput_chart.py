@@ -50,7 +50,11 @@ class ThroughputChart(RunView):
         return chart_rows(run, width, height)
 
 
-def chart_rows(run: Run, width: int, height: int) -> list[Row]:
+def chart_rows(
+    run: Run,
+    width: int,
+    height: int,
+) -> list[Row]:
     """Draw a run that has measured something."""
     if not run.is_table:
         return _over_time(run, width, height)
@@ -61,7 +65,11 @@ def chart_rows(run: Run, width: int, height: int) -> list[Row]:
     return _tables(run, width, height)
 
 
-def _over_time(run: Run, width: int, height: int) -> list[Row]:
+def _over_time(
+    run: Run,
+    width: int,
+    height: int,
+) -> list[Row]:
     strips = _strip_rows(run, width, height)
     left, right = (LEFT, RIGHT) if strips else (plots.LABEL, 0)
     room = width - left - right
@@ -90,7 +98,11 @@ def _over_time(run: Run, width: int, height: int) -> list[Row]:
     return [[*badge, *legend], *plots.plot_rows(tuple(lines), area), *below]
 
 
-def _strip_rows(run: Run, width: int, height: int) -> int:
+def _strip_rows(
+    run: Run,
+    width: int,
+    height: int,
+) -> int:
     """Return the rows for readings of the device, which depend on the space alone."""
     read = run.first.readings
     if run.is_several or width < LEAST_WIDTH_FOR_STRIPS:
@@ -127,7 +139,11 @@ def _rate_axis(
     return plots.linear_axis(bottom, top, height - 1), [*lines]
 
 
-def _tables(run: Run, width: int, height: int) -> list[Row]:
+def _tables(
+    run: Run,
+    width: int,
+    height: int,
+) -> list[Row]:
     """Draw tables of several devices, as many as fit."""
     rows: list[Row] = []
     devices = {target.place: each.rows for target, each in run.devices.items()}
@@ -165,7 +181,12 @@ def hint(
     return [press, *space * (room > 1), *known, *space * (room > 0), *said]
 
 
-def problem_rows(problem: Problem, style: Style, width: int, _: int) -> list[Row]:
+def problem_rows(
+    problem: Problem,
+    style: Style,
+    width: int,
+    _: int,
+) -> list[Row]:
     """Draw what is wrong, why, and the remedy, in the space of the chart."""
     rows: list[Row] = [[], [Span(f"  {visible(problem.what)}", style)], []]
     for text, style in ((problem.why, TEXT), (problem.remedy, STRONG)):

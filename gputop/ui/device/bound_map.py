@@ -53,7 +53,12 @@ class BoundMap(DeviceView):
             return [_title(), *paragraph(self._why_empty(device), width - 1, DIM)]
         lines = min(MOST_ROWS, height) - 2
         answers = self._telemetry.readings(device.uuid).dram_active_percent is not None
-        plot = _plot(points, width - LEFT - 1, lines, now=answers)
+        plot = _plot(
+            points,
+            width - LEFT - 1,
+            lines,
+            now=answers,
+        )
         return [_title(), *plot, _scale(width)]
 
     def _points(self, uuid: str) -> list[Point]:
@@ -82,14 +87,28 @@ def _title() -> Row:
     return [Span(TITLE, DIM)]
 
 
-def _plot(points: Sequence[Point], width: int, height: int, *, now: bool) -> list[Row]:
+def _plot(
+    points: Sequence[Point],
+    width: int,
+    height: int,
+    *,
+    now: bool,
+) -> list[Row]:
     """Return the plot with its left axis, from 100 % at the top to 0."""
     places = [_place(point, width, height) for point in points]
     words = {(0, 1): "memory", (height - 1, max(0, width - 8)): "compute"}
     rows = []
     for y in range(height):
         label = "100 %" if y == 0 else ""
-        row = [cell(label, LEFT - 1, DIM, right=True), Span("│", TRACK)]
+        row = [
+            cell(
+                label,
+                LEFT - 1,
+                DIM,
+                right=True,
+            ),
+            Span("│", TRACK),
+        ]
         letters = [Span(" ")] * width
         for (line, start), word in words.items():
             if line == y and width > 2 * len(word):
@@ -103,11 +122,24 @@ def _plot(points: Sequence[Point], width: int, height: int, *, now: bool) -> lis
     return rows
 
 
-def _place(point: Point, width: int, height: int) -> tuple[int, int]:
+def _place(
+    point: Point,
+    width: int,
+    height: int,
+) -> tuple[int, int]:
     compute, memory = (min(100.0, max(0.0, value)) / 100 for value in point)
     return round((1 - memory) * (height - 1)), round(compute * (width - 1))
 
 
 def _scale(width: int) -> Row:
     line = "└" + "─" * (width - LEFT - len("100 %") - 1)
-    return [cell("0", LEFT - 1, DIM, right=True), Span(line, TRACK), Span("100 %", DIM)]
+    return [
+        cell(
+            "0",
+            LEFT - 1,
+            DIM,
+            right=True,
+        ),
+        Span(line, TRACK),
+        Span("100 %", DIM),
+    ]

@@ -87,7 +87,12 @@ class DetailsView(ScrolledView):
         figures = self._figures(row, device)
         return _lines(row.label, row.text(shown, sample), style, reason, figures, width)
 
-    def _beside_the_schema(self, title: str, device: Device, width: int) -> list[Row]:
+    def _beside_the_schema(
+        self,
+        title: str,
+        device: Device,
+        width: int,
+    ) -> list[Row]:
         """Return the rows that are no readings: Xids, and the driver."""
         machine = self._telemetry.machine_of(device) or self._telemetry.inventory
         if title == "Health":
@@ -119,7 +124,12 @@ def _lacking_lines(lacking: Counter[str], width: int) -> list[Row]:
     return [[], [Span(cells.clip(text, width - len(keys)) + keys, DIM)]]
 
 
-def _heading(title: str, width: int, *, figures: bool) -> Row:
+def _heading(
+    title: str,
+    width: int,
+    *,
+    figures: bool,
+) -> Row:
     right: Row = []
     if figures:
         words = [word.rjust(FIGURE) for word in ("min", "mean", "max")]
@@ -127,7 +137,11 @@ def _heading(title: str, width: int, *, figures: bool) -> Row:
     return rule_of([Span(f"{title} ", ACCENT)], right, width)
 
 
-def _line(label: str, value: Row, width: int) -> Row:
+def _line(
+    label: str,
+    value: Row,
+    width: int,
+) -> Row:
     return fit([cell(label, LABEL - 1, DIM), Span(" "), *value], width)
 
 

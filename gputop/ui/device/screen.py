@@ -99,6 +99,10 @@ class DevicePage(DeviceTab):
         self.set_class(wide, "wide")
 
 
-def _set(view: Widget, width: int, height: int) -> None:
+def _set(
+    view: Widget,
+    width: int,
+    height: int,
+) -> None:
     """Set the size of a view in cells; Textual lays out again only if it changed."""
     view.styles.width, view.styles.height = width, height

@@ -140,7 +140,12 @@ class TimelineView(DeviceView):
         right = [reading(text, style), Span(" ")]
         labels = [spread([Span(chart.label, DIM)], right, GUTTER)]
         if height > 1:
-            scale = cell(f"of {chart.text(top)}", GUTTER - 1, DIM, right=True)
+            scale = cell(
+                f"of {chart.text(top)}",
+                GUTTER - 1,
+                DIM,
+                right=True,
+            )
             labels.append([scale, Span(" ")])
         labels += [[Span(" " * GUTTER)]] * (height - len(labels))
         drawn = draw_chart(values, height, top, chart.style)

@@ -157,7 +157,12 @@ def _numbers(evidence: Sequence[Evidence], width: int) -> list[Row]:
     return [row for row in rows if row]
 
 
-def _drawn(chart: Chart, device: Device, telemetry: Telemetry, width: int) -> list[Row]:
+def _drawn(
+    chart: Chart,
+    device: Device,
+    telemetry: Telemetry,
+    width: int,
+) -> list[Row]:
     room, history = width - GUTTER, telemetry.history
     if room < LEAST_ROOM:
         return []

@@ -56,7 +56,12 @@ def width_of(row: Sequence[Span]) -> int:
     return sum(cell_len(span.text) for span in row)
 
 
-def fit(row: Sequence[Span], width: int, fill: str = " ", style: Style = TEXT) -> Row:
+def fit(
+    row: Sequence[Span],
+    width: int,
+    fill: str = " ",
+    style: Style = TEXT,
+) -> Row:
     """Return the row cut or filled to exactly `width` cells."""
     left = width - width_of(row)
     if left > 0:
@@ -121,7 +126,13 @@ def paragraph(
     return rows
 
 
-def cell(text: str, width: int, style: Style = TEXT, *, right: bool = False) -> Span:
+def cell(
+    text: str,
+    width: int,
+    style: Style = TEXT,
+    *,
+    right: bool = False,
+) -> Span:
     """Return a span of exactly `width` cells."""
     if text.isascii() and len(text) <= width:
         return Span(text.rjust(width) if right else text.ljust(width), style)
@@ -135,7 +146,11 @@ def reading(text: str, style: Style = TEXT) -> Span:
     return Span(text, DIM if text.startswith(ABSENT) else style)
 
 
-def spread(left: Sequence[Span], right: Sequence[Span], width: int) -> Row:
+def spread(
+    left: Sequence[Span],
+    right: Sequence[Span],
+    width: int,
+) -> Row:
     """Return a row with text at both ends; the left one is cut if they do not fit."""
     room = width - width_of(right)
     if room < 1:
@@ -143,7 +158,11 @@ def spread(left: Sequence[Span], right: Sequence[Span], width: int) -> Row:
     return [*fit(left, room), *right]
 
 
-def rule_of(left: Sequence[Span], right: Sequence[Span], width: int) -> Row:
+def rule_of(
+    left: Sequence[Span],
+    right: Sequence[Span],
+    width: int,
+) -> Row:
     """Return a row with text at both ends and a line between them; the left text is cut first."""
     return spread(fit(left, width - width_of(right), "─", TRACK), right, width)
 
@@ -164,7 +183,11 @@ def merged(row: Row) -> Row:
     return made
 
 
-def beside(blocks: Sequence[list[Row]], width: int, gap: int) -> list[Row]:
+def beside(
+    blocks: Sequence[list[Row]],
+    width: int,
+    gap: int,
+) -> list[Row]:
     """Return blocks of rows side by side, each `width` cells wide."""
     blank: Row = [Span(" " * width)]
     rows = []
@@ -189,7 +212,11 @@ def in_columns(
     return beside(packed, width, gap)
 
 
-def _packed(blocks: Sequence[list[Row]], height: int, blank: Row) -> list[list[Row]]:
+def _packed(
+    blocks: Sequence[list[Row]],
+    height: int,
+    blank: Row,
+) -> list[list[Row]]:
     packed: list[list[Row]] = [[]]
     for block in blocks:
         gap = bool(packed[-1])
@@ -205,7 +232,12 @@ def faded(rows: Iterable[Row]) -> list[Row]:
     return [[Span(span.text, DIM) for span in row] for row in rows]
 
 
-def list_row(row: Row, *, selected: bool, focused: bool) -> Row:
+def list_row(
+    row: Row,
+    *,
+    selected: bool,
+    focused: bool,
+) -> Row:
     """Return a row of a list; a selected one with its mark, reversed where keys are for the list.
 
     Elsewhere its text is bold.
@@ -234,7 +266,11 @@ def half_cells(share: float, width: int) -> int:
     return halves
 
 
-def bar(share: float | None, width: int, style: Style) -> Row:
+def bar(
+    share: float | None,
+    width: int,
+    style: Style,
+) -> Row:
     """Return a bar filled by `share` (0 to 1); dotted if it is unknown."""
     if width <= 0:
         return []

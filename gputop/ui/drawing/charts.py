@@ -106,7 +106,12 @@ class Dots(NamedTuple):
     samples: int
     """Samples averaged into a dot."""
 
-    def means(self, history: History, uuid: str, name: str) -> list[float | None]:
+    def means(
+        self,
+        history: History,
+        uuid: str,
+        name: str,
+    ) -> list[float | None]:
         """Return the value of each dot, or None if no sample of it has one."""
         oldest = self.first * self.samples
         series = history.last(uuid, name, history.count - oldest)
@@ -137,7 +142,11 @@ def samples_a_dot(columns: int, interval: float) -> int:
     return SAMPLES_A_DOT[-1]
 
 
-def newest_dots(count: int, columns: int, samples: int) -> Dots:
+def newest_dots(
+    count: int,
+    columns: int,
+    samples: int,
+) -> Dots:
     """Return the dots of a chart of so many cells. A cell appears when both its dots are full."""
     end = count // samples
     end -= end % 2
@@ -162,14 +171,22 @@ def draw_chart(
     return [[Span("".join(row), style)] for row in zip(*columns, strict=True)]
 
 
-def _level(value: float | None, top: float, room: int) -> int:
+def _level(
+    value: float | None,
+    top: float,
+    room: int,
+) -> int:
     if value is None:
         return 0
     return max(1, min(room, round(value / top * room)))
 
 
 @lru_cache(maxsize=1024)
-def _column(left: int, right: int, height: int) -> str:
+def _column(
+    left: int,
+    right: int,
+    height: int,
+) -> str:
     """Return cells from top to bottom, with dots up to a level in each half."""
     cells = []
     for under in range(4 * (height - 1), -1, -4):

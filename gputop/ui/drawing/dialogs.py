@@ -88,7 +88,12 @@ class QuietPeriod:
 class ConfirmScreen(Dialog[bool]):
     """Yes-or-no question; every way out but `y` means no."""
 
-    def __init__(self, title: str, lines: Sequence[str], yes: str) -> None:
+    def __init__(
+        self,
+        title: str,
+        lines: Sequence[str],
+        yes: str,
+    ) -> None:
         super().__init__()
         self._title, self._lines, self._yes = title, lines, yes
         self._answers = Static()
@@ -129,7 +134,11 @@ class Choice(NamedTuple):
 
 def _prompt(choice: Choice) -> Table:
     line = Table.grid(expand=True)
-    line.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    line.add_column(
+        ratio=1,
+        no_wrap=True,
+        overflow="ellipsis",
+    )
     line.add_column(justify="right", no_wrap=True)
     line.add_row(Text(choice.text), Text(choice.hint))
     return line

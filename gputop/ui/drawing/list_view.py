@@ -259,7 +259,14 @@ class ListView(Wheel, FilterView, Generic[Item]):
         """Return the cells of an item in a column."""
         text = slot.column.text(item)
         style = DIM if text == ABSENT else TEXT
-        return [cell(text, slot.cells, style, right=slot.column.right)]
+        return [
+            cell(
+                text,
+                slot.cells,
+                style,
+                right=slot.column.right,
+            )
+        ]
 
     def nothing(self) -> str:
         """Return why the list is empty."""
@@ -338,7 +345,13 @@ class ListView(Wheel, FilterView, Generic[Item]):
             return self.nothing()
         return f"No {self.noun} with all of these words"
 
-    def line(self, item: Item, slots: Sequence[Slot[Item]], *, selected: bool) -> Row:
+    def line(
+        self,
+        item: Item,
+        slots: Sequence[Slot[Item]],
+        *,
+        selected: bool,
+    ) -> Row:
         """Return the row of an item."""
         row: Row = []
         for slot in slots:
@@ -357,7 +370,14 @@ class ListView(Wheel, FilterView, Generic[Item]):
                 title += "▼" if state.descending else "▲"
                 style = STRONG
             row.append(Span(" " * GAP))
-            row.append(cell(title, slot.cells, style, right=slot.column.right))
+            row.append(
+                cell(
+                    title,
+                    slot.cells,
+                    style,
+                    right=slot.column.right,
+                )
+            )
         return row
 
     def _range(self, width: int) -> Row:

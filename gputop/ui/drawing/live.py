@@ -199,7 +199,13 @@ class Wheel:
     """Place of the cursor when it was last scrolled to."""
     redraw: Callable[[], None]
 
-    def follow(self, place: object, row: int | None, rows: int, room: int) -> None:
+    def follow(
+        self,
+        place: object,
+        row: int | None,
+        rows: int,
+        room: int,
+    ) -> None:
         """Scroll to the cursor's row after its place has changed, and never past the end."""
         if place != self._seen:
             self._seen = place

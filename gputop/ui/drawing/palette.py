@@ -12,9 +12,18 @@ from rich.color import Color
 from rich.style import Style
 
 
-def ink(index: int, *, bold: bool = False, reverse: bool = False) -> Style:
+def ink(
+    index: int,
+    *,
+    bold: bool = False,
+    reverse: bool = False,
+) -> Style:
     """Return a style in a colour of the 256-colour palette."""
-    return Style(color=Color.from_ansi(index), bold=bold, reverse=reverse)
+    return Style(
+        color=Color.from_ansi(index),
+        bold=bold,
+        reverse=reverse,
+    )
 
 
 # Never the null style: Textual's NO_COLOR filter crashes on a segment without a style.

@@ -118,7 +118,14 @@ class HostsView(ListView[HostRow]):
             style = ACCENT
         elif column is host_row.WORST:
             style = _style_of(item.rank)
-        return [cell(text, slot.cells, style, right=column.right)]
+        return [
+            cell(
+                text,
+                slot.cells,
+                style,
+                right=column.right,
+            )
+        ]
 
     def action_open(self) -> None:
         """Show the GPUs and processes of the selected host."""

@@ -255,7 +255,12 @@ class DevicesView(Wheel, TelemetryView):
         samples = [telemetry.readings(device.uuid) for device in telemetry.devices]
         return row.row_layout(own, samples, width)
 
-    def _panel(self, device: Device, selected: bool, index_cells: int) -> Panel:
+    def _panel(
+        self,
+        device: Device,
+        selected: bool,
+        index_cells: int,
+    ) -> Panel:
         telemetry = self._telemetry
         machine = telemetry.machine_of(device)
         readings = telemetry.readings(device.uuid)
@@ -293,7 +298,12 @@ def _line_of(device: Device | None, lines: Sequence[PanelLine]) -> int:
     return 0
 
 
-def first_visible(heights: Sequence[int], at: int, first: int, room: int) -> int:
+def first_visible(
+    heights: Sequence[int],
+    at: int,
+    first: int,
+    room: int,
+) -> int:
     """Return the first line to show so that line `at` is visible and no room is wasted."""
 
     def fitting(end: int) -> int:

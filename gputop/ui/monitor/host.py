@@ -58,7 +58,12 @@ class HostView(TelemetryView):
             rows.append([Span("Starting …", DIM)])
         return [[Span("  "), *row] for row in rows]
 
-    def _host(self, host: Host, width: int, height: int) -> list[Row]:
+    def _host(
+        self,
+        host: Host,
+        width: int,
+        height: int,
+    ) -> list[Row]:
         busy = [Span(percentage(host.cpu_percent).rjust(5), STRONG)]
         used, total = host.memory_used_bytes, host.memory_total_bytes
         in_use = ABSENT if used is None else in_unit_of(used, total)
@@ -101,7 +106,12 @@ def _waiting(seconds: float, width: int) -> list[Row]:
     return [[], [Span(waiting, WARN)], *paragraph(SLOW_DRIVER, width, TEXT), []]
 
 
-def _line(label: str, share: float | None, value: Row, width: int) -> Row:
+def _line(
+    label: str,
+    share: float | None,
+    value: Row,
+    width: int,
+) -> Row:
     style = MEMORY if label == "mem" else CPU
     room = max(0, min(60, width - LABEL - VALUE))
     row = [cell(label, LABEL, DIM), *bar(share, room, style)]
@@ -128,7 +138,11 @@ def _clock(host: Host) -> str:
     return text
 
 
-def _cores(host: Host, width: int, room: int) -> list[Row]:
+def _cores(
+    host: Host,
+    width: int,
+    room: int,
+) -> list[Row]:
     cores = host.cpu_core_percent
     if not cores or room <= 0:
         return []
@@ -139,7 +153,12 @@ def _cores(host: Host, width: int, room: int) -> list[Row]:
     blocks: list[list[Row]] = [[] for _ in range(columns)]
     for n, percent in enumerate(cores):
         row = [
-            cell(str(n), 4, DIM, right=True),
+            cell(
+                str(n),
+                4,
+                DIM,
+                right=True,
+            ),
             Span(" "),
             *bar(percent / 100, each - 11, CPU),
             Span(percentage(percent).rjust(6)),

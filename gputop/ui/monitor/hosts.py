@@ -82,7 +82,11 @@ def _facts(machine: Machine) -> list[Row]:
     return [[Span(f" {label}", DIM), Span(f"{text} ")] for label, text in parts]
 
 
-def _state(machine: Machine, behind: float | None, limit: float) -> Row:
+def _state(
+    machine: Machine,
+    behind: float | None,
+    limit: float,
+) -> Row:
     if machine.state is MachineState.CONNECTING:
         return [Span(" connecting ", WARN)]
     if machine.state is MachineState.AWAY:

@@ -143,7 +143,12 @@ def name_of(device: Device) -> str:
     return f"└ MIG {name.rpartition(' MIG ')[2]}"
 
 
-def draw(panel: Panel, density: Density, width: int, height: int) -> list[Row]:
+def draw(
+    panel: Panel,
+    density: Density,
+    width: int,
+    height: int,
+) -> list[Row]:
     """Draw the panel in exactly `height` rows of `width` cells."""
     rows = [_title(panel, width, rule=density is Density.FULL)]
     inner, room = width - 3, height - 1
@@ -158,7 +163,12 @@ def draw(panel: Panel, density: Density, width: int, height: int) -> list[Row]:
     return [fit(row, width) for row in rows]
 
 
-def _body(panel: Panel, density: Density, width: int, room: int) -> list[Row]:
+def _body(
+    panel: Panel,
+    density: Density,
+    width: int,
+    room: int,
+) -> list[Row]:
     """Draw finding, bars, details and charts as far as they fit; dimmed if they are old."""
     rows = [_busy_bar(panel, width), _memory_bar(panel, width)]
     if density is Density.FULL:
@@ -176,7 +186,11 @@ def _body(panel: Panel, density: Density, width: int, room: int) -> list[Row]:
     return [first, *rows]
 
 
-def bound_row(bound_by: BoundBy | None, finding: Finding | None, width: int) -> Row:
+def bound_row(
+    bound_by: BoundBy | None,
+    finding: Finding | None,
+    width: int,
+) -> Row:
     """Draw the row that each device has: its bottleneck, and what is wrong, or else why."""
     word = why = ""
     if bound_by is not None:
@@ -190,7 +204,11 @@ def bound_row(bound_by: BoundBy | None, finding: Finding | None, width: int) -> 
     return [*row, Span("  "), Span(cells.clip_words(why, room), DIM)]
 
 
-def _charts(panel: Panel, width: int, rows: int) -> list[Row]:
+def _charts(
+    panel: Panel,
+    width: int,
+    rows: int,
+) -> list[Row]:
     """Draw as many charts as fit, in two columns if there is room for that."""
     columns = 2 if width >= 2 * NARROWEST_PANEL + 2 else 1
     many = min(len(panel.charts), columns * (rows // LEAST_CHART))
@@ -206,7 +224,12 @@ def _charts(panel: Panel, width: int, rows: int) -> list[Row]:
     return beside(blocks, each, 2)
 
 
-def _chart(panel: Panel, chart: Chart, width: int, height: int) -> list[Row]:
+def _chart(
+    panel: Panel,
+    chart: Chart,
+    width: int,
+    height: int,
+) -> list[Row]:
     """Draw a chart with its name, newest value, scale and time."""
     history, uuid = panel.history, panel.device.uuid
     across = max(1, width - LABEL - VALUE)
@@ -224,7 +247,12 @@ def _chart(panel: Panel, chart: Chart, width: int, height: int) -> list[Row]:
     left = [cell(chart.short, LABEL, DIM)] + [Span(" " * LABEL)] * (height - 1)
     drawn = charts.draw_chart(values, height, top, chart.style)
     rows = []
-    for label, row, text in zip(left, drawn, right, strict=True):
+    for label, row, text in zip(
+        left,
+        drawn,
+        right,
+        strict=True,
+    ):
         rows.append(fit([label, *row, text], width))
     return rows
 
@@ -234,7 +262,12 @@ def selection_mark(panel: Panel) -> Span:
     return Span("▌" if panel.selected else " ", ACCENT)
 
 
-def _title(panel: Panel, width: int, *, rule: bool) -> Row:
+def _title(
+    panel: Panel,
+    width: int,
+    *,
+    rule: bool,
+) -> Row:
     r = panel.readings
     label = label_of(panel.device)
     label = label.rjust(len(label) - len(str(panel.device.index)) + panel.index_cells)
@@ -259,7 +292,12 @@ def _title(panel: Panel, width: int, *, rule: bool) -> Row:
     return cells.rule_of(left, [*right, Span(" ", TRACK)], width)
 
 
-def _figures(device: Device, r: DeviceSample, *, bars: bool) -> list[Row]:
+def _figures(
+    device: Device,
+    r: DeviceSample,
+    *,
+    bars: bool,
+) -> list[Row]:
     """Return the figures of a title, the most useful first; with `bars`, no power or clock."""
     figures: list[Row] = []
     if not lacks(r, "temperature_celsius"):
@@ -305,7 +343,12 @@ def limited_by(readings: DeviceSample) -> tuple[str, Style]:
     return limit_text(min(readings.clock_event_reasons or ("idle",), key=gravity))
 
 
-def _fault_rows(fault: Fault, what: Style, width: int, room: int) -> list[Row]:
+def _fault_rows(
+    fault: Fault,
+    what: Style,
+    width: int,
+    room: int,
+) -> list[Row]:
     rows = cells.paragraph(fault.what, width, what)
     rows += cells.paragraph(fault.remedy, width)
     if len(rows) > room:
@@ -325,14 +368,26 @@ def _labelled_bar(
 
 def _busy_bar(panel: Panel, width: int) -> Row:
     active, chart = panel.activity_percent, panel.activity
-    value = [cell(percentage(active), 5, STRONG, right=True)]
+    value = [
+        cell(
+            percentage(active),
+            5,
+            STRONG,
+            right=True,
+        )
+    ]
     if active is None:
         value = [Span(ABSENT.rjust(5), DIM)]
     tensor = panel.readings.tensor_active_percent
     if tensor is not None:  # busy does not say how much of the GPU is used
         value += [
             Span(" tensor ", DIM),
-            cell(percentage(tensor), 5, STRONG, right=True),
+            cell(
+                percentage(tensor),
+                5,
+                STRONG,
+                right=True,
+            ),
         ]
     return _labelled_bar(chart.short, share_of(active, 100), chart.style, value, width)
 
@@ -355,7 +410,11 @@ def _power_bar(panel: Panel, width: int) -> Row:
     return _labelled_bar("power", share, palette.POWER, value, width)
 
 
-def _power(r: DeviceSample, of: str, pad: int = 0) -> Row:
+def _power(
+    r: DeviceSample,
+    of: str,
+    pad: int = 0,
+) -> Row:
     if r.power_watts is None:
         return [Span(ABSENT.rjust(pad), DIM)]
     watts = Span(quantity(r.power_watts, "").rjust(pad), STRONG if pad else TEXT)

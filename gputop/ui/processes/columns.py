@@ -82,7 +82,11 @@ def program_and_arguments(command: str) -> tuple[str, str]:
     return name, blank + arguments
 
 
-def command_of(process: Process, room: int, skipped: int = 0) -> str:
+def command_of(
+    process: Process,
+    room: int,
+    skipped: int = 0,
+) -> str:
     """Return the command after `skipped` characters, or why it is unknown.
 
     The text is visible characters, cut to about `room` cells. The program's folder is left out.
@@ -156,7 +160,11 @@ def _number(
     )
 
 
-def _percent(title: str, about: str, name: str) -> ProcessColumn:
+def _percent(
+    title: str,
+    about: str,
+    name: str,
+) -> ProcessColumn:
     width = len(title) + 1
     return _number(title, about, name, width, lambda value: quantity(value, ""))
 

@@ -237,7 +237,11 @@ def _folded(text: str, width: int) -> list[str]:
     return chop_cells(text, max(20, width))
 
 
-def _variable_rows(variable: Variable, text: str, width: int) -> list[Row]:
+def _variable_rows(
+    variable: Variable,
+    text: str,
+    width: int,
+) -> list[Row]:
     room = max(2, width - len(INDENT))
     if text.isascii():  # a megabyte of it is cut at each drawing
         chunks = [text[n : n + room] for n in range(0, len(text), room)]

@@ -175,10 +175,21 @@ class ProcessesView(ListView[ProcessRow]):
             style = DIM
         elif column is columns.GPU_MEMORY:
             style = STRONG
-        return [cell(text, slot.cells, style, right=column.right)]
+        return [
+            cell(
+                text,
+                slot.cells,
+                style,
+                right=column.right,
+            )
+        ]
 
 
-def _command(row: ProcessRow, cells: int, skipped: int) -> Row:
+def _command(
+    row: ProcessRow,
+    cells: int,
+    skipped: int,
+) -> Row:
     """Return the branch of the tree, in at most half of the room, and the command behind it."""
     branch = row.branch
     if len(branch) > cells // 2:
@@ -292,7 +303,12 @@ class ProcessTab(LiveTab):
 class ListTab(ProcessTab):
     """Tab with a list of processes."""
 
-    def __init__(self, telemetry: Telemetry, table: ProcessTable, id: str) -> None:  # noqa: A002
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        table: ProcessTable,
+        id: str,  # noqa: A002
+    ) -> None:
         self.processes = ProcessesView(telemetry, table)
         super().__init__(telemetry, self.processes, id)
 

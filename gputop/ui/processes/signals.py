@@ -68,7 +68,11 @@ async def seconds_until_end(
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def runs(pid: int, start_time: float, proc: str = PROC) -> bool:
+def runs(
+    pid: int,
+    start_time: float,
+    proc: str = PROC,
+) -> bool:
     """Return True unless the process has ended; a zombie has."""
     try:
         stat = procfs.read_stat(pid, proc)

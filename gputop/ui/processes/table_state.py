@@ -155,7 +155,12 @@ class ProcessTable(ListState[ProcessRow]):
             del reasons[slot.column.title]
         return reasons
 
-    def apply_settings(self, title: str, reverse: bool, tree: bool) -> None:
+    def apply_settings(
+        self,
+        title: str,
+        reverse: bool,
+        tree: bool,
+    ) -> None:
         """Apply the settings: sort by the column of that title, if it exists."""
         for column in (columns.HOST, *columns.COLUMNS):
             if column.title == title:
@@ -175,7 +180,11 @@ class ProcessTable(ListState[ProcessRow]):
         self.sort_by(among[(among.index(self.sorted_by) + step) % len(among)])
 
 
-def _passes(process: Process, text: str, word: str) -> bool:
+def _passes(
+    process: Process,
+    text: str,
+    word: str,
+) -> bool:
     """Return True if the word is in the text, or is `user:ada,bob` or `pid:1,2` with its value."""
     if word in text:
         return True
@@ -196,7 +205,14 @@ def with_parents(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
         parent = launcher_of(row.process)
         if parent is not None and (parent.machine, parent.pid) not in known:
             known.add((parent.machine, parent.pid))
-            found.append(ProcessRow(parent, label="", now=row.now, is_parent=True))
+            found.append(
+                ProcessRow(
+                    parent,
+                    label="",
+                    now=row.now,
+                    is_parent=True,
+                )
+            )
         found.append(row)
     return found
 

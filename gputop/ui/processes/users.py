@@ -74,7 +74,12 @@ BUSIEST = Column[UserRow](
     lambda row: row.totals.busiest_percent,
     largest_first=True,
 )
-DEVICES = Column[UserRow]("ON GPU", 0, lambda row: ", ".join(row.labels), right=False)
+DEVICES = Column[UserRow](
+    "ON GPU",
+    0,
+    lambda row: ", ".join(row.labels),
+    right=False,
+)
 COLUMNS = (USER, GPUS, PROCESSES, MEMORY, BUSIEST, DEVICES)
 
 

@@ -66,7 +66,13 @@ class GputopApp(
         Binding(
             "f10,ctrl+c", "quit", "Quit", show=False, priority=True
         ),  # also in a dialog
-        Binding("ctrl+l", "repaint", "Repaint", show=False, priority=True),
+        Binding(
+            "ctrl+l",
+            "repaint",
+            "Repaint",
+            show=False,
+            priority=True,
+        ),
     ]
 
     def __init__(

@@ -139,7 +139,12 @@ class Dashboard(ActionScreen):
         # While the sampler is awaited; no thread, which the first number would have to wait for.
         self.call_after_refresh(import_module, "gputop.health.judge")
         self.set_timer(PRELOAD_SECONDS, self._preload)
-        self.watch(self, "focused", self._keys.redraw, init=False)
+        self.watch(
+            self,
+            "focused",
+            self._keys.redraw,
+            init=False,
+        )
 
     @work(group="load", exit_on_error=False)
     async def _preload(self) -> None:
@@ -382,7 +387,12 @@ class Dashboard(ActionScreen):
             return self._table.not_shown(self.size.width)
 
         self.app.push_screen(
-            SettingsScreen(self.app, changed, not_shown, columns=columns)
+            SettingsScreen(
+                self.app,
+                changed,
+                not_shown,
+                columns=columns,
+            )
         )
 
     async def action_save(self) -> None:

@@ -34,7 +34,11 @@ def write_page(name: str, content: str) -> Path:
     return file
 
 
-def _write(row: list[str], x: int, strip: Strip) -> None:
+def _write(
+    row: list[str],
+    x: int,
+    strip: Strip,
+) -> None:
     """Write a strip into the cells of a row. A wide character empties the cell behind it."""
     for character in strip.text:
         width = cell_len(character)

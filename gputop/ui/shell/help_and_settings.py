@@ -143,7 +143,12 @@ class HelpPage(Dialog[None]):
 
     AUTO_FOCUS = "VerticalScroll"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,h,f1", "dismiss", "Close", id="help.close")
+        Binding(
+            "escape,q,question_mark,h,f1",
+            "dismiss",
+            "Close",
+            id="help.close",
+        )
     ]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (TWO_FROM, "-wide")]  # noqa: RUF012 - as Textual types it
 

@@ -137,7 +137,12 @@ class Recordings:
             recording.stop()
             await asyncio.to_thread(recording.join, END_SECONDS)
 
-    def _begin(self, path: Path, inventory: Inventory, sample: Sample) -> None:
+    def _begin(
+        self,
+        path: Path,
+        inventory: Inventory,
+        sample: Sample,
+    ) -> None:
         loop = asyncio.get_running_loop()
 
         def later(what: Callable[..., None], *arguments: object, **named: str) -> None:
