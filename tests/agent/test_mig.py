@@ -171,13 +171,13 @@ def test_a_process_is_listed_once_under_its_instance(nvml: FakeDriver) -> None:
 
 
 @pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_PERMISSION])
-def test_an_instance_that_cannot_list_its_processes_has_them_from_the_gpu(
+def test_processes_of_an_instance_that_cannot_list_them_stay_with_the_gpu(
     nvml: FakeDriver, code: int
 ) -> None:
     large = replace(LARGE, fail=dict.fromkeys(LISTS, code))
     parent, small, found = read(reader_of(nvml, gpu(SMALL, large)))
-    assert (pids(parent), pids(small), pids(found)) == ([], [11], [12, 13])
-    assert "processes" not in found.sample.absent
+    assert (pids(parent), pids(small), pids(found)) == ([12, 13], [11], [])
+    assert "processes" in found.sample.absent
 
 
 def test_compute_instances_share_the_memory_of_their_gpu_instance(nvml: FakeDriver) -> None:

@@ -10,12 +10,14 @@ from typing import Any
 from gputop.agent.device import Absence
 from gputop.agent.nvml.bindings import nvml
 from gputop.agent.nvml.fields import Durations, FieldBatch, FieldSum, FirstField, signed
+from gputop.agent.nvml.processes import process_lists, process_utilization
 from gputop.agent.nvml.query import (
     EVERY_10_SECONDS,
     EVERY_SECOND,
     ONCE,
     Clock,
     Question,
+    Source,
     scalar,
     string,
 )
@@ -100,50 +102,47 @@ def _pci(handle: Any) -> tuple[str, str]:
 
 def _word(words: Mapping[int, str], number: int) -> str | Absence:
     """Return the word for a number; a number of a later driver is kept."""
-    unavailable = number in (-1, 0xFFFF_FFFF)
-    return (
-        Absence.NOT_SUPPORTED if unavailable else words.get(number, f"unknown_{number}")
-    )
+    if number in UNAVAILABLE:
+        return Absence.NOT_SUPPORTED
+    return words.get(number, f"unknown_{number}")
 
 
-def _clock_events(call: Callable[[Any], int], handle: Any) -> tuple[Any]:
+def _clock_events(call: Callable[[Any], int], handle: Any) -> Any:
     mask = call(handle)
-    return (
-        Absence.NOT_SUPPORTED
-        if mask == 0xFFFF_FFFF_FFFF_FFFF
-        else clock_event_words(mask),
-    )
+    if mask in UNAVAILABLE:
+        return Absence.NOT_SUPPORTED
+    return clock_event_words(mask)
 
 
-def _fans(handle: Any) -> tuple[Any]:
-    speeds = [
-        nvml.nvmlDeviceGetFanSpeed_v2(handle, fan)
-        for fan in range(nvml.nvmlDeviceGetNumFans(handle))
-    ]
-    missing = not speeds or 0xFFFF_FFFF in speeds
-    return (Absence.NOT_SUPPORTED if missing else tuple(speeds),)
+def _fans(handle: Any) -> tuple[int, ...] | Absence:
+    speeds = []
+    for fan in range(nvml.nvmlDeviceGetNumFans(handle)):
+        speeds.append(nvml.nvmlDeviceGetFanSpeed_v2(handle, fan))
+    if not speeds or 0xFFFF_FFFF in speeds:
+        return Absence.NOT_SUPPORTED
+    return tuple(speeds)
 
 
-def _sm_count(handle: Any) -> tuple[int | Absence]:
+def _sm_count(handle: Any) -> int | Absence:
     """Return the SMs of a whole GPU from its CUDA cores: NVML has an SM count for MIG only."""
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     cores = _CORES_PER_SM.get(f"{major}.{minor}", _CORES_PER_SM.get(f"{major}"))
     count, rest = divmod(nvml.nvmlDeviceGetNumGpuCores(handle), cores or 1)
-    return (Absence.NOT_SUPPORTED if cores is None or rest or not count else count,)
+    if cores is None or rest or not count:
+        return Absence.NOT_SUPPORTED
+    return int(count)
 
 
-def _first(call: Callable[[Any], Any]) -> Callable[[Any], tuple[Any]]:
+def _first(call: Callable[[Any], Any]) -> Source:
     """Return a source of the first value of a call's pair."""
-    return lambda handle: (call(handle)[0],)
+    return lambda handle: call(handle)[0]
 
 
-def _mode(
-    call: Callable[[Any], Any], words: Mapping[int, str] = ON_OR_OFF
-) -> Callable[[Any], tuple[Any]]:
-    return lambda handle: (_word(words, call(handle)),)
+def _mode(call: Callable[[Any], Any], words: Mapping[int, str] = ON_OR_OFF) -> Source:
+    return lambda handle: _word(words, call(handle))
 
 
-def _threshold(which: int) -> Callable[[Any], tuple[Any]]:
+def _threshold(which: int) -> Source:
     return scalar(nvml.nvmlDeviceGetTemperatureThreshold, which)
 
 
@@ -173,14 +172,12 @@ MEMORY = Question(
     _memory_v2,
     _memory,
 )
-BAR1 = slowly(
-    "bar1_used_bytes", lambda h: (nvml.nvmlDeviceGetBAR1MemoryInfo(h).bar1Used,)
-)
+BAR1 = slowly("bar1_used_bytes", lambda h: nvml.nvmlDeviceGetBAR1MemoryInfo(h).bar1Used)
 MEMORY_TOTAL = once(
-    "memory_total_bytes", lambda h: _memory_v2(h)[:1], lambda h: _memory(h)[:1]
+    "memory_total_bytes", lambda h: _memory_v2(h)[0], lambda h: _memory(h)[0]
 )
 BAR1_TOTAL = once(
-    "bar1_total_bytes", lambda h: (nvml.nvmlDeviceGetBAR1MemoryInfo(h).bar1Total,)
+    "bar1_total_bytes", lambda h: nvml.nvmlDeviceGetBAR1MemoryInfo(h).bar1Total
 )
 """Total of BAR1 memory. MIG instances are asked these four, too."""
 
@@ -192,7 +189,7 @@ IDENTITY = (
     once("architecture", _mode(nvml.nvmlDeviceGetArchitecture, ARCHITECTURES)),
     once(
         "compute_capability",
-        lambda h: ("{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)),),
+        lambda h: "{}.{}".format(*nvml.nvmlDeviceGetCudaComputeCapability(h)),
     ),
     once("sm_count", _sm_count),
     MEMORY_TOTAL,
@@ -244,8 +241,8 @@ IDENTITY = (
 MODES = (
     slowly("compute_mode", _mode(nvml.nvmlDeviceGetComputeMode, COMPUTE_MODES)),
     slowly("persistence_mode", _mode(nvml.nvmlDeviceGetPersistenceMode)),
-    each_second("mig_mode", _mode(lambda h: nvml.nvmlDeviceGetMigMode(h)[0])),
-    slowly("ecc_enabled", lambda h: (bool(nvml.nvmlDeviceGetEccMode(h)[0]),)),
+    each_second("mig_mode", _mode(_first(nvml.nvmlDeviceGetMigMode))),
+    slowly("ecc_enabled", lambda h: bool(nvml.nvmlDeviceGetEccMode(h)[0])),
 )
 """Questions for settings that an administrator changes while the device runs."""
 
@@ -253,10 +250,10 @@ MODES = (
 def reading_queries(
     driver_version: tuple[int, ...] = (),
     clock: Clock = time.monotonic,
-    pcie: Pcie | None = None,
 ) -> tuple[Question, ...]:
     """Return the questions that one device is asked repeatedly, with new counters."""
     samples = BusySamples(clock)
+    pcie = Pcie()
     often = FieldBatch(
         clock,
         FirstField("memory_temperature_celsius", nvml.NVML_FI_DEV_MEMORY_TEMP),
@@ -270,7 +267,7 @@ def reading_queries(
     second = FieldBatch(
         clock,
         FirstField("power_average_watts", nvml.NVML_FI_DEV_POWER_AVERAGE),
-        pcie or Pcie(clock),
+        pcie,
         NvLink(),
         # A benchmark judges by these: what happens in its last seconds counts.
         Durations("clock_event_seconds", clock_event_times(driver_version)),
@@ -334,6 +331,7 @@ def reading_queries(
             "temperature_margin_celsius", scalar(nvml.nvmlDeviceGetMarginTemperature)
         ),
         each_second(second.names, second),
+        slowly(pcie.names, pcie.measured),
         slowly(
             "video_clock_mhz",
             scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_VIDEO),
@@ -351,4 +349,6 @@ def reading_queries(
             "power_limit_requested_watts",
             scalar(nvml.nvmlDeviceGetPowerManagementLimit),
         ),
+        *process_lists(driver_version),
+        process_utilization(clock),
     )

@@ -8,30 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 from gputop.agent.device import Absence, Device, DeviceState
 from gputop.agent.interface import DeviceReading, DriverError
-from gputop.agent.linux.driver_files import (
-    System,
-    inspect_system,
-    loaded_stub,
-    unlisted_gpus,
-)
+from gputop.agent.linux.driver_files import inspect_system, unlisted_gpus
 from gputop.agent.nvml import diagnosis
 from gputop.agent.nvml.bindings import nvml
 from gputop.agent.nvml.device_queries import IDENTITY, MODES, reading_queries
-from gputop.agent.nvml.device_reading import (
-    DRIVER_IS_GONE,
-    common_failure,
-    device_reading,
-    older_by,
-    schema_fields,
-    unreadable,
-)
+from gputop.agent.nvml.device_reading import device_reading, schema_fields, unreadable
 from gputop.agent.nvml.diagnosis import version_numbers
+from gputop.agent.nvml.failures import check_driver, diagnose, driver_error, driver_says
 from gputop.agent.nvml.integrated import (
     MEMORY_NAMES,
     MemoryCheck,
@@ -39,23 +27,12 @@ from gputop.agent.nvml.integrated import (
     memory_is_shared,
 )
 from gputop.agent.nvml.mig import Instances
-from gputop.agent.nvml.processes import merge_processes, process_queries
-from gputop.agent.nvml.query import Answers, Clock, answers_by_name
-from gputop.agent.nvml.traffic import Pcie
+from gputop.agent.nvml.processes import merge_processes
+from gputop.agent.nvml.query import EVERY_SAMPLE, Answers, Clock
 from gputop.agent.nvml.utilization import Gpm
 from gputop.agent.nvml.values import absence_of, total
 from gputop.agent.nvml.xid_events import XidEvents
-from gputop.agent.problem import Problem
 from gputop.agent.snapshot import Event
-
-_DIAGNOSES = {
-    nvml.NVML_ERROR_LIBRARY_NOT_FOUND: diagnosis.no_library,
-    nvml.NVML_ERROR_DRIVER_NOT_LOADED: diagnosis.not_loaded,
-    nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: diagnosis.mismatch,
-    nvml.NVML_ERROR_NO_PERMISSION: diagnosis.no_permission,
-    nvml.NVML_ERROR_FUNCTION_NOT_FOUND: diagnosis.too_old,
-    nvml.NVML_ERROR_UNINITIALIZED: diagnosis.gone,
-}
 
 
 def start() -> NvmlDriver:
@@ -65,29 +42,12 @@ def start() -> NvmlDriver:
     except nvml.NVMLError as error:
         raise driver_error(error) from None
     except nvml.NVMLLibraryMismatchError:  # not an NVMLError
-        raise DriverError(_diagnose(diagnosis.too_old)) from None
+        raise DriverError(diagnose(diagnosis.too_old)) from None
     try:
         return NvmlDriver()
     except DriverError:
         _shut_down()
         raise
-
-
-def driver_error(error: Any) -> DriverError:
-    words = " ".join(str(error).split())[:45].rstrip(".")
-    other = partial(diagnosis.other, words=f"{words} (code {error.value})")
-    problem = _diagnose(_DIAGNOSES.get(error.value, other))
-    mismatch = error.value == nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH
-    return DriverError(problem, mismatch=mismatch)
-
-
-def _diagnose(diagnosis_of: Callable[[System], Problem]) -> Problem:
-    """Return the problem. A stub in the driver's place explains every failure."""
-    system = inspect_system()
-    stub = loaded_stub()
-    if stub:
-        return diagnosis.stub(system, stub)
-    return diagnosis_of(system)
 
 
 def _shut_down() -> None:
@@ -102,7 +62,7 @@ class NvmlDriver:
     """
 
     def __init__(self) -> None:
-        self.driver_version: str | None = _driver_says(nvml.nvmlSystemGetDriverVersion)
+        self.driver_version: str | None = driver_says(nvml.nvmlSystemGetDriverVersion)
         self.cuda_version: str | None = None
         with contextlib.suppress(nvml.NVMLError):
             version = nvml.nvmlSystemGetCudaDriverVersion_v2()
@@ -149,31 +109,6 @@ class NvmlDriver:
         _shut_down()
 
 
-def _driver_says(call: Callable[[], Any]) -> Any:
-    """Return the driver's answer about itself, or None without one. Raises `DriverError`."""
-    try:
-        return call()
-    except UnicodeDecodeError:
-        return None
-    except nvml.NVMLError as error:
-        if absence_of(error.value) is Absence.NOT_SUPPORTED:
-            return None
-        raise driver_error(error) from None
-
-
-def _check_driver() -> None:
-    """Raise `DriverError` if a device fails because the driver itself is gone."""
-    for call in (nvml.nvmlSystemGetDriverVersion, nvml.nvmlDeviceGetCount):
-        _driver_says(call)
-
-
-def _raise_common_failure(answers: Iterable[Any]) -> None:
-    """Raise `NVMLError` if all of these failed: the device as a whole does not respond."""
-    code = common_failure(answers)
-    if code is not None:
-        raise nvml.NVMLError(code)
-
-
 class NvmlReader:
     """One GPU and the MIG instances on it, asked from one thread at a time.
 
@@ -196,9 +131,9 @@ class NvmlReader:
         self._gpm: Gpm | None = None
         self._start_counting()
         self._handle: Any = None
-        self._cache = Answers(clock)
+        self._answers = Answers(clock)
         self._identity: dict[str, Any] = {}
-        self._instances = Instances(self._processes[:-1], clock)
+        self._instances = Instances(self._version, clock)
 
     def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
         """Ask what is due, however long the driver takes. Errors of a device are not raised.
@@ -214,42 +149,26 @@ class NvmlReader:
             if self._handle is None or "uuid" in self.device.absent:
                 self._attach()
             queries = self._queries
-            answers = self._cache.ask_due(self._handle, queries)
-            *lists, usage = self._cache.ask_due(self._handle, self._processes)
-            # Only questions of every sample: answers to others may be from before the failure.
-            pairs = zip(answers, queries)
-            _raise_common_failure(
-                answer for answer, query in pairs if not query.interval
-            )
-            found = answers_by_name(queries, answers)
+            found = self._answers.ask(self._handle, queries)
+            # Answers to other questions may be from before the failure.
+            self._answers.check(q for q in queries if q.interval == EVERY_SAMPLE)
             self._update_modes()
             self._gpm = self._gpm or Gpm(self._handle, clock=self._clock)
             percentages = self._gpm.read(wanted=gpm)
-            parts = self._instances.read(
-                self._handle,
-                self.device,
-                lists,
-                gpm=gpm,
-            )
+            parts = self._instances.read(self._handle, self.device, gpm=gpm)
             if self._events:
                 self._events.register(self._handle, self.device.uuid)
         except nvml.NVMLError as error:
-            _check_driver()
+            check_driver()
             return self._unreadable(error.value)
-        answers += [*lists, usage]
-        if not DRIVER_IS_GONE.isdisjoint(
-            each for each in answers if isinstance(each, int)
-        ):
-            _check_driver()
-        listed = merge_processes(*(self.device.uuid, *parts.others, usage))
-        held = total(listed.held_bytes, parts.attributed)
+        listed = merge_processes(self.device.uuid, found).without(parts.pids)
+        held = total(listed.held_bytes, parts.held_bytes)
         self._mark_disabled(found)
         found |= percentages
         self._remove_untrue(found, held)
-        found["slow_age_seconds"] = older_by(
-            began, self._cache.oldest, self._pcie.oldest
+        reading = device_reading(
+            self.device, found, listed, held, held, self._answers, began
         )
-        reading = device_reading(self.device, found, answers, listed, held, held)
         if reading.sample.state is DeviceState.NEEDS_RESET:
             self._reset()  # or its answers to slow queries would outlast the reset
         return (reading, *parts.readings)
@@ -266,13 +185,12 @@ class NvmlReader:
     @property
     def heard_at(self) -> float:
         """Time of the device's last answer, by the clock."""
-        return self._cache.heard_at
+        return self._answers.heard_at
 
     def _start_counting(self) -> None:
-        self._memory_check, self._zero_check = MemoryCheck(), ZeroCheck()
-        self._processes = process_queries(self._version, self._clock)
-        self._pcie = Pcie(self._clock)
-        self._queries = reading_queries(self._version, self._clock, self._pcie)
+        self._memory_check = MemoryCheck()
+        self._zero_check = ZeroCheck()
+        self._queries = reading_queries(self._version, self._clock)
 
     def _mark_disabled(self, found: dict[str, Any]) -> None:
         if self.device.ecc_enabled is False:
@@ -300,10 +218,10 @@ class NvmlReader:
 
     def _attach(self) -> None:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
-        self._cache.forget()
-        answers = self._cache.ask_due(self._handle, IDENTITY)
-        _raise_common_failure(answers)  # or a device that fails would lose its identity
-        found = self._identity = answers_by_name(IDENTITY, answers)
+        self._answers.forget()
+        found = self._answers.ask(self._handle, IDENTITY)
+        self._answers.check(IDENTITY)  # or a device that fails would lose its identity
+        self._identity = found
         known, memory = schema_fields(found), found["memory_total_bytes"]
         shared = memory_is_shared(
             known.get("name"), known.get("compute_capability"), memory
@@ -321,14 +239,14 @@ class NvmlReader:
         if self._events and self._handle is not None:
             self._events.forget(self._handle)
         self._handle = None
-        self._cache.forget()
+        self._answers.forget()
         self._start_counting()
 
     def _update_modes(self) -> None:
-        modes = answers_by_name(MODES, self._cache.ask_due(self._handle, MODES))
+        modes = self._answers.ask(self._handle, MODES)
         device = self._known_device(self._identity | modes)
         if {device.mig_mode, self.device.mig_mode} == {"enabled", "disabled"}:
-            self._cache.forget()  # it has other fields now
+            self._answers.forget()  # it has other fields now
             self._start_counting()
         if device != self.device:
             self.device = device

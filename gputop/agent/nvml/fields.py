@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from gputop.agent.device import Absence
 from gputop.agent.lines import rounded
@@ -47,23 +47,18 @@ class Asked(NamedTuple):
     ended: float
 
 
-class FieldReading(Protocol):
+class FieldReading:
     """One or more readings made of fields."""
 
     names: str
 
     def keys(self, found: FieldValues) -> Iterable[FieldKey]:
         """Return the fields that it needs, given the values so far."""
-        ...
+        raise NotImplementedError
 
-    def values(
-        self,
-        found: FieldValues,
-        handle: Any,
-        asked: Asked,
-    ) -> Sequence[Any]:
+    def values(self, found: FieldValues, asked: Asked) -> Sequence[Any]:
         """Return a value or an `Absence` for each name."""
-        ...
+        raise NotImplementedError
 
 
 class FieldBatch:
@@ -78,11 +73,12 @@ class FieldBatch:
         began = self._clock()
         found: dict[FieldKey, Any] = {}
         while wanted := self._missing(found):
-            found.update(zip(wanted, fetch(handle, wanted)))
+            answers = nvml.nvmlDeviceGetFieldValues(handle, wanted)
+            found.update(zip(wanted, map(_value, answers)))
         asked = Asked(began, self._clock())
         values: list[Any] = []
         for part in self._parts:
-            values += part.values(found, handle, asked)
+            values += part.values(found, asked)
         return tuple(values)
 
     def _missing(self, found: FieldValues) -> list[FieldKey]:
@@ -91,11 +87,6 @@ class FieldBatch:
         for part in self._parts:
             wanted.update(dict.fromkeys(part.keys(found)))
         return [key for key in wanted if key not in found]
-
-
-def fetch(handle: Any, keys: Sequence[FieldKey]) -> list[Any]:
-    """Return the number of each field, or an `Absence`. Raises `NVMLError`."""
-    return [_value(each) for each in nvml.nvmlDeviceGetFieldValues(handle, keys)]
 
 
 def _value(answer: Any) -> Any:
@@ -127,12 +118,7 @@ class FirstField(FieldReading):
     def keys(self, found: FieldValues) -> Iterable[FieldKey]:  # noqa: ARG002 - a `FieldReading`
         return self._keys
 
-    def values(
-        self,
-        found: FieldValues,
-        handle: Any,  # noqa: ARG002 - a `FieldReading`
-        asked: Asked,  # noqa: ARG002 - a `FieldReading`
-    ) -> Sequence[Any]:
+    def values(self, found: FieldValues, asked: Asked) -> Sequence[Any]:  # noqa: ARG002
         value = self._value(found)
         if self._convert is not None and not isinstance(value, Absence):
             value = self._convert(value)
@@ -180,17 +166,12 @@ class Durations(FieldReading):
         for field in self._fields.values():
             yield from field.keys(found)
 
-    def values(
-        self,
-        found: FieldValues,
-        handle: Any,
-        asked: Asked,
-    ) -> Sequence[Any]:
+    def values(self, found: FieldValues, asked: Asked) -> Sequence[Any]:
         """Return the seconds by cause; without any, the most specific reason."""
         sound: dict[str, float] = {}
         reasons = []
         for cause, field in self._fields.items():
-            (counted,) = field.values(found, handle, asked)
+            (counted,) = field.values(found, asked)
             if isinstance(counted, Absence):
                 reasons.append(counted)
             elif self._counts_time(cause, counted / 1e9, asked):

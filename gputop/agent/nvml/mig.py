@@ -21,27 +21,26 @@ from gputop.agent.nvml.device_queries import (
     MEMORY_TOTAL,
     once,
 )
-from gputop.agent.nvml.device_reading import (
-    device_reading,
-    older_by,
-    schema_fields,
-    unreadable,
+from gputop.agent.nvml.device_reading import device_reading, schema_fields, unreadable
+from gputop.agent.nvml.processes import (
+    LISTS,
+    ProcessList,
+    merge_processes,
+    process_lists,
 )
-from gputop.agent.nvml.processes import ProcessList, merge_processes
 from gputop.agent.nvml.query import (
     EVERY_10_SECONDS,
     Answers,
     Clock,
     Question,
-    answers_by_name,
     scalar,
     string,
 )
-from gputop.agent.nvml.utilization import Gpm, Percentages, all_missing
+from gputop.agent.nvml.utilization import Gpm, all_missing
 from gputop.agent.nvml.values import absence_of, total
 
 _COUNT = Question(
-    "", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), interval=EVERY_10_SECONDS
+    "count", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), interval=EVERY_10_SECONDS
 )
 _IDENTITY = (
     once("name", string(nvml.nvmlDeviceGetName)),
@@ -51,7 +50,7 @@ _IDENTITY = (
         "sm_count",
         lambda h: (
             nvml.nvmlDeviceGetAttributes_v2(h).multiprocessorCount
-            or Absence.NOT_SUPPORTED,
+            or Absence.NOT_SUPPORTED
         ),
     ),
     once(
@@ -59,7 +58,7 @@ _IDENTITY = (
         *MEMORY_TOTAL.sources,
         lambda h: (
             nvml.nvmlDeviceGetAttributes_v2(h).memorySizeMB << 20
-            or Absence.NOT_SUPPORTED,
+            or Absence.NOT_SUPPORTED
         ),
     ),
     BAR1_TOTAL,
@@ -86,7 +85,7 @@ _NOWHERE = (0xFFFF_FFFF, 0xFFFF_FFFF)
 
 def _uuid(handle: Any) -> str:
     """Return the uuid. Raises `NVMLError` if there is none: the instance has no key then."""
-    (uuid,) = string(nvml.nvmlDeviceGetUUID)(handle)
+    uuid = string(nvml.nvmlDeviceGetUUID)(handle)
     if isinstance(uuid, Absence):
         raise nvml.NVMLError(nvml.NVML_ERROR_NO_DATA)
     return str(uuid)
@@ -96,151 +95,103 @@ class InstanceReadings(NamedTuple):
     """Readings of all instances of a GPU at one moment."""
 
     readings: tuple[DeviceReading, ...]
-    others: Sequence[Any]
-    """The GPU's process lists for `merge_processes`, without the instances' processes."""
-    attributed: int | Absence
+    held_bytes: int | Absence
     """Bytes held by the processes of all instances."""
+
+    @property
+    def pids(self) -> set[int]:
+        """Pids of all processes on them."""
+        pids = set()
+        for reading in self.readings:
+            pids |= {process.pid for process in reading.processes}
+        return pids
 
 
 class Instances:
-    """The instances on one GPU, as they come and go. `lists` are the queries for processes."""
+    """The instances on one GPU, as they come and go."""
 
-    def __init__(self, lists: Sequence[Question], clock: Clock) -> None:
-        self._lists = lists
+    def __init__(self, driver_version: tuple[int, ...], clock: Clock) -> None:
+        self._questions = (*_READINGS, *process_lists(driver_version))
         self._clock = clock
-        self._cache = Answers(clock)
+        self._answers = Answers(clock)
         self._known: dict[int, _Instance] = {}
 
-    def read(
-        self, gpu: Any, parent: Device, lists: Sequence[Any], *, gpm: bool
-    ) -> InstanceReadings:
-        """Read the instances, if MIG is on; `lists` are the GPU's own process lists.
-
-        Raises `NVMLError` if the GPU is lost.
-        """
-        instances = self._update(gpu, parent, gpm=gpm)
-        if not instances:
-            return InstanceReadings((), lists, 0)
-        for instance in instances:
-            instance.assign_processes(lists)
+    def read(self, gpu: Any, parent: Device, *, gpm: bool) -> InstanceReadings:
+        """Read the instances, if MIG is on. Raises `NVMLError` if the GPU is lost."""
+        known = {}
+        for index in self._indices(gpu, parent):
+            instance = self._find(gpu, parent, index)
+            if instance is not None:
+                instance.read(gpm=gpm)
+                if instance.failure not in _GONE:
+                    known[index] = instance
+        self._known = known
         # Compute instances of one GPU instance share its memory: each reports the use of all.
         held: dict[int | str, int | Absence] = defaultdict(int)
-        for instance in instances:
-            held[instance.shares] = total(
-                held[instance.shares], instance.listed.held_bytes
-            )
-        return InstanceReadings(
-            tuple(instance.reading(held[instance.shares]) for instance in instances),
-            [_others(rows, instances) for rows in lists],
-            total(*held.values()),
-        )
+        for instance in known.values():
+            listed = instance.listed.held_bytes
+            held[instance.shares] = total(held[instance.shares], listed)
+        readings = []
+        for instance in known.values():
+            readings.append(instance.reading(held[instance.shares]))
+        return InstanceReadings(tuple(readings), total(*held.values()))
 
     def identify(self, gpu: Any, parent: Device) -> tuple[Device, ...]:
         """Return the instances, if MIG is on. Raises `NVMLError` if the GPU is lost."""
-        return tuple(
-            instance.device for instance in self._update(gpu, parent, gpm=False)
-        )
-
-    def _update(
-        self,
-        gpu: Any,
-        parent: Device,
-        *,
-        gpm: bool,
-    ) -> tuple[_Instance, ...]:
-        indices = self._indices(gpu, parent)
-        if not indices and not self._known:
-            return ()
-        found: dict[int, _Instance] = {}
-        for index in indices:
-            instance = self._find(
-                gpu,
-                parent,
-                index,
-                gpm=gpm,
-            )
-            if instance is not None:
-                found[index] = instance
-        for gone in {*self._known.values()} - {*found.values()}:
-            gone.close()
-        self._known = found
-        return tuple(found.values())
+        readings = self.read(gpu, parent, gpm=False).readings
+        return tuple(reading.device for reading in readings)
 
     def unreadable(self, code: int) -> tuple[DeviceReading, ...]:
         """Return the instances that were there when the GPU began to answer with that code."""
-        self._cache.forget()
+        self._answers.forget()
+        readings = []
         for instance in self._known.values():
-            instance.cache.forget()
-            instance.close()
-        return tuple(
-            unreadable(instance.device, code) for instance in self._known.values()
-        )
+            instance.forget()
+            readings.append(unreadable(instance.device, code))
+        return tuple(readings)
 
     def _indices(self, gpu: Any, parent: Device) -> Sequence[int]:
         if parent.mig_mode == "enabled":
-            (count,) = self._cache.ask_due(gpu, (_COUNT,))
-            return (
-                tuple(self._known)
-                if isinstance(count, int)
-                else range(min(count[0], _MOST))
-            )
+            count = self._answers.ask(gpu, (_COUNT,))["count"]
+            if not isinstance(count, Absence):
+                return range(min(count, _MOST))
+        elif parent.mig_mode is not None:
+            return ()
         # A GPU that fails just now to report the mode or the number keeps those it had.
-        return tuple(self._known) if parent.mig_mode is None else ()
+        return tuple(self._known)
 
-    def _find(
-        self, gpu: Any, parent: Device, index: int, *, gpm: bool
-    ) -> _Instance | None:
-        """Return the instance at the index after asking it everything, or None without one.
-
-        Instance and GPU may go at any moment. If the instance seems to be gone, the GPU is asked
-        again: there is none, or another one, or the GPU is lost itself.
-        """
+    def _find(self, gpu: Any, parent: Device, index: int) -> _Instance | None:
+        """Return the instance at the index, or None if there is none, or it is just going."""
         known = self._known.get(index)
-        for again in (False, True):
-            try:
-                handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)
-            except nvml.NVMLError as error:
-                if error.value == nvml.NVML_ERROR_GPU_IS_LOST:
-                    raise
-                return (
-                    known.silent(error.value)
-                    if known and error.value not in _GONE
-                    else None
-                )
-            try:
-                # At every read: the driver reuses the handle of a destroyed instance.
-                uuid = _uuid(handle)
-                if known is None or known.device.uuid != uuid:
-                    cache = Answers(self._clock)
-                    device = _device(
-                        cache,
-                        handle,
-                        parent,
-                        uuid=uuid,
-                        mig_index=index,
-                    )
-                    known = _Instance(device, cache, self._lists, gpu, self._clock)
-                known.ask(handle, gpm=gpm)
-            except nvml.NVMLError as error:
-                if known:
-                    known.silent(error.value)
-                continue
-            if again or known.answers[0] not in _GONE:
-                break
+        handle = None
+        try:
+            handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)
+            # At every read: the driver reuses the handle of a destroyed instance.
+            uuid = _uuid(handle)
+            if known is None or known.device.uuid != uuid:
+                answers = Answers(self._clock)
+                device = _device(answers, handle, parent, uuid=uuid, mig_index=index)
+                known = _Instance(device, answers, self._questions, gpu, self._clock)
+        except nvml.NVMLError as error:
+            if handle is None and error.value == nvml.NVML_ERROR_GPU_IS_LOST:
+                raise
+            if known is None or error.value in _GONE:
+                return None
+            known.failure = error.value
+        else:
+            known.handle = handle
+            known.failure = nvml.NVML_SUCCESS
         return known
 
 
-def _device(cache: Answers, handle: Any, parent: Device, **known: Any) -> Device:
+def _device(answers: Answers, handle: Any, parent: Device, **known: Any) -> Device:
     """Identify an instance. Raises `NVMLError` if it, or the GPU, is lost."""
     names = sorted(f.name for f in dataclasses.fields(Device) if f.name != "absent")
-    found = {
-        **dict.fromkeys(names, Absence.NOT_SUPPORTED),
-        **{name: parent.absent.get(name, getattr(parent, name)) for name in _INHERITED},
-        **answers_by_name(_IDENTITY, cache.ask_due(handle, _IDENTITY)),
-        "index": parent.index,
-        "parent_uuid": parent.uuid,
-        **known,
-    }
+    found: dict[str, Any] = dict.fromkeys(names, Absence.NOT_SUPPORTED)
+    for name in _INHERITED:
+        found[name] = parent.absent.get(name, getattr(parent, name))
+    found |= answers.ask(handle, _IDENTITY)
+    found |= {"index": parent.index, "parent_uuid": parent.uuid, **known}
     return Device(**{"name": f"{parent.name} MIG", **schema_fields(found)})
 
 
@@ -248,24 +199,24 @@ class _Instance:
     def __init__(
         self,
         device: Device,
-        cache: Answers,
-        lists: Sequence[Question],
+        answers: Answers,
+        questions: Sequence[Question],
         gpu: Any,
         clock: Clock,
     ) -> None:
         self.device = device
-        self.cache = cache
+        self.handle: Any = None
+        self.failure: int = nvml.NVML_SUCCESS
+        """Code that it answers everything with."""
+        self.listed = ProcessList((), None)
+        self._answers = answers
+        self._questions = questions
         self._clock = clock
         self._began = clock()
-        self._ids = (device.mig_gpu_instance, device.mig_compute_instance)
-        self._queries = lists
-        self.answers: Sequence[Any] = ()
-        self._lists: Sequence[Any] = ()
+        self._found: dict[str, Any] = {}
         instance = device.mig_gpu_instance
         # Without an id it would be that of the whole GPU.
         self._gpm = None if instance is None else Gpm(gpu, instance, clock)
-        self._percentages: Percentages = {}
-        self.listed = ProcessList((), None)
 
     @property
     def shares(self) -> int | str:
@@ -273,67 +224,54 @@ class _Instance:
         gpu_instance = self.device.mig_gpu_instance
         return self.device.uuid if gpu_instance is None else gpu_instance
 
-    def ask(self, handle: Any, *, gpm: bool) -> None:
-        """Ask what is due. Raises `NVMLError` if it, or the GPU, is lost."""
-        self._began = self._clock()
-        self.answers = self.cache.ask_due(handle, _READINGS)
-        self._lists = self.cache.ask_due(handle, self._queries)
-        if self._gpm is not None:
-            self._percentages = self._gpm.read(wanted=gpm)
-        else:
-            self._percentages = all_missing(
-                Absence.NOT_SUPPORTED if gpm else Absence.DISABLED
-            )
+    def read(self, *, gpm: bool) -> None:
+        """Ask what is due."""
+        try:
+            if not self.failure:
+                self._ask(gpm=gpm)
+        except nvml.NVMLError as error:  # it, or the GPU, is lost
+            self.failure = error.value
+        if self.failure:
+            self.listed = ProcessList((), absence_of(self.failure))
 
-    def close(self) -> None:
-        """Free its GPM samples."""
+    def forget(self) -> None:
+        """Make every question due."""
+        self._answers.forget()
         if self._gpm:
             self._gpm.close()
 
-    def silent(self, code: int) -> _Instance:
-        """Note that it exists, and answers everything with that code."""
-        self.answers = [code] * len(_READINGS)
-        self._lists = [code] * len(self._queries)
-        self._percentages = all_missing(absence_of(code))
-        return self
-
-    def owns(self, row: Any, *others: tuple[int, int]) -> bool:
-        """Return True if a row of a process list names it, or has one of the other ids."""
-        return (row.gpuInstanceId, row.computeInstanceId) in (self._ids, *others)
-
-    def assign_processes(self, gpu: Sequence[Any]) -> None:
-        """Set its processes from its own lists or, if it has none, from those of the GPU."""
-        rows = [self._rows(own, all_) for own, all_ in zip(self._lists, gpu)]
-        self.listed = merge_processes(
-            *(self.device.uuid, *rows, nvml.NVML_ERROR_NOT_SUPPORTED)
-        )
-
-    def _rows(self, own: Any, gpu: Any) -> Any:
-        if isinstance(own, list):
-            unnamed = None in self._ids
-            return [row for row in own if unnamed or self.owns(row, _NOWHERE)]
-        if isinstance(gpu, list):
-            return [row for row in gpu if self.owns(row)]
-        return own
-
     def reading(self, held: int | Absence) -> DeviceReading:
         """Return its reading; `held` are the bytes held by processes in the memory it shares."""
-        found: dict[str, Any] = dict.fromkeys(READINGS, Absence.NOT_SUPPORTED)
-        found |= answers_by_name(_READINGS, self.answers)
-        found["slow_age_seconds"] = older_by(self._began, self.cache.oldest)
-        found |= self._percentages
-        answers = *self.answers, *self._lists, (*self._percentages.values(),)
+        if self.failure:
+            return unreadable(self.device, self.failure)
+        attributed = self.listed.held_bytes
         return device_reading(
-            self.device, found, answers, self.listed, self.listed.held_bytes, held
+            self.device,
+            self._found,
+            self.listed,
+            attributed,
+            held,
+            self._answers,
+            self._began,
         )
 
+    def _ask(self, *, gpm: bool) -> None:
+        self._began = self._clock()
+        found: dict[str, Any] = dict.fromkeys(READINGS, Absence.NOT_SUPPORTED)
+        found |= self._answers.ask(self.handle, self._questions)
+        self._answers.check(_READINGS)
+        if self._gpm is not None:
+            found |= self._gpm.read(wanted=gpm)
+        elif not gpm:
+            found |= all_missing(Absence.DISABLED)
+        for name in LISTS:
+            if not isinstance(found[name], Absence):
+                found[name] = [row for row in found[name] if self._owns(row)]
+        self.listed = merge_processes(self.device.uuid, found)
+        self._found = found
 
-def _others(rows: Any, instances: Sequence[_Instance]) -> Any:
-    """Return the rows of the GPU's list that belong to no instance: a process is listed once."""
-    if not isinstance(rows, list):
-        return rows
-    left = rows
-    for instance in instances:
-        pids = {process.pid for process in instance.listed.processes}
-        left = [row for row in left if row.pid not in pids and not instance.owns(row)]
-    return left
+    def _owns(self, row: Any) -> bool:
+        """Return True unless a row of its list of processes names another instance."""
+        ids = (self.device.mig_gpu_instance, self.device.mig_compute_instance)
+        named = (row.gpuInstanceId, row.computeInstanceId)
+        return None in ids or named in (ids, _NOWHERE)

@@ -1,9 +1,9 @@
-"""Processes on a device: queries for them and their utilization, and the answers as one list."""
+"""Processes on a device: questions for them and their utilization, and the answers as one list."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from functools import partial
 from typing import Any, NamedTuple, Optional
 
@@ -11,7 +11,7 @@ from gputop.agent.device import Absence
 from gputop.agent.interface import UTILIZATIONS
 from gputop.agent.nvml.bindings import nvml
 from gputop.agent.nvml.query import EVERY_SECOND, Clock, Question, Source
-from gputop.agent.nvml.values import absence_of, converted, total
+from gputop.agent.nvml.values import converted, total
 from gputop.agent.snapshot import Process, ProcessKind
 
 _NONE = (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
@@ -29,36 +29,55 @@ _NOTHING: Percentages = (None, None, None, None)
 _IDLE: Percentages = (0, 0, 0, 0)
 
 
-def process_queries(driver_version: tuple[int, ...], clock: Clock) -> list[Question]:
-    """Return the queries for `merge_processes`: three lists, and utilization, of one device."""
+LISTS = {
+    "mps_processes": ProcessKind.MPS,
+    "graphics_processes": ProcessKind.GRAPHICS,
+    "compute_processes": ProcessKind.COMPUTE,
+}
+"""Names of the lists of processes, with the kind of the processes on each."""
+USAGE = "process_utilization"
+"""Name of the percentages by pid."""
+
+
+def process_lists(driver_version: tuple[int, ...]) -> list[Question]:
+    """Return the questions for the lists of processes."""
     # These drivers fill in a wider struct for version 3 than nvidia-ml-py and all others know.
-    versions = (
-        ("v2", "v3") if (535, 43) <= driver_version <= (535, 86) else ("v3", "v2")
-    )
+    versions = ("v3", "v2")
+    if (535, 43) <= driver_version <= (535, 86):
+        versions = ("v2", "v3")
     questions = []
-    for word in ("Compute", "Graphics", "MPSCompute"):
-        calls = [
-            getattr(nvml, f"nvmlDeviceGet{word}RunningProcesses_{v}") for v in versions
-        ]
-        lists: list[Source] = [partial(_with_room, call) for call in calls]
-        questions.append(Question("", *lists, interval=EVERY_SECOND))
-    usage = _Usage(clock)
-    calls = [
-        nvml.nvmlDeviceGetProcessesUtilizationInfo,
-        nvml.nvmlDeviceGetProcessUtilization,
-    ]
-    sources = [partial(usage.since, call) for call in calls]
-    questions.append(Question("", *sources, interval=EVERY_SECOND))
+    words = {"mps": "MPSCompute", "graphics": "Graphics", "compute": "Compute"}
+    for kind, word in words.items():
+        sources: list[Source] = []
+        for version in versions:
+            name = f"nvmlDeviceGet{word}RunningProcesses_{version}"
+            sources.append(partial(_rows, getattr(nvml, name)))
+        name = f"{kind}_processes"
+        questions.append(Question(name, *sources, interval=EVERY_SECOND))
     return questions
 
 
-def _with_room(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Call again if nvidia-ml-py made room for the rows that there were, and another came."""
+def process_utilization(clock: Clock) -> Question:
+    """Return the question for the utilization of the processes on one device."""
+    usage = _Usage(clock)
+    return Question(
+        USAGE,
+        partial(usage.since, nvml.nvmlDeviceGetProcessesUtilizationInfo),
+        partial(usage.since, nvml.nvmlDeviceGetProcessUtilization),
+        interval=EVERY_SECOND,
+    )
+
+
+def _rows(call: Callable[..., Any], *arguments: Any) -> Any:
+    """Return the rows of a list; empty if the driver finds none."""
     try:
         return call(*arguments)
     except nvml.NVMLError as error:
+        if error.value in _NONE:
+            return []
         if error.value != nvml.NVML_ERROR_INSUFFICIENT_SIZE:
             raise
+    # nvidia-ml-py made room for the rows that there were, and another came.
     return call(*arguments)
 
 
@@ -86,7 +105,7 @@ class _Usage:
             self._begun = False
         seen = self._seen if self._begun else 0
         newest: dict[int, tuple[int, Percentages]] = {}
-        for row in _fetch_rows(call, handle, seen):
+        for row in _rows(call, handle, seen):
             pid, when = row.pid, row.timeStamp  # nvidia-ml-py looks up each in Python
             percentages = _plausible(row.smUtil, row.memUtil, row.encUtil, row.decUtil)
             # The driver at times hands out rows that were never filled in.
@@ -114,19 +133,6 @@ def _plausible(*percentages: int) -> Percentages:
     return tuple(each if each <= 100 else None for each in percentages)
 
 
-def _fetch_rows(
-    call: Callable[[Any, int], Any],
-    handle: Any,
-    seen: int,
-) -> Any:
-    try:
-        return _with_room(call, handle, seen)
-    except nvml.NVMLError as error:
-        if error.value in _NONE:
-            return ()
-        raise
-
-
 class ProcessList(NamedTuple):
     """Processes of a device by pid, and the reason that some may be missing."""
 
@@ -142,31 +148,24 @@ class ProcessList(NamedTuple):
             held = total(held, process.absent.get("memory_used_bytes", used))
         return held
 
+    def without(self, pids: Container[int]) -> ProcessList:
+        """Return the list without these processes."""
+        left = tuple(each for each in self.processes if each.pid not in pids)
+        return self._replace(processes=left)
 
-def merge_processes(
-    uuid: str, compute: Any, graphics: Any, mps: Any, usage: Any
-) -> ProcessList:
-    """Return the device's processes.
 
-    Each list is rows or a return code. `usage` is percentages by pid, a return code, or an
-    `Absence`.
-    """
+def merge_processes(uuid: str, found: dict[str, Any]) -> ProcessList:
+    """Take the lists of processes out of `found`, and return the device's processes."""
+    usage = found.pop(USAGE, Absence.NOT_SUPPORTED)
     kinds: dict[int, ProcessKind] = {}
     memory: dict[int, int] = {}
     missing = None
-    for kind, rows in (
-        (ProcessKind.MPS, mps),
-        (ProcessKind.GRAPHICS, graphics),
-        (ProcessKind.COMPUTE, compute),
-    ):
-        if isinstance(rows, int):
-            reason = absence_of(rows)
+    for name, kind in LISTS.items():
+        rows = found.pop(name)
+        if isinstance(rows, Absence):
             # Without graphics or MPS nothing is missing.
-            has_none = (
-                reason is Absence.NOT_SUPPORTED and kind is not ProcessKind.COMPUTE
-            )
-            if rows not in _NONE and not has_none:
-                missing = reason
+            if rows is not Absence.NOT_SUPPORTED or kind is ProcessKind.COMPUTE:
+                missing = rows
             continue
         for row in rows:
             if not 0 < row.pid <= _LARGEST_PID:
@@ -198,10 +197,10 @@ def merge_processes(
     return ProcessList(tuple(processes), missing)
 
 
-def _utilization(usage: Any, pid: int) -> tuple[dict[str, Any], dict[str, Absence]]:
+def _utilization(
+    usage: Mapping[int, Percentages] | Absence, pid: int
+) -> tuple[dict[str, Any], dict[str, Absence]]:
     """Return the utilization of a process by name, and the reasons for what is missing."""
-    if isinstance(usage, int):
-        usage = absence_of(usage)
     if isinstance(usage, Absence):
         return {}, dict.fromkeys(UTILIZATIONS, usage)
     used: dict[str, Any] = {}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from gputop.agent.device import Absence
 from gputop.agent.nvml.bindings import nvml
+from gputop.agent.nvml.failures import DRIVER_IS_GONE, check_driver
 from gputop.agent.nvml.values import absence_of, absence_or_lost, converted
 
 EVERY_SAMPLE = 0.0
@@ -24,14 +25,14 @@ AGAIN = 60.0 - EARLY
 Clock = Callable[[], float]
 """Function that returns monotonic seconds."""
 Source = Callable[[Any], Any]
-"""Function that asks a handle: returns a row of values, or raises `NVMLError`."""
+"""Function that asks a handle: returns a value, or a row of several, or raises `NVMLError`."""
 
 
 class Question:
     """A question to a device for the values of `names`, asked again after `interval` seconds.
 
-    The first source that is supported answers it. A source returns the values in order, each
-    perhaps an `Absence`.
+    The first source that is supported answers it. A source returns the value, or several in order,
+    each perhaps an `Absence`.
     """
 
     def __init__(
@@ -42,6 +43,24 @@ class Question:
         self.interval = interval
 
 
+class Answer(NamedTuple):
+    """The last answer to a question."""
+
+    asked_at: float
+    values: Mapping[str, Any]
+    """A value or an `Absence` for each name of the question."""
+    code: int = nvml.NVML_SUCCESS
+    """NVML's return code."""
+
+    @property
+    def is_supported(self) -> bool:
+        return absence_of(self.code) is not Absence.NOT_SUPPORTED
+
+    @property
+    def has_value(self) -> bool:
+        return any(not isinstance(value, Absence) for value in self.values.values())
+
+
 class Answers:
     """The last answers of one device. For one thread at a time."""
 
@@ -49,99 +68,110 @@ class Answers:
         self._clock = clock
         self.heard_at = 0.0
         """Time of the last answer, by the clock."""
-        self._last: dict[Question, Any] = {}
-        """The last answer to each question: a row of values, or a return code."""
-        self._asked_at: dict[Question, float] = {}
+        self._last: dict[Question, Answer] = {}
 
     @property
     def oldest(self) -> float:
         """Time of the oldest of the last answers with a value; infinite without any."""
         times = [math.inf]
-        for question, asked_at in self._asked_at.items():
-            if question.interval < ONCE and not _is_unsupported(self._last[question]):
-                times.append(asked_at)
+        for question, answer in self._last.items():
+            if question.interval < ONCE and answer.is_supported:
+                times.append(answer.asked_at)
         return min(times)
 
-    def ask_due(self, handle: Any, questions: Iterable[Question]) -> list[Any]:
-        """Ask the questions that are due, and return the last answers to all of them.
+    @property
+    def needs_reset(self) -> bool:
+        """True if the device answers a question with that. It may still answer others."""
+        codes = [answer.code for answer in self._last.values()]
+        return nvml.NVML_ERROR_RESET_REQUIRED in codes
 
-        Raises `NVMLError` if the device is lost.
+    def ask(self, handle: Any, questions: Iterable[Question]) -> dict[str, Any]:
+        """Ask the questions that are due, and return the last value of each name.
+
+        If two questions have the same name, the first one with a value counts. Raises `NVMLError`
+        if the device is lost, `DriverError` if the driver is gone.
         """
         now = self._clock()
-        answers = []
+        found: dict[str, Any] = {}
         for question in questions:
             if self._is_due(question, now):
-                self._last[question] = self._ask(handle, question)
-                self._asked_at[question] = now
-            answers.append(self._last[question])
-        return answers
+                self._last[question] = self._ask(handle, question, now)
+            for name, value in self._last[question].values.items():
+                known = found.get(name, Absence.NOT_SUPPORTED)
+                if isinstance(known, Absence) and value is not Absence.NOT_SUPPORTED:
+                    found[name] = value
+                else:
+                    found.setdefault(name, value)
+        return found
+
+    def check(self, questions: Iterable[Question]) -> None:
+        """Raise `NVMLError` if one of these failed and none has a value.
+
+        The device as a whole does not respond then. A value that a device does not support, or not
+        yet, is no failure.
+        """
+        failure = nvml.NVML_SUCCESS
+        for question in questions:
+            answer = self._last[question]
+            if answer.has_value:
+                return
+            reason = absence_of(answer.code)
+            if reason not in (Absence.NOT_SUPPORTED, Absence.NO_DATA_YET):
+                failure = failure or answer.code
+        if failure:
+            raise nvml.NVMLError(failure)
 
     def forget(self) -> None:
         """Make every question due."""
         self._last.clear()
-        self._asked_at.clear()
 
     def _is_due(self, question: Question, now: float) -> bool:
-        if question not in self._last:
+        answer = self._last.get(question)
+        if answer is None:
             return True
-        since = now - self._asked_at[question]
-        if _is_unsupported(self._last[question]):
-            return since >= AGAIN
-        return since >= question.interval - EARLY
+        if not answer.is_supported:
+            return now - answer.asked_at >= AGAIN
+        return now - answer.asked_at >= question.interval - EARLY
 
-    def _ask(self, handle: Any, question: Question) -> Any:
-        """Return the values of the first supported source, or the return code if none is."""
+    def _ask(self, handle: Any, question: Question, now: float) -> Answer:
+        """Return the values of the first supported source, or why there are none."""
         code = nvml.NVML_ERROR_FUNCTION_NOT_FOUND
         for source in question.sources:
             try:
-                return source(handle)
+                row = source(handle)
             except nvml.NVMLError as error:
                 code = error.value
+            else:
+                if len(question.names) == 1:
+                    row = (row,)
+                values = {}
+                for name, raw in zip(question.names, row):
+                    values[name] = converted(name, raw)
+                return Answer(now, values)
             finally:
                 self.heard_at = self._clock()
+            if code in DRIVER_IS_GONE:
+                check_driver()
             if absence_or_lost(code) is not Absence.NOT_SUPPORTED:
                 break
-        return code
-
-
-def _is_unsupported(answer: Any) -> bool:
-    return isinstance(answer, int) and absence_of(answer) is Absence.NOT_SUPPORTED
-
-
-def answers_by_name(
-    questions: Iterable[Question], answers: Iterable[Any]
-) -> dict[str, Any]:
-    """Return the value of each name, perhaps an `Absence`.
-
-    Each answer is a row of NVML's values, or a return code for all of them.
-    """
-    found = {}
-    for question, answer in zip(questions, answers):
-        if not question.names:
-            continue
-        row = answer
-        if isinstance(answer, int):
-            row = [absence_of(answer)] * len(question.names)
-        for name, raw in zip(question.names, row):
-            found[name] = converted(name, raw)
-    return found
+        return Answer(now, dict.fromkeys(question.names, absence_of(code)), code)
 
 
 def scalar(call: Callable[..., Any], *arguments: int) -> Source:
     """Return a source of the one value of a call."""
-    return lambda handle: (call(handle, *arguments),)
+    return lambda handle: call(handle, *arguments)
 
 
 def string(call: Callable[[Any], str | bytes]) -> Source:
     """Return a source of the text of a call, whatever its encoding."""
 
-    def source(handle: Any) -> tuple[str | Absence]:
+    def source(handle: Any) -> str | Absence:
         try:
             found = call(handle)
         except UnicodeDecodeError as error:
             found = error.object
         if isinstance(found, bytes):
             found = found.decode(errors="replace")
-        return (found or Absence.NO_DATA_YET,)
+        return found or Absence.NO_DATA_YET
 
     return source
