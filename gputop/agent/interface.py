@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -50,6 +50,8 @@ OWNER_FIELDS = tuple(
 
 Facts = Mapping[str, Any]
 """Values of `OWNER_FIELDS` by name, or the `Absence` that says why there is none."""
+LookUp = Callable[[Iterable[int]], Iterator[tuple[int, Facts]]]
+"""Function that yields each of these pids with what the host knows of the process. May block."""
 
 
 def unseen(reason: Absence) -> Facts:
@@ -80,16 +82,6 @@ def unanswered_process(process: Process) -> Process:
     nothing: dict[str, Any] = dict.fromkeys(("memory_used_bytes", *UTILIZATIONS))
     absent = {**process.absent, **dict.fromkeys(nothing, Absence.TIMED_OUT)}
     return replace(process, **nothing, absent=absent)
-
-
-class OwnerLookup(Protocol):
-    """Finds the owners of processes; used by one thread."""
-
-    def owner_of(self, pid: int) -> Facts:
-        """Return what the host knows now of the process with that pid. May block."""
-
-    def forget_others(self, pids: set[int]) -> None:
-        """Forget all processes but these."""
 
 
 class Reader(Protocol):

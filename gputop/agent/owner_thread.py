@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 
 from gputop.agent.device import Absence
-from gputop.agent.interface import Facts, OwnerLookup, unseen, with_facts
+from gputop.agent.interface import Facts, LookUp, unseen, with_facts
 from gputop.agent.snapshot import Process
 
 OLD_SECONDS = 10.0
@@ -17,9 +17,9 @@ OLD_SECONDS = 10.0
 class OwnerThread:
     """Finds the owners of the processes on all devices, without delaying who asks."""
 
-    def __init__(self, lookup: OwnerLookup) -> None:
-        """Start the thread, which alone uses `lookup`."""
-        self._lookup = lookup
+    def __init__(self, look_up: LookUp) -> None:
+        """Start the thread, which alone calls `look_up`."""
+        self._look_up = look_up
         self._changed = threading.Condition()
         self._asked: tuple[int, ...] | None = None
         """Pids that are being looked up; None if the thread has nothing to do."""
@@ -62,11 +62,9 @@ class OwnerThread:
             with self._changed:
                 self._changed.wait_for(lambda: self._asked is not None)
                 pids = self._asked or ()
-            for pid in pids:
-                facts = self._lookup.owner_of(pid)
+            for pid, facts in self._look_up(pids):
                 with self._changed:
                     self._found[pid] = facts
-            self._lookup.forget_others({*pids})
             with self._changed:
                 self._found = {pid: self._found[pid] for pid in pids}
                 self._asked = None

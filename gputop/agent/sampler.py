@@ -18,14 +18,13 @@ from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceS
 from gputop.agent.interface import (
     DeviceReading,
     Driver,
-    OwnerLookup,
+    LookUp,
     Reader,
     unanswered_process,
 )
 from gputop.agent.lines import rounded
 from gputop.agent.linux.host import CPU_SAMPLE_SECONDS, WINDOW_SECONDS, HostReader
 from gputop.agent.linux.machine import cpu_name
-from gputop.agent.linux.owners import Owners
 from gputop.agent.opening import OpenedDriver, Opening, pause
 from gputop.agent.owner_thread import OwnerThread
 from gputop.agent.reading import KnownGpu, ReaderSlot, ReadingThreads
@@ -49,23 +48,23 @@ class Sampler:
         start: Callable[[], Driver],
         interval: float,
         source: Source = Source.NVML,
-        owners: Callable[[], OwnerLookup] = Owners,
         *,
+        owners: LookUp,
         gpm: bool = True,
         selection: Selection | None = None,
         simulate: Callable[[Mapping[str, tuple[float, float]]], None] = lambda _: None,
     ) -> None:
         """Set how the driver starts.
 
-        `selection` says which devices are read; None means all.
-        `simulate` puts simulated devices under load, by their UUIDs.
+        `owners` looks up the owners of processes. `selection` says which devices are read; None
+        means all. `simulate` puts simulated devices under load, by their UUIDs.
         """
         self._simulate = simulate
         self._interval = interval
         self._gpm = gpm
         self._source = source
         self._host = HostReader()
-        self._owners = OwnerThread(owners())
+        self._owners = OwnerThread(owners)
         self._hurry = threading.Event()
         """Set if the next tick should come at once."""
         self._opening = Opening(start, selection, self._read, self._hurry)

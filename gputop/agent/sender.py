@@ -159,16 +159,17 @@ def make_sampler(options: AgentOptions) -> Sampler:
         Sampler, interval=options.interval, gpm=options.gpm, selection=selection
     )
     if options.demo:
-        from gputop.agent.simulated import SimulatedDriver, SimulatedOwners
+        from gputop.agent.simulated import SimulatedDriver, simulated_owners
 
         driver = SimulatedDriver()
         return common(
             lambda: driver,
             source=Source.SIMULATED,
-            owners=SimulatedOwners,
+            owners=simulated_owners,
             simulate=driver.simulate,
         )
-    return common(_start_driver, owners=partial(Owners, secrets=options.secrets))
+    owners = Owners(secrets=options.secrets)
+    return common(_start_driver, owners=owners.look_up)
 
 
 def _start_driver() -> Driver:

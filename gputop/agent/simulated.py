@@ -12,7 +12,7 @@ import math
 import random
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -296,57 +296,57 @@ class SimulatedReader:
         )
 
 
-class SimulatedOwners:
-    """Owners of the simulated processes, which began some hours ago."""
+def simulated_owners(pids: Iterable[int]) -> Iterator[tuple[int, Facts]]:
+    """Yield the owner of each simulated process. They began some hours ago."""
+    for pid in pids:
+        yield pid, _owner_of(pid)
 
-    def __init__(self) -> None:
-        self._began = float(int(time.time()))
 
-    def owner_of(self, pid: int) -> Facts:
-        """Return the trainer's rank, the notebook or the stress test."""
-        rank = pid - FIRST_PID
-        if pid >= STRESS_PID:
-            return {
-                "user": "you",
-                "command": "gputop stress test (simulated)",
-                "start_time": self._began,
-                "cpu_percent": 1.0,
-                "memory_resident_bytes": GIB,
-            }
-        if rank == NOTEBOOK_DEVICE:
-            return {
-                "user": "bo",
-                "command": "python -m ipykernel_launcher -f kernel-5c1f.json",
-                "start_time": self._began - 40_000,
-                "cpu_percent": 0.3,
-                "memory_resident_bytes": 1_240 * MIB,
-                "parent_pid": 2_210,
-            }
-        if rank == STARVED_DEVICE:
-            return {
-                "user": "eve",
-                "command": "python finetune.py --data /mnt/nfs/images --workers 1",
-                "start_time": self._began - 3_100,
-                "cpu_percent": 64.0,
-                "children_cpu_most_percent": 99.0,
-                "memory_resident_bytes": 6_100 * MIB,
-                "parent_pid": 2_377,
-            }
-        options = f"--config llama-8b.yaml --local-rank {rank} --resume latest"
+_BEGAN = float(int(time.time()))
+
+
+def _owner_of(pid: int) -> Facts:
+    """Return the trainer's rank, the notebook or the stress test."""
+    rank = pid - FIRST_PID
+    if pid >= STRESS_PID:
         return {
-            "user": "ada",
-            "command": f"python train.py {options}",
-            "start_time": self._began + rank - 7_200,
-            "cpu_percent": 100.0 + 7 * rank,
-            "memory_resident_bytes": 9_300 * MIB + rank * 41 * MIB,
-            "parent_pid": FIRST_PID - 1,
-            "parent_command": f"torchrun --nproc-per-node {STARVED_DEVICE} train.py",
-            "parent_start_time": self._began - 7_204,
-            "slurm_job": "71524",
+            "user": "you",
+            "command": "gputop stress test (simulated)",
+            "start_time": _BEGAN,
+            "cpu_percent": 1.0,
+            "memory_resident_bytes": GIB,
         }
-
-    def forget_others(self, pids: set[int]) -> None:
-        """Do nothing: nothing is remembered."""
+    if rank == NOTEBOOK_DEVICE:
+        return {
+            "user": "bo",
+            "command": "python -m ipykernel_launcher -f kernel-5c1f.json",
+            "start_time": _BEGAN - 40_000,
+            "cpu_percent": 0.3,
+            "memory_resident_bytes": 1_240 * MIB,
+            "parent_pid": 2_210,
+        }
+    if rank == STARVED_DEVICE:
+        return {
+            "user": "eve",
+            "command": "python finetune.py --data /mnt/nfs/images --workers 1",
+            "start_time": _BEGAN - 3_100,
+            "cpu_percent": 64.0,
+            "children_cpu_most_percent": 99.0,
+            "memory_resident_bytes": 6_100 * MIB,
+            "parent_pid": 2_377,
+        }
+    options = f"--config llama-8b.yaml --local-rank {rank} --resume latest"
+    return {
+        "user": "ada",
+        "command": f"python train.py {options}",
+        "start_time": _BEGAN + rank - 7_200,
+        "cpu_percent": 100.0 + 7 * rank,
+        "memory_resident_bytes": 9_300 * MIB + rank * 41 * MIB,
+        "parent_pid": FIRST_PID - 1,
+        "parent_command": f"torchrun --nproc-per-node {STARVED_DEVICE} train.py",
+        "parent_start_time": _BEGAN - 7_204,
+        "slurm_job": "71524",
+    }
 
 
 class SimulatedDriver:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from concurrent import futures
 from concurrent.futures import Future
 from functools import partial
@@ -64,10 +64,9 @@ class SlowResults(Generic[K, T]):
         self._most = most
         self._running: set[K] = set()
         self._results: dict[K, T] = {}
-        self._errors: dict[K, Exception] = {}
 
     def get(self, key: K, *, again: bool = False) -> T | None:
-        """Return the newest result, or None until there is one. Raises what the function raised.
+        """Return the newest result, or None until there is one.
 
         With `again`, the function is called for a newer one.
         """
@@ -77,19 +76,16 @@ class SlowResults(Generic[K, T]):
             self._running.add(key)
             call = call_in_thread(partial(self._call, key))
             futures.wait([call], self._patience)
-        if key in self._errors:
-            raise self._errors.pop(key)
         return self._results.get(key)
 
-    def forget(self, key: K) -> None:
-        """Drop the result."""
-        self._results.pop(key, None)
-        self._errors.pop(key, None)
+    def keep(self, keys: Container[K]) -> None:
+        """Drop all other results."""
+        for key in [*self._results]:
+            if key not in keys:
+                del self._results[key]
 
     def _call(self, key: K) -> None:
         try:
             self._results[key] = self._function(key)
-        except Exception as error:  # noqa: BLE001 - raised where the result is wanted
-            self._errors[key] = error
         finally:
             self._running.discard(key)

@@ -12,7 +12,7 @@ import pytest
 from gputop.agent import opening, reading, sampler
 from gputop.agent.device import Device
 from gputop.agent.sampler import Sampler
-from tests.agent.fakes import INTERVAL, Clock, FakeOwners, FakeReader, Open, Stream, answer
+from tests.agent.fakes import INTERVAL, Clock, FakeReader, Open, Stream, answer, fake_owners
 
 if TYPE_CHECKING:
     from gputop.agent.interface import Driver
@@ -59,7 +59,7 @@ def opened(clock: Clock) -> Iterator[Open]:
     def open_stream(
         start: Callable[[], Driver], interval: float = INTERVAL, selection: Selection | None = None
     ) -> Stream:
-        made = Sampler(start, interval, owners=FakeOwners, selection=selection)
+        made = Sampler(start, interval, owners=fake_owners, selection=selection)
         streams.append(Stream(made))
         return streams[-1]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -230,12 +230,7 @@ def owned(pid: int) -> Facts:
     return {"user": f"user{pid}", "command": f"command {pid}", "start_time": 100.0 + pid}
 
 
-class FakeOwners:
-    """Everybody is owned; nothing is remembered."""
-
-    def owner_of(self, pid: int) -> Facts:
-        """The same owner for the same pid."""
-        return owned(pid)
-
-    def forget_others(self, pids: set[int]) -> None:
-        """There is nothing to forget."""
+def fake_owners(pids: Iterable[int]) -> Iterator[tuple[int, Facts]]:
+    """The same owner for the same pid."""
+    for pid in pids:
+        yield pid, owned(pid)

@@ -21,13 +21,7 @@ from gputop.agent.device import Absence
 from gputop.agent.interface import LONGEST_FACT, OWNER_FIELDS, with_facts
 from gputop.agent.lines import to_line
 from gputop.agent.linux import owners as module
-from gputop.agent.linux.owners import (
-    CHILDREN,
-    CHILDREN_SECONDS,
-    IDENTITY_SECONDS,
-    LISTED_SECONDS,
-    Owners,
-)
+from gputop.agent.linux.owners import CHILDREN, CHILDREN_SECONDS, IDENTITY_SECONDS, Owners
 from gputop.agent.linux.procfs import BOOT_TIME, TICKS_PER_SECOND
 from gputop.agent.snapshot import Sample
 from gputop.schema.decode import decode
@@ -56,7 +50,8 @@ class Clock:
 
 
 def find(owners: Owners, pid: int) -> Process:
-    return with_facts(listed(pid), owners.owner_of(pid))
+    ((_, facts),) = owners.look_up([pid])
+    return with_facts(listed(pid), facts)
 
 
 def unseen(process: Process, reason: Absence) -> Process:
@@ -236,12 +231,12 @@ def test_one_file_is_opened_at_a_look() -> None:
 import json, os, sys
 from gputop.agent.linux.owners import Owners
 owners = Owners()
-owners.owner_of(os.getppid())
+list(owners.look_up([os.getppid()]))
 opened = []
 counting = ("open", "os.listdir", "os.scandir", "pwd.getpwuid", "subprocess.Popen", "os.kill")
 sys.addaudithook(lambda event, of: opened.append((event, of[0])) if event in counting else None)
 for _ in range(3):
-    owners.owner_of(os.getppid())
+    list(owners.look_up([os.getppid()]))
 found = list(opened)
 print(json.dumps(found))
 """
@@ -323,21 +318,17 @@ def until(there: Callable[[], bool]) -> None:
 
 
 def test_a_pid_that_is_used_again(clock: Clock, proc: FakeProc, owners: Owners) -> None:
-    """Another process, with nothing of the first one's, once the driver has listed it itself."""
+    """Another process, with nothing of the first one's."""
     proc.add(user_ticks=1000)
     find(owners, 7)
     clock.now += 1.0
     assert find(owners, 7).cpu_percent == 0.0
     proc.add(user_ticks=3, start=600, command=b"vim\0")
     clock.now += 1.0
-    assert find(owners, 7) == unseen(listed(7), Absence.NO_DATA_YET)
-    clock.now += LISTED_SECONDS / 2
-    assert find(owners, 7).command is None
-    clock.now += LISTED_SECONDS / 2
     owner = find(owners, 7)
     assert owner.command == "vim"
     assert owner.start_time == START + 100 / TICKS_PER_SECOND
-    assert owner.cpu_percent == 0.0
+    assert owner.cpu_percent is None
 
 
 def test_a_process_is_forgotten_when_it_leaves_the_devices(
@@ -346,9 +337,8 @@ def test_a_process_is_forgotten_when_it_leaves_the_devices(
     proc.add()
     find(owners, 7)
     clock.now += 1.0
-    owners.forget_others({7})
     assert find(owners, 7).cpu_percent == 0.0
-    owners.forget_others({8})
+    find(owners, 8)
     assert find(owners, 7).cpu_percent is None
 
 

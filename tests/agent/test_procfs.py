@@ -65,7 +65,7 @@ def cat(variables: Mapping[bytes, bytes]) -> subprocess.Popen[bytes]:
 
 
 def start_of(process: subprocess.Popen[bytes]) -> float:
-    return read_stat(process.pid).started(BOOT_TIME)
+    return read_stat(process.pid).started
 
 
 def test_a_line_of_the_kernel_is_understood() -> None:
@@ -79,7 +79,7 @@ def test_this_process() -> None:
     assert stat.name == other.name()[:15]
     assert stat.parent_pid == os.getppid()
     assert stat.cpu_ticks / TICKS_PER_SECOND == pytest.approx(sum(os.times()[:2]), abs=0.5)
-    assert stat.started(BOOT_TIME) == other.create_time()
+    assert stat.started == other.create_time()
     # The kernel counts apart for each thread, and adds up when it comes to it.
     assert stat.resident_bytes == pytest.approx(other.memory_info().rss, rel=0.2)
 
@@ -99,7 +99,7 @@ def test_boot_time_is_the_kernels(proc: FakeProc) -> None:
 def test_a_process_is_known_across_the_stream(child: subprocess.Popen[bytes]) -> None:
     """Where floats are rounded."""
     stat = read_stat(child.pid)
-    process = Process(child.pid, "GPU-1", ProcessKind.COMPUTE, start_time=stat.started(BOOT_TIME))
+    process = Process(child.pid, "GPU-1", ProcessKind.COMPUTE, start_time=stat.started)
     assert is_process(stat, to_plain(process)["start_time"])
 
 
@@ -111,7 +111,7 @@ def test_a_process_is_known_when_the_clock_was_set(
     mine = start_of(child)
     monkeypatch.setattr(procfs, "boot_time", lambda _: BOOT_TIME + step)
     stat = read_stat(child.pid)
-    assert stat.started(BOOT_TIME) == mine
+    assert stat.started == mine
     assert is_process(stat, mine)
     assert is_process(stat, mine + step)
     assert not is_process(stat, mine - step)
@@ -120,4 +120,4 @@ def test_a_process_is_known_when_the_clock_was_set(
 @pytest.mark.parametrize("ticks", [-100, -1, 1, 100])
 def test_another_start_is_another_process(child: subprocess.Popen[bytes], ticks: int) -> None:
     stat = read_stat(child.pid)
-    assert not is_process(stat, stat.started(BOOT_TIME) + ticks / TICKS_PER_SECOND)
+    assert not is_process(stat, stat.started + ticks / TICKS_PER_SECOND)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -26,11 +27,11 @@ from tests.agent.fakes import (
     NO_DRIVER,
     Clock,
     FakeDriver,
-    FakeOwners,
     FakeReader,
     Open,
     Stream,
     answer,
+    fake_owners,
 )
 
 
@@ -351,14 +352,14 @@ def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
     monkeypatch.setattr(module, "LONGEST_PATIENCE", 0.01)
     asked, released = threading.Event(), threading.Event()
 
-    class Stuck(FakeOwners):
-        def owner_of(self, pid: int) -> Facts:
+    def stuck(pids: Iterable[int]) -> Iterator[tuple[int, Facts]]:
+        for pid, facts in fake_owners(pids):
             if pid == 12:
                 asked.set()
                 assert released.wait(60)
-            return super().owner_of(pid)
+            yield pid, facts
 
-    stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL, owners=Stuck))
+    stream = Stream(Sampler(lambda: FakeDriver(*readers), INTERVAL, owners=stuck))
     stream.until(lambda _: stream.state() is DriverState.OK)
     assert asked.wait(BOUND)
     stream.wait_for(*readers)
@@ -368,10 +369,10 @@ def test_a_process_that_cannot_be_looked_at_holds_up_no_device(
         assert [device.state for device in sample.devices] == [DeviceState.OK] * 3
         assert [device.temperature_celsius for device in sample.devices] == [7] * 3
         assert [process.pid for process in sample.processes] == [11, 12] * 3
-        known, stuck = sample.processes[:2]
+        known, unknown = sample.processes[:2]
         assert (known.user, known.memory_used_bytes) == ("user11", 1 << 30)
-        assert stuck.user is None
-        assert stuck.absent["user"] is Absence.NO_DATA_YET
+        assert unknown.user is None
+        assert unknown.absent["user"] is Absence.NO_DATA_YET
     released.set()
     stream.until(lambda sample: sample.processes[1].absent["user"] is Absence.LOST)
     stream.close()

@@ -22,8 +22,8 @@ from gputop.agent.simulated import (
     STARVED_WORK,
     TOTAL_BYTES,
     SimulatedDriver,
-    SimulatedOwners,
     SimulatedReader,
+    simulated_owners,
 )
 from gputop.agent.snapshot import Inventory, Sample, Source
 from gputop.schema.decode import decode
@@ -113,7 +113,8 @@ def test_processes_fit_into_the_memory_in_use_and_have_owners() -> None:
         (process,) = reading.processes
         assert process.memory_used_bytes is not None
         assert 0 < process.memory_used_bytes < (reading.sample.memory_used_bytes or 0)
-        owner = with_facts(process, SimulatedOwners().owner_of(process.pid))
+        ((_, facts),) = simulated_owners([process.pid])
+        owner = with_facts(process, facts)
         assert owner.user
         assert owner.command
         assert owner.start_time

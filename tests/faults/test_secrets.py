@@ -134,7 +134,9 @@ def test_without_the_option_a_sampler_has_no_secrets() -> None:
     with trainer() as process:
         listed = Process(process.pid, "GPU-1", ProcessKind.COMPUTE)
         plain, asked = (
-            with_facts(listed, Owners(secrets=each).owner_of(listed.pid)) for each in (False, True)
+            with_facts(listed, facts)
+            for secrets in (False, True)
+            for _, facts in Owners(secrets=secrets).look_up([listed.pid])
         )
     assert plain.unmasked is None
     assert asked.command == plain.command

@@ -269,7 +269,7 @@ def test_the_end_of_processes_is_awaited(monkeypatch: pytest.MonkeyPatch) -> Non
     began = time.monotonic()
     with subprocess.Popen([sys.executable, "-S", "-c", "input()"], stdin=subprocess.PIPE) as child:
         monkeypatch.setattr(signals, "PATIENCE_SECONDS", 0.0)
-        started = {child.pid: procfs.read_stat(child.pid).started(procfs.BOOT_TIME)}
+        started = {child.pid: procfs.read_stat(child.pid).started}
         assert asyncio.run(signals.seconds_until_end(started, began))[1] == 1
         monkeypatch.setattr(signals, "PATIENCE_SECONDS", 60.0)
         child.kill()

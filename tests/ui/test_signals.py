@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.agent.linux import procfs
-from gputop.agent.linux.procfs import BOOT_TIME, Stat, read_stat
+from gputop.agent.linux.procfs import Stat, read_stat
 from gputop.agent.problem import ProblemError
 from gputop.ui.processes.process_details import read_details
 from gputop.ui.processes.signals import send_signal
@@ -80,7 +80,7 @@ def test_a_pid_that_is_used_again_at_the_last_moment(
     killed: list[object] = []
     monkeypatch.setattr(procfs, "read_stat", look)
     monkeypatch.setattr(os, "kill", lambda *what: killed.append(what))
-    problem = send_signal(child.pid, stat.started(BOOT_TIME), signal.SIGTERM)
+    problem = send_signal(child.pid, stat.started, signal.SIGTERM)
     assert problem is not None
     assert problem.why == "it has ended"
     assert killed == []
@@ -125,7 +125,7 @@ def test_what_is_no_process_to_signal(monkeypatch: pytest.MonkeyPatch, pid: int)
     reached: list[object] = []
     monkeypatch.setattr(os, "kill", lambda *what: reached.append(what))
     monkeypatch.setattr(os, "pidfd_open", lambda *what: reached.append(what))
-    start = read_stat(1).started(BOOT_TIME)
+    start = read_stat(1).started
     problem = send_signal(pid, start, signal.SIGTERM)
     assert problem is not None
     assert str(problem).endswith("Choose another process")
@@ -133,7 +133,7 @@ def test_what_is_no_process_to_signal(monkeypatch: pytest.MonkeyPatch, pid: int)
 
 
 def test_this_program_does_not_signal_itself() -> None:
-    problem = send_signal(os.getpid(), read_stat(os.getpid()).started(BOOT_TIME), signal.SIGKILL)
+    problem = send_signal(os.getpid(), read_stat(os.getpid()).started, signal.SIGKILL)
     assert problem is not None
     assert problem.why == "it is this gputop"
 

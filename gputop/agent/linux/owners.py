@@ -13,7 +13,7 @@ import os
 import pwd
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -38,9 +38,6 @@ CGROUP_BYTES = 1 << 16
 IDENTITY_SECONDS = 10.0
 """Seconds between looks at who a process is: it may execute another program, change its title or
 user, or be moved into a container, all with the same pid and start time."""
-LISTED_SECONDS = 1.0
-"""Age in seconds that the driver's list of processes may have. Within this time a reused pid could
-be mistaken for the process before."""
 CHILDREN_SECONDS = 2.0
 """Seconds between looks at the child processes: a trainer may have tens of them."""
 MOST_CHILDREN = 64
@@ -51,6 +48,10 @@ WAITING = "D"
 CHILDREN_CPU = ("children_cpu_percent", "children_cpu_most_percent")
 CHILDREN = ("children", *CHILDREN_CPU)
 PARENT = ("parent_command", "parent_start_time")
+
+
+_Key = tuple[int, int]
+"""A process by its pid and its start in ticks."""
 
 
 class _Cpu(NamedTuple):
@@ -76,24 +77,28 @@ class _Known:
     pid: int
     stat: Stat
     cpu: _Cpu
-    seen_from: float = -math.inf
-    """Moment from which the pid is its own, if another process had it before."""
     facts: dict[str, Any] = field(default_factory=dict)
     identity_at: float = -math.inf
     user: int | None = None
     """Number of the user; None if it may not be read."""
     cgroup: str = ""
     """Text of its control groups; empty if it is in no container."""
-    parent: tuple[int, Stat] | None = None
-    """Pid and state of the parent; None if it may not be read."""
+    parent_pid: int = 0
+    parent: Stat | None = None
+    """State of the parent; None if it may not be read."""
     children_at: float = -math.inf
-    children: Mapping[tuple[int, int], _Cpu] = field(default_factory=dict)
-    """CPU of each child process by its pid and its start in ticks."""
+    children: Mapping[_Key, _Cpu] = field(default_factory=dict)
+    """CPU of each child process."""
     child_waits: bool = False
 
     @property
-    def key(self) -> tuple[int, int]:
+    def key(self) -> _Key:
         return self.pid, self.stat.start_ticks
+
+    @property
+    def parent_key(self) -> _Key:
+        start = self.parent.start_ticks if self.parent else 0
+        return self.parent_pid, start
 
 
 class Owners:
@@ -111,7 +116,6 @@ class Owners:
         """
         self._proc = proc
         self._secrets = secrets
-        self._boot = procfs.BootTime(proc)
         self._known: dict[int, _Known] = {}
         # Reading a command line blocks while the process holds its memory, as it may while it
         # waits for storage. A directory service or a network file system may never answer.
@@ -121,14 +125,27 @@ class Owners:
             partial(container_names, root=root), ANSWER_SECONDS
         )
 
-    def owner_of(self, pid: int) -> Facts:
-        """Return what /proc shows of a process now, and its CPU since the look before.
+    def look_up(self, pids: Iterable[int]) -> Iterator[tuple[int, Facts]]:
+        """Yield what /proc shows of each process now, and forget all others. May block."""
+        wanted = set()
+        for pid in pids:
+            wanted.add(pid)
+            yield pid, self._owner_of(pid)
+        commands = set()
+        containers = set()
+        for pid in [*self._known]:
+            known = self._known[pid]
+            if pid in wanted:
+                commands |= {known.key, known.parent_key}
+                containers.add(known.cgroup)
+            else:
+                del self._known[pid]
+        self._commands.keep(commands)
+        self._containers.keep(containers)
 
-        Never raises, but may block.
-        """
-        now = time.monotonic()
+    def _owner_of(self, pid: int) -> Facts:
         try:
-            known = self._look(pid, now)
+            known = self._look(pid, time.monotonic())
         except PermissionError:
             return self._hidden(pid)
         except (FileNotFoundError, ProcessLookupError):
@@ -138,49 +155,26 @@ class Owners:
             return unseen(Absence.LOST)
         except (OSError, ValueError):
             return unseen(Absence.ERROR)
-        if now - known.seen_from < LISTED_SECONDS:
-            # The driver may have listed the process that had the pid before.
-            return unseen(Absence.NO_DATA_YET)
         return known.facts.copy()
-
-    def forget_others(self, pids: set[int]) -> None:
-        """Forget all processes but these."""
-        for pid in self._known.keys() - pids:
-            self._forget(self._known.pop(pid))
-
-    def _forget(self, known: _Known) -> None:
-        """Forget the names of a process."""
-        self._commands.forget(known.key)
-        if known.parent is not None:
-            pid, stat = known.parent
-            self._commands.forget((pid, stat.start_ticks))
-        self._containers.forget(known.cgroup)
 
     def _look(self, pid: int, now: float) -> _Known:
         """Return the process that has the pid. Raises OSError or ValueError if it is hidden."""
         stat = procfs.read_stat(pid, self._proc)
         known = self._known.get(pid)
-        if known is None:
+        if known is None or known.stat.start_ticks != stat.start_ticks:
             known = _Known(pid, stat, _Cpu(now, stat.cpu_ticks))
-        elif known.stat.start_ticks != stat.start_ticks:
-            self._forget(known)
-            known = _Known(
-                pid,
-                stat,
-                _Cpu(now, stat.cpu_ticks),
-                seen_from=now,
-            )
         known.stat = stat
         known.cpu = known.cpu.after(now, stat.cpu_ticks)
         if now - known.children_at >= CHILDREN_SECONDS:
             self._look_at_children(known, now)
         is_due = now - known.identity_at >= IDENTITY_SECONDS
-        if is_due:
+        # A process whose parent ends gets another one.
+        if is_due or known.parent_pid != stat.parent_pid:
             self._look_at_identity(known)
             known.identity_at = now
         self._add_names(known, again=is_due)
         known.facts.update(
-            start_time=stat.started(self._boot.now()),
+            start_time=stat.started,
             cpu_percent=known.cpu.percent,
             memory_resident_bytes=stat.resident_bytes,
             parent_pid=stat.parent_pid,
@@ -230,9 +224,9 @@ class Owners:
         except PermissionError:
             known.user = None
         known.parent = None
+        known.parent_pid = known.stat.parent_pid
         with contextlib.suppress(OSError, ValueError):
-            pid = known.stat.parent_pid
-            known.parent = pid, procfs.read_stat(pid, self._proc)
+            known.parent = procfs.read_stat(known.parent_pid, self._proc)
 
     def _read_cgroup(self, pid: int) -> tuple[str, Facts]:
         """Return the text of a process's control groups, and its facts.
@@ -262,31 +256,26 @@ class Owners:
         facts["user"] = Absence.NO_PERMISSION
         if known.user is not None:
             facts["user"] = self._user_text(known.user)
-        command = self._commands.get(known.key, again=again)
-        masked, unmasked = command or ("", "")
+        masked, unmasked = self._command(known.key, again=again)
         facts["command"] = masked or known.stat.name
         facts["unmasked"] = None
         if self._secrets and unmasked != masked:
             facts["unmasked"] = unmasked
         facts.update(dict.fromkeys(PARENT))
-        # A process whose parent ends gets another one.
-        if known.parent is not None and known.parent[0] == known.stat.parent_pid:
-            pid, stat = known.parent
-            masked, _ = self._commands.get((pid, stat.start_ticks), again=again) or (
-                "",
-                "",
-            )
-            facts["parent_command"] = masked or stat.name
-            facts["parent_start_time"] = stat.started(self._boot.now())
+        if known.parent is not None:
+            masked, _ = self._command(known.parent_key, again=again)
+            facts["parent_command"] = masked or known.parent.name
+            facts["parent_start_time"] = known.parent.started
         if known.cgroup:
             facts.update(self._containers.get(known.cgroup, again=again) or {})
 
+    def _command(self, key: _Key, *, again: bool) -> tuple[str, str]:
+        """Return a command line, masked and unmasked; both empty until it is known."""
+        return self._commands.get(key, again=again) or ("", "")
+
     def _user_text(self, number: int) -> str:
         """Return the user's name, or the number until the name is known."""
-        try:
-            return self._users.get(number) or str(number)
-        except OSError:
-            return str(number)
+        return self._users.get(number) or str(number)
 
     def _user_number(self, pid: int) -> int:
         """Return the user's number. Raises OSError if it is hidden, ValueError for nonsense."""
@@ -303,11 +292,11 @@ class Owners:
             raise ValueError("not the content of /proc/PID/status")
         return int(match[1])
 
-    def _read_command(self, key: tuple[int, int]) -> tuple[str, str]:
+    def _read_command(self, key: _Key) -> tuple[str, str]:
         pid, _ = key
         try:
             data = procfs.read(f"{self._proc}/{pid}/cmdline", COMMAND_BYTES)
-        except PermissionError:
+        except OSError:
             return "", ""
         return parse_command_line(data)
 
@@ -319,7 +308,7 @@ class Owners:
         return facts
 
 
-def _children_facts(cpus: Mapping[tuple[int, int], _Cpu]) -> Facts:
+def _children_facts(cpus: Mapping[_Key, _Cpu]) -> Facts:
     """Return the facts of `CHILDREN`: how many there are, and the CPU of those seen twice."""
     percents = [cpu.percent for cpu in cpus.values() if cpu.percent is not None]
     if cpus and not percents:
@@ -348,7 +337,7 @@ def user_name(uid: int) -> str:
     """
     try:
         return pwd.getpwuid(uid).pw_name
-    except (KeyError, OverflowError):
+    except (KeyError, OverflowError, OSError):
         return str(uid)
 
 
