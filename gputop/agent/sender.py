@@ -38,8 +38,6 @@ NEW_OBJECTS = 50_000
 A sample of many processes has as many, none of them in a cycle. With Python's default of 700 the
 collector took a fifth of the time.
 """
-COLLECTED = 100
-"""Samples between full collections: the driver's bindings leave some cycles, for hours."""
 
 
 def redirect_prints() -> None:
@@ -73,7 +71,7 @@ def run(
     Raises what `write` does.
     """
     threading.excepthook = _end_process
-    gc.set_threshold(NEW_OBJECTS)
+    gc.set_threshold(NEW_OBJECTS, 1, 1)
     sampler, pacing = make_sampler(options), Pacing()
     if options.control:
         threading.Thread(
@@ -83,9 +81,7 @@ def run(
         leave_with_parent()
     # The reader has what it wanted: `gputop stream | head -1`.
     with contextlib.suppress(BrokenPipeError):
-        for number, record in enumerate(counted(sampler.records(), options.count), 1):
-            if number % COLLECTED == 0:
-                gc.collect()
+        for record in counted(sampler.records(), options.count):
             for each in pacing.select(record):
                 write(each)
             if pacing.reader_is_gone:

@@ -58,10 +58,11 @@ def container_names(cgroup: str, root: Path = Path("/")) -> dict[str, str]:
             names["pod"], _, rest = link.name.split("_", 2)
             names["container"] = rest.rpartition("-")[0]
             return names
-        for name in _names(container, root, _homes(cgroup, root)):
-            if isinstance(name, str) and name:
-                names["container"] = name.lstrip("/")[:NAME_LENGTH]
-                break
+        with contextlib.suppress(AttributeError, TypeError):  # a file of another form
+            for name in _names(container, root, _homes(cgroup, root)):
+                if name:
+                    names["container"] = name.lstrip("/")[:NAME_LENGTH]
+                    break
     return names
 
 
@@ -83,51 +84,37 @@ def _names(
     """Yield what files say is the name of the container with an id that begins like this."""
     for folder in _docker_folders(root, homes):
         for file in paths(folder, f"containers/{container}*/config.v2.json"):
-            yield _get(_load(file), "Name")
+            yield _load(file).get("Name")
     for pattern in OCI:
         for file in paths(root, pattern.format(container)):
-            annotations = _get(_load(file), "annotations")
+            annotations = _load(file).get("annotations", {})
             for name in OCI_NAMES:
-                yield _get(annotations, name)
+                yield annotations.get(name)
     for folder in (root / "var/lib", *(home / ".local/share" for home in homes)):
-        for each in _items(_load(folder / PODMAN)):
-            if str(_get(each, "id")).startswith(container):
-                yield from _items(_get(each, "names"))
+        for each in _load(folder / PODMAN):
+            if each["id"].startswith(container):
+                yield from each.get("names", ())
 
 
 def _docker_folders(root: Path, homes: list[Path]) -> Iterator[Path]:
     for folder in DOCKER_FOLDERS:
         yield root / folder
-    moved = _get(_load(root / DOCKER_SETTINGS), "data-root")
-    if isinstance(moved, str):
+    moved = _load(root / DOCKER_SETTINGS).get("data-root")
+    if moved:
         yield root / moved.lstrip("/")
     for home in homes:
         yield home / ".local/share/docker"
 
 
-def _get(value: Any, key: str) -> Any:
-    """Return an item of a JSON object, or None if it has none, or is something else."""
-    if isinstance(value, dict):
-        return value.get(key)
-    return None
-
-
-def _items(value: Any) -> list[Any]:
-    """Return the items of a JSON array; none if it is something else."""
-    if isinstance(value, list):
-        return value
-    return []
-
-
 def _load(file: Path) -> Any:
-    """Return the JSON of a regular file of at most `FILE_BYTES`, or None."""
+    """Return the JSON of a regular file of at most `FILE_BYTES`, or an empty object."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
     try:
         descriptor = os.open(file, flags)
     except (OSError, ValueError):
-        return None
+        return {}
     with open(descriptor, "rb") as opened:  # noqa: PTH123 - a descriptor, not a path
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             with contextlib.suppress(OSError, ValueError, RecursionError):
                 return json.loads(opened.read(FILE_BYTES))
-    return None
+    return {}

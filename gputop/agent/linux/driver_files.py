@@ -232,12 +232,11 @@ def _library(
     environment: Mapping[str, str],
 ) -> tuple[str | None, bool, BrokenLibrary | None]:
     """Return the library's path and True if the loader does not search there, or a broken one."""
-    named = environment.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    searched = [
-        *(os.path.normpath(folder) for folder in named if folder.startswith("/")),
-        *_configured_folders(root),
-        *LIBRARY_FOLDERS,
-    ]
+    searched = []
+    for folder in environment.get("LD_LIBRARY_PATH", "").split(os.pathsep):
+        if folder.startswith("/"):
+            searched.append(os.path.normpath(folder))
+    searched += LIBRARY_FOLDERS
     broken = None
     for folder in (*searched, *OTHER_FOLDERS):
         file = f"{folder}/{LIBRARY}"
@@ -258,16 +257,14 @@ def _library_version(root: Path, library: str | None) -> str | None:
         return None
     file = os.path.realpath(root / library[1:])
     found = re.search(_VERSION, Path(file).name)
-    if found is None:
-        return None
-    return found[0]
+    return found[0] if found else None
 
 
 def _why_broken(root: Path, file: str) -> str | None:
     """Return why a file cannot be a library, or None if it may be one, or is not there."""
     path = root / file[1:]
     if path.is_symlink() and not path.exists():
-        return f"links to {_missing_end(root, path)}, which is missing"
+        return f"links to {path.readlink()}, which is missing"
     with contextlib.suppress(OSError):
         # Docker makes a directory if it is told to mount a file that is missing.
         if path.is_dir():
@@ -275,30 +272,6 @@ def _why_broken(root: Path, file: str) -> str | None:
         if path.stat().st_size == 0:
             return "is empty"
     return None
-
-
-def _missing_end(root: Path, link: Path) -> str:
-    """Return where a broken link leads: for a link to a link, the end of the chain."""
-    end = link.readlink()
-    if (link.parent / end).is_symlink():
-        below = os.path.relpath(os.path.realpath(link), os.path.realpath(root))
-        return f"/{below}"
-    return str(end)
-
-
-def _configured_folders(root: Path) -> Iterator[str]:
-    """Yield the folders that the configuration of ldconfig names."""
-    patterns = ["/etc/ld.so.conf"]
-    for pattern in patterns:
-        for file in sorted(root.glob(pattern.lstrip("/"))):
-            for line in text_of(file).splitlines():
-                words = line.partition("#")[0].split()
-                if not words:
-                    continue
-                if words[0] == "include":
-                    patterns.extend(str(Path("/etc", name)) for name in words[1:])
-                elif words[0].startswith("/"):
-                    yield os.path.normpath(words[0])
 
 
 _STUB_TEXT = b"is a stub library"
@@ -311,8 +284,6 @@ def loaded_stub(root: Path = Path("/")) -> str | None:
     """Return the stub of NVML that this process has loaded in place of the driver's library."""
     maps = text_of(root / "proc/self/maps")
     for file in dict.fromkeys(re.findall(r"(/\S*libnvidia-ml\.so\S*)", maps)):
-        if Path(file).parent.name == "stubs":
-            return str(file)
         with contextlib.suppress(OSError), (root / file[1:]).open("rb") as library:
             if _STUB_TEXT in library.read(_STUB_BYTES):
                 return str(file)

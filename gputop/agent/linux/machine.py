@@ -38,16 +38,12 @@ CPU_SENSORS = (
 """Names of the chips that measure the temperature of a CPU, the best first."""
 CHIPS = (
     "sys/class/hwmon/hwmon*",
-    "sys/class/hwmon/hwmon*/device",  # CentOS 7
     # Containers may not list Intel's chips with the others.
     "sys/devices/platform/coretemp.*/hwmon/hwmon*",
 )
 THERMAL_ZONES = ("sys/class/thermal/thermal_zone*",)
 """Places that are read if there are no chips with a temperature."""
-FREQUENCIES = (
-    "sys/devices/system/cpu/cpufreq/policy[0-9]*",
-    "sys/devices/system/cpu/cpu[0-9]*/cpufreq",  # Linux before 4.3
-)
+FREQUENCIES = "sys/devices/system/cpu/cpufreq/policy[0-9]*"
 
 CpuTimes = Mapping[int, tuple[int, ...]]
 """Clock ticks since boot in each of `CPU_COLUMNS`, by the number of the CPU."""
@@ -156,7 +152,7 @@ def _clocks_in_cpuinfo(root: Path) -> list[float]:
 def _clocks_in_sysfs(root: Path) -> list[float]:
     """Return the frequencies in MHz that the frequency driver reports."""
     clocks = []
-    for folder in paths(root, FREQUENCIES[0]) or paths(root, FREQUENCIES[1]):
+    for folder in paths(root, FREQUENCIES):
         # Reading an offline CPU fails. Some kernels have only the second file.
         for name in ("scaling_cur_freq", "cpuinfo_cur_freq"):
             kilohertz = number_in(folder / name)
