@@ -10,6 +10,7 @@ import pytest
 from gputop.agent.interface import DriverError
 from gputop.agent.linux.driver_files import inspect_system
 from gputop.agent.nvml import driver as nvml
+from gputop.agent.nvml import failures
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
@@ -86,6 +87,7 @@ class Machine:
         with pytest.MonkeyPatch.context() as patch:
             # Whatever this machine is, the failures of the fake driver are of that one.
             patch.setattr(nvml, "inspect_system", lambda: machine)
+            patch.setattr(failures, "inspect_system", lambda: machine)
             inventory, sample = snapshot(driver, self.xids)
         facts = DoctorFacts(
             inventory=inventory,
