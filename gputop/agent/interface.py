@@ -95,12 +95,6 @@ class Reader(Protocol):
     def device(self) -> Device:
         """The device, or a placeholder until it was read for the first time."""
 
-    def identify(self) -> tuple[Device, ...]:
-        """Return the GPU and its MIG instances without any reading.
-
-        May block. It is a placeholder without a UUID if the driver refuses to identify it.
-        """
-
     def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
         """Read the GPU, then its MIG instances; with GPM if `gpm`.
 

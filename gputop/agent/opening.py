@@ -4,31 +4,18 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from concurrent import futures
-from functools import partial
-from itertools import chain
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.agent.device import Device
-from gputop.agent.interface import (
-    DeviceReading,
-    Driver,
-    DriverError,
-    Reader,
-    ReplacedError,
-)
+from gputop.agent.interface import Driver, DriverError, ReplacedError
 from gputop.agent.problem import Problem, ProblemError
-from gputop.agent.reading import Instances, Read, ReadingThreads
+from gputop.agent.reading import Read, ReadingThreads
 from gputop.agent.snapshot import EVENTS, DriverState, Event
-from gputop.agent.threads import call_in_thread
 from gputop.agent.times import IDENTIFY_SECONDS
 
 if TYPE_CHECKING:
     from gputop.agent.selection import Selection
 
-Identity = futures.Future[tuple[Device, ...]]
-"""The answer of `Reader.identify`, which may never come."""
 RETRY_SECONDS = 2.0
 """Seconds between attempts to start a driver that could not be used: it may be loaded meanwhile."""
 
@@ -131,55 +118,27 @@ class Opening:
 
     def _choose(self, driver: Driver) -> OpenedDriver:
         """Start to read the chosen devices. Raises `DriverError` without any."""
-        readers = driver.readers()
+        threads = ReadingThreads(driver.readers(), self._read)
         selection = self._selection
-        if selection is None or not readers:
-            threads = ReadingThreads(dict.fromkeys(readers), self._read)
+        if selection is None or not threads.slots:
             return OpenedDriver(driver, threads)
-        identities: dict[Reader, Identity] = {}
-        if selection.needs_identities:
-            for reader in readers:
-                identities[reader] = call_in_thread(reader.identify)
-            futures.wait(identities.values(), IDENTIFY_SECONDS)
+        patience = IDENTIFY_SECONDS
         while True:
-            silent = [each for each in identities.values() if not each.done()]
-            devices = [_devices_of(reader, identities) for reader in readers]
+            is_silent = False
+            if selection.needs_identities:
+                threads.read_all(patience, also_slow=True)
+                is_silent = any(not slot.read_at for slot in threads.slots)
+            left_out = len(threads.slots)
             try:
-                chosen = selection.among([*chain(*devices)])
+                threads.keep(selection.among(threads.devices()))
             except ProblemError as error:
-                problem = error.problem
+                if threads.problem is not None or not is_silent:
+                    threads.end(error.problem)
+                    driver.close()
+                    raise DriverError(error.problem) from None
+                # A new start of the driver could not help a device that hangs: wait for it instead.
+                self._set(OpenedDriver(problem=error.problem))
+                patience = RETRY_SECONDS
             else:
-                instances: dict[Reader, Instances] = {}
-                for reader, (gpu, *_) in zip(readers, devices):
-                    if gpu.uuid in chosen:
-                        instances[reader] = chosen[gpu.uuid]
-                threads = ReadingThreads(
-                    instances, partial(self._read_identified, identities)
-                )
-                return OpenedDriver(
-                    driver, threads, left_out=len(readers) - len(instances)
-                )
-            if not silent:
-                driver.close()
-                raise DriverError(problem)
-            # A new start of the driver could not help a device that hangs: wait for it instead.
-            self._set(OpenedDriver(problem=problem))
-            futures.wait(silent, return_when=futures.FIRST_COMPLETED)
-
-    def _read_identified(
-        self, identities: Mapping[Reader, Identity], reader: Reader
-    ) -> tuple[DeviceReading, ...]:
-        """Read a device, once its identification has ended."""
-        if reader in identities:
-            identities[reader].result()
-        return self._read(reader)
-
-
-def _devices_of(
-    reader: Reader, identities: Mapping[Reader, Identity]
-) -> Sequence[Device]:
-    """Return the GPU and its MIG instances, or the placeholder of one that does not answer."""
-    identity = identities.get(reader)
-    if identity is None or not identity.done():
-        return (reader.device,)
-    return identity.result()
+                left_out -= len(threads.slots)
+                return OpenedDriver(driver, threads, left_out=left_out)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Optional
+from typing import NamedTuple
 
 from gputop.agent.device import Device, DeviceSample
 from gputop.agent.interface import DeviceReading, DriverError, Reader
 from gputop.agent.problem import Problem
+from gputop.agent.selection import Chosen
 from gputop.agent.snapshot import Process, carry_samples, without_samples
 from gputop.agent.times import silence_limit
 
@@ -25,8 +26,6 @@ LOOK_SECONDS = 0.1
 """Seconds between two checks for stuck threads while a sample waits for its readings."""
 
 Read = Callable[[Reader], tuple[DeviceReading, ...]]
-Instances = Optional[frozenset[str]]
-"""UUIDs of the MIG instances that are read; None for all."""
 
 
 class KnownGpu(NamedTuple):
@@ -42,7 +41,8 @@ class ReaderSlot:
     """A reader and its last reading; guarded by the lock of its `ReadingThreads`."""
 
     reader: Reader
-    instances: Instances
+    instances: frozenset[str] | None = None
+    """UUIDs of the MIG instances that are read; None for all."""
     answered: int = 0
     """Number of the newest tick for which the device was read."""
     busy_since: float | None = None
@@ -70,6 +70,11 @@ class ReaderSlot:
         heard_at = max(self.heard_at, self.reader.heard_at, self.busy_since - interval)
         # The last tick within the limit comes a moment before it. It is reported as hung then.
         return now - heard_at > silence_limit(interval) - interval / 2
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The GPU and its MIG instances, or a placeholder until it was read."""
+        return self.known.devices or (self.reader.device,)
 
     def take(self) -> KnownGpu:
         """Return what is known to send it. The driver's own samples are sent only once."""
@@ -101,18 +106,15 @@ class ReaderSlot:
 class ReadingThreads:
     """Reads the devices of one driver, until that is gone."""
 
-    def __init__(self, readers: Mapping[Reader, Instances], read: Read) -> None:
-        """Start the first thread. Each reader is given with the MIG instances to read.
+    def __init__(self, readers: Iterable[Reader], read: Read) -> None:
+        """Start the first thread.
 
         `read` is called with a reader, and raises `DriverError` if the driver is gone.
         """
         self.changed = threading.Condition()
         """Notified when a thread has nothing to do, and when the driver is gone."""
         now = time.monotonic()
-        self.slots = tuple(
-            ReaderSlot(reader, instances, heard_at=now)
-            for reader, instances in readers.items()
-        )
+        self.slots = [ReaderSlot(reader, heard_at=now) for reader in readers]
         self.tick = 0
         """Number of the newest tick: devices with an older answer are due."""
         self.problem: Problem | None = None
@@ -123,19 +125,44 @@ class ReadingThreads:
         with self.changed:
             self._start_thread([*self.slots])
 
-    def read_all(self, patience: float) -> None:
-        """Read all devices. Wait for those that are quick, but not longer than `patience`."""
+    def read_all(self, patience: float, *, also_slow: bool = False) -> None:
+        """Read all devices. Wait for those that are quick, but not longer than `patience`.
+
+        With `also_slow`, wait for all devices.
+        """
         with self.changed:
             self.tick += 1
             self.changed.notify_all()
             self._relieve()
             while not self.changed.wait_for(
-                self._has_quick_answers, min(patience, LOOK_SECONDS)
+                lambda: self._has_answers(also_slow=also_slow),
+                min(patience, LOOK_SECONDS),
             ):
                 patience -= LOOK_SECONDS
                 if patience <= 0:
                     return
                 self._relieve()
+
+    def devices(self) -> list[Device]:
+        """Return all GPUs and MIG instances, with placeholders for those that were not read."""
+        devices: list[Device] = []
+        with self.changed:
+            for slot in self.slots:
+                devices += slot.devices
+        return devices
+
+    def keep(self, chosen: Chosen) -> None:
+        """Read only these GPUs, and only their chosen MIG instances, from now on."""
+        with self.changed:
+            left_out = []
+            for slot in self.slots:
+                uuid = slot.devices[0].uuid
+                if uuid in chosen:
+                    slot.instances = chosen[uuid]
+                else:
+                    left_out.append(slot)
+            for group in (self.slots, *self._groups):
+                group[:] = [slot for slot in group if slot not in left_out]
 
     def wait_for_end(self) -> Problem:
         """Wait until the driver is gone, and return why."""
@@ -144,14 +171,14 @@ class ReadingThreads:
             assert self.problem is not None
             return self.problem
 
-    def _has_quick_answers(self) -> bool:
-        """Return True if nobody has to wait any longer: all but slow devices have been read."""
+    def _has_answers(self, *, also_slow: bool) -> bool:
+        """Return True if nobody has to wait any longer: all (quick) devices have been read."""
         if self.problem is not None:
             return True
         now = time.monotonic()
         for slot in self.slots:
             is_slow = slot.was_slow or slot.is_stuck(now)
-            if slot.answered < self.tick and not is_slow:
+            if slot.answered < self.tick and (also_slow or not is_slow):
                 return False
         return True
 
@@ -183,7 +210,7 @@ class ReadingThreads:
             try:
                 readings = self._read(slot.reader)
             except DriverError as error:
-                self._end(error.problem)
+                self.end(error.problem)
                 return
             with self.changed:
                 slot.keep(readings, began)
@@ -208,7 +235,7 @@ class ReadingThreads:
                 self.changed.wait()
             return None
 
-    def _end(self, problem: Problem) -> None:
+    def end(self, problem: Problem) -> None:
         """End all threads: the driver is gone."""
         with self.changed:
             if self.problem is None:

@@ -211,7 +211,7 @@ def _current(
     """Return what is known of the devices of a slot: the last reading, or why there is none."""
     age = rounded(now - (slot.read_at or slot.heard_at))
     known = slot.known
-    devices = known.devices or (slot.reader.device,)
+    devices = slot.devices
     if slot.is_hung(now, interval):
         hung = tuple(
             _without_answer(device, Absence.TIMED_OUT, age) for device in devices

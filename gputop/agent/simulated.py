@@ -153,10 +153,6 @@ class SimulatedReader:
             sm_count=SM_COUNT,
         )
 
-    def identify(self) -> tuple[Device, ...]:
-        """Return the device, which has no instances."""
-        return (self.device,)
-
     def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
         """Return the device now, moved on by the time since the last read."""
         now = time.monotonic() - self.began

@@ -64,13 +64,6 @@ def answer(uuid: str, **changes: object) -> DeviceReading:
     return DeviceReading(device, replace(sample, **changes), processes_on(uuid))  # type: ignore[arg-type]
 
 
-def opened() -> threading.Event:
-    """A gate that is open."""
-    gate = threading.Event()
-    gate.set()
-    return gate
-
-
 @dataclass(eq=False)
 class FakeReader:
     """Answers while its gate is open; `asked` is set when somebody waits at it."""
@@ -80,8 +73,6 @@ class FakeReader:
     gate: threading.Event = field(default_factory=threading.Event)
     asked: threading.Event = field(default_factory=threading.Event)
     gpm: bool | None = None
-    identity_gate: threading.Event = field(default_factory=opened)
-    """While it is shut, `identify` waits at it."""
     instances: tuple[DeviceReading, ...] = ()
     heard_at: float = 0.0
     problem: Problem | None = None
@@ -93,12 +84,8 @@ class FakeReader:
         assert self.gate.wait(60)
         if self.problem is not None:
             raise DriverError(self.problem)
-        return (self.reading, *self.instances)
-
-    def identify(self) -> tuple[Device, ...]:
-        assert self.identity_gate.wait(60)
         self.device = self.reading.device
-        return (self.device, *(each.device for each in self.instances))
+        return (self.reading, *self.instances)
 
 
 class FakeDriver:

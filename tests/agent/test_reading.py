@@ -44,20 +44,19 @@ def readers() -> Iterator[list[FakeReader]]:
     yield readers
     for reader in readers:
         reader.gate.set()
-        reader.identity_gate.set()
 
 
 class Machine:
     """Devices, the threads that read them, and who reads which."""
 
-    def __init__(self, readers: list[FakeReader], instances: frozenset[str] | None = None) -> None:
+    def __init__(self, readers: list[FakeReader]) -> None:
         self.readers = readers
         self.by: list[tuple[int, int]] = []
         """The thread and the device of each read, in order."""
-        self.threads = ReadingThreads(dict.fromkeys(readers, instances), self.read)
+        self.threads = ReadingThreads(readers, self.read)
 
     def end(self) -> None:
-        self.threads._end(Problem("Over", "the test has ended", "Start another"))
+        self.threads.end(Problem("Over", "the test has ended", "Start another"))
 
     def read(self, reader: Reader) -> tuple[DeviceReading, ...]:
         self.by.append((threading.get_ident(), reader.device.index))
@@ -181,7 +180,8 @@ def test_readings_of_other_instances_are_left_out(readers: list[FakeReader], clo
         sample = replace(reader.reading.sample, uuid=f"MIG-{number}")
         parts.append(DeviceReading(part, sample))
     reader.instances = tuple(parts)
-    machine = Machine(readers[:1], frozenset(["MIG-1"]))
+    machine = Machine(readers)
+    machine.threads.keep({"GPU-0": frozenset(["MIG-1"])})
     (slot,) = machine.threads.slots
     machine.tick()
     assert [device.uuid for device in slot.known.devices] == ["GPU-0", "MIG-1"]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gputop.agent import opening
+from gputop.agent import opening, reading
 from gputop.agent.device import Absence, Device
 from gputop.agent.interface import DeviceReading
 from gputop.agent.selection import Selection
@@ -21,10 +21,10 @@ ADDRESSES = tuple(f"0000:{number + 1}a:00.0" for number in range(3))
 def readers(readers: list[FakeReader]) -> list[FakeReader]:
     """Readers of devices that are not known before they are identified, as those of NVML are."""
     for index, reader in enumerate(readers):
-        reading = answer(f"GPU-{index}")
-        device = replace(reading.device, uuid=UUIDS[index], pci_bus_id=f"0000{ADDRESSES[index]}")
-        sample = replace(reading.sample, uuid=UUIDS[index])
-        reader.reading = replace(reading, device=device, sample=sample, processes=())
+        fake = answer(f"GPU-{index}")
+        device = replace(fake.device, uuid=UUIDS[index], pci_bus_id=f"0000{ADDRESSES[index]}")
+        sample = replace(fake.sample, uuid=UUIDS[index])
+        reader.reading = replace(fake, device=device, sample=sample, processes=())
         absent = dict.fromkeys(("uuid", "pci_bus_id"), Absence.NO_DATA_YET)
         reader.device = Device(index, f"unknown:{index}", "unknown device", absent=absent)
     return readers
@@ -50,15 +50,19 @@ def test_a_device_is_chosen_by_what_it_is_identified_by(
     assert sample.devices[0].temperature_celsius == 7
     assert stream.inventory is not None
     assert stream.inventory.devices_left_out == 2
-    assert [reader.gpm for reader in readers] == [None, True, None]
 
 
 def test_an_index_needs_no_device_to_be_identified(opened: Open, readers: list[FakeReader]) -> None:
-    for reader in readers:
-        reader.identity_gate.clear()
     stream = opened(lambda: FakeDriver(*readers), selection=Selection(("2",)))
     assert indices(stream, first(stream)) == [2]
     assert [reader.gpm for reader in readers] == [None, None, True]
+
+
+def hang(patch: pytest.MonkeyPatch) -> None:
+    """Let a thread whose gate is shut be stuck at once, and not be waited for."""
+    patch.setattr(opening, "IDENTIFY_SECONDS", 0.2)
+    patch.setattr(opening, "RETRY_SECONDS", 0.2)
+    patch.setattr(reading, "STUCK_SECONDS", -1.0)
 
 
 @pytest.mark.parametrize("text", ["GPU-1", ADDRESSES[1]])
@@ -66,19 +70,19 @@ def test_a_device_that_hangs_is_waited_for_a_while(
     opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     """It may be the one that is meant."""
-    monkeypatch.setattr(opening, "IDENTIFY_SECONDS", 0.2)
-    readers[0].identity_gate.clear()
+    hang(monkeypatch)
+    readers[0].gate.clear()
     stream = opened(lambda: FakeDriver(*readers), selection=Selection((text,)))
     assert indices(stream, first(stream)) == [1]
-    readers[0].identity_gate.set()
+    readers[0].gate.set()
 
 
 def test_a_device_that_answers_late_is_found_then(
     opened: Open, readers: list[FakeReader], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Until then one line says which device does not answer. The driver is not started again."""
-    monkeypatch.setattr(opening, "IDENTIFY_SECONDS", 0.2)
-    readers[1].identity_gate.clear()
+    hang(monkeypatch)
+    readers[1].gate.clear()
     starts: list[FakeDriver] = []
 
     def start() -> FakeDriver:
@@ -92,7 +96,7 @@ def test_a_device_that_answers_late_is_found_then(
         f"No device has the UUID {UUIDS[1]}: this machine has GPUs 0 to 2, and GPU 1 does not "
         "answer. A GPU that does not answer can be chosen by its index, such as 1"
     )
-    readers[1].identity_gate.set()
+    readers[1].gate.set()
     assert indices(stream, first(stream)) == [1]
     assert stream.problem() is None
     assert len(starts) == 1

@@ -173,15 +173,6 @@ class NvmlReader:
             self._reset()  # or its answers to slow queries would outlast the reset
         return (reading, *parts.readings)
 
-    def identify(self) -> tuple[Device, ...]:
-        """Return the GPU and its MIG instances, however long the driver takes; no readings."""
-        try:
-            self._attach()
-            return (self.device, *self._instances.identify(self._handle, self.device))
-        except nvml.NVMLError as error:
-            self._unreadable(error.value)
-            return (self.device,)
-
     @property
     def heard_at(self) -> float:
         """Time of the device's last answer, by the clock."""

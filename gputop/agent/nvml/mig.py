@@ -136,11 +136,6 @@ class Instances:
             readings.append(instance.reading(held[instance.shares]))
         return InstanceReadings(tuple(readings), total(*held.values()))
 
-    def identify(self, gpu: Any, parent: Device) -> tuple[Device, ...]:
-        """Return the instances, if MIG is on. Raises `NVMLError` if the GPU is lost."""
-        readings = self.read(gpu, parent, gpm=False).readings
-        return tuple(reading.device for reading in readings)
-
     def unreadable(self, code: int) -> tuple[DeviceReading, ...]:
         """Return the instances that were there when the GPU began to answer with that code."""
         self._answers.forget()
