@@ -16,7 +16,7 @@ from gputop.schema.advice import REBOOT
 FAULTS = ("remap", "ecc", "recovery", "xid")
 """Rules that tell of one hardware fault. Of equally grave ones, the remedy of the first counts."""
 THROTTLING = ("thermal", "hardware_slowdown")
-"""Rules about what holds clocks down. The alerts about it have the same names."""
+"""Rules about what holds clocks down."""
 SLOWED = (*THROTTLING, "clocks_low", "straggler")
 """Rules about clocks held down, then about what follows from that."""
 SLOWING = (

@@ -16,6 +16,7 @@ from gputop.health.bound_by import BUSY, bound_by
 from gputop.health.findings import Bound, BoundBy, Finding, Severity
 from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
 from gputop.health.rules import hardware, memory_use, workload
+from gputop.schema.derived import label_of
 from gputop.stream.history import History
 
 
@@ -86,12 +87,7 @@ class Rule(NamedTuple):
 
 _at_once = partial(Rule, needs_history=False)
 RULES = (
-    Rule(
-        "xid",
-        "Xid errors",
-        hardware.xid,
-        of_silent=True,
-    ),
+    _at_once("xid", "Xid errors", hardware.xid, of_silent=True),
     _at_once("ecc", "memory errors", hardware.ecc),
     _at_once("remap", "bad memory rows", hardware.remap),
     _at_once("recovery", "recovery", hardware.recovery),
@@ -212,7 +208,8 @@ def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
     """Return the verdicts of the rules that need no history; never raises."""
     history = History(1)
     history.add(sample)
-    views = _views(SampleWindows(history, 0.0, momentary=True), inventory, sample, ())
+    windows = SampleWindows(history, 0.0, momentary=True)
+    views = _views(windows, inventory, sample, sample.events)
     workload.find_peers(views, views)
     turns = {}
     for uuid, view in views.items():
@@ -257,6 +254,7 @@ def _ask(
         since=view.now if began is None else began,
         rule=rule.name,
         device_uuid=uuid,
+        label=label_of(view.device),
         rank=_RANKS[rule.name],
     )
 
