@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.agent.device import Device
 from gputop.agent.snapshot import EVENTS, Event, Inventory, Sample
-from gputop.health.causes import THROTTLING, Cause, find_causes, needs_reboot
+from gputop.health.causes import (
+    THROTTLING,
+    Cause,
+    find_causes,
+    first_time,
+    needs_reboot,
+    place_of,
+    shared_numbers,
+)
 from gputop.health.conditions import Fault, fault_of, machine_findings, state_findings
 from gputop.health.findings import (
     Evidence,
@@ -203,7 +211,7 @@ class Situation:
         """Gravest finding of each device that is more than normal, those of slowness first."""
         found: list[Finding] = []
         for cause in find_causes(self.findings):
-            found += cause.findings
+            found += cause
         problems: dict[str, Finding] = {}
         for each in sorted(found, key=lambda one: -one.severity):
             if each.severity > Severity.INFORMATION:
@@ -332,17 +340,20 @@ def _entry(
     known: Mapping[str, Device],
     only: Device | None,
 ) -> Entry:
-    devices = [known[each.device_uuid] for each in cause.findings]
-    title = phrase(cause.title, also=cause.also)
+    devices = [known[each.device_uuid] for each in cause]
+    first = cause[0]
+    title = first.title
+    if all(each.also == first.also for each in cause):
+        title = phrase(title, also=first.also)
     if only is None:
-        title = f"{name_devices([label_of(device) for device in devices])}: {title}"
+        title = f"{name_devices([each.label for each in cause])}: {title}"
     return Entry(
-        cause.severity,
-        SECTIONS[cause.place],
+        first.severity,
+        SECTIONS[place_of(first)],
         capitalized(title),
-        fill_index(cause.findings[0].remedy, devices),
-        cause.since,
+        fill_index(first.remedy, devices),
+        first_time(cause),
         devices,
-        [each.evidence for each in cause.findings],
-        cause.numbers,
+        [each.evidence for each in cause],
+        shared_numbers(cause),
     )

@@ -11,6 +11,7 @@ import pytest
 from gputop.agent.device import Absence, DeviceState
 from gputop.agent.snapshot import Event, Inventory, Sample
 from gputop.health.conditions import STATES
+from gputop.health.judge import NoFinding
 from gputop.ui.device.why_page import FindingsView, WhyPage, WhyTitle
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.actions import KeysView
@@ -331,7 +332,7 @@ def test_an_idle_machine_has_no_line() -> None:
     for record in records(IDLE, IDLE, processes=()):
         telemetry.receive(record)
     assert telemetry.judgement.findings == ()
-    silent = telemetry.judgement.without_finding(device().uuid)
+    silent = [each for each in telemetry.judgement.verdicts if isinstance(each, NoFinding)]
     assert {each.absence for each in silent} <= {None, Absence.NO_DATA_YET}
 
 
