@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from gputop.health.findings import Evidence, Finding, Severity
 from gputop.schema.advice import REBOOT
@@ -16,7 +15,7 @@ from gputop.schema.advice import REBOOT
 FAULTS = ("remap", "ecc", "recovery", "xid")
 """Rules that tell of one hardware fault. Of equally grave ones, the remedy of the first counts."""
 THROTTLING = ("thermal", "hardware_slowdown")
-"""Rules about what holds clocks down. The alerts about it have the same names."""
+"""Rules about what holds clocks down."""
 SLOWED = (*THROTTLING, "clocks_low", "straggler")
 """Rules about clocks held down, then about what follows from that."""
 SLOWING = (
@@ -33,63 +32,35 @@ SLOWING = (
 """Rules about work that is slower than it could be."""
 
 
-class Cause(NamedTuple):
-    """Findings of one rule with the same title, or the hardware fault of one device."""
-
-    findings: tuple[Finding, ...]
-    """One for each device, the gravest first."""
-
-    @property
-    def severity(self) -> Severity:
-        return self.findings[0].severity
-
-    @property
-    def title(self) -> str:
-        return self.findings[0].title
-
-    @property
-    def slows(self) -> bool:
-        """True if it holds back the work now, which is more than normal."""
-        return self.findings[0].rule in SLOWING and self.severity > Severity.INFORMATION
-
-    @property
-    def place(self) -> int:
-        """Place among the causes: 0 for slowness, 1 for other problems, 2 for what is normal."""
-        if self.slows:
-            return 0
-        return 1 if self.severity > Severity.INFORMATION else 2
-
-    @property
-    def also(self) -> tuple[str, ...]:
-        """Titles of what else all of its devices have."""
-        first = self.findings[0].also
-        if any(each.also != first for each in self.findings):
-            return ()
-        return first
-
-    @property
-    def since(self) -> float | None:
-        """Time at which the first of its findings began."""
-        return _earliest(self.findings)
-
-    @property
-    def numbers(self) -> list[str]:
-        """Numbers of the line that all of its devices have: one, or the lowest and the highest."""
-        found = []
-        for first in self.findings[0].evidence:
-            same: list[Evidence] = []
-            for each in self.findings:
-                same += _same(each.evidence, first)
-            if len(same) < len(self.findings):
-                continue
-            same.sort(key=lambda number: number.value)
-            low, high = same[0].text, same[-1].text
-            both = low if low == high else f"{low} to {high}"
-            found.append(first.headline.format(both))
-        return found
+Cause = tuple[Finding, ...]
+"""Findings with the same rule, title and remedy, one for each device; or one hardware fault."""
 
 
-def _earliest(findings: Iterable[Finding]) -> float | None:
+def place_of(finding: Finding) -> int:
+    """Return its place on a page: 0 for slowness, 1 for other problems, 2 for normal things."""
+    if finding.severity <= Severity.INFORMATION:
+        return 2
+    return 0 if finding.rule in SLOWING else 1
+
+
+def shared_numbers(cause: Cause) -> list[str]:
+    """Return numbers of the line that all findings have: one, or the lowest and the highest."""
+    found = []
+    for first in cause[0].evidence:
+        same: list[Evidence] = []
+        for each in cause:
+            same += _same(each.evidence, first)
+        if len(same) < len(cause):
+            continue
+        same.sort(key=lambda number: number.value)
+        low, high = same[0].text, same[-1].text
+        both = low if low == high else f"{low} to {high}"
+        found.append(first.headline.format(both))
+    return found
+
+
+def first_time(findings: Iterable[Finding]) -> float | None:
+    """Return the time at which the first of the findings began."""
     known = [each.since for each in findings if each.since is not None]
     return min(known, default=None)
 
@@ -106,8 +77,8 @@ def find_causes(findings: Iterable[Finding]) -> list[Cause]:
     for each in _merged(findings):
         alone = each.device_uuid if each.rule in FAULTS else ""
         groups.setdefault((each.rule, each.title, each.remedy, alone), []).append(each)
-    causes = [Cause(tuple(sorted(each, key=_gravity))) for each in groups.values()]
-    return sorted(causes, key=lambda cause: (cause.place, _gravity(cause.findings[0])))
+    causes = [tuple(sorted(group, key=_gravity)) for group in groups.values()]
+    return sorted(causes, key=lambda cause: (place_of(cause[0]), _gravity(cause[0])))
 
 
 def _gravity(finding: Finding) -> tuple[float, float, float]:
@@ -119,26 +90,21 @@ def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
     faults: dict[str, list[Finding]] = {}
     clocks: dict[str, list[Finding]] = {}
     for each in findings:
-        if is_hardware_fault(each):
+        is_program = each.rule == "xid" and each.severity is not Severity.FAULT
+        if each.rule in FAULTS and not is_program:
             faults.setdefault(each.device_uuid, []).append(each)
         elif each.rule in SLOWED:
             clocks.setdefault(each.device_uuid, []).append(each)
         else:
             yield each
     for parts in faults.values():
-        yield merge_faults(parts)
+        yield _merge_faults(parts)
     for parts in clocks.values():
         first, *others = sorted(parts, key=lambda each: SLOWED.index(each.rule))
         yield replace(first, also=tuple(each.title for each in others))
 
 
-def is_hardware_fault(finding: Finding) -> bool:
-    """Return True for a finding about the memory or an error of the device itself."""
-    is_program = finding.rule == "xid" and finding.severity is not Severity.FAULT
-    return finding.rule in FAULTS and not is_program
-
-
-def merge_faults(parts: Sequence[Finding]) -> Finding:
+def _merge_faults(parts: Sequence[Finding]) -> Finding:
     """Return the findings about one fault as one: the gravest, with the others named after it."""
     first, *others = sorted(parts, key=_gravity)
     evidence = [*first.evidence]
@@ -148,7 +114,7 @@ def merge_faults(parts: Sequence[Finding]) -> Finding:
         first,
         evidence=tuple(evidence),
         remedy=_remedy(parts),
-        since=_earliest(parts),
+        since=first_time(parts),
         also=tuple(each.line for each in others),
     )
 

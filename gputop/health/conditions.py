@@ -1,21 +1,18 @@
-"""Conditions of a device: device states, Xid errors and what one sample shows, in words.
+"""Conditions of a device in words: its state, Xid errors, memory errors.
 
-Each condition is worded here once. `find_alerts` finds those that hold now, for the header and the
-status page; the rules, doctor and the fleet use the same words.
+Each condition is worded here once: the rules, doctor and the fleet use the same words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
-from gputop.agent.snapshot import Event, Host, Inventory, Machine, MachineState, Sample
-from gputop.health import thresholds as t
+from gputop.agent.snapshot import Event, Inventory, MachineState, Sample
 from gputop.health.findings import Finding, Severity
 from gputop.schema.advice import REBOOT, RESET, fill_in, state_advice
 from gputop.schema.catalogue import RECOVERIES
-from gputop.schema.clock_events import gravest
 from gputop.schema.derived import label_of
 from gputop.text import count, duration, fold_list, visible
 
@@ -207,8 +204,32 @@ def recovery_text(action: str) -> str:
 UNLISTED_REMEDY = "`sudo dmesg | grep NVRM` says why the driver did not start it"
 
 
-def unlisted_alert(hostname: str, addresses: Sequence[str]) -> Finding:
-    """Return the alert about GPUs on the bus that the driver does not list."""
+def machine_findings(sample: Sample, inventory: Inventory | None) -> list[Finding]:
+    """Return findings about machines: that they do not answer, have GPUs that the driver does not
+    list, or sent a sample with parts left out.
+    """
+    found = []
+    unlisted = {}
+    for each in sample.machines:
+        if each.state is MachineState.AWAY:
+            found.append(
+                Finding(Severity.FAULT, "unreachable", rule="away", label=each.name)
+            )
+        if each.unlisted_gpus:
+            unlisted[each.name] = each.unlisted_gpus
+    hostname = inventory.hostname if inventory else ""
+    if inventory is not None and inventory.unlisted_gpus:
+        unlisted = {hostname: inventory.unlisted_gpus}
+    if sample.problem is not None:
+        title = f"shown only in part, {visible(sample.problem.why)}"
+        label = visible(hostname, 64)
+        found.append(Finding(Severity.WARNING, title, rule="incomplete", label=label))
+    for name, addresses in unlisted.items():
+        found.append(_unlisted(name, addresses))
+    return found
+
+
+def _unlisted(hostname: str, addresses: Sequence[str]) -> Finding:
     shown = [visible(address, 20) for address in addresses]
     many = "a GPU" if len(addresses) == 1 else count(len(addresses), "GPU")
     return Finding(
@@ -220,126 +241,24 @@ def unlisted_alert(hostname: str, addresses: Sequence[str]) -> Finding:
     )
 
 
-def machine_alerts(
-    machines: Iterable[Machine], sample: Sample, inventory: Inventory | None
-) -> list[Finding]:
-    """Return alerts about machines: that they do not answer, have GPUs that the driver does not
-    list, or sent a sample with parts left out.
+def state_findings(devices: Iterable[Device], sample: Sample) -> list[Finding]:
+    """Return a finding for each device that does not answer.
+
+    A MIG instance is lost with its GPU, which has the finding.
     """
-    hostname = inventory.hostname if inventory else ""
-    if inventory is not None and inventory.unlisted_gpus:
-        unlisted = {inventory.hostname: inventory.unlisted_gpus}
-    else:
-        unlisted = {
-            each.name: each.unlisted_gpus for each in machines if each.unlisted_gpus
-        }
-    found = [
-        Finding(
-            Severity.FAULT,
-            "unreachable",
-            rule="away",
-            label=each.name,
-        )
-        for each in machines
-        if each.state is MachineState.AWAY
-    ]
-    if sample.problem is not None:
-        title = f"shown only in part, {visible(sample.problem.why)}"
-        found.append(
-            Finding(
-                Severity.WARNING,
-                title,
-                rule="incomplete",
-                label=visible(hostname, 64),
+    found = []
+    for device in devices:
+        readings = sample.device(device.uuid)
+        if readings is None or device.parent_uuid is not None:
+            continue
+        if readings.state is not DeviceState.OK:
+            found.append(
+                Finding(
+                    Severity.FAULT,
+                    STATE_NAMES[readings.state],
+                    rule=readings.state.value,
+                    device_uuid=device.uuid,
+                    label=label_of(device),
+                )
             )
-        )
-    return found + [
-        unlisted_alert(name, addresses) for name, addresses in unlisted.items()
-    ]
-
-
-def find_alerts(
-    devices: Iterable[Device],
-    samples: Mapping[str, DeviceSample],
-    events: Iterable[Event] = (),
-    now: float = 0.0,
-    host_of: Callable[[Device], Host] = lambda _: Host(),
-) -> list[Finding]:
-    """Return what is wrong at the Unix time `now`, worst first; `samples` are by UUID.
-
-    `host_of` returns the machine that a device is in.
-    """
-    known = {device.uuid: device for device in devices}
-    there = [device for device in known.values() if device.uuid in samples]
-    found: list[Finding] = []
-    for device in there:
-        found += _device_alerts(device, samples[device.uuid], host_of(device))
-    found += _xid_alerts(known, events, now)
-    return sorted(found, key=lambda alert: -alert.severity)  # stable: by device
-
-
-def usable_memory(
-    device: Device, sample: DeviceSample, host: Host
-) -> tuple[int, int] | None:
-    """Return bytes in use and free: of the host if the device uses its memory. None if unknown."""
-    used, free = sample.memory_used_bytes, sample.memory_free_bytes
-    if device.memory_is_shared:
-        used, free = host.memory_used_bytes, host.memory_available_bytes
-    if used is None or free is None:
-        return None
-    return used, free
-
-
-def _device_alerts(
-    device: Device, sample: DeviceSample, host: Host
-) -> Iterator[Finding]:
-    def alert(
-        severity: Severity,
-        title: str,
-        rule: str,
-    ) -> Finding:
-        return Finding(
-            severity, title, rule=rule, device_uuid=device.uuid, label=label_of(device)
-        )
-
-    state = sample.state
-    # An instance is lost with its GPU, which says so.
-    if state is not DeviceState.OK and device.parent_uuid is None:
-        yield alert(Severity.FAULT, STATE_NAMES[state], state.value)
-    if sample.ecc_uncorrected:
-        yield alert(Severity.FAULT, ecc_text(sample.ecc_uncorrected), "ecc")
-    if sample.remap_failed:
-        yield alert(Severity.FAULT, NO_SPARE_ROWS, "remap")
-    elif sample.remap_pending:
-        yield alert(Severity.WARNING, ROW_PENDING, "remap")
-    action = sample.recovery_action
-    if action is not None and action != "none" and state is DeviceState.OK:
-        yield alert(Severity.FAULT, recovery_text(action), "recovery")
-    slowdown = gravest(sample.clock_event_reasons or ())
-    if slowdown:
-        rule = "thermal" if slowdown.is_heat else "hardware_slowdown"
-        yield alert(Severity.WARNING, slowdown.fault, rule)
-    used, free = usable_memory(device, sample, host) or (0, 0)
-    if used and 100 * used >= t.FULL.begin * (used + free):
-        yield alert(Severity.WARNING, ALMOST_FULL, "almost_full")
-
-
-def _xid_alerts(
-    devices: Mapping[str, Device], events: Iterable[Event], now: float
-) -> Iterator[Finding]:
-    recent: dict[str, list[Event]] = {}
-    for event in events:
-        uuid = event.device_uuid or ""
-        if event.kind == "xid" and now - event.time < t.XID_SECONDS and uuid in devices:
-            recent.setdefault(uuid, []).append(event)
-    for uuid, xids in recent.items():
-        event = gravest_xid(xids)
-        code = "unknown" if event.code is None else event.code
-        yield Finding(
-            xid_severity(event.code),
-            f"Xid {code}",
-            since=event.time,  # each is news
-            rule="xid",
-            device_uuid=uuid,
-            label=label_of(devices[uuid]),
-        )
+    return found

@@ -1,7 +1,7 @@
 """Finding: one thing that is wrong with a device, or that explains what it does.
 
-Alerts, the page *Why is it slow?*, `gputop why` and `doctor`, the fleet and the exporter show
-findings of this type, with one scale of severity. `BoundBy` is the bottleneck of a device.
+The dashboard, `gputop status`, `why` and `doctor`, the fleet and the exporter show findings of this
+type, with one scale of severity. `BoundBy` is the bottleneck of a device.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Finding:
     device_uuid: str = ""
     """UUID, or in a fleet the key of the GPU. Empty for a finding about the host."""
     label: str = ""
-    """Device label as on screen, or name of the host. Only alerts have one."""
+    """Device label as on screen, or name of the host. Doctor leaves it empty."""
     rank: float = 0.0
     """Order within a severity: higher is worse."""
     cost_percent: float = 0.0
@@ -208,14 +208,14 @@ MOST_LISTED = 3
 
 
 def summarize(
-    alerts: Iterable[Finding], room: int | None = None
+    findings: Iterable[Finding], room: int | None = None
 ) -> list[tuple[Severity, str]]:
-    """Return alerts as text, in order, with one line for devices that share an alert.
+    """Return findings as text, in order, with one line for devices that share a title.
 
     With `room`, each is without the parts that do not fit into so many cells.
     """
     groups: dict[tuple[Severity, bool, str, tuple[str, ...]], list[str]] = {}
-    for each in alerts:
+    for each in findings:
         key = (each.severity, not each.device_uuid, each.title, each.also)
         groups.setdefault(key, []).append(each.label)
     found = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil
@@ -16,6 +16,7 @@ from gputop.health.bound_by import BUSY, bound_by
 from gputop.health.findings import Bound, BoundBy, Finding, Severity
 from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
 from gputop.health.rules import hardware, memory_use, workload
+from gputop.schema.derived import label_of
 from gputop.stream.history import History
 
 
@@ -51,23 +52,13 @@ class Judgement:
     bound_by: Mapping[str, BoundBy] = field(default_factory=dict)
     """Bottleneck of each device."""
 
-    def without_finding(self, uuid: str) -> list[NoFinding]:
-        """Return the verdicts on a device that are no findings."""
-        return [
-            verdict
-            for verdict in self.verdicts
-            if isinstance(verdict, NoFinding) and verdict.device_uuid == uuid
-        ]
-
 
 class Turn(NamedTuple):
-    """Findings and bottleneck of one device."""
+    """Findings and bottleneck of one device, and the news that it was judged by."""
 
-    verdicts: Sequence[Verdict]
-    bound_by: BoundBy
-
-
-NO_TURN = Turn((), BoundBy(Bound.UNKNOWN, ""))
+    verdicts: Sequence[Verdict] = ()
+    bound_by: BoundBy = BoundBy(Bound.UNKNOWN, "")
+    news: object = None
 
 
 class Rule(NamedTuple):
@@ -86,12 +77,7 @@ class Rule(NamedTuple):
 
 _at_once = partial(Rule, needs_history=False)
 RULES = (
-    Rule(
-        "xid",
-        "Xid errors",
-        hardware.xid,
-        of_silent=True,
-    ),
+    _at_once("xid", "Xid errors", hardware.xid, of_silent=True),
     _at_once("ecc", "memory errors", hardware.ecc),
     _at_once("remap", "bad memory rows", hardware.remap),
     _at_once("recovery", "recovery", hardware.recovery),
@@ -129,40 +115,18 @@ ROUND_SECONDS = 16.0
 """Longest time until each device has had its turn. With 64 devices, four are judged each second."""
 
 
-class Schedule:
-    """Order of judging: devices with news at once, then the one that waited longest."""
-
-    def __init__(self, at_a_time: int = AT_A_TIME) -> None:
-        self._at_a_time = at_a_time
-        self._news: dict[str, object] = {}
-        """News of each device at its last turn; the first had it longest ago."""
-        self._time = 0.0
-
-    def next_due(self, news: Mapping[str, object], time: float) -> Collection[str]:
-        """Return the devices to judge at that time; `news` has all present devices."""
-        elapsed, self._time = time - self._time, time
-        many = len(news)
-        if 0.0 <= elapsed < ROUND_SECONDS:  # else the clock was set back
-            many = max(self._at_a_time, ceil(many * elapsed / ROUND_SECONDS))
-        due = [uuid for uuid in news if self._news.get(uuid, self) != news[uuid]]
-        waiting = [uuid for uuid in self._news if uuid in news and uuid not in due]
-        due += waiting[:many]
-        self._news = {uuid: news[uuid] for uuid in (*waiting[many:], *due)}
-        return due
-
-
 class Judge:
     """Asks the rules, and keeps findings from coming and going with noise.
 
-    Devices take turns. The verdicts on one stay until its next turn, which comes at once if it is
-    new or if something sudden happened to it.
+    Devices take turns: those with news at once, then the one that waited longest. The verdicts on
+    a device stay until its next turn.
     """
 
     def __init__(self, at_a_time: int = AT_A_TIME) -> None:
-        self._schedule = Schedule(at_a_time)
-        self._last: Mapping[str, Turn] = {}
-        """Last result for each device."""
-        self.judged: Collection[str] = ()
+        self._at_a_time = at_a_time
+        self._turns: dict[str, Turn] = {}
+        """Last turn of each device; the first had it longest ago."""
+        self._time = 0.0
 
     def judge(
         self,
@@ -178,19 +142,33 @@ class Judge:
         """
         windows = SampleWindows(history, inventory.interval_seconds)
         views = _views(windows, inventory, sample, events)
-        news = {}
-        for uuid, view in views.items():
-            news[uuid] = (_SUDDEN(view.sample), view.events[-1:])
-        self.judged = self._schedule.next_due(news, sample.time)
-        workload.find_peers(views, self.judged)
-        turns = {}
-        for uuid, view in views.items():
-            if uuid in self.judged:
-                turns[uuid] = _judge_device(view, self._last.get(uuid, NO_TURN))
+        due = self._next_due(views, sample.time)
+        workload.find_peers(views, due)
+        for uuid in due:
+            before = self._turns.pop(uuid, Turn())
+            self._turns[uuid] = _judge_device(views[uuid], before)
+        return _judgement(sample, {uuid: self._turns[uuid] for uuid in views})
+
+    def _next_due(self, views: Mapping[str, RuleView], time: float) -> Sequence[str]:
+        """Return the devices to judge at that time, and forget those that are gone."""
+        elapsed, self._time = time - self._time, time
+        many = len(views)
+        if 0.0 <= elapsed < ROUND_SECONDS:  # else the clock was set back
+            many = max(self._at_a_time, ceil(many * elapsed / ROUND_SECONDS))
+        due = [uuid for uuid in views if uuid not in self._turns]
+        waiting = []
+        for uuid, turn in list(self._turns.items()):
+            if uuid not in views:
+                del self._turns[uuid]
+            elif turn.news != _news(views[uuid]):
+                due.append(uuid)
             else:
-                turns[uuid] = self._last[uuid]
-        self._last = turns
-        return _judgement(sample, turns)
+                waiting.append(uuid)
+        return [*due, *waiting[:many]]
+
+
+def _news(view: RuleView) -> object:
+    return _SUDDEN(view.sample), view.events[-1:]
 
 
 def _judge_device(view: RuleView, before: Turn) -> Turn:
@@ -205,14 +183,15 @@ def _judge_device(view: RuleView, before: Turn) -> Turn:
         if rule.name == "input_bound" and isinstance(verdict, Finding):
             view.waits_for_input = verdict.severity is Severity.WARNING
     view.held = False  # its peers read it, too
-    return Turn(verdicts, bound_by(view, before.bound_by.bound))
+    return Turn(verdicts, bound_by(view, before.bound_by.bound), _news(view))
 
 
 def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
     """Return the verdicts of the rules that need no history; never raises."""
     history = History(1)
     history.add(sample)
-    views = _views(SampleWindows(history, 0.0, momentary=True), inventory, sample, ())
+    windows = SampleWindows(history, 0.0, momentary=True)
+    views = _views(windows, inventory, sample, sample.events)
     workload.find_peers(views, views)
     turns = {}
     for uuid, view in views.items():
@@ -257,6 +236,7 @@ def _ask(
         since=view.now if began is None else began,
         rule=rule.name,
         device_uuid=uuid,
+        label=label_of(view.device),
         rank=_RANKS[rule.name],
     )
 

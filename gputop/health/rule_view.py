@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from gputop.agent.snapshot import Host
+from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.health import thresholds as t
 from gputop.health.findings import Evidence, unit_of
 from gputop.schema.clock_events import mask_of
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 NO_HOST = Host()
+NO_INVENTORY = Inventory(0.0, "", Source.NVML, DriverState.STARTING, 1.0)
+NO_SAMPLE = Sample(0.0, NO_HOST)
 
 
 class EvenSamples(NamedTuple):

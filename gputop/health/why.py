@@ -7,13 +7,22 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.agent.device import Device, DeviceSample, DeviceState
-from gputop.agent.snapshot import EVENTS, Event, Host, Inventory, Sample
-from gputop.health.causes import Cause, find_causes, needs_reboot
-from gputop.health.conditions import Fault, fault_of, find_alerts, machine_alerts
+from gputop.agent.device import Device
+from gputop.agent.snapshot import EVENTS, Event, Inventory, Sample
+from gputop.health.causes import (
+    THROTTLING,
+    Cause,
+    find_causes,
+    first_time,
+    needs_reboot,
+    place_of,
+    shared_numbers,
+)
+from gputop.health.conditions import Fault, fault_of, machine_findings, state_findings
 from gputop.health.findings import (
     Evidence,
     Finding,
@@ -23,8 +32,8 @@ from gputop.health.findings import (
     phrase,
     summarize,
 )
-from gputop.health.judge import RULES, Judge, Judgement, NoFinding
-from gputop.health.rule_view import lack_text
+from gputop.health.judge import RULES, Judge, Judgement, NoFinding, judge_snapshot
+from gputop.health.rule_view import NO_INVENTORY, NO_SAMPLE, lack_text
 from gputop.schema.advice import fill_index
 from gputop.schema.derived import label_of
 from gputop.stream.history import History
@@ -178,48 +187,69 @@ class Observation:
         assert inventory is not None
         assert sample is not None
         judgement = Judge().judge(self._history, inventory, sample, self._events)
-        readings = {each.uuid: each for each in sample.devices}
-        alerts: list[Finding] = machine_alerts(sample.machines, sample, inventory)
-        alerts += find_alerts(
-            inventory.devices, readings, self._events, sample.time, sample.host_of
-        )
-        return Situation(
-            inventory.devices, readings, judgement, alerts, sample.host
-        ).report()
+        return Situation(inventory, sample, judgement).report(inventory.devices)
 
 
-@dataclass(frozen=True, slots=True)
 class Situation:
-    """Everything that the page is made of, at one moment."""
+    """Everything that is wrong at one moment."""
 
-    devices: Sequence[Device]
-    readings: Mapping[str, DeviceSample]
-    judgement: Judgement
-    alerts: Sequence[Finding] = ()
-    host: Host | None = None
+    def __init__(
+        self, inventory: Inventory, sample: Sample, judgement: Judgement
+    ) -> None:
+        self.inventory, self.sample = inventory, sample
+        self.judgement = judgement
+        self.findings: Sequence[Finding] = [
+            *machine_findings(sample, inventory),
+            *state_findings(inventory.devices, sample),
+            *self._throttled(),
+            *judgement.findings,
+        ]
+        """About hosts, devices that do not answer, and all else."""
 
-    def report(self, only: Device | None = None) -> WhyReport:
-        """Return the page about all devices, or about one of them."""
-        devices = self.devices if only is None else (only,)
+    @cached_property
+    def problems(self) -> Mapping[str, Finding]:
+        """Gravest finding of each device that is more than normal, those of slowness first."""
+        found: list[Finding] = []
+        for cause in find_causes(self.findings):
+            found += cause
+        problems: dict[str, Finding] = {}
+        for each in sorted(found, key=lambda one: -one.severity):
+            if each.severity > Severity.INFORMATION:
+                problems.setdefault(each.device_uuid, each)
+        return problems
+
+    def _throttled(self) -> list[Finding]:
+        """Return clocks that are held down now, where the rule about them needs more time."""
+        waiting = set()
+        for each in self.judgement.verdicts:
+            if isinstance(each, NoFinding) and each.waits and each.rule in THROTTLING:
+                waiting.add((each.rule, each.device_uuid))
+        found: list[Finding] = []
+        if waiting:
+            for finding in judge_snapshot(self.inventory, self.sample).findings:
+                if (finding.rule, finding.device_uuid) in waiting:
+                    found.append(replace(finding, evidence=()))
+        return found
+
+    def report(
+        self, devices: Sequence[Device], only: Device | None = None
+    ) -> WhyReport:
+        """Return the page about these devices, or about one of them."""
+        if only is not None:
+            devices = (only,)
         known = {device.uuid: device for device in devices}
-        found = [each for each in self.judgement.findings if each.device_uuid in known]
-        told = {(each.rule, each.device_uuid) for each in found}
-        for alert in self.alerts:  # no rule has had the time to explain these
-            is_state = alert.rule in [*DeviceState]
-            explained = (alert.rule, alert.device_uuid) in told
-            if alert.device_uuid in known and not (explained or is_state):
-                found.append(alert)
-        entries = [*self._broken(devices, found), *self._machines(only)]
+        found = [each for each in self.findings if each.device_uuid in known]
         # A device that does not answer is an entry of its own.
         answering = [
             each for each in found if self._fault_of(known[each.device_uuid]) is None
         ]
-        causes = find_causes(answering)
-        entries += [_entry(cause, known, only) for cause in causes]
+        entries = [*self._broken(devices, found), *self._machines(only)]
+        for cause in find_causes(answering):
+            entries.append(_entry(cause, known, only))
         return self._with_checks(entries, devices, {each.rule for each in found})
 
     def _fault_of(self, device: Device) -> Fault | None:
-        readings = self.readings.get(device.uuid)
+        readings = self.sample.device(device.uuid)
         return None if readings is None else fault_of(device, readings)
 
     def _broken(
@@ -243,12 +273,12 @@ class Situation:
 
     def _machines(self, only: Device | None) -> Iterator[Entry]:
         """Yield what is wrong with the machines, or with that of the only device."""
-        for alert in self.alerts:
-            is_news = alert.severity is Severity.FAULT or alert.remedy
-            is_elsewhere = only is not None and only.machine not in (None, alert.label)
-            if not alert.device_uuid and is_news and not is_elsewhere:
-                ((severity, title),) = summarize([alert])
-                yield Entry(severity, "", title, alert.remedy)
+        for each in self.findings:
+            is_news = each.severity is Severity.FAULT or each.remedy
+            is_elsewhere = only is not None and only.machine not in (None, each.label)
+            if not each.device_uuid and is_news and not is_elsewhere:
+                ((severity, title),) = summarize([each])
+                yield Entry(severity, "", title, each.remedy)
 
     def _with_checks(
         self, entries: Sequence[Entry], devices: Sequence[Device], told: set[str]
@@ -290,7 +320,9 @@ class Situation:
         reasons: dict[str, list[str]] = {}
         for device, verdict in verdicts:
             if verdict.missing:
-                why = lack_text(verdict.missing, verdict.absence, device, self.host)
+                why = lack_text(
+                    verdict.missing, verdict.absence, device, self.sample.host
+                )
                 reasons.setdefault(why, []).append(label_of(device))
         found = []
         for why, labels in reasons.items():
@@ -299,22 +331,29 @@ class Situation:
         return found
 
 
+NOTHING = Situation(NO_INVENTORY, NO_SAMPLE, Judgement())
+"""Before the first sample."""
+
+
 def _entry(
     cause: Cause,
     known: Mapping[str, Device],
     only: Device | None,
 ) -> Entry:
-    devices = [known[each.device_uuid] for each in cause.findings]
-    title = phrase(cause.title, also=cause.also)
+    devices = [known[each.device_uuid] for each in cause]
+    first = cause[0]
+    title = first.title
+    if all(each.also == first.also for each in cause):
+        title = phrase(title, also=first.also)
     if only is None:
-        title = f"{name_devices([label_of(device) for device in devices])}: {title}"
+        title = f"{name_devices([each.label for each in cause])}: {title}"
     return Entry(
-        cause.severity,
-        SECTIONS[cause.place],
+        first.severity,
+        SECTIONS[place_of(first)],
         capitalized(title),
-        fill_index(cause.findings[0].remedy, devices),
-        cause.since,
+        fill_index(first.remedy, devices),
+        first_time(cause),
         devices,
-        [each.evidence for each in cause.findings],
-        cause.numbers,
+        [each.evidence for each in cause],
+        shared_numbers(cause),
     )

@@ -14,7 +14,7 @@ from gputop.agent.device import GPM_READINGS, Absence, Device, DeviceSample, Dev
 from gputop.agent.lines import to_plain
 from gputop.agent.snapshot import DriverState, Inventory, Sample, Source
 from gputop.health import thresholds as t
-from gputop.health.conditions import STATE_NAMES, find_alerts, unlisted_alert
+from gputop.health.conditions import STATE_NAMES, machine_findings
 from gputop.health.findings import Severity, summarize
 from gputop.output import pages
 from gputop.output.pages import cell, reading
@@ -391,14 +391,10 @@ def _remarks(inventory: Inventory, sample: Sample) -> Iterator[Text]:
     """Yield problems, except device states, which are on the lines of the devices."""
     if inventory.driver_state is DriverState.STARTING:
         yield cell("The driver has not answered yet", pages.YELLOW)
-    readings = {device.uuid: device for device in sample.devices}
-    found = find_alerts(
-        inventory.devices, readings, sample.events, sample.time, sample.host_of
-    )
-    if inventory.unlisted_gpus:
-        found.append(unlisted_alert(inventory.hostname, inventory.unlisted_gpus))
-    others = [alert for alert in found if alert.rule not in tuple(DeviceState)]
-    for severity, text in summarize(others):
+    from gputop.health.judge import judge_snapshot
+
+    found = judge_snapshot(inventory, sample).findings
+    for severity, text in summarize([*found, *machine_findings(sample, inventory)]):
         style = pages.LOUD_YELLOW
         if severity is Severity.FAULT:
             style = pages.LOUD_RED

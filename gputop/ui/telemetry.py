@@ -19,9 +19,6 @@ from gputop.agent.snapshot import (
     Source,
 )
 from gputop.agent.times import is_old, silence_limit
-from gputop.health.causes import Cause, find_causes
-from gputop.health.conditions import find_alerts, machine_alerts
-from gputop.health.findings import Finding, Severity
 from gputop.schema.advice import fill_index
 from gputop.schema.limits import DEVICES
 from gputop.stream.child import Interruption
@@ -31,8 +28,9 @@ from gputop.stream.process_history import ProcessHistory
 if TYPE_CHECKING:
     from gputop.agent.problem import Problem
     from gputop.agent.snapshot import Host, Machine, Record
+    from gputop.health.findings import Finding
     from gputop.health.judge import Judge, Judgement
-    from gputop.health.why import WhyReport
+    from gputop.health.why import Situation, WhyReport
 
 MOST_HELD = CAPACITY
 """Most records that a pause holds back."""
@@ -63,8 +61,6 @@ class Telemetry:
         self.latest: Sample | None = None
         """Newest sample; while paused, not the one shown."""
         self.paused = False
-        self.alerts: list[Finding] = []
-        """Alerts of the newest sample, also while paused."""
         self._reported: deque[Event] = deque(maxlen=EVENTS)
         self._held: deque[Record] = deque()
         self._known: Mapping[str, DeviceSample] = {}
@@ -72,9 +68,7 @@ class Telemetry:
         self.process_history = ProcessHistory()
         self._judge: Judge | None = None
         """Created on first use: the first screen does not load the rules."""
-        self._judged = -1
-        """Number of samples when the rules were asked last."""
-        self._conclusions: tuple[Judgement, Sequence[Cause], Mapping[str, Finding]]
+        self._situation: Situation
         self._events: dict[str | None, deque[Event]] = defaultdict(
             lambda: deque(maxlen=EVENTS_KEPT)
         )
@@ -112,11 +106,6 @@ class Telemetry:
             self.received_at = self._clock()
             self._ticked_at, self._stopped_seconds = time.monotonic(), 0.0
             self._reported.extend(record.events)
-            readings = {sample.uuid: sample for sample in record.devices}
-            self.alerts = machine_alerts(record.machines, record, self.inventory)
-            self.alerts += find_alerts(
-                self._all_devices, readings, self._reported, record.time, record.host_of
-            )
         if self.paused:
             self._held.append(record)
             if len(self._held) <= MOST_HELD:
@@ -165,9 +154,14 @@ class Telemetry:
                 yield Event(sample.time, device.uuid, device.state.value)
 
     @property
+    def findings(self) -> Sequence[Finding]:
+        """Everything that is wrong in the newest sample, also while paused."""
+        return self._conclude().findings
+
+    @property
     def judgement(self) -> Judgement:
-        """Judgement of the rules about the shown sample."""
-        return self._conclude()[0]
+        """Judgement of the rules about the newest sample; its means are those of the charts."""
+        return self._conclude().judgement
 
     def bound_by(self, uuid: str) -> str:
         """Return what the device is bound by in a word; empty if it cannot be told."""
@@ -175,50 +169,32 @@ class Telemetry:
         return "" if found is None else found.bound.known
 
     @property
-    def causes(self) -> Sequence[Cause]:
-        """Causes of the findings about the shown sample: of slowness first, then of the others."""
-        return self._conclude()[1]
-
-    @property
     def problems(self) -> Mapping[str, Finding]:
         """Gravest finding of each device that is more than normal, those of slowness first."""
-        return self._conclude()[2]
+        return self._conclude().problems
 
-    def _conclude(self) -> tuple[Judgement, Sequence[Cause], Mapping[str, Finding]]:
-        """Return judgement, causes and problems, computed once per sample on demand.
+    def why(self, device: Device | None = None) -> WhyReport:
+        """Return the page *Why is it slow?* about all devices that are shown, or about one."""
+        return self._conclude().report(self.devices, device)
+
+    def _conclude(self) -> Situation:
+        """Return what is wrong, computed once per sample on demand.
 
         After a pause only the last sample is judged.
         """
+        from gputop.health.judge import Judge
+        from gputop.health.why import NOTHING, Situation
+
         if self._judge is None:
-            from gputop.health.judge import Judge, Judgement
-
-            self._judge, self._conclusions = Judge(), (Judgement(), (), {})
-        if self._judged != self.history.count and self.inventory and self.sample:
-            self._judged = self.history.count
-            events = [event for known in self._events.values() for event in known]
+            self._judge, self._situation = Judge(), NOTHING
+        inventory, sample = self.inventory, self.latest
+        is_new = self._situation.sample is not sample
+        if is_new and inventory and sample and self.history.count:
             judgement = self._judge.judge(
-                self.history, self.inventory, self.sample, events
+                self.history, inventory, sample, self._reported
             )
-            causes = find_causes(judgement.findings)
-            problems: dict[str, Finding] = {}
-            found = [each for cause in causes for each in cause.findings]
-            for each in sorted([*found, *self.alerts], key=lambda one: -one.severity):
-                if each.severity > Severity.INFORMATION:
-                    problems.setdefault(each.device_uuid, each)
-            self._conclusions = judgement, causes, problems
-        return self._conclusions
-
-    def why(self, device: Device | None = None) -> WhyReport:
-        """Return the page *Why is it slow?* about all devices, or about one.
-
-        Devices that do not answer are those of the newest sample, also while paused.
-        """
-        from gputop.health.why import Situation
-
-        newest = self.latest.devices if self.latest else ()
-        readings = {each.uuid: each for each in newest}
-        now = Situation(self.devices, readings, self.judgement, self.alerts, self.host)
-        return now.report(device)
+            self._situation = Situation(inventory, sample, judgement)
+        return self._situation
 
     def remedy_of(self, finding: Finding) -> str:
         """Return what to do about a finding, with the index of its device."""

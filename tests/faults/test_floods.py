@@ -339,11 +339,11 @@ def test_the_dashboard_of_one_machine_names_what_was_left_out() -> None:
     telemetry = Telemetry(lambda: 0.0)
     telemetry.receive(streams.inventory(2))
     telemetry.receive(dataclasses.replace(streams.sample(2), problem=PROBLEM))
-    assert [text for _, text in summarize(telemetry.alerts)] == [
+    assert [text for _, text in summarize(telemetry.findings)] == [
         "Host node07: shown only in part, it sends 2,000 devices"
     ]
     telemetry.receive(streams.sample(2))
-    assert telemetry.alerts == []
+    assert list(telemetry.findings) == []
 
 
 def test_events_of_devices_that_there_are_not_do_not_pile_up() -> None:

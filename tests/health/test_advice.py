@@ -171,8 +171,7 @@ def test_a_recovery_action_is_words_without_a_command() -> None:
 
 
 def story(*parts: Finding) -> str:
-    (cause,) = find_causes(parts)
-    (finding,) = cause.findings
+    ((finding,),) = find_causes(parts)
     return finding.remedy
 
 

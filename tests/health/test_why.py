@@ -8,14 +8,12 @@ from typing import Any
 import pytest
 
 from gputop.agent.device import Absence, DeviceState
-from gputop.health.conditions import find_alerts
 from gputop.health.findings import Severity
 from gputop.health.judge import RULES
 from gputop.health.why import Situation, WhyReport, figures
 from gputop.schema.advice import INDEX
 from tests import streams
 from tests.health.histories import NO_GPM, WORKING, Machine, device, saw, trainer
-from tests.streams import NOW
 
 HOT = {"clock_event_reasons": ("sw_thermal",), "sm_clock_mhz": 1200}
 CAPPED = {"clock_event_reasons": ("sw_power_cap",), "power_limit_watts": 500.0}
@@ -29,10 +27,14 @@ def situation(*readings: dict[str, Any], seconds: float = 40, **changes: Any) ->
         processes=tuple(trainer(n) for n in range(len(readings))),
         **changes,
     ).run(seconds)
-    last = machine.sample()
-    found = {each.uuid: each for each in last.devices}
-    alerts = find_alerts(machine.devices, found, now=NOW)
-    return Situation(machine.devices, found, machine.last, alerts)
+    inventory = dataclasses.replace(machine.inventory, devices=tuple(machine.devices))
+    return Situation(inventory, machine.sample(), machine.last)
+
+
+def report_of(now: Situation, index: int | None = None) -> WhyReport:
+    """The page about all devices, or about one of them."""
+    devices = now.inventory.devices
+    return now.report(devices, None if index is None else devices[index])
 
 
 def titles(report: WhyReport) -> list[str]:
@@ -48,7 +50,7 @@ def titles(report: WhyReport) -> list[str]:
     ],
 )
 def test_it_says_how_many_checks_have_been_done(seconds: float, summary: str) -> None:
-    report = situation({}, seconds=seconds).report()
+    report = report_of(situation({}, seconds=seconds))
     assert report.summary == summary
     assert report.severity is Severity.OK
     assert report.done == len(report.fine)
@@ -58,7 +60,7 @@ def test_it_says_how_many_checks_have_been_done(seconds: float, summary: str) ->
 
 def test_checks_that_lack_a_reading_are_not_done_and_do_not_wait() -> None:
     absent = dict.fromkeys(NO_GPM, Absence.NOT_SUPPORTED)
-    report = situation(dict(NO_GPM), seconds=400, absent=absent).report()
+    report = report_of(situation(dict(NO_GPM), seconds=400, absent=absent))
     assert report.summary == "No problem found: 19 of 21 checks done"
     assert [lack.checks for lack in report.lacking] == [["tensor cores"], ["memory bandwidth"]]
     assert report.lacking[0].reason.startswith("no SM active (needs GPM")
@@ -66,7 +68,7 @@ def test_checks_that_lack_a_reading_are_not_done_and_do_not_wait() -> None:
 
 
 def test_a_half_idle_gpu_is_reported_although_nothing_explains_it() -> None:
-    report = situation({"gpu_utilization_percent": saw(100, 4, 12, 6)}, seconds=90).report()
+    report = report_of(situation({"gpu_utilization_percent": saw(100, 4, 12, 6)}, seconds=90))
     assert titles(report) == ["GPU 0: work has gaps, cause not seen"]
     assert report.severity is Severity.INFORMATION
     assert "waiting for input" not in report.fine
@@ -75,7 +77,7 @@ def test_a_half_idle_gpu_is_reported_although_nothing_explains_it() -> None:
 
 
 def test_an_entry_has_one_remedy_for_all_of_its_devices() -> None:
-    report = situation(CAPPED, {}, CAPPED).report()
+    report = report_of(situation(CAPPED, {}, CAPPED))
     (entry,) = report.entries
     assert entry.title == (
         "GPUs 0 and 2: held back by a power limit of 500 W, below its default of 700 W"
@@ -87,14 +89,14 @@ def test_an_entry_has_one_remedy_for_all_of_its_devices() -> None:
 
 def test_a_page_about_one_device_has_its_own_entries_without_its_name() -> None:
     both = situation(CAPPED, HOT)
-    assert [each.split(":")[0] for each in titles(both.report())] == ["GPU 1", "GPU 0"]
-    report = both.report(both.devices[1])
+    assert [each.split(":")[0] for each in titles(report_of(both))] == ["GPU 1", "GPU 0"]
+    report = report_of(both, 1)
     assert titles(report) == ["Throttled by heat; may delay its job, SM clock below GPU 0"]
-    assert INDEX not in both.report(both.devices[0]).entries[0].remedy
+    assert INDEX not in report_of(both, 0).entries[0].remedy
 
 
-def test_an_alert_stands_in_for_a_rule_that_needs_more_time() -> None:
-    report = situation(HOT, {}, seconds=5).report()
+def test_heat_counts_at_once_while_its_rule_needs_more_time() -> None:
+    report = report_of(situation(HOT, {}, seconds=5))
     (entry,) = report.entries
     assert (entry.title, entry.section) == ("GPU 0: throttled by heat", "What slows the work")
     assert "heat" not in [title for lack in report.lacking for title in lack.checks]
@@ -102,10 +104,9 @@ def test_an_alert_stands_in_for_a_rule_that_needs_more_time() -> None:
 
 def test_a_lost_device_is_one_fault_before_all_others() -> None:
     now = situation(HOT, HOT)
-    lost = dataclasses.replace(streams.lost(0, DeviceState.LOST), uuid=now.devices[0].uuid)
-    readings = {**now.readings, lost.uuid: lost}
-    alerts = find_alerts(now.devices, readings, now=NOW)
-    report = dataclasses.replace(now, readings=readings, alerts=alerts).report()
+    lost = dataclasses.replace(streams.lost(0, DeviceState.LOST), uuid=device().uuid)
+    sample = dataclasses.replace(now.sample, devices=(lost, *now.sample.devices[1:]))
+    report = report_of(Situation(now.inventory, sample, now.judgement))
     assert titles(report) == [
         "GPU 0: LOST: it no longer answers on its bus",
         "GPU 1: throttled by heat",

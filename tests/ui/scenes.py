@@ -176,15 +176,22 @@ def changed(records: list[Record], *readings: DeviceSample, **changes: Any) -> l
 
 
 def alarming(devices: int) -> list[Record]:
-    """A job on a machine with all that alerts are given for."""
-    tick = SAMPLES - 1
-    return changed(
-        job(devices),
-        training(1, tick, clock_event_reasons=("hw_slowdown", "hw_thermal"), sm_clock_mhz=1215),
-        training(2, tick, ecc_uncorrected=2, remap_pending=True),
-        training(3, tick, memory_used_bytes=79 * GIB, memory_free_bytes=GIB // 2),
-        events=(Event(NOW + tick - 30, device(2).uuid, "xid", 94),),
-    )
+    """A job on a machine with faults and problems, for the last ten seconds."""
+    machine, *told = job(devices)
+    records: list[Record] = [machine, *told[:-10]]
+    xid = Event(NOW + SAMPLES - 10, device(2).uuid, "xid", 94)
+    for tick in range(SAMPLES - 10, SAMPLES):
+        sample = told[tick]
+        assert isinstance(sample, Sample)
+        heat = ("hw_slowdown", "hw_thermal")
+        made = (
+            training(1, tick, clock_event_reasons=heat, sm_clock_mhz=1215),
+            training(2, tick, ecc_uncorrected=2, remap_pending=True),
+            training(3, tick, memory_used_bytes=79 * GIB, memory_free_bytes=GIB // 2),
+        )
+        events = (xid,) if tick == SAMPLES - 10 else ()
+        records += changed([sample], *made, events=events)
+    return records
 
 
 def faults() -> list[Record]:

@@ -92,7 +92,7 @@ def ask_rules(facts: DoctorFacts) -> dict[tuple[str, str], Finding]:
     found = {}
     for each in judge_snapshot(facts.inventory, facts.sample).findings:
         found[each.rule, each.device_uuid] = replace(
-            each, title=each.line, since=None, evidence=()
+            each, title=each.line, label="", since=None, evidence=()
         )
     return found
 

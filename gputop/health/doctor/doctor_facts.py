@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from gputop.agent.linux.driver_files import System, inspect_system
 from gputop.agent.nvml.diagnosis import installed_bindings
 from gputop.agent.problem import ProblemError
-from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
+from gputop.agent.snapshot import DriverState, Inventory, Sample
 from gputop.agent.threads import call_in_thread
 from gputop.agent.visible_devices import VARIABLE
 from gputop.bench.run import worker_launch
@@ -29,6 +29,7 @@ from gputop.bench.run.worker_launch import (
 )
 from gputop.console import terminfo_colours
 from gputop.health.doctor.kernel_log import KernelLog, read_kernel_log
+from gputop.health.rule_view import NO_INVENTORY, NO_SAMPLE
 from gputop.schema.decode import from_plain
 from gputop.schema.limits import DecodeError
 from gputop.stream.child import StreamError, one_snapshot
@@ -122,10 +123,6 @@ OTHER = "gputop"
 """Distribution of another project with a package and a command of the same name."""
 DRIVER_SECONDS = 30.0
 """Seconds for the driver. Eight devices without persistence mode take about half of it."""
-
-
-NO_INVENTORY = Inventory(0.0, "", Source.NVML, DriverState.STARTING, 1.0)
-NO_SAMPLE = Sample(0.0, Host())
 
 
 @dataclass(frozen=True, slots=True)

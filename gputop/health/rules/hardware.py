@@ -115,12 +115,9 @@ def _slowed(
 ) -> Finding:
     """Return the finding that it was slowed, mainly by `cause`."""
     lost, cost = _lost(view, causes)
-    title = BY_WORD[cause].fault
-    if view.windows.momentary:
-        title = f"{title} now"
     return Finding(
         Severity.WARNING,
-        title,
+        BY_WORD[cause].fault,
         [*slowed, *lost, *evidence, *_clock(view)],
         remedy,
         cost_percent=cost,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gputop.agent.snapshot import Process
 from gputop.health import thresholds as t
-from gputop.health.conditions import ALMOST_FULL, usable_memory
+from gputop.health.conditions import ALMOST_FULL
 from gputop.health.findings import Evidence, Finding, Severity
 from gputop.health.rule_view import NoEvidence, RuleView, finite, needed
 from gputop.health.rules.workload import USED
@@ -206,7 +206,8 @@ def _share(used: float, free: float) -> float:
 
 def _host_almost_full(view: RuleView) -> Finding | None:
     """Find that the host's memory is full, which the device uses."""
-    used, available = needed(usable_memory(view.device, view.sample, view.host), FREE)
+    used = needed(view.host.memory_used_bytes, FREE)
+    available = needed(view.host.memory_available_bytes, FREE)
     share = _share(used, available)
     if not view.passes(t.FULL, share):
         return None

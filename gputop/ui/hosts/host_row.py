@@ -62,7 +62,7 @@ def host_rows(telemetry: Telemetry) -> list[HostRow]:
         devices.setdefault(device.machine, []).append(device)
         parents.add(device.parent_uuid)
     used = {process.device_uuid for process in sample.processes}
-    findings = _gravest_findings(telemetry)
+    problems = telemetry.problems
     rows = []
     for machine in sample.machines:
         gpus = []
@@ -71,20 +71,10 @@ def host_rows(telemetry: Telemetry) -> list[HostRow]:
                 readings = telemetry.readings(device.uuid)
                 shared = device.uuid in used or device.uuid in parents
                 free = not shared and is_free(readings)
-                gpus.append(HostGpu(device, readings, findings.get(device.uuid), free))
+                gpus.append(HostGpu(device, readings, problems.get(device.uuid), free))
         rank, note = _rank_and_note(machine, gpus)
         rows.append(HostRow(machine, tuple(gpus), rank, note))
     return rows
-
-
-def _gravest_findings(telemetry: Telemetry) -> dict[str, Finding]:
-    """Return the gravest alert or problem of each device that has one."""
-    found: dict[str, Finding] = {}
-    for finding in (*telemetry.alerts, *telemetry.problems.values()):
-        known = found.get(finding.device_uuid)
-        if known is None or known.severity < finding.severity:
-            found[finding.device_uuid] = finding
-    return found
 
 
 def is_free(readings: DeviceSample) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from textual import work
 
 from gputop.agent.snapshot import Event, Inventory, Record, Sample
+from gputop.health.findings import Severity
 from gputop.schema.derived import label_of
 from gputop.settings import AUTO, INTERVALS
 from gputop.stream.child import Interruption
@@ -101,7 +102,7 @@ class Dashboard(ActionScreen):
         self._back_to, self._search = back_to, search
         self._events = EventWatch()
         self._rung: set[tuple[object, ...]] = set()
-        """Identities of the alerts that the bell was rung for, while they last."""
+        """Identities of the problems that the bell was rung for, while they last."""
 
     def compose(self) -> ComposeResult:
         self._header = Header(self.telemetry)
@@ -201,7 +202,7 @@ class Dashboard(ActionScreen):
         if isinstance(record, Sample):
             telemetry = self.telemetry
             for notice in self._events.notices(
-                record, telemetry.devices, telemetry.alerts
+                record, telemetry.devices, telemetry.findings
             ):
                 self.app.announce(notice)
         self._ring()
@@ -213,15 +214,22 @@ class Dashboard(ActionScreen):
             self.tabs.benchmark.show_targets()
 
     def _ring(self) -> None:
-        alerts: set[tuple[object, ...]] = {
-            (each.device_uuid, each.label, each.rule, each.severity, each.since)
-            for each in self.telemetry.alerts
-        }
-        if alerts - self._rung:
+        problems: set[tuple[object, ...]] = set()
+        for each in self.telemetry.findings:
+            if each.severity > Severity.INFORMATION:
+                key = (
+                    each.device_uuid,
+                    each.label,
+                    each.rule,
+                    each.severity,
+                    each.since,
+                )
+                problems.add(key)
+        if problems - self._rung:
             self._header.redraw()  # also while the rest is paused
             if self.app.settings.bell:
                 self.app.bell()
-        self._rung = alerts
+        self._rung = problems
 
     def explain(self, key: str, character: str) -> str:
         if self.action_for(key) is not None:

@@ -33,7 +33,7 @@ class EventWatch:
         self._faults: set[tuple[object, ...]] = set()
 
     def notices(
-        self, sample: Sample, devices: Iterable[Device], alerts: Iterable[Finding]
+        self, sample: Sample, devices: Iterable[Device], findings: Iterable[Finding]
     ) -> Iterator[Notice]:
         """Yield what has happened since the sample before."""
         now = sample.processes_by_device()
@@ -58,14 +58,14 @@ class EventWatch:
             yield Notice("job-ended", _ended(list(ended.values())))
         if free:
             yield Notice("gpu-free", f"Free: GPU {', '.join(free)}")
-        yield from self._new_faults(alerts)
+        yield from self._new_faults(findings)
 
-    def _new_faults(self, alerts: Iterable[Finding]) -> Iterator[Notice]:
+    def _new_faults(self, findings: Iterable[Finding]) -> Iterator[Notice]:
         faults = {}
-        for alert in alerts:
-            if alert.severity is Severity.FAULT:
-                faults[alert.device_uuid, alert.rule, alert.since] = alert
-        new = [alert for key, alert in faults.items() if key not in self._faults]
+        for each in findings:
+            if each.severity is Severity.FAULT:
+                faults[each.device_uuid, each.rule, each.since] = each
+        new = [each for key, each in faults.items() if key not in self._faults]
         self._faults = set(faults)
         if new:
             said = "; ".join(words for _, words in summarize(new))
