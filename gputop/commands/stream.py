@@ -141,13 +141,13 @@ def open_sink(
     The output is `path`, or standard output if it is None. Opening and writing raise `OutputError`.
     """
     from gputop.agent.sender import write_all, write_to_stdout
-    from gputop.recording.writer import GrowingFile, Recorder
+    from gputop.recording.writer import GrowingFile
 
     if csv is None:
         if path is None:
             return write_to_stdout, lambda: None
-        recorder = Recorder(path)
-        return recorder.write, recorder.close
+        recording = GrowingFile(path)
+        return recording.write_record, recording.close
     file = None if path is None else GrowingFile(path)
     put = file.write if file else partial(write_all, sys.stdout.fileno())
 
