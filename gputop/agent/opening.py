@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
@@ -140,7 +141,7 @@ class Opening:
         if selection.needs_identities:
             for reader in readers:
                 identities[reader] = call_in_thread(reader.identify)
-            futures.wait(identities.values(), IDENTIFY_SECONDS)
+            _await_identities(selection, identities)
         while True:
             silent = [each for each in identities.values() if not each.done()]
             devices = [_devices_of(reader, identities) for reader in readers]
@@ -173,6 +174,22 @@ class Opening:
         if reader in identities:
             identities[reader].result()
         return self._read(reader)
+
+
+def _await_identities(
+    selection: Selection, identities: Mapping[Reader, Identity]
+) -> None:
+    """Wait until all devices are identified, or all that the selection names."""
+    end = time.monotonic() + IDENTIFY_SECONDS
+    silent = set(identities.values())
+    while silent:
+        devices = [_devices_of(reader, identities) for reader in identities]
+        if selection.is_decided([*chain(*devices)]):
+            return
+        left = max(0.0, end - time.monotonic())
+        done, silent = futures.wait(silent, left, futures.FIRST_COMPLETED)
+        if not done:
+            return
 
 
 def _devices_of(

@@ -120,12 +120,12 @@ class Replay:
                 events = self._events_before(self._number)
             if last >= self._number:
                 records = await asyncio.to_thread(list, self._read(last))
+                self._position = min(self._position, self.end)
                 if records:
                     yield Played(chain(events, self._process(records)), restarted)
             recording = self.recording
             known = len(recording.positions)
             self.ended = recording.is_scanned and self._number >= known
-            self._position = min(self._position, self.end)
             if not recording.is_scanned:
                 await asyncio.to_thread(recording.scan_more)
             elif self.playing:

@@ -61,6 +61,16 @@ def test_an_index_needs_no_device_to_be_identified(opened: Open, readers: list[F
     assert [reader.gpm for reader in readers] == [None, None, True]
 
 
+def test_a_uuid_is_enough_although_another_device_hangs(
+    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "IDENTIFY_SECONDS", 10 * BOUND)
+    readers[0].identity_gate.clear()
+    stream = opened(lambda: FakeDriver(*readers), selection=Selection((UUIDS[1].upper(),)))
+    assert indices(stream, first(stream)) == [1]
+    readers[0].identity_gate.set()
+
+
 @pytest.mark.parametrize("text", ["GPU-1", ADDRESSES[1]])
 def test_a_device_that_hangs_is_waited_for_a_while(
     opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch, text: str
