@@ -169,19 +169,9 @@ def _refuse_misuse(arguments: argparse.Namespace) -> None:
 
 
 async def _once(arguments: argparse.Namespace, found: SnapshotStream) -> int:
-    from gputop.stream.child import MOST_SNAPSHOTS, Interruption
+    from gputop.stream.child import first_snapshot
 
-    seen: Snapshot | None = None
-    taken = 0
-    async with aclosing(found):
-        async for each in found:
-            if isinstance(each, Interruption):
-                break  # a snapshot came before it
-            seen = each
-            taken += 1
-            if taken == MOST_SNAPSHOTS or not _waits(arguments, each):
-                break
-    assert seen is not None
+    seen = await first_snapshot(found, waits=partial(_waits, arguments))
     is_choice = arguments.id or arguments.only_visible or arguments.list_gpus
     if arguments.json or not (seen.problem and is_choice):
         _show(arguments, seen)
