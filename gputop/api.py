@@ -32,7 +32,8 @@ def snapshot(*, demo: bool = False) -> Snapshot:
     Raises `ProblemError` if the driver does not answer within 15 seconds. If the driver is missing,
     the reason is in `inventory.problem`.
     """
-    return _run(first_snapshot(_child(0.5, demo=demo), ANSWER_SECONDS, complete=True))
+    found = streams.snapshots(_child(0.5, demo=demo))
+    return _run(first_snapshot(found, complete=True))
 
 
 def snapshots(interval: float = 1.0, *, demo: bool = False) -> Stream:

@@ -39,23 +39,16 @@ def user_folder(kind: Literal["config", "data"]) -> Path:
     return folder
 
 
-def refusal(status: os.stat_result) -> str | None:
-    """Return why an existing file must not be replaced, or None if it may be."""
-    if not stat.S_ISREG(status.st_mode):
-        return "it is no regular file"
-    if status.st_uid != os.geteuid():
-        return "it belongs to another user"
-    return None
-
-
 def check_target(file: Path) -> None:
     """Raise `OSError` if `file`, or the target of a link, must not be replaced."""
     try:
-        reason = refusal(file.stat())
+        status = file.stat()
     except FileNotFoundError:
         return
-    if reason is not None:
-        raise OSError(errno.EPERM, reason)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EPERM, "it is no regular file")
+    if status.st_uid != os.geteuid():
+        raise OSError(errno.EPERM, "it belongs to another user")
 
 
 def read_at_once(file: Path, most: int) -> bytes:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
 
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
@@ -78,7 +79,37 @@ class Settings:
 DEFAULT = Settings()
 KEYS = tuple(field.name for field in fields(Settings))
 LARGEST_BYTES = 1 << 16
-TITLES = "[A-Za-z0-9_%, -]{0,200}"
+
+
+class Rule(NamedTuple):
+    """Valid values of a setting."""
+
+    kind: Any
+    """Type for msgspec."""
+    advice: str
+
+
+def _one_of(values: tuple[str, ...]) -> Rule:
+    return Rule(Literal[values], f"Give one of {', '.join(values)}")
+
+
+_TITLES = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_%, -]{0,200}\Z")]
+_SECONDS = Annotated[float, msgspec.Meta(ge=SHORTEST_INTERVAL, le=LONGEST_INTERVAL)]
+TITLES = Rule(_TITLES, "Give the title of a column, such as MEMORY")
+FLAG = Rule(bool, "Give true or false")
+RULES = {
+    "theme": _one_of((AUTO, *THEMES)),
+    "density": _one_of((AUTO, *DENSITIES)),
+    "charts": _one_of(CHARTS),
+    "ascii": Rule(bool, "Give true or false, or auto"),
+    "interval": Rule(
+        _SECONDS, f"Give seconds from {SHORTEST_INTERVAL:g} to {LONGEST_INTERVAL:g}"
+    ),
+    "sort": TITLES,
+    "hidden_columns": TITLES,
+    "on_event": Rule(str, "Give a command, such as notify-send"),
+}
+"""Valid values of the settings that are not just off and on."""
 
 
 def path(
@@ -128,76 +159,45 @@ def load(
         text = environment.get(variable)
         if text:
             entry = f"{variable}={_shown(text)}"
-            settings = _with(settings, key, _from_text(key, text), entry, problems)
+            settings = _with(settings, key, text, entry, problems, is_text=True)
     return replace(settings, **(given or {})), problems
 
 
 def _with(
-    settings: Settings, key: str, value: object, entry: str, problems: list[Problem]
+    settings: Settings,
+    key: str,
+    value: object,
+    entry: str,
+    problems: list[Problem],
+    *,
+    is_text: bool = False,
 ) -> Settings:
     """Return the settings with this value. If it is invalid, add a problem instead."""
     try:
-        return replace(settings, **{key: checked(key, value)})
+        return replace(settings, **{key: checked(key, value, is_text=is_text)})
     except ValueError as error:
         what = f"{entry} is not used"
         problems.append(Problem(what, "the value is invalid", str(error)))
     return settings
 
 
-def checked(key: str, value: Any) -> Any:
-    """Return the value converted for `Settings`. Raises `ValueError` with the valid values."""
-    if key in ("theme", "density", "charts"):
-        if value not in CHOICES[key]:
-            raise ValueError(f"Give one of {', '.join(CHOICES[key])}")
-        return value
-    if key == "interval":
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not (is_number and SHORTEST_INTERVAL <= value <= LONGEST_INTERVAL):
-            raise ValueError(
-                f"Give seconds from {SHORTEST_INTERVAL:g} to {LONGEST_INTERVAL:g}"
-            )
-        return float(value)
-    if key in ("sort", "hidden_columns"):
-        return _checked_titles(value)
-    if key == "on_event":
-        return _checked_command(value)
+def checked(key: str, value: Any, *, is_text: bool = False) -> Any:
+    """Return the value converted for `Settings`. Raises `ValueError` with the valid values.
+
+    With `is_text`, it is the text of an environment variable.
+    """
     if key == "ascii" and value == AUTO:
         return None
-    if isinstance(value, bool):
-        return value
-    if key == "ascii":
-        raise ValueError("Give true or false, or auto")
-    raise ValueError("Give true or false")
-
-
-def _checked_titles(value: Any) -> str:
-    if not isinstance(value, str) or not re.fullmatch(TITLES, value):
-        raise ValueError("Give the title of a column, such as MEMORY")
-    return value.replace(", ", ",")
-
-
-def _checked_command(value: Any) -> str:
-    if isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            shlex.split(value)
-            return value
-    raise ValueError("Give a command, such as notify-send")
-
-
-WORDS = {
-    **dict.fromkeys(("1", "true", "yes", "on"), True),
-    **dict.fromkeys(("0", "false", "no", "off"), False),
-}
-
-
-def _from_text(key: str, text: str) -> object:
-    """Return the unchecked value of an environment variable."""
-    if key == "interval":
-        with contextlib.suppress(ValueError):
-            return float(text)
-    if isinstance(getattr(DEFAULT, key), str):
-        return text
-    return WORDS.get(text.lower(), text)
+    rule = RULES.get(key, FLAG)
+    try:
+        converted = msgspec.convert(value, rule.kind, strict=not is_text)
+        if key == "on_event":
+            shlex.split(converted)
+    except ValueError:
+        raise ValueError(rule.advice) from None
+    if key == "hidden_columns":
+        return converted.replace(", ", ",")
+    return converted
 
 
 def save(file: Path | None, changes: Mapping[str, Any]) -> None:

@@ -6,7 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from gputop.agent.snapshot import Sample
-from gputop.recording.writer import Recorder
+from gputop.recording.reader import Recording
+from gputop.recording.writer import GrowingFile
 from tests import streams
 
 if TYPE_CHECKING:
@@ -32,10 +33,10 @@ def samples(count: int, devices: int = 1, gaps: dict[int, float] | None = None) 
 
 def write(path: Path, made: Iterable[Record]) -> Path:
     """The file, as gputop writes it."""
-    recorder = Recorder(path)
+    file = GrowingFile(path)
     for record in made:
-        recorder.write(record)
-    recorder.close()
+        file.write_record(record)
+    file.close()
     return path
 
 
@@ -52,3 +53,11 @@ def records(count: int, devices: int = 1, gaps: dict[int, float] | None = None) 
 def numbers(played: Sequence[Record]) -> list[int | None]:
     """What `samples` numbered them with."""
     return [r.devices[0].gpu_utilization_percent for r in played if isinstance(r, Sample)]
+
+
+def scanned(path: Path) -> Recording:
+    """The recording in a file, scanned to its end."""
+    recording = Recording(path)
+    while not recording.is_scanned:
+        recording.scan_more()
+    return recording

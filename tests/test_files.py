@@ -8,16 +8,12 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import platformdirs
 import pytest
 
 from gputop.files import NoHomeError, check_target, user_folder, write_whole
-from gputop.recording.writer import GrowingFile, OutputError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
 
@@ -107,36 +103,6 @@ def test_another_user_s_file_is_not_replaced(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="it belongs to another user"):
         write_whole(file, b"one")
     assert file.read_bytes() == b"theirs"
-
-
-def test_a_growing_file_takes_an_empty_one_of_its_user(tmp_path: Path) -> None:
-    file = tmp_path / "a"
-    file.touch(0o644)
-    GrowingFile(file).close()
-    assert file.stat().st_mode & 0o777 == 0o600
-
-
-@needs_root
-@pytest.mark.parametrize("make", [Path.touch, os.mkfifo])
-def test_a_growing_file_leaves_what_another_user_made(
-    tmp_path: Path, make: Callable[[Path], None]
-) -> None:
-    file = tmp_path / "a"
-    make(file)
-    os.chown(file, 65534, 65534)
-    file.chmod(0o666)
-    reader = os.open(file, os.O_RDONLY | os.O_NONBLOCK)
-    with pytest.raises(OutputError, match=r"it belongs to another user|it is no regular file"):
-        GrowingFile(file)
-    assert os.read(reader, 1) == b""
-    os.close(reader)
-
-
-def test_a_growing_file_does_not_follow_a_link_to_a_file(tmp_path: Path) -> None:
-    (tmp_path / "there").touch()
-    (tmp_path / "link").symlink_to(tmp_path / "there")
-    with pytest.raises(OutputError, match="it is a link"):
-        GrowingFile(tmp_path / "link")
 
 
 def test_the_users_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

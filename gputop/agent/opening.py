@@ -126,7 +126,9 @@ class Opening:
         while True:
             is_silent = False
             if selection.needs_identities:
-                threads.read_all(patience, also_slow=True)
+                threads.read_all(
+                    patience, lambda: selection.is_decided(threads.devices())
+                )
                 is_silent = any(not slot.read_at for slot in threads.slots)
             left_out = len(threads.slots)
             try:

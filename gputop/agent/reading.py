@@ -125,17 +125,21 @@ class ReadingThreads:
         with self.changed:
             self._start_thread([*self.slots])
 
-    def read_all(self, patience: float, *, also_slow: bool = False) -> None:
+    def read_all(
+        self,
+        patience: float,
+        enough: Callable[[], bool] | None = None,
+    ) -> None:
         """Read all devices. Wait for those that are quick, but not longer than `patience`.
 
-        With `also_slow`, wait for all devices.
+        With `enough`, wait for all devices, or until it returns True.
         """
         with self.changed:
             self.tick += 1
             self.changed.notify_all()
             self._relieve()
             while not self.changed.wait_for(
-                lambda: self._has_answers(also_slow=also_slow),
+                lambda: self._has_answers(enough),
                 min(patience, LOOK_SECONDS),
             ):
                 patience -= LOOK_SECONDS
@@ -171,14 +175,17 @@ class ReadingThreads:
             assert self.problem is not None
             return self.problem
 
-    def _has_answers(self, *, also_slow: bool) -> bool:
+    def _has_answers(
+        self,
+        enough: Callable[[], bool] | None,
+    ) -> bool:
         """Return True if nobody has to wait any longer: all (quick) devices have been read."""
-        if self.problem is not None:
+        if self.problem is not None or (enough is not None and enough()):
             return True
         now = time.monotonic()
         for slot in self.slots:
             is_slow = slot.was_slow or slot.is_stuck(now)
-            if slot.answered < self.tick and (also_slow or not is_slow):
+            if slot.answered < self.tick and (enough is not None or not is_slow):
                 return False
         return True
 

@@ -74,6 +74,17 @@ class Selection:
         by_variable = self.only_visible and VARIABLE in os.environ
         return by_variable or not all(map(str.isdecimal, self.ids))
 
+    def is_decided(self, devices: Sequence[Device]) -> bool:
+        """Return True if no device that is not identified yet can change the choice.
+
+        The start of a UUID may fit another device, too.
+        """
+        if self.only_visible:
+            return False
+        known = {device.uuid.lower() for device in devices}
+        named = [each.lower() for each in self.ids if not each.isdecimal()]
+        return known.issuperset(named)
+
     def among(self, devices: Sequence[Device]) -> Chosen:
         """Return the chosen ones of all GPUs and MIG instances of this machine.
 

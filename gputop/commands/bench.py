@@ -293,7 +293,7 @@ def _run(
         devices=args.devices,
         cpu=args.device == ("cpu",),
         ignore_busy=args.ignore_busy,
-        python=getattr(args, "python", None),
+        python=args.python,
         head=head,
     )
     return asyncio.run(running)
@@ -387,7 +387,7 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
         raise RunRefusedError("The GPUs are the ranks. Leave out --ranks.", USAGE)
     if len(targets) > 1 and args.ray is None and args.kind != "collective":
         _look_over_several(args)
-    python = getattr(args, "python", None)
+    python = args.python
     dtypes = args.dtype or (
         (target_choice.common_dtype(targets),) if args.kind == "pairs" else ()
     )

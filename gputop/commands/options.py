@@ -1,8 +1,4 @@
-"""Options that several commands share. Each function returns a parent parser for argparse.
-
-A shared option may also be given before the command. A default here would overwrite that value, so
-the defaults are in `UNSET`, for the top parser only.
-"""
+"""Options that several commands share, and the types of their values."""
 
 from __future__ import annotations
 
@@ -10,8 +6,9 @@ import argparse
 import math
 import re
 from argparse import SUPPRESS, ArgumentTypeError, BooleanOptionalAction
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,25 +17,6 @@ from gputop.commands.arguments import Parser
 from gputop.stream.ssh import parse_command
 
 T = TypeVar("T")
-
-UNSET: Mapping[str, Any] = {
-    "once": False,
-    "list_gpus": False,
-    "interval": None,
-    "gpm": None,
-    "id": None,
-    "only_visible": False,
-    "user": None,
-    "pid": None,
-    "compute": False,
-    "demo": False,
-    "host": None,
-    "remote_command": None,
-    "prometheus": None,
-    "match": None,
-    "replay": None,
-}
-"""Defaults of the shared options."""
 
 
 def argument_type(parse: Callable[[str], T]) -> Callable[[str], T]:
@@ -113,94 +91,76 @@ def pids(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
 
 
-@argument_type
-def ids(text: str) -> tuple[str, ...]:
-    """Parse the choice of GPUs."""
-    from gputop.agent.selection import parse_ids
+def imported(module: str, name: str) -> Callable[[str], Any]:
+    """Return a `type` for argparse: a function in a module that is loaded only when it is used."""
 
-    return parse_ids(text)
+    @argument_type
+    def parse(text: str) -> Any:
+        return getattr(import_module(module), name)(text)
 
-
-@argument_type
-def host_names(text: str) -> list[str]:
-    """Parse the hosts of one `--host`."""
-    from gputop.stream.host_names import parse_hosts
-
-    return parse_hosts(text)
+    return parse
 
 
-@argument_type
-def python_path(text: str) -> str:
-    """Parse the path of a Python interpreter with torch."""
-    from gputop.bench.plan.request import parse_python
-
-    return parse_python(text)
-
-
-@argument_type
-def prometheus_url(text: str) -> str:
-    """Parse the address of a Prometheus server."""
-    from gputop.commands.fleet import parse_url
-
-    return parse_url(text)
-
-
-@argument_type
-def prometheus_match(text: str) -> str:
-    """Parse PromQL matchers."""
-    from gputop.commands.fleet import parse_match
-
-    return parse_match(text)
-
-
+python_path = imported("gputop.bench.plan.request", "parse_python")
+"""Parses the path of a Python interpreter with torch."""
 SHOWN = "what is shown"
 SOURCE = "where it comes from"
 """Titles of groups in the help."""
 
 
-def _parent() -> Parser:
-    return Parser(
-        add_help=False,
-        allow_abbrev=False,
-        argument_default=SUPPRESS,
-    )
+def shared(groups: Collection[str], default: str | None = SUPPRESS) -> Parser:
+    """Return a parent parser with these groups of options.
 
-
-def sample_interval() -> Parser:
-    """Return the parent with `--interval`."""
-    parent = _parent()
-    group = parent.add_argument_group(SHOWN)
-    group.add_argument(
-        "--interval",
-        "-l",
-        type=interval,
-        metavar="S",
-        help="seconds between samples (0.25 to 60, default 1)",
-    )
+    A shared option may also be given before the command. A default of the command would overwrite
+    that value, so only the top parser has defaults.
+    """
+    parent = Parser(add_help=False, allow_abbrev=False, argument_default=default)
+    shown = parent.add_argument_group("what is shown")
+    source = parent.add_argument_group("where it comes from")
+    if "interval" in groups:
+        shown.add_argument(
+            "--interval",
+            "-l",
+            type=interval,
+            metavar="S",
+            help="seconds between samples (0.25 to 60, default 1)",
+        )
+    if "gpm" in groups:
+        shown.add_argument(
+            "--gpm",
+            action=BooleanOptionalAction,
+            help="profiling counters: SM, tensor and DRAM activity (default: yes)",
+        )
+    if "devices" in groups:
+        _add_devices(shown)
+    if "processes" in groups:
+        _add_processes(shown)
+    if "demo" in groups:
+        source.add_argument(
+            "--demo",
+            action="store_true",
+            help="simulated devices, marked as such",
+        )
+    if "hosts" in groups:
+        _add_hosts(source)
+    if "fleet" in groups:
+        _add_fleet(source)
+    if "replay" in groups:
+        source.add_argument(
+            "--replay",
+            type=Path,
+            metavar="FILE",
+            help="play a recording; `stream --output` or r in the dashboard makes one",
+        )
     return parent
 
 
-def gpm() -> Parser:
-    """Return the parent with `--gpm`."""
-    parent = _parent()
-    group = parent.add_argument_group(SHOWN)
-    group.add_argument(
-        "--gpm",
-        action=BooleanOptionalAction,
-        help="profiling counters: SM, tensor and DRAM activity (default: yes)",
-    )
-    return parent
-
-
-def devices() -> Parser:
-    """Return the parent with the options that choose GPUs."""
-    parent = _parent()
-    group = parent.add_argument_group(SHOWN)
+def _add_devices(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--id",
         "-i",
         action="extend",
-        type=ids,
+        type=imported("gputop.agent.selection", "parse_ids"),
         metavar="LIST",
         help="only these GPUs; indices, PCI addresses or starts of UUIDs, such as 0,2",
     )
@@ -209,13 +169,9 @@ def devices() -> Parser:
         action="store_true",
         help="only GPUs that CUDA_VISIBLE_DEVICES leaves visible",
     )
-    return parent
 
 
-def processes() -> Parser:
-    """Return the parent with the options that choose processes."""
-    parent = _parent()
-    group = parent.add_argument_group(SHOWN)
+def _add_processes(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--user",
         "-u",
@@ -238,27 +194,13 @@ def processes() -> Parser:
         action="store_true",
         help="only processes that compute, such as those of CUDA; all GPUs are still shown",
     )
-    return parent
 
 
-def demo() -> Parser:
-    """Return the parent with `--demo`."""
-    parent = _parent()
-    group = parent.add_argument_group(SOURCE)
-    group.add_argument(
-        "--demo", action="store_true", help="simulated devices, marked as such"
-    )
-    return parent
-
-
-def hosts() -> Parser:
-    """Return the parent with the options for other machines."""
-    parent = _parent()
-    group = parent.add_argument_group(SOURCE)
+def _add_hosts(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--host",
         action="extend",
-        type=host_names,
+        type=imported("gputop.stream.host_names", "parse_hosts"),
         metavar="NAME",
         help="another machine, over ssh, such as gpu-1 or ada@gpu-1; repeat --host for several, or "
         "give node[01-40], @FILE with a host on each line, or 'gpu-*' for those in ~/.ssh/config; "
@@ -271,16 +213,12 @@ def hosts() -> Parser:
         help="command that starts an installed gputop there, such as ~/venv/bin/gputop (default: "
         "gputop sends what is needed to the python3 there, and installs nothing)",
     )
-    return parent
 
 
-def fleet() -> Parser:
-    """Return the parent with the options for the GPUs of a Prometheus server."""
-    parent = _parent()
-    group = parent.add_argument_group(SOURCE)
+def _add_fleet(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--prometheus",
-        type=prometheus_url,
+        type=imported("gputop.commands.fleet", "parse_url"),
         metavar="URL",
         help="GPUs known to a Prometheus server; URL is such as http://prometheus:9090; to sign "
         "in, set GPUTOP_PROMETHEUS_TOKEN_FILE, _USER and _PASSWORD, _CERT, _KEY and _CA, or use "
@@ -288,24 +226,10 @@ def fleet() -> Parser:
     )
     group.add_argument(
         "--match",
-        type=prometheus_match,
+        type=imported("gputop.commands.fleet", "parse_match"),
         metavar="LABELS",
         help="""only these GPUs of the fleet, as PromQL matchers: 'cluster="a",rack=~"r1.*"'""",
     )
-    return parent
-
-
-def replay() -> Parser:
-    """Return the parent with `--replay`."""
-    parent = _parent()
-    group = parent.add_argument_group(SOURCE)
-    group.add_argument(
-        "--replay",
-        type=Path,
-        metavar="FILE",
-        help="play a recording; `stream --output` or r in the dashboard makes one",
-    )
-    return parent
 
 
 def add_python(parser: argparse.ArgumentParser, about: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from argparse import BooleanOptionalAction
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -26,52 +26,23 @@ COMMANDS = {
 }
 """Commands in the order of the help, with their help texts."""
 
-Parents = Sequence[Callable[[], Parser]]
-DASHBOARD: Parents = (
-    options.sample_interval,
-    options.gpm,
-    options.devices,
-    options.processes,
-    options.demo,
-    options.hosts,
-    options.fleet,
-    options.replay,
+DASHBOARD = (
+    "interval",
+    "gpm",
+    "devices",
+    "processes",
+    "demo",
+    "hosts",
+    "fleet",
+    "replay",
 )
 """Shared options of the dashboard. They are also allowed before a command that has them."""
-SHARED: Mapping[str, Parents] = {
-    "status": (
-        options.gpm,
-        options.devices,
-        options.processes,
-        options.demo,
-        options.hosts,
-        options.fleet,
-        options.replay,
-    ),
-    "pick": (options.demo, options.hosts),
-    "why": (
-        options.gpm,
-        options.devices,
-        options.demo,
-        options.hosts,
-        options.replay,
-    ),
-    "stream": (
-        options.sample_interval,
-        options.gpm,
-        options.devices,
-        options.processes,
-        options.demo,
-        options.hosts,
-        options.replay,
-    ),
-    "exporter": (
-        options.sample_interval,
-        options.gpm,
-        options.devices,
-        options.processes,
-        options.demo,
-    ),
+SHARED = {
+    "status": ("gpm", "devices", "processes", "demo", "hosts", "fleet", "replay"),
+    "pick": ("demo", "hosts"),
+    "why": ("gpm", "devices", "demo", "hosts", "replay"),
+    "stream": ("interval", "gpm", "devices", "processes", "demo", "hosts", "replay"),
+    "exporter": ("interval", "gpm", "devices", "processes", "demo"),
 }
 """Shared options of each command."""
 
@@ -87,9 +58,9 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
         description="A terminal dashboard for NVIDIA GPUs, with a stress test on one key.",
         epilog="`gputop COMMAND --help` has the options of a command.",
         allow_abbrev=False,
-        parents=[parent() for parent in DASHBOARD],
+        parents=[options.shared(DASHBOARD, default=None)],
     )
-    top.set_defaults(**options.UNSET, parser=top)
+    top.set_defaults(parser=top)
     _add_dashboard_options(top)
     commands = top.add_subparsers(
         dest="command",
@@ -100,9 +71,9 @@ def parser(words: Collection[str] = tuple(COMMANDS)) -> Parser:
         if name not in words:
             commands.add_parser(name, help=about)
             continue
-        parents = [parent() for parent in SHARED.get(name, ())]
+        shared = options.shared(SHARED.get(name, ()))
         command = commands.add_parser(
-            name, help=about, allow_abbrev=False, parents=parents
+            name, help=about, allow_abbrev=False, parents=[shared]
         )
         command.set_defaults(parser=command)
         import_module(f"gputop.commands.{name}").add_arguments(command)
@@ -198,12 +169,16 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 def _refuse_others(arguments: argparse.Namespace) -> None:
     """End the program if an option before the command does not apply to the command."""
-    for name, unset in options.UNSET.items():
-        value = getattr(arguments, name)
+    dashboard = options.shared(DASHBOARD, default=None).parse_args([])
+    for name, unset in [
+        *vars(dashboard).items(),
+        ("once", False),
+        ("list_gpus", False),
+    ]:
         has_option = arguments.parser.get_default(name) == argparse.SUPPRESS
-        if value != unset and not has_option:
+        if getattr(arguments, name) != unset and not has_option:
             option = f"--{name.replace('_', '-')}"
             remedy = "Leave it out"
             if (arguments.command, name) == ("bench", "id"):
-                remedy = f"Choose with --device {','.join(value)}"
+                remedy = f"Choose with --device {','.join(arguments.id)}"
             fail(f"{option} is not for `{arguments.command}`. {remedy}.", USAGE)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Inventory, Sample, Source
 from gputop.commands.arguments import fail, print_text, snapshots
-from gputop.commands.options import argument_type, count, number
+from gputop.commands.options import argument_type, count, imported, number
 from gputop.console import COULD_NOT_RUN, FINE, print_message
 
 if TYPE_CHECKING:
-    from gputop.health.idle_devices import Amount, Candidate, Requirements
+    from gputop.health.idle_devices import Candidate, Requirements
     from gputop.stream.child import Interruption, Snapshot
 
 INTERVAL_SECONDS = 0.25
@@ -43,14 +43,6 @@ def parse_percent(text: str) -> float:
     return PERCENT(text.removesuffix("%").rstrip())
 
 
-@argument_type
-def parse_amount(text: str) -> Amount:
-    """Parse an amount of memory."""
-    from gputop.health import idle_devices
-
-    return idle_devices.parse_amount(text)
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `gputop pick`."""
     parser.description = (
@@ -68,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--min-free",
-        type=parse_amount,
+        type=imported("gputop.health.idle_devices", "parse_amount"),
         metavar="SIZE",
         help="at least this much free memory, such as 20GiB, 20GB or 80%%",
     )

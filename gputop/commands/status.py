@@ -21,13 +21,13 @@ from gputop.commands.arguments import (
     snapshots,
     wants_colour,
 )
-from gputop.commands.options import argument_type, count, interval
+from gputop.commands.options import count, imported, interval
 from gputop.console import COULD_NOT_RUN, FINE, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
     from gputop.agent.problem import Problem
-    from gputop.output.status_page import Processes, TableColumn
+    from gputop.output.status_page import Processes
     from gputop.stream.child import Interruption, Snapshot
 
     SnapshotStream = AsyncGenerator[Snapshot | Interruption]
@@ -35,14 +35,6 @@ if TYPE_CHECKING:
 FIRST_SECONDS = 0.5
 """Seconds between snapshots if one is not enough."""
 SORT_NAMES = ("memory", "gpu", "cpu", "time", "pid", "user")
-
-
-@argument_type
-def parse_columns(text: str) -> tuple[TableColumn, ...]:
-    """Parse names of columns."""
-    from gputop.output import status_page
-
-    return status_page.parse_columns(text)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--columns",
-        type=parse_columns,
+        type=imported("gputop.output.status_page", "parse_columns"),
         metavar="NAME,...",
         help="these columns, such as GPU,busy,memory,power,sm-active,pcie-rx: readings by their "
         "names on a device's page or in the JSON (a wrong name lists them all)",
@@ -177,19 +169,9 @@ def _refuse_misuse(arguments: argparse.Namespace) -> None:
 
 
 async def _once(arguments: argparse.Namespace, found: SnapshotStream) -> int:
-    from gputop.stream.child import MOST_SNAPSHOTS, Interruption
+    from gputop.stream.child import first_snapshot
 
-    seen: Snapshot | None = None
-    taken = 0
-    async with aclosing(found):
-        async for each in found:
-            if isinstance(each, Interruption):
-                break  # a snapshot came before it
-            seen = each
-            taken += 1
-            if taken == MOST_SNAPSHOTS or not _waits(arguments, each):
-                break
-    assert seen is not None
+    seen = await first_snapshot(found, waits=partial(_waits, arguments))
     is_choice = arguments.id or arguments.only_visible or arguments.list_gpus
     if arguments.json or not (seen.problem and is_choice):
         _show(arguments, seen)

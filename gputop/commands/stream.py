@@ -21,13 +21,13 @@ from gputop.commands.arguments import (
     print_ending,
     source_of,
 )
-from gputop.commands.options import argument_type, count
+from gputop.commands.options import argument_type, count, imported
 from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
 
 if TYPE_CHECKING:
     from gputop.agent.problem import Problem
     from gputop.agent.snapshot import Record
-    from gputop.output.csv_lines import CsvColumn, CsvLines
+    from gputop.output.csv_lines import CsvLines
     from gputop.stream.launch import StreamOptions
     from gputop.stream.machines import Machines
 
@@ -44,14 +44,6 @@ def parse_format(text: str) -> tuple[str, ...]:
     raise ValueError(
         f"{text!r} is not a format: give jsonl, or csv with ,noheader or ,nounits."
     )
-
-
-@argument_type
-def parse_query(text: str) -> tuple[CsvColumn, ...]:
-    """Parse the columns of CSV."""
-    from gputop.output import csv_lines
-
-    return csv_lines.parse_query(text)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--query",
         "--query-gpu",
-        type=parse_query,
+        type=imported("gputop.output.csv_lines", "parse_query"),
         metavar="LIST",
         help="the columns of CSV, separated by commas: readings under nvidia-smi's names, such as "
         "timestamp,index,utilization.gpu,memory.used, or under their own, such as "
@@ -141,13 +133,13 @@ def open_sink(
     The output is `path`, or standard output if it is None. Opening and writing raise `OutputError`.
     """
     from gputop.agent.sender import write_all, write_to_stdout
-    from gputop.recording.writer import GrowingFile, Recorder
+    from gputop.recording.writer import GrowingFile
 
     if csv is None:
         if path is None:
             return write_to_stdout, lambda: None
-        recorder = Recorder(path)
-        return recorder.write, recorder.close
+        recording = GrowingFile(path)
+        return recording.write_record, recording.close
     file = None if path is None else GrowingFile(path)
     put = file.write if file else partial(write_all, sys.stdout.fileno())
 

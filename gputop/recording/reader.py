@@ -17,14 +17,13 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
-from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from gputop.agent.problem import Problem, ProblemError
-from gputop.agent.snapshot import EVENTS, Event, Inventory, Record, Sample
-from gputop.schema.decode import Head, NewerSchemaError, decode, read_head
-from gputop.schema.limits import LINE_BYTES, DecodeError, check
+from gputop.agent.snapshot import Event, Inventory, Record, Sample
+from gputop.schema.decode import NewerSchemaError, decode
+from gputop.schema.limits import LINE_BYTES, DecodeError
 from gputop.text import moment
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -90,8 +89,9 @@ def read_lines(file: BinaryIO) -> Iterator[bytes]:
 class Recording:
     """A recording on disk. Raises `RecordingError` if the file is not a recording.
 
-    `records` reads the file once, from its start. Seeks need a scan of the file, in steps with
-    `scan_more`, which stores the position and the offset of each sample.
+    `records` reads the file once, from its start. A replay scans the file in steps with
+    `scan_more`, which stores the position and the place of each sample. `records_from` reads the
+    scanned samples again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -104,10 +104,11 @@ class Recording:
         """Scanned events with the numbers of their samples."""
         self.is_scanned = False
         """True once the file has been scanned to its end, or up to its damage."""
-        self._offsets = array("Q")
-        """Offset of each sample's line in the decompressed content."""
-        self._inventories: list[tuple[int, int]] = []
-        """Number of the next sample and offset of the line, for each inventory."""
+        self._newest_time = 0.0
+        self._samples = array("Q")
+        """Offset of each scanned sample in the decompressed content."""
+        self._inventories = array("Q")
+        """Offset of the inventory of each scanned sample."""
         self._scanning = self._scan()
         try:
             self._file = open_content(path)
@@ -115,10 +116,10 @@ class Recording:
             why = error.strerror or str(error)
             raise RecordingError(path, why, "Name one that you may read") from None
         weakref.finalize(self, self._file.close)
-        for record in self.records():
-            if isinstance(record, Sample):
-                return
-        raise RecordingError(path, NO_SAMPLE)
+        while not (self.positions or self.is_scanned):
+            next(self._scanning, None)
+        if not self.positions:
+            raise RecordingError(path, NO_SAMPLE)
 
     @property
     def end(self) -> float:
@@ -134,114 +135,101 @@ class Recording:
         for _ in islice(self._scanning, LINES_AT_ONCE):
             pass
 
-    def scan(self) -> None:
-        """Scan the file to its end."""
-        while not self.is_scanned:
-            self.scan_more()
-
     def _scan(self) -> Iterator[None]:
-        line = 1
-        offset = 0
-        time: float | None = None
-        try:
-            with open_content(self.path) as file:
-                for data in read_lines(file):
-                    head = read_head(data)
-                    if head.type == "sample":
-                        self._add_sample(head, offset, time)
-                        time = head.time
-                    else:
-                        self._inventories.append((len(self.positions), offset))
-                    line += 1
-                    offset += len(data) + 1
-                    yield
-        except UNREADABLE as error:
-            self._end(len(self.positions), line, time, error)
+        """Store the place of each sample. Each step is one record."""
+        inventory = 0
+        for offset, record in self._read():
+            if isinstance(record, Inventory):
+                inventory = offset
+            else:
+                self._add_sample(record, offset, inventory)
+            yield
         self.is_scanned = True
 
     def _add_sample(
         self,
-        head: Head,
+        sample: Sample,
         offset: int,
-        before: float | None,
+        inventory: int,
     ) -> None:
-        """Add a sample; `before` is the time of the previous sample."""
-        position = self.end
-        if before is not None:
-            position += min(max(0.0, head.time - before), LONGEST_STEP_SECONDS)
-        for event in head.events[-EVENTS:]:
-            check(event)
-            self.events.append((len(self.positions), event))
-        self._offsets.append(offset)
+        """Add a sample with the offsets of its line and of its inventory."""
+        position = 0.0
+        if self.positions:
+            step = max(0.0, sample.time - self._newest_time)
+            position = self.end + min(step, LONGEST_STEP_SECONDS)
+        self._newest_time = sample.time
+        number = len(self.positions)
+        self.events.extend((number, event) for event in sample.events)
+        self._samples.append(offset)
+        self._inventories.append(inventory)
         # Append this last, because other threads use its length.
         self.positions.append(position)
 
-    def records(self, first: int = 0) -> Iterator[Record]:
-        """Yield the inventory of sample number `first`, and then all records from that sample.
+    def records(self) -> Iterator[Record]:
+        """Yield all records, up to a damaged line."""
+        for _, record in self._read():
+            yield record
 
-        Only one of these iterators can be in use. For `first` > 0 the sample must be scanned.
+    def records_from(self, first: int) -> Iterator[Record]:
+        """Yield the scanned samples from number `first`, and each inventory before its sample.
+
+        Only one of these iterators can be in use.
         """
         number = first
-        line = 1
-        time: float | None = None
+        inventory: int | None = None
         try:
-            self._file.seek(0)
-            if first > 0:
-                after = bisect_right(self._inventories, first, key=itemgetter(0))
-                line = first + after + 1
-                self._file.seek(self._inventories[after - 1][1])
-                yield decode(self._file.readline(LINE_BYTES))
-                self._file.seek(self._offsets[first])
-            for data in read_lines(self._file):
-                record = decode(data)
-                if line == 1 and isinstance(record, Sample):
-                    raise DecodeError("a sample before the first inventory")
-                yield record
-                time = record.time
-                line += 1
-                if isinstance(record, Sample):
-                    number += 1
-            if line == 1 or number < len(self.positions):
-                raise DecodeError("the file is too short")
+            while number < len(self.positions):
+                if self._inventories[number] != inventory:
+                    inventory = self._inventories[number]
+                    yield self._record_at(inventory)
+                yield self._record_at(self._samples[number])
+                number += 1
+        except UNREADABLE as error:
+            del self.positions[number:]
+            self.ending = f"sample {number + 1:,} cannot be read again: {error}"
+
+    def _record_at(self, offset: int) -> Record:
+        self._file.seek(offset)
+        return decode(self._file.readline(LINE_BYTES))
+
+    def _read(self) -> Iterator[tuple[int, Record]]:
+        """Yield each record with the offset of its line, and set `ending` at a damaged line."""
+        line = 1
+        offset = 0
+        time = 0.0
+        try:
+            with open_content(self.path) as file:
+                for data in read_lines(file):
+                    record = decode(data)
+                    if line == 1 and isinstance(record, Sample):
+                        raise DecodeError("a sample before the first inventory")
+                    yield offset, record
+                    time = record.time
+                    line += 1
+                    offset += len(data) + 1
+            if line == 1:
+                raise DecodeError("the file is empty")
         except UNREADABLE as error:
             if line == 1:
-                raise self._is_none(error) from None
-            self._end(number, line, time, error)
+                raise self._refusal(error) from None
+            place = "at"
+            if isinstance(error, gzip.BadGzipFile):
+                place = "before"  # the checksum follows the damaged data
+            until = moment(time, "%Y-%m-%d %H:%M:%S")
+            self.ending = f"damaged {place} line {line:,}; played up to {until}"
 
-    def _is_none(self, error: Exception) -> RecordingError:
+    def _refusal(self, error: Exception) -> RecordingError:
         """Return the error of a file whose first line cannot be read."""
         if not isinstance(error, NewerSchemaError):
             return RecordingError(self.path, "it is no recording")
         why, _, remedy = str(error).partition(": ")
         return RecordingError(self.path, why, remedy.capitalize())
 
-    def _end(
-        self, number: int, line: int, time: float | None, error: Exception
-    ) -> None:
-        """End the recording before sample `number`, because `line` cannot be read.
-
-        `time` is the time of the last good record.
-        """
-        del self.positions[number:]
-        self.is_scanned = True
-        place = "at"
-        if isinstance(error, gzip.BadGzipFile):
-            place = "before"  # the checksum follows the damaged data
-        self.ending = f"damaged {place} line {line:,}"
-        if time is not None:
-            self.ending += f"; played up to {moment(time, '%Y-%m-%d %H:%M:%S')}"
-
     def last(self) -> tuple[Inventory, Sample]:
         """Return the last sample before the first damage, with its inventory."""
-        self.scan()
-        sample: Sample | None = None
-        # The scan does not check all types, so the last sample may be damaged.
-        for first in (len(self.positions) - 1, 0):
-            for record in self.records(first):
-                if isinstance(record, Inventory):
-                    inventory = record
-                else:
-                    sample = record
-            if sample is not None:
-                return inventory, sample
-        raise RecordingError(self.path, NO_SAMPLE)
+        for record in self.records():
+            if isinstance(record, Inventory):
+                inventory = record
+            else:
+                last = inventory, record
+        return last

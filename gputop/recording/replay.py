@@ -7,6 +7,7 @@ import contextlib
 import time
 from bisect import bisect_right
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gputop.agent.snapshot import Event, Record, Sample
@@ -26,7 +27,7 @@ REBUILT_SAMPLES = 300
 class Played(NamedTuple):
     """Records that have become due. If `restarted`, they replace everything played before.
 
-    The records are read during iteration, so they can be iterated only once.
+    The time of the replay follows them, so they can be iterated only once.
     """
 
     records: Iterable[Record | Event]
@@ -56,7 +57,7 @@ class Replay:
         """Target of a seek after the current frame."""
         self._changed = asyncio.Event()
         recording.scan_more()
-        self._source = recording.records()
+        self._source = recording.records_from(0)
         self._number = 0
         """Number of the next sample in `_source`."""
 
@@ -111,17 +112,20 @@ class Replay:
     async def records(self) -> AsyncGenerator[Played]:
         """Yield records as they become due, forever."""
         while True:
+            last = self._advance()
+            events: list[Event] = []
+            restarted = self._wanted is not None
             if self._wanted is not None:
-                yield self._jump(self._wanted)
-            else:
-                last = self._advance()
-                if last >= self._number:
-                    records = await asyncio.to_thread(list, self._read(last))
-                    yield Played(self._process(records))
+                last = self._jump(self._wanted)
+                events = self._events_before(self._number)
+            if last >= self._number:
+                records = await asyncio.to_thread(list, self._read(last))
+                self._position = min(self._position, self.end)
+                if records:
+                    yield Played(chain(events, self._process(records)), restarted)
             recording = self.recording
-            self.ended = recording.is_scanned and self._number == len(
-                recording.positions
-            )
+            known = len(recording.positions)
+            self.ended = recording.is_scanned and self._number >= known
             if not recording.is_scanned:
                 await asyncio.to_thread(recording.scan_more)
             elif self.playing:
@@ -151,11 +155,25 @@ class Replay:
         self._position = min(reached, self.end)
         return last
 
+    def _jump(self, position: float) -> int:
+        """Seek to a position. Return the number of its sample; earlier ones refill the charts."""
+        last = self.recording.sample_at(position)
+        self._number = max(0, last - REBUILT_SAMPLES + 1)
+        self._source = self.recording.records_from(self._number)
+        self._wanted = None
+        self._position = position
+        self._moved_at = self._clock()
+        return last
+
+    def _events_before(self, first: int) -> list[Event]:
+        """Return the events before sample `first`."""
+        return [event for number, event in self.recording.events if number < first]
+
     def _read(self, last: int) -> Iterator[tuple[float, Record]]:
-        """Yield records with their positions up to sample `last`, or up to a damaged line."""
+        """Yield records with their positions up to sample `last`."""
         while self._number <= last:
             record = next(self._source, None)
-            if record is None:
+            if record is None:  # the file was changed
                 return
             yield self.recording.positions[self._number], record
             if isinstance(record, Sample):
@@ -168,27 +186,3 @@ class Replay:
                 yield record
         finally:
             self._record_position = None
-            # A damaged line moves the end to an earlier position.
-            self._position = min(self._position, self.end)
-
-    def _jump(self, position: float) -> Played:
-        """Seek to a position. Return the records that rebuild the state there."""
-        last = self.recording.sample_at(position)
-        first = max(0, last - REBUILT_SAMPLES + 1)
-        self._source = self.recording.records(first)
-        self._number = first
-        self._wanted = None
-        self._position = position
-        self._moved_at = self._clock()
-        return Played(self._rebuild(first, last), restarted=True)
-
-    def _rebuild(self, first: int, last: int) -> Iterator[Record | Event]:
-        """Yield the events before sample `first`, and all records up to sample `last`."""
-        for number, event in self.recording.events:
-            if number < first:
-                yield event
-        yield from self._process(self._read(last))
-        if self._number == first > 0:
-            # The line of `first` is damaged: seek to the end before it.
-            self._wanted = self.end
-            self._changed.set()

@@ -386,16 +386,11 @@ async def one_snapshot(
     timeout_seconds: float = ANSWER_SECONDS,
     identified: bool = False,
 ) -> Snapshot:
-    """Return the first snapshot of a new sampler. Raises `StreamError` if it takes too long.
-
-    With `complete`, wait until each device has answered or is known not to respond. With
-    `identified`, wait for the UUIDs, at most `IDENTIFY_SECONDS`.
-    """
+    """Return the first snapshot of a new sampler. Raises `StreamError` if it takes too long."""
     options = StreamOptions(0.5)
     child = StreamChild(options.command, options.interval)
-    return await first_snapshot(
-        child, timeout_seconds, complete=complete, identified=identified
-    )
+    found = snapshots(child, timeout_seconds)
+    return await first_snapshot(found, complete=complete, identified=identified)
 
 
 def awaits_identity(inventory: Inventory) -> bool:
@@ -403,39 +398,43 @@ def awaits_identity(inventory: Inventory) -> bool:
     return any(d.absent.get("uuid") is Absence.NO_DATA_YET for d in inventory.devices)
 
 
+def awaits_answer(sample: Sample) -> bool:
+    """Return True if a device has neither answered yet nor been silent for too long."""
+    for device in sample.devices:
+        if device.state is DeviceState.OK and device.age_seconds is None:
+            return True
+    return False
+
+
 async def first_snapshot(
-    stream: StreamChild,
-    timeout_seconds: float,
-    explain: Callable[[Interruption], Problem] = _stopped,
+    found: AsyncGenerator[Snapshot | Interruption],
     *,
-    complete: bool,
+    complete: bool = False,
     identified: bool = False,
     waits: Callable[[Snapshot], bool] = lambda _: False,
 ) -> Snapshot:
-    """Return the first snapshot that is `complete` and `identified`: see `one_snapshot`.
+    """Return the first of these snapshots, and close their stream.
 
-    While `waits` returns true for a snapshot, take another one, up to `MOST_SNAPSHOTS`.
+    With `complete`, wait until each device has answered or is known not to respond. With
+    `identified`, wait for the UUIDs, at most `IDENTIFY_SECONDS`. While `waits` returns true for a
+    snapshot, take another one, up to `MOST_SNAPSHOTS`.
     """
     end = time.monotonic() + IDENTIFY_SECONDS if identified else 0.0
     seen: Snapshot | None = None
     taken = 0
-    async with contextlib.aclosing(
-        snapshots(stream, timeout_seconds, explain)
-    ) as found:
+    async with contextlib.aclosing(found):
         async for each in found:
             if isinstance(each, Interruption):
                 if seen is not None:
-                    return seen
+                    break
                 continue
-            devices = each.sample.devices
-            missing = any(
-                d.state is DeviceState.OK and d.age_seconds is None for d in devices
-            )
-            unidentified = time.monotonic() < end and awaits_identity(each.inventory)
-            if (complete and missing) or unidentified:
+            if complete and awaits_answer(each.sample):
+                continue
+            if time.monotonic() < end and awaits_identity(each.inventory):
                 continue
             seen = each
             taken += 1
             if taken == MOST_SNAPSHOTS or not waits(each):
-                return each
-    raise AssertionError("the snapshots of a child have no end")
+                break
+    assert seen is not None  # a stream without a snapshot raises `StreamError`
+    return seen

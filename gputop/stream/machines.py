@@ -22,6 +22,7 @@ from gputop.stream.child import (
     StreamChild,
     StreamError,
     first_snapshot,
+    snapshots,
 )
 from gputop.stream.launch import StreamOptions
 from gputop.stream.merge import MachineStream, inventory_of, sample_of, still_connects
@@ -221,9 +222,8 @@ async def _snapshot(
     explain = partial(explain_absence, host)
     try:
         async with asyncio.timeout(seconds):
-            return await first_snapshot(
-                child, 2 * seconds, explain, complete=True, waits=waits
-            )
+            found = snapshots(child, 2 * seconds, explain)
+            return await first_snapshot(found, complete=True, waits=waits)
     except StreamError as error:
         return error.problem
     except TimeoutError:

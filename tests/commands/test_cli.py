@@ -15,7 +15,7 @@ import pytest
 from gputop import __version__, cli
 from gputop.agent.snapshot import Host, Process, ProcessKind, Sample
 from gputop.commands.arguments import chosen_processes
-from gputop.commands.options import UNSET, interval
+from gputop.commands.options import interval
 from gputop.commands.parser import COMMANDS, parse, parser
 from gputop.settings import Settings
 from gputop.stream.launch import module_command
@@ -273,7 +273,7 @@ def test_an_option_before_a_command_is_its_own_or_refused(
     name = option[2:].replace("no-", "").replace("-", "_")
     if option in HONOURED.get(command, ()):
         assert (status, said.err) == (0, "")
-        assert getattr(given[0], name) != UNSET[name]
+        assert getattr(given[0], name) != parser().get_default(name)
     else:
         assert (status, said.out, given) == (2, "", [])
         (line,) = said.err.splitlines()

@@ -219,13 +219,6 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_full_disk_is_one_line() -> None:
-    done = gputop("stream", "--demo", *FAST, "--output", "/dev/full")
-    assert done.returncode == 3
-    _, error = done.stderr.splitlines()
-    assert error.startswith("gputop: error: /dev/full cannot be written: No space left on device.")
-
-
 @pytest.mark.parametrize("command", ["stream", "status"])
 def test_one_line_says_where_it_is_damaged(tmp_path: Path, command: str) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 5)

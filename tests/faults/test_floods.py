@@ -46,7 +46,7 @@ from gputop.stream.history import MOST_GONE, History
 from gputop.stream.merge import MachineStream
 from gputop.stream.ssh import explain_absence
 from gputop.ui.telemetry import Telemetry
-from tests import streams
+from tests import recordings, streams
 from tests.bench.workers import CPU, fake_interpreter
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON, dashboard, see
 from tests.fake_ssh import FakeSsh
@@ -388,8 +388,7 @@ def written(path: Path, *parts: bytes) -> Path:
 def test_a_recording_is_not_read_on_where_nothing_is_in_it(
     tmp_path: Path, name: str, flood: bytes
 ) -> None:
-    recording = Recording(written(tmp_path / name, flood, TINY.encode()))
-    recording.scan()
+    recording = recordings.scanned(written(tmp_path / name, flood, TINY.encode()))
     assert len([*recording.records()]) == 4
     assert (len(recording.positions), recording.is_scanned) == (3, True)
     assert recording.ending is not None
@@ -400,8 +399,7 @@ def test_members_without_content_are_no_damage(tmp_path: Path) -> None:
     path = written(tmp_path / "a.jsonl.gz")
     with path.open("ab") as file:
         file.write(gzip.compress(b"") * 10_000 + gzip.compress(TINY.encode()))
-    recording = Recording(path)
-    recording.scan()
+    recording = recordings.scanned(path)
     assert (len(recording.positions), recording.ending) == (4, None)
 
 

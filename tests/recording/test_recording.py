@@ -16,13 +16,7 @@ import pytest
 from gputop.agent.lines import to_line
 from gputop.agent.snapshot import SCHEMA, Event, Inventory, Sample
 from gputop.recording.reader import Recording, RecordingError
-from gputop.recording.writer import (
-    SAMPLES_A_CHECKSUM,
-    GrowingFile,
-    OutputError,
-    Recorder,
-    default_name,
-)
+from gputop.recording.writer import GrowingFile, OutputError, default_name
 from gputop.text import moment
 from tests import recordings, streams
 
@@ -33,32 +27,25 @@ if TYPE_CHECKING:
 
 NAMES = ["a.jsonl", "a.jsonl.gz"]
 PROCESSES = (streams.process(4000, 0, command="python trainer.py"),)
-LONG = 3 * SAMPLES_A_CHECKSUM + 10
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_was_written_is_read(tmp_path: Path, name: str) -> None:
-    records = recordings.records(LONG, 2)
-    recording = Recording(recordings.write(tmp_path / name, records))
+def test_it_is_read_as_written_from_every_sample_on(tmp_path: Path, name: str) -> None:
+    records = recordings.records(40, 2)
+    other = dataclasses.replace(streams.inventory(2), cuda_version=None)
+    records[20:20] = [other]  # before sample 19
+    recording = recordings.scanned(recordings.write(tmp_path / name, records))
     assert list(recording.records()) == records
+    for first in (0, 1, 18):
+        assert list(recording.records_from(first)) == [records[0], *records[first + 1 :]]
+    for first in (19, 39):
+        assert list(recording.records_from(first)) == [other, *records[first + 2 :]]
     assert recording.ending is None
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_it_can_be_read_from_every_sample_on(tmp_path: Path, name: str) -> None:
-    recording = Recording(recordings.make(tmp_path / name, LONG))
-    recording.scan()
-    assert len(recording.positions) == LONG
-    for first in (0, 1, SAMPLES_A_CHECKSUM - 1, SAMPLES_A_CHECKSUM, LONG - 1):
-        inventory, *samples = recording.records(first)
-        assert inventory == streams.inventory(1)
-        assert recordings.numbers(samples) == [n % 101 for n in range(first, LONG)]
 
 
 def test_gaps_and_clocks_that_are_set_back(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 6, gaps={2: 100.0, 4: -50.0})
-    recording = Recording(path)
-    recording.scan()
+    recording = recordings.scanned(path)
     assert [*recording.positions] == [0, 1, 102, 103, 103, 104]
     found = [recording.sample_at(position) for position in (-5, 0, 101.9, 102, 999)]
     assert found == [0, 0, 1, 2, 5]
@@ -68,12 +55,12 @@ def test_gaps_and_clocks_that_are_set_back(tmp_path: Path) -> None:
 def test_cut_off_at_any_byte_all_before_is_read(tmp_path: Path, name: str) -> None:
     """What was written before a flush is there, whatever comes after it."""
     path, cut = tmp_path / name, tmp_path / f"cut-{name}"
-    recorder, records, ends = Recorder(path), recordings.records(5), []
+    file, records, ends = GrowingFile(path), recordings.records(5), []
     for record in records:
-        recorder.write(record)
-        ends.append(recorder.file.size)
+        file.write_record(record)
+        ends.append(file.size)
     whole = path.read_bytes()
-    recorder.close()
+    file.close()
     sizes = {size + by for size in ends for by in (-1, 0, 1)} | {*range(ends[1], ends[-1], 37)}
     for size in sorted(size for size in sizes if ends[1] <= size <= len(whole)):
         cut.write_bytes(whole[:size])
@@ -84,6 +71,17 @@ def test_cut_off_at_any_byte_all_before_is_read(tmp_path: Path, name: str) -> No
         assert len(found) - complete in (0, 1)  # a line may lack nothing but its end
         if size in ends:
             assert recording.ending is None
+
+
+def test_a_file_that_is_cut_off_while_it_is_played_ends_there(tmp_path: Path) -> None:
+    path = recordings.make(tmp_path / "a.jsonl", 5)
+    recording = recordings.scanned(path)
+    played = recording.records_from(0)
+    found = [next(played), next(played)]
+    os.truncate(path, path.stat().st_size // 2)
+    found += played
+    assert len(recording.positions) == len(found) - 1
+    assert str(recording.ending).startswith(f"sample {len(found)} cannot be read again: ")
 
 
 def _damaged(line: bytes, how: str) -> bytes:
@@ -119,24 +117,12 @@ def test_it_is_good_up_to_a_damaged_line_and_says_where(
     path = tmp_path / name
     data = b"\n".join([*written, b""])
     path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    recording = Recording(path)
-    recording.scan()
+    recording = recordings.scanned(path)
     assert recordings.numbers(list(recording.records())) == [0, 1, 2, 3]
     last = moment(made[3].time, "%Y-%m-%d %H:%M:%S")
     assert recording.ending == f"damaged at line 6; played up to {last}"
     assert (len(recording.positions), recording.end) == (4, 3.0)
     assert recording.last()[1] == made[3]
-
-
-def test_the_last_sample_is_before_the_damage(tmp_path: Path) -> None:
-    *records, last = recordings.records(4)
-    path = recordings.write(tmp_path / "a.jsonl", records)
-    with path.open("ab") as file:
-        file.write(to_line(last).encode().replace(b'"host":{', b'"host":[],"x":{') + b"\n")
-    recording = Recording(path)
-    assert recording.last() == (records[0], records[-1])
-    assert recording.ending is not None
-    assert recording.ending.startswith("damaged at line 5; ")
 
 
 def test_an_older_recording_plays(tmp_path: Path) -> None:
@@ -207,21 +193,19 @@ def test_what_is_no_file(tmp_path: Path) -> None:
 
 
 def test_a_file_is_its_users_own_and_nothing_is_overwritten(tmp_path: Path) -> None:
-    path, empty, link = tmp_path / "a.jsonl", tmp_path / "b.jsonl", tmp_path / "c.jsonl"
+    path, link, nowhere = tmp_path / "a.jsonl", tmp_path / "b.jsonl", tmp_path / "c.jsonl"
     recordings.make(path, 1)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     before = path.read_bytes()
     link.symlink_to(path)
-    with pytest.raises(OutputError, match=r"it is there already\. Remove it, or name another"):
-        Recorder(path)
-    with pytest.raises(OutputError, match="it is a link"):
-        Recorder(link)
+    nowhere.symlink_to(tmp_path / "d.jsonl")
+    for there in (path, link, nowhere):
+        with pytest.raises(OutputError, match=r"it is there already\. Remove it, or name another"):
+            GrowingFile(there)
     assert path.read_bytes() == before
-    empty.touch(0o644)  # as mktemp makes one
-    recordings.make(empty, 1)
-    assert stat.S_IMODE(empty.stat().st_mode) == 0o600
+    assert not nowhere.exists()
     with pytest.raises(OutputError, match="No such file or directory"):
-        Recorder(tmp_path / "no" / "a.jsonl")
+        GrowingFile(tmp_path / "no" / "a.jsonl")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -229,10 +213,10 @@ def test_a_file_is_its_users_own_and_nothing_is_overwritten(tmp_path: Path) -> N
 def test_a_full_disk_leaves_what_was_written(
     tmp_path: Path, name: str, room: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recorder = Recorder(tmp_path / name)
+    file = GrowingFile(tmp_path / name)
     records = recordings.records(3)
     for record in records:
-        recorder.write(record)
+        file.write_record(record)
     left = room
 
     def full(descriptor: int, data: bytes) -> int:
@@ -247,31 +231,18 @@ def test_a_full_disk_leaves_what_was_written(
     monkeypatch.setattr(os, "write", full)
     other = dataclasses.replace(recordings.samples(1)[0], processes=tuple(streams.crowd(60, 1)))
     with pytest.raises(OutputError, match=r"No space left on device\. Free some space"):
-        recorder.write(other)
+        file.write_record(other)
     left = 100
-    recorder.close()
+    file.close()
     recording = Recording(tmp_path / name)
     assert (list(recording.records()), recording.ending) == (records, None)
-
-
-def test_a_pipe_is_written_to(tmp_path: Path) -> None:
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    try:
-        file = GrowingFile(path)
-        file.write(b"a line\n")
-        assert os.read(reader, 100) == b"a line\n"
-        file.close()
-    finally:
-        os.close(reader)
 
 
 def test_events_are_found_by_the_scan(tmp_path: Path) -> None:
     made = recordings.samples(5)
     made[2] = dataclasses.replace(made[2], events=(Event(made[2].time, None, "xid", 79),))
-    recording = Recording(recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), *made]))
-    recording.scan()
+    path = recordings.write(tmp_path / "a.jsonl", [streams.inventory(1), *made])
+    recording = recordings.scanned(path)
     assert list(recording.events) == [(2, made[2].events[0])]
 
 
@@ -290,9 +261,9 @@ def test_the_name_of_a_recording(host: str, name: str, monkeypatch: pytest.Monke
 
 def test_a_recording_whose_file_is_removed_ends_with_the_reason(tmp_path: Path) -> None:
     """Otherwise everything after it would be lost without a word."""
-    recorder = Recorder(tmp_path / "a.jsonl")
-    recorder.write(streams.inventory())
+    file = GrowingFile(tmp_path / "a.jsonl")
+    file.write_record(streams.inventory())
     (tmp_path / "a.jsonl").unlink()
     with pytest.raises(OutputError, match="it was removed"):
-        recorder.write(streams.sample())
-    recorder.close()
+        file.write_record(streams.sample())
+    file.close()

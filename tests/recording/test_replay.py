@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.agent.snapshot import Event, Sample
-from gputop.recording.reader import Recording
 from gputop.recording.replay import FASTEST, REBUILT_SAMPLES, SLOWEST, Played, Replay
 from tests import recordings, streams
 
@@ -32,8 +31,7 @@ class Turned(Replay):
         """Set while it waits to be asked."""
         self.seen: list[float] = []
         """Its time at each frame."""
-        super().__init__(Recording(path), lambda: self.time)
-        self.recording.scan()
+        super().__init__(recordings.scanned(path), lambda: self.time)
 
     async def _wait(self, seconds: float | None) -> None:
         self.seen.append(round(self.now(), 3))

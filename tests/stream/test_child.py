@@ -356,7 +356,7 @@ def test_the_command_is_this_gputop() -> None:
 
 async def test_one_snapshot() -> None:
     child = StreamChild(StreamOptions(0.5, demo=True).command, 0.5)
-    inventory, sample = await first_snapshot(child, BOUND, complete=False)
+    inventory, sample = await first_snapshot(snapshots(child, BOUND))
     assert inventory.source is Source.SIMULATED
     assert inventory.driver_state is DriverState.OK
     assert [d.uuid for d in sample.devices] == [d.uuid for d in inventory.devices]
@@ -379,7 +379,7 @@ async def test_a_snapshot_is_waited_for(
     samples = ", ".join(repr(to_line(Sample(at, Host()))) for at in (1.0, 2.0, 3.0))
     child = spawn(f"one, two, three = {samples}; say(INVENTORY); {says}")
     found = await first_snapshot(
-        child, BOUND, complete=True, waits=lambda each: each.sample.time < waits_for
+        snapshots(child, BOUND), complete=True, waits=lambda each: each.sample.time < waits_for
     )
     assert found.sample.time == time
 

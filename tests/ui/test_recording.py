@@ -173,7 +173,7 @@ async def test_a_disk_that_hangs_holds_up_nothing(monkeypatch: pytest.MonkeyPatc
             answers.wait(30)
             raise OutputError(Problem("x", "y", "z"))
 
-    monkeypatch.setattr(writer, "Recorder", Hanging)
+    monkeypatch.setattr(writer, "GrowingFile", Hanging)
     stream = PreparedStream(streams.inventory(1), streams.sample(1))
     try:
         async with GputopApp(stream).run_test(size=(120, 40)) as pilot:

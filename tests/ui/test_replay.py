@@ -12,7 +12,6 @@ import pytest
 
 from gputop.agent.lines import to_line
 from gputop.agent.snapshot import Event
-from gputop.recording.reader import Recording
 from gputop.recording.replay import Replay
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.monitor.device_list import DevicesView
@@ -44,8 +43,7 @@ class Watched(Replay):
         self.time = 0.0
         self.waits = False
         """True while nothing more happens before the clock is turned."""
-        super().__init__(Recording(path), lambda: self.time)
-        self.recording.scan()
+        super().__init__(recordings.scanned(path), lambda: self.time)
 
     def turn(self, seconds: float) -> None:
         """Lets so much time pass."""
@@ -194,7 +192,7 @@ async def test_what_is_sought_is_no_gap_before_it_is_read(
         await until(pilot, lambda: len(headers) == 2)
         assert not any("No data" in header for header in headers)
         if cut_off:
-            await until(pilot, lambda: " damaged at line " in shown(pilot, ReplayBar))
+            await until(pilot, lambda: " cannot be read again" in shown(pilot, ReplayBar))
             await until(pilot, lambda: replay.ended)
         else:
             await until(pilot, lambda: "12:01:00" in shown(pilot, Header))

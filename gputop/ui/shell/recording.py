@@ -62,10 +62,10 @@ class RecordingThread(threading.Thread):
             self._failed(problem)
 
     def run(self) -> None:
-        from gputop.recording.writer import Recorder
+        from gputop.recording.writer import GrowingFile
 
         try:
-            recorder = Recorder(self.path)
+            file = GrowingFile(self.path)
         except ProblemError as error:
             self._fail(error.problem)
             return
@@ -73,13 +73,13 @@ class RecordingThread(threading.Thread):
         self._notify(f"To {where}. r stops it", title="Recording")
         try:
             while not self._over and (record := self._waiting.get()) is not None:
-                recorder.write(record)
+                file.write_record(record)
         except ProblemError as error:
             self._fail(error.problem)
         finally:
-            recorder.close()
+            file.close()
         if not self._over and not self.is_last:
-            length = f"{duration(time.monotonic() - self._since)}, {size(recorder.file.size)}"
+            length = f"{duration(time.monotonic() - self._since)}, {size(file.size)}"
             self._notify(
                 f"{length}. Play it with: gputop --replay {where}", title="Recorded"
             )
