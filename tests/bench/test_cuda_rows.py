@@ -115,7 +115,7 @@ async def test_latency_leaves_out_sizes_that_would_take_too_long(runs: Runs) -> 
     fault = QUICK + "backends.Cuda.smallest_size = 64\n"
     heard = await runs.run("latency", "float64", None, 5.0, settings=machine, fault=fault)
     assert {row.x for row in heard.rows} <= {5, 100}
-    assert any("1000 x 1000" in note for note in heard.result.notes)
+    assert any("1000×1000" in note for note in heard.result.notes)
 
 
 async def test_latency_leaves_out_rows_that_would_take_too_long(runs: Runs) -> None:
@@ -123,7 +123,7 @@ async def test_latency_leaves_out_rows_that_would_take_too_long(runs: Runs) -> N
     fault = QUICK + "latency.CALLS = 1000\n"
     heard = await runs.run("latency", "float64", None, 5.0, settings=machine, fault=fault)
     assert {row.x for row in heard.rows} <= {5, 100}
-    assert any("eager of 1000 x 1000" in note for note in heard.result.notes)
+    assert any("eager of 1000×1000" in note for note in heard.result.notes)
 
 
 HALTED_COLLECTIVE = """

@@ -32,7 +32,6 @@ TWO = dataclasses.replace(
         ("gpu:03:01", "3:1"),
         ("GPU-4f2a", "GPU-4f2a"),
         ("mig-6F1c", "mig-6F1c"),
-        ("MIG-GPU-4f2a-11/1/0", "MIG-GPU-4f2a-11/1/0"),
     ],
 )
 def test_a_device(text: str, name: str) -> None:

@@ -295,8 +295,8 @@ NO_TIME = "absent, the time was too short: give more --seconds"
 @pytest.mark.parametrize(
     ("n", "seconds", "absent"),
     [
-        (100, 0.02, "1000 x 1000"),  # one would take 20 s
-        (1000, 0.5, "eager of 1000 x 1000, norm fetched at the end of 1000 x 1000, norm fetched"),
+        (100, 0.02, "1000×1000"),  # one would take 20 s
+        (1000, 0.5, "eager of 1000×1000, norm fetched at the end of 1000×1000, norm fetched"),
     ],
 )
 def test_rows_for_which_there_is_no_time_are_absent(n: int, seconds: float, absent: str) -> None:

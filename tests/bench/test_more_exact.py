@@ -31,9 +31,9 @@ def last_of(kind: str, size: int | None, *dtypes: str, seconds: float = 3.0) -> 
 @pytest.mark.parametrize(
     ("kind", "size", "named"),
     [
-        ("sweep", 96, "32 x 32, 64 x 64, 96 x 96"),
-        ("peak", 256, "256 x 256"),
-        ("latency", None, "100 x 100, 1000 x 1000"),
+        ("sweep", 96, "32×32, 64×64, 96×96"),
+        ("peak", 256, "256×256"),
+        ("latency", None, "100×100, 1000×1000"),
     ],
 )
 def test_a_row_that_is_more_exact_is_named_in_one_note(kind: str, size: int, named: str) -> None:
@@ -51,7 +51,7 @@ def test_a_sweep_keeps_the_rows_of_its_other_types() -> None:
     rows = [(event["series"], event["x"]) for event in events if event["event"] == "point"]
     sizes = [1, 2, 4, 8, 16, 32, 64]
     assert rows == [(name, size) for name in ("float32", "tf32") for size in sizes]
-    assert events[-1]["notes"] == [f"32 x 32, 64 x 64: {IN_FLOAT32}"]
+    assert events[-1]["notes"] == [f"32×32, 64×64: {IN_FLOAT32}"]
 
 
 def test_small_products_of_a_soak_may_be_more_exact() -> None:

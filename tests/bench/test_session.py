@@ -72,7 +72,7 @@ async def test_a_run_from_hello_to_its_result() -> None:
     assert (result.kind, result.points) == ("soak", ())
     assert result.wrong_elements == 0
     assert abs(result.started_at - time.time()) < 60
-    assert "256 x 256 x 256 float32" in result.method
+    assert "256×256×256 float32" in result.method
     assert gone(hello.pid)
 
 

@@ -70,7 +70,7 @@ async def test_a_peak_of_tf32_tries_small_products_too(gpu: Any) -> None:
     result = result_of(await gpu("peak", "tf32", size=768, seconds=8.0, tf32_from=512))
     assert {256, 384, 512, 768} <= {round(point.x) for point in result.points}
     (note,) = (each for each in result.notes if IN_FLOAT32 in each)
-    assert note.startswith("256 x 256, 384 x 384")
+    assert note.startswith("256×256, 384×384")
 
 
 async def test_a_sweep_has_the_rows_of_both_types(gpu: Any) -> None:
@@ -82,13 +82,13 @@ async def test_a_sweep_has_the_rows_of_both_types(gpu: Any) -> None:
     assert sizes["bfloat16"][-1] == sizes["tf32"][-1] == 512
     assert len(result.points) == len(sizes["bfloat16"]) + len(sizes["tf32"])
     (note,) = (each for each in result.notes if IN_FLOAT32 in each)
-    assert note.startswith("32 x 32, 64 x 64, 96 x 96, 128 x 128, 192 x 192, 256 x 256, 384 x 384:")
+    assert note.startswith("32×32, 64×64, 96×96, 128×128, 192×192, 256×256, 384×384:")
 
 
 async def test_latency_of_tf32_has_all_rows(gpu: Any) -> None:
     result = result_of(await gpu("latency", "tf32", tf32_from=512))
     assert len(result.points) == 18
-    assert f"100 x 100: {IN_FLOAT32}" in result.notes
+    assert f"100×100: {IN_FLOAT32}" in result.notes
 
 
 @pytest.mark.parametrize("rate", [1.29, 0.2])
@@ -113,7 +113,7 @@ async def test_a_shape_that_fails_is_noted(gpu: Any, exception: str, message: st
     fault = Fault("product", exception=exception, message=message, size=64)
     result = result_of(await gpu("sweep", "bfloat16", size=96, faults=(fault,)))
     assert [x for _, x in rows_of(result)] == [1, 2, 4, 8, 16, 32, 96]
-    assert f"bfloat16 64 x 64: not measured, {exception}: {message}" in result.notes
+    assert f"bfloat16 64×64: not measured, {exception}: {message}" in result.notes
 
 
 async def test_a_type_that_fails_leaves_the_rows_of_another(gpu: Any) -> None:
@@ -122,8 +122,8 @@ async def test_a_type_that_fails_leaves_the_rows_of_another(gpu: Any) -> None:
     assert rows_of(result) == [("bfloat16", n) for n in (1, 2, 4, 8, 16, 32)]
     (note,) = result.notes
     assert note == (
-        "float64 1024 x 1024 to wake the device, float64 1 x 1, float64 2 x 2, float64 4 x 4, "
-        "float64 8 x 8, float64 16 x 16, float64 32 x 32: not measured, "
+        "float64 1024×1024 to wake the device, float64 1×1, float64 2×2, float64 4×4, "
+        "float64 8×8, float64 16×16, float64 32×32: not measured, "
         f"RuntimeError: {NOT_SUPPORTED}"
     )
 
@@ -134,7 +134,7 @@ async def test_a_graph_that_cannot_be_captured_is_noted(gpu: Any) -> None:
     result = result_of(await gpu("latency", "bfloat16", faults=(fault,)))
     assert len(result.points) == 15
     assert any(
-        each.startswith("CUDA graph of 5 x 5, CUDA graph of 100 x 100, CUDA graph of 1000 x 1000: ")
+        each.startswith("CUDA graph of 5×5, CUDA graph of 100×100, CUDA graph of 1000×1000: ")
         for each in result.notes
     )
 
