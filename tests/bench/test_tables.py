@@ -13,7 +13,7 @@ import pytest
 from gputop.bench.events import Point
 from gputop.bench.plan import request as plan
 from gputop.bench.results.tables import table
-from gputop.bench.run.session import worker_request
+from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends, errors, latency, main, rows, shapes, throughput
 from tests.bench.forked import load_torch
 from tests.bench.workers import needs_torch, request
