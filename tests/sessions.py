@@ -132,17 +132,17 @@ NOTES = {
     "sweep": ("float32: no size from 6144 on, the time was up",),
     "latency": (
         (
-            "5 x 5: a product takes 5.1 µs; 1.6 µs in a CUDA graph, so that launching costs "
+            "5×5: a product takes 5.1 µs; 1.6 µs in a CUDA graph, so that launching costs "
             "3.5 µs; launching alone returns after 4.9 µs, which is no running time; "
             "synchronising each time adds 6.1 µs; fetching a norm each step, not once at the end, "
             "adds 17 µs"
         ),
-        "100 x 100: a product takes 5.4 µs; 1.9 µs in a CUDA graph, so that launching costs 3.5 µs",
+        "100×100: a product takes 5.4 µs; 1.9 µs in a CUDA graph, so that launching costs 3.5 µs",
     ),
     "step": ("70B, compiled: left out, torch.compile: no working C++ compiler found",),
     "copy": (),
     "collective": (),
-    "peak": ("the best of 14 shapes and layouts is 1920 x 512 x 1024: 0.413 TFLOP/s",),
+    "peak": ("the best of 14 shapes and layouts is 1920×512×1024: 0.413 TFLOP/s",),
 }
 
 

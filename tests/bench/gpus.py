@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import threading
-from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Iterator
 
 FREE_BYTES = 1 << 30
 

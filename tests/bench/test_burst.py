@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -16,7 +14,7 @@ from gputop.bench.worker import backends, loads, throughput
 from tests import fake_cuda
 from tests.bench.test_kinds import heard
 from tests.bench.test_peers import GPUS
-from tests.bench.test_worker import Instant, cpu, made, run_in_process
+from tests.bench.test_worker import Instant, made, run_in_process
 from tests.bench.workers import needs_torch
 from tests.fake_cuda.settings import Settings
 
@@ -62,19 +60,6 @@ def test_windows_by_the_host_s_clock_are_longer(*, device_time: bool, pulsed: bo
     samples = samples_of(device_time=device_time, pulsed=pulsed)
     assert all(each.window_seconds >= throughput.FIRST_WINDOW_SECONDS - 1e-9 for each in samples)
     assert samples[0].tflops < 0.95
-
-
-def test_batches_of_a_gpu_are_as_short_as_its_windows() -> None:
-    gpu: Any = SimpleNamespace(
-        first_window=backends.Cuda.first_window, patience=5.0, most_in_flight=2
-    )
-    pace = throughput.Pace(gpu, PRODUCT, 0.0)
-    found = [pace.batch_at(elapsed) for elapsed in (0.0, 0.01, 0.02, 0.04, 0.06, 9.0)]
-    assert found == [10, 10, 20, 40, 50, 50]
-    pace.product_seconds = 0.4
-    assert pace.batch_at(0.0) == 1
-    pace = throughput.Pace(cpu(), PRODUCT, 0.0) if not needs_torch.args[0] else pace
-    assert pace.batch_at(0.0) in (1, 50)
 
 
 class Boosting(Instant):

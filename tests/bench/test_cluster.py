@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -27,6 +26,7 @@ from tests.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 pytestmark = [
     pytest.mark.ray,
@@ -347,17 +347,6 @@ def test_the_end_of_the_connection_is_no_fault_of_a_device(nodes: Nodes, tmp_pat
     assert alive == []
 
 
-def test_only_as_many_as_asked_for_and_never_more_than_there_are(
-    nodes: Nodes, tmp_path: Path
-) -> None:
-    python = pretending(tmp_path)
-    status, document, _ = nodes.ran("--seconds", "1", "--devices", "3", *python)
-    assert (status, len(document["results"])) == (0, 3)
-    status, _, err = nodes.ran("--devices", "9", *python)
-    assert status == 2
-    assert "There are no 9 GPUs: the cluster has 8 on 1 node." in err
-
-
 RANKS = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[1])
@@ -445,17 +434,3 @@ def test_a_node_that_is_gone_is_named_and_the_rest_goes_on(nodes: Nodes, tmp_pat
     }
     assert len({each["host"] for each in gone}) == 1
     assert len([each for each in document["results"] if "stopped" in each]) == 8
-
-
-def test_a_cluster_that_is_not_there_is_one_line(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*COMMAND, "--ray", "nonsense"],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-        check=False,
-    )
-    assert done.returncode == 3
-    assert done.stderr.count("\n") == 1
-    assert "The Ray cluster at nonsense cannot be used" in done.stderr

@@ -20,24 +20,15 @@ from gputop.bench.plan.target_choice import targets, with_peers
 from gputop.bench.results.tables import device_tables, table
 from gputop.bench.run.group import group_runner
 from gputop.bench.run.run import Run
-from gputop.bench.run.session import worker_request
-from gputop.bench.run.worker_launch import worker_environment
-from gputop.bench.worker import collective, errors, rows
+from gputop.bench.run.worker_order import worker_request
+from gputop.bench.worker import collective, errors
 from gputop.commands import bench as command
 from tests.bench.commands import ran
 from tests.bench.forked import load_torch
 from tests.bench.machines import divided, seen
 from tests.bench.test_peers import GPUS
 from tests.bench.test_several import parsed
-from tests.bench.test_tables import Recorded
-from tests.bench.workers import (
-    CPU,
-    STOP_SECONDS,
-    broken_worker,
-    fake_interpreter,
-    needs_torch,
-    request,
-)
+from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch, request
 from tests.sessions import RESULT, PreparedSession
 
 if TYPE_CHECKING:
@@ -122,54 +113,6 @@ def test_sums_are_compared_exactly(series: str, fault: Callable[[Any], object], 
         wrong = message.wrong(series, message.operations[series])
         assert (wrong == 0) is (fault is nothing)
         assert wrong >= least
-
-
-@needs_torch
-@pytest.mark.parametrize(
-    ("place", "says"),
-    [
-        ("cuda", ["messages under 64 KiB: the time is mostly that of launching an operation"]),
-        ("cpu", []),
-    ],
-)
-def test_small_messages_of_gpus_are_bound_by_the_host(
-    place: str, says: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[str] = []
-
-    class Alone:
-        """A rank that is alone."""
-
-        def __init__(self, *_: Any) -> None:
-            self.dist, self.rank, self.count, self.backend = Together(0, 1, nothing), 0, 1, place
-
-        def agree(self, *figures: float) -> list[list[float]]:
-            return [list(figures)]
-
-        def leave(self) -> None:
-            made.append("left")
-
-    monkeypatch.setattr(collective, "Ranks", Alone)
-    monkeypatch.setattr(collective, "_row", lambda *_: False)
-    torch = load_torch()
-    on_host = SimpleNamespace(float32=torch.float32, empty=lambda count, **_: torch.empty(count))
-    device: Any = SimpleNamespace(
-        torch=on_host, place=place, free_bytes=lambda: 1 << 30, timing="wall time", patience=5.0
-    )
-    monkeypatch.setattr(rows, "threads_text", lambda _: "")
-    run = Recorded(seconds=30.0, kind="collective")
-    run.request = replace(run.request, ranks=1, rendezvous="/a/file")
-    collective._measure(device, run)
-    assert [each.partition(" from ")[0] for each in run.notes] == says
-    assert made == ["left"]
-
-
-def test_each_rank_knows_its_number_and_sees_its_own_gpu_first() -> None:
-    second = replace(asked(GPUS[1])[0], ranks=tuple(GPUS), rendezvous="/a/file")
-    order = worker_request(second)
-    assert (order.rank, order.ranks, order.rendezvous) == (1, 3, "/a/file")
-    seen_by = worker_environment(second.target, *second.peers)
-    assert seen_by["CUDA_VISIBLE_DEVICES"].split(",") == [GPUS[n].uuid for n in (1, 2, 0)]
 
 
 def test_ranks_of_a_cpu_share_its_memory() -> None:
@@ -487,27 +430,3 @@ async def test_a_rank_that_is_gone_ends_all(tmp_path: Path, fault: str, says: st
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
-
-
-@pytest.mark.slow
-@needs_torch
-async def test_a_stop_keeps_the_rows_of_all(tmp_path: Path) -> None:
-    requests = asked(*cpu_ranks(2), seconds=600.0, python=python_of(tmp_path, LONG))
-    told = iter(range(4))
-    ends, _, seconds = await ends_of(requests, lambda e: isinstance(e, Point) and next(told) == 1)
-    results = [end.result for end in ends.values() if isinstance(end, Done)]
-    assert [(each.stopped, len(each.points)) for each in results] == [("user", 1)] * 2
-    assert seconds < STOP_SECONDS
-
-
-LONG = """
-seconds_of_each = collective._seconds_of_each
-def long(device, operation, times):
-    if long.rows:
-        threading.Event().wait()
-    long.rows += 1
-    return seconds_of_each(device, operation, times)
-long.rows = 0
-collective._seconds_of_each = long
-"""
-"""The second row has no end."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -26,14 +25,14 @@ from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import report_runs
 from gputop.stream import child as snapshots
 from tests.bench.commands import COMMAND, InTerminal, ends, environment, ran
-from tests.bench.machines import divided, instance, seen, trainer, undivided
-from tests.bench.workers import CPU, RESULT, fake_interpreter, needs_torch
+from tests.bench.machines import divided, seen, trainer, undivided
+from tests.bench.workers import CPU, RESULT, needs_torch
 from tests.runs import ended
 from tests.schemas import problem_of
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
-    from pathlib import Path
 
     from gputop.bench.plan import request as plan
 
@@ -63,26 +62,6 @@ def test_the_document_fits_its_schema(kind: str, capsys: pytest.CaptureFixture[s
     little = ["--memory-share", "0.1"]  # others need some of the machine's meanwhile
     main(["bench", kind, "--device", "cpu", "--seconds", "1", "--json", *little])
     assert problem_of("bench", json.loads(capsys.readouterr().out)) is None
-
-
-@pytest.mark.slow
-@needs_torch
-def test_a_page_for_people() -> None:
-    ended = ran("--device", "cpu", "--dtype", "float64", "--size", "128", "--seconds", "0.5")
-    assert ended.returncode == 0, ended.stderr
-    summary, gap, head, *rows = ended.stdout.splitlines()
-    assert summary.startswith("Computes correctly. ")
-    assert gap == ""
-    assert "float64, 128" in head
-    of_this_machine = {"clock", "heat"}
-    assert [row.split()[0] for row in rows if row.split()[0] not in of_this_machine] == [
-        "mean",
-        "peak",
-        "products",
-        "verified",
-        "Verdict:",
-    ]
-    assert "no wrong elements" in ended.stdout
 
 
 @pytest.mark.daily(6)
@@ -120,14 +99,6 @@ def test_what_cannot_be_run_is_one_line_with_a_remedy(
     assert more == []
     assert line.startswith("gputop: error: ")
     assert says in line
-
-
-def test_a_python_without_torch_is_status_3(tmp_path: Path) -> None:
-    path = fake_interpreter(tmp_path, "", torch=None)
-    ended = ran("--device", "cpu", "--python", path)
-    assert ended.returncode == 3
-    (line,) = ended.stderr.splitlines()
-    assert f"Install torch for {path} (https://pytorch.org/get-started)" in line
 
 
 RUN_LONG = ("--device", "cpu", "--dtype", "float32", "--size", "256", "--seconds", "600", "--json")
@@ -239,21 +210,6 @@ def test_the_first_gpu_is_the_default(asked: dict[str, Any]) -> None:
     assert asked["request"].target.memory_share == 0.5
 
 
-@pytest.mark.parametrize("device", ["0", "cuda:0", "GPU-0"])
-def test_a_gpu_by_its_names(asked: dict[str, Any], device: str) -> None:
-    assert run("--device", device, "--dtype", "tf32", "--size", "512") == 0
-    assert (asked["request"].target.uuid, asked["request"].dtype) == ("GPU-0a", "tf32")
-    assert asked["request"].size == 512
-
-
-@pytest.mark.parametrize("name", ["3:3", "MIG-00000003"])
-def test_an_instance_by_its_names(asked: dict[str, Any], name: str) -> None:
-    asked["stream"] = (divided(), BUSY)
-    assert run("--device", name) == 0
-    assert asked["request"].target.uuid == instance(3).uuid
-    assert asked["request"].dtype == "bfloat16"
-
-
 def test_a_gpu_without_an_instance_is_left_for_the_cpu_with_the_reason(
     asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -264,11 +220,6 @@ def test_a_gpu_without_an_instance_is_left_for_the_cpu_with_the_reason(
     assert capsys.readouterr().err == (
         "gputop: no GPU can be used (MIG is on, and it has no instance): the CPU is tested\n"
     )
-
-
-def test_what_is_asked_for_when_nothing_is_said(asked: dict[str, Any]) -> None:
-    assert run() == 0
-    assert (asked["request"].kind, asked["request"].dtypes) == ("soak", ("bfloat16",))
 
 
 def concluded(last: Done | Failed, *arguments: str) -> int:
@@ -283,12 +234,6 @@ ONE_DEVICE = [name for name, kind in KINDS.items() if not kind.several_devices a
 def test_every_kind_can_be_asked_for(asked: dict[str, Any], kind: str) -> None:
     assert run(kind, "--device", "0") == 0
     assert asked["request"].kind == kind
-
-
-def test_a_sweep_of_several_data_types(asked: dict[str, Any]) -> None:
-    assert run("sweep", "--dtype", "float32, tf32,float32", "--size", "4096") == 0
-    assert asked["request"].dtypes == ("float32", "tf32")
-    assert asked["request"].size == 4096
 
 
 def test_without_a_gpu_it_is_the_cpu_and_says_so(
@@ -341,12 +286,6 @@ def test_a_busy_gpu_may_be_shared_when_that_is_meant(asked: dict[str, Any]) -> N
     assert asked["request"].target.uuid == "GPU-0a"
 
 
-def test_a_screen_does_not_hold_a_gpu(asked: dict[str, Any]) -> None:
-    screen = Process(5, "GPU-0a", ProcessKind.GRAPHICS, 1, "root", "Xorg")
-    asked["stream"] = (INVENTORY, replace(SAMPLE, processes=(screen,)))
-    assert run() == 0
-
-
 @pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 3), ("\n", 3), ("", 3)])
 def test_on_a_terminal_it_asks(
     asked: dict[str, Any],
@@ -372,13 +311,6 @@ def test_a_wrong_element_is_status_1(capsys: pytest.CaptureFixture[str]) -> None
     said = capsys.readouterr()
     assert json.loads(said.out)["wrong_elements"] == 3
     assert "3 elements in 6 checks" in said.err
-
-
-def test_a_failure_has_its_own_status(capsys: pytest.CaptureFixture[str]) -> None:
-    assert concluded(Failed(Problem("W", "y", "R"), 3)) == 3
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err == "gputop: error: W: y. R\n"
 
 
 def test_the_summary_is_first_in_the_text_and_a_field_of_the_document(

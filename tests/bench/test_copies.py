@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import fcntl
-import itertools
 import math
 import os
-import re
-import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -25,17 +22,14 @@ from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.results.tables import pair_tables, table
 from gputop.bench.run.group import group_runner
 from gputop.bench.run.run import Run
-from gputop.bench.run.session import worker_request
 from gputop.bench.worker import backends, copies, copy_paths, errors, rows
 from tests import fake_cuda
 from tests.bench import gpus
-from tests.bench.commands import COMMAND, environment
 from tests.bench.forked import load_torch
 from tests.bench.pages import devices_text
 from tests.bench.test_peers import GPUS, asked
 from tests.bench.test_tables import Recorded
 from tests.bench.workers import QUICK, STOP_SECONDS, broken_worker, fake_interpreter, needs_torch
-from tests.driver import FakeDevice, FakeDriver
 from tests.fake_cuda.settings import Fault, Settings
 from tests.sessions import RESULT
 
@@ -312,18 +306,6 @@ copies._rows_of_pair = noting
 """A worker whose turn it is sees that no other could have it."""
 
 
-@pytest.mark.slow
-@needs_torch
-async def test_three_workers_make_the_whole_matrix_one_at_a_time(tmp_path: Path) -> None:
-    ends = await ends_of(fake_interpreter(tmp_path, broken_worker(ON_GPUS + ALONE)))
-    results = [end.result for end in ends.values() if isinstance(end, Done)]
-    assert [(each.stopped, each.wrong_elements) for each in results] == [("time", 0)] * 3
-    assert all("not alone" not in each.notes for each in results)
-    for matrix in pair_tables(point for each in results for point in each.points):
-        filled = [[cell != "–" for cell in line[1:]] for line in matrix.lines[1:]]
-        assert filled == [[x != y for x in range(3)] for y in range(3)]
-
-
 async def on_a_fake_cuda(
     monkeypatch: pytest.MonkeyPatch, *faults: Fault, mode: str = "default"
 ) -> list[Result]:
@@ -363,32 +345,6 @@ async def test_eight_seconds_measure_every_link_of_two_gpus(
     results = await on_a_fake_cuda(monkeypatch)
     assert links(results) == [*OF_FIRST, *OF_SECOND]
     assert not any("copies are absent" in note for each in results for note in each.notes)
-
-
-@pytest.mark.slow
-@needs_torch
-async def test_an_exclusive_gpu_copies_to_others_and_they_not_to_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    results = await on_a_fake_cuda(monkeypatch, mode="exclusive_process")
-    assert links(results) == OF_FIRST
-    own = {point.series for each in results for point in each.points} - {*OF_FIRST}
-    assert len(own) == 5
-    notes = [note for each in results for note in each.notes]
-    assert notes.count("GPU 0: copies are absent, its compute mode is exclusive process") == 1
-
-
-@pytest.mark.slow
-@needs_torch
-async def test_gpus_that_another_process_holds_keep_their_own_rows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    results = await on_a_fake_cuda(monkeypatch, Fault("context", message=BUSY, device=1))
-    assert links(results) == []
-    assert all(len({point.series for point in each.points}) == 5 for each in results)
-    for result, peer in zip(results, ("GPU 1", "GPU 0"), strict=True):
-        others = [note for note in result.notes if note.startswith("GPU")]
-        assert others == [f"{peer}: copies are absent, {BUSY}"]
 
 
 DIES = """
@@ -459,23 +415,6 @@ def test_each_gpu_has_the_same_time_and_each_peer_enough(
 
 
 @needs_torch
-def test_a_turn_that_begins_late_is_not_shorter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    left: list[float] = []
-
-    def late(rows: Any, *_: Any) -> None:
-        rows.run.request = replace(rows.run.request, seconds=0.0)
-        rows.until = 0.0
-
-    run = run_of(tmp_path / "lock", seconds=12.0)
-    monkeypatch.setattr(copies, "_copy_alone", late)
-    monkeypatch.setattr(copies, "_rows_of_pair", lambda rows, *_: left.append(rows.left))
-    copies.copy(gpu(), run)
-    assert left[0] == pytest.approx(3.0, abs=0.2)
-
-
-@needs_torch
 def test_peers_that_there_was_no_time_for_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -495,24 +434,6 @@ def test_peers_that_there_was_no_time_for_are_named(
 
 
 BUSY = "CUDA error: CUDA-capable device(s) is/are busy or unavailable"
-
-
-@needs_torch
-def test_contexts_on_peers_are_made_before_anything_is_timed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, run = gpu(), run_of(tmp_path / "lock")
-    asked: list[int] = []
-
-    def info(number: int) -> tuple[int, int]:
-        if not run.sent:
-            asked.append(number)
-        return gpus.FREE_BYTES, gpus.FREE_BYTES
-
-    monkeypatch.setattr(made.torch.cuda, "mem_get_info", info)
-    copies.copy(made, run)
-    assert asked == [1, 2], "before the plan"
-    assert run.sent[0]["event"] == "plan"
 
 
 @needs_torch
@@ -552,65 +473,6 @@ def test_without_any_peer_there_are_the_gpu_s_own_rows(tmp_path: Path) -> None:
 
 
 @needs_torch
-def test_small_copies_are_counted_in_blocks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Their own time is far shorter than that of the wait before them."""
-    times = itertools.count()
-    blocks: list[int] = []
-
-    def clock(self: copy_paths.PairPath, work: Any, count: int) -> float:
-        blocks.append(count)
-        return 2e-6 * count * (1 + next(times) % 3)  # which does not get steady
-
-    monkeypatch.setattr(copy_paths.PairPath, "clock_held", clock)
-    monkeypatch.setattr(copies, "PAIR_WAYS", {"write to": {1: 0}})
-    monkeypatch.setattr(copies, "_row", lambda *_: None)
-    run = run_of(tmp_path / "lock")
-    run.request = replace(run.request, peers=("GPU 0",))
-    copies.copy(gpu(), run)
-    assert blocks == [copies.MOST_HELD] * (1 + copies.MOST_HELD_BLOCKS)
-    blocks.clear()
-
-    def steady(*_: Any) -> float:
-        blocks.append(1)
-        return 2e-4
-
-    monkeypatch.setattr(copy_paths.PairPath, "clock_held", steady)
-    copies.copy(gpu(), run_of(tmp_path / "another lock"))
-    assert len(blocks) == 2 * (1 + copies.LEAST_HELD_BLOCKS), "of two peers"
-
-
-@needs_torch
-@pytest.mark.parametrize(
-    ("error", "fails"),
-    [
-        (RuntimeError("CUDA out of memory. Tried to allocate 1 GiB"), False),
-        (RuntimeError("CUDA error: an illegal memory access was encountered"), True),
-    ],
-)
-def test_a_size_that_fails_costs_no_other_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, *, fails: bool
-) -> None:
-    words = copies._words
-
-    def failing(torch: Any, size: int, place: str = "cpu") -> Any:
-        if size == MIB and place == "cuda":
-            raise error
-        return words(torch, size, place)
-
-    monkeypatch.setattr(copies, "_words", failing)
-    run = run_of(tmp_path / "lock")
-    if fails:
-        with pytest.raises(errors.RunError, match="The device died"):
-            copies.copy(gpu(), run)
-        return
-    copies.copy(gpu(), run)
-    assert f"copies of 1 MiB: not measured, RuntimeError: {error}" in run.notes
-    assert sum(each["event"] == "point" for each in run.sent) == 5 + 2 * 3
-
-
-@needs_torch
 @pytest.mark.parametrize("size", [1 << 16, 1 << 20, 1 << 22])
 def test_no_word_of_a_buffer_is_where_another_copy_would_put_it(size: int) -> None:
     words = copies._words(load_torch(), size)
@@ -619,49 +481,3 @@ def test_no_word_of_a_buffer_is_where_another_copy_would_put_it(size: int) -> No
     ones = sum((word % 2**64).bit_count() for word in words[: 1 << 12].tolist())
     assert 0.48 < ones / 64 / (1 << 12) < 0.52
     assert not (words == copies._words(load_torch(), size)).any(), "another buffer has others"
-
-
-@needs_torch
-def test_the_host_makes_few_random_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch, made = load_torch(), list[int]()
-    randint = torch.randint
-
-    def counted(low: int, high: int, shape: tuple[int], **options: Any) -> Any:
-        made.append(shape[0])
-        return randint(low, high, shape, **options)
-
-    monkeypatch.setattr(torch, "randint", counted)
-    copies._words(torch, 1 << 24)
-    assert made == [copies.RANDOM_WORDS]
-
-
-def test_the_worker_knows_the_names_of_all_that_it_sees() -> None:
-    second = target_choice.with_peers(asked(*GPUS))[1]
-    order = worker_request(second)
-    assert (order.label, order.peers) == ("GPU 1", ("GPU 2", "GPU 0"))
-
-
-@pytest.mark.slow
-@pytest.mark.driver
-@needs_torch
-def test_the_command_ends_with_a_matrix_for_each_direction(
-    driver: FakeDriver, tmp_path: Path
-) -> None:
-    driver.write(FakeDevice(), FakeDevice())
-    python = fake_interpreter(tmp_path, broken_worker(ON_GPUS))
-    done = subprocess.run(
-        [*COMMAND, "copy", "--device", "all", "--seconds", "10", "--python", python],
-        env={**environment(), **driver.environment()},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=100,
-    )
-    assert done.stderr == ""
-    heads = [line.split(",")[0].strip() for line in done.stdout.splitlines() if ", GB/s" in line]
-    assert heads == ["write to", "read from", "both directions with"]
-    ((first, second),) = re.findall(r"latency to +GPU 0 +GPU 1\n(.*)\n(.*)\n", done.stdout)
-    assert first.split()[:3] == ["GPU", "0", "–"]
-    assert second.split()[::4] == ["GPU", "–"]
-    assert done.stdout.count("GPU 1: peer access") == done.stdout.count("GPU 0: peer access") == 1

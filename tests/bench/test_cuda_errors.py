@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,16 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.events import Failed
 from gputop.bench.plan.request import Request
-from gputop.bench.run.session import Session, worker_request
+from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends, errors
 from gputop.bench.worker.cuda_errors import CAPABILITIES
-from tests import fake_cuda
-from tests.bench.test_kinds import heard
 from tests.bench.test_peers import GPUS
-from tests.bench.workers import needs_torch
-from tests.fake_cuda.settings import Fault, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -266,52 +260,3 @@ def test_the_last_error_of_nccl_is_told(
 def test_the_same_words_in_the_middle_of_a_run_are_not_of_the_start() -> None:
     error = RuntimeError(f"CUDA error: unknown error{ADVICE}")
     assert RELOAD not in errors.explain(error, None, asked()).fields["remedy"]
-
-
-@pytest.mark.slow
-@needs_torch
-@pytest.mark.parametrize(
-    ("fault", "mode", "status", "says"),
-    [
-        (
-            Fault("context", message=BUSY.splitlines()[0]),
-            "exclusive_process",
-            3,
-            (
-                "GPU 1 is held by another process: CUDA error: CUDA-capable device(s) is/are busy "
-                "or unavailable; its compute mode is exclusive process. See which with"
-            ),
-        ),
-        (
-            Fault("init", message=f"{COUNTED}802: system not yet initialized"),
-            "default",
-            3,
-            (
-                "The NVSwitch fabric of this machine is not ready: Error 802: system not yet "
-                "initialized. Start nvidia-fabricmanager"
-            ),
-        ),
-        (
-            Fault("context", message="CUDA error: uncorrectable ECC error encountered"),
-            "default",
-            1,
-            (
-                "GPU 1 has a fault in its memory or links: CUDA error: uncorrectable ECC error "
-                "encountered. Quit gputop and the programs that use GPU 1, then"
-            ),
-        ),
-    ],
-    ids=["busy", "fabric", "ECC"],
-)
-async def test_a_run_that_cannot_start_ends_with_one_line(
-    fault: Fault, mode: str, status: int, says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, text in Settings(faults=(fault,)).environment().items():
-        monkeypatch.setenv(name, text)
-    monkeypatch.setenv("FAKE_CUDA_PYTHON", sys.executable)
-    target = replace(GPU, compute_mode=mode)
-    request = Request(target, "bfloat16", 256, 1.0, str(fake_cuda.PYTHON))
-    *_, last = await heard(Session(request))
-    assert isinstance(last, Failed)
-    assert last.status == status
-    assert str(last.problem).startswith(says)

@@ -41,20 +41,6 @@ async def test_a_device_that_dies_is_a_fault(runs: Runs, tmp_path: Path, kind: s
     assert "Xid" in heard.failed.problem.remedy
 
 
-async def test_a_device_that_hangs_is_a_fault(runs: Runs, tmp_path: Path) -> None:
-    file = tmp_path / "now"
-    hangs = with_faults(Fault("product", "hang", file=str(file)))
-    heard = await runs.run(
-        "soak",
-        seconds=30.0,
-        settings=hangs,
-        fault="backends.Cuda.patience = 0.5\n",
-        hear=in_the_middle(file),
-    )
-    assert heard.failed.status == 1
-    assert heard.failed.problem.what == "The device hangs"
-
-
 async def test_a_size_that_does_not_fit_after_all_ends_the_rows_of_its_type(runs: Runs) -> None:
     """As if somebody else had taken the memory since the plan."""
     full = Fault("product", exception="OutOfMemoryError", message="CUDA out of memory.", size=32)

@@ -53,12 +53,6 @@ async def test_the_rate_is_that_of_the_device(runs: Runs) -> None:
     assert heard.result.tflops_peak == pytest.approx(24.0, rel=0.02)
 
 
-async def test_soak_that_verifies_every_product(runs: Runs) -> None:
-    result = (await runs.run("soak", verify_all=True)).result
-    assert result.verified_products == result.iterations > 0
-    assert (result.wrong_elements, result.mismatches) == (0, {})
-
-
 @pytest.mark.slow
 async def test_soak_of_long_products_has_one_in_flight(runs: Runs) -> None:
     heard = await runs.run("soak", "float32", None, 1.0, settings=SLOW)
@@ -72,13 +66,6 @@ async def test_sweep_has_rows_of_each_data_type(runs: Runs) -> None:
     assert heard.series() == ["bfloat16", "float32"]
     assert {row.x for row in heard.rows} == {1, 2, 4, 8, 16, 32, 64}
     assert (heard.result.stopped, heard.result.wrong_elements) == ("time", 0)
-
-
-async def test_sweep_leaves_out_products_that_are_too_long(runs: Runs) -> None:
-    slower = replace(MACHINE, rates={"float32": 0.002})
-    heard = await runs.run("sweep", "float32", None, 5.0, settings=slower, fault=QUICK)
-    assert any("more than 0.1 s" in note for note in heard.result.notes)
-    assert heard.rows
 
 
 async def test_latency_has_a_row_for_each_way(runs: Runs) -> None:
@@ -131,20 +118,6 @@ async def test_memory_writes_all_patterns(runs: Runs) -> None:
     assert heard.plan.layout.startswith("blocks of ")
 
 
-@pytest.mark.slow
-async def test_memory_of_few_blocks_has_passes_of_every_pattern(runs: Runs) -> None:
-    machine = replace(MACHINE, memory_gib=0.72)
-    heard = await runs.run("memory", size=None, seconds=6.0, settings=machine)
-    assert heard.result.wrong_elements == 0
-    assert {point.series for point in heard.result.points} == {
-        "random",
-        "address",
-        "moving inversions",
-        "walking ones",
-        "walking zeros",
-    }
-
-
 async def test_burn_multiplies_and_copies(runs: Runs) -> None:
     machine = replace(MACHINE, memory_gib=1.25)
     heard = await runs.run("burn", settings=machine)
@@ -182,13 +155,6 @@ async def test_collective_that_cannot_begin_is_no_fault_of_the_devices(runs: Run
     ends = [heard.failed for heard in await runs.together("collective", 2, 2.0, settings=machine)]
     assert [end.status for end in ends] == [3, 3]
     assert any("unhandled system error" in end.problem.why for end in ends)
-
-
-@pytest.mark.slow
-async def test_rows_are_repeated_until_they_are_steady(runs: Runs) -> None:
-    heard = await runs.run("sweep", size=4, seconds=5.0)
-    assert [row.x for row in heard.rows] == [1, 2, 4]
-    assert all("spread_percent" in row.values for row in heard.rows)
 
 
 async def test_a_size_of_which_no_product_ends_in_time_is_refused(runs: Runs) -> None:

@@ -109,23 +109,6 @@ async def test_a_link_that_kills_a_gpu_is_a_fault(runs: Runs) -> None:
     assert 1 in statuses
 
 
-@pytest.mark.slow
-async def test_latency_leaves_out_sizes_that_would_take_too_long(runs: Runs) -> None:
-    machine = replace(MACHINE, rates={"float64": 0.0002})
-    fault = QUICK + "backends.Cuda.smallest_size = 64\n"
-    heard = await runs.run("latency", "float64", None, 5.0, settings=machine, fault=fault)
-    assert {row.x for row in heard.rows} <= {5, 100}
-    assert any("1000 x 1000" in note for note in heard.result.notes)
-
-
-async def test_latency_leaves_out_rows_that_would_take_too_long(runs: Runs) -> None:
-    machine = replace(MACHINE, rates={"float64": 0.1})
-    fault = QUICK + "latency.CALLS = 1000\n"
-    heard = await runs.run("latency", "float64", None, 5.0, settings=machine, fault=fault)
-    assert {row.x for row in heard.rows} <= {5, 100}
-    assert any("eager of 1000 x 1000" in note for note in heard.result.notes)
-
-
 HALTED_COLLECTIVE = """
 def measure(device, run):
     run.halt.set()
@@ -177,27 +160,6 @@ async def test_many_rows_with_the_same_note_are_counted(runs: Runs) -> None:
     assert heard.series() == ["bfloat16"]
 
 
-@pytest.mark.parametrize(("kind", "size"), [("sweep", 8), ("peak", 256)])
-async def test_a_table_of_which_every_row_fails_is_no_fault_of_the_gpu(
-    runs: Runs, kind: str, size: int
-) -> None:
-    machine = with_faults(Fault("product", exception="TypeError", message="not today"))
-    failed = (await runs.run(kind, size=size, seconds=20.0, settings=machine)).failed
-    assert failed.status == 3
-    assert "not today" in failed.problem.why
-
-
-@pytest.mark.slow
-async def test_a_step_that_kills_the_gpu_is_a_fault(runs: Runs) -> None:
-    fault = """
-def run(self, times):
-    raise RuntimeError("CUDA error: unspecified launch failure")
-step.Step.run = run
-"""
-    failed = (await runs.run("step", size=None, seconds=20.0, fault=fault)).failed
-    assert failed.status == 1
-
-
 NO_FILES = """
 def no_file(_):
     raise OSError
@@ -214,9 +176,40 @@ async def test_a_gpu_without_memory_of_its_own_uses_that_of_the_host(
     assert result.wrong_elements == 0
 
 
-async def test_a_product_that_does_not_end_leaves_the_rows_before_it(runs: Runs) -> None:
-    machine = with_faults(Fault("product", "hang", size=8))
-    fault = QUICK + "rows.COLD_SECONDS = 0.1\n"
-    result = (await runs.run("sweep", size=8, seconds=1.0, settings=machine, fault=fault)).result
-    assert [point.x for point in result.points] == [1, 2, 4]
-    assert any(note.startswith("the run ended early, ") for note in result.notes)
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", [1.29, 0.2])
+async def test_latency_of_slow_products_keeps_to_its_time(runs: Runs, rate: float) -> None:
+    """float64 on an L40S: 500 launches took 0.8 s, of which the clock saw 3 ms."""
+    machine = replace(MACHINE, rates={"float64": rate})
+    result = (await runs.run("latency", "float64", None, 12.0, settings=machine)).result
+    assert len(result.points) == 18, result.notes
+    known = {point.series: point.values["seconds"] for point in result.points if point.x == 1000}
+    assert known["eager"] > 1e-3 / rate
+    assert known["launch alone"] < known["eager"] / 5
+    assert known["CUDA graph"] > 1e-3 / rate
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "size", "fault", "says"),
+    [
+        (
+            "latency",
+            None,
+            Fault("capture", message="CUDA error: not permitted when stream is capturing"),
+            "CUDA graph of 5×5, CUDA graph of 100×100, CUDA graph of 1000×1000: not measured",
+        ),
+        (
+            "peak",
+            256,
+            Fault("library", exception="TypeError", message="no such one", kind="cublaslt"),
+            "256×256 with cuBLASLt: not measured, TypeError: no such one",
+        ),
+    ],
+)
+async def test_a_way_that_fails_is_noted_and_the_others_are_measured(
+    runs: Runs, kind: str, size: int | None, fault: Fault, says: str
+) -> None:
+    heard = await runs.run(kind, size=size, seconds=10.0, settings=with_faults(fault), fault=QUICK)
+    assert any(says in note for note in heard.result.notes), heard.result.notes
+    assert heard.rows

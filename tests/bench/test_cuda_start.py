@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.bench.cuda import MACHINE, Runs, fake_cuda, target, with_faults
-from tests.bench.workers import STOP_SECONDS, RawWorker, needs_torch
+from tests.bench.cuda import MACHINE, Runs, target, with_faults
+from tests.bench.workers import needs_torch
 from tests.fake_cuda.settings import Fault, Settings
 
 if TYPE_CHECKING:
@@ -70,44 +70,6 @@ async def test_a_torch_for_cpus_says_what_to_install(runs: Runs) -> None:
     assert failed.problem.what == "This torch has no CUDA support"
 
 
-async def test_memory_without_room_is_refused(runs: Runs) -> None:
-    machine = replace(MACHINE, memory_gib=0.6)
-    unknown = replace(target(machine), memory_free_bytes=None)
-    failed = (await runs.run("memory", size=None, settings=machine, target=unknown)).failed
-    assert failed.status == 3
-    assert failed.problem.what == "The memory to test cannot be had"
-
-
-async def test_the_worker_is_bound_to_the_processors_of_the_gpu(runs: Runs, tmp_path: Path) -> None:
-    folder = tmp_path / "0000:17:00.0"
-    folder.mkdir()
-    (folder / "numa_node").write_text("1\n")
-    (folder / "local_cpulist").write_text("0-1023\n")
-    heard = await runs.run(
-        "soak",
-        fault=f"main.SYSFS = main.Path({str(tmp_path)!r})\n",
-        target=replace(target(), pci_bus_id="00000000:17:00.0"),
-    )
-    assert heard.hello.bound_to is not None
-    assert heard.hello.bound_to.startswith("NUMA node 1, processors: ")
-
-
-@pytest.mark.slow
-async def test_the_worker_is_not_bound_where_the_node_is_not_known(
-    runs: Runs, tmp_path: Path
-) -> None:
-    folder = tmp_path / "0000:17:00.0"
-    folder.mkdir()
-    (folder / "numa_node").write_text("-1\n")
-    (folder / "local_cpulist").write_text("0-1023\n")
-    heard = await runs.run(
-        "soak",
-        fault=f"main.SYSFS = main.Path({str(tmp_path)!r})\n",
-        target=replace(target(), pci_bus_id="00000000:17:00.0"),
-    )
-    assert heard.hello.bound_to is None
-
-
 CUBLAS = """
 int cublasGetProperty(int part, int *value) { *value = part == 0 ? 13 : part; return 0; }
 """
@@ -143,19 +105,3 @@ async def test_memory_that_is_gone_since_the_plan_is_no_fault(runs: Runs) -> Non
     failed = (await runs.run("memory", size=None, settings=with_faults(NO_ROOM))).failed
     assert failed.status == 3
     assert failed.problem.what == "The memory to test cannot be had"
-
-
-async def test_a_container_without_compute_says_what_it_was_given(runs: Runs) -> None:
-    none = Fault("init", message="Found no NVIDIA driver on your system.")
-    fault = "os.environ['NVIDIA_DRIVER_CAPABILITIES'] = 'utility'\n"
-    failed = (await runs.run("soak", settings=with_faults(none), fault=fault)).failed
-    assert failed.status == 3
-    assert "NVIDIA_DRIVER_CAPABILITIES is utility" in failed.problem.why
-
-
-async def test_a_worker_ends_with_its_parent(runs: Runs) -> None:
-    asked = runs.request("soak", seconds=600.0)
-    with RawWorker(asked, fake_cuda(MACHINE)) as worker:
-        worker.until("sample")
-        worker.close()
-        assert worker.process.wait(STOP_SECONDS) == 1

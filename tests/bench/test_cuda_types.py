@@ -27,8 +27,9 @@ def runs(tmp_path: Path) -> Runs:
     return Runs(tmp_path)
 
 
-async def test_tf32_with_the_old_setting(runs: Runs) -> None:
-    result = (await runs.run("soak", "tf32", settings=OLD_TORCH)).result
+@pytest.mark.parametrize("dtype", ["tf32", "float8_e4m3"])
+async def test_types_of_which_old_versions_have_another_call(runs: Runs, dtype: str) -> None:
+    result = (await runs.run("soak", dtype, settings=OLD_TORCH)).result
     assert result.torch_version == "2.4.1+cu128"
     assert result.wrong_elements == 0
 
@@ -73,22 +74,9 @@ async def test_a_type_that_the_gpu_does_not_have_is_refused_alone(runs: Runs) ->
     assert heard.failed.problem.what == "float8_e4m3 cannot be run here"
 
 
-async def test_two_types_that_the_gpu_does_not_have_are_no_sweep(runs: Runs) -> None:
-    types = "float8_e4m3,float8_mixed"
-    heard = await runs.run("sweep", types, 64, settings=WITHOUT_FLOAT8, target=target())
-    assert heard.failed.status == 3
-
-
 async def test_a_gpu_that_dies_at_its_first_product_of_a_type_is_a_fault(runs: Runs) -> None:
     dies = with_faults(Fault("product", "die", kind="float8"))
     assert (await runs.run("soak", "float8_e4m3", settings=dies)).failed.status == 1
-
-
-async def test_soak_in_another_type_than_asked_for_is_refused(runs: Runs) -> None:
-    ieee = replace(MACHINE, tf32_from=4096)
-    failed = (await runs.run("soak", "tf32", 1024, settings=ieee)).failed
-    assert failed.status == 3
-    assert failed.problem.what == "The tf32 product was not made in tf32"
 
 
 async def test_a_sweep_without_a_possible_size_is_refused(runs: Runs) -> None:

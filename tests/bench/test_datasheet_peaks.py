@@ -6,17 +6,14 @@ import dataclasses
 import math
 
 import pytest
-from hypothesis import strategies as st
 
 from gputop.agent.device import Absence, Device
-from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.bench.plan import kinds
 from gputop.bench.plan.peaks import (
     AT_LIVE_CLOCK,
     AT_MAXIMUM_CLOCK,
     DATASHEET,
     PEAKS,
-    RATES,
     Peak,
     by_formula,
     denominators,
@@ -26,7 +23,6 @@ from gputop.bench.plan.peaks import (
     percent_of_peak,
 )
 from tests.bench.chips import CHIPS, Chip
-from tests.driver import FakeDevice, FakeDriver
 
 DTYPES = {
     "fp64": "float64",
@@ -68,10 +64,6 @@ def device(chip: Chip, peak: Peak) -> Device:
 
 def named(name: str) -> Device:
     return device(CHIPS[name], next(peak for peak in PEAKS if peak.name == name))
-
-
-def test_every_row_has_the_chip_that_it_is_made_of() -> None:
-    assert list(CHIPS) == [peak.name for peak in PEAKS]
 
 
 @rows
@@ -127,14 +119,6 @@ def test_the_formula_is_right_to_a_tenth_or_it_is_known_why_not(peak: Peak) -> N
         if value is None or abs(value / figure - 1) > 0.1:
             differs[field] = (value, figure)
     assert set(differs) == set(DIFFERS.get(peak.name, {})), differs
-
-
-@rows
-def test_float64_without_tensor_cores(peak: Peak) -> None:
-    chip = CHIPS[peak.name]
-    if peak.fp64 is not None and "fp64" not in DIFFERS.get(peak.name, {}):
-        figure = chip.sms * (RATES[chip.capability].fp64 or 0) * chip.boost / 1e6
-        assert figure == pytest.approx(peak.fp64, rel=0.1)
 
 
 def test_one_id_with_two_products_is_told_by_the_name() -> None:
@@ -219,9 +203,6 @@ def test_what_was_cut_is_unknown(name: str | None, capability: str, fp32: bool, 
         assert (by_formula(capability, 60, 1500, dtype, name=name) is not None) == known
 
 
-NUMBERS = st.none() | st.integers(-10, 10_000) | st.floats()
-
-
 def test_the_denominators_have_names() -> None:
     assert denominators(named("H100 SXM"), "bfloat16", 1400.0) == {
         DATASHEET: 989,
@@ -251,10 +232,6 @@ def test_float16_of_a_p100_runs_on_its_float32_units() -> None:
     assert denominators(named("V100 SXM2"), "float16")[DATASHEET] == 125
 
 
-def test_a_figure_that_the_formula_does_not_give_stands_alone() -> None:
-    assert denominators(named("H20 96 GB"), "bfloat16", 1800.0) == {DATASHEET: 148}
-
-
 def test_what_is_not_known_is_left_out() -> None:
     h100 = named("H100 SXM")
     assert list(denominators(h100, "bfloat16")) == [DATASHEET, AT_MAXIMUM_CLOCK]
@@ -265,10 +242,6 @@ def test_what_is_not_known_is_left_out() -> None:
     assert denominators(Device(0, "GPU-0", "NVIDIA Something"), "bfloat16", 1500.0) == {}
     assert denominators(h100, "complex64", 1500.0) == {}
     assert denominators(h100, "fp4", 1500.0) == {}
-
-
-def test_a_cpu_has_no_peak() -> None:
-    assert denominators(None, "float32", 3000.0) == {}
 
 
 def test_a_part_of_a_gpu_has_no_datasheet() -> None:
@@ -290,20 +263,6 @@ def test_a_device_whose_name_is_not_known_may_be_half_as_fast() -> None:
     )
     assert denominators(anybody, "bfloat16", 2000.0) == {DATASHEET: 121}
     assert AT_MAXIMUM_CLOCK in denominators(anybody, "float32")
-
-
-@pytest.mark.driver
-def test_the_facts_are_those_that_nvml_has(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(), FakeDevice(name="NVIDIA H100 NVL", pci_device_id="2321"))
-    start()
-    found = []
-    for number in range(2):
-        reader = NvmlReader(number)
-        sample = reader.read(gpm=False)[0].sample
-        found.append(denominators(reader.device, "float16", sample.sm_clock_mhz))
-    assert list(found[0]) == [DATASHEET, AT_MAXIMUM_CLOCK, AT_LIVE_CLOCK]
-    assert found[0][AT_LIVE_CLOCK] == pytest.approx(132 * 4096 * 1755 / 1e6)
-    assert [peaks[DATASHEET] for peaks in found] == [989, 835]
 
 
 def test_the_bandwidth_of_a_whole_gpu() -> None:

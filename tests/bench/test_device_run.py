@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.agent.problem import Problem
-from gputop.bench.events import Done, Failed, Planned, Progress, Verified
+from gputop.bench.events import Done, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.device_run import RATE, DeviceRun
 from gputop.bench.run.series import (
@@ -21,7 +20,6 @@ from gputop.bench.run.series import (
     merge_windows,
 )
 from tests.runs import gpu_result, gpu_run
-from tests.sessions import PLANNED
 
 
 def started() -> DeviceRun:
@@ -54,18 +52,6 @@ def test_the_first_wrong_element_says_when_and_the_last_check_how_many() -> None
     assert (run.wrong_at, run.wrong_elements) == (5.0, 4)
 
 
-def test_a_failure_has_the_status_that_it_deserves() -> None:
-    run = started()
-    run.add_event(Failed(Problem("The device hangs", "it does", "Look"), 1))
-    assert run.ended
-    assert run.status == 1
-    assert run.faulty
-    refused = started()
-    refused.add_event(Failed(Problem("It is not run", "there is no torch", "Install it"), 3))
-    assert refused.ended
-    assert not refused.faulty
-
-
 def windows(count: int) -> list[Progress]:
     return [Progress(0.2 * n, 0.2, 10 * n, 100.0 + n % 7, 101.0) for n in range(1, count + 1)]
 
@@ -78,14 +64,6 @@ def test_percentiles_are_of_the_windows_that_were_not_joined() -> None:
     run.add_event(Done(run.completed(gpu_result(0.8 * MOST_ITEMS))))
     assert run.result is not None
     assert (run.result.tflops_p5, run.result.tflops_p95) == (600.0, 1500.0)
-
-
-def test_windows_are_kept_as_they_come() -> None:
-    run = started()
-    events: list[Planned | Progress | Verified] = [PLANNED, *windows(5), Verified(1, 0)]
-    for event in events:
-        run.add_event(event)
-    assert run.history() == RunCurves(tuple(windows(5)))
 
 
 @given(st.integers(1, 400), st.sampled_from([2, 8, 50]))
@@ -101,11 +79,6 @@ def test_a_long_run_keeps_its_work_and_its_end(count: int, most: int) -> None:
     work = sum(w.tflops * w.window_seconds for w in windows(count))
     assert sum(w.tflops * w.window_seconds for w in kept) == pytest.approx(work)
     assert [w.elapsed_seconds for w in kept] == sorted(w.elapsed_seconds for w in kept)
-
-
-def test_a_slow_window_weighs_as_long_as_it_took() -> None:
-    both = merge_windows([Progress(1.0, 1.0, 1, 10.0), Progress(4.0, 3.0, 2, 2.0)])
-    assert both == Progress(4.0, 4.0, 2, 4.0, None)
 
 
 def test_readings_are_curves_of_what_is_known() -> None:

@@ -10,7 +10,7 @@ import pytest
 from gputop.agent.device import Absence, Device, DeviceSample
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.request import Request, Target
-from tests.bench.machines import WHOLE, divided, instance, seen, trainer, undivided
+from tests.bench.machines import WHOLE, divided, instance, seen, undivided
 from tests.streams import GIB, device, inventory, readings, sample
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ TWO = dataclasses.replace(
         ("gpu:03:01", "3:1"),
         ("GPU-4f2a", "GPU-4f2a"),
         ("mig-6F1c", "mig-6F1c"),
-        ("MIG-GPU-4f2a-11/1/0", "MIG-GPU-4f2a-11/1/0"),
     ],
 )
 def test_a_device(text: str, name: str) -> None:
@@ -120,11 +119,6 @@ def test_a_gpu_in_mig_mode_is_refused_with_its_instances(name: str) -> None:
     )
 
 
-def test_a_start_that_a_gpu_in_mig_mode_has_too_is_not_for_the_other_one() -> None:
-    with pytest.raises(ValueError, match="2 devices match it"):
-        target_choice.choose(divided(), seen(), "GPU-0000000")
-
-
 def test_a_gpu_in_mig_mode_without_instances_says_how_to_have_one() -> None:
     (problem,) = target_choice.gpus_in_mig_mode(undivided()).values()
     assert problem.why == "MIG is on, and it has no instance"
@@ -145,31 +139,6 @@ def test_what_the_driver_calls_an_instance_is_inert() -> None:
     listed = dataclasses.replace(inventory(), devices=(WHOLE, odd))
     (problem,) = target_choice.gpus_in_mig_mode(listed).values()
     assert "3:1 (␛[2J␊MIG)" in problem.remedy
-
-
-def test_the_first_that_can_be_used_is_the_default() -> None:
-    listed = divided()
-    without_the_first = dataclasses.replace(listed, devices=listed.devices[1:])
-    assert target_choice.choose(without_the_first, seen(), None).number == "3:0"
-
-
-def test_memory_is_planned_by_what_is_free_on_the_instance() -> None:
-    target = target_choice.choose(divided(), seen(), "3:3")
-    problem = request.check_request(Request(target, "float32", 32768, 10.0))
-    assert problem is not None
-    assert "GPU 3:3" in problem.what
-    assert "4.00 GiB are free" in problem.why
-    assert (
-        f"--size {request.largest_size(target.memory_allowed_bytes or 0, 'float32', 'cuda')}"
-        in problem.remedy
-    )
-
-
-def test_who_uses_an_instance_is_who_runs_there() -> None:
-    said = seen(processes=(trainer(71, 0), trainer(72, 1)))
-    target = target_choice.choose(divided(), said, "3:1")
-    assert [p.pid for p in target_choice.processes_on(said, target) or []] == [72]
-    assert target_choice.processes_on(said, target_choice.choose(divided(), said, "3:3")) == []
 
 
 def shared(memory_is_shared: bool | None) -> Inventory:

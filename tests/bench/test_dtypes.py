@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gputop.bench.plan.kinds import DTYPES
-from gputop.bench.run.session import worker_request
+from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import formats, product
 from gputop.bench.worker.errors import RunError
 from tests.bench.forked import load_torch
@@ -62,14 +61,6 @@ def test_what_was_measured_of_its_error_is_within_the_bounds(dtype: str) -> None
         assert it.relative_error == pytest.approx(1.7e-3, rel=0.1), "the rounding of bfloat16"
     low, high = it.errors()
     assert low <= it.relative_error < high
-
-
-def test_one_bit_of_an_integer_product_counts() -> None:
-    it = made("int8")
-    it.fill()
-    it.keep_first()
-    it.c[3, 4] += 1
-    assert it.unexplained(it.c) == 1
 
 
 @pytest.mark.parametrize("dtype", ON_CPU)
@@ -159,46 +150,6 @@ def test_what_this_torch_lacks_is_refused_with_its_name(dtype: str, missing: str
         product.require(Lacking(missing), dtype, "cpu")
     assert refusal.value.kind == "dtype"
     assert missing in refusal.value.fields["why"]
-
-
-def test_a_type_that_this_torch_has_and_cannot_multiply_is_refused_with_its_words() -> None:
-    warnings.simplefilter("ignore")
-    with pytest.raises(RunError) as refusal:
-        product.require(load_torch(), "float4", "cpu")  # which no CPU does
-    assert refusal.value.kind == "dtype"
-    assert refusal.value.fields["why"]
-
-
-class Torch24:
-    """torch 2.4, whose `_scaled_mm` returns the greatest absolute value, too.
-
-    Its signature: (self, mat2, *, bias, out_dtype, scale_a, scale_b, scale_result, use_fast_accum,
-    out, out_amax) -> (out, out_amax), and the latter is a float32.
-    """
-
-    __version__ = "2.4.1+cu121"
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(load_torch(), name)
-
-    def _scaled_mm(self, a: Any, b: Any, *, out: Any, scale_a: Any, scale_b: Any, **_: Any) -> Any:
-        if not isinstance(out, tuple):
-            raise TypeError("_scaled_mm(): argument 'out' must be tuple of Tensors, not Tensor")
-        result, most = out
-        assert most.dtype is load_torch().float32
-        result.copy_(a.float() @ b.float() * scale_a * scale_b)
-        most.copy_(result.abs().max())
-        return out
-
-
-def test_float8_of_torch_2_4_returns_a_pair() -> None:
-    torch: Any = Torch24()
-    product.require(torch, "float8_e4m3", "cpu")
-    made = product.Product(torch, "float8_e4m3", (64, 64, 64), "cpu")
-    assert made.exact() == 0
-    made.fill()
-    made.keep_first()
-    assert made.judge() == 0
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ async def test_rows_with_the_same_error_share_a_note(tmp_path: Path) -> None:
     result = await result_of(tmp_path, "sweep", failing("len(calls) > 2"))
     assert [point.x for point in result.points] == [1, 2]
     (note,) = (each for each in result.notes if "TypeError" in each)
-    assert note.startswith("float32 4 x 4, float32 8 x 8, ")
+    assert note.startswith("float32 4×4, float32 8×8, ")
     assert note.endswith(": not measured, TypeError: unsupported operand")
 
 

@@ -97,16 +97,6 @@ async def test_what_comes_after_wrong_elements_does_not_hide_them(
     assert f"{verified.wrong_elements} elements were wrong" in last.problem.why
 
 
-@pytest.mark.slow
-async def test_wrong_elements_are_not_lost_with_the_worker(tmp_path: Path) -> None:
-    fault = WRONG_THEN_RAISES.replace("raise", "import os; os.kill(os.getpid(), 9); raise")
-    *_, last = await heard(broken(tmp_path, fault))
-    assert isinstance(last, Failed)
-    assert last.status == 1
-    assert "SIGKILL" in last.problem.why
-    assert "wrong in" in last.problem.why
-
-
 FIRST_WRONG = [(NOT_A_NUMBER, 64 * 64), (ONE_NOT_A_NUMBER, 1), (GARBAGE, 64)]
 
 
@@ -148,8 +138,8 @@ Product.exact = lambda self: threading.Event().wait()
 async def test_a_preparation_without_an_end_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gputop.bench.run.session.PREPARE_SECONDS", 0.0)
-    monkeypatch.setattr("gputop.bench.run.session.PREPARE_PRODUCTS", 2)
+    monkeypatch.setattr("gputop.bench.run.worker_order.PREPARE_SECONDS", 0.0)
+    monkeypatch.setattr("gputop.bench.run.worker_order.PREPARE_PRODUCTS", 2)
     fault = "loads.choose_size = lambda *_: threading.Event().wait()"
     *_, last = await heard(broken(tmp_path, fault, seconds=0.5))
     assert isinstance(last, Failed)
@@ -312,13 +302,3 @@ async def test_an_error_of_gputop_is_none_of_the_device(tmp_path: Path) -> None:
         "An error of gputop or of torch ended the test: TypeError: unsupported operand type(s) for "
         "+: 'int' and 'NoneType'. Try another torch with --python, or report it"
     )
-
-
-async def test_wrong_results_come_before_an_error_of_gputop(tmp_path: Path) -> None:
-    fault = WRONG_THEN_RAISES.replace("CUDA error: an illegal memory access was", "nothing was")
-    *_, last = await heard(broken(tmp_path, fault))
-    assert isinstance(last, Failed)
-    assert last.status == 1
-    assert last.problem.what == "The device computes wrong results"
-    assert "RuntimeError: nothing was encountered" in last.problem.why
-    assert last.problem.remedy == "Do not train on it; run the test again to be sure"

@@ -18,7 +18,7 @@ from gputop.bench.plan.request import Request, Target
 from gputop.bench.run import group
 from gputop.bench.run.group import DeviceGroup
 from gputop.bench.run.run import Run
-from gputop.bench.run.session import worker_request
+from gputop.bench.run.worker_order import worker_request
 from tests.bench.workers import CPU, RawWorker, fake_interpreter, needs_torch, request
 from tests.runs import Clock, gpu_result, gpu_sample
 from tests.sessions import EVENTS, PLANNED, EndlessSession, PreparedSession
@@ -181,31 +181,6 @@ async def test_none_begins_before_all_are_ready() -> None:
 
 @pytest.mark.slow
 @needs_torch
-@pytest.mark.parametrize("kind", ["sweep", "copy"])
-async def test_tables_begin_together_too(kind: str) -> None:
-    asked = halves(2.0, 64, kind=kind)
-    happened = await heard(DeviceGroup(asked))
-    assert all(isinstance(end, Done) and end.result.points for end in ends(happened).values())
-
-
-@pytest.mark.slow
-@needs_torch
-async def test_a_stop_reaches_all() -> None:
-    runs, stops = DeviceGroup(halves(600.0)), list[asyncio.Task[None]]()
-
-    def act(_: Target, event: Event) -> None:
-        if isinstance(event, Progress) and not stops:
-            stops.append(asyncio.create_task(runs.stop()))
-
-    happened = await heard(runs, act)
-    await stops[0]
-    found = ends(happened).values()
-    assert [end.result.stopped for end in found if isinstance(end, Done)] == ["user", "user"]
-    assert all(map(gone, pids(happened)))
-
-
-@pytest.mark.slow
-@needs_torch
 async def test_a_stop_reaches_those_that_wait_for_others(tmp_path: Path) -> None:
     body = f"import threading\nprint({HELLO!r}, flush=True)\nthreading.Event().wait()\n"
     slow, waiting = halves(600.0)
@@ -224,18 +199,6 @@ async def test_a_stop_reaches_those_that_wait_for_others(tmp_path: Path) -> None
     assert len(found) == 2
     assert [end.status for end in found.values() if isinstance(end, Failed)] == [130, 130]
     assert not any(isinstance(event, Progress) for _, event in happened)
-
-
-@pytest.mark.slow
-@needs_torch
-async def test_one_that_fails_does_not_end_the_others(tmp_path: Path) -> None:
-    broken, whole = halves()
-    broken = dataclasses.replace(broken, python=fake_interpreter(tmp_path, "print('nonsense')"))
-    happened = await heard(DeviceGroup([broken, whole]))
-    found = ends(happened)
-    assert isinstance(found["half A"], Failed)
-    assert isinstance(found["half B"], Done)
-    assert found["half B"].result.stopped == "time"
 
 
 @pytest.mark.slow
@@ -303,25 +266,6 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[Told]:
 
     monkeypatch.setattr(group, "Session", Session)
     return Session.opened
-
-
-async def test_one_alone_does_not_wait(told: list[Told]) -> None:
-    runs = DeviceGroup([Request(GPUS[0], "bfloat16", None, 60.0)])
-    stops: list[asyncio.Task[None]] = []
-
-    def act(_: Target, event: Event) -> None:
-        if isinstance(event, Planned):
-            stops.append(asyncio.create_task(runs.stop("limit")))
-
-    await heard(runs, act)
-    await stops[0]
-    assert [(each.waits, each.told) for each in told] == [(False, ["limit"])]
-
-
-async def test_kill_reaches_all(told: list[Told]) -> None:
-    runs = DeviceGroup([Request(target, "bfloat16", None, 60.0) for target in GPUS])
-    runs.kill()
-    assert [each.told for each in told] == [["kill"]] * 3
 
 
 async def test_what_nobody_foresaw_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:

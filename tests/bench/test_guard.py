@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from gputop.agent.device import Absence, DeviceState
+from gputop.agent.device import DeviceState
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request
 from gputop.bench.run import worker_launch
-from gputop.bench.run.session import worker_request
+from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker.events import RunLimit
 from gputop.bench.worker.guard import SILENCE_SECONDS, Guard
 from tests.bench.cuda import MACHINE, fake_cuda
@@ -73,11 +73,6 @@ def test_an_instance_is_read_by_its_gpu() -> None:
     asked = worker_request(Request(part, "float32", None, 1.0))
     followed = Followed(divided(), seen(88), uuid=asked.gpu_uuid, of=asked.part_of)
     assert [limit.why.partition(",")[0] for limit in followed.limits] == ["GPU 3 reached 88°C"]
-
-
-def test_a_device_without_a_temperature_is_not_ended_for_it() -> None:
-    absent = {"temperature_celsius": Absence.NOT_SUPPORTED}
-    assert Followed(inventory(1), heated(None, absent=absent)).limits == []
 
 
 UNHEARD = [

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.bench.run import worker_launch
 from tests.bench.workers import fake_interpreter
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PYTHON = sys.executable
 """Which the tests take away."""
@@ -62,18 +65,6 @@ async def test_for_a_gpu_a_torch_without_cuda_is_the_last_resort(
     assert found.chosen.path == venv
 
 
-async def test_one_without_torch_is_passed_over(
-    bare: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    environment(bare / "venv", None)
-    conda = environment(bare / "conda", "2.2")
-    monkeypatch.setenv("VIRTUAL_ENV", str(bare / "venv"))
-    monkeypatch.setenv("CONDA_PREFIX", str(bare / "conda"))
-    found = await worker_launch.find_interpreter()
-    assert found.chosen is not None
-    assert found.chosen.path == conda
-
-
 async def test_a_link_to_another_python_is_a_candidate_of_its_own(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,14 +75,6 @@ async def test_a_link_to_another_python_is_a_candidate_of_its_own(
     monkeypatch.setenv("PATH", str(bare / "usr" / "bin"))
     origins = [origin for _, origin in worker_launch.candidates()]
     assert origins == ["active virtual environment", "on the PATH"]
-
-
-async def test_the_same_path_is_looked_at_once(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = environment(bare / "venv", "2.1")
-    monkeypatch.setenv("VIRTUAL_ENV", str(bare / "venv"))
-    monkeypatch.setenv("PATH", str(bare / "venv" / "bin"))
-    monkeypatch.setattr(sys, "executable", path)
-    assert worker_launch.candidates() == ((path, "active virtual environment"),)
 
 
 async def test_where_there_is_none_it_says_what_to_type(

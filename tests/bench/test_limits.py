@@ -15,16 +15,9 @@ from tests.bench import heat
 from tests.bench.machines import WHOLE
 from tests.streams import device, inventory, process, readings, sample
 
-BOUND = 20.0
-"""Seconds after which what is waited for does not come."""
-
 
 def target(index: int) -> request.Target:
     return target_choice.targets(inventory(2), sample(2))[index]
-
-
-def heated(celsius: int | None) -> Any:
-    return dataclasses.replace(sample(2), devices=(readings(0, temperature_celsius=celsius),))
 
 
 def card(text: str) -> Device:
@@ -140,12 +133,6 @@ def test_only_a_device_that_answers_is_put_under_stress(
     if why is not None:
         with pytest.raises(request.RunRefusedError, match=why):
             target_choice.refuse_unusable(target(0), seen, ignore_busy=True)
-
-
-def test_a_device_without_readings_is_not_put_under_stress_and_a_cpu_always_may_be() -> None:
-    assert target_choice.why_unusable(None, target(0)) is not None
-    assert target_choice.why_unusable(sample(0), target(0)) is not None
-    assert target_choice.why_unusable(None, request.cpu_target()) is None
 
 
 def test_who_uses_a_device_may_be_unknown() -> None:

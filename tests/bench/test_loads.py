@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.events import Done, Failed
+from gputop.bench.events import Done
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import HIGHEST_HERTZ, LOWEST_HERTZ, Request
 from gputop.bench.results.verdict import judge
-from gputop.bench.run.session import Session, worker_request
+from gputop.bench.run.session import Session
+from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import loads, throughput
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import product as products
@@ -228,16 +229,6 @@ async def test_a_wrong_element_is_found(tmp_path: Path, kind: str, fault: str) -
     assert isinstance(last, Done)
     assert last.result.wrong_elements > 0
     assert judge(last.result, []).state == "faulty"
-
-
-@pytest.mark.slow
-async def test_products_that_are_longer_than_a_pulse_are_refused(tmp_path: Path) -> None:
-    fault = "loads.warm_up = lambda *_: (0.1, 1)\n"
-    path = fake_interpreter(tmp_path, broken_worker(fault))
-    *_, last = await heard(Session(asked("pulse", hertz=20.0, python=path)))
-    assert isinstance(last, Failed)
-    assert last.status == 3
-    assert "a product takes 0.1 s, and the load 0.025 s" in last.problem.why
 
 
 def ring(monkeypatch: pytest.MonkeyPatch) -> tuple[loads.Ring, runs.Run]:

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from gputop.bench.events import Conditions, Done, Progress
 from gputop.bench.plan.request import Request
 from gputop.bench.results.html_report import html_page
-from gputop.bench.results.page import figure_facts
 from gputop.bench.results.verdict import judge
 from gputop.bench.run.device_run import RATE, DeviceRun
 from gputop.bench.run.run import Run
 from gputop.bench.run.series import RunCurves, merge_windows
-from gputop.bench.run.session import Session, worker_request
+from gputop.bench.run.session import Session
+from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import memory as worker
@@ -83,18 +83,6 @@ def test_a_flipped_bit_is_found_at_its_address_in_every_pattern(
     assert memory.totals.checks == blocks * len(rest)
 
 
-@needs_torch
-@pytest.mark.parametrize("pattern", worker.PATTERNS)
-def test_right_memory_has_no_wrong_word_in_any_pass(pattern: str) -> None:
-    memory = under_test(4)
-    for number in range(3):
-        memory.choose(pattern, number)
-        for visit in memory.visits(worker.PATTERNS[pattern]):
-            memory.visit(*visit)
-    assert memory.run.totals.wrong == 0
-    assert memory.run.notes == []
-
-
 def written(pattern: str, number: int = 0) -> list[list[int]]:
     """The words of each block."""
     memory = under_test()
@@ -110,14 +98,6 @@ def test_an_address_is_the_offset_of_its_word() -> None:
     assert words == [8 * n for n in range(len(words))]
     inverted = [word for block in written("address", 1) for word in block]
     assert inverted == [~word for word in words]
-
-
-@needs_torch
-def test_random_words_differ_from_block_to_block() -> None:
-    first, second, *_ = written("random")
-    assert len({*first, *second}) > 0.999 * 2 * len(first)
-    ones = sum(word.bit_count() if word >= 0 else 64 - (~word).bit_count() for word in first)
-    assert 0.49 < ones / 64 / len(first) < 0.51, "the sign is random, too"
 
 
 @needs_torch
@@ -198,14 +178,6 @@ def test_a_run_from_hello_to_its_result() -> None:
     assert (len([row for row in rows.values() if row["passes"]]) == len(worker.PATTERNS)) != bool(
         late
     )
-
-
-@pytest.mark.slow
-@needs_torch
-def test_a_stop_takes_less_than_half_a_second_and_keeps_the_patterns() -> None:
-    with RawWorker(asked(256, 600.0)) as raw:
-        done = raw.stopped()
-    assert done["points"]
 
 
 FLIPPED = """
@@ -309,9 +281,3 @@ def test_the_devices_own_counters_are_judged(after: dict[str, Any], state: str, 
     (part,) = [part for part in verdict.parts if part.name == "memory"]
     assert (part.state, part.why) == (state, why)
     assert bool(counted("soak", **after).memory_errors) is bool(after), "elsewhere only if one rose"
-
-
-def test_facts_count_blocks() -> None:
-    facts = dict(figure_facts(replace(TESTED, iterations=12)))
-    assert facts["blocks"].startswith("12, ")
-    assert "products" not in facts

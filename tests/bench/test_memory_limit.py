@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.bench.plan.memory_limit import available_bytes
 from tests.fake_root import fake_root
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MIB = 1 << 20
 UNLIMITED = "9223372036854771712"

@@ -14,7 +14,7 @@ from gputop.bench.cluster.node_actor import NodeActor
 from gputop.bench.cluster.node_facts import NodeFacts, node_facts
 from gputop.bench.plan.memory_limit import available_bytes
 from gputop.bench.plan.request import Request
-from gputop.bench.run.session import worker_request
+from gputop.bench.run.worker_order import worker_request
 from tests.bench.workers import CPU, needs_torch
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.driver.platforms import a100_mig

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import pytest
-
 from gputop.bench.worker import formats, shapes
 from gputop.bench.worker.product import Product
 from tests.bench.forked import load_torch
 from tests.bench.test_worker import cpu
-from tests.bench.workers import RawWorker, needs_torch, request
+from tests.bench.workers import needs_torch
 
 pytestmark = needs_torch
 
@@ -57,16 +55,3 @@ def test_a_gpu_has_two_libraries_and_float8_two_sums() -> None:
         change()
         fast.append((way, product.format.fast))
     assert fast == [("fast accumulate", True), ("zeros", False)]
-
-
-@pytest.mark.slow
-def test_zeros_are_a_row_that_does_not_count() -> None:
-    with RawWorker(request("float32", 384, 3.0, "peak")) as raw:
-        events = list(raw.events())
-    rows = [event for event in events if event["event"] == "point"]
-    zeros, done = rows[-1], events[-1]
-    assert zeros["series"].endswith(", zeros")
-    confirmed = [each["values"]["tflops"] for each in rows if "confirmed" in each["series"]]
-    assert done["tflops_peak"] == max(confirmed)
-    assert zeros["shape"] == [done["m"], done["n"], done["k"]]
-    assert done["notes"][-1].startswith("that shape with zeros: ")

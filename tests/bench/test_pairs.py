@@ -132,12 +132,6 @@ async def test_each_alone_and_then_all_at_once(measured: type[Measured]) -> None
     assert (first.iterations, first.checks) == (2 * RESULT.iterations, 2 * RESULT.checks)
 
 
-async def test_what_runs_faster_together_gains(measured: type[Measured]) -> None:
-    measured.changes["0", True] = {"tflops_mean": 707.0}
-    found = await ends_of(Pairs(Run(asked(*GPUS))))
-    assert "running together gains 1.0 %" in result_of(found[GPUS[0]]).notes[0]
-
-
 async def test_a_fault_alone_is_kept_and_the_device_left_out(measured: type[Measured]) -> None:
     measured.changes["1", False] = {"wrong_elements": 3}
     three = target_choice.targets(inventory(3), sample(3))[:3]

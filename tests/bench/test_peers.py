@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 from types import SimpleNamespace
@@ -10,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.events import Done
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results.page import method_facts
 from gputop.bench.run import worker_launch
-from gputop.bench.run.session import Session, worker_request
+from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import copies, main
 from tests.bench.machines import divided, seen
-from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
+from tests.bench.workers import CPU
 from tests.streams import inventory, sample
 
 if TYPE_CHECKING:
@@ -95,17 +92,6 @@ def test_a_gpu_in_an_exclusive_mode_is_no_peer_and_has_peers() -> None:
     assert seen_by["CUDA_VISIBLE_DEVICES"].split(",") == [GPUS[n].uuid for n in (0, 2)]
     ranks = target_choice.with_peers(asked(GPUS[0], exclusive, kind="collective"))
     assert [len(each.peers) for each in ranks] == [1, 1], "each rank computes on its own GPU only"
-
-
-def test_a_target_has_the_compute_mode_of_its_gpu() -> None:
-    before = divided()
-    devices = [
-        dataclasses.replace(each, compute_mode=None if each.parent_uuid else "exclusive_process")
-        for each in before.devices
-    ]
-    changed = dataclasses.replace(before, devices=tuple(devices))
-    found = target_choice.targets(changed, seen())[:-1]
-    assert {each.compute_mode for each in found} == {"exclusive_process"}
 
 
 def test_the_worker_sees_its_own_device_first_and_then_its_peers() -> None:
@@ -188,22 +174,6 @@ def test_a_worker_is_bound_to_the_processors_near_its_gpu(
     assert said == (bound and f"NUMA node {number}, processors: {len(bound)}")
     assert main.bind_near("00000000:FF:00.0") is None
     assert main.bind_near("nonsense") is None
-
-
-@pytest.mark.slow
-@needs_torch
-async def test_the_result_says_what_the_worker_was_bound_to(tmp_path: Path) -> None:
-    node(tmp_path / "sysfs", 0, f"{min(os.sched_getaffinity(0))}")
-    fault = f"from pathlib import Path\nmain.SYSFS = Path({str(tmp_path / 'sysfs')!r})\n"
-    python = fake_interpreter(tmp_path, broken_worker(fault))
-    near = dataclasses.replace(CPU, pci_bus_id="00000000:1A:00.0")
-    for target, says in ((near, "NUMA node 0, processors: 1"), (CPU, None)):
-        session = Session(Request(target, "float32", 64, 0.5, python))
-        async with contextlib.aclosing(session.events()) as events:
-            *_, last = [event async for event in events]
-        assert isinstance(last, Done)
-        assert last.result.bound_to == says
-        assert dict(method_facts(last.result)).get("bound to") == says
 
 
 def test_targets_have_their_bus_id_and_instances_that_of_their_gpu() -> None:

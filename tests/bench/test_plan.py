@@ -80,12 +80,6 @@ def test_the_largest_size_fits_and_the_next_does_not(
         assert request.memory_needed(n + request.SIZE_STEP, dtype, device) > free
 
 
-@given(st.integers(1, request.LARGEST_SIZE // 64), DTYPE, KIND)
-def test_exactly_enough_memory_is_enough(steps: int, dtype: str, device: DeviceKind) -> None:
-    n = steps * 64
-    assert request.largest_size(request.memory_needed(n, dtype, device), dtype, device) == n
-
-
 def test_memory_holds_four_matrices_and_a_mask() -> None:
     n = 32768
     need = request.memory_needed(n, "bfloat16", "cuda") - request.fixed_bytes("cuda")

@@ -12,7 +12,7 @@ import pytest
 from gputop.bench.worker import backends
 from tests.bench.commands import ran
 from tests.bench.workers import fake_interpreter
-from tests.driver.platforms import a100_mig, gb10
+from tests.driver.platforms import a100_mig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,15 +28,6 @@ what = f"{os.environ['CUDA_VISIBLE_DEVICES']} by {os.environ['CUDA_DEVICE_ORDER'
 print(json.dumps(dict(event="error", kind="k", what=what, why="", remedy="")))
 """
 """A worker that says what it was given, and ends."""
-WAITS = """
-import json, sys
-sys.stdin.readline()
-hello = dict(python="3", torch_version="9", device_name="a GPU", threads=1, pid=1)
-print(json.dumps(dict(event="hello", **hello)), flush=True)
-told = sys.stdin.readline().strip()
-print(json.dumps(dict(event="error", kind="k", what="told to " + told, why="", remedy="")))
-"""
-"""A worker that runs until it is stopped."""
 
 
 @pytest.mark.daily(2)
@@ -61,18 +52,6 @@ def test_the_worker_gets_the_instance_and_nothing_else(
     assert ended.returncode == 3
     (line,) = ended.stderr.splitlines()
     assert says in line
-
-
-def test_a_device_without_memory_of_its_own_is_planned_by_the_hosts(
-    driver: FakeDriver, tmp_path: Path
-) -> None:
-    driver.write(gb10())
-    python = fake_interpreter(tmp_path, TELLS)
-    ended = ran("--python", python, "--ignore-busy", "--size", "1000000", **driver.environment())
-    assert ended.returncode == 3
-    (line,) = ended.stderr.splitlines()
-    assert "do not fit on GPU 0, NVIDIA GB10: they need" in line
-    assert "Choose --size" in line
 
 
 def fake_torch(*, integrated: bool) -> Any:

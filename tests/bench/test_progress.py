@@ -8,12 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from gputop.bench.events import Done, Event, Hello, Planned, Point, Progress
+from gputop.bench.events import Event, Hello, Planned, Point, Progress
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.progress import ProgressLine, many_devices, one_device
 from gputop.bench.run.run import Run
-from tests.bench.workers import RESULT
 from tests.streams import inventory, sample
 
 
@@ -74,12 +73,6 @@ def test_it_fits(width: int) -> None:
     assert len(one_device(group, width)) <= width
 
 
-def test_it_goes_on_by_itself_and_not_beyond_the_end() -> None:
-    group, clock = in_mid_run()
-    clock[0] += 100.0
-    assert "10 s, 0 s left" in one_device(group, 120)
-
-
 def test_before_the_run_it_says_what_is_done() -> None:
     group, _ = begun()
     assert one_device(group, 80) == "starting ..."
@@ -98,13 +91,6 @@ def test_it_leaves_nothing_behind() -> None:
     assert len(screen[-2]) >= len(screen[-3])
     assert "\n" not in terminal.getvalue()
     assert "\x1b" not in terminal.getvalue()
-
-
-async def test_it_ends_with_the_run() -> None:
-    terminal, (group, _) = Terminal(), in_mid_run()
-    group.add_event(CPU, Done(RESULT))
-    await ProgressLine(terminal, group, one_device).keep_drawing()
-    assert terminal.getvalue() == ""
 
 
 async def test_it_is_silent_where_there_is_no_terminal() -> None:
@@ -156,11 +142,6 @@ def test_the_time_of_several_ends_with_the_run() -> None:
     group, clock = several()
     clock[0] += 60.0
     assert "10 s, 0 s left" in many_devices(group, 120)
-
-
-def test_before_anything_is_ready_there_is_no_time() -> None:
-    group, _ = several(ready=False)
-    assert many_devices(group, 120) == "2 starting ..."
 
 
 @pytest.mark.parametrize("width", range(1, 130))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +15,9 @@ from gputop.bench.run.progress import many_devices
 from gputop.bench.run.run import Run
 from tests.bench.workers import RESULT
 from tests.sessions import PLANNED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 GPUS = [
     Target("cuda", f"GPU-{n}", n, "NVIDIA H100", "9.0", None, host=f"node-{n // 2}")

@@ -23,7 +23,7 @@ from gputop.bench.run.readings import LONGEST_SECONDS
 from gputop.bench.run.series import MOST_ITEMS, Moment
 from gputop.schema.decode import from_plain
 from tests.bench.workers import CPU, RESULT
-from tests.runs import Clock, cpu_run, gpu_result, gpu_run, gpu_sample
+from tests.runs import Clock, gpu_result, gpu_sample
 from tests.sessions import PLANNED
 from tests.streams import NOW, host, inventory, sample
 
@@ -117,18 +117,6 @@ def test_energy_is_unknown_where_the_counter_does_not_say(counter: list[float | 
     assert found.tflop_per_joule is None
 
 
-def test_a_table_has_energy_and_no_products_for_it() -> None:
-    clock = Clock()
-    run = run_on(GPU, clock)
-    run.add_event(PLANNED)
-    for n in range(1, 5):
-        run.add_event(inventory(1))
-        run.add_event(gpu_sample(NOW + n, energy_joules=300.0 * n))
-    found = conditions(run, seconds=4.0, tflops_mean=None)
-    assert found.energy_joules == pytest.approx(1200.0)
-    assert found.tflop_per_joule is None
-
-
 def test_reasons_are_counted_by_the_device_or_else_by_the_samples() -> None:
     def at(n: int, capped: float, *reasons: str) -> Sample:
         counts = {"sw_power_cap": capped, "sync_boost": 3.0}
@@ -167,12 +155,6 @@ def test_a_counter_of_reasons_that_starts_anew_counts_for_nothing() -> None:
     assert conditions(run).clock_event_seconds == pytest.approx({"sw_thermal": 4.0})
 
 
-def test_a_device_that_does_not_say_has_no_reasons() -> None:
-    run = sampled(gpu_sample(NOW + 1, clock_event_reasons=None))
-    assert conditions(run).clock_event_seconds == {}
-    assert [moment.reasons for moment in run.readings.moments] == [None]
-
-
 def test_a_gap_is_not_filled_with_the_reading_after_it() -> None:
     run = sampled(
         gpu_sample(NOW + 1, power_watts=700.0), gpu_sample(NOW + 60, power_watts=100.0), seconds=60
@@ -181,15 +163,6 @@ def test_a_gap_is_not_filled_with_the_reading_after_it() -> None:
         (700 * 1 + 100 * LONGEST_SECONDS) / (1 + LONGEST_SECONDS)
     )
     assert [(m.since, m.seconds) for m in run.readings.moments] == [(0.0, 1.0), (55.0, 60.0)]
-
-
-def test_an_old_reading_is_of_when_it_was_taken_and_a_repeated_one_of_no_time() -> None:
-    run = sampled(
-        gpu_sample(NOW + 2.0, age_seconds=0.5, power_watts=500.0),
-        gpu_sample(NOW + 3.0, age_seconds=1.5, power_watts=500.0),
-        gpu_sample(NOW + 4.0, age_seconds=None, power_watts=None),
-    )
-    assert [(m.since, m.seconds) for m in run.readings.moments] == [(0.0, 1.5)]
 
 
 def test_the_time_axis_is_that_of_the_throughput_also_where_checks_are_not_timed() -> None:
@@ -206,20 +179,6 @@ def test_the_time_axis_is_that_of_the_throughput_also_where_checks_are_not_timed
         [n + 0.1 for n in range(1, 21)]
     )
     assert conditions(run, 20.0).sm_clock_mhz_mean == host().cpu_clock_mhz
-
-
-def test_time_does_not_go_back_where_a_long_check_comes_between() -> None:
-    clock = Clock()
-    run = run_on(request.cpu_target(), clock)
-    run.add_event(PLANNED)
-    for n in range(1, 121):
-        clock.time = NOW + n
-        if n in (60, 120):
-            run.add_event(Progress(60.0 if n == 60 else 61.0, 1.0, n, 0.3))
-        run.add_event(inventory())
-        run.add_event(sample(0, time=NOW + n))
-    for one, other in itertools.pairwise(run.readings.moments):
-        assert one.since <= one.seconds <= other.since <= other.seconds
 
 
 def test_an_instance_has_the_readings_of_its_gpu_and_no_energy_of_its_own() -> None:
@@ -248,16 +207,6 @@ def test_of_a_device_that_nothing_was_heard_of_nothing_is_said() -> None:
     assert run.completed(gpu_result(10.0)).conditions is None
 
 
-def test_what_a_run_on_screen_has_in_the_end() -> None:
-    found = ended(gpu_run(60.0, 60.0, ended=True))
-    assert found.energy_joules == pytest.approx(680.0 * 60, rel=0.01)
-    assert found.clock_event_seconds == pytest.approx({"sw_power_cap": 54.0, "sw_thermal": 24.0})
-    found = ended(cpu_run(60.0, 60.0, ended=True))
-    assert found.power_watts_mean is None
-    assert found.energy_joules is None
-    assert found.temperature_celsius_max == 75.0
-
-
 def run_of(device: Device, *others: Device) -> DeviceRun:
     """A run on such a device of the machine, at 1500 MHz."""
     target = dataclasses.replace(GPU, uuid=device.uuid, parent_uuid=device.parent_uuid)
@@ -280,12 +229,6 @@ def test_the_peak_by_formula_is_at_the_mean_of_the_clock() -> None:
     assert found[AT_LIVE_CLOCK] / found[AT_MAXIMUM_CLOCK] == pytest.approx(1980 / 1500)
 
 
-def test_of_a_table_it_is_the_best_row_that_is_compared_with_the_peak() -> None:
-    points = (Point("eager", 1000, {"tflops": 790.0}),)
-    found = conditions(run_of(KNOWN), kind="latency", points=points)
-    assert found.percent_of_peak[DATASHEET] == pytest.approx(100 * 790 / 989)
-
-
 def test_each_training_step_is_compared_with_the_peak() -> None:
     rows = tuple(Point(name, 4096, {"tflops": rate}) for name, rate in (("a", 400.0), ("b", 494.5)))
     result = dataclasses.replace(
@@ -294,16 +237,6 @@ def test_each_training_step_is_compared_with_the_peak() -> None:
     found = [row.values.get("percent_of_peak") for row in run_of(KNOWN).completed(result).points]
     assert found == pytest.approx([100 * 400 / 989, 50.0])
     assert sampled(target=CPU).completed(result).points == rows, "of which no peak is known"
-
-
-def test_of_an_instance_the_peak_of_its_gpu_is_not_the_measure() -> None:
-    gpu = inventory(1).devices[0]
-    instance = Device(
-        0, "MIG-1", f"{gpu.name} MIG 1g.10gb", gpu.uuid, 1, compute_capability="9.0", sm_count=16
-    )
-    found = conditions(run_of(instance, gpu)).percent_of_peak
-    assert list(found) == [AT_LIVE_CLOCK]
-    assert found[AT_LIVE_CLOCK] == pytest.approx(100 * 700 / (16 * 4096 * 1500 / 1e6))
 
 
 def test_copies_are_compared_with_the_bandwidth_by_the_largest_of_them() -> None:
@@ -319,12 +252,6 @@ def test_copies_are_compared_with_the_bandwidth_by_the_largest_of_them() -> None
     found = conditions(run_of(KNOWN), points=rows, **none)
     assert found.percent_of_peak == pytest.approx({BANDWIDTH: 90.0})
     assert conditions(run_of(KNOWN), points=rows[2:], **none).percent_of_peak == {}
-
-
-def ended(run: DeviceRun) -> Conditions:
-    assert run.result is not None
-    assert run.result.conditions is not None
-    return run.result.conditions
 
 
 @pytest.mark.slow

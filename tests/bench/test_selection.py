@@ -86,8 +86,3 @@ def test_what_is_not_enough_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=why):
         usable_requests(lost(*missing), asked_for(kind), of_all=of_all)
-
-
-def test_copies_have_their_peers_among_those_that_are_left() -> None:
-    left, _ = usable_requests(lost(1), asked_for("copy"), of_all=True)
-    assert [[peer.number for peer in each.peers] for each in left] == [["2"], ["0"]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -72,7 +71,7 @@ async def test_a_run_from_hello_to_its_result() -> None:
     assert (result.kind, result.points) == ("soak", ())
     assert result.wrong_elements == 0
     assert abs(result.started_at - time.time()) < 60
-    assert "256 x 256 x 256 float32" in result.method
+    assert "256×256×256 float32" in result.method
     assert gone(hello.pid)
 
 
@@ -121,39 +120,6 @@ async def test_what_an_interpreter_printed_in_place_of_hello_is_said(
     assert last.problem.why == "it did not answer within 0.5 s, after it printed 'Choose:'"
 
 
-@pytest.mark.slow
-@needs_torch
-@pytest.mark.parametrize("by", ["user", "limit"])
-async def test_stop_gives_the_result_so_far_and_by_whom(by: str) -> None:
-    session = Session(request(size=256, seconds=600.0))
-    last: Event | None = None
-    stopping: asyncio.Task[None] | None = None
-    async with asyncio.timeout(BOUND), contextlib.aclosing(session.events()) as events:
-        async for last in events:
-            if isinstance(last, Progress) and stopping is None:
-                stopping = asyncio.create_task(session.stop(by))
-    assert stopping is not None
-    await stopping
-    assert isinstance(last, Done)
-    assert last.result.stopped == by
-    assert last.result.iterations > 0
-
-
-@pytest.mark.slow
-@needs_torch
-async def test_a_worker_that_is_killed_is_a_failure_that_says_so() -> None:
-    events = []
-    session = Session(request(seconds=600.0))
-    async with asyncio.timeout(BOUND), contextlib.aclosing(session.events()) as stream:
-        async for event in stream:
-            events.append(event)
-            if isinstance(event, Hello):
-                os.kill(event.pid, signal.SIGKILL)
-    assert isinstance(events[-1], Failed)
-    assert "SIGKILL" in events[-1].problem.why
-    assert events[-1].status == 3
-
-
 @pytest.mark.parametrize(
     ("kind", "remedy"),
     [
@@ -199,18 +165,6 @@ async def eventually(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
         while not condition():  # noqa: ASYNC110 - another process makes it true
             await asyncio.sleep(0.01)
-
-
-@pytest.mark.slow
-@needs_torch
-async def test_leaving_the_loop_early_leaves_no_worker() -> None:
-    session = Session(request(seconds=600.0))
-    async with contextlib.aclosing(session.events()) as events:
-        async for event in events:
-            if isinstance(event, Hello):
-                break
-    assert isinstance(event, Hello)
-    assert gone(event.pid)
 
 
 async def test_kill_ends_it_at_once(tmp_path: Path) -> None:
@@ -272,8 +226,9 @@ async def test_whatever_a_worker_does_there_is_one_ending(
 async def test_a_silent_worker_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
-    for name in ("HELLO_SECONDS", "PREPARE_SECONDS", "MARGIN_SECONDS"):
+    for name in ("HELLO_SECONDS", "MARGIN_SECONDS"):
         monkeypatch.setattr(f"gputop.bench.run.session.{name}", 0.5)
+    monkeypatch.setattr("gputop.bench.run.worker_order.PREPARE_SECONDS", 0.5)
     asked = fake(tmp_path, body)
     asked._request = replace(asked._request, seconds=0.01)
     events = await heard(asked)
@@ -333,14 +288,6 @@ async def test_a_stop_while_interpreters_are_looked_at(tmp_path: Path) -> None:
     (last,) = await asyncio.wait_for(listening, 10)
     assert isinstance(last, Failed)
     assert last.status == 130
-
-
-async def test_no_torch_says_what_to_type(tmp_path: Path) -> None:
-    path = fake_interpreter(tmp_path, "", torch=None)
-    (last,) = await heard(Session(replace(request(), python=path)))
-    assert isinstance(last, Failed)
-    assert last.status == 3
-    assert f"Install torch for {path} (https://pytorch.org/get-started)" in last.problem.remedy
 
 
 async def test_what_does_not_fit_starts_nothing(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import csv
 import dataclasses
 import json
 import socket
@@ -22,12 +20,12 @@ from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import gravest, report_runs
 from gputop.stream import child as snapshots
 from tests import runs
-from tests.bench.commands import ran
 from tests.bench.machines import divided, seen
 from tests.sessions import RESULT
 from tests.streams import inventory, process, readings, sample
 
 if TYPE_CHECKING:
+    import argparse
     from pathlib import Path
 
     from gputop.bench.plan.request import Request, Target
@@ -178,13 +176,6 @@ def peers(requests: list[Request]) -> list[list[str | None]]:
     return [[peer.number for peer in each.peers] for each in requests]
 
 
-def test_copies_of_several_go_to_each_other_too(asked: dict[str, Any]) -> None:
-    assert run("copy", "--device", "0,2,cpu") == 0
-    assert peers(asked["requests"]) == [["2"], ["0"], []]
-    assert run("copy", "--device", "0") == 0
-    assert peers(asked["requests"]) == [[]]
-
-
 @pytest.mark.parametrize(
     ("stream", "arguments", "status", "says"),
     [
@@ -215,12 +206,6 @@ def test_what_is_refused(
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("gputop: error: ")
     assert says in line
-
-
-def test_a_list_with_what_is_no_device_is_refused() -> None:
-    ended = ran("--device", "0,gpu")
-    assert ended.returncode == 2
-    assert "'gpu' is not a device" in ended.stderr
 
 
 def test_the_history_of_all_is_that_of_no_device_in_particular(
@@ -313,14 +298,6 @@ def test_pairs_say_what_running_together_costs(capsys: pytest.CaptureFixture[str
     assert "  GPU 0      so it is" in said
 
 
-def test_tables_have_a_line_each_and_then_their_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    rows = (Point("float32", 1024, {"tflops": 30.0, "seconds": 7e-5}, (1024,) * 3),)
-    table: dict[str, Any] = {"kind": "sweep", "points": rows, "tflops_peak": 30.0}
-    assert report_runs([ended(GPUS[0], **table), ended(GPUS[1], **table)], parsed("sweep")) == 0
-    said = capsys.readouterr().out
-    assert said.count("float32, TFLOP/s") == 2
-
-
 def test_json_is_a_list_also_where_one_has_failed(capsys: pytest.CaptureFixture[str]) -> None:
     assert report_runs([ended(GPUS[0]), failed(GPUS[1])], parsed("--json")) == 3
     said = capsys.readouterr()
@@ -336,12 +313,6 @@ def test_json_is_a_list_also_where_one_has_failed(capsys: pytest.CaptureFixture[
     assert said.err == "gputop: error: It broke: it did. Mend it\n"
 
 
-def test_csv_is_a_line_for_each(capsys: pytest.CaptureFixture[str]) -> None:
-    assert report_runs([ended(GPUS[0]), ended(GPUS[1], 690.0)], parsed("--csv")) == 0
-    rows = list(csv.DictReader(capsys.readouterr().out.splitlines()))
-    assert [row["tflops_mean"] for row in rows] == ["700.0", "690.0"]
-
-
 def test_nothing_is_on_standard_output_where_all_have_failed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -349,11 +320,6 @@ def test_nothing_is_on_standard_output_where_all_have_failed(
     said = capsys.readouterr()
     assert said.out == ""
     assert len(said.err.splitlines()) == 2
-
-
-def test_all_results_are_kept() -> None:
-    assert report_runs([ended(GPUS[0]), failed(GPUS[1]), ended(GPUS[2])], parsed()) == 3
-    assert {kept.device_uuid for kept in store.recent()} == {GPUS[0].uuid, GPUS[2].uuid}
 
 
 def earlier(target: Target, mean: float) -> Result:
@@ -387,11 +353,6 @@ def test_one_that_is_degraded_is_enough(
     assert report_runs(ends, parsed()) == status
     means = [end.result.tflops_mean for end in ends if end.result is not None]
     assert capsys.readouterr().out.count("earlier runs: 600") == means.count(600.0)
-
-
-def test_a_wrong_device_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert report_runs([ended(GPUS[0]), ended(GPUS[1], wrong_elements=7)], parsed()) == 1
-    assert f"error: {GPUS[1].label} computed wrong results: 7 elements" in capsys.readouterr().err
 
 
 def test_a_file_that_cannot_be_written_is_no_success(

@@ -76,22 +76,6 @@ def results_of(process: subprocess.Popen[str]) -> tuple[int, list[dict[str, Any]
     return status, json.loads(out), err
 
 
-@pytest.mark.slow
-def test_all_devices_at_once(driver: FakeDriver, tmp_path: Path) -> None:
-    driver.write(FakeDevice(), FakeDevice())
-    # Both run on this machine's CPU, and neither has it for itself: they are not compared.
-    alone = ("--tolerance", "100")
-    process = bench(driver, tmp_path, "--device", "all", "--seconds", "2", "--json", *alone)
-    status, results, err = results_of(process)
-    assert (status, err) == (0, "")
-    assert len({result["device_uuid"] for result in results}) == 2
-    for result in results:
-        assert result["stopped"] == "time"
-        assert result["tflops_mean"] > 0
-        known = result["conditions"]["percent_of_peak"]
-        assert known["datasheet dense"] == pytest.approx(100 * result["tflops_mean"] / 67)
-
-
 BEGUN = """
 launch, begun = main.Cpu.launch, []
 def launched(self, product, products, *, check):
@@ -126,21 +110,6 @@ def test_one_that_gets_too_hot_does_not_end_the_other(driver: FakeDriver, tmp_pa
 
 
 @pytest.mark.slow
-def test_one_that_is_too_hot_to_begin_does_not_end_the_other(
-    driver: FakeDriver, tmp_path: Path
-) -> None:
-    driver.write(FakeDevice(), FakeDevice(temperature_celsius=88))
-    wait = "loads.choose_size = lambda *_: threading.Event().wait(60)"
-    asked = ("--device", "0,1", "--seconds", "1", "--json")
-    process = bench(driver, tmp_path, *asked, fault=f"import threading\n{only(1, wait)}")
-    status, results, err = results_of(process)
-    assert status == 4
-    assert results[0]["stopped"] == "time"
-    assert results[1]["problem"]["what"] == "The stress test was ended by a limit"
-    assert len(err.splitlines()) == 2
-
-
-@pytest.mark.slow
 def test_a_wrong_device_among_right_ones_is_a_fault(driver: FakeDriver, tmp_path: Path) -> None:
     driver.write(FakeDevice(), FakeDevice())
     fault = only(1, "loads.measure = wrongly(loads.measure)")
@@ -172,14 +141,3 @@ def test_an_interruption_reaches_all_workers(driver: FakeDriver, tmp_path: Path)
     assert status == 130
     assert len(results) == 2
     assert psutil.wait_procs(workers, timeout=30)[1] == []
-
-
-@pytest.mark.slow
-def test_pairs(driver: FakeDriver, tmp_path: Path) -> None:
-    driver.write(FakeDevice(), FakeDevice())
-    status, out, err = ended(
-        bench(driver, tmp_path, "pairs", "--seconds", "3", "--tolerance", "100")
-    )
-    assert (status, err) == (0, "")
-    assert [row.split()[:2] for row in rows(out)[:2]] == [["GPU", "0"], ["GPU", "1"]]
-    assert out.count("running together ") == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
@@ -19,7 +18,6 @@ from gputop.agent.simulated import (
     DEVICES,
     HOT_DEVICE,
     LIMIT_WATTS,
-    STRESS_PID,
     THROTTLE_CELSIUS,
     SimulatedLoad,
     SimulatedReader,
@@ -152,13 +150,3 @@ async def test_it_stops_and_leaves_no_load(monkeypatch: pytest.MonkeyPatch) -> N
     assert result.seconds < 6.0
     assert [len(loads) for loads in machine.published] == [1, 0]
     assert isinstance(machine.run.verified, Verified)
-
-
-def test_the_device_lists_the_test_beside_the_training() -> None:
-    reader = SimulatedReader(2, time.monotonic(), {})
-    reader.loads = {reader.device.uuid: SimulatedLoad(reader.began, 60.0)}
-    (reading,) = reader.read(gpm=False)
-    use = {each.pid: each.sm_utilization_percent for each in reading.processes}
-    assert use[STRESS_PID + 2] == 100
-    assert sum(each or 0 for each in use.values()) == 100
-    assert reading.sample.gpu_utilization_percent == 100

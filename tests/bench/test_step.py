@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.run.session import worker_request
+from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends, errors, formats, rows, step
 from gputop.bench.worker import main as runs
 from tests.bench.forked import load_torch
@@ -163,21 +163,6 @@ def test_the_telling_line_of_a_compiler_is_its_error() -> None:
     text = "C++ compile error\n\nCommand:\ng++ x\nOutput:\nx.cpp:5: fatal error: Python.h: No such"
     assert step.reason(RuntimeError(text)) == "x.cpp:5: fatal error: Python.h: No such"
     assert step.reason(RuntimeError("")) == "RuntimeError"
-
-
-@pytest.mark.slow
-def test_what_does_not_fit_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    room = (384 << 20) + BLOCK.bytes_needed(4)
-    monkeypatch.setattr(step, "SCALED", (BLOCK, step.BLOCKS[0]))
-    run, sent = stepped(free_bytes=room, fixed_bytes=384 << 20)
-    assert {each["series"] for each in sent if each["event"] == "point"} == {
-        "tiny, eager",
-        "tiny, compiled",
-    }
-    assert run.notes[1] == "7B, eager: left out, it needs 6.6 GiB, and 0.0 GiB may be used"
-    with pytest.raises(errors.RunError) as refused:
-        stepped(free_bytes=384 << 20, fixed_bytes=384 << 20)
-    assert "7B, compiled: left out" in str(refused.value.fields["why"])
 
 
 def test_a_first_step_may_be_slow_and_a_later_one_not(monkeypatch: pytest.MonkeyPatch) -> None:

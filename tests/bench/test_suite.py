@@ -20,13 +20,13 @@ from gputop.bench.results.page import Heading, as_text
 from gputop.bench.results.suite_report import suite_details, suite_page
 from gputop.bench.run import suite as suites
 from gputop.bench.run import worker_launch
-from gputop.bench.run.session import worker_request
 from gputop.bench.run.suite import LEVELS, Part, PartResult, Suite, part_requests
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
+from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import copies
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
-from gputop.console import COULD_NOT_RUN, INTERRUPTED, USAGE
+from gputop.console import COULD_NOT_RUN, USAGE
 from tests.runs import begin, gpu_result
 from tests.schemas import problem_of
 from tests.sessions import RESULT, table_result
@@ -118,24 +118,6 @@ def test_all_parts_run_in_order_and_have_a_line_each(
     assert len(store.recent()) == 5 + sum(each.kind == "collective" for each in ends.asked)
 
 
-@pytest.mark.usefixtures("no_home")
-@pytest.mark.parametrize("stopped", [False, True])
-def test_without_a_home_folder_a_suite_runs_and_says_so_once(
-    ends: Ends, capsys: pytest.CaptureFixture[str], *, stopped: bool
-) -> None:
-    if stopped:
-        ends.by_kind["soak"] = Done(replace(RESULT, stopped="user"))
-    assert run() == (INTERRUPTED if stopped else 0)
-    page, said = capsys.readouterr()
-    assert "\ncheck quick on " in page
-    assert said.count("HOME is not set") == 1
-
-
-def test_seconds_are_those_of_all_parts_and_each_has_its_share(ends: Ends) -> None:
-    assert run("--seconds", "40") == 0
-    assert {each.kind: each.seconds for each in ends.asked}["soak"] == pytest.approx(12.0)
-
-
 def test_what_a_device_cannot_do_is_left_out_with_the_reason(
     ends: Ends, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -156,20 +138,6 @@ def test_a_part_that_is_wrong_does_not_end_the_others_and_decides_the_status(
     assert page.startswith("The GPU failed: an illegal address. See dmesg\n")
     assert page.splitlines()[2].endswith(": faulty")
     assert "The GPU failed: an illegal address" in page
-
-
-def test_a_part_that_checked_nothing_says_so(
-    ends: Ends, capsys: pytest.CaptureFixture[str]
-) -> None:
-    unchecked = replace(RESULT, kind="memory", stopped="time", checks=0)
-    ends.by_kind["memory"] = Done(unchecked)
-    assert run() == 0
-    assert "memory, CPU: not judged, nothing was checked" in capsys.readouterr().out
-
-
-def test_a_degraded_part_is_status_4(ends: Ends) -> None:
-    ends.by_kind["soak"] = Done(replace(RESULT, stopped="limit"))
-    assert run() == 4
 
 
 def test_a_suite_that_is_stopped_prints_what_was_done(
@@ -211,23 +179,6 @@ def test_json_and_the_page_have_every_part(
     assert page.count("<h1>CPU") + page.count("<h1>") >= 1 + len(ends.asked)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("soak", "--level", "quick"), "--level is not for soak"),
-        (("check", "--csv"), "--csv is not for check"),
-        (("check", "--size", "512"), "--size is not for check"),
-    ],
-)
-def test_options_that_do_not_fit(
-    words: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    parser = Parser(exit_on_error=False)
-    command.add_arguments(parser)
-    assert command.run(parser.parse_args(words)) == 2
-    assert said in capsys.readouterr().err
-
-
 def test_a_collective_of_the_cpu_is_between_ranks() -> None:
     whole = [Request(cpu_target(), "float32", None, 90.0, kind="check")]
     asked, planned = part_requests(Part("collective", 0.1), whole)
@@ -248,14 +199,6 @@ def test_parts_without_memory_leave_the_suite_unjudged(
     assert run("--memory-share", "0.02") == 3
     page = capsys.readouterr().out
     assert page.splitlines()[2].endswith(", 0 of 6 parts ran: not judged")
-
-
-def test_the_ranks_of_a_collective_keep_the_share_of_the_memory() -> None:
-    target = replace(cpu_target(), memory_share=0.4)
-    whole = [Request(target, "float32", None, 90.0, kind="check")]
-    asked, _ = part_requests(Part("collective", 0.1), whole)
-    assert [each.target.memory_share for each in asked] == [0.4] * len(asked)
-    assert len(asked) > 1
 
 
 @pytest.mark.parametrize(("gpus", "seconds"), [(1, 8.0), (2, 8.0), (4, 24.0), (8, 112.0)])

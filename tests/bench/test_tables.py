@@ -13,7 +13,7 @@ import pytest
 from gputop.bench.events import Point
 from gputop.bench.plan import request as plan
 from gputop.bench.results.tables import table
-from gputop.bench.run.session import worker_request
+from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends, errors, latency, main, rows, shapes, throughput
 from tests.bench.forked import load_torch
 from tests.bench.workers import needs_torch, request
@@ -232,7 +232,7 @@ def test_what_launching_and_waiting_cost_is_said_in_words() -> None:
         latency.NORM_EACH: 12.1e-6,
     }
     (said,) = latency._words(5, found)
-    assert said.startswith("5 x 5: a product takes 7 µs")
+    assert said.startswith("5×5: a product takes 7 µs")
     assert "launching costs 5 µs" in said
     assert "synchronising each time adds 8 µs" in said
     assert "fetching a norm each step, not once at the end, adds nothing measurable" in said

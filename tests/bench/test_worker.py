@@ -18,8 +18,8 @@ import pytest
 
 from gputop.bench.plan import kinds
 from gputop.bench.plan import request as plan
-from gputop.bench.run.session import worker_request
 from gputop.bench.run.worker_launch import WORKER
+from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends, errors, formats, loads, throughput
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import product as products
@@ -73,36 +73,6 @@ def test_the_windows_add_up_to_the_run() -> None:
 
 
 @pytest.mark.slow
-def test_as_many_threads_as_there_are_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All other tests run with one."""
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    with RawWorker(request(size=512, seconds=60.0)) as raw:
-        hello = raw.until("hello")
-        raw.until("sample")
-        raw.tell("stop")
-        done = raw.until("done")
-    assert hello["threads"] == torch_threads()
-    assert done["wrong_elements"] == 0
-
-
-def torch_threads() -> int:
-    """Return how many a torch uses that is told nothing."""
-    program = "import torch; print(torch.get_num_threads())"
-    command = [sys.executable, "-W", "ignore", "-c", program]
-    return int(subprocess.run(command, capture_output=True, check=True).stdout)
-
-
-@pytest.mark.slow
-def test_auto_chooses_a_size_whose_product_is_short() -> None:
-    with RawWorker(request("float16", None, 0.5)) as raw:
-        planned = raw.until("plan")
-        done = raw.until("done")
-    assert planned["n"] == planned["m"] == planned["k"]
-    assert 64 <= planned["n"] <= 8192
-    assert done["iterations"] > 1
-
-
-@pytest.mark.slow
 def test_a_product_that_cannot_end_in_time_is_refused_before_it_is_begun() -> None:
     with RawWorker(request("float32", 65536, 0.5)) as raw:  # hours, on any CPU
         names = [event for event in raw.events() if event["event"] != "hello"]
@@ -133,13 +103,6 @@ def test_stop_takes_effect_in_the_middle_of_a_long_product() -> None:
         # A fast machine may have planned by then, and a slow one not.
         *_, done = raw.events()
         assert done["stopped"] == "user"
-
-
-@pytest.mark.slow
-def test_stop_between_products_gives_the_result_so_far() -> None:
-    with RawWorker(request(size=256, seconds=600.0)) as raw:
-        done = raw.stopped()
-    assert done["iterations"] > 0
 
 
 @pytest.mark.daily(1)
@@ -193,16 +156,6 @@ def test_it_is_valid_for_old_pythons_and_needs_nothing_of_gputop(file: Path) -> 
     assert siblings <= {each.stem for each in FILES}
     # Its folder is first on the path of modules until it has taken it off.
     assert file.stem.startswith("__") or file.stem not in sys.stdlib_module_names
-
-
-@pytest.mark.parametrize("bits", ["float32", "bfloat16"])
-def test_the_request_has_the_memory_that_the_buffers_take(bits: str) -> None:
-    torch = load_torch()
-    product = products.Product(torch, bits, (192, 192, 192), "cpu")
-    buffers = (product.a, product.b, product.c, product.first)
-    held = sum(each.untyped_storage().nbytes() for each in buffers)
-    mask = 192 * 192
-    assert held + mask == kinds.DTYPES[bits].bytes_per_element * 192 * 192
 
 
 class Corrupting(products.Product):
@@ -290,16 +243,6 @@ def test_another_order_of_summation_is_no_fault(dtype: str) -> None:
 
 
 @pytest.mark.slow
-def test_one_element_that_is_little_off_is_found() -> None:
-    product, device = made("float32", 2048), cpu()
-    product.keep_first()
-    assert product.judge() == 0
-    product.multiply()
-    product.c[1000, 1500] += 0.05  # where elements are some 45
-    assert device.compare(product) == 1
-
-
-@pytest.mark.slow
 def test_partial_sums_of_the_exact_product_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
     product = made("bfloat16", 4096)
     monkeypatch.setattr(product, "multiply", lambda: None)
@@ -354,22 +297,6 @@ def test_wrong_elements_are_in_the_result(monkeypatch: pytest.MonkeyPatch) -> No
     assert result["verified_products"] == result["checks"] - before - 1
     verified = [event for event in sent if event["event"] == "verify"]
     assert verified[-1]["wrong_elements"] == result["wrong_elements"]
-
-
-def test_the_last_product_is_checked_and_the_answer_once_more(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(loads, "Product", Corrupting)
-    run, _ = run_in_process()
-    device = cpu()
-    monkeypatch.setattr(device, "least_interval", 1e9)
-    product, pace = loads.prepare(device, run)
-    assert isinstance(product, Corrupting)
-    before = run.totals.checks
-    product.faulty = True
-    loads.measure(device, run, product, pace)
-    assert (run.totals.checks, run.totals.wrong) == (before + 2, 4)
-    assert run.totals.verified == 1
 
 
 def test_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -539,14 +466,6 @@ def test_no_batch_is_launched_that_the_run_does_not_need(
     assert device.most_waiting == waiting
 
 
-def test_batches_follow_the_device() -> None:
-    run, _ = run_in_process(60.0)
-    device = Instant(1e-3)
-    loads.measure(device, run, made(), throughput.Pace(device, 8e-6, 0.0))  # a warm-up gone wrong
-    assert device.launched[0] == 6250
-    assert device.launched[-1] in (49, 50)
-
-
 def test_one_odd_product_of_the_warm_up_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     run, _ = run_in_process()
     clock = [0.0]
@@ -644,12 +563,6 @@ def test_the_first_windows_are_shorter_to_show_a_burst() -> None:
     assert lengths[16:] == [0.25] * 32
 
 
-def test_a_single_batch_says_how_fast_the_device_was() -> None:
-    totals = throughput.SoakTotals(flop=10**12)
-    totals.add(10, 1.0, 0.5)
-    assert totals.result()["tflops_device"] == pytest.approx(20.0)
-
-
 @pytest.mark.parametrize(
     ("archs", "capability", "runs"),
     [
@@ -739,23 +652,6 @@ def test_which_precision_ran_is_seen_by_its_error(
         assert not product.check_precision()
 
 
-def test_a_tf32_product_has_the_error_of_one() -> None:
-    torch = load_torch()
-    product = made("float32", 512)
-    product.keep_first()
-    assert product.judge() == 0
-    assert product.relative_error < formats.ERRORS["float32"][1]
-    for operand in (product.a, product.b):  # 13 bits of the mantissa are left out
-        operand.view(torch.int32).bitwise_and_(~0x1FFF)
-    rounded = product.a @ product.b
-    torch.manual_seed(1)
-    product.fill()
-    product.first.copy_(rounded)
-    assert product.judge() == 0
-    low, high = formats.ERRORS["tf32"]
-    assert low < product.relative_error < high
-
-
 def test_errors_are_one_line_with_a_remedy() -> None:
     run, _ = run_in_process()
     no_room = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory\nadvice\n")
@@ -769,21 +665,6 @@ def test_errors_are_one_line_with_a_remedy() -> None:
         assert all(fields.values())
         assert "\n" not in json.dumps(fields)
         assert "\\n" not in json.dumps(fields)
-
-
-@pytest.mark.slow
-def test_a_gpu_without_cuda_in_torch_says_what_to_install() -> None:
-    torch = load_torch()
-    if torch.version.cuda is not None:
-        pytest.skip("this torch has CUDA")
-    asked = plan.Request(
-        plan.Target("cuda", "GPU-0a", 0, "a GPU", "8.0", None), "float32", 256, 1.0, None
-    )
-    with RawWorker(asked) as raw:
-        (error,) = raw.events()
-    assert error["kind"] == "no_cuda"
-    assert torch.__version__ in error["why"]
-    assert sys.executable in error["remedy"]
 
 
 @pytest.mark.parametrize("kind", kinds.KINDS)

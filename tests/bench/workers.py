@@ -14,8 +14,8 @@ import pytest
 
 from gputop.bench.events import Result
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.run.session import worker_request
 from gputop.bench.run.worker_launch import WORKER
+from gputop.bench.run.worker_order import worker_request
 from tests.bench.forked import forking
 
 if TYPE_CHECKING:

@@ -29,7 +29,8 @@ from typing import TYPE_CHECKING, Any
 from gputop.bench.events import Done, Failed
 from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.run.session import Session, worker_request
+from gputop.bench.run.session import Session
+from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import loads
 from gputop.bench.worker.backends import Cpu
 from gputop.bench.worker.main import Run

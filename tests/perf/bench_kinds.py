@@ -26,7 +26,8 @@ from typing import Any
 
 from gputop.bench.events import Done, Failed, Point
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.run.session import Session, worker_request
+from gputop.bench.run.session import Session
+from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import latency, shapes
 from gputop.bench.worker.backends import Cpu
 from gputop.bench.worker.main import Run

@@ -23,7 +23,7 @@ from typing import Any
 
 from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.plan.peaks import PEAKS
-from gputop.bench.run.session import VERIFIED_LARGER
+from gputop.bench.run.worker_order import VERIFIED_LARGER
 from gputop.bench.worker.loads import PRODUCT_SECONDS
 from gputop.bench.worker.product import Checksums, Product
 

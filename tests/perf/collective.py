@@ -23,7 +23,7 @@ import warnings
 from typing import Any
 
 from gputop.bench.plan.request import Request, cpu_ranks
-from gputop.bench.run.session import worker_request
+from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import collective
 from gputop.bench.worker.backends import Cpu
 from gputop.bench.worker.main import Run

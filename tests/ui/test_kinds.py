@@ -100,7 +100,7 @@ def test_latency_is_ways_by_sizes_with_the_fastest_marked() -> None:
     assert rows[-1][0].text.endswith("…"), "there is more to say than there is room for"
     every = "\n".join(texts(chart_of(run_of("latency", *table_events("latency"))).draw(120, 24)))
     assert "synchronising each time" in every
-    assert "100 x 100: a product takes 5.4 µs" in every
+    assert "100×100: a product takes 5.4 µs" in every
 
 
 def test_a_copy_is_turned_where_it_would_be_too_wide() -> None:

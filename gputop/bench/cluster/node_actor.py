@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import IO, Any, Optional
+from typing import IO, Any
 
 LINE_BYTES, ERROR_BYTES = 1 << 16, 4096
 MOST_WAITING = 1000
@@ -33,7 +33,7 @@ class NodeActor:
     def __init__(
         self,
         archive: bytes,
-        python: Optional[str],  # noqa: UP045
+        python: str | None,
         cpu: bool,
     ) -> None:
         self._python, self._cpu = python or sys.executable, cpu
@@ -47,7 +47,7 @@ class NodeActor:
     def facts(
         self,
         own: Callable[[], tuple[str, str, list[Any]]],
-        available_bytes: Callable[[], Optional[int]],  # noqa: UP045 - Python 3.9
+        available_bytes: Callable[[], int | None],
     ) -> dict[str, Any]:
         """Return the node, and the agent's lines about its GPU.
 
@@ -68,7 +68,7 @@ class NodeActor:
             "errors": errors,
         }
 
-    def start(self, order: bytes, uuid: Optional[str]) -> None:  # noqa: UP045
+    def start(self, order: bytes, uuid: str | None) -> None:
         """Start the worker, with the GPU of that UUID alone; None for the CPU."""
         own = {"GPUTOP_PARENT": str(os.getpid()), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         environment = {**os.environ, **own}
@@ -132,7 +132,7 @@ class NodeActor:
             return [], f"the driver did not answer within {LOOK_SECONDS:.0f} s"
         return ended.stdout.splitlines(), ended.stderr[-ERROR_BYTES:]
 
-    def _torch(self) -> Optional[str]:  # noqa: UP045
+    def _torch(self) -> str | None:
         """Return the version of the worker's torch, or None without one."""
         if self._python != sys.executable:
             return "of unknown version"

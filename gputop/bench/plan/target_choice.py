@@ -30,8 +30,7 @@ from gputop.text import fold_list, visible
 ALL = "all"
 HIDDEN = f"{VARIABLE} hides every GPU"
 _NUMBER = re.compile(r"(?:cuda:|gpu:)?([0-9]{1,4})(?::([0-9]{1,4}))?", re.IGNORECASE)
-_UUID = re.compile(r"(?:GPU|MIG|MIG-GPU)-[0-9a-f-]*(?:/[0-9]{1,4}){0,2}", re.IGNORECASE)
-"""Drivers before 470 name an instance `MIG-GPU-…/1/0`."""
+_UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f-]*", re.IGNORECASE)
 LISTED = 8
 """Most processes named in a question on the screen."""
 UNKNOWN = "The driver does not say who uses it."

@@ -8,7 +8,7 @@ import json
 import platform
 import signal
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -30,21 +30,17 @@ from gputop.bench.events import (
     Verified,
 )
 from gputop.bench.plan import request as plan
-from gputop.bench.plan.kinds import DTYPES, KINDS
+from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, Worker
+from gputop.bench.run.worker_order import prepare_seconds, worker_request
 from gputop.bench.worker.errors import less
-from gputop.bench.worker.request import WorkerDataType, WorkerRequest
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
 from gputop.schema.decode import from_plain
 from gputop.text import count, visible
 
 HELLO_SECONDS = 60.0
 """Timeout of the worker's start: importing torch over a network may be slow."""
-PREPARE_SECONDS = 60.0
-"""Time for memory, choice of a size, checks and warm-up, on top of some products."""
-PREPARE_PRODUCTS = 4
-"""Products made in preparation if one takes nearly as long as the run."""
 MARGIN_SECONDS = 10.0
 STOP_SECONDS = 0.4
 """Time from the stop message to SIGTERM. The worker needs half of it."""
@@ -439,77 +435,4 @@ def _garbage(line: bytes) -> _NoResultError:
     what = "The stress test's worker sent something that is not an event"
     return _NoResultError(
         Problem(what, text, "Choose another interpreter with --python")
-    )
-
-
-def prepare_seconds(seconds: float) -> float:
-    """Return the longest time until the plan of a run of so many seconds."""
-    # A product that is nearly as long as the run is not refused.
-    return PREPARE_SECONDS + PREPARE_PRODUCTS * seconds
-
-
-def worker_request(
-    request: Request,
-    wait_seconds: float = 0.0,
-    agent_folders: Sequence[str] | None = None,
-) -> WorkerRequest:
-    """Return the request for the worker. `wait_seconds` bounds its wait for `go`.
-
-    Without `agent_folders` the worker has no guard.
-    """
-    target = request.target
-    cuda = target.kind == "cuda"
-    is_instance = target.parent_uuid is not None
-    copies = request.kind == "copy"
-    return WorkerRequest(
-        kind=request.kind,
-        device=target.kind,
-        name=target.name,
-        label=target.place,
-        dtype=request.dtype,
-        dtypes=tuple(_data_type(request, name) for name in request.dtypes),
-        size=request.size,
-        seconds=request.seconds,
-        verify_all=request.verify_all,
-        wait_seconds=wait_seconds,
-        prepare_seconds=prepare_seconds(request.seconds),
-        free_bytes=target.memory_allowed_bytes,
-        host_bytes=request.host_bytes and request.host_bytes - plan.PROCESS_BYTES,
-        fixed_bytes=plan.fixed_bytes(target.kind),
-        context_bytes=plan.CONTEXT_BYTES if cuda else 0,
-        bytes_per_row=plan.BYTES_PER_ROW,
-        peers=tuple(peer.place for peer in request.peers),
-        exclusive_peers={
-            peer.place: peer.compute_mode or "" for peer in request.exclusive_peers
-        },
-        compute_mode=target.compute_mode,
-        pci_bus_id=target.pci_bus_id,
-        hertz=request.hertz if request.kind == "pulse" else 0.0,
-        rank=request.ranks.index(target) if request.ranks else 0,
-        ranks=0 if copies else len(request.ranks),
-        turns=len(request.ranks) if copies else 0,
-        rendezvous=request.rendezvous or "",
-        agent_folders=None if agent_folders is None else tuple(agent_folders),
-        gpu_uuid=target.gpu_uuid,
-        part_of=f"GPU {target.index}" if is_instance else "",
-    )
-
-
-VERIFIED_LARGER = 4
-"""How much larger `auto` may be where every product is verified: that costs 1/N of its time."""
-
-
-def _data_type(request: Request, name: str) -> WorkerDataType:
-    target, dtype = request.target, DTYPES[name]
-    cuda = target.kind == "cuda"
-    larger = VERIFIED_LARGER if request.verify_all else 1
-    return WorkerDataType(
-        name=name,
-        operand_bits=dtype.operand_bits,
-        result_bytes=dtype.result_bytes,
-        library_bytes=dtype.library_bytes(target.kind),
-        largest=plan.auto_limit(target, name, larger),
-        fitting=plan.largest_fitting_size(target, name),
-        multiple=dtype.multiple if cuda else 1,
-        least=dtype.least if cuda else 1,
     )

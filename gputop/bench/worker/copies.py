@@ -8,11 +8,11 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from .copy_paths import ODD, PAIR_WAYS, CopyPath, Pair, PairPath
 from .errors import RunError, first_line
-from .rows import REPEATABLE, Rows, Timed
+from .rows import BLOCK_SECONDS, Rows
 
 if TYPE_CHECKING:
     from .main import Run
@@ -45,9 +45,6 @@ ROWS_OF_PAIR = 4
 """Rows of a pair, with the latency."""
 MOST_HELD = 100
 """Small copies that wait together until all of them were launched."""
-LEAST_HELD_BLOCKS, MOST_HELD_BLOCKS = 7, 15
-"""Blocks of small copies. Nearly all of their time is the wait before them, so that they are
-counted: of the copies alone, 0.2 s take over two seconds of wall time."""
 
 
 def copy(device: Any, run: Run) -> None:
@@ -328,20 +325,11 @@ def _rows_of_pair(
         further = {}
 
 
-def _latency(rows: Rows, number: int) -> Optional[float]:  # noqa: UP045
+def _latency(rows: Rows, number: int) -> float | None:
     """Return the seconds of a small copy to a peer, or None if the run was halted before."""
     path = PairPath(Pair(rows.device, number, SMALL_BYTES), "", PAIR_WAYS["write to"])
     path.clear()
-    rows.expect("small copies", BUFFERS_SECONDS)
-    path.clock_held(path.copy, MOST_HELD)  # the first ones are slow
-    until = time.monotonic() + rows.left / max(1, rows.to_come)
-    blocks: list[float] = []
-    while len(blocks) < MOST_HELD_BLOCKS and not rows.run.halt.is_set():
-        seconds = path.clock_held(path.copy, MOST_HELD)
-        rows.table.add(MOST_HELD, seconds)
-        blocks.append(seconds / MOST_HELD)
-        enough = len(blocks) >= LEAST_HELD_BLOCKS and Timed(blocks).error <= REPEATABLE
-        if enough or time.monotonic() >= until:
-            break
+    each = BLOCK_SECONDS / MOST_HELD
+    timed = rows.time(path.copy, path.clock_held, each, most=MOST_HELD)
     rows.run.verified(path.wrong(), 1)
-    return Timed(blocks).seconds if blocks else None
+    return None if timed is None else timed.seconds

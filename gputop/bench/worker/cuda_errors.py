@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, NamedTuple, Optional
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from .request import WorkerRequest
@@ -148,7 +148,7 @@ NCCL = (
 )
 
 
-def cause_of_start(text: str, request: WorkerRequest) -> Optional[Cause]:  # noqa: UP045
+def cause_of_start(text: str, request: WorkerRequest) -> Cause | None:
     """Return the cause of an error while CUDA starts, or None for an unknown one."""
     why, mode = _telling(text), request.compute_mode
     if BUSY.search(text):
@@ -170,7 +170,7 @@ def cause_of_start(text: str, request: WorkerRequest) -> Optional[Cause]:  # noq
     return None
 
 
-def cause_in_nccl(text: str, request: WorkerRequest) -> Optional[Cause]:  # noqa: UP045
+def cause_in_nccl(text: str, request: WorkerRequest) -> Cause | None:
     """Return the cause of an error of NCCL, which it names last; None for another error."""
     if "NCCL" not in text:
         return None

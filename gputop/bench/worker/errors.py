@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from .cuda_errors import cause_in_nccl, cause_of_start
 
@@ -123,7 +123,7 @@ def is_death(error: BaseException) -> bool:
     return "CUDA error" in text and DEATH.search(text) is not None
 
 
-def death(error: BaseException, device: Any) -> Optional[RunError]:  # noqa: UP045
+def death(error: BaseException, device: Any) -> RunError | None:
     """Return the error for a device that died, or None if it did not.
 
     Every call fails on a device that died, so one is made that otherwise never fails. It also tells

@@ -49,6 +49,8 @@ class Plain:
 
     call = "torch.mm"
     column_major_only = False
+    accumulate = "float32"
+    data = "random normal"
 
     def __init__(
         self,
@@ -57,14 +59,19 @@ class Plain:
         place: str,
     ) -> None:
         self.torch, self.name, self.place = torch, name, place
+        self.choose()
+
+    def choose(self) -> None:
+        """Set torch's types of A, B and C; raise `RunError` for a type that it does not have."""
+        name = self.name
         known = {"tf32": "float32", "float16_acc16": "float16"}.get(name, name)
-        self.a = self.b = self.result = getattr(torch, known)
-        self.accumulate = {"float64": "float64", "float16_acc16": "float16"}.get(
-            name, "float32"
-        )
-        if place == "cpu" and name in ("float16", "bfloat16"):
+        self.a = self.b = self.result = getattr(self.torch, known)
+        if name == "float64":
+            self.accumulate = "float64"
+        elif name == "float16_acc16":
+            self.accumulate = "float16"
+        elif self.place == "cpu" and name in ("float16", "bfloat16"):
             self.accumulate = "as the CPU library does"
-        self.data = "random normal"
 
     @property
     def epsilon(self) -> float:
@@ -149,22 +156,16 @@ class Scaled(Plain):
     packed = 1
     """Numbers in an element of an operand."""
 
-    def __init__(
-        self,
-        torch: Any,
-        name: str,
-        place: str,
-    ) -> None:
-        self.torch, self.name, self.place = torch, name, place
-        self.b = _dtype_of(torch, name, "float8_e4m3fn")
-        self.a = (
-            _dtype_of(torch, name, "float8_e5m2") if name == "float8_mixed" else self.b
-        )
-        self.result = torch.bfloat16
-        self.accumulate = (
-            "float32, no fast accumulate" if place == "cuda" else "float32"
-        )
-        self.data = "random normal, cast"
+    data = "random normal, cast"
+
+    def choose(self) -> None:
+        """Set torch's types of A, B and C."""
+        self.a = self.b = _dtype_of(self.torch, self.name, "float8_e4m3fn")
+        if self.name == "float8_mixed":
+            self.a = _dtype_of(self.torch, self.name, "float8_e5m2")
+        self.result = self.torch.bfloat16
+        if self.place == "cuda":
+            self.accumulate = "float32, no fast accumulate"
 
     def fill(self, operand: Any) -> None:
         """Fill with random normal numbers, cast a few rows at a time."""
@@ -203,16 +204,12 @@ class Float4(Scaled):
     magnitudes = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
     """Values of e2m1 by their three low bits. The fourth bit is the sign."""
 
-    def __init__(
-        self,
-        torch: Any,
-        name: str,
-        place: str,
-    ) -> None:
-        self.torch, self.name, self.place = torch, name, place
-        self.a = self.b = _dtype_of(torch, name, "float4_e2m1fn_x2")
-        self.result, self.accumulate = torch.bfloat16, "float32"
-        self.data = "random normal, rounded to e2m1, scales 1"
+    data = "random normal, rounded to e2m1, scales 1"
+
+    def choose(self) -> None:
+        """Set torch's types of A, B and C."""
+        self.a = self.b = _dtype_of(self.torch, self.name, "float4_e2m1fn_x2")
+        self.result, self.accumulate = self.torch.bfloat16, "float32"
 
     def empty(
         self,
@@ -259,17 +256,13 @@ class Integer(Plain):
 
     call = "torch._int_mm"
     column_major_only = True
+    accumulate = "int32"
+    data = f"random normal, rounded, standard deviation {SPREAD}"
 
-    def __init__(
-        self,
-        torch: Any,
-        name: str,
-        place: str,
-    ) -> None:
-        self.torch, self.name, self.place = torch, name, place
-        self.a = self.b = torch.int8
-        self.result, self.accumulate = torch.int32, "int32"
-        self.data = f"random normal, rounded, standard deviation {SPREAD}"
+    def choose(self) -> None:
+        """Set torch's types of A, B and C."""
+        self.a = self.b = self.torch.int8
+        self.result = self.torch.int32
 
     @property
     def epsilon(self) -> float:

@@ -212,7 +212,7 @@ def _words(n: int, found: dict[str, float]) -> list[str]:
     if EAGER not in found:
         return []
     eager = found[EAGER]
-    said = [f"{n} x {n}: a product takes {_micro(eager)}"]
+    said = [f"{n}×{n}: a product takes {_micro(eager)}"]
     if graph := found.get(GRAPH):
         cost = _added(graph, eager)
         said.append(f"{_micro(graph)} in a CUDA graph, so that launching costs {cost}")

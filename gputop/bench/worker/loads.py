@@ -185,7 +185,7 @@ def send_plan(
     """Send the plan: everything needed to interpret the figures."""
     (m, n, k), hertz, form = product.shape, run.request.hertz, product.format
     method = (
-        f"{form.call} {m} x {n} x {k} {product.dtype}, accumulated {form.accumulate}; "
+        f"{form.call} {m}×{n}×{k} {product.dtype}, accumulated {form.accumulate}; "
         f"{product.layout}; {form.data}; 2mnk FLOP; {device.timing}; "
         f"batches of about {pace.batch}, {pace.most_in_flight} in flight; "
         f"checks in at most {device.share_of_checks:.0%} of the time; "

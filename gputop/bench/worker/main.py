@@ -19,7 +19,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from signal import SIGKILL
-from typing import Any, NoReturn, Optional
+from typing import Any, NoReturn
 
 from .backends import Cpu, open_cuda
 from .collective import collective
@@ -52,13 +52,13 @@ class Run:
         """Result fields that are not counts: memory, the best shape."""
         self.notes: list[str] = []
         """Notes of the result: what was left out and why, and what follows from the rows."""
-        self.failure: Optional[Exception] = None  # noqa: UP045
+        self.failure: Exception | None = None
         """First error of a row. It is the end of a table without any rows."""
         self.tidy: Callable[[], object] = lambda: None
         """Removes what the run would leave behind."""
         self._ready_by = time.monotonic() + request.prepare_seconds
         self._fd = fd
-        self._guard: Optional[Guard] = None  # noqa: UP045
+        self._guard: Guard | None = None
         self._go = threading.Event()
         self._line = threading.Lock()
         self._ending = threading.Lock()
@@ -325,7 +325,7 @@ def unset_changing() -> list[str]:
 SYSFS = Path("/sys/bus/pci/devices")
 
 
-def bind_near(pci_bus_id: str) -> Optional[str]:  # noqa: UP045
+def bind_near(pci_bus_id: str) -> str | None:
     """Bind this process to the processors of its GPU's NUMA node, and return which these are.
 
     It is never bound to one that it could not use before. None where the node is not known.
@@ -355,7 +355,7 @@ def _numbers(ranges: str) -> set[int]:
     return {n for low, _, high in pairs for n in range(int(low), int(high or low) + 1)}
 
 
-def cublas_version() -> Optional[str]:  # noqa: UP045
+def cublas_version() -> str | None:
     """Return the version of the cuBLAS that this process has loaded, or None."""
     try:
         loaded = re.search(

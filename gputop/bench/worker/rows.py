@@ -156,7 +156,7 @@ class Rows:
     def wake(self, dtype: str) -> None:
         """Make products for a moment: the first ones are slow, whatever their size."""
         n = self.device.smallest_size
-        with self.attempt(f"{dtype} {n} x {n} to wake the device"):
+        with self.attempt(f"{dtype} {n}×{n} to wake the device"):
             product = Product(self.device.torch, dtype, (n, n, n), self.device.place)
             product.fill()
             began = time.monotonic()
@@ -299,9 +299,9 @@ class Rows:
 
 
 def size_text(shape: Shape) -> str:
-    """Return the size of a product: `8 x 8` for square matrices, or `m x n x k`."""
+    """Return the size of a product: `8×8` for square matrices, or `m×n×k`."""
     square = len(set(shape)) == 1
-    return " x ".join(map(str, shape[:2] if square else shape))
+    return "×".join(map(str, shape[:2] if square else shape))
 
 
 def _named(names: list[str], text: str) -> str:

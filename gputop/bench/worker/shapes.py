@@ -111,7 +111,7 @@ def _sweep(
             if not rows.run.halt.is_set():
                 rows.run.notes.append(f"{name}: no size from {n} on, {reason}")
             return
-        with rows.attempt(f"{name} {n} x {n}"):
+        with rows.attempt(f"{name} {n}×{n}"):
             try:
                 product, each = rows.open(name, (n, n, n))
             except (MemoryError, RuntimeError) as error:
@@ -267,7 +267,7 @@ class Search:
             self._time(candidate, ROW_SECONDS, ", confirmed")
         if table.shape is None:  # none could be timed again
             table.peak, table.shape = before
-        shape = " x ".join(map(str, table.shape or ()))
+        shape = "×".join(map(str, table.shape or ()))
         best = f"the best of {len(self.found)} shapes and layouts is {shape}"
         rows.run.notes.append(f"{best}: {table.peak:.4g} TFLOP/s")
         if not rows.run.halt.is_set():

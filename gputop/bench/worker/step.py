@@ -13,7 +13,7 @@ from functools import partial
 from itertools import repeat
 from pathlib import Path
 from signal import SIGKILL
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .errors import RunError, is_death, is_memory, no_dtype
 from .formats import Plain
@@ -257,7 +257,7 @@ def _begun(
     block: Block,
     way: str,
     form: Plain,
-) -> Optional[Step]:  # noqa: UP045
+) -> Step | None:
     """Return a step that was made once, or None and a note if it cannot be made here."""
     device, run, compiled = rows.device, rows.run, way == "compiled"
     label, torch = f"{block.name}, {way}: left out", device.torch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 from .events import Progress
 
@@ -33,10 +33,10 @@ class EndedBatch(NamedTuple):
     products: int
     began: float
     ended: float
-    device_seconds: Optional[float] = None  # noqa: UP045
-    wrong: Optional[int] = None  # noqa: UP045
+    device_seconds: float | None = None
+    wrong: int | None = None
     """Wrong elements after the batch, or None if it was not checked."""
-    check_seconds: Optional[float] = None  # noqa: UP045
+    check_seconds: float | None = None
     mismatches: Mismatches = Mismatches()
 
 

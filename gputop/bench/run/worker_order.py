@@ -1,0 +1,86 @@
+"""The request of a run as its worker gets it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gputop.bench.plan import request as plan
+from gputop.bench.plan.kinds import DTYPES
+from gputop.bench.plan.request import Request
+from gputop.bench.worker.request import WorkerDataType, WorkerRequest
+
+PREPARE_SECONDS = 60.0
+"""Time for memory, choice of a size, checks and warm-up, on top of some products."""
+PREPARE_PRODUCTS = 4
+"""Products made in preparation if one takes nearly as long as the run."""
+VERIFIED_LARGER = 4
+"""How much larger `auto` may be where every product is verified: that costs 1/N of its time."""
+
+
+def prepare_seconds(seconds: float) -> float:
+    """Return the longest time until the plan of a run of so many seconds."""
+    # A product that is nearly as long as the run is not refused.
+    return PREPARE_SECONDS + PREPARE_PRODUCTS * seconds
+
+
+def worker_request(
+    request: Request,
+    wait_seconds: float = 0.0,
+    agent_folders: Sequence[str] | None = None,
+) -> WorkerRequest:
+    """Return the request for the worker. `wait_seconds` bounds its wait for `go`.
+
+    Without `agent_folders` the worker has no guard.
+    """
+    target = request.target
+    cuda = target.kind == "cuda"
+    is_instance = target.parent_uuid is not None
+    copies = request.kind == "copy"
+    return WorkerRequest(
+        kind=request.kind,
+        device=target.kind,
+        name=target.name,
+        label=target.place,
+        dtype=request.dtype,
+        dtypes=tuple(_data_type(request, name) for name in request.dtypes),
+        size=request.size,
+        seconds=request.seconds,
+        verify_all=request.verify_all,
+        wait_seconds=wait_seconds,
+        prepare_seconds=prepare_seconds(request.seconds),
+        free_bytes=target.memory_allowed_bytes,
+        host_bytes=request.host_bytes and request.host_bytes - plan.PROCESS_BYTES,
+        fixed_bytes=plan.fixed_bytes(target.kind),
+        context_bytes=plan.CONTEXT_BYTES if cuda else 0,
+        bytes_per_row=plan.BYTES_PER_ROW,
+        peers=tuple(peer.place for peer in request.peers),
+        exclusive_peers={
+            peer.place: peer.compute_mode or "" for peer in request.exclusive_peers
+        },
+        compute_mode=target.compute_mode,
+        pci_bus_id=target.pci_bus_id,
+        hertz=request.hertz if request.kind == "pulse" else 0.0,
+        rank=request.ranks.index(target) if request.ranks else 0,
+        ranks=0 if copies else len(request.ranks),
+        turns=len(request.ranks) if copies else 0,
+        rendezvous=request.rendezvous or "",
+        agent_folders=None if agent_folders is None else tuple(agent_folders),
+        gpu_uuid=target.gpu_uuid,
+        part_of=f"GPU {target.index}" if is_instance else "",
+    )
+
+
+def _data_type(request: Request, name: str) -> WorkerDataType:
+    target, dtype = request.target, DTYPES[name]
+    cuda = target.kind == "cuda"
+    larger = VERIFIED_LARGER if request.verify_all else 1
+    return WorkerDataType(
+        name=name,
+        operand_bits=dtype.operand_bits,
+        result_bytes=dtype.result_bytes,
+        library_bytes=dtype.library_bytes(target.kind),
+        largest=plan.auto_limit(target, name, larger),
+        fitting=plan.largest_fitting_size(target, name),
+        multiple=dtype.multiple if cuda else 1,
+        least=dtype.least if cuda else 1,
+    )
