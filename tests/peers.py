@@ -12,9 +12,8 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import venv
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,20 +56,15 @@ class Peer:
         return {**neutral, **folders, "HOME": str(home), **driver.environment()}
 
 
-def peers(
-    folder: Path, names: Iterable[str] = NAMES, paths: Mapping[str, str | None] | None = None
-) -> list[Peer]:
-    """Those of the names that can be had; says of the others why not.
-
-    Packages go into the folder; `paths` are where installed ones are if they are not on the PATH.
-    """
+def peers(folder: Path, names: Iterable[str] = NAMES) -> list[Peer]:
+    """Return the monitors that are there, and name the others. Packages go into the folder."""
     os.environ.pop("NO_COLOR", None)  # to some it is a wish even where it is empty
     wanted = [name for name in NAMES if name in set(names)]
     own = Peer("gputop", _version([*GPUTOP, "--version"]), (*GPUTOP, *_SECOND), to_processes=TAB)
     there = {own.name: own}
     there |= _from_pypi(folder, [name for name in wanted if name in FROM_PYPI])
     for name in INSTALLED:
-        path = (paths or {}).get(name) or shutil.which(name)
+        path = shutil.which(name)
         if name in wanted and path is not None:
             there[name] = _INSTALLED[name](path)
     for name in wanted:
@@ -96,12 +90,11 @@ def _from_pypi(folder: Path, names: list[str]) -> dict[str, Peer]:
     if done.returncode:
         print(f"pip install {' '.join(requirements)}:\n{done.stderr}", file=sys.stderr)
         return {}
-    options = {"nvitop": _SECOND, "gpustat": _SECOND}
     return {
         name: Peer(
             name,
             FROM_PYPI[name],
-            (str(home / "bin" / name), *options[name]),
+            (str(home / "bin" / name), *_SECOND),
             answers_keys=name != "gpustat",
         )
         for name in names
@@ -135,19 +128,6 @@ def _version(command: list[str]) -> str:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
     found = re.search(r"\d+(\.\d+)+\S*", done.stdout + done.stderr)
     return found[0] if found else "of unknown version"
-
-
-def has_ended(pid: int, within: float = 0.0) -> bool:
-    """Whether a child of this process is a zombie by now, or that soon, or was waited for."""
-    deadline = time.monotonic() + within
-    try:
-        while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.01)
-    except ChildProcessError:
-        pass
-    return True
 
 
 def arrow(terminal: Terminal, letter: str) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.driver import build
-from tests.faults.stage import ROLES, Outcome, Stage, driver_of
+from tests.faults.stage import Outcome, Stage, driver_of
 from tests.faults.tables import TABLES
 
 if TYPE_CHECKING:
@@ -33,9 +33,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--interval", type=float, default=1.0)
     parser.add_argument("--hold", type=float, default=2.0)
-    parser.add_argument(
-        "--shares", action="store_true", help="who uses the processor, the most first"
-    )
     parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("words", nargs="*")
     options = parser.parse_args()
@@ -48,7 +45,7 @@ def main() -> int:
     print(f"interval {options.interval:g} s: named and recovered within {INTERVALS} of it,")
     print(f"keys within {1000 * KEY_SECONDS:.0f} ms, idle under {100 * CORE:.0f} % of a core")
     print(f"{'':58} {'named':>7} {'slowest key':>11} {'':18} {'idle':>7} {'recovered':>9}")
-    short, outcomes = 0, list[Outcome]()
+    short = 0
     for table, scenario in chosen:
         for _ in range(options.turns):
             try:
@@ -57,21 +54,11 @@ def main() -> int:
                 short += 1
                 print(f"{table}: {scenario.name}\n  FAILED: {error}", flush=True)
                 continue
-            outcomes.append(outcome)
             misses = over(outcome, options.interval)
             short += bool(misses)
             print(row(f"{table}: {scenario.name}", outcome), *misses, flush=True)
-    if options.shares:
-        print_shares(outcomes)
     print(f"{len(chosen)} scenarios, {short} that fell short")
     return 1 if short else 0
-
-
-def print_shares(outcomes: list[Outcome]) -> None:
-    """What each process used of a core while nobody did anything."""
-    print(f"{'percent of a core, while nobody types':58}", *(f"{role:>9}" for role in ROLES))
-    for outcome in sorted(outcomes, key=lambda outcome: -outcome.core):
-        print(f"{outcome.name:58}", *(f"{100 * outcome.shares[role]:9.1f}" for role in ROLES))
 
 
 def run(scenario: Scenario, interval: float, hold: float) -> Outcome:

@@ -15,7 +15,6 @@ import datetime as dt
 import os
 import random
 import re
-import shlex
 import shutil
 import signal
 import sys
@@ -30,8 +29,6 @@ from tests.bench.workers import fake_interpreter
 from tests.driver import FakeDriver, build
 from tests.e2e.pretender import worker
 from tests.e2e.shipped import GPUTOP, SOON
-from tests.e2e.test_together import choose_all
-from tests.fake_ssh import FakeSsh
 from tests.faults.processes import free
 from tests.terminal import ScreenError, Terminal
 
@@ -40,7 +37,6 @@ LIMIT_SECONDS = 2.0
 RUN_SECONDS = 3
 ROOT, SAMPLER, WORKER = "the command", "its sampler", "a worker"
 WORDS = {SAMPLER: "gputop stream", WORKER: "fake_worker"}
-OVER_THERE = Path(__file__).parents[2]
 
 
 class Play:
@@ -88,16 +84,6 @@ class Play:
         """Ends it, as its user would."""
         terminal.send("q")
         assert terminal.wait() == 0, terminal.text
-
-
-class Several(Play):
-    """All three devices at once."""
-
-    def prepare(self, terminal: Terminal) -> None:
-        choose_all(terminal, 3, str(RUN_SECONDS))
-
-    def ended(self, terminal: Terminal) -> bool:
-        return bool(re.search("SIGKILL|[Dd]one|Stopped|Not run", terminal.text))
 
 
 class Bench(Play):
@@ -168,38 +154,10 @@ class Exporter(Play):
         assert terminal.wait() == 130, terminal.text
 
 
-class Hosts(Play):
-    """Two hosts over an `ssh` that runs its command here, and this machine."""
-
-    roles = (ROOT, SAMPLER)
-    latest = 1.0
-
-    def argv(self) -> list[str]:
-        over_there = shlex.join(["env", f"PYTHONPATH={OVER_THERE}", *GPUTOP])
-        hosts = [word for name in ("one", "localhost") for word in ("--host", name)]
-        return [*GPUTOP, "--interval", "0.25", *hosts, "--remote-command", over_there]
-
-    def prepare(self, terminal: Terminal) -> None:
-        terminal.wait_for("6 GPUs", SOON)
-        terminal.send("1")
-        terminal.wait_for(lambda t: t.text.count("Test 0") == 2, SOON)
-
-    def start(self, terminal: Terminal) -> None:
-        """There is nothing to be started."""
-
-    def back(self, terminal: Terminal) -> None:
-        self.percent += 1
-        self.driver.change(0, gpu_utilization_percent=self.percent)
-        number = re.compile(rf"^.  busy .* {self.percent} % ", re.MULTILINE)
-        wait(lambda: len(number.findall(terminal.text)) == 2, terminal)
-
-
 PLAYS: dict[str, type[Play]] = {
-    "dashboard, a worker": Play,
-    "dashboard, three workers": Several,
-    "bench, three workers": Bench,
+    "dashboard": Play,
+    "bench": Bench,
     "exporter": Exporter,
-    "two hosts": Hosts,
 }
 
 
@@ -240,9 +198,6 @@ def perform(kill: Kill, driver: FakeDriver, folder: Path) -> Killed:
     """Does it; raises an `AssertionError` where something stays, or does not come back."""
     driver.write(*free(0))
     play = PLAYS[kill.play](driver, folder)
-    if isinstance(play, Hosts):
-        ssh = FakeSsh(folder)
-        play.environment["PATH"] = f"{ssh.path}:{os.environ['PATH']}"
     with Terminal(play.argv(), play.environment, play.columns, play.rows) as terminal:
         play.prepare(terminal)
         play.start(terminal)

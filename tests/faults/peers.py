@@ -1,138 +1,99 @@
-"""The faults of the tables, on other monitors: `python -m tests.faults.peers [WORD ...]`.
+"""Faults of the driver on other monitors: `python -m tests.faults.peers [WORD ...]`.
 
-Runs the scenarios that need nothing of gputop (faults of the driver, of devices, readings and
-texts) with gputop, nvitop, gpustat and nvtop in a pty, sees by machine what becomes of each, and
-prints a table. Words choose scenarios by name; `--screens FOLDER` keeps what was on each screen
-while the fault lasted, for a person to judge what no machine can: whether a word is beside the
-device that it is about.
+Runs gputop, nvitop, gpustat and nvtop in a pty against the fake driver, and prints their screens
+before a fault, while it lasts and after it: `docs/comparison.md` has what a person saw there. In
+each state the first device has another utilization, so numbers that stand still are seen, too.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
+import os
 import shutil
 import sys
 import tempfile
-from collections import Counter
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from tests.driver import FakeDriver, build
-from tests.faults import basics
-from tests.faults.onlooker import NotForOthersError, Onlooker, Outcome
-from tests.faults.tables import TABLES
-from tests.peers import NAMES, peers
+from tests.driver import DRIVER_NOT_LOADED, GPU_IS_LOST, FakeDriver, build
+from tests.faults.scenario import three
+from tests.peers import NAMES, Peer, peers
+from tests.terminal import Terminal
 
-if TYPE_CHECKING:
-    from tests.faults.scenario import Scenario
-    from tests.peers import Peer
+ALL_BITS = (1 << 32) - 1
+"""NVML's sign for "no number"."""
+SECONDS = 6.0
+"""Of each state: six intervals."""
 
-BASICS = "basics"
-OF_ALL = (BASICS, "driver", "device", "readings", "texts")
-"""Tables of faults that are no monitor's own."""
-LEGEND = """
-Says: words for a fault that are on its screen then and not while all is well. Bold: it ended by
-itself; a number or a sequence that must never be; no number of a healthy device moves any more; no
-key is answered; ten seconds after a fault's end the numbers do not move; it does not leave when it
-is told to."""
+
+@dataclass(frozen=True)
+class Fault:
+    """Changes of the second device or of the whole machine, which are taken back in the end."""
+
+    device: dict[str, Any] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    at_start: bool = False
+
+
+FAULTS = {
+    "a GPU hangs": Fault({"hang": True}),
+    "a GPU takes 0.5 s for a call": Fault({"delay_ms": 500}),
+    "a GPU is lost": Fault({"code": GPU_IS_LOST}),
+    "a GPU is lost at the start": Fault({"code": GPU_IS_LOST}, at_start=True),
+    "all bits set": Fault(
+        dict.fromkeys(
+            ("gpu_utilization_percent", "temperature_celsius", "power_milliwatts"), ALL_BITS
+        )
+    ),
+    "the driver crashes during a reading": Fault(machine={"crash": ("nvmlDeviceGetPowerUsage",)}),
+    "no driver yet": Fault(machine={"init_code": DRIVER_NOT_LOADED}, at_start=True),
+}
+
+
+def show(peer: Peer, fault: Fault, driver: FakeDriver, home: Path) -> None:
+    """Print the screens of a monitor."""
+    no_machine = {"crash": (), "init_code": 0}
+
+    def state(busy: int, broken: bool) -> None:
+        first, second, third = three(os.getpid())
+        first = replace(first, gpu_utilization_percent=busy)
+        if broken:
+            second = replace(second, **fault.device)
+        driver.write(first, second, third, **no_machine | (fault.machine if broken else {}))
+
+    peer.configure(home, 3, 40)
+    state(11, fault.at_start)
+    with Terminal(peer.command, peer.environment(driver, home), 120, 40) as terminal:
+        for title, busy, broken in (
+            ("at the start", 11, fault.at_start),
+            ("with the fault", 22, True),
+            ("after it", 33, False),
+        ):
+            state(busy, broken)
+            terminal.collect(SECONDS)
+            print(f"--- {peer}, {title}, first GPU {busy} %\n{terminal.text.rstrip()}", flush=True)
 
 
 def main() -> int:
-    options = arguments()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--tools", nargs="+", choices=NAMES, default=NAMES[:-1], metavar="NAME")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="of the names of faults")
+    options = parser.parse_args()
     compiler = shutil.which("cc")
-    if compiler is None:
-        print("the fake driver needs a C compiler, and there is no cc", file=sys.stderr)
-        return 3
+    assert compiler is not None, "the fake driver needs a C compiler"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        monitors = peers(folder, options.tools, {"nvtop": options.nvtop, "btop": options.btop})
-        usual: dict[str, Counter[str]] = {}
-        print("| fault | " + " | ".join(map(str, monitors)) + " |")
-        print("|---" * (len(monitors) + 1) + "|", flush=True)
-        left_out = []
-        for scenario in chosen(options):
-            cells = []
-            library = build(folder, compiler, scenario.driver_without)
-            for peer in monitors:
-                print(f"{scenario}: {peer}", file=sys.stderr, flush=True)
-                onlooker = Onlooker(peer, scenario, *place(folder, library))
-                if peer.name not in usual:
-                    usual[peer.name] = Onlooker(
-                        peer, basics.SCENARIOS[1], *place(folder, library)
-                    ).usual()
-                try:
-                    outcome = onlooker.look(usual[peer.name])
-                except NotForOthersError:
-                    break
-                cells.append(cell(outcome))
-                if options.screens is not None:
-                    keep(options.screens, scenario, peer, outcome)
-            else:
-                print(f"| {scenario} | " + " | ".join(cells) + " |", flush=True)
+        library = build(folder, compiler)
+        monitors = peers(folder, options.tools)
+        for title, fault in FAULTS.items():
+            if options.words and not any(word in title for word in options.words):
                 continue
-            left_out.append(scenario.name)
-    print(LEGEND)
-    if left_out:
-        print(f"\nOnly gputop's: {', '.join(left_out)}.")
+            print(f"\n=== {title}")
+            for peer in monitors:
+                home = Path(tempfile.mkdtemp(dir=folder))
+                show(peer, fault, FakeDriver(home, library), home)
     return 0
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    add = parser.add_argument
-    default = [name for name in NAMES if name != "btop"]
-    add("--tools", nargs="+", choices=NAMES, default=default, metavar="NAME", help=", ".join(NAMES))
-    add("--nvtop", metavar="PATH", help="where it is, if not on the PATH")
-    add("--btop", metavar="PATH")
-    add("--tables", nargs="+", default=OF_ALL, metavar="TABLE", help=", ".join(OF_ALL))
-    add("--screens", type=Path, metavar="FOLDER")
-    add("words", nargs="*", metavar="WORD")
-    return parser.parse_args()
-
-
-def chosen(options: argparse.Namespace) -> list[Scenario]:
-    """The scenarios that were asked for."""
-    tables = {BASICS: basics.SCENARIOS, **TABLES}
-    return [
-        scenario
-        for name in options.tables
-        for scenario in tables.get(name, ())
-        if not options.words or any(word in scenario.name for word in options.words)
-    ]
-
-
-def place(folder: Path, library: Path) -> tuple[FakeDriver, Path]:
-    """A driver and a home that nobody has had before."""
-    home = Path(tempfile.mkdtemp(dir=folder))
-    return FakeDriver(home, library), home
-
-
-def cell(outcome: Outcome) -> str:
-    """What became of it, in a few words; what is bad is bold."""
-    parts = [f"says {', '.join(outcome.says) or 'nothing'}"]
-    if outcome.wrong is not None:
-        parts.append(f"**wrong: {outcome.wrong}**")
-    if outcome.ended is not None:
-        parts.insert(0, f"**ended**, {outcome.ended}")
-    else:
-        faults = (
-            (outcome.follows, "other devices' numbers stand still"),
-            (outcome.keys, "no key is answered"),
-            (outcome.recovers, "does not recover"),
-            (outcome.quits, "has to be killed"),
-        )
-        parts += [f"**{text}**" for well, text in faults if well is False]
-    if outcome.recovers:
-        parts.append("recovers")
-    return "; ".join(parts).replace("|", "\\|")
-
-
-def keep(folder: Path, scenario: Scenario, peer: Peer, outcome: Outcome) -> None:
-    """Writes the screen into a file of its own."""
-    folder.mkdir(parents=True, exist_ok=True)
-    name = re.sub(r"\W+", "-", f"{scenario} {peer.name}")
-    (folder / f"{name}.txt").write_text(f"{outcome.screen}\n")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import signal
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from tests.bench.workers import broken_worker, fake_interpreter
@@ -31,13 +30,6 @@ ON_BENCHMARK = (
 )
 """Keys for what is said in the benchmark tab."""
 WORKS = worker()
-MEASURES = WORKS.partition("mean = total")[0].replace(
-    "while ",
-    "now = os.path.join(os.path.dirname(__file__), 'now')\nwhile not os.path.exists(now) and ",
-)
-"""What a worker says that comes so far: the last one measures until the fault."""
-EVERY = "Choose another interpreter with --python"
-IMPORT = "Check that `import torch` works in that Python"
 
 
 def free(pid: int) -> tuple[FakeDevice, ...]:
@@ -84,17 +76,7 @@ def begun(stage: Stage) -> None:
     opened(stage)
     stage.terminal.send("b")
     stage.terminal.wait_for(RUNNING, START_SECONDS)
-    stage.see("700 W")
-
-
-def starts(stage: Stage) -> None:
-    """It is asked for."""
-    stage.terminal.send("b")
-
-
-def now(stage: Stage) -> None:
-    """What a worker in its midst waits for."""
-    (stage.folder / "now").touch()
+    stage.see("TFLOP/s")
 
 
 def by_itself(stage: Stage) -> None:
@@ -105,7 +87,7 @@ def of_a_run(name: str, body: str, says: tuple[str, ...], **more: object) -> Sce
     """A worker that breaks by itself, soon after it was started."""
     given: dict[str, object] = {
         "lead": opened,
-        "fault": starts,
+        "fault": lambda stage: stage.terminal.send("b"),
         "prepare": with_worker(body),
         "devices": free,
         "alive": None,
@@ -163,95 +145,11 @@ WORKERS = (
         then=(RUNNING,),
         then_silent=("No word", "now –"),
     ),
-    of_a_run(
-        "worker writes garbage",
-        "import os\nos.write(1, bytes(range(128, 256)) + b'\\x1b[31m\\0\\n')",
-        ("ended without a result", "exit status 0, after it printed", IMPORT),
-    ),
-    of_a_run(
-        "worker writes a line without an end",
-        "while True: print('x' * 9999, end='')",
-        ("sent something that is not an event", "a line without an end", EVERY),
-    ),
-    of_a_run(
-        "worker floods its output",
-        MEASURES + "while True: say('verify', checks=1, wrong_elements=0)",
-        ("Ended after ", "more than 200 events a second", EVERY),
-        lead=begun,
-        fault=now,
-        silent=("Running",),
-    ),
-    of_a_run(
-        "worker floods its errors",
-        WORKS.replace("    n += 1\n", "    n += 1\n    sys.stderr.write('x' * (1 << 20))\n"),
-        (RUNNING,),
-        silent=("No word",),
-        quit=lambda stage: stage.terminal.send("xq"),
-    ),
 )
-TORCHES = (
-    of_a_run(
-        "torch cannot be imported",
-        "",
-        ("Not run: ", "ImportError: libcudart.so.12: cannot open", "Try another torch"),
-        prepare=with_torch("raise ImportError('libcudart.so.12: cannot open shared object file')"),
-    ),
-    of_a_run(
-        "torch crashes while it is imported",
-        "",
-        ("Not run: ", "it was ended by SIGSEGV", IMPORT),
-        prepare=with_torch("import os\nos.kill(os.getpid(), 11)"),
-    ),
+TORCH = of_a_run(
+    "torch cannot be imported",
+    "",
+    ("Not run: ", "ImportError: libcudart.so.12: cannot open", "Try another torch"),
+    prepare=with_torch("raise ImportError('libcudart.so.12: cannot open shared object file')"),
 )
-
-
-ON_A_CPU = """
-import os
-NOW = os.path.join(os.path.dirname(__file__), "now")
-main.open_cuda = lambda torch, halt, free_bytes: main.Cpu(torch, halt)
-loads.choose_size = lambda *_: 128
-measure, multiply = loads.measure, Product.multiply
-def measured(*arguments):
-    def failing(self, times=1):
-        multiply(self, times)
-        if os.path.exists(NOW):
-            ERROR
-    Product.multiply = failing
-    measure(*arguments)
-loads.measure = measured
-"""
-
-
-def raising(error: str) -> Deed:
-    """The real worker, on a CPU in the place of a GPU; a product raises that at the fault."""
-    return with_worker(broken_worker(ON_A_CPU.replace("ERROR", error)))
-
-
-IN_MID_RUN = (
-    of_a_run(
-        "torch raises in mid-run",
-        "",
-        lead=begun,
-        fault=now,
-        says=(
-            "FAULTY after ",
-            "RuntimeError: CUDA error: an illegal memory access",
-            "Look for Xid errors",
-        ),
-        prepare=raising(
-            "raise RuntimeError('CUDA error: an illegal memory access was encountered')"
-        ),
-    ),
-    of_a_run(
-        "no memory on the device",
-        "",
-        lead=begun,
-        fault=now,
-        says=("CUDA out of memory. Tried", "Choose a smaller --size"),
-        prepare=raising(
-            "raise type('OutOfMemoryError', (RuntimeError,), {})"
-            "('CUDA out of memory. Tried to allocate 2.00 GiB.')"
-        ),
-    ),
-)
-SCENARIOS = (*SAMPLERS, *WORKERS, *TORCHES, *(IN_MID_RUN if find_spec("torch") else ()))
+SCENARIOS = (*SAMPLERS, *WORKERS, TORCH)

@@ -6,8 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from tests.driver import NO_PERMISSION, FakeDevice, FakeProcess
-from tests.e2e.shipped import DOWN, ENTER, ESCAPE, GIB, PAGE_DOWN
-from tests.faults.scenario import KEYS, Key, Scenario, hides, shows, three
+from tests.e2e.shipped import DOWN, ENTER, ESCAPE, GIB
+from tests.faults.scenario import KEYS, Key, Scenario, all_shown, hides, shows, three
 
 if TYPE_CHECKING:
     from tests.faults.stage import Stage
@@ -38,18 +38,10 @@ def page(*texts: str) -> tuple[Key, ...]:
     """Opens the page of the second device, which says these, and closes it."""
     return (
         Key(DOWN, shows("▌1 Test 1"), "the second device is selected"),
-        Key(ENTER, lambda t: all(each in t.text for each in texts), "its page says why"),
+        Key(ENTER, all_shown(*texts), "its page says why"),
         Key(ESCAPE, hides("statistics since"), "the monitor again"),
         Key("\x1b[A", shows("▌0 Test 0"), "the first device again"),
     )
-
-
-def below(*texts: str, unfold: bool = False) -> tuple[Key, ...]:
-    """The same, where they are lower on the page, or among what the device does not have."""
-    select, enter, *back = page("statistics since")
-    shown = Key(PAGE_DOWN, lambda t: all(each in t.text for each in texts), "its page says why")
-    whole = (Key("a", shows("more rows"), "all readings are there"),) if unfold else ()
-    return (select, enter, *whole, shown, *back)
 
 
 def change(**changes: object) -> Scenario:
@@ -118,29 +110,6 @@ SENTINELS: dict[str, object] = {
         "pcie_throughput_kib.1": (1 << 31) - 1,
     },
 }
-
-
-def leap(stage: Stage) -> None:
-    """Counters wrap, begin anew and leap, more often than they are read."""
-    stage.watch()
-    before = stage.driver.devices[1].values
-    for turn in range(6):
-        pcie = (BITS_32 - 1_000, 5_000, 1 << 40, (1 << 40) - 7, BITS_64 - 3, 12)[turn]
-        many = (1 << 50, 3, 1 << 33, 0, 1 << 62, 5)[turn]
-        links = {key: many for key in before if key.startswith(("field.138", "field.139"))}
-        stage.driver.change(
-            1,
-            energy_millijoules=many,
-            values={
-                **before,
-                **links,
-                "field.197": pcie,
-                "field.198": pcie,
-                "field.83": many,
-                "pcie_throughput_kib.0": 41_000,
-            },
-        )
-        stage.terminal.collect(0.9)
 
 
 def clock_is(seconds: int) -> Scenario:
@@ -231,15 +200,6 @@ SCENARIOS = (
         ),
         then=("vim of-bob.txt", "7.00 GiB"),
         then_silent=("of-ada.py",),
-    ),
-    only(
-        "counters that wrap, begin anew and leap",
-        change(),
-        fault=leap,
-        says=("1 Test 1", "44 %"),
-        silent=(),
-        never=(*ABSURD, r"\d GiB/s", r"\+\d+ (MJ|kJ)"),
-        keys=(*KEYS, *below("PCIe replays")),
     ),
     only("the clock goes back an hour", clock_is(-3_600)),
 )

@@ -34,6 +34,11 @@ def shows(text: str) -> Seen:
     return lambda terminal: text in terminal.text
 
 
+def all_shown(*texts: str) -> Seen:
+    """That the screen has all of the texts at once."""
+    return lambda terminal: all(text in terminal.text for text in texts)
+
+
 def hides(text: str) -> Seen:
     """That the screen does not have the text."""
     return lambda terminal: text not in terminal.text
@@ -112,10 +117,6 @@ class Scenario:
     rows: int = 40
     quit: Deed | None = None
     """How it is ended; None is by the key q, with exit status 0."""
-    status: int = 0
-    """The exit status."""
-    restored: bool = True
-    """Whether there is a terminal to restore in the end."""
 
     def __str__(self) -> str:
         return self.name

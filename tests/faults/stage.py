@@ -7,7 +7,7 @@ import dataclasses
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,13 @@ from tests.driver import FakeDriver
 from tests.e2e.shipped import GPUTOP, SOON
 from tests.faults.pretend import Pretended, pretended
 from tests.faults.scenario import Key, Scenario, pattern
+from tests.perf.measure import processor_seconds
 from tests.terminal import ALTERNATE_SCREEN, SHOW_CURSOR, Terminal
 
 ALIVE = (88, 76, 64, 91)
 """Utilizations that devices of no scenario begin with."""
 READY_SECONDS = 1.5
 """From the start until all tabs are made: a key before that waits for its tab, fault or not."""
-TICKS = os.sysconf("SC_CLK_TCK")
-
 
 BUSY = 0.5
 """Of a core: no more may be used where nobody does anything."""
@@ -37,15 +36,10 @@ class Outcome:
     """From the fault, or from the first frame where it was there before, until it was named."""
     keys: list[tuple[float, str]] = dataclasses.field(default_factory=list)
     """From each key to what it does on the screen, and what that is."""
-    shares: dict[str, float] = dataclasses.field(default_factory=dict)
-    """Of a core, used by dashboard, sampler and worker while the fault lasted and nobody typed."""
+    core: float = 0.0
+    """Share of a core that all processes used while the fault lasted and nobody typed."""
     recovered: float | None = None
     """From the end of the fault until all was well; None where it stays."""
-
-    @property
-    def core(self) -> float:
-        """The share of a core that all of them used."""
-        return sum(self.shares.values())
 
 
 class Stage:
@@ -74,8 +68,6 @@ class Stage:
         """What has to be ended when it is over."""
         self.memory: dict[str, Any] = {}
         """What a deed leaves for the one that ends it."""
-        self.shares: dict[str, float] | None = None
-        """What its processes used, where a deed has measured that."""
         self._pretended: Pretended | None = None
         self._terminal: Terminal | None = None
         self._faulty = False
@@ -92,7 +84,7 @@ class Stage:
         assert self._pretended is not None, "the scenario does not pretend"
         return self._pretended
 
-    def perform(self, idle_seconds: float = 1.0) -> Outcome:
+    def perform(self, idle_seconds: float = 0.5) -> Outcome:
         """The whole scenario; raises an `AssertionError` that shows the screen where it fails."""
         scenario, outcome = self.scenario, Outcome(self.scenario.name)
         self.driver.write(*scenario.devices(os.getpid()), **scenario.machine)
@@ -120,9 +112,9 @@ class Stage:
             self.keep_alive()
             terminal.collect(max(0.0, READY_SECONDS - terminal.elapsed))
             outcome.keys = [(self.press(key), key.what) for key in scenario.keys]
-            outcome.shares = self.shares or self.used(idle_seconds)
-            if outcome.core >= BUSY:  # something may just have been loaded; what spins goes on
-                outcome.shares = self.used(3 * idle_seconds)
+            outcome.core = self.used(idle_seconds)
+            if outcome.core >= BUSY:  # something may just have been loaded; a busy loop goes on
+                outcome.core = self.used(3 * idle_seconds)
             if not scenario.passes:
                 self.see(*scenario.says, without=scenario.silent)
             self.keep_alive()
@@ -179,30 +171,12 @@ class Stage:
         what = f"{key.what} after {key.press!r}"
         return self.terminal.answer(key.press, key.answered, SOON, what)
 
-    def used(self, seconds: float, *, read: bool = True) -> dict[str, float]:
-        """The shares of a core that its processes use in the next seconds, by what they are."""
-        began, before = time.monotonic(), self._processor()
-        if read:
-            self.terminal.collect(seconds)
-        else:
-            time.sleep(seconds)
-        after, took = self._processor(), time.monotonic() - began
-        lines, shares = self.terminal.processes(), dict.fromkeys(ROLES, 0.0)
-        for pid, used in after.items():
-            share = (used - before.get(pid, 0.0)) / took
-            shares[role_of(lines.get(pid, ""))] += share
-        return shares
-
-    def _processor(self) -> dict[int, float]:
-        """Seconds of processor time by process."""
-        used = {}
-        for pid in self.terminal.processes():
-            try:
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            used[pid] = (int(fields[11]) + int(fields[12])) / TICKS
-        return used
+    def used(self, seconds: float) -> float:
+        """Return the share of a core that its processes use in the next seconds."""
+        began, before = time.monotonic(), processor_seconds(self.terminal.processes())
+        self.terminal.collect(seconds)
+        after = processor_seconds(self.terminal.processes())
+        return (after - before) / (time.monotonic() - began)
 
     def pid_of(self, *words: str) -> int:
         """The process of this run whose command line has all of these words; waits for it."""
@@ -231,27 +205,18 @@ class Stage:
         else:
             scenario.quit(self)
         status = terminal.wait()
-        assert status == scenario.status, f"exit status {status}; on screen:\n{terminal.text}"
+        assert status == 0, f"exit status {status}; on screen:\n{terminal.text}"
         terminal.wait_until_gone()
-        if scenario.restored:
-            assert ALTERNATE_SCREEN not in terminal.modes, terminal.text
-            assert SHOW_CURSOR in terminal.modes, "the cursor is hidden"
-            left = terminal.modes & {1000, 1002, 1003, 1004, 1006, 1015, 2004}
-            assert not left, f"modes that it left set: {left}"
-            assert terminal.line_modes == terminal.line_modes_before, "echo, and line by line"
-            pushed, popped = terminal.raw.count(b"\x1b[>25u"), terminal.raw.count(b"\x1b[<u")
-            assert pushed <= popped, "Kitty's keyboard protocol is on"
+        assert ALTERNATE_SCREEN not in terminal.modes, terminal.text
+        assert SHOW_CURSOR in terminal.modes, "the cursor is hidden"
+        left = terminal.modes & {1000, 1002, 1003, 1004, 1006, 1015, 2004}
+        assert not left, f"modes that it left set: {left}"
+        assert terminal.line_modes == terminal.line_modes_before, "echo, and line by line"
+        pushed, popped = terminal.raw.count(b"\x1b[>25u"), terminal.raw.count(b"\x1b[<u")
+        assert pushed <= popped, "Kitty's keyboard protocol is on"
         assert "Traceback" not in terminal.text, terminal.text
         written = [each for each in scenario.unwritten if each in terminal.raw]
         assert not written, f"it wrote {written}"
-
-
-ROLES = ("dashboard", "sampler", "worker")
-
-
-def role_of(line: str) -> str:
-    """What a process is, of its command line."""
-    return "sampler" if " stream " in line else "worker" if "worker" in line else "dashboard"
 
 
 def zombies(terminal: Terminal) -> list[int]:
@@ -271,8 +236,3 @@ Build = Callable[..., Path]
 def driver_of(scenario: Scenario, folder: Path, build: Build) -> FakeDriver:
     """The driver of a scenario."""
     return FakeDriver(folder, build(*scenario.driver_without))
-
-
-def environment(**variables: str) -> Mapping[str, str]:
-    """Variables of a scenario, for short."""
-    return variables

@@ -1,4 +1,4 @@
-"""Faults of the terminal: suspended, not read, of any size and kind, pasted into, keys mashed."""
+"""Faults of the terminal: suspended, not read, of any size and kind, pasted into."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ import shlex
 import shutil
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.bench.workers import fake_interpreter
 from tests.e2e.pretender import worker
-from tests.e2e.shipped import ENTER, ESCAPE, ESCAPE_WHOLE, F9, SOON, children, held_by
-from tests.faults.scenario import Deed, Scenario, three
+from tests.e2e.shipped import ESCAPE_WHOLE, F9, SOON, children, held_by
+from tests.faults.scenario import Deed, Scenario
 from tests.terminal import ALTERNATE_SCREEN
 
 if TYPE_CHECKING:
@@ -92,39 +91,9 @@ def stopped(stage: Stage) -> None:
     change(LATER)(stage)
 
 
-def in_background_and_back(stage: Stage) -> None:
-    """What is continued without the terminal stops again, until it has it."""
-    pid = dashboard_in(stage)
-    before = switches_of(pid)
-    stage.terminal.send("b")
-    stage.until(
-        lambda _: {*map(state_of, threads_of(pid))} == {"T"} and switches_of(pid) > before,
-        "stop in the background",
-    )
-    # A shell that has not noticed yet does not continue it: any other key has it look first.
-    stage.terminal.send("xf")
-
-
-def dashboard_in(stage: Stage) -> int:
-    """The dashboard, and not the shell around it."""
-    lines = stage.terminal.processes().items()
-    return next(p for p, line in lines if " --interval" in line and not line.startswith("bash"))
-
-
 def state_of(process: int | Path) -> str:
     """The letter of the process' state: T is stopped."""
     return Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()[0]
-
-
-def threads_of(pid: int) -> list[Path]:
-    """The folders of its threads: the last one to stop ends what is known as its stop."""
-    return [*Path(f"/proc/{pid}/task").iterdir()]
-
-
-def switches_of(pid: int) -> int:
-    """How often the process has given up its processor: a stopped one that ran meanwhile, more."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
 
 
 def stop(stage: Stage) -> None:
@@ -154,32 +123,6 @@ SUSPENDED = (
         name="suspended by Ctrl+Z, and resumed",
         within=in_shell,
         fault=all_of(send("\x1a"), stopped),
-        says=("Stopped",),
-        keys=(),
-        alive=None,
-        mend=send("f"),
-        then=("0 Test 0", "2 Test 2", f"{LATER} %", "Quit"),
-        then_silent=("Stopped",),
-    ),
-    Scenario(
-        name="resumed in the background first",
-        within=in_shell,
-        fault=all_of(send("\x1a"), stopped),
-        says=("Stopped",),
-        keys=(),
-        alive=None,
-        mend=in_background_and_back,
-        then=("0 Test 0", "2 Test 2", f"{LATER} %", "Quit"),
-        then_silent=("Stopped",),
-    ),
-    Scenario(
-        name="stopped by kill -STOP under a shell, and in the foreground again",
-        within=in_shell,
-        fault=all_of(
-            lambda stage: os.kill(dashboard_in(stage), signal.SIGSTOP),
-            lambda stage: stage.see("Stopped"),
-            change(LATER),
-        ),
         says=("Stopped",),
         keys=(),
         alive=None,
@@ -269,11 +212,6 @@ UNREAD = (
 PLACES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "the monitor": ("", WELL),
     "the benchmark": ("2", ("Press b", " Kind ")),
-    "the processes": ("3", ("PID", "COMMAND")),
-    "the findings": ("w", ("Why is it slow?",)),
-    "the help": ("?", ("Main keys",)),
-    "the command palette": ("\x10", ("Benchmark: stress tests and results",)),
-    "a signal to send": ("3" + F9, ("Send a signal", "asks it to end")),
     "a question before a stress test": ("2b", ("GPU 0, NVIDIA Test 0 is in use", "y Start anyway")),
 }
 """Keys to get there from the monitor, and what is seen there."""
@@ -301,12 +239,6 @@ def pretend_worker(stage: Stage) -> None:
     """Stress tests do no work, and keep their results in the folder."""
     stage.arguments += ["--python", fake_interpreter(stage.folder, worker())]
     stage.environment["XDG_DATA_HOME"] = str(stage.folder)
-
-
-def start(stage: Stage) -> None:
-    """A stress test of the first device, until there is a chart of it."""
-    stage.terminal.send("b")
-    stage.see("Running", "TFLOP/s")
 
 
 def tiny(stage: Stage) -> None:
@@ -340,18 +272,6 @@ SIZES = (
         )
         for place, (_, texts) in PLACES.items()
     ),
-    Scenario(
-        name="one cell by one, and back, while a stress test runs",
-        prepare=pretend_worker,
-        devices=lambda _: tuple(replace(each, processes=()) for each in three(0)),
-        lead=start,
-        fault=tiny,
-        says=(),
-        keys=(),
-        alive=None,
-        mend=lambda stage: stage.terminal.resize(120, 40),
-        then=("Running", "TFLOP/s", "Stop"),
-    ),
     Scenario(name="a hundred sizes in a second", fault=resize_often, says=(*WELL, "Quit")),
 )
 
@@ -365,13 +285,9 @@ def in_tmux(folder: Path, command: list[str]) -> list[str]:
 
 
 KINDS: Mapping[str, Mapping[str, str]] = {
-    "unknown": {"TERM": "of-tomorrow"},
     "16 colours": {"TERM": "xterm-16color"},
-    "linux": {"TERM": "linux"},
-    "true colour": {"COLORTERM": "truecolor"},
     "no colour": {"NO_COLOR": "1"},
     "C": {"LC_ALL": "C", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-    "latin-1": {"LC_ALL": "de_DE.ISO-8859-1", "PYTHONIOENCODING": "latin-1"},
 }
 
 
@@ -394,7 +310,7 @@ KIND = (
     *([of_kind("tmux", within=in_tmux)] if shutil.which("tmux") else []),
 )
 
-# Pasted into, and keys mashed.
+# Pasted into.
 
 VICTIMS = ("train-alpha", "train-beta", "serve-gamma")
 MEGABYTE = 1 << 20
@@ -441,87 +357,4 @@ PASTED = (
     ),
 )
 
-PLAIN = "abcdefghijklmnoprstuvwxyzABCDEGHIJKLMNOPRSTUVWXYZ0123456789"
-PLAIN += " .,;:+-=_/?!<>()[]{}|~'\"\\\t\r\b\x7f"
-"""All but q, which would end it."""
-SEQUENCES = (
-    *(f"\x1b[{letter}" for letter in "ABCDFHIOPQRSZ"),
-    *(f"\x1b[{n}~" for n in (1, 2, 3, 4, 5, 6, 15, 17, 18, 19, 20, 23, 24, 99, 1234567890)),
-    *(f"\x1bO{letter}" for letter in "PQRS"),
-    *(f"\x1b[1;{n}{letter}" for n in (2, 3, 5, 6, 99) for letter in "ABCDHF"),
-    "\x1b[Z", "\x1b[[A", "\x1b", "\x1b\x1b", "\x1b[", "\x1b]0;title\x07", "\x1bP1$r0m\x1b\\",
-    "\x1b[1;1R", "\x1b[0n", "\x1b[?2026;2$y", "\x1b[?2048;1$y", "\x1b[48;9999;9999;9;9t",
-    "\x1b[48;0;0;0;0t", "\x1b[99999999999u", "\x1b[97;5u", "\x1b[1:2:3;4:5;6u", "\x1b[97;5:3u",
-    "\x1b[<0;5;5M\x1b[<0;5;5m", "\x1b[<64;60;30M", "\x1b[<65;60;30M", "\x1b[<35;999999;999999M",
-    "\x1b[<0;-5;-9M", "\x1b[<0;0;0M", "\x1b[<99999999999;1;1M", "\x1b[M !!", "\x1b[32;5;5M",
-)  # fmt: skip
-BYTES = (b"\xff", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98\x80", b"\x00", b"\x80\x80\x80", b"\xc3\xa9")
-CONTROLS = "\x01\x02\x04\x05\x06\x07\x08\x0b\x0c\x0e\x0f\x11\x12\x13\x14\x15\x16\x17\x18\x19"
-"""All but those that end or suspend it: Ctrl+C, Ctrl+Z, and Ctrl+P, which offers both."""
-
-
-def mashed(dice: random.Random) -> bytes:
-    """A key, or half of one."""
-    kind = dice.random()
-    if kind < 0.5:
-        return dice.choice(PLAIN).encode()
-    if kind < 0.58:
-        return (ESCAPE + dice.choice(PLAIN)).encode()  # Alt
-    if kind < 0.64:
-        return dice.choice(CONTROLS).encode()
-    if kind < 0.68:
-        return dice.choice(BYTES)
-    whole = dice.choice(SEQUENCES)
-    if kind < 0.9:
-        return whole.encode()
-    return whole[: dice.randint(1, len(whole))].encode()
-
-
-def mash(stage: Stage) -> None:
-    """As many keys as a child has hands, and the very ones that do most."""
-    dice = random.Random(20)  # noqa: S311 - no secret
-    terminal = stage.terminal
-    until = time.monotonic() + max(stage.hold, 2.0)
-    while time.monotonic() < until:
-        keys = b"".join(mashed(dice) for _ in range(dice.randint(1, 6)))
-        if dice.random() < 0.1:
-            keys = dice.choice((f"{F9}{ENTER}y", f"{F9}\r\r", "y", "3\x1b[By", "b")).encode()
-        assert state_of(terminal.pid) != "Z", f"it has ended:\n{terminal.text}"
-        terminal.send(keys)
-        terminal.collect(dice.choice((0.0, 0.01, 0.05)))
-        terminal.send("y")  # never after a quiet moment
-    unharmed_by_signals(stage)
-
-
-def unharmed_by_signals(stage: Stage) -> None:
-    ended = [name for name, each in stage.memory["victims"].items() if each.poll() is not None]
-    assert not ended, f"{ended} got a signal"
-
-
-def come_to_rest(stage: Stage) -> None:
-    """Out of whatever is open, to the monitor, once all that was typed has been taken."""
-    terminal = stage.terminal
-    deadline, rested = time.monotonic() + 3 * SOON, 0
-    while rested < 3:
-        assert time.monotonic() < deadline, terminal.text
-        for key in (ESCAPE_WHOLE, "1"):
-            press(stage, key)
-        rested = rested + 1 if all(text in terminal.text for text in WELL[:2]) else 0
-    unharmed_by_signals(stage)
-
-
-MASHED = (
-    Scenario(
-        name="keys mashed at random",
-        prepare=victims,
-        before=(*WELL, "train-alpha"),
-        fault=all_of(mash, come_to_rest),
-        says=("0 Test 0",),
-        alive=None,
-        mend=unharmed_by_signals,
-        then=("0 Test 0",),
-        within=lambda folder, command: ["env", "-C", str(folder), *command],  # r records there
-    ),
-)
-
-SCENARIOS = (*SUSPENDED, *UNREAD, *SIZES, *KIND, *PASTED, *MASHED)
+SCENARIOS = (*SUSPENDED, *UNREAD, *SIZES, *KIND, *PASTED)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.driver
 
-MOMENTS = 13
+MOMENTS = 8
 """One of each command and each of its processes."""
 
 

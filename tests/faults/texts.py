@@ -14,7 +14,7 @@ from tests import fake_ssh, streams
 from tests.driver import FakeProcess
 from tests.e2e.shipped import DOWN, ENTER, ESCAPE, F9, GIB
 from tests.fake_ssh import FakeSsh
-from tests.faults.scenario import KEYS, Key, Scenario, hides, shows, three
+from tests.faults.scenario import KEYS, Key, Scenario, all_shown, hides, shows, three
 
 if TYPE_CHECKING:
     from tests.faults.stage import Stage
@@ -180,6 +180,7 @@ def remote(stage: Stage) -> None:
     stage.environment["PATH"] = f"{stage.folder}:{os.environ['PATH']}"
 
 
+NEEDS = "eeds do this␛[31;7m␛]52;c;"
 TO_LIST = (
     Key("3", table_is_straight, "the list, in straight columns"),
     Key("t", table_is_straight, "as a tree"),
@@ -238,6 +239,7 @@ SCENARIOS = (
     Scenario(
         name="hosts that send such texts",
         at_start=True,
+        rows=120,  # the whole page of a device
         prepare=remote,
         arguments=(
             *("--host", "one", "--host", "rude"),
@@ -251,10 +253,11 @@ SCENARIOS = (
             Key("1", shows("H100 80GB HBM3␛[31;7m"), "the devices of all hosts"),
             *KEYS,
             *TO_LIST,
+            Key("3", shows("ada␛[31;"), "users in the list"),
             BACK,
-            Key(ENTER, shows("statistics since"), "a device's page"),
+            Key(ENTER, all_shown("statistics since", NEEDS, "unheard"), "a device's page"),
             Key(ESCAPE, hides("statistics since"), "the monitor"),
-            Key("w", shows("Why is it slow?"), "findings"),
+            Key("w", all_shown("Why is it slow?", NEEDS), "findings"),
             Key(ESCAPE, hides("Why is it slow?"), "the monitor"),
             Key("c", shows(" BUSY "), "rows"),
         ),

@@ -10,9 +10,9 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
-from gputop.agent.device import READINGS, Absence, DeviceState
+from gputop.agent.device import READINGS, DeviceState
 from gputop.agent.lines import to_line
-from gputop.agent.snapshot import Event, Inventory, Machine, MachineState, Sample, Source
+from gputop.agent.snapshot import Event, Inventory, Sample
 from gputop.schema.decode import decode
 from tests import streams
 
@@ -100,8 +100,6 @@ def machines(draw: st.DrawFn, most: int = 9) -> list[Inventory | Sample]:
     ]
     records: list[Inventory | Sample] = [dataclasses.replace(one, devices=tuple(devices))]
     records += [draw(_sample(many, few, tick)) for tick in range(draw(st.integers(1, 3)))]
-    if draw(st.integers(0, 3)) == 0:
-        records = [dataclasses.replace(each, **_several(each)) for each in records]
     return [decode(to_line(record)) for record in records]
 
 
@@ -132,19 +130,6 @@ def _events(uuids: list[str]) -> st.SearchStrategy[Event]:
     )
 
 
-def _several(record: Inventory | Sample) -> dict[str, Any]:
-    """What makes it a stream of two machines: the devices are the first's, the second is away."""
-    names = ("node\x1b", "b" * 80)
-    if isinstance(record, Inventory):
-        own = tuple(dataclasses.replace(d, machine=names[0]) for d in record.devices)
-        return {"devices": own, "source": Source.NVML}
-    first = Machine(names[0], MachineState.OK, 1e15, host=record.host)
-    away = Machine(names[1], MachineState.AWAY, -1.0, 9.2e18, streams.NO_DRIVER)
-    processes = tuple(dataclasses.replace(p, machine=names[0]) for p in record.processes)
-    return {"machines": (first, away), "processes": processes}
-
-
-ABSENCES = st.sampled_from(Absence)
 SIZES = st.tuples(st.integers(1, 250), st.integers(1, 80)) | st.sampled_from(
     ((1, 1), (2, 2), (3, 80), (250, 1), (80, 24), (120, 40), (160, 50), (250, 80))
 )

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
     from gputop.bench.events import Event
     from gputop.bench.run.series import RunCurves
 
+pytestmark = pytest.mark.slow  # a run of every night, as all of fuzzing
+
 GPU = Target("cuda", streams.device(0).uuid, 0, "NVIDIA H100", "9.0", 80 << 30)
 CPU = Target("cpu", None, None, "a CPU", None, 4 << 30)
 PYTHON = Interpreter("/usr/bin/python3", "PATH", "2.9.0")
@@ -167,25 +169,6 @@ def test_what_a_worker_says_is_drawn(
     run = DeviceRun(Request(target, "float32", None, 10.0, kind=kind))
     heard(run, said)
     for view in views(run):
-        drawn(view, *size)
-
-
-@pytest.mark.slow
-@many
-@given(st.lists(lines(), min_size=2, max_size=3), SIZES, st.sampled_from(tuple(KINDS)))
-def test_what_several_workers_say_is_drawn(
-    said: list[list[bytes]], size: tuple[int, int], kind: str
-) -> None:
-    targets = (GPU, dataclasses.replace(GPU, uuid="GPU-1", index=1), CPU)
-    requests = [Request(each, "float32", None, 10.0, kind=kind) for each in targets[: len(said)]]
-    group = Run(requests)
-    for request, each in zip(requests, said, strict=True):
-        for event in events(request, each):
-            group.add_event(request.target, event)
-    telemetry = Telemetry(lambda: 100.0)
-    title, readout, chart = TitleView(), ReadoutView(telemetry), ThroughputChart()
-    title.run = readout.run = chart.run = group
-    for view in (title, readout, chart):
         drawn(view, *size)
 
 

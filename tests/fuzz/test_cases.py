@@ -7,10 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from gputop.settings import LARGEST_BYTES
 from tests.fuzz.__main__ import case_of, tried
-from tests.fuzz.targets import TARGETS, clean
+from tests.fuzz.invariants import check_stream
+from tests.fuzz.targets import CORPUS, TARGETS, check_settings, clean
 
 FOUND = sorted(Path(__file__).with_name("found").iterdir())
+STREAMS = sorted(CORPUS.iterdir())
+MANY = LARGEST_BYTES // 16
 CASES, SEED = 300, 20261122
 
 
@@ -23,6 +27,26 @@ def _cleaned() -> Iterator[None]:
 @pytest.mark.parametrize("path", FOUND, ids=[path.name for path in FOUND])
 def test_what_was_found_before(path: Path) -> None:
     TARGETS[path.name.partition("-")[0]].check(path.read_bytes())
+
+
+@pytest.mark.daily(4)
+@pytest.mark.parametrize("path", STREAMS, ids=[path.name for path in STREAMS])
+def test_a_stream_that_was_found_before(path: Path) -> None:
+    check_stream(path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "x = '''\n" + "[a]\n" * MANY + "'''\n",
+        "theme =" + " " * MANY + "y\n",
+        ".".join(["a"] * 2000) + " = 1",
+        f"interval = 0x{'f' * MANY}\n",
+    ],
+    ids=["tables", "blanks", "dots", "hex"],
+)
+def test_a_large_settings_file_is_read_soon_and_kept_whole(content: str) -> None:
+    check_settings(content.encode())
 
 
 @pytest.mark.daily(1)

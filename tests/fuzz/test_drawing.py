@@ -8,15 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rich.cells import cell_len
 
 from gputop.agent.device import DeviceState
-from gputop.agent.lines import to_line
-from gputop.output import status_page as pages
-from gputop.output.csv_lines import DEFAULT_QUERY, CsvLines, parse_query
-from gputop.schema.decode import decode
 from gputop.settings import AUTO
-from gputop.stream.merge import MachineStream, inventory_of, sample_of
 from gputop.ui.device.events import EventsView
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.timeline import TimelineView
@@ -122,42 +116,6 @@ def test_the_processes_however_they_are_sorted(
         view.action_tree()
     view.action_move(3)
     drawn(view, *size)
-
-
-@pytest.mark.slow
-@many
-@given(machines(), st.none() | st.integers(1, 250), st.sampled_from(["beside", "below", "none"]))
-def test_the_page_of_status_and_csv(
-    records: list[Inventory | Sample], width: int | None, processes: pages.Processes
-) -> None:
-    inventory, *samples = records
-    csv = CsvLines(parse_query(DEFAULT_QUERY))
-    for record in records:
-        assert all(line.isprintable() for line in csv.lines_of(record))
-    text = pages.page(inventory, samples[-1], pages.View(processes=processes, width=width))  # type: ignore[arg-type]
-    for line in text.split("\n"):
-        assert line.isprintable()
-        assert width is None or cell_len(line) <= width
-
-
-@pytest.mark.slow
-@many
-@given(machines(4), machines(2), SIZES)
-def test_several_machines_put_together(
-    one: list[Inventory | Sample], other: list[Inventory | Sample], size: tuple[int, int]
-) -> None:
-    """As one stream, which the decoder accepts again, and the monitor draws."""
-    found = {name: MachineStream(name, 0.0) for name in ("one", "\x1bother")}
-    for stream, records in zip(found.values(), (one, other), strict=True):
-        for record in records:
-            stream.add_record(record, 1.0, streams.NOW)
-    merged: list[Inventory | Sample] = [
-        inventory_of(found.values(), 1.0, streams.NOW),
-        sample_of(found.values(), 2.0, streams.NOW),
-    ]
-    telemetry = known([decode(to_line(record)) for record in merged])
-    for view in monitor(telemetry, *size):
-        drawn(view, *size)
 
 
 @pytest.mark.daily(3)

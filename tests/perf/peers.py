@@ -5,14 +5,13 @@ the times, the costs, and each monitor's ratio to gputop. nvitop and gpustat are
 into an environment that is deleted in the end; nvtop and btop are used if they are installed. The
 machine should have nothing else to do.
 
-The busy devices are a file that is rewritten each second and read by the fake driver inside of each
+The devices are a file that is rewritten each second and read by the fake driver inside of each
 monitor: that is in the processor time of all of them.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import shutil
 import statistics
 import sys
@@ -30,12 +29,7 @@ from tests.perf.measure import Bench, Figures, compile_package
 if TYPE_CHECKING:
     from tests.peers import Peer
 
-SIZES = {"80x24": (80, 24), "160x50": (160, 50)}
-LOADS = {"idle": False, "busy": True}
-MAIN = Scene(busy=True, devices=8, columns=160, rows=50)
-IDLE = Scene(busy=False, devices=8, columns=160, rows=50)
-CROWD = Scene(busy=True, devices=64, columns=160, rows=50, processes=8)
-SMALL = Scene(busy=True, devices=8, columns=80, rows=24)
+COLUMNS_AND_ROWS = (160, 50)
 FIELD = 10
 
 
@@ -51,9 +45,9 @@ def main() -> int:
             print("the fake driver needs a C compiler, and there is no cc", file=sys.stderr)
             return 3
         driver = FakeDriver(folder, build(folder, compiler))
-        monitors = peers(folder, options.tools, {"nvtop": options.nvtop, "btop": options.btop})
+        monitors = peers(folder, options.tools)
         print(LEGEND)
-        for scene in scenes(options):
+        for scene in scenes(options.devices):
             with Machine(scene, driver, folder) as machine:
                 figures = rounds(bench, machine, monitors, options.rounds)
             print("\n".join(table(scene, figures)), end="\n\n", flush=True)
@@ -65,12 +59,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     add = parser.add_argument
     add("--tools", nargs="+", choices=NAMES, default=NAMES, metavar="NAME", help=", ".join(NAMES))
-    add("--nvtop", metavar="PATH", help="where it is, if not on the PATH")
-    add("--btop", metavar="PATH")
-    add("--devices", nargs="+", type=int, default=[1, 8, 64], metavar="N")
-    add("--sizes", nargs="+", choices=SIZES, default=list(SIZES))
-    add("--loads", nargs="+", choices=LOADS, default=list(LOADS))
-    add("--few", action="store_true", help="only four scenes: 8 devices, and 64")
+    add("--devices", nargs="+", type=int, default=[8, 64], metavar="N")
     add("--rounds", type=int, default=1)
     add("--seconds", type=float, default=10.0, help="over which costs are taken (default: 10)")
     add("--keys", type=int, default=40)
@@ -78,13 +67,10 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def scenes(options: argparse.Namespace) -> list[Scene]:
-    """Those that were asked for."""
-    if options.few:
-        return [MAIN, SMALL, IDLE, CROWD]
-    product = itertools.product(options.devices, options.loads, options.sizes)
-    found = [Scene(LOADS[load], count, *SIZES[size]) for count, load, size in product]
-    return [*found, CROWD] if MAIN in found else found
+def scenes(counts: list[int]) -> list[Scene]:
+    """Busy machines of so many devices, the largest also with many processes."""
+    found = [Scene(True, count, *COLUMNS_AND_ROWS) for count in counts]
+    return [*found, Scene(True, max(counts), *COLUMNS_AND_ROWS, processes=8)]
 
 
 def rounds(
@@ -105,13 +91,9 @@ def middle(values: Iterable[float | None]) -> float | None:
     return statistics.median(known) if known else None
 
 
-def keys_of(figures: list[Figures]) -> list[float]:
-    return sorted(key for each in figures for key in each.keys)
-
-
 def percentile(figures: list[Figures], share: float) -> float | None:
     """Of the times of all keys."""
-    keys = keys_of(figures)
+    keys = sorted(key for each in figures for key in each.keys)
     return keys[min(len(keys) - 1, int(share * len(keys)))] if keys else None
 
 
