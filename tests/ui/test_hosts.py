@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gputop.agent.snapshot import Record
     from tests.sessions import PreparedSession
 
-NARROW, USUAL, LARGE = (80, 24), (120, 40), (200, 60)
+NARROW, USUAL = (80, 24), (120, 40)
 
 
 async def monitor(pilot: Pilot[None]) -> None:
@@ -41,10 +41,6 @@ async def monitor(pilot: Pilot[None]) -> None:
     await settle(pilot)
     await pilot.press("1")
     await settle(pilot)
-
-
-def named(size: object) -> str:
-    return f"{size[0]}x{size[1]}" if isinstance(size, tuple) else f"{size}"
 
 
 # Sections.
@@ -67,15 +63,31 @@ async def test_each_host_has_a_title_with_what_is_its_own() -> None:
         assert "2 hosts" in header
 
 
-@pytest.mark.parametrize("size", [NARROW, USUAL, LARGE], ids=named)
-async def test_one_that_is_away_says_why_and_what_to_do(size: tuple[int, int]) -> None:
-    app = app_with(*fleets.two(fleets.NO_KEY))
-    async with app.run_test(size=size) as pilot:
+async def test_one_that_is_away_says_why_and_what_to_do_and_nothing_moves() -> None:
+    stream = PreparedStream(*fleets.two(away=None))
+    async with GputopApp(stream).run_test(size=(200, 60)) as pilot:
         await monitor(pilot)
-        text = shown(pilot, DevicesView)
-        assert "UNREACHABLE for 12 s, next try in 5 s" in text
-        assert "it wants a password or another key.\n  `ssh-copy-id gpu-2`, or" in text
+        before = shown(pilot, DevicesView).splitlines()
+        stream.send(fleets.two(fleets.NO_KEY)[-1])
+        await settle(pilot)
+        after = shown(pilot, DevicesView).splitlines()
+        for old, new in zip(before, after, strict=False):
+            assert ("H100" in old, old[:1] == "─") == ("H100" in new, new[:1] == "─")
+        (title,) = [row for row in after if row.startswith("─ gpu-2 ")]
+        assert "it wants a password or another key. `ssh-copy-id gpu-2`, or" in title
+        assert title.endswith("UNREACHABLE for 12 s, next try in 5 s")
         assert "▲ Host gpu-2: unreachable" in shown(pilot, Header)
+
+
+async def test_a_host_without_devices_says_why_below_its_title() -> None:
+    hosts: dict[str, Any] = {"gpu-1": [fleets.died(fleets.NO_KEY)], "gpu-3": []}
+    async with app_with(*fleets.merged(hosts)).run_test(size=NARROW) as pilot:
+        await monitor(pilot)
+        rows = shown(pilot, DevicesView).splitlines()
+        assert rows[1] == "  it wants a password or another key."
+        assert rows[2].startswith("  `ssh-copy-id gpu-1`, or")
+        assert rows[3].startswith("─ gpu-3 ")
+        assert rows[3].endswith(" connecting")
 
 
 async def test_what_is_away_is_in_no_sum() -> None:
@@ -427,51 +439,3 @@ async def test_help_explains_hosts_where_there_are_any(several: bool) -> None:
         await settle(pilot)
         assert isinstance(app.screen, Help)
         assert ("Several hosts" in text_of_help(app)) is several
-
-
-# Small terminals.
-
-AWAY = {"gpu-1": [fleets.died(fleets.NO_KEY)], "gpu-2": [fleets.died(fleets.REFUSED)], "gpu-3": []}
-"""Hosts without a single device: two are away, and one connects."""
-
-
-@pytest.mark.parametrize("size", [(100, 11), (100, 3), (38, 24), (100, 12)], ids=named)
-async def test_hosts_without_devices_have_a_line_each_on_small_terminals(size: Any) -> None:
-    app = app_with(*fleets.merged(AWAY))
-    async with app.run_test(size=size) as pilot:
-        await monitor(pilot)
-        first, second, third = shown(pilot, DevicesView).splitlines()[:3]
-        assert first.startswith(" gpu-1: it wants a password or anoth")
-        assert second.startswith(" gpu-2: connect to host gpu-2 port 2")
-        assert third.strip() == "gpu-3: connecting"
-
-
-async def test_hosts_that_do_not_fit_are_counted() -> None:
-    app = app_with(*fleets.merged({f"gpu-{n}": [] for n in range(9)}))
-    async with app.run_test(size=(80, 4)) as pilot:
-        await monitor(pilot)
-        rows = [row.strip() for row in shown(pilot, DevicesView).splitlines()]
-        assert rows == [*(f"gpu-{n}: connecting" for n in range(3)), "and 6 more hosts"]
-
-
-@pytest.mark.parametrize("height", [11, 5])
-async def test_devices_and_hosts_that_are_away_share_a_small_terminal(height: int) -> None:
-    job = fleets.named(scenes.job(2, 30), "gpu-4")
-    app = app_with(*fleets.merged({**AWAY, "gpu-4": job}))
-    async with app.run_test(size=(100, height)) as pilot:
-        await monitor(pilot)
-        rows = shown(pilot, DevicesView).splitlines()[:5]
-        assert [row.split()[0].strip("▌") or row.split()[1] for row in rows] == [
-            *("gpu-1:", "gpu-2:", "gpu-3:"),
-            *("0", "1"),
-        ]
-
-
-async def test_hosts_that_have_no_room_below_devices_are_mentioned() -> None:
-    job = fleets.named(scenes.job(1, 30), "gpu-0")
-    app = app_with(*fleets.merged({"gpu-0": job, **AWAY}))
-    async with app.run_test(size=(100, 14)) as pilot:
-        await monitor(pilot)
-        text = shown(pilot, DevicesView)
-        assert "1 to 1 of 1 devices, and hosts without devices" in text
-        assert "for the others" not in text

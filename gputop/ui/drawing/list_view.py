@@ -48,6 +48,8 @@ class Column(Generic[Item]):
     """True if the first sort is descending."""
     about: str = ""
     """Explanation for the help."""
+    most: int = 0
+    """Cells that it may grow to, if more than its width."""
 
 
 class Slot(NamedTuple, Generic[Item]):
@@ -62,11 +64,13 @@ def fit_slots(
     ranked: Sequence[Column[Item]],
     width: int,
     least: Callable[[Column[Item]], float] = lambda _: 0,
+    enough: int = 0,
 ) -> list[Slot[Item]]:
     """Return the columns that fit into `width` cells, in screen order.
 
     The last of `ranked` are dropped first. A column of width 0 is always shown and gets the rest.
-    `least` returns the cells that must be left for it if a column is to be shown.
+    `least` returns the cells that must be left for it if a column is to be shown. Columns grow
+    to their `most` cells while more than `enough` are left for it.
     """
     room = width - MARK_WIDTH
     has_rest = any(not column.width for column in columns)
@@ -74,12 +78,17 @@ def fit_slots(
         room -= GAP
     shown = fit_columns(ranked, room, lambda column: GAP + column.width, least)
     rest = room - sum(GAP + column.width for column in shown)
+    cells = {column: column.width for column in shown}
+    for column in shown:
+        grown = max(0, min(column.most - column.width, rest - enough))
+        cells[column] += grown
+        rest -= grown
     slots = []
     for column in columns:
         if not column.width:
             slots.append(Slot(column, max(0, rest)))
-        elif column in shown:
-            slots.append(Slot(column, column.width))
+        elif column in cells:
+            slots.append(Slot(column, cells[column]))
     return slots
 
 

@@ -37,11 +37,8 @@ if TYPE_CHECKING:
     from gputop.ui.telemetry import Telemetry
 
 LEVELS = "▁▂▃▄▅▆▇█"
-MOST_GPUS = 16
-"""Most GPUs of a host with a cell of their own."""
 ENOUGH_NOTE, LEAST_NOTE = 34, 20
 """Cells that the note keeps before less useful columns show, and those it always keeps."""
-LONGEST_HOST = 40
 
 
 class HostsTitle(TelemetryView):
@@ -86,25 +83,13 @@ class HostsView(ListView[HostRow]):
         super().__init__(HostTable(), host_row.COLUMNS)
 
     def slots(self, width: int) -> Sequence[Slot[HostRow]]:
-        """Return the columns that fit. Host and GPUs are as wide as their longest texts."""
-        names, gpus = host_row.HOST.width, host_row.GPUS.width
-        for row in self.state.lines:
-            names = max(names, min(LONGEST_HOST, cells(host_row.HOST.text(row))))
-            gpus = max(gpus, min(MOST_GPUS, len(row.gpus)))
-        names = min(names, max(host_row.HOST.width, width // 4))
-        more = names + gpus - host_row.HOST.width - host_row.GPUS.width
-
         def least(column: object) -> float:
-            first = column in (host_row.HOST, host_row.GPUS, host_row.BUSY)
-            return more + (LEAST_NOTE if first else ENOUGH_NOTE)
+            if column in (host_row.HOST, host_row.GPUS, host_row.BUSY):
+                return LEAST_NOTE
+            return ENOUGH_NOTE
 
-        slots = fit_slots(host_row.COLUMNS, host_row.BY_USE, width, least)
-        widths = {slot.column: slot.cells for slot in slots}
-        if host_row.GPUS in widths:
-            widths[host_row.HOST] = names
-            widths[host_row.GPUS] = gpus
-            widths[host_row.WORST] -= more
-        return [Slot(column, many) for column, many in widths.items()]
+        by_use = host_row.BY_USE
+        return fit_slots(host_row.COLUMNS, by_use, width, least, ENOUGH_NOTE)
 
     def cell_of(self, item: HostRow, slot: Slot[HostRow]) -> Row:
         column = slot.column
