@@ -171,19 +171,6 @@ async def test_a_host_without_devices_has_its_title_alone() -> None:
         assert "No devices yet on 1 host" in shown(pilot, Header)
 
 
-@pytest.mark.parametrize(
-    ("hosts", "said"),
-    [
-        ({"a": []}, "No devices yet on 1 host"),
-        ({"a": [], "b": [fleets.died("no")]}, "No devices yet on 2 hosts"),
-    ],
-)
-async def test_the_header_without_any_device(hosts: Any, said: str) -> None:
-    async with app_with(*fleets.merged(hosts)).run_test(size=NARROW) as pilot:
-        await monitor(pilot)
-        assert said in shown(pilot, Header)
-
-
 # Moving among them.
 
 
@@ -201,20 +188,6 @@ async def test_the_selection_goes_from_host_to_host_and_shows_its_place() -> Non
             assert len(rows) == 1
             await pilot.press("down")
             await settle(pilot)
-
-
-async def test_a_click_selects_the_device_under_a_title() -> None:
-    app = app_with(*fleets.two(away=None))
-    async with app.run_test(size=USUAL) as pilot:
-        await monitor(pilot)
-        devices = app.query_one(DevicesView)
-        rows = shown(pilot, DevicesView).splitlines()
-        title = next(n for n, row in enumerate(rows) if row.startswith("─ gpu-2 "))
-        await pilot.click(DevicesView, offset=(5, title + 1))
-        assert devices.selected is not None
-        assert label_of(devices.selected) == "gpu-2:0"
-        await pilot.click(DevicesView, offset=(5, title))  # a title is no device
-        assert label_of(devices.selected) == "gpu-2:0"
 
 
 @pytest.mark.parametrize(
@@ -250,13 +223,6 @@ async def test_processes_say_which_host_they_run_on() -> None:
         assert "gpu-1" not in shown(pilot, ProcessesView)
 
 
-async def test_one_host_needs_no_column() -> None:
-    app = app_with(*fleets.merged({"a": scenes.job(2, 3)}))
-    async with app.run_test(size=USUAL) as pilot:
-        await monitor(pilot)
-        assert "HOST" not in shown(pilot, ProcessesView)
-
-
 async def test_all_columns_can_be_sorted_by_round_and_round() -> None:
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
@@ -269,23 +235,6 @@ async def test_all_columns_can_be_sorted_by_round_and_round() -> None:
             seen |= {word[:-1] for word in heading.split() if word[-1] in "▲▼"}
         assert "HOST" in seen
         assert "COMMAND" in seen
-
-
-async def test_children_are_under_the_parent_of_their_own_host() -> None:
-    parent = streams.process(100, 0, command="parent")
-    child = streams.process(101, 0, command="child", parent_pid=100)
-    lone = streams.process(101, 0, command="lone", parent_pid=100)
-    hosts: dict[str, list[Record]] = {
-        "a": [streams.inventory(1), streams.sample(1, [parent, child])],
-        "b": [streams.inventory(1), streams.sample(1, [lone])],
-    }
-    async with app_with(*fleets.merged(hosts)).run_test(size=USUAL) as pilot:
-        await monitor(pilot)
-        await pilot.press("t")
-        await settle(pilot)
-        text = shown(pilot, ProcessesView)
-        assert "└─ child" in text
-        assert "└─ lone" not in text
 
 
 async def test_the_age_of_a_process_goes_by_the_clock_of_its_host() -> None:
@@ -413,21 +362,6 @@ async def test_an_event_of_no_device_is_not_told_of_other_hosts() -> None:
         await pilot.press("n")
         await settle(pilot)
         assert "Xid 79" not in shown(pilot, EventsView)
-
-
-async def test_a_pause_keeps_all_of_them_and_says_what_goes() -> None:
-    stream = PreparedStream(*fleets.two(away=None))
-    app = GputopApp(stream)
-    async with app.run_test(size=USUAL) as pilot:
-        await monitor(pilot)
-        await pilot.press("space")
-        stream.send(fleets.two()[-1])
-        await settle(pilot)
-        assert "UNREACHABLE" not in shown(pilot, DevicesView)
-        assert "Host gpu-2: unreachable" in shown(pilot, Header)
-        await pilot.press("space")
-        await settle(pilot)
-        assert "UNREACHABLE" in shown(pilot, DevicesView)
 
 
 @pytest.mark.parametrize("several", [False, True])
