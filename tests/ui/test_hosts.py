@@ -280,7 +280,7 @@ async def test_a_process_of_this_machine_is_offered_signals_among_others() -> No
         await pilot.press("f9")
         await settle(pilot)
         assert isinstance(app.screen, SendSignal)
-        assert [*app.screen.target.memory] == ["localhost:0"]
+        assert app.screen.target.labels == ("localhost:0",)
 
 
 async def test_no_device_of_another_machine_is_put_under_stress(

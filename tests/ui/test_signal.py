@@ -23,7 +23,7 @@ from gputop.ui.processes import signals
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.processes.signal_dialog import SIGNALS, Order, SendSignal, signal_targets
 from gputop.ui.shell.app import GputopApp
-from tests.streams import GIB, PreparedStream, device, inventory, process, sample
+from tests.streams import PreparedStream, device, inventory, process, sample
 from tests.ui.pilots import lines, settle, shown, text_of, until
 
 if TYPE_CHECKING:
@@ -64,14 +64,13 @@ def sent(app: SignalApp) -> list[tuple[Signals, list[int]] | None]:
     return [answer and (answer.signal, [p.pid for p in answer.processes]) for answer in app.answers]
 
 
-async def test_it_shows_whose_process_it_is_and_what_it_holds() -> None:
-    on_two = [process(4242, 0), process(4242, 1, memory_used_bytes=None), process(5, 2)]
+async def test_it_shows_whose_process_it_is() -> None:
+    on_two = [process(4242, 0), process(4242, 1), process(5, 2)]
     async with SignalApp(*on_two).run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         rows = [row for row in dialog(pilot).splitlines() if row]
         assert rows[0] == "4242  ada, python train.py --rank 0"
-        assert rows[1:3] == ["GPU 0    holds 2.00 GiB", "GPU 1    holds memory unknown"]
-        names = [row.split()[0] for row in rows[3:]]
+        names = [row.split()[0] for row in rows[1:]]
         assert " ".join(names) == "TERM INT KILL STOP CONT HUP QUIT USR1 USR2"
 
 
@@ -201,7 +200,7 @@ def test_a_later_process_of_the_same_pid_is_not_the_target() -> None:
     first = process(7, 0)
     later = dataclasses.replace(process(7, 1), start_time=1.0)
     (target,) = signal_targets(first, [first, later], DEVICES)
-    assert target.memory == {"0": 2 * GIB}
+    assert target.labels == ("0",)
 
 
 async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

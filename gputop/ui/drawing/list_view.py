@@ -20,6 +20,7 @@ from gputop.ui.drawing.live import LONGEST_FILTER, FilterView, Wheel
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
 
 if TYPE_CHECKING:
+    from rich.style import Style
     from textual.events import Click
 
 Item = TypeVar("Item")
@@ -267,15 +268,15 @@ class ListView(Wheel, FilterView, Generic[Item]):
     def cell_of(self, item: Item, slot: Slot[Item]) -> Row:
         """Return the cells of an item in a column."""
         text = slot.column.text(item)
-        style = DIM if text == ABSENT else TEXT
-        return [
-            cell(
-                text,
-                slot.cells,
-                style,
-                right=slot.column.right,
-            )
-        ]
+        style = DIM
+        if text != ABSENT:
+            style = self.style_of(item, slot.column)
+        right = slot.column.right
+        return [cell(text, slot.cells, style, right=right)]
+
+    def style_of(self, item: Item, column: Column[Item]) -> Style:  # noqa: ARG002
+        """Return the style of a known value; for subclasses."""
+        return TEXT
 
     def nothing(self) -> str:
         """Return why the list is empty."""

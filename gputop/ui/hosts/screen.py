@@ -10,9 +10,9 @@ from textual.message import Message
 from gputop.agent.device import DeviceState
 from gputop.agent.snapshot import MachineState
 from gputop.health.findings import Severity
-from gputop.text import ABSENT, cells, count
+from gputop.text import cells, count
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit
-from gputop.ui.drawing.list_view import ListView, Slot, fit_slots
+from gputop.ui.drawing.list_view import Column, ListView, Slot, fit_slots
 from gputop.ui.drawing.live import FilterView, LiveTab, TelemetryView
 from gputop.ui.drawing.palette import (
     ACCENT,
@@ -92,25 +92,16 @@ class HostsView(ListView[HostRow]):
         return fit_slots(host_row.COLUMNS, by_use, width, least, ENOUGH_NOTE)
 
     def cell_of(self, item: HostRow, slot: Slot[HostRow]) -> Row:
-        column = slot.column
-        if column is host_row.GPUS:
+        if slot.column is host_row.GPUS:
             return _gpu_cells(item, slot.cells)
-        text = column.text(item)
-        style = TEXT
-        if text == ABSENT:
-            style = DIM
-        elif column is host_row.HOST:
-            style = ACCENT
-        elif column is host_row.WORST:
-            style = _style_of(item.rank)
-        return [
-            cell(
-                text,
-                slot.cells,
-                style,
-                right=column.right,
-            )
-        ]
+        return super().cell_of(item, slot)
+
+    def style_of(self, item: HostRow, column: Column[HostRow]) -> Style:
+        if column is host_row.HOST:
+            return ACCENT
+        if column is host_row.WORST:
+            return _style_of(item.rank)
+        return TEXT
 
     def action_open(self) -> None:
         """Show the GPUs and processes of the selected host."""
