@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tests.driver import FakeDriver
 
 UUID = streams.device(0).uuid
-WHOLE = (100, 260)
+WHOLE = (100, 400)
 """A terminal in which every row of one device fits, in one column."""
 
 
