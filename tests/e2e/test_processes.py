@@ -73,7 +73,7 @@ def test_a_signal_is_sent_after_the_question_and_the_list_follows(
     with listed(driver) as terminal:
         choose(terminal, "train-beta")
         terminal.send(F9)
-        see(terminal, "Send a signal", f"● {victim.pid} ", "holds 2.00 GiB", "asks it to end")
+        see(terminal, "Send a signal", f"● {victim.pid} ", "asks it to end")
         terminal.send(ENTER)
         see(terminal, f"Send TERM to {victim.pid}", "y sends it")
         terminal.send("n")

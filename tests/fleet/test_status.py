@@ -6,17 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.fleet.page import page
 from gputop.stream.launch import module_command
-from gputop.text import cells
 from tests.prometheus import NOW, FakePrometheus, Request, Response, Site, labels, uuid
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BOUND = 60.0
 STRANGE = 'a\x1b[31m"\\\n[bold]翻訳'
@@ -149,19 +143,6 @@ def test_misuse(arguments: list[str], said: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_credentials_are_on_no_line(tmp_path: Path) -> None:
-    token = tmp_path / "token"
-    token.write_text("s3cret")
-    with FakePrometheus(lambda _: Response(b"s3cret", 403)) as fake:
-        done = run(
-            "status", "--prometheus", fake.url, "--json", GPUTOP_PROMETHEUS_TOKEN_FILE=str(token)
-        )
-        assert fake.requests[0].headers["Authorization"] == "Bearer s3cret"
-    assert done.returncode == 3
-    assert "403" in done.stderr
-    assert "s3cret" not in done.stderr + done.stdout
-
-
 def test_without_the_client_it_says_how_to_get_it() -> None:
     program = (
         "import sys; sys.modules['urllib3'] = None; sys.argv[0] = 'gputop'\n"
@@ -179,21 +160,6 @@ def test_without_the_client_it_says_how_to_get_it() -> None:
         "gputop: error: urllib3 is not installed. "
         "Type `pip install '.[fleet]'` in a checkout of gputop.\n"
     )
-
-
-@pytest.mark.parametrize("width", [40, 80, 120])
-def test_no_line_is_longer_than_the_terminal(width: int) -> None:
-    from gputop.fleet.client import Client
-    from gputop.fleet.server import PrometheusServer
-    from gputop.fleet.watch import Refresher
-
-    with FakePrometheus(SITE) as fake:
-        asking = Refresher(Client(PrometheusServer(fake.url)), "")
-        fleet = asking.refresh()
-        asking.client.close()
-    text = page(fleet, "http://prometheus:9090", 'a="b"', width, colour=False)
-    assert max(map(cells, text.splitlines())) <= width
-    assert "\x1b[1;31m" in page(fleet, "http://p", "", width, colour=True)
 
 
 INSTANCES = [labels(0, GPU_I_ID=str(n), GPU_I_PROFILE="1g.10gb") for n in range(7)]

@@ -17,8 +17,6 @@ from gputop.fleet.client import Client, Series
 from gputop.fleet.queries import LIMITS, READ_AS, SELDOM
 from gputop.fleet.server import PrometheusServer
 from gputop.fleet.watch import FleetWatch, Refresher
-from tests.demo_fleet.exporter import Simulator
-from tests.fleet.moments import contradictions
 from tests.prometheus import (
     EMPTY,
     NOW,
@@ -268,51 +266,6 @@ def test_all_queries_of_a_refresh_have_the_same_time() -> None:
     assert moments == {None, f"{NOW - 30:.3f}"}
     assert (fleets[0].moment, fleets[0].time) == (NOW - 30, NOW)
     assert asked(Site(3)).moment == NOW - SETTLE_SECONDS
-
-
-class Moving:
-    """A simulated fleet on a server whose clock goes on by half a second with each request."""
-
-    def __init__(self, gpus: int) -> None:
-        self.simulator = Simulator(gpus, started=NOW - 3600)
-        self.now = NOW
-
-    def __call__(self, request: Request) -> Response:
-        self.now += 0.5
-        at = float(request.parameters.get("time", self.now))
-        if request.name == "clock":
-            return vector([({}, self.now)], self.now)
-        gpus = self.simulator.gpus
-        if request.name == "names":
-            return vector([({"UUID": g.uuid, "Hostname": g.host}, 1) for g in gpus], at)
-        columns = {
-            "gpu_utilization_percent": ("DEV_GPU_UTIL", 1),
-            "power_watts": ("DEV_POWER_USAGE", 1),
-            "sm_clock_mhz": ("DEV_SM_CLOCK", 1),
-            "sm_active_percent": ("PROF_SM_ACTIVE", 100),
-            "tensor_active_percent": ("PROF_PIPE_TENSOR_ACTIVE", 100),
-        }
-        field, factor = columns.get(request.name, ("", 1))
-        rows = []
-        for gpu, readings in zip(gpus, self.simulator.readings(gpus, at), strict=True):
-            if field in readings:
-                rows.append(({"UUID": gpu.uuid}, readings[field] * factor))
-        return vector(rows, at)
-
-
-def test_no_row_contradicts_itself_while_time_goes_on() -> None:
-    moving = Moving(256)
-    for fleet in refreshed(moving, 8)[0]:
-        assert contradictions(fleet, moving.simulator) == {}
-        assert fleet.gpus[0].sm_active_percent is not None
-    assert fleet.lag_seconds("sm_active_percent") > 0 == fleet.lag_seconds("power_watts")
-
-    def unpinned(request: Request) -> Response:
-        kept = {name: text for name, text in request.parameters.items() if name != "time"}
-        return moving(request._replace(parameters=kept))
-
-    # The check finds rows that mix two moments.
-    assert len(contradictions(asked(unpinned), moving.simulator)) > 50
 
 
 SERIES = st.fixed_dictionaries(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from textual.app import App
 from textual.widget import Widget
 
-from gputop.agent.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
+from gputop.agent.device import READINGS, Absence, Device, DeviceSample
 from gputop.agent.lines import to_line
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.snapshot import Event, Sample
@@ -26,14 +25,12 @@ from gputop.ui.device.screen import DevicePage
 from gputop.ui.device.timeline import TimelineView
 from gputop.ui.device.title import DeviceTitle
 from gputop.ui.drawing.cells import Span, in_columns, width_of
-from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.telemetry import EVENTS_KEPT, Telemetry
 from tests import streams
-from tests.agent.readings import A_SECOND_LATER, INVENTORY, OLDER, SAMPLE, device
+from tests.agent.readings import A_SECOND_LATER, INVENTORY, SAMPLE, device
 from tests.agent.test_nvml import Clock
-from tests.agent.test_readings import REASONS
-from tests.ui.pilots import resize, settle, shown
+from tests.ui.pilots import settle, shown
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -45,7 +42,7 @@ if TYPE_CHECKING:
     from tests.driver import FakeDriver
 
 UUID = streams.device(0).uuid
-WHOLE = (100, 260)
+WHOLE = (100, 400)
 """A terminal in which every row of one device fits, in one column."""
 
 
@@ -206,31 +203,6 @@ async def test_every_value_of_the_driver_is_on_the_page(nvml: FakeDriver) -> Non
     assert missing == set()
 
 
-async def test_readings_of_gpm_are_on_the_page() -> None:
-    values = {name: 10.25 + n for n, name in enumerate(GPM_READINGS)}
-    app = PageApp(streams.inventory(1), said_by(streams.readings(0, **values)))
-    async with app.run_test(size=WHOLE) as pilot:
-        page = await page_of(app, pilot)
-    for name, value in values.items():
-        assert f"{LABELS[name]} {value:.1f} %" in page
-
-
-@pytest.mark.driver
-@pytest.mark.parametrize("code", REASONS)
-async def test_every_reason_of_the_driver_is_on_the_page(nvml: FakeDriver, code: int) -> None:
-    rows = [row for row in (*SAMPLE, *INVENTORY[2:]) if row.name in TEXTS]
-    functions = {name for row in rows for name in row.fails}
-    functions |= {OLDER[name] for name in functions & set(OLDER)}
-    inventory, sample = read(nvml, dict.fromkeys(functions, code))
-    app = PageApp(inventory, sample)
-    async with app.run_test(size=WHOLE) as pilot:
-        page = await page_of(app, pilot, "GPU-aaaa")
-    reason = Absence(REASONS[code])
-    for row in rows:
-        text = absence_text(row.name, reason, app.telemetry.devices[0])
-        assert f"{LABELS[row.name]} – {text}" in page, row.name
-
-
 @pytest.mark.parametrize("absence", Absence)
 async def test_each_kind_of_absence_of_each_reading(absence: Absence) -> None:
     named = {name for row in ROWS for name in row.names} - set(READINGS)
@@ -244,34 +216,6 @@ async def test_each_kind_of_absence_of_each_reading(absence: Absence) -> None:
         texts = {absence_text(name, absence, nobody) for name in row.names}
         reason = f"– {texts.pop()}" if len(texts) == 1 else f"– {row.reason(nobody, sample)}"
         assert f"{row.label} {reason}" in page
-
-
-PARTS = sorted(name for row in ROWS if len(row.names) > 1 for name in row.names)
-
-
-@pytest.mark.daily(6)
-@pytest.mark.parametrize("name", PARTS)
-async def test_one_part_alone_says_why_it_is_missing(name: str) -> None:
-    """A row with several fields still shows the others."""
-    values = {part: None if part == name else 5 for part in PARTS}
-    ours = {f.name for f in dataclasses.fields(Device)}
-    told = streams.device(0, **{part: value for part, value in values.items() if part in ours})
-    said = streams.readings(
-        0, **{part: value for part, value in values.items() if part in READINGS}
-    )
-    told = dataclasses.replace(told, absent={name: Absence.NO_PERMISSION})
-    if name in READINGS:
-        said = dataclasses.replace(said, absent={name: Absence.NO_PERMISSION})
-    inventory = dataclasses.replace(streams.inventory(), devices=(told,))
-    app = PageApp(inventory, said_by(said))
-    async with app.run_test(size=WHOLE) as pilot:
-        page = await page_of(app, pilot)
-    row = next(row for row in ROWS if name in row.names)
-    text = row.text(told, said)
-    assert "–" in text
-    assert text != "–"
-    term = "".join(f"{each.term}: " for each in row.readings[1:] if each.name == name)
-    assert f"{row.label} {text} {term}no permission: run as root" in page
 
 
 async def test_a_device_that_shares_the_hosts_memory() -> None:
@@ -446,42 +390,6 @@ async def test_readings_that_the_device_does_not_have_are_one_line() -> None:
         assert "a shows them" not in page
 
 
-@pytest.mark.parametrize(
-    ("size", "columns"), [((60, 24), 1), ((80, 24), 1), ((120, 40), 2), ((200, 60), 2)]
-)
-async def test_every_size_has_charts_and_readings(size: tuple[int, int], columns: int) -> None:
-    app = PageApp(streams.inventory(1), said_by(streams.readings(0)))
-    async with app.run_test(size=size) as pilot:
-        await page_of(app, pilot)
-        charts, details = app.query_one(TimelineView), app.query_one(DetailsView)
-        heading = details.text().splitlines()[0]
-        assert heading.count(" ─") == columns
-        assert charts.size.height >= 6
-        assert details.size.height >= 5
-        assert (charts.region.right <= details.region.x) == (size[0] == 200)
-        assert details.region.right <= size[0]
-        assert details.region.bottom <= size[1]
-        assert "busy" in charts.text()
-
-
-@pytest.mark.parametrize("size", [(80, 20), (120, 40), (200, 60)])
-async def test_there_is_room_for_the_devices_processes(size: tuple[int, int]) -> None:
-    events = (Event(streams.NOW, UUID, "xid", 79),)
-    said = said_by(streams.readings(0), events=events)
-    others = dataclasses.replace(said, processes=tuple(streams.process(n, n) for n in (0, 1)))
-    app = PageApp(streams.inventory(1), others)
-    async with app.run_test(size=size) as pilot:
-        await page_of(app, pilot)
-        assert "--rank 0" in shown(pilot, ProcessesView)
-        assert "--rank 1" not in shown(pilot, ProcessesView)
-        views = [app.query_one(view) for view in (TimelineView, ProcessesView, EventsView)]
-        assert [view.region.x for view in views] == [0, 0, 0]
-        for above, below in pairwise(views):
-            assert above.region.bottom == below.region.y
-        assert min(view.size.height for view in views[:2]) >= 2
-        assert all(view.region.bottom <= size[1] for view in (*views, app.query_one(DetailsView)))
-
-
 async def test_a_sample_lays_nothing_out_again(monkeypatch: pytest.MonkeyPatch) -> None:
     app = PageApp(streams.inventory(1), said_by(streams.readings(0)))
     async with app.run_test(size=(200, 60)) as pilot:
@@ -511,16 +419,6 @@ def test_no_size_is_too_small_to_draw(width: int, height: int, answers: bool) ->
         made = view(telemetry)
         made.device = telemetry.devices[0]
         assert all(isinstance(row, list) for row in made.draw(width, height))
-
-
-async def test_another_size_is_another_layout() -> None:
-    app = PageApp(streams.inventory(1), said_by(streams.readings(0)))
-    async with app.run_test(size=(200, 60)) as pilot:
-        await page_of(app, pilot)
-        assert app.query_one(DetailsView).region.x > 0
-        await resize(pilot, 80, 24)
-        assert app.query_one(DetailsView).region.x == 0
-        assert "Power and temperature" in shown(pilot, DetailsView)
 
 
 @pytest.mark.parametrize(

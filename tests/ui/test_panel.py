@@ -129,16 +129,6 @@ def test_a_limit_that_comes_and_goes_moves_nothing(width: int) -> None:
     assert all(title.startswith(" 0 H100 80GB HBM3 ") for title in titles)
 
 
-def test_ten_has_no_less_than_nine() -> None:
-    titles = []
-    for index in (9, 10):
-        device = dataclasses.replace(scenes.device(0), index=index)
-        made = dataclasses.replace(h100(), device=device)
-        titles.append(text_of(panel.draw(made, Density.COMPACT, 59, 3))[0])
-    assert len({title[title.index("°C") :] for title in titles}) == 1
-    assert all("MHz" in title for title in titles)
-
-
 @pytest.mark.parametrize("density", list(Density))
 def test_names_are_under_each_other_whatever_the_number(density: Density) -> None:
     devices = [dataclasses.replace(scenes.device(0), index=index) for index in (0, 9, 10, 128)]
@@ -252,19 +242,6 @@ def test_a_column_that_no_device_has_leaves_its_room_to_others() -> None:
     assert "FAN" in headings(200, h100(), with_fan)
     assert "TENSOR" in headings(200, h100(), without_gpm)
     assert "TENSOR" not in headings(200, without_gpm)
-
-
-def test_a_device_that_is_lost_changes_no_columns() -> None:
-    lost = Panel(scenes.device(1), scenes.gone(1))
-    assert headings(200, h100(), lost) == headings(200, h100())
-    assert "FAN" in headings(200, lost)
-
-
-def test_gpm_that_nobody_asked_for_yet_has_its_column() -> None:
-    unasked = h100(
-        **dict.fromkeys(GPM_READINGS), absent=dict.fromkeys(GPM_READINGS, Absence.DISABLED)
-    )
-    assert layout(120, unasked).shows_gpm
 
 
 def test_the_row_of_an_instance_is_blank_where_it_never_has_anything() -> None:

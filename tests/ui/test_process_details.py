@@ -13,9 +13,8 @@ import pytest
 
 from gputop.agent.linux.procfs import TICKS_PER_SECOND
 from gputop.agent.masking import MASK
-from gputop.agent.problem import ProblemError
 from gputop.ui.processes.process_details import COMMAND_BYTES, MOST_PARENTS, read_details
-from tests.agent.test_procfs import NOBODY, cat, child, proc, start_of
+from tests.agent.test_procfs import cat, child, proc, start_of
 
 if TYPE_CHECKING:
     from tests.agent.fake_proc import FakeProc
@@ -107,17 +106,6 @@ def test_an_environment_that_the_process_wrote_over(proc: FakeProc) -> None:
         ("", "x"),
         ("LAST", ""),
     )
-
-
-def test_another_process_with_the_pid(child: subprocess.Popen[bytes]) -> None:
-    with pytest.raises(ProblemError) as caught:
-        read_details(child.pid, start_of(child) - 1.0)
-    assert caught.value.problem.why == "it ended, and another process has its pid"
-
-
-def test_a_process_that_has_gone() -> None:
-    with pytest.raises(ProblemError, match="it has ended"):
-        read_details(NOBODY, 1e9)
 
 
 def test_what_is_not_permitted_is_left_out(

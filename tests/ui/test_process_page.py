@@ -19,7 +19,7 @@ from gputop.ui.drawing.cells import text_of
 from gputop.ui.drawing.palette import DIM
 from gputop.ui.processes.process_charts import chart_rows
 from gputop.ui.processes.process_details import ProcessDetails
-from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage, variables_of
+from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage
 from gputop.ui.processes.signal_dialog import SendSignal
 from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.app import GputopApp
@@ -220,36 +220,6 @@ async def test_keys_lead_to_its_gpu_to_signals_and_back() -> None:
 
 
 @pytest.mark.usefixtures("details")
-async def test_enter_is_for_the_list_that_has_the_keys() -> None:
-    app = GputopApp(PreparedStream(inventory(2), sample(2, ON_TWO)))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        for keys, expected in (("enter", "page"), ("tab", "monitor"), ("enter", "process")):
-            await pilot.press(keys)
-            await until(pilot, lambda expected=expected: tab(pilot) == expected)  # type: ignore[misc]
-            if expected == "page":
-                await pilot.press("escape")
-        await pilot.press("escape", "down", "down", "e")
-        await until(pilot, lambda: lines(pilot)[0].startswith("5 ada"))
-
-
-@pytest.mark.usefixtures("details")
-async def test_variables_are_sorted_by_name() -> None:
-    async with page_of() as pilot:
-        assert [line.partition("=")[0] for line in variables(pilot)[:9]] == [
-            "CUDA_VISIBLE_DEVICES",
-            "HF_TOKEN",
-            "HOME",
-            "HTTPS_PROXY",
-            "NCCL_DEBUG",
-            "NVIDIA_VISIBLE_DEVICES",
-            "PATH",
-            "SLURM_JOB_ID",
-            "TORCH_LOGS",
-        ]
-
-
-@pytest.mark.usefixtures("details")
 async def test_secrets_are_masked_until_v_shows_them() -> None:
     async with page_of() as pilot:
         for secret in ("abc", "hunter2"):
@@ -267,26 +237,6 @@ async def test_secrets_are_masked_until_v_shows_them() -> None:
         await pilot.press("v")
         await settle(pilot)
         assert f"HF_TOKEN={MASK}" in lines(pilot)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "secret"),
-    [
-        ("GITHUB_TOKEN", "x", True),
-        ("aws_secret_access_key", "x", True),
-        ("PGPASSWORD", "x", True),
-        ("DB_PASSWD", "x", True),
-        ("WANDB_API_KEY", "x", True),
-        ("GOOGLE_CREDENTIALS", "x", True),
-        ("DATABASE_URL", "postgres://ada:pw@db/runs", True),
-        ("DATABASE_URL", "postgres://db/runs", False),
-        ("MASTER_ADDR", "10.0.0.1:29500", False),
-        ("PATH", "/usr/bin", False),
-    ],
-)
-def test_what_looks_like_a_secret(name: str, value: str, secret: bool) -> None:
-    (variable,) = variables_of([(name, value)])
-    assert variable.secret is secret
 
 
 @pytest.mark.usefixtures("details")

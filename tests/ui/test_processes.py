@@ -12,8 +12,7 @@ from textual.app import App
 
 from gputop.agent.device import Absence
 from gputop.ui.drawing.cells import width_of
-from gputop.ui.drawing.list_view import MARK_WIDTH
-from gputop.ui.drawing.palette import ACCENT, CURSOR, DIM
+from gputop.ui.drawing.palette import DIM
 from gputop.ui.processes.columns import COLUMNS
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.telemetry import Telemetry
@@ -23,7 +22,6 @@ from tests.ui.pilots import settle
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.events import Event
-    from textual.geometry import Region
     from textual.pilot import Pilot
 
     from gputop.agent.snapshot import Process
@@ -194,16 +192,6 @@ def test_to_the_side_columns_go_then_the_command_up_to_its_end_and_back() -> Non
     assert [text_of(row) for row in drawn(view, 60)] == first
 
 
-def test_the_mark_is_strong_where_the_keys_are() -> None:
-    view = view_of(process(1, 0), process(2, 0))
-    assert drawn(view)[1][0] == ("▌", DIM)
-    view.focused_list = True
-    selected = drawn(view)[1]
-    assert selected[0] == ("▌", ACCENT)
-    assert {span.style for span in selected[1:]} == {CURSOR}
-    assert drawn(view)[2][0].text == " " * MARK_WIDTH
-
-
 def test_a_driver_that_lists_nothing_is_told_from_no_process() -> None:
     app = TableApp()
     assert "No process uses a device" in text_of(drawn(app.view)[0])
@@ -213,13 +201,6 @@ def test_a_driver_that_lists_nothing_is_told_from_no_process() -> None:
     app.telemetry.receive(dataclasses.replace(sample(), devices=(silent,)))
     said = text_of(drawn(app.view)[0])
     assert "The driver does not list the processes of GPU 0:1" in said
-
-
-def test_a_tree_says_that_it_is_one() -> None:
-    view = view_of(process(1, 0))
-    assert "COMMAND (tree)" not in text_of(drawn(view)[0])
-    view.action_tree()
-    assert "COMMAND (tree)" in text_of(drawn(view)[0])
 
 
 async def test_typing_narrows_down_and_nothing_typed_is_lost() -> None:
@@ -301,22 +282,6 @@ async def test_a_click_on_a_row_selects_it_and_says_so() -> None:
         assert (app.view.process, app.rows_clicked) == (before, 1)
 
 
-async def test_a_click_under_the_last_row_selects_nothing() -> None:
-    app = TableApp(process(1, 0), process(2, 0))
-    async with app.run_test(size=(120, 12)) as pilot:
-        await settle(pilot)
-        await pilot.click(ProcessesView, offset=(20, 2))
-        assert app.view.process == process(2, 0)
-        await pilot.click(ProcessesView, offset=(20, 3))
-        assert app.view.process == process(2, 0)
-        assert app.rows_clicked == 1
-        app.send()
-        app.view.redraw()
-        await pilot.click(ProcessesView, offset=(20, 0))
-        await pilot.click(ProcessesView, offset=(20, 1))
-        assert app.view.process is None
-
-
 async def test_the_wheel_scrolls() -> None:
     app = TableApp(*crowd(50, 2))
     async with app.run_test(size=(120, 12)) as pilot:
@@ -352,24 +317,6 @@ async def test_pages_go_by_what_is_on_screen() -> None:
             assert app.view.process is not None
             seen.append(app.view.process.pid)
         assert seen == [10, 19, 10, 50, 1]
-
-
-async def test_a_sample_refreshes_only_the_rows_that_changed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    first, second = process(1, 0, cpu_percent=50.0), process(2, 0, cpu_percent=60.0)
-    app = TableApp(first, second)
-    async with app.run_test(size=(120, 12)) as pilot:
-        await settle(pilot)
-        refreshed: list[Region] = []
-        monkeypatch.setattr(app.view, "refresh", lambda *regions, **_: refreshed.extend(regions))
-        app.send(first, second, time=NOW + 1)
-        app.view.redraw()
-        assert refreshed == []
-        app.send(first, dataclasses.replace(second, cpu_percent=69.0), time=NOW + 2)
-        app.view.redraw()
-        assert "69" in lines(pilot)[2]
-        assert [(r.x, r.y, r.width, r.height) for r in refreshed] == [(0, 2, 120, 1)]
 
 
 @pytest.mark.parametrize("size", [(1, 1), (20, 1), (20, 2), (60, 3)])

@@ -18,14 +18,12 @@ from textual.containers import Vertical
 from textual.widgets import OptionList, Static
 
 import gputop.ui
-from gputop.agent.device import Absence
 from gputop.agent.linux import procfs
 from gputop.ui.processes import signals
-from gputop.ui.processes.screen import ProcessesView, why_untouched
+from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.processes.signal_dialog import SIGNALS, Order, SendSignal, signal_targets
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.telemetry import Telemetry
-from tests.streams import GIB, PreparedStream, device, inventory, process, sample, unseen
+from tests.streams import PreparedStream, device, inventory, process, sample
 from tests.ui.pilots import lines, settle, shown, text_of, until
 
 if TYPE_CHECKING:
@@ -66,14 +64,13 @@ def sent(app: SignalApp) -> list[tuple[Signals, list[int]] | None]:
     return [answer and (answer.signal, [p.pid for p in answer.processes]) for answer in app.answers]
 
 
-async def test_it_shows_whose_process_it_is_and_what_it_holds() -> None:
-    on_two = [process(4242, 0), process(4242, 1, memory_used_bytes=None), process(5, 2)]
+async def test_it_shows_whose_process_it_is() -> None:
+    on_two = [process(4242, 0), process(4242, 1), process(5, 2)]
     async with SignalApp(*on_two).run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         rows = [row for row in dialog(pilot).splitlines() if row]
         assert rows[0] == "4242  ada, python train.py --rank 0"
-        assert rows[1:3] == ["GPU 0    holds 2.00 GiB", "GPU 1    holds memory unknown"]
-        names = [row.split()[0] for row in rows[3:]]
+        names = [row.split()[0] for row in rows[1:]]
         assert " ".join(names) == "TERM INT KILL STOP CONT HUP QUIT USR1 USR2"
 
 
@@ -126,16 +123,6 @@ async def test_tab_chooses_the_job_with_its_launcher() -> None:
 def test_a_job_has_one_launcher_or_one_slurm_job(changes: dict[str, Any], names: list[str]) -> None:
     both = [process(1, 0, **changes), process(2, 1, **changes)]
     assert [target.name for target in signal_targets(both[0], both, DEVICES)] == names
-
-
-@pytest.mark.parametrize("keys", [["y"], ["n"], ["k"], ["1"], ["space"], ["tab"], ["x"]])
-async def test_no_single_key_answers(keys: list[str]) -> None:
-    app = SignalApp(process(4242, 0))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await pilot.press(*keys)
-        await settle(pilot)
-        assert app.answers == []
 
 
 @pytest.mark.parametrize("keys", [["escape"], ["q"], ["f9"], ["enter", "n", "escape"]])
@@ -209,22 +196,11 @@ async def test_foreign_text_is_inert() -> None:
         assert "Send TERM to 1 ([red]x␛[2J, a⟨202e⟩b[/]␀" in str(said)
 
 
-@pytest.mark.parametrize(
-    ("reason", "said"),
-    [
-        (Absence.LOST, "gone, or in another namespace: try --pid=host"),
-        (Absence.NO_PERMISSION, "not permitted to look: run as its user or root"),
-    ],
-)
-def test_what_cannot_be_told_from_its_successor_gets_no_signal(reason: Absence, said: str) -> None:
-    assert why_untouched(unseen(7, 0, reason), Telemetry()) == said
-
-
 def test_a_later_process_of_the_same_pid_is_not_the_target() -> None:
     first = process(7, 0)
     later = dataclasses.replace(process(7, 1), start_time=1.0)
     (target,) = signal_targets(first, [first, later], DEVICES)
-    assert target.memory == {"0": 2 * GIB}
+    assert target.labels == ("0",)
 
 
 async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,8 +224,8 @@ async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.Monk
         assert len(app.answers) == 1
 
 
-@pytest.mark.daily(4)
-@pytest.mark.parametrize("gpu", range(8))
+@pytest.mark.daily(2)
+@pytest.mark.parametrize("gpu", [0, 3, 7])
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_it_stands_beside_its_gpu_and_process(size: tuple[int, int], gpu: int) -> None:
     processes = [process(4242, gpu, memory_used_bytes=9), process(5, 0, memory_used_bytes=99)]

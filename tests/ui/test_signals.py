@@ -6,11 +6,7 @@ import errno
 import os
 import signal
 import subprocess
-import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -21,18 +17,7 @@ from gputop.ui.processes.process_details import read_details
 from gputop.ui.processes.signals import send_signal
 from tests.agent.test_procfs import BOUND, NOBODY, child, proc, start_of
 
-if TYPE_CHECKING:
-    from tests.agent.fake_proc import FakeProc
-
 __all__ = ["child", "proc"]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Waits for what the kernel does not report."""
-    end = time.monotonic() + BOUND
-    while not condition():
-        assert time.monotonic() < end
-        threading.Event().wait(0.01)
 
 
 @pytest.mark.parametrize(
@@ -41,19 +26,6 @@ def until(condition: Callable[[], bool]) -> None:
 def test_a_signal_arrives(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
     assert send_signal(child.pid, start_of(child), number) is None
     assert child.wait(BOUND) == -number
-
-
-def test_a_process_is_halted_and_goes_on(child: subprocess.Popen[bytes]) -> None:
-    def state() -> bytes:
-        return procfs.read(f"/proc/{child.pid}/stat").rpartition(b")")[2].split()[0]
-
-    start = start_of(child)
-    assert send_signal(child.pid, start, signal.SIGSTOP) is None
-    until(lambda: state() == b"T")
-    assert send_signal(child.pid, start, signal.SIGCONT) is None
-    until(lambda: state() != b"T")
-    child.communicate(timeout=BOUND)
-    assert child.returncode == 0
 
 
 def test_a_pid_that_is_used_again_gets_no_signal(child: subprocess.Popen[bytes]) -> None:
@@ -149,19 +121,6 @@ def test_a_signal_that_is_refused(
     assert problem is not None
     assert problem.why == "it is not yours, or protected"
     assert "root" in problem.remedy
-
-
-def test_a_number_that_is_no_signal(child: subprocess.Popen[bytes]) -> None:
-    problem = send_signal(child.pid, start_of(child), 4096)
-    assert problem is not None
-    assert problem.why == os.strerror(errno.EINVAL)
-
-
-def test_a_proc_of_something_else(proc: FakeProc, child: subprocess.Popen[bytes]) -> None:
-    proc.write(f"{child.pid}/stat", b"7 (cat) S\n")
-    problem = send_signal(child.pid, 1e9, signal.SIGTERM, proc.path)
-    assert problem is not None
-    assert problem.why == "not the content of /proc/PID/stat"
 
 
 def test_no_handle_is_left_behind(child: subprocess.Popen[bytes]) -> None:

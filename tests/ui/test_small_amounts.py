@@ -125,7 +125,7 @@ def shown(percent: float, used: int) -> dict[str, str]:
         },
         "header": text_of(Header(known).draw(200, 3)[1:]),
         "host": text_of(HostView(alone).draw(120, 40)),
-        "section": text_of(hosts.host_title(away, 200, None, 9.0)),
+        "section": text_of(hosts.host_title(away, 200, 1, None, 9.0)),
         "details": text_of(details.all_rows(100)),
         "timeline": text_of(timeline.draw(100, 40)[:-1]),
         "status": page(known.inventory, known.sample),

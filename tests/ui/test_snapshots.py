@@ -54,8 +54,6 @@ if TYPE_CHECKING:
 HEIGHTS = {60: 24, 80: 24, 120: 40, 200: 60}
 SIZES = [*HEIGHTS.items()]
 NARROW, USUAL, MEDIUM, LARGE = SIZES
-PICTURED = [USUAL, MEDIUM]
-DEVICES = [1, 2, 8, 16, 64]
 
 
 def named(size: object) -> str:
@@ -63,7 +61,6 @@ def named(size: object) -> str:
 
 
 every_size = pytest.mark.parametrize("size", SIZES, ids=named)
-every_count = pytest.mark.parametrize("devices", DEVICES)
 
 
 def judged(*records: Record, **looks: Any) -> GputopApp:
@@ -84,8 +81,11 @@ def ready(*keys: str) -> Any:
 # Devices, sizes and looks.
 
 
-@pytest.mark.parametrize("size", PICTURED, ids=named)
-@every_count
+@pytest.mark.parametrize(
+    ("devices", "size"),
+    [(1, USUAL), (2, USUAL), (8, USUAL), (1, MEDIUM), (8, MEDIUM), (64, MEDIUM), (16, LARGE)],
+    ids=named,
+)
 def test_monitor(same_text: Same, devices: int, size: tuple[int, int]) -> None:
     assert same_text(app_with(*scenes.job(devices)), terminal_size=size, run_before=ready())
 
@@ -131,17 +131,15 @@ def is_filled(sent: str) -> bool:
     return any(code == "7" or code.startswith(("4", "10")) for code in sent.split(";"))
 
 
-@every_count
-def test_monitor_in_16_colours(snapshot: Any, devices: int) -> None:
-    app = app_with(*scenes.job(devices), terminal=Terminal(colours=16))
+def test_monitor_in_16_colours(snapshot: Any) -> None:
+    app = app_with(*scenes.job(8), terminal=Terminal(colours=16))
     strips = asyncio.run(screen_of(app, USUAL))
     assert styled(strips) == snapshot
 
 
-@every_count
-def test_monitor_in_ascii(snapshot: Any, devices: int) -> None:
+def test_monitor_in_ascii(snapshot: Any) -> None:
     looks = {"settings": Settings(ascii=True), "terminal": Terminal(colours=16)}
-    text = text_of(asyncio.run(screen_of(app_with(*scenes.job(devices), **looks), USUAL)))
+    text = text_of(asyncio.run(screen_of(app_with(*scenes.job(8), **looks), USUAL)))
     assert text.isascii()
     assert "\n".join(line.rstrip() for line in text.splitlines()) == snapshot
 
@@ -164,12 +162,12 @@ def test_light_theme(snap_compare: Any) -> None:
 # What may be wrong.
 
 
-@pytest.mark.parametrize("size", SIZES[:3], ids=named)
+@pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
 def test_faults(same_text: Same, size: tuple[int, int]) -> None:
     assert same_text(app_with(*scenes.faults()), terminal_size=size, run_before=ready())
 
 
-@pytest.mark.parametrize("size", SIZES[:3], ids=named)
+@pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
 def test_alerts(same_text: Same, size: tuple[int, int]) -> None:
     assert same_text(judged(*scenes.alarming(8)), terminal_size=size, run_before=ready())
 
@@ -219,12 +217,6 @@ def preset(name: str, **changes: Any) -> FakeDevice:
     return PLATFORMS[name](**{"gpm_supported": int(name in ("h100", "gb10")), **changes})
 
 
-def mig_with_gpm() -> FakeDevice:
-    """A GPU with instances that say how active they are: 2 and 3 are their ids."""
-    metrics = {"2.2": 81.0, "3.2": 30.5, "5.2": 44.0, "10.2": 52.0, "2.3": 7.0, "5.3": 0.0}
-    return preset("a100_mig", gpm_supported=1, gpm={2: 44.0, 5: 19.0, 10: 22.0, **metrics})
-
-
 def machine_of(nvml: FakeDriver, *devices: FakeDevice) -> list[Record]:
     """Return the inventory of these devices in one machine."""
     nvml.write(*devices)
@@ -238,26 +230,16 @@ def machine_of(nvml: FakeDriver, *devices: FakeDevice) -> list[Record]:
 
 
 @pytest.mark.driver
-@pytest.mark.parametrize("size", [NARROW, USUAL, MEDIUM], ids=named)
-def test_mig(same_text: Same, nvml: FakeDriver, size: tuple[int, int]) -> None:
+def test_mig(same_text: Same, nvml: FakeDriver) -> None:
     app = app_with(*machine_of(nvml, preset("a100_mig")))
-    assert same_text(app, terminal_size=size, run_before=ready())
-
-
-@pytest.mark.driver
-@pytest.mark.parametrize("density", ["auto", "row"])
-def test_mig_with_gpm(same_text: Same, nvml: FakeDriver, density: str) -> None:
-    records = machine_of(nvml, mig_with_gpm(), preset("h100"))
-    app = app_with(*records, settings=Settings(density=density))
     assert same_text(app, terminal_size=MEDIUM, run_before=ready())
 
 
 @pytest.mark.driver
-@pytest.mark.parametrize("size", [NARROW, USUAL], ids=named)
 @pytest.mark.parametrize("name", ["gb10", "wsl", "orin", "vgpu_guest"])
-def test_platform(same_text: Same, nvml: FakeDriver, name: str, size: tuple[int, int]) -> None:
+def test_platform(same_text: Same, nvml: FakeDriver, name: str) -> None:
     app = app_with(*machine_of(nvml, preset(name)))
-    assert same_text(app, terminal_size=size, run_before=ready())
+    assert same_text(app, terminal_size=USUAL, run_before=ready())
 
 
 @pytest.mark.driver
@@ -269,7 +251,7 @@ def test_platforms_in_rows(same_text: Same, nvml: FakeDriver) -> None:
 # Why is it slow.
 
 
-@every_size
+@pytest.mark.parametrize("size", [USUAL, LARGE], ids=named)
 def test_why(same_text: Same, size: tuple[int, int]) -> None:
     assert same_text(judged(*scenes.slow()), terminal_size=size, run_before=ready("w", "w"))
 
@@ -279,9 +261,8 @@ def test_why_of_all_devices(snap_compare: Any) -> None:
     assert snap_compare(app, terminal_size=MEDIUM, run_before=ready("w"))
 
 
-@pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
-def test_monitor_with_findings(same_text: Same, size: tuple[int, int]) -> None:
-    assert same_text(judged(*scenes.slow()), terminal_size=size, run_before=ready())
+def test_monitor_with_findings(same_text: Same) -> None:
+    assert same_text(judged(*scenes.slow()), terminal_size=MEDIUM, run_before=ready())
 
 
 # The device's page.
@@ -293,16 +274,8 @@ def test_page(same_text: Same, size: tuple[int, int]) -> None:
     assert same_text(app, terminal_size=size, run_before=ready("enter"))
 
 
-def test_page_with_the_cursor_in_the_past(same_text: Same) -> None:
-    keys = ["left"] * 24
-    app = app_with(*scenes.job(2))
-    assert same_text(app, terminal_size=MEDIUM, run_before=ready("enter", *keys))
-
-
 @pytest.mark.driver
-@pytest.mark.parametrize(
-    ("name", "size"), [("orin", USUAL), ("wsl", MEDIUM), ("gb10", MEDIUM)], ids=named
-)
+@pytest.mark.parametrize(("name", "size"), [("orin", USUAL), ("gb10", MEDIUM)], ids=named)
 def test_page_with_many_absences(
     same_text: Same, nvml: FakeDriver, name: str, size: tuple[int, int]
 ) -> None:
@@ -310,22 +283,15 @@ def test_page_with_many_absences(
     assert same_text(app, terminal_size=size, run_before=ready("enter"))
 
 
-@pytest.mark.driver
-def test_page_of_an_instance(same_text: Same, nvml: FakeDriver) -> None:
-    app = app_with(*machine_of(nvml, preset("a100_mig")))
-    assert same_text(app, terminal_size=MEDIUM, run_before=ready("j", "enter"))
-
-
-@pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
-def test_page_of_a_lost_device(same_text: Same, size: tuple[int, int]) -> None:
+def test_page_of_a_lost_device(same_text: Same) -> None:
     app = app_with(*scenes.one_is_lost())
-    assert same_text(app, terminal_size=size, run_before=ready("enter"))
+    assert same_text(app, terminal_size=USUAL, run_before=ready("enter"))
 
 
 # Processes.
 
 
-@every_size
+@pytest.mark.parametrize("size", [NARROW, LARGE], ids=named)
 def test_processes(same_text: Same, size: tuple[int, int]) -> None:
     app = app_with(*scenes.busy_machine(1000))
     assert same_text(app, terminal_size=size, run_before=ready("3"))
@@ -348,16 +314,12 @@ def test_help_further_down(same_text: Same) -> None:
 
 @pytest.mark.daily(2)
 @pytest.mark.parametrize("keys", [("f9",), ("f9", "enter")], ids=["choosing", "asking"])
-@pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
-def test_signal(same_text: Same, keys: tuple[str, ...], size: tuple[int, int]) -> None:
+def test_signal(same_text: Same, keys: tuple[str, ...]) -> None:
     app = app_with(*scenes.job(8))
-    assert same_text(app, terminal_size=size, run_before=ready("3", *keys))
+    assert same_text(app, terminal_size=USUAL, run_before=ready("3", *keys))
 
 
-@pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
-def test_process_page(
-    same_text: Same, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]
-) -> None:
+def test_process_page(same_text: Same, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gputop.ui.processes.process_page.read_details", lambda *_: scenes.DETAILS)
 
     async def run_before(pilot: Pilot[None]) -> None:
@@ -365,7 +327,7 @@ def test_process_page(
         await until(pilot, lambda: "Parents" in shown(pilot, ProcessDetailsView))
         await settle(pilot)
 
-    assert same_text(app_with(*scenes.job(2)), terminal_size=size, run_before=run_before)
+    assert same_text(app_with(*scenes.job(2)), terminal_size=USUAL, run_before=run_before)
 
 
 @pytest.mark.daily(3)

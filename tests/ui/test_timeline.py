@@ -104,22 +104,6 @@ def test_as_many_charts_as_there_is_room_for(height: int, shown_: list[str]) -> 
     assert width_of(rows[-1]) <= 80
 
 
-def test_what_the_device_does_not_say_has_no_chart() -> None:
-    view = view_of(telemetry_of(said(7, power_watts=None)))
-    assert labels(drawn(view, 80, 40)) == [
-        *("busy", "memory", "temperature", "SM clock", "host CPU", "host memory")
-    ]
-
-
-def test_nothing_is_drawn_without_samples_or_room() -> None:
-    assert view_of(telemetry_of()).draw(80, 20) == []
-    view = view_of(telemetry_of(said(1)))
-    assert view.draw(GUTTER, 20) == []
-    assert view.draw(80, 1) == []
-    view.device = None
-    assert view.draw(80, 20) == []
-
-
 def test_the_gutter_has_the_newest_values_and_what_the_height_stands_for() -> None:
     rows = drawn(view_of(telemetry_of(said(0), said(42, **ALL))), 100, 40)
     assert value(rows, "busy") == "42 %"
@@ -237,27 +221,6 @@ def test_zoomed_out_a_dot_is_the_mean_of_its_samples() -> None:
     view.action_zoom(-100)
     view.action_zoom(+100)
     assert drawn(view, 80, 20)[-1].startswith("12:01:")
-
-
-def test_a_device_that_came_later_is_on_the_same_axis() -> None:
-    late = streams.device(1).uuid
-    telemetry = telemetry_of(*(said(n) for n in range(10)))
-    telemetry.receive(streams.inventory(2))
-    for n in range(10, 20):
-        both = (streams.readings(0), streams.readings(1, gpu_utilization_percent=n))
-        telemetry.receive(Sample(streams.NOW + n, streams.host(), both))
-    view = view_of(telemetry)
-    view.device = telemetry.inventory.device(late) if telemetry.inventory else None
-    rows = drawn(view, 80, 20)
-    assert rows[0][GUTTER : GUTTER + 5].strip() == ""
-    at = next(n for n, row in enumerate(rows) if row.startswith("memory "))
-    bottom = rows[at - 1][GUTTER:]
-    assert len(bottom.strip()) == 5
-    assert len(bottom.rstrip()) == 80 - GUTTER
-    view.action_side(-5)
-    assert value(drawn(view, 80, 20), "busy") == "14 %"
-    view.action_side(-9)
-    assert value(drawn(view, 80, 20), "busy") == "–"
 
 
 def test_the_axis_has_times_of_day_and_how_long_it_is() -> None:

@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.agent.device import Absence, DeviceState
-from gputop.agent.snapshot import Event, Inventory, Sample
+from gputop.agent.snapshot import Event, Sample
 from gputop.health.conditions import STATES
-from gputop.health.judge import NoFinding
 from gputop.ui.device.why_page import FindingsView, WhyPage, WhyTitle
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.actions import KeysView
 from gputop.ui.shell.header import Header
-from gputop.ui.shell.help_and_settings import Help
 from gputop.ui.telemetry import Telemetry
 from tests import streams
-from tests.health.histories import GPM_OFF, IDLE, NO_GPM, WORKING, Machine, device, saw, trainer
+from tests.health.histories import GPM_OFF, NO_GPM, WORKING, Machine, device, saw, trainer
 from tests.streams import NOW, PreparedStream
-from tests.ui.pilots import app_with, dashboard_of, settle, shown, text_of_help
+from tests.ui.pilots import app_with, dashboard_of, settle, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -150,26 +148,6 @@ async def test_nothing_found_says_what_was_looked_for_and_what_cannot_be_told() 
         assert "memory bandwidth: no DRAM active (GPM is off" in said
 
 
-async def test_heat_is_shown_while_its_rule_cannot_tell() -> None:
-    app = app_with(*records(HOT, WORKING, seconds=3))
-    async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
-        assert "▲ GPU 0: throttled by heat" in shown(pilot, Header)
-        await pilot.press("w")
-        await settle(pilot)
-        said = findings(pilot)
-        assert said.startswith("What slows the work")
-        assert "▲ GPU 0: throttled by heat" in said
-        assert "not watched for long enough yet" in said
-        _, no_problem, no_data = re.split("Checked, no problem|Not enough data", said)
-        assert "heat" not in no_problem + no_data, "it is told above"
-        await pilot.press("n")
-        await settle(pilot)
-        assert findings(pilot).startswith("No problem so far: 7 of 21 checks done"), (
-            "of the other device"
-        )
-
-
 async def test_what_only_some_devices_lack_is_said_of_these() -> None:
     first, *told = records(WORKING, WORKING, seconds=40)
     for n, each in enumerate(told):
@@ -185,55 +163,6 @@ async def test_what_only_some_devices_lack_is_said_of_these() -> None:
         lack = findings(pilot).partition("Not enough data")[2]
         assert "tensor cores: on GPU 1, no SM active (needs GPM" in lack
         assert lack.count("tensor cores") == 1
-
-
-async def test_the_way_back_from_the_page_of_the_device() -> None:
-    app = app_with(*records(STARVED))
-    async with app.run_test(size=LARGE) as pilot:
-        await settle(pilot)
-        tabs = []
-        for key in ("3", "enter", "enter", "w", *["escape"] * 4):
-            await pilot.press(key)
-            await settle(pilot)
-            tabs.append(app.query_one(Header).tab)
-        assert tabs == [
-            "processes",
-            "process",
-            "page",
-            "why",
-            "page",
-            "process",
-            "processes",
-            "monitor",
-        ]
-        await pilot.press("w")
-        await settle(pilot)
-        assert "Back" in shown(pilot, KeysView)
-        await pilot.press("escape")
-        await settle(pilot)
-        assert app.query_one(Header).tab == "monitor"
-
-
-async def test_findings_scroll() -> None:
-    every = {**HOT, **STARVED, "memory_unattributed_bytes": 9 << 30, "ecc_uncorrected": 2}
-    app = app_with(*records(every))
-    async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
-        await pilot.press("w")
-        await settle(pilot)
-        first = shown(pilot, FindingsView)
-        assert "▲ Throttled by heat" in first
-        assert "more rows · PgUp PgDn" in first
-        await pilot.press("j")
-        await settle(pilot)
-        assert "1 row above" in shown(pilot, FindingsView)
-        await pilot.press("end")
-        await settle(pilot)
-        assert "Checked, no problem" in shown(pilot, FindingsView)
-        assert "below" not in shown(pilot, FindingsView).splitlines()[-1]
-        await pilot.press("home", "pagedown", "pageup")
-        await settle(pilot)
-        assert shown(pilot, FindingsView) == first
 
 
 async def test_without_a_device_there_is_nothing_to_judge() -> None:
@@ -302,18 +231,7 @@ async def test_a_command_for_several_devices_names_all_of_them() -> None:
         assert "If this limit is not intended, restore it: `sudo nvidia-smi -i 0,1 -pl 700`" in said
 
 
-async def test_help_explains_it() -> None:
-    app = app_with(*records(WORKING, seconds=2))
-    async with app.run_test(size=(100, 60)) as pilot:
-        await settle(pilot)
-        await pilot.press("?")
-        await settle(pilot)
-        assert isinstance(app.screen, Help)
-        text = " ".join(text_of_help(app).split())
-        assert "Why is it slow? Findings of all devices" in text
-
-
-def test_a_sample_is_judged_once_and_the_newest_after_a_pause() -> None:
+def test_a_sample_is_judged_once_and_a_pause_at_its_end() -> None:
     telemetry = Telemetry()
     first, *told = records(STARVED)
     for record in (first, *told[:60]):
@@ -327,15 +245,6 @@ def test_a_sample_is_judged_once_and_the_newest_after_a_pause() -> None:
     assert telemetry.judgement.time == NOW + len(told) - 1
 
 
-def test_an_idle_machine_has_no_line() -> None:
-    telemetry = Telemetry()
-    for record in records(IDLE, IDLE, processes=()):
-        telemetry.receive(record)
-    assert telemetry.judgement.findings == ()
-    silent = [each for each in telemetry.judgement.verdicts if isinstance(each, NoFinding)]
-    assert {each.absence for each in silent} <= {None, Absence.NO_DATA_YET}
-
-
 async def test_the_page_asks_for_gpm() -> None:
     app = app_with(*records(WORKING, seconds=2))
     async with app.run_test(size=USUAL) as pilot:
@@ -346,21 +255,3 @@ async def test_the_page_asks_for_gpm() -> None:
         stream = dashboard_of(app)._stream
         assert isinstance(stream, PreparedStream)
         assert stream.asked["gpm"] is True
-
-
-@pytest.mark.parametrize("devices", [1, 2])
-@pytest.mark.parametrize("size", [USUAL, LARGE])
-async def test_a_gpu_that_the_driver_does_not_list_is_a_problem(
-    size: tuple[int, int], devices: int
-) -> None:
-    told, *samples = records(*[WORKING] * devices)
-    assert isinstance(told, Inventory)
-    app = app_with(dataclasses.replace(told, unlisted_gpus=("0000:27:00.0",)), *samples)
-    async with app.run_test(size=size) as pilot:
-        await settle(pilot)
-        words = "▲ Host node07: a GPU that the driver does not list, 0000:27:00.0"
-        assert words in shown(pilot, Header)
-        await pilot.press("w")
-        await settle(pilot)
-        assert findings(pilot).startswith(f"{words} `sudo dmesg | grep NVRM` says why")
-        assert "No problem" not in findings(pilot)

@@ -159,13 +159,17 @@ class MapView(Wheel, LiveView):
     # Keys and the mouse.
 
     def action_move(self, step: int) -> None:
+        """Move the cursor that many rows down, and beyond the edge to the last GPU."""
         gpu = self._state.cursor
-        if gpu is not None:
-            here = self.map.places[gpu.key]
-            y = max(0, min(self.map.height - 1, here.y + step))
-            spots = [spot for spot in self.map.rows[y] if y != here.y]
-            for spot in sorted(spots, key=lambda spot: abs(spot.x - here.x))[:1]:
-                self._state.move_to(spot.gpu)
+        if gpu is None:
+            return
+        here = self.map.places[gpu.key]
+        y = here.y + step
+        if 0 <= y < self.map.height:
+            nearest = min(self.map.rows[y], key=lambda spot: abs(spot.x - here.x))
+            self._state.move_to(nearest.gpu)
+        else:
+            self.action_side(step * len(self.map.places))
 
     def action_side(self, step: int) -> None:
         """Move the cursor by that many GPUs, across groups."""
@@ -176,9 +180,6 @@ class MapView(Wheel, LiveView):
 
     def action_page(self, step: int) -> None:
         self.action_move(step * max(1, self.size.height - 2))
-
-    def action_end(self, step: int) -> None:
-        self.action_side(step * len(self._state.gpus))
 
     def on_click(self, event: Click) -> None:
         for spot in self.map.places.values():

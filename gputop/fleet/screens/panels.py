@@ -189,9 +189,6 @@ class ProblemsView(ListView[Finding]):
         super().action_move(step)
         self._fleet.move_to_problem()
 
-    def action_end(self, step: int) -> None:
-        self.action_move(step * self.state.total)
-
     def draw_lines(self, width: int) -> list[Row]:
         self.focused_list = self._fleet.on_list
         return super().draw_lines(width)

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 LONGEST_FILTER = 200
 SHARED = {
+    "next",
+    "previous",
+    "first",
+    "last",
     "page.next",
     "page.previous",
     "theme",
@@ -47,12 +51,8 @@ ACTIONS = (
     Action("group.previous", "G", "screen.group(-1)", "Group by the previous label"),
     Action("fleet.filter", "slash,f3,f4,backslash", "screen.filter", "Filter by labels", "Filter"),
     Action("fleet.refresh", "R", "screen.refresh_now", "Ask the server now", "Refresh"),
-    Action("fleet.next", "down,j", "view.move(1)", "Down in the map or the list"),
-    Action("fleet.previous", "up,k", "view.move(-1)", "Up in the map or the list"),
     Action("fleet.right", "right", "view.side(1)", "Next GPU"),
     Action("fleet.left", "left", "view.side(-1)", "Previous GPU"),
-    Action("fleet.first", "home", "view.end(-1)", "First GPU or row"),
-    Action("fleet.last", "end", "view.end(1)", "Last GPU or row"),
     Action("settings", "S", "app.save", "Save the theme for the next start"),
     Action("back", "escape", "screen.leave", "Back: leave the list, show all GPUs"),
     *(action for action in DASHBOARD if action.id in SHARED),

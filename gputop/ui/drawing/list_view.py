@@ -20,6 +20,7 @@ from gputop.ui.drawing.live import LONGEST_FILTER, FilterView, Wheel
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
 
 if TYPE_CHECKING:
+    from rich.style import Style
     from textual.events import Click
 
 Item = TypeVar("Item")
@@ -48,6 +49,8 @@ class Column(Generic[Item]):
     """True if the first sort is descending."""
     about: str = ""
     """Explanation for the help."""
+    most: int = 0
+    """Cells that it may grow to, if more than its width."""
 
 
 class Slot(NamedTuple, Generic[Item]):
@@ -62,11 +65,13 @@ def fit_slots(
     ranked: Sequence[Column[Item]],
     width: int,
     least: Callable[[Column[Item]], float] = lambda _: 0,
+    enough: int = 0,
 ) -> list[Slot[Item]]:
     """Return the columns that fit into `width` cells, in screen order.
 
     The last of `ranked` are dropped first. A column of width 0 is always shown and gets the rest.
-    `least` returns the cells that must be left for it if a column is to be shown.
+    `least` returns the cells that must be left for it if a column is to be shown. Columns grow
+    to their `most` cells while more than `enough` are left for it.
     """
     room = width - MARK_WIDTH
     has_rest = any(not column.width for column in columns)
@@ -74,12 +79,17 @@ def fit_slots(
         room -= GAP
     shown = fit_columns(ranked, room, lambda column: GAP + column.width, least)
     rest = room - sum(GAP + column.width for column in shown)
+    cells = {column: column.width for column in shown}
+    for column in shown:
+        grown = max(0, min(column.most - column.width, rest - enough))
+        cells[column] += grown
+        rest -= grown
     slots = []
     for column in columns:
         if not column.width:
             slots.append(Slot(column, max(0, rest)))
-        elif column in shown:
-            slots.append(Slot(column, column.width))
+        elif column in cells:
+            slots.append(Slot(column, cells[column]))
     return slots
 
 
@@ -258,15 +268,15 @@ class ListView(Wheel, FilterView, Generic[Item]):
     def cell_of(self, item: Item, slot: Slot[Item]) -> Row:
         """Return the cells of an item in a column."""
         text = slot.column.text(item)
-        style = DIM if text == ABSENT else TEXT
-        return [
-            cell(
-                text,
-                slot.cells,
-                style,
-                right=slot.column.right,
-            )
-        ]
+        style = DIM
+        if text != ABSENT:
+            style = self.style_of(item, slot.column)
+        right = slot.column.right
+        return [cell(text, slot.cells, style, right=right)]
+
+    def style_of(self, item: Item, column: Column[Item]) -> Style:  # noqa: ARG002
+        """Return the style of a known value; for subclasses."""
+        return TEXT
 
     def nothing(self) -> str:
         """Return why the list is empty."""

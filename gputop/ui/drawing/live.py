@@ -366,12 +366,8 @@ class DeviceTab(LiveTab):
     def _show(self, device: Device | None) -> None:
         for view in self._views:
             view.device = device
-        self.share_space()
         for view in self._views:
             view.redraw()
-
-    def share_space(self) -> None:
-        """Share the space out anew, before the views are drawn."""
 
     def action_device(self, step: int) -> None:
         """Show the device `step` places further in the list, wrapping around."""

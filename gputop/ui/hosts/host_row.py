@@ -182,6 +182,7 @@ HOST = Column[HostRow](
     lambda row: row.machine.name,
     right=False,
     about="name as on the command line",
+    most=24,
 )
 GPUS = Column[HostRow](
     "GPUS",
@@ -191,6 +192,7 @@ GPUS = Column[HostRow](
     right=False,
     largest_first=True,
     about="a bar for each GPU, as high as it is busy; ○ is free, × does not answer",
+    most=16,
 )
 BUSY = _number("BUSY", 6, _busy, percentage, "mean of its GPUs")
 MEMORY = Column[HostRow](

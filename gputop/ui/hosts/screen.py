@@ -10,9 +10,9 @@ from textual.message import Message
 from gputop.agent.device import DeviceState
 from gputop.agent.snapshot import MachineState
 from gputop.health.findings import Severity
-from gputop.text import ABSENT, cells, count
+from gputop.text import cells, count
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit
-from gputop.ui.drawing.list_view import ListView, Slot, fit_slots
+from gputop.ui.drawing.list_view import Column, ListView, Slot, fit_slots
 from gputop.ui.drawing.live import FilterView, LiveTab, TelemetryView
 from gputop.ui.drawing.palette import (
     ACCENT,
@@ -37,11 +37,8 @@ if TYPE_CHECKING:
     from gputop.ui.telemetry import Telemetry
 
 LEVELS = "▁▂▃▄▅▆▇█"
-MOST_GPUS = 16
-"""Most GPUs of a host with a cell of their own."""
 ENOUGH_NOTE, LEAST_NOTE = 34, 20
 """Cells that the note keeps before less useful columns show, and those it always keeps."""
-LONGEST_HOST = 40
 
 
 class HostsTitle(TelemetryView):
@@ -86,46 +83,25 @@ class HostsView(ListView[HostRow]):
         super().__init__(HostTable(), host_row.COLUMNS)
 
     def slots(self, width: int) -> Sequence[Slot[HostRow]]:
-        """Return the columns that fit. Host and GPUs are as wide as their longest texts."""
-        names, gpus = host_row.HOST.width, host_row.GPUS.width
-        for row in self.state.lines:
-            names = max(names, min(LONGEST_HOST, cells(host_row.HOST.text(row))))
-            gpus = max(gpus, min(MOST_GPUS, len(row.gpus)))
-        names = min(names, max(host_row.HOST.width, width // 4))
-        more = names + gpus - host_row.HOST.width - host_row.GPUS.width
-
         def least(column: object) -> float:
-            first = column in (host_row.HOST, host_row.GPUS, host_row.BUSY)
-            return more + (LEAST_NOTE if first else ENOUGH_NOTE)
+            if column in (host_row.HOST, host_row.GPUS, host_row.BUSY):
+                return LEAST_NOTE
+            return ENOUGH_NOTE
 
-        slots = fit_slots(host_row.COLUMNS, host_row.BY_USE, width, least)
-        widths = {slot.column: slot.cells for slot in slots}
-        if host_row.GPUS in widths:
-            widths[host_row.HOST] = names
-            widths[host_row.GPUS] = gpus
-            widths[host_row.WORST] -= more
-        return [Slot(column, many) for column, many in widths.items()]
+        by_use = host_row.BY_USE
+        return fit_slots(host_row.COLUMNS, by_use, width, least, ENOUGH_NOTE)
 
     def cell_of(self, item: HostRow, slot: Slot[HostRow]) -> Row:
-        column = slot.column
-        if column is host_row.GPUS:
+        if slot.column is host_row.GPUS:
             return _gpu_cells(item, slot.cells)
-        text = column.text(item)
-        style = TEXT
-        if text == ABSENT:
-            style = DIM
-        elif column is host_row.HOST:
-            style = ACCENT
-        elif column is host_row.WORST:
-            style = _style_of(item.rank)
-        return [
-            cell(
-                text,
-                slot.cells,
-                style,
-                right=column.right,
-            )
-        ]
+        return super().cell_of(item, slot)
+
+    def style_of(self, item: HostRow, column: Column[HostRow]) -> Style:
+        if column is host_row.HOST:
+            return ACCENT
+        if column is host_row.WORST:
+            return _style_of(item.rank)
+        return TEXT
 
     def action_open(self) -> None:
         """Show the GPUs and processes of the selected host."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.agent.snapshot import MachineState
 from gputop.settings import AUTO, CHARTS
 from gputop.text import fit_columns
 from gputop.ui.drawing import charts
@@ -49,8 +47,6 @@ class DevicesView(Wheel, TelemetryView):
         """True while keys are for the devices."""
         self.density = AUTO
         """Name of the density that the user chose, or `auto`."""
-        self.alone = False
-        """True on the smallest terminals: a line for each device, and nothing else."""
         self.charts = CHARTS[0]
         """Charts in panels, as in the settings."""
         self.current_layout = plan_layout((), 0, 0)
@@ -81,11 +77,14 @@ class DevicesView(Wheel, TelemetryView):
         return self.current_layout
 
     def _layout(self, density: str) -> DeviceLayout:
-        telemetry = self._telemetry
         chosen = None if density == AUTO else Density[density.upper()]
-        sections = Counter(device.machine for device in telemetry.devices)
-        titles = sum(hosts.title_rows(each) for each in telemetry.machines)
-        return plan_layout([*sections.values()], *self._space, chosen, titles)
+        sections = []
+        titles = 0
+        for machine, devices in self._by_machine():
+            sections.append(len(devices))
+            if machine is not None:
+                titles += hosts.title_rows(devices)
+        return plan_layout(sections, *self._space, chosen, titles)
 
     def next_density(self) -> None:
         """Switch to the next density: one row, a few rows, full. The one that suits is `auto`."""
@@ -134,8 +133,6 @@ class DevicesView(Wheel, TelemetryView):
             top += line.rows
 
     def draw(self, width: int, height: int) -> list[Row]:
-        if self.alone:
-            return self._short_rows(width, height)
         now = self.current_layout
         if now.panel_width > width:
             return []
@@ -143,8 +140,6 @@ class DevicesView(Wheel, TelemetryView):
         lines = self._lines(now)
         space = height - now.heading_rows
         all_fit = sum(line.rows for line in lines) <= space
-        if not (all_fit or self._telemetry.devices):
-            return self._short_rows(width, height)
         at = _line_of(selected, lines)
         # The count of hidden devices needs a row under at least one device.
         counted = not all_fit and bool(lines) and lines[at].rows < space
@@ -170,11 +165,10 @@ class DevicesView(Wheel, TelemetryView):
             rows += beside([heading] * now.columns, now.panel_width, GAP)
         for line in self._shown:
             if line.machine is not None:
-                behind, limit = (
-                    telemetry.old_seconds(line.machine),
-                    telemetry.silence_limit,
-                )
-                rows += hosts.host_title(line.machine, width, behind, limit)
+                behind = telemetry.old_seconds(line.machine)
+                limit = telemetry.silence_limit
+                title = hosts.host_title(line.machine, width, line.rows, behind, limit)
+                rows += title
                 continue
             drawn = []
             for device in line.devices:
@@ -195,38 +189,7 @@ class DevicesView(Wheel, TelemetryView):
         note = [f"   {before + 1} to {before + shown} of {count} devices"]
         if shown < count:
             note.append(": ↓ ↑ for the others")
-        else:  # what does not fit has none
-            note.append(", and hosts without devices")
         return [Span("".join(fit_columns(note, width, len)), DIM)]
-
-    def _short_rows(self, width: int, height: int) -> list[Row]:
-        """Draw one line for each device, and for each host that is away or has no devices."""
-        lines, selected = self._short_lines(), self.selected
-        at = _line_of(selected, lines)
-        self._first = first_visible([1] * len(lines), at, self._first, height)
-        self._shown = lines[self._first : self._first + height]
-        rows: list[Row] = []
-        for line in self._shown:
-            if line.machine is not None:
-                rows.append(hosts.short_host(line.machine, width))
-            for device in line.devices:
-                drawn = self._panel(device, device is selected, 1)
-                rows.append(row.short_row(drawn, width))
-        if (
-            selected is None and len(lines) > height > 1
-        ):  # without devices no key scrolls
-            rows[-1] = [Span(f" and {len(lines) - height + 1} more hosts", DIM)]
-        return rows
-
-    def _short_lines(self) -> list[PanelLine]:
-        lines = []
-        for machine, devices in self._by_machine():
-            if machine is not None and not (
-                devices and machine.state is MachineState.OK
-            ):
-                lines.append(PanelLine(1, machine=machine))
-            lines += [PanelLine(1, [device]) for device in devices]
-        return lines
 
     def _by_machine(self) -> list[tuple[Machine | None, Sequence[Device]]]:
         telemetry = self._telemetry
@@ -243,7 +206,7 @@ class DevicesView(Wheel, TelemetryView):
         lines = []
         for machine, devices in self._by_machine():
             if machine is not None:
-                lines.append(PanelLine(hosts.title_rows(machine), machine=machine))
+                lines.append(PanelLine(hosts.title_rows(devices), machine=machine))
             for start in range(0, len(devices), now.columns):
                 beside_each_other = devices[start : start + now.columns]
                 lines.append(PanelLine(now.panel_height, beside_each_other))

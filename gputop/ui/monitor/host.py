@@ -14,17 +14,7 @@ from gputop.text import (
     size,
     visible,
 )
-from gputop.ui.drawing.cells import (
-    Row,
-    Span,
-    bar,
-    beside,
-    cell,
-    fit,
-    paragraph,
-    share_of,
-    width_of,
-)
+from gputop.ui.drawing.cells import Row, Span, bar, cell, paragraph, share_of, width_of
 from gputop.ui.drawing.live import TelemetryView
 from gputop.ui.drawing.palette import CPU, DIM, MEMORY, STRONG, TEXT, WARN
 
@@ -39,45 +29,35 @@ SLOW_DRIVER = (
 )
 HINTS = "Press b to stress-test the CPU. gputop --demo simulates devices."
 LABEL, VALUE = 6, 22
-CORE_WIDTH, WIDEST_CORE = 26, 44
-"""Fewest and most cells of a core: number, bar and percentage."""
-MOST_CORE_LINES = 8
 
 
 class HostView(TelemetryView):
     """View that says why there are no devices, and shows the CPU, which can be tested meanwhile."""
 
-    def draw(self, width: int, height: int) -> list[Row]:
-        """Draw the problem, then memory and load, then the cores that fit."""
+    def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - few rows
+        """Draw the problem, then the CPU, memory and load."""
         inner = width - 4
         rows = self._problem(inner)
         host = self._telemetry.host
         if host is not None:
-            rows += self._host(host, inner, height - len(rows))
+            rows += self._host(host, inner)
         elif self._telemetry.interruption is None:
             rows.append([Span("Starting …", DIM)])
         return [[Span("  "), *row] for row in rows]
 
-    def _host(
-        self,
-        host: Host,
-        width: int,
-        height: int,
-    ) -> list[Row]:
+    def _host(self, host: Host, width: int) -> list[Row]:
         busy = [Span(percentage(host.cpu_percent).rjust(5), STRONG)]
         used, total = host.memory_used_bytes, host.memory_total_bytes
         in_use = ABSENT if used is None else in_unit_of(used, total)
         memory = [Span(in_use.rjust(5), STRONG), Span(f" of {size(total)}", DIM)]
         inventory = self._telemetry.inventory
         name = visible(inventory.cpu_name or "CPU") if inventory else "CPU"
-        rows: list[Row] = [
+        return [
             [Span(name, STRONG), Span(_clock(host), DIM)],
             _line("busy", share_of(host.cpu_percent, 100), busy, width),
             _line("mem", share_of(used, total), memory, width),
             _load(host, width),
-            [],
         ]
-        return rows + _cores(host, width, height - len(rows) - 2)
 
     def _problem(self, width: int) -> list[Row]:
         telemetry = self._telemetry
@@ -136,32 +116,3 @@ def _clock(host: Host) -> str:
     if host.cpu_temperature_celsius:
         text += f"  {host.cpu_temperature_celsius:.0f}°C"
     return text
-
-
-def _cores(
-    host: Host,
-    width: int,
-    room: int,
-) -> list[Row]:
-    cores = host.cpu_core_percent
-    if not cores or room <= 0:
-        return []
-    wanted = -(-len(cores) // min(room, MOST_CORE_LINES))
-    columns = max(1, min(len(cores), width // CORE_WIDTH, wanted))
-    each = min(WIDEST_CORE, (width - 2 * (columns - 1)) // columns)
-    lines = -(-len(cores) // columns)
-    blocks: list[list[Row]] = [[] for _ in range(columns)]
-    for n, percent in enumerate(cores):
-        row = [
-            cell(
-                str(n),
-                4,
-                DIM,
-                right=True,
-            ),
-            Span(" "),
-            *bar(percent / 100, each - 11, CPU),
-            Span(percentage(percent).rjust(6)),
-        ]
-        blocks[n // lines].append(fit(row, each))
-    return beside(blocks, each, 2)[:room]

@@ -1,69 +1,67 @@
-"""Draw titles of hosts, and hosts in one row. Pure functions."""
+"""Draw titles of hosts. Pure functions."""
 
 from __future__ import annotations
 
-from gputop.agent.problem import Problem
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from gputop.agent.snapshot import DriverState, Machine, MachineState, Source
 from gputop.text import age, duration, fit_columns, number, percentage, used_of, visible
-from gputop.ui.drawing.cells import Row, Span, clip, fit, rule_of, width_of
+from gputop.ui.drawing.cells import Row, Span, clip, rule_of, width_of
 from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, TEXT, TRACK, WARN
+
+if TYPE_CHECKING:
+    from gputop.agent.device import Device
 
 LONGEST_HOST = 40
 
 
-def title_rows(machine: Machine) -> int:
-    """Return the number of rows of a host's title: rows after the first say what is wrong."""
-    return 1 + len(_problem(machine))
+def title_rows(devices: Sequence[Device]) -> int:
+    """Return the rows of a host's title: without devices there is room to say why."""
+    return 1 if devices else 3
 
 
 def host_title(
-    machine: Machine, width: int, behind: float | None, limit: float
+    machine: Machine,
+    width: int,
+    rows: int,
+    behind: float | None,
+    limit: float,
 ) -> list[Row]:
-    """Draw the title of a host: its name and state, and why it is away or has no devices.
+    """Draw the title of a host in exactly `rows`: its name, facts and state.
 
-    It says that the host is `behind` seconds behind; more than `limit` is shown as a fault.
+    A problem takes the place of the facts, or the rows below. The host is `behind` seconds
+    behind; more than `limit` is shown as a fault.
     """
     right = _state(machine, behind, limit)
-    left = [
-        Span("─ ", TRACK),
-        Span(clip(visible(machine.name), LONGEST_HOST), ACCENT),
-        Span(" "),
-    ]
+    name = clip(visible(machine.name), LONGEST_HOST)
+    left = [Span("─ ", TRACK), Span(name, ACCENT), Span(" ")]
     if machine.source is Source.SIMULATED:
         left += [Span(" SIMULATED ", BADGE), Span(" ")]
-    room = width - width_of(right) - 4 - width_of(left)
-    left += [
-        span for part in fit_columns(_facts(machine), room, width_of) for span in part
-    ]
-    return [rule_of(left, right, width), *_problem(machine)]
-
-
-def short_host(machine: Machine, width: int) -> Row:
-    """Draw a host in one row: its name, and why it is away or has no devices."""
-    title = Span(f" {clip(visible(machine.name), LONGEST_HOST)}: ", ACCENT)
-    if machine.problem is not None:
-        return fit([title, Span(_why(machine.problem, machine), FAULT)], width)
-    if machine.state is MachineState.CONNECTING:
-        return fit([title, Span("connecting", WARN)], width)
-    if machine.state is MachineState.AWAY:
-        return fit([title, Span("unreachable", FAULT)], width)
-    return fit([title, Span("no devices", DIM)], width)
+    problem = _problem(machine)
+    below = problem if rows > len(problem) else []
+    if problem and not below:
+        for row in problem:
+            left += row
+    else:
+        room = width - width_of(right) - 4 - width_of(left)
+        for part in fit_columns(_facts(machine), room, width_of):
+            left += part
+    drawn = [rule_of(left, right, width)]
+    for row in below:
+        drawn.append([Span("  "), *row])
+    return drawn + [[]] * (rows - len(drawn))
 
 
 def _problem(machine: Machine) -> list[Row]:
+    """Return why a host is away or has no devices, and what to do."""
     problem = machine.problem
     if problem is None:
         return []
-    why = Span(f"{_why(problem, machine)}. ", FAULT)
-    return [[Span("  "), why], [Span("  "), Span(visible(problem.remedy), TEXT)]]
-
-
-def _why(problem: Problem, machine: Machine) -> str:
-    """Return the problem's cause. A host that is away says already what the problem is."""
     why = visible(problem.why)
-    return (
-        why if machine.state is MachineState.AWAY else f"{visible(problem.what)}: {why}"
-    )
+    if machine.state is not MachineState.AWAY:  # its state says what the problem is
+        why = f"{visible(problem.what)}: {why}"
+    return [[Span(f"{why}. ", FAULT)], [Span(f"{visible(problem.remedy)} ", TEXT)]]
 
 
 def _facts(machine: Machine) -> list[Row]:
@@ -90,10 +88,10 @@ def _state(
     if machine.state is MachineState.CONNECTING:
         return [Span(" connecting ", WARN)]
     if machine.state is MachineState.AWAY:
-        since, again = duration(machine.age_seconds or 0.0), machine.retry_seconds
-        next_try = (
-            f", next try in {duration(max(1.0, again))}" if again else ", next try now"
-        )
+        since = duration(machine.age_seconds or 0.0)
+        next_try = ", next try now"
+        if machine.retry_seconds:
+            next_try = f", next try in {duration(max(1.0, machine.retry_seconds))}"
         return [Span(f" UNREACHABLE for {since}", FAULT), Span(f"{next_try} ", DIM)]
     if behind is not None:
         return [Span(f" {age(behind)} behind ", FAULT if behind > limit else WARN)]

@@ -18,12 +18,11 @@ from gputop.text import (
     fit_columns,
     percentage,
     quantity,
-    size,
     used_of,
     watts_of,
 )
 from gputop.ui.drawing import charts
-from gputop.ui.drawing.cells import Row, Span, bar, cell, faded, fit, share_of, width_of
+from gputop.ui.drawing.cells import Row, Span, bar, cell, faded, fit, share_of
 from gputop.ui.drawing.palette import DIM, MEMORY, TEXT, WARN
 from gputop.ui.monitor import panel as panels
 from gputop.ui.monitor.details import lacks
@@ -188,28 +187,6 @@ def draw_row(panel: Panel, c: RowLayout) -> Row:
         late = cell(f"{age(panel.old_seconds)} old", c.name, WARN)
         row = [*row[:2], late, *faded([row[3:]])[0]]
     return fit(row, c.width)
-
-
-def short_row(panel: Panel, width: int) -> Row:
-    """Draw what fits of a device's readings on the smallest terminals, the most useful first."""
-    r = panel.readings
-    row = [
-        panels.selection_mark(panel),
-        Span(f"{label_of(panel.device)} ", panel.title_styles[0]),
-    ]
-    if panel.fault:
-        return fit([*row, Span(panel.fault.what, panel.fault_style)], width)
-    used, total = panel.memory
-    limit, style = panels.limited_by(r)
-    parts = [
-        _value(_percent(panel.activity_percent), 4),
-        _value(quantity(r.temperature_celsius, "°C"), 6, _heat_style(panel)),
-        _value(f" {size(used)}", 10, panels.memory_style(used, total)),
-        _value(quantity(r.power_watts, " W"), 7),
-        Span(f" {limit}", style),
-    ]
-    row += fit_columns(parts, width - width_of(row), lambda part: len(part.text))
-    return fit(row if panel.old_seconds is None else faded([row])[0], width)
 
 
 def _busy(panel: Panel, cells: int) -> Row:

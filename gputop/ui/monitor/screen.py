@@ -108,13 +108,12 @@ class MonitorTab(ListTab):
     def _arrange(self) -> None:
         """Share the space out: it depends on the terminal and the number of devices alone."""
         has_devices = bool(self.telemetry.devices or self.telemetry.machines)
-        alone = self.devices.alone = self.screen.has_class(SMALLEST)
+        alone = self.screen.has_class(SMALLEST)
         self._host.display = not has_devices
         self.devices.display = has_devices
         self.processes.display = has_devices and not alone
         width, height = space_of(self)
-        if alone:
-            self.devices.styles.height = height
-        elif has_devices and width and height:
+        if has_devices and width and height:
             rows = self.devices.plan(width, height).rows
-            self.devices.styles.height = min(rows, height - process_rows(height))
+            most = height - process_rows(height)
+            self.devices.styles.height = height if alone else min(rows, most)

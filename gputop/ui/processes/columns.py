@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from gputop.agent.device import Absence
 from gputop.agent.snapshot import Process, ProcessKind
 from gputop.schema.values import unseen
-from gputop.text import ABSENT, cells, quantity, size, visible
+from gputop.text import ABSENT, quantity, size, visible
 from gputop.ui.drawing.list_view import Column, Slot, fit_slots
 
 LEAST_COMMAND, ENOUGH_COMMAND = 8, 32
@@ -57,8 +57,6 @@ class ProcessColumn(Column[ProcessRow]):
 
     reading: str = ""
     """Field of the process that it shows, if that may have no data yet."""
-    most: int = 0
-    """Cells that it may grow to, if more than its width."""
 
     def is_empty(self, rows: Sequence[ProcessRow]) -> bool:
         """Return True if it has nothing to show for any row, now and at the next sample."""
@@ -68,11 +66,6 @@ class ProcessColumn(Column[ProcessRow]):
             if row.process.absent.get(self.reading) is Absence.NO_DATA_YET:
                 return False
         return True
-
-    def longest(self, rows: Sequence[ProcessRow]) -> int:
-        """Return the cells of its longest text, at most `most`."""
-        texts = {self.text(row) for row in rows}
-        return min(self.most, max(map(cells, texts), default=0))
 
 
 def program_and_arguments(command: str) -> tuple[str, str]:
@@ -210,7 +203,7 @@ HOST = _text(
     "host that it runs on, if there are several",
     lambda p: p.machine or ABSENT,
     12,
-    32,
+    24,
 )
 GPU = ProcessColumn(
     "GPU",
@@ -226,7 +219,7 @@ PID = ProcessColumn(
     lambda row: row.process.pid,
     about="process ID",
 )
-USER = _text("USER", "owner", lambda p: p.user or ABSENT, 10, 32)
+USER = _text("USER", "owner", lambda p: p.user or ABSENT, 10, 20)
 TYPE = _text(
     "TYPE",
     "compute, graphics, both, or compute through MPS",
@@ -288,12 +281,10 @@ def process_slots(
     sorted_by: Column[ProcessRow],
     among: Sequence[ProcessColumn] = COLUMNS,
     steps: int = 0,
-    longest: Mapping[ProcessColumn, int] | None = None,
 ) -> list[ProcessSlot]:
     """Return the columns that fit into that width, the most useful ones and the sort column.
 
-    With `steps` to the right, the first columns that are not fixed are left out. Columns grow to
-    their `longest` texts, the most useful first, while the command has more room than is enough.
+    With `steps` to the right, the first columns that are not fixed are left out.
     """
     enough = max(ENOUGH_COMMAND, width // 3)
     ranked: list[Column[ProcessRow]] = [column for column in BY_USE if column in among]
@@ -308,16 +299,7 @@ def process_slots(
             return LEAST_COMMAND
         return -math.inf if column is sorted_by else enough
 
-    slots = fit_slots(among, ranked, width, least)
-    taken = {slot.column: slot.cells for slot in slots}
-    left = taken[COMMAND] - enough
-    for column in BY_USE:
-        if column in taken and longest:
-            grown = max(0, min(longest.get(column, 0) - taken[column], left))
-            left -= grown
-            taken[column] += grown
-            taken[COMMAND] -= grown
-    return [Slot(column, many) for column, many in taken.items()]
+    return fit_slots(among, ranked, width, least, enough)
 
 
 def moving_columns(among: Sequence[ProcessColumn]) -> list[ProcessColumn]:

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from textual import work
 
-from gputop.agent.device import Absence, Device, DeviceState
+from gputop.agent.device import Device, DeviceState
 from gputop.schema.derived import label_of
 from gputop.schema.values import unseen
-from gputop.text import ABSENT
 from gputop.ui.drawing.cells import Row, Span, cell
 from gputop.ui.drawing.list_view import Column, ListView
 from gputop.ui.drawing.live import FilterView, LiveTab
@@ -22,6 +21,7 @@ from gputop.ui.processes.table_state import ProcessTable
 from gputop.ui.processes.users import UsersView
 
 if TYPE_CHECKING:
+    from rich.style import Style
     from textual.app import ComposeResult
     from textual.widget import Widget
 
@@ -131,18 +131,15 @@ class ProcessesView(ListView[ProcessRow]):
     def nothing(self) -> str:
         """Return why the list is empty. Devices that do not answer say so themselves."""
         telemetry = self._telemetry
-        silent: dict[str, Absence] = {}
+        silent = []
         for device in telemetry.devices:
             readings = telemetry.readings(device.uuid)
-            answers = (
-                readings.state is DeviceState.OK and readings.age_seconds is not None
-            )
-            if answers and self.device_uuid in (None, device.uuid):
-                reason = readings.absent.get("processes")
-                if reason is not None:
-                    silent[label_of(device)] = reason
-        if silent and set(silent.values()) == {Absence.NOT_SCRAPED}:
-            return "Prometheus has no processes: run gputop on the host itself"
+            if self.device_uuid not in (None, device.uuid):
+                continue
+            answers = readings.age_seconds is not None
+            answers = answers and readings.state is DeviceState.OK
+            if answers and "processes" in readings.absent:
+                silent.append(label_of(device))
         if silent:
             return f"The driver does not list the processes of GPU {', '.join(silent)}"
         if self.device_uuid is not None:
@@ -169,20 +166,12 @@ class ProcessesView(ListView[ProcessRow]):
             return _command(item, slot.cells, self._skipped)
         if item.is_parent and column not in columns.PARENT_COLUMNS:
             return [Span(" " * slot.cells)]
-        text = column.text(item)
-        style = TEXT
-        if text == ABSENT or item.is_parent:
-            style = DIM
-        elif column is columns.GPU_MEMORY:
-            style = STRONG
-        return [
-            cell(
-                text,
-                slot.cells,
-                style,
-                right=column.right,
-            )
-        ]
+        return super().cell_of(item, slot)
+
+    def style_of(self, item: ProcessRow, column: Column[ProcessRow]) -> Style:
+        if item.is_parent:
+            return DIM
+        return STRONG if column is columns.GPU_MEMORY else TEXT
 
 
 def _command(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from signal import Signals
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -12,7 +12,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from gputop.schema.derived import label_of
-from gputop.text import fold_list, size, visible
+from gputop.text import fold_list, visible
 from gputop.ui.drawing.dialogs import WAIT, Dialog, QuietPeriod
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
 from gputop.ui.processes.jobs import job_of, process_key, program_of
@@ -59,14 +59,27 @@ def name_of(signal: Signals) -> str:
     return signal.name.removeprefix("SIG")
 
 
+MOVES: Mapping[str, Callable[[OptionList], None]] = {
+    "down": OptionList.action_cursor_down,
+    "j": OptionList.action_cursor_down,
+    "up": OptionList.action_cursor_up,
+    "k": OptionList.action_cursor_up,
+    "home": OptionList.action_first,
+    "pageup": OptionList.action_first,
+    "end": OptionList.action_last,
+    "pagedown": OptionList.action_last,
+}
+"""Keys that move the cursor in the list of signals."""
+
+
 class SignalTarget(NamedTuple):
     """Processes that the signal is for."""
 
     name: str
     """`4242`, or `its job (5 processes)`."""
     processes: tuple[Process, ...]
-    memory: dict[str, int | None]
-    """Bytes of device memory that they hold, by the label of the device."""
+    labels: tuple[str, ...]
+    """Labels of the devices that they use."""
 
     @property
     def about(self) -> str:
@@ -83,11 +96,11 @@ class SignalTarget(NamedTuple):
     @property
     def devices(self) -> str:
         """Words for the devices that they use."""
-        if not self.memory:
+        if not self.labels:
             return ""
-        if len(self.memory) > MOST_NAMED:
-            return f" on {len(self.memory)} devices"
-        return f" on GPU {', '.join(self.memory)}"
+        if len(self.labels) > MOST_NAMED:
+            return f" on {len(self.labels)} devices"
+        return f" on GPU {', '.join(self.labels)}"
 
 
 def signal_targets(
@@ -111,16 +124,9 @@ def _target(
     devices: Sequence[Device],
 ) -> SignalTarget:
     wanted = {process_key(member) for member in members}
-    memory: dict[str, int | None] = {}
-    labels = {device.uuid: label_of(device) for device in devices}
-    for process in processes:
-        label = labels.get(process.device_uuid)
-        if label is not None and process_key(process) in wanted:
-            held = process.memory_used_bytes
-            if held is not None:
-                held += memory.get(label) or 0
-            memory[label] = held
-    return SignalTarget(name, members, memory)
+    used = {each.device_uuid for each in processes if process_key(each) in wanted}
+    labels = [label_of(device) for device in devices if device.uuid in used]
+    return SignalTarget(name, members, tuple(labels))
 
 
 class Order(NamedTuple):
@@ -196,20 +202,8 @@ class SendSignal(Dialog[Order]):
         elif key in ("tab", "shift+tab", "left", "right"):
             self._at = (self._at + 1) % len(self._targets)
             self._show()
-        else:
-            self._move(key)
-
-    def _move(self, key: str) -> None:
-        """Move the cursor in the list of signals."""
-        match key:
-            case "down" | "j":
-                self._list.action_cursor_down()
-            case "up" | "k":
-                self._list.action_cursor_up()
-            case "home" | "pageup":
-                self._list.action_first()
-            case "end" | "pagedown":
-                self._list.action_last()
+        elif key in MOVES:
+            MOVES[key](self._list)
 
     def on_option_list_option_selected(self) -> None:
         """Ask about the signal that was clicked on."""
@@ -237,7 +231,7 @@ class SendSignal(Dialog[Order]):
         self.query_one(Vertical).border_subtitle = keys
 
     def _head_text(self) -> Text:
-        """Return the process and its job with a mark at the chosen one, and what it holds."""
+        """Return the process and its job, with a mark at the chosen one."""
         text = Text(no_wrap=True, overflow="ellipsis")
         for target in self._targets:
             mark, style, about = "○ ", STRONG, DIM
@@ -247,8 +241,4 @@ class SendSignal(Dialog[Order]):
                 text.append(mark, style)
             text.append(target.name, style)
             text.append(f"  {target.about}\n", about)
-        for label, held in list(self.target.memory.items())[:MOST_NAMED]:
-            text.append(f"GPU {label:<5}", DIM)
-            known = "memory unknown" if held is None else size(held)
-            text.append(f"holds {known}\n")
         return text

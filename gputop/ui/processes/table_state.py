@@ -57,8 +57,6 @@ class ProcessTable(ListState[ProcessRow]):
         self._shown: tuple[object, ...] = ()
         """Sample and devices of the items."""
         self._columns: Sequence[ProcessColumn] | None = None
-        self._longest: dict[ProcessColumn, int] = {}
-        """Cells of the longest text of the columns that grow."""
 
     def update(
         self,
@@ -120,11 +118,6 @@ class ProcessTable(ListState[ProcessRow]):
         """
         if self._columns is None:
             self._columns = list(filter(self._is_shown, self.all_columns))
-            self._longest = {
-                column: column.longest(self._items)
-                for column in self._columns
-                if column.most
-            }
         return self._columns
 
     @property
@@ -143,8 +136,7 @@ class ProcessTable(ListState[ProcessRow]):
 
     def slots(self, width: int, steps: int = 0) -> list[ProcessSlot]:
         """Return the columns that fit into that width, scrolled by some steps to the right."""
-        among = self.columns
-        return columns.process_slots(width, self.sorted_by, among, steps, self._longest)
+        return columns.process_slots(width, self.sorted_by, self.columns, steps)
 
     def not_shown(self, width: int) -> dict[str, str]:
         """Return why columns that are not hidden are not on screen, by their titles."""

@@ -43,7 +43,7 @@ PROCESSES: tuple[Tab, ...] = (*LISTS, "process")
 PAGES: tuple[Tab, ...] = ("page", "why")
 DEVICES: tuple[Tab, ...] = ("monitor", *PAGES)
 LIVE: tuple[Tab, ...] = ("monitor", "processes", "process", "page", "why", "hosts")
-CURSOR = ("move", "page", "side", "end", "field")
+CURSOR = ("move", "page", "side", "field")
 """Methods of keys that move a cursor."""
 RANKS = {"help": 0, "quit": 1, "back": 2, "bench.stop": 3, "bench.start": 4, "why": 5}
 """Actions that come first in the footer, which may lack room for the others."""
