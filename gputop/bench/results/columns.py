@@ -239,14 +239,20 @@ IN_TITLE = {"TYPE", "SIZE"}
 """Titles of columns that a line above the devices has, unless the devices differ."""
 
 
+def least_device(column: ResultColumn) -> int:
+    """Return the cells that the device keeps if this column is shown."""
+    if column.rank > TELLING:
+        return ROOMY_DEVICE
+    return NARROWEST_DEVICE
+
+
 def fitting_columns(width: int) -> tuple[tuple[ResultColumn, int], ...]:
     """Return the columns that fit with their cells; the device gets the rest."""
-    spare = ROOMY_DEVICE - NARROWEST_DEVICE
     shown = fit_columns(
         sorted(COLUMNS, key=lambda column: column.rank),
         width,
         lambda each: each.width + 1,
-        lambda each: spare * (each.rank > TELLING),
+        lambda each: least_device(each) - NARROWEST_DEVICE,
     )
     left = width - sum(column.width + 1 for column in shown)
     found = []
