@@ -19,11 +19,11 @@ from gputop.bench.results.columns import (
     VERDICT,
     ResultColumn,
     device,
-    least_device,
     speed,
     when,
 )
-from gputop.bench.results.differences import differences
+from gputop.bench.results.differences import comparison_page
+from gputop.output.result_pages import page_text
 from gputop.text import ABSENT, visible
 from gputop.ui.benchmark.kept_checks import check_result
 from gputop.ui.drawing.cells import Row, Span, cell, paragraph
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from gputop.ui.telemetry import Telemetry
 
 MOST_RESULTS = 200
+ROOMY_DEVICE, TELLING = 24, 10
+"""Cells kept for the device's name before columns of a rank above `TELLING` get any."""
 
 
 class Line(NamedTuple):
@@ -77,7 +79,10 @@ RANKED = sorted(
 
 
 def _least_device(column: Column[Line]) -> int:
-    return least_device(COLUMNS[column])
+    """Return the cells that the device keeps if this column is shown."""
+    if COLUMNS[column].rank > TELLING:
+        return ROOMY_DEVICE
+    return DEVICE.width
 
 
 class ResultsView(ListView[Line]):
@@ -161,7 +166,7 @@ class ResultsView(ListView[Line]):
         else:
             pair = [each for each in (self.marked, now) if each is not None]
             before, after = sorted(pair, key=lambda one: one.started_at)
-            text = differences(before, after, self.results)
+            text = page_text(comparison_page(before, after, self.results))
             lines = [Choice(line, "", None) for line in text.splitlines()]
             window = ChoiceDialog("Comparison", lines, "Esc closes")
             window.add_class("comparison")
