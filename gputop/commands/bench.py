@@ -249,8 +249,7 @@ def _compare(args: argparse.Namespace) -> int:
     known: list[Result] = []
     with suppress(ProblemError):
         known = [*store.of_device(after.device_uuid, after.device)]
-    show_page(comparison_page(before, after, known), args)
-    return FINE
+    return show_page(comparison_page(before, after, known), args)
 
 
 def _result(named: str) -> Result:
@@ -309,20 +308,26 @@ def _stress(requests: list[Request], head: str = "") -> Sequence[DeviceRun]:
 
 def _history(args: argparse.Namespace) -> int:
     from gputop.bench.results import exports
+    from gputop.output.result_pages import result_list
 
-    form: exports.Form = "table"
-    if args.json or args.csv:
-        form = "json" if args.json else "csv"
     named = () if args.device == (target_choice.ALL,) else args.device or ()
     if len(named) > 1:
         raise RunRefusedError(
             "--history lists one device, or all. Name one with --device.", USAGE
         )
+    device = named[0] if named else None
     try:
-        text = exports.history(named[0] if named else None, form, output_width())
+        results = exports.kept_results(device)
     except (ProblemError, ValueError) as error:
         raise RunRefusedError(f"{error}.") from None
-    print_text(text)
+    if args.json:
+        print_text(exports.documents(results))
+    elif args.csv:
+        print_text(exports.as_csv(results))
+    elif results:
+        print_text(result_list(results, output_width()))
+    else:
+        print_text(f"No results of {device}" if device else "No results")
     return FINE
 
 

@@ -28,7 +28,7 @@ from gputop.bench.results.outliers import (
     outliers_document,
     was_stopped,
 )
-from gputop.bench.results.page import as_lines, device_blocks, result_page, rows_page
+from gputop.bench.results.page import device_blocks, result_page, rows_page
 from gputop.bench.results.suite_report import (
     part_state,
     suite_details,
@@ -64,25 +64,28 @@ if TYPE_CHECKING:
     """Runs on the devices. The text is the heading of the progress line."""
 
 
-STYLES = {"good": "green", "warn": "bold yellow", "fault": "bold red", "": ""}
-"""Styles of sentences by their levels."""
+def show_page(page: Page, args: argparse.Namespace) -> int:
+    """Print a page, wrapped at words and in colour on a terminal, and return the exit status.
 
+    The method needs `--verbose`.
+    """
+    from gputop.output.result_pages import page_text
 
-def show_page(page: Page, args: argparse.Namespace) -> None:
-    """Print a page, wrapped at words and in colour on a terminal. The method needs `--verbose`."""
-    from gputop.output.pages import cell, rendered
-
-    lines = []
-    for line, level in as_lines(page, output_width(), details=args.verbose):
-        lines.append(cell(line, STYLES[level]))
+    text = page_text(
+        page,
+        output_width(),
+        details=args.verbose,
+        colour=wants_colour(),
+    )
     try:
-        print_page(rendered(*lines, width=None, colour=wants_colour()))
-    except (
-        OSError
-    ) as error:  # the exit status is about the device, not about the output
-        if not isinstance(error, BrokenPipeError):
-            print_message(f"error: the page cannot be printed: {error.strerror}.")
+        print_page(text)
+    except BrokenPipeError:
         discard_output()
+    except OSError as error:
+        print_message(f"error: the page cannot be printed: {error.strerror}.")
+        discard_output()
+        return COULD_NOT_RUN
+    return FINE
 
 
 def report_runs(runs: Sequence[DeviceRun], args: argparse.Namespace) -> int:
@@ -90,16 +93,17 @@ def report_runs(runs: Sequence[DeviceRun], args: argparse.Namespace) -> int:
     _keep(runs, args, set())
     # All ranks of a collective have the same rows, or one problem.
     shown = runs[:1] if args.kind == "collective" else runs
+    printed = FINE
     if args.json:
         documents = [_document(run) for run in runs]
         _print_json(documents if len(runs) > 1 else documents[0])
     elif args.csv:
         print_output(_csv(runs, shown))
     elif page := _page(runs, shown):
-        show_page(page, args)
+        printed = show_page(page, args)
     for problem in filter(None, (run.problem for run in shown)):
         print_message(f"error: {problem}")
-    status = gravest([_status(run, args) for run in runs])
+    status = gravest([printed, *(_status(run, args) for run in runs)])
     if args.report is None or shown[0].result is None:
         return status
     written = _write_report(args, html_page(shown[0].result, shown[0].history()))
@@ -108,16 +112,17 @@ def report_runs(runs: Sequence[DeviceRun], args: argparse.Namespace) -> int:
 
 def report_devices(members: Sequence[DeviceOutcome], args: argparse.Namespace) -> int:
     """Print a page about many devices. Return the gravest exit status."""
+    printed = FINE
     if args.json:
         _print_json(outliers_document(members))
     elif args.csv:
         results = [each.result for each in members if each.result is not None]
         print_output(exports.as_csv(results))
     elif members:
-        show_page(devices_page(members), args)
+        printed = show_page(devices_page(members), args)
     statuses = [each.exit_status for each in outliers(members)]
     statuses += [INTERRUPTED for each in members if was_stopped(each)]
-    return gravest([*statuses, FINE if members else COULD_NOT_RUN])
+    return gravest([*statuses, printed if members else COULD_NOT_RUN])
 
 
 def _print_json(document: object) -> None:
@@ -337,10 +342,11 @@ def _report_suite(
     if suite is None or not suite.parts:
         return stopped
     page = suite_page(suite)
+    printed = FINE
     if args.json:
         _print_json({**suite.document(), "summary": suite_summary(suite)})
     else:
-        show_page(page, args)
+        printed = show_page(page, args)
     page += suite_details(suite)
     document = html_document(page, suite.started_at)
     written = args.report is None or _write_report(args, document)
@@ -348,4 +354,4 @@ def _report_suite(
     for part in suite.parts:
         statuses += [each.exit_status for each in outliers(part.members)]
     complete = FINE if written and suite.complete else COULD_NOT_RUN
-    return gravest([*statuses, stopped, complete])
+    return gravest([*statuses, stopped, complete, printed])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.bench.results import page
+from gputop.output import result_pages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 
 def result_text(result: Result) -> str:
     """Return the page of a result, also its method."""
-    return page.as_text(page.result_page(result), details=True)
+    return result_pages.page_text(page.result_page(result), details=True)
 
 
 def devices_text(members: Sequence[DeviceOutcome], width: int | None = None) -> str:
     """Return the page of several devices."""
     from gputop.bench.results.outliers import devices_page
 
-    return page.as_text(devices_page(members), width)
+    return result_pages.page_text(devices_page(members), width)

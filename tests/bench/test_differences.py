@@ -12,8 +12,9 @@ import pytest
 from gputop import __version__
 from gputop.bench.events import Point, Result, Verdict, VerdictPart
 from gputop.bench.results import store
-from gputop.bench.results.differences import differences
+from gputop.bench.results.differences import comparison_page
 from gputop.bench.results.statistics import mean_interval
+from gputop.output.result_pages import page_text
 from tests.bench.commands import ran
 from tests.bench.kept import BASE, CONDITIONS
 from tests.bench.workers import needs_torch
@@ -38,9 +39,13 @@ BEFORE = replace(
 )
 
 
+def differences_text(before: Result, after: Result, known: Sequence[Result] = ()) -> str:
+    return page_text(comparison_page(before, after, known))
+
+
 def lines(before: Result, after: Result, known: Sequence[Result] = ()) -> dict[str, list[str]]:
     """The cells of each line by its first one."""
-    found = differences(before, after, known).splitlines()
+    found = differences_text(before, after, known).splitlines()
     said = [line.strip() for line in found if line.strip()]
     split = [[cell for cell in line.split("  ") if cell] for line in said]
     return {first: [cell.strip() for cell in rest] for first, *rest in split}
@@ -105,13 +110,13 @@ ANSWERS = [
 
 @pytest.mark.parametrize(("before", "after", "said"), ANSWERS, ids=[each[2] for each in ANSWERS])
 def test_the_answer_comes_first(before: Result, after: Result, said: str) -> None:
-    first, gap, *_ = differences(before, after).splitlines()
+    first, gap, *_ = differences_text(before, after).splitlines()
     assert (first, gap) == (said, "")
 
 
 def test_another_test_is_said_first() -> None:
     copy = replace(BEFORE, kind="copy", dtype="", m=0, n=0, k=0)
-    first, *_ = differences(BEFORE, copy).splitlines()
+    first, *_ = differences_text(BEFORE, copy).splitlines()
     assert first == "These are different tests: they differ in kind, data type, size."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import resource
@@ -17,6 +18,7 @@ from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Failed, Progress
 from gputop.bench.results import store
 from gputop.commands import bench as command
+from gputop.commands import bench_results
 from gputop.commands.arguments import Parser
 from tests.bench.commands import COMMAND, environment, ran
 from tests.bench.kept import soak
@@ -194,3 +196,16 @@ def test_a_history_that_nobody_reads_is_no_traceback() -> None:
             check=False,
         )
     assert (ended.stderr, ended.returncode) == (b"", 0)
+
+
+def test_a_page_that_cannot_be_printed_is_a_failure(
+    ends: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(bench_results, "print_page", full)
+    monkeypatch.setattr(bench_results, "discard_output", lambda: None)
+    assert run() == 3
+    said = capsys.readouterr().err
+    assert said == "gputop: error: the page cannot be printed: No space left on device.\n"

@@ -11,10 +11,11 @@ from gputop.bench.events import Comparison, Conditions, Point, Result
 from gputop.bench.plan.peaks import AT_LIVE_CLOCK, DATASHEET
 from gputop.bench.results.columns import verdict
 from gputop.bench.results.measures import best_row, best_row_text
-from gputop.bench.results.page import as_lines, as_text, condition_facts, figure_facts, result_page
+from gputop.bench.results.page import Sentence, condition_facts, figure_facts, result_page
 from gputop.bench.results.tables import device_tables
 from gputop.bench.results.tables import table as table_of
 from gputop.bench.results.verdict import with_verdicts
+from gputop.output.result_pages import page_text
 from gputop.text import brief
 from tests.bench.kept import BASE, table
 from tests.bench.pages import result_text
@@ -153,11 +154,10 @@ def of(kind: str, points: tuple[Point, ...], **fields: Any) -> Result:
 
 def test_the_text_begins_with_the_sentence_and_details_are_optional() -> None:
     (judged,) = with_verdicts([BASE])
-    lines = list(as_lines(result_page(judged)))
-    assert lines[0] == (judged.verdict.summary if judged.verdict else "", "good")
-    assert lines[1] == ("", "")
-    assert lines[2] == ("NVIDIA H200, soak, bfloat16, 8192", "")
-    short, long = as_text(result_page(judged)), as_text(result_page(judged), details=True)
+    page = result_page(judged)
+    assert page[0] == Sentence(judged.verdict.summary if judged.verdict else "", "good")
+    short, long = page_text(page), page_text(page, details=True)
+    assert short.splitlines()[1:3] == ["", "NVIDIA H200, soak, bfloat16, 8192"]
     for detail in ("method ", "software ", "not judged: 0 runs like it before"):
         assert detail not in short
         assert detail in long
@@ -167,9 +167,9 @@ def test_the_text_begins_with_the_sentence_and_details_are_optional() -> None:
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_text_is_wrapped_at_words(width: int) -> None:
     (judged,) = with_verdicts([replace(BASE, stopped="limit", notes=("a long note " * 30,))])
-    lines = as_text(result_page(judged), width, details=True).splitlines()
+    lines = page_text(result_page(judged), width, details=True).splitlines()
     assert max(map(len, lines)) <= width
-    whole = as_text(result_page(judged), details=True)
+    whole = page_text(result_page(judged), details=True)
     assert " ".join(" ".join(lines).split()) == " ".join(whole.split())
 
 

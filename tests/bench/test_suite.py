@@ -16,7 +16,7 @@ from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, RunRefusedError, cpu_target
 from gputop.bench.results import store
 from gputop.bench.results.outliers import DeviceOutcome
-from gputop.bench.results.page import Heading, as_text
+from gputop.bench.results.page import Heading
 from gputop.bench.results.suite_report import suite_details, suite_page
 from gputop.bench.run import suite as suites
 from gputop.bench.run import worker_launch
@@ -27,6 +27,7 @@ from gputop.bench.worker import copies
 from gputop.commands import bench as command
 from gputop.commands.arguments import Parser
 from gputop.console import COULD_NOT_RUN, USAGE
+from gputop.output.result_pages import page_text
 from tests.runs import begin, gpu_result
 from tests.schemas import problem_of
 from tests.sessions import RESULT, table_result
@@ -231,7 +232,7 @@ def test_many_devices_are_counted_and_their_common_problem_is_told_once() -> Non
     both = (lost, replace(lost, place="GPU 1"))
     part = suites.part_result(PartResult("soak", 60.0), runs, both)
     suite = Suite("quick", 0.0, {"devices": "; ".join(40 * ["a GPU"])}, 1, (part,))
-    summary, _, first, *_, last = as_text(suite_page(suite)).splitlines()
+    summary, _, first, *_, last = page_text(suite_page(suite)).splitlines()
     assert first == f"check quick on 42 × {GPU.name}, 3 hosts: failed"
     assert summary == "node-2, GPU 0, node-2, GPU 1: no driver."
     assert last == "soak, node-2, GPU 0, node-2, GPU 1: no driver"

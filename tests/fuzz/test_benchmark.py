@@ -24,11 +24,12 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.results import columns, compare, exports, html_report, outliers, verdict
+from gputop.bench.results import compare, exports, html_report, outliers, verdict
 from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.run import Run
 from gputop.bench.run.session import Session, _NoResultError
 from gputop.bench.run.worker_launch import Interpreter
+from gputop.output.result_pages import result_list
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
@@ -188,7 +189,7 @@ def written(result: Result, course: RunCurves) -> None:
     several = devices_text(
         [outliers.DeviceOutcome("", None, "GPU 0", "GPU", each) for each in both]
     )
-    for text in (result_text(result), several, columns.listing(both, 100)):
+    for text in (result_text(result), several, result_list(both, 100)):
         assert all(line.isprintable() for line in text.split("\n")), text
     json.loads(exports.documents(both))
     for text in (exports.as_csv(both), exports.points_csv(result)):

@@ -14,9 +14,7 @@ from gputop.bench.plan.peaks import AT_MAXIMUM_CLOCK, DATASHEET
 from gputop.bench.results.measures import best_row, best_row_text, rate_text
 from gputop.text import (
     ABSENT,
-    cut,
     duration,
-    fit_columns,
     moment,
     percentage,
     quantity,
@@ -25,9 +23,6 @@ from gputop.text import (
     visible,
 )
 
-NARROWEST_DEVICE, WIDEST_DEVICE = 8, 34
-ROOMY_DEVICE, TELLING = 24, 10
-"""Cells kept for the device's name before columns of a rank above `TELLING` get any."""
 RECENT_SECONDS = 300 * 86400.0
 """Age from which a date has its year."""
 
@@ -150,7 +145,7 @@ WATTS = _condition("power_watts_mean", " W")
 MEGAHERTZ = _condition("sm_clock_mhz_mean", " MHz")
 CELSIUS = _condition("temperature_celsius_max", "°C")
 WHEN = ResultColumn("WHEN", 12, 3, when)
-DEVICE = ResultColumn("DEVICE", NARROWEST_DEVICE, 0, device)
+DEVICE = ResultColumn("DEVICE", 8, 0, device)
 SPEED = ResultColumn(
     "TFLOP/s",
     9,
@@ -237,44 +232,6 @@ OF_A_RUN = {"WHEN", "DEVICE", "KIND", "TIME", "OF USUAL", "TORCH", "DRIVER"}
 """Titles of columns that devices of the same run have no need of."""
 IN_TITLE = {"TYPE", "SIZE"}
 """Titles of columns that a line above the devices has, unless the devices differ."""
-
-
-def fitting_columns(width: int) -> tuple[tuple[ResultColumn, int], ...]:
-    """Return the columns that fit with their cells; the device gets the rest."""
-    spare = ROOMY_DEVICE - NARROWEST_DEVICE
-    shown = fit_columns(
-        sorted(COLUMNS, key=lambda column: column.rank),
-        width,
-        lambda each: each.width + 1,
-        lambda each: spare * (each.rank > TELLING),
-    )
-    left = width - sum(column.width + 1 for column in shown)
-    found = []
-    for column in COLUMNS:
-        more = 0
-        if column is DEVICE:
-            more = min(left, WIDEST_DEVICE - NARROWEST_DEVICE)
-        if column in shown:
-            found.append((column, column.width + more))
-    return tuple(found)
-
-
-def listing(results: Sequence[Result], width: int | None = None) -> str:
-    """Return results as a table of the columns that have values, and room in `width`."""
-    columns = [(column, 0) for column in COLUMNS]
-    if width is not None:
-        columns = [*fitting_columns(width)]
-    shown = []
-    for column, room in columns:
-        texts = [column.title, *map(column.text, results)]
-        if set(texts[1:]) == {ABSENT}:
-            continue
-        if room:
-            texts = [texts[0], *(cut(text, room) for text in texts[1:])]
-        wide = max(map(len, texts))
-        form = str.rjust if column.right else str.ljust
-        shown.append([form(text, wide) for text in texts])
-    return "\n".join(" ".join(row).rstrip() for row in zip(*shown, strict=True))
 
 
 def devices_table(places: Iterable[str], results: Sequence[Result]) -> list[list[str]]:

@@ -11,7 +11,7 @@ from gputop.bench.plan.kinds import kind_of
 from gputop.bench.results.columns import shape
 from gputop.bench.results.compare import FEWEST_RUNS, last_and_first_runs
 from gputop.bench.results.measures import MEASURES, percent_below, score
-from gputop.bench.results.page import Block, Heading, Sentence, as_text
+from gputop.bench.results.page import Block, Heading, Sentence
 from gputop.bench.results.statistics import scatter_limit
 from gputop.bench.results.tables import TextTable, layout_of
 from gputop.text import ABSENT, moment, percentage, quantity, rounded, tflops, visible
@@ -50,22 +50,13 @@ class Figure(NamedTuple):
         return tflops(self.value)
 
 
-def differences(
-    before: Result,
-    after: Result,
-    known: Sequence[Result] = (),
-) -> str:
-    """Return which of two results is faster and why, and their differences, as text.
-
-    Equal runs scatter, too: by as much as those of the `known` results that are like these.
-    """
-    return as_text(comparison_page(before, after, known))
-
-
 def comparison_page(
     before: Result, after: Result, known: Sequence[Result] = ()
 ) -> list[Block]:
-    """Return the answer first, then settings, figures and parts of the verdict that differ."""
+    """Return the answer first, then settings, figures and parts of the verdict that differ.
+
+    Equal runs scatter, too: by as much as those of the `known` results that are like these.
+    """
     like = last_and_first_runs(before, known)[0]
     others = last_and_first_runs(after, known)[0]
     if len(others) > len(like):

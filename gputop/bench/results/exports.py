@@ -1,4 +1,4 @@
-"""Results as JSON, as comma-separated values, and as the list of `--history`."""
+"""Results as JSON and as comma-separated values, and those that `--history` lists."""
 
 from __future__ import annotations
 
@@ -9,27 +9,20 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
-from typing import Literal
 
 from gputop.agent.selection import has_id, is_address
 from gputop.bench.events import Conditions, Result
-from gputop.bench.results import columns, store
+from gputop.bench.results import store
 from gputop.text import ABSENT, csv_field, visible
 
-Form = Literal["table", "csv", "json"]
 NESTED = ("points", "conditions", "comparison", "verdict")
 """Fields of a result that are no column of their own."""
 
 
-def history(
-    device: str | None,
-    form: Form,
-    width: int | None = None,
-) -> str:
+def kept_results(device: str | None) -> list[Result]:
     """Return all kept results, or those of one device (from `parse_device`), newest first.
 
-    A table fits into `width` cells if given. Raise `ProblemError` if the results cannot be read,
-    and `ValueError` for a device that is not known.
+    Raise `ProblemError` if the results cannot be read, and `ValueError` for an unknown device.
     """
     if device is not None and (device[0].isdigit() or is_address(device)):
         device = _uuid_of(device)
@@ -42,13 +35,7 @@ def history(
             fits = device is None or uuid.lower().startswith(device.lower())
         if fits:
             found.append(result)
-    if form == "json":
-        return documents(found)
-    if form == "csv":
-        return as_csv(found)
-    if not found:
-        return f"No results of {device}" if device else "No results"
-    return columns.listing(found, width)
+    return found
 
 
 def _uuid_of(label: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -29,7 +28,7 @@ from gputop.bench.results.measures import (
     verified_text,
 )
 from gputop.bench.results.statistics import LARGE_DROOP
-from gputop.bench.results.tables import BETWEEN, TextTable, aligned, layout_of, table
+from gputop.bench.results.tables import BETWEEN, TextTable, layout_of, table
 from gputop.schema.values import CAUSES, span_text, value_text
 from gputop.text import (
     ABSENT,
@@ -40,14 +39,10 @@ from gputop.text import (
     size,
     tflops,
     throughput,
-    visible,
 )
 
 if TYPE_CHECKING:
     from gputop.bench.run.series import Curve, RunCurves
-
-NAME_CELLS = 10
-"""Cells of a fact's name in text."""
 
 Level = Literal["", "good", "warn", "fault"]
 """How grave a sentence is: it has the colour."""
@@ -363,73 +358,6 @@ def charts(result: Result, course: RunCurves) -> Iterator[Block]:
             )
     if course.reasons:
         yield Strip(course.reasons, result.seconds)
-
-
-def as_lines(
-    page: Page, width: int | None = None, *, details: bool = False
-) -> Iterator[tuple[str, Level]]:
-    """Yield the lines of a page as text, wrapped at words, each with its level."""
-    before: Block | None = None
-    for block in page:
-        level = block.level if isinstance(block, Sentence) else ""
-        lines = _lines(block, width or 1 << 20, details=details)
-        if lines and before is not None and _is_apart(before, block):
-            yield "", ""
-        for line in lines:
-            yield line, level
-            before = block
-
-
-def _lines(
-    block: Block,
-    room: int,
-    *,
-    details: bool,
-) -> list[str]:
-    """Return the lines of a block. Charts have none."""
-    if isinstance(block, Sentence):
-        return textwrap.wrap(visible(block.text), room, break_on_hyphens=False)
-    if isinstance(block, Heading):
-        return [visible(block.text)]
-    if isinstance(block, TextTable):
-        return aligned(block.lines)
-    found = []
-    if isinstance(block, Facts) and (details or not block.details):
-        for name, text in block.rows:
-            found += _fact_lines(name, visible(text), room)
-    return found
-
-
-def _is_apart(before: Block, block: Block) -> bool:
-    """Return True if there is an empty line between two blocks."""
-    if isinstance(before, TextTable) or isinstance(block, TextTable):
-        return True
-    return isinstance(block, Heading)
-
-
-def _fact_lines(
-    name: str,
-    text: str,
-    room: int,
-) -> list[str]:
-    first = f"  {name:<{NAME_CELLS}} "
-    return textwrap.wrap(
-        text,
-        max(room, len(first) + NAME_CELLS),
-        initial_indent=first,
-        subsequent_indent=" " * len(first),
-        break_on_hyphens=False,
-    )
-
-
-def as_text(
-    page: Page,
-    width: int | None = None,
-    *,
-    details: bool = False,
-) -> str:
-    """Return a page as text, wrapped at words."""
-    return "\n".join(line for line, _ in as_lines(page, width, details=details))
 
 
 def rows_page(

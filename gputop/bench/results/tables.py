@@ -14,8 +14,7 @@ from gputop.bench.results.measures import (
     points_by_series,
     ranked_shapes,
 )
-from gputop.text import ABSENT, percentage, size, visible
-from gputop.text import cells as room_of
+from gputop.text import ABSENT, percentage, size
 
 LAUNCH = "launch alone"
 """Series of a latency run that is not a running time: the work goes on."""
@@ -303,17 +302,3 @@ def pair_tables(points: Iterable[Point]) -> list[TextTable]:
         # Workers end in any order: lines are in that of the columns.
         grid.lines = {name: grid.lines[name] for name in order if name in grid.lines}
     return [grid.table(order) for grid in grids.values()]
-
-
-def aligned(lines: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Align cells: the first `left` columns to the left, the others to the right."""
-    shown = [[visible(cell) for cell in line] for line in lines]
-    widths = [max(map(room_of, column)) for column in zip(*shown, strict=True)]
-    found = []
-    for line in shown:
-        cells = []
-        for at, (cell, width) in enumerate(zip(line, widths, strict=True)):
-            blank = " " * (width - room_of(cell))
-            cells.append(cell + blank if at < left else blank + cell)
-        found.append(f"  {'  '.join(cells)}".rstrip())
-    return found

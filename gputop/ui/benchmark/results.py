@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from textual import work
@@ -12,29 +12,31 @@ from textual.message import Message
 from gputop.agent.problem import ProblemError
 from gputop.bench.events import DEGRADED, FAULTY, Result
 from gputop.bench.results import store
+from gputop.bench.results.columns import COLUMNS as RESULT_COLUMNS
 from gputop.bench.results.columns import (
     DEVICE,
     SPEED,
     VERDICT,
-    WHEN,
     ResultColumn,
     device,
-    fitting_columns,
     speed,
     when,
 )
-from gputop.bench.results.differences import differences
+from gputop.bench.results.differences import comparison_page
+from gputop.output.result_pages import page_text
 from gputop.text import ABSENT, visible
 from gputop.ui.benchmark.kept_checks import check_result
-from gputop.ui.drawing.cells import Row, Span, cell, fit, list_row, paragraph
+from gputop.ui.drawing.cells import Row, Span, cell, paragraph
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, ConfirmScreen
-from gputop.ui.drawing.live import CursorList, TelemetryView
+from gputop.ui.drawing.list_view import Column, ListState, ListView, Slot, fit_slots
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
 
 if TYPE_CHECKING:
     from gputop.ui.telemetry import Telemetry
 
 MOST_RESULTS = 200
+ROOMY_DEVICE, TELLING = 24, 10
+"""Cells kept for the device's name before columns of a rank above `TELLING` get any."""
 
 
 class Line(NamedTuple):
@@ -48,8 +50,43 @@ class Line(NamedTuple):
     """True for a part of an unfolded check."""
 
 
-class ResultsView(CursorList, TelemetryView):
-    """A table, newest first, with a cursor."""
+class ResultsState(ListState[Line]):
+    """Lines in the order of their results."""
+
+    def identity(self, item: Line) -> Hashable:
+        result = item.result
+        return result.started_at, result.device_uuid, item.within, bool(item.parts)
+
+
+def _list_column(column: ResultColumn) -> Column[Line]:
+    width = column.width
+    if column is DEVICE:
+        width = 0
+    return Column(
+        column.title,
+        width,
+        lambda line: column.text(line.result),
+        right=column.right,
+    )
+
+
+COLUMNS = {_list_column(column): column for column in RESULT_COLUMNS}
+"""Columns of the list, with those of the history that they show."""
+RANKED = sorted(
+    (column for column in COLUMNS if column.width),
+    key=lambda column: COLUMNS[column].rank,
+)
+
+
+def _least_device(column: Column[Line]) -> int:
+    """Return the cells that the device keeps if this column is shown."""
+    if COLUMNS[column].rank > TELLING:
+        return ROOMY_DEVICE
+    return DEVICE.width
+
+
+class ResultsView(ListView[Line]):
+    """A table, newest first."""
 
     class Chosen(Message):
         """The line under the cursor is to be drawn again."""
@@ -58,8 +95,12 @@ class ResultsView(CursorList, TelemetryView):
             super().__init__()
             self.line = line
 
+    noun = "results"
+    keys_of_range = (" · ↑↓ scroll",)
+
     def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(telemetry, id="results")
+        super().__init__(ResultsState(), [*COLUMNS], id="results")
+        self._telemetry = telemetry
         self.results: list[Result] = []
         self.problem: str | None = None
         """Reason why earlier results could not be read, or this one not be stored."""
@@ -67,15 +108,14 @@ class ResultsView(CursorList, TelemetryView):
         """Result that another one is to be compared with."""
         self._unfolded: set[float] = set()
         """Starts of the checks whose parts are listed."""
-        self.lines: list[Line] = []
 
     def show(self, results: Sequence[Result], problem: str | None) -> None:
         """List these results; a new one is selected."""
         fresh = results[:1] != self.results[:1]
         self.results, self.problem = [*results[:MOST_RESULTS]], problem
         self._list()
-        self.at = 0 if fresh else self.at
-        self.action_move(0)
+        if fresh:
+            self.state.select(0)
 
     def add(self, new: Sequence[Result], problem: str | None) -> None:
         """List new results first; those that are listed already stay where they are."""
@@ -90,51 +130,43 @@ class ResultsView(CursorList, TelemetryView):
         for each in self.results:
             if each.check_started_at is not None:
                 checks.setdefault(each.check_started_at, []).insert(0, each)
-        self.lines = []
+        lines = []
         for each in self.results:
             started_at = each.check_started_at
             if started_at is None:
-                self.lines.append(Line(each))
+                lines.append(Line(each))
             elif started_at in checks:
                 parts = tuple(checks.pop(started_at))
-                self.lines.append(Line(check_result(parts), parts))
+                lines.append(Line(check_result(parts), parts))
                 if started_at in self._unfolded:
-                    self.lines += [Line(part, within=True) for part in parts]
-
-    @property
-    def line(self) -> Line | None:
-        """Line under the cursor, or None if there is none."""
-        return self.lines[self.at] if self.lines else None
+                    lines += [Line(part, within=True) for part in parts]
+        self.state.fill(lines)
+        self.redraw()
 
     @property
     def wanted(self) -> int:
         """Rows that show all lines."""
-        return 1 + len(self.lines) + 2 * bool(self.problem)
-
-    @property
-    def total(self) -> int:
-        return len(self.lines)
+        return 1 + self.state.total + 2 * bool(self.problem)
 
     def action_draw(self) -> None:
         """Draw the line under the cursor again; a check also unfolds, or folds."""
-        line = self.line
+        line = self.selected
         if line is None:
             return
         if line.parts:
             self._unfolded ^= {line.result.started_at}
             self._list()
-            self.action_move(0)
         self.post_message(self.Chosen(line))
 
     def action_compare(self) -> None:
         """Mark a result, or compare it with the marked one."""
-        now = self.line and self.line.result
+        now = self.selected and self.selected.result
         if now is None or self.marked in (None, now):
             self.marked = None if self.marked is now else now
         else:
             pair = [each for each in (self.marked, now) if each is not None]
             before, after = sorted(pair, key=lambda one: one.started_at)
-            text = differences(before, after, self.results)
+            text = page_text(comparison_page(before, after, self.results))
             lines = [Choice(line, "", None) for line in text.splitlines()]
             window = ChoiceDialog("Comparison", lines, "Esc closes")
             window.add_class("comparison")
@@ -144,7 +176,7 @@ class ResultsView(CursorList, TelemetryView):
 
     def action_forget(self) -> None:
         """Ask whether to remove the results of the line under the cursor."""
-        line = self.line
+        line = self.selected
         if line is None:
             return
         result = line.result
@@ -170,85 +202,57 @@ class ResultsView(CursorList, TelemetryView):
             left = [one for one in left if one is not result]
         self.show(left, problem)
 
+    def nothing(self) -> str:
+        return "No results yet"
+
     def draw(self, width: int, height: int) -> list[Row]:
         note = paragraph(visible(self.problem or ""), width - 1, FAULT, " ")[:2]
         if self.marked is not None:
             note.append([Span(" Select another result, and press d again", ACCENT)])
-        if not self.lines:
-            return [*note, [Span(" No results yet", DIM)]]
-        listed = self.list_in(max(1, height - len(note) - 1))
-        columns = fitting_columns(width)
-        rows = [self._heading(columns, width)]
-        for n in listed:
-            rows.append(
-                self._row(
-                    self.lines[n],
-                    columns,
-                    width,
-                    selected=n == self.at,
-                )
-            )
+        rows = super().draw(width, max(2, height - len(note)))
+        self.above += len(note)
         return [*note, *rows]
 
-    def _heading(self, columns: Sequence[tuple[ResultColumn, int]], width: int) -> Row:
-        """Return the titles, and which lines are shown if not all are."""
-        row: Row = []
-        for column, cells in columns:
-            title = column.title
-            if column is WHEN and self.total > len(self.listed):
-                title = f"{self.listed.start + 1}-{self.listed.stop}"
-                of = f"{title} of {self.total}"
-                title = of if len(of) <= cells else title
-            row += [
-                Span(" "),
-                cell(
-                    title,
-                    cells,
-                    DIM,
-                    right=column.right,
-                ),
-            ]
-        return fit(row, width)
+    def slots(self, width: int) -> Sequence[Slot[Line]]:
+        return fit_slots(self.columns, RANKED, width, _least_device)
 
-    def _row(
+    def cell_of(self, item: Line, slot: Slot[Line]) -> Row:
+        result, column = item.result, COLUMNS[slot.column]
+        text = column.text(result)
+        if column is DEVICE:
+            text = self._device_text(item, text)
+        bad = result.known_comparison.slower or result.state == DEGRADED
+        style = TEXT
+        if result.state == FAULTY:  # a fault is red all over
+            style = FAULT
+        elif bad and column in (VERDICT, SPEED):
+            style = WARN
+        elif text == ABSENT:
+            style = DIM
+        elif column is SPEED:
+            style = STRONG
+        return [
+            cell(
+                text,
+                slot.cells,
+                style,
+                right=column.right,
+            )
+        ]
+
+    def line(
         self,
-        line: Line,
-        columns: Sequence[tuple[ResultColumn, int]],
-        width: int,
+        item: Line,
+        slots: Sequence[Slot[Line]],
         *,
         selected: bool,
     ) -> Row:
-        result = line.result
-        titles = {column.title for column, _ in columns}
-        faulty = result.state == FAULTY
-        bad = result.known_comparison.slower or result.state == DEGRADED
-        row: Row = []
-        for column, cells in columns:
-            text = column.text(result)
-            if column is DEVICE:
-                text = self._device_text(line, text)
-            named_by_kind = result.points or line.parts
-            if column.title == "TYPE" and "KIND" not in titles and named_by_kind:
-                text = visible(result.kind, 20)  # tells more than its data type
-            style = STRONG if column is SPEED else TEXT
-            if faulty:  # a fault is red all over
-                style = FAULT
-            elif bad and column in (VERDICT, SPEED):
-                style = WARN
-            elif text == ABSENT:
-                style = DIM
-            row += [
-                Span(" "),
-                cell(
-                    text,
-                    cells,
-                    style,
-                    right=column.right,
-                ),
-            ]
         # A red row stays red under the cursor.
-        drawn = list_row(fit(row[1:], width - 1), selected=selected, focused=not faulty)
-        return [Span("=", ACCENT), *drawn[1:]] if result is self.marked else drawn
+        self.focused_list = item.result.state != FAULTY
+        row = super().line(item, slots, selected=selected)
+        if item.result is self.marked:
+            return [Span("=", ACCENT), *row[1:]]
+        return row
 
     def _device_text(self, line: Line, text: str) -> str:
         device = self._telemetry.find_device(line.result.device_uuid)

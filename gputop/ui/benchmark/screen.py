@@ -381,7 +381,7 @@ class BenchmarkTab(LiveTab):
     @work(group="report", exit_on_error=False)
     async def action_report(self) -> None:
         """Write the report of the selected result into the working directory."""
-        line = self._results.line
+        line = self._results.selected
         if line is None:
             self.notify("There is no result to report")
             return

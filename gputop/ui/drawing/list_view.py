@@ -239,6 +239,8 @@ class ListView(Wheel, FilterView, Generic[Item]):
 
     noun = "rows"
     """Word for several items."""
+    keys_of_range: tuple[str, ...] = (" · ↑↓ scroll", " · / filter")
+    """Keys named beside the range of lines on screen."""
     focused_list = True
     """True while keys are for this list."""
     headed = True
@@ -393,7 +395,7 @@ class ListView(Wheel, FilterView, Generic[Item]):
     def _range(self, width: int) -> Row:
         """Return which of the lines are on screen."""
         text = f"  {self._lines_shown()} {self.noun}"
-        parts = (text, " · ↑↓ scroll", " · / filter")
+        parts = (text, *self.keys_of_range)
         return [Span("".join(fit_columns(parts, width, len)), DIM)]
 
     def _lines_shown(self) -> str:

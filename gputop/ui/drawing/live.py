@@ -227,38 +227,6 @@ class Wheel:
         event.stop()
 
 
-class CursorList(Wheel):
-    """Mixin for lists with a cursor, which is always on screen."""
-
-    at = 0
-    """Index of the line under the cursor."""
-    listed = range(0)
-    """Indexes of the lines on screen."""
-
-    @property
-    def total(self) -> int:
-        """Number of lines."""
-        raise NotImplementedError
-
-    def action_move(self, step: int) -> None:
-        self.at = max(0, min(self.total - 1, self.at + step))
-        self.redraw()
-
-    def action_page(self, step: int) -> None:
-        self.action_move(step * len(self.listed))
-
-    def wheel(self, step: int) -> None:
-        self.action_move(step)
-
-    def list_in(self, room: int) -> range:
-        """Scroll to the cursor, and return the indexes of the lines to draw in so many rows."""
-        self._first = max(
-            self.at - room + 1, min(self._first, self.at, max(0, self.total - room))
-        )
-        self.listed = range(self._first, min(self._first + room, self.total))
-        return self.listed
-
-
 class ScrolledView(Wheel, DeviceView):
     """Scrolling view of `all_rows`; where they do not fit, the last line counts the others."""
 
