@@ -21,8 +21,8 @@ from gputop.bench.results import store
 from gputop.bench.run.device_run import DeviceRun
 from gputop.cli import main
 from gputop.commands import bench as command
-from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import report_runs
+from gputop.commands.parser import parse
 from gputop.stream import child as snapshots
 from tests.bench.commands import COMMAND, InTerminal, ends, environment, ran
 from tests.bench.machines import divided, seen, trainer, undivided
@@ -188,9 +188,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
-    parser = Parser(exit_on_error=False)
-    command.add_arguments(parser)
-    return parser.parse_args(arguments)
+    return parse(["bench", *arguments])
 
 
 def run(*arguments: str) -> int:

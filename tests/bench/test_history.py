@@ -23,7 +23,7 @@ from gputop.bench.events import Conditions, Point
 from gputop.bench.results import columns, exports, store
 from gputop.bench.results.columns import COLUMNS, DEVICE
 from gputop.commands import bench as command
-from gputop.commands.arguments import Parser
+from gputop.commands.parser import parse
 from gputop.output.result_pages import result_list
 from gputop.stream import child as snapshots
 from tests.bench.kept import BASE, COPY, SWEEP, soak, table, with_comparisons
@@ -42,9 +42,7 @@ RUNS = [
 
 
 def run(*arguments: str) -> int:
-    parser = Parser(exit_on_error=False)
-    command.add_arguments(parser)
-    return command.run(parser.parse_args(["--history", *arguments]))
+    return command.run(parse(["bench", "--history", *arguments]))
 
 
 @pytest.fixture

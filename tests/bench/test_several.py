@@ -16,8 +16,8 @@ from gputop.bench.plan import target_choice
 from gputop.bench.results import store
 from gputop.commands import bench as command
 from gputop.commands import bench_results
-from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import gravest, report_runs
+from gputop.commands.parser import parse
 from gputop.stream import child as snapshots
 from tests import runs
 from tests.bench.machines import divided, seen
@@ -60,9 +60,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def parsed(*arguments: str) -> argparse.Namespace:
-    parser = Parser(exit_on_error=False)
-    command.add_arguments(parser)
-    return parser.parse_args(arguments)
+    return parse(["bench", *arguments])
 
 
 def run(*arguments: str) -> int:

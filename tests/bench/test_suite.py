@@ -25,7 +25,7 @@ from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import copies
 from gputop.commands import bench as command
-from gputop.commands.arguments import Parser
+from gputop.commands.parser import parse
 from gputop.console import COULD_NOT_RUN, USAGE
 from gputop.output.result_pages import page_text
 from tests.runs import begin, gpu_result
@@ -89,15 +89,11 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Ends:
 
 
 def run(*arguments: str) -> int:
-    parser = Parser(exit_on_error=False)
-    command.add_arguments(parser)
-    return command.run(parser.parse_args(["check", "--device", "cpu", *arguments]))
+    return command.run(parse(["bench", "check", "--device", "cpu", *arguments]))
 
 
 def test_suite_is_the_former_name_of_a_check() -> None:
-    parser = Parser(exit_on_error=False)
-    command.add_arguments(parser)
-    assert parser.parse_args(["suite"]).kind == parser.parse_args(["check"]).kind == "check"
+    assert parse(["bench", "suite"]).kind == parse(["bench", "check"]).kind == "check"
 
 
 @pytest.mark.parametrize("level", LEVELS)
