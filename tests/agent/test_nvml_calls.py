@@ -56,18 +56,6 @@ def test_every_type_of_a_number_is_known() -> None:
     assert number_of(value, 99) is None
 
 
-def test_a_device_is_asked_for_its_fields_in_one_call(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice())
-    start()
-    clock = Clock()
-    reader = NvmlReader(0, clock=clock)
-    ticks(reader, clock, 12)
-    asked = nvml.calls()["nvmlDeviceGetFieldValues"]
-    ticks(reader, clock, 10)
-    intervals = 10 + 10 + 1  # at every tick, every second, every 10 seconds
-    assert nvml.calls()["nvmlDeviceGetFieldValues"] - asked == intervals
-
-
 def lacking(device: FakeDevice) -> FakeDevice:
     """The device without the temperature of its memory."""
     values = {key: value for key, value in device.values.items() if key != "field.82"}
