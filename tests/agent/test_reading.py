@@ -123,23 +123,6 @@ def test_a_device_that_comes_back_keeps_its_thread(machine: Machine, clock: Time
     assert machine.tick() == {stuck: [3], other: [0, 1, 2, 4, 5, 6, 7]}
 
 
-def test_each_slow_device_has_a_thread(machine: Machine, clock: Time) -> None:
-    """Also one that hangs in the thread that took over."""
-    machine.tick()
-    for index in (3, 5):
-        machine.hang(index)
-        clock.now += 1.0
-    ((_, devices),) = machine.tick().items()
-    assert sorted(devices) == [0, 1, 2, 4, 6, 7]
-    for index in (3, 5):
-        machine.readers[index].gate.set()
-        machine.wait_for(index)
-    machine.tick()
-    machine.wait_for(3)
-    machine.wait_for(5)
-    assert sorted(machine.tick().values()) == [[0, 1, 2, 4, 6, 7], [3], [5]]
-
-
 def test_a_slow_machine_reads_every_device_before_one_twice(machine: Machine) -> None:
     """A tick that comes before the last one has ended begins with the devices left."""
     machine.tick()
