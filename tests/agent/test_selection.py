@@ -131,15 +131,14 @@ def test_ambiguous_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "needs"), [("0", False), ("0,1", False), ("GPU-aa11", True), ("2:0", True)]
 )
-def test_an_index_is_known_before_devices_are_identified(text: str, needs: bool) -> None:
-    assert Selection(tuple(text.split(","))).needs_identities is needs
-
-
-def test_the_variable_needs_all_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not Selection(only_visible=True).needs_identities
+def test_an_index_is_known_before_devices_are_identified(
+    monkeypatch: pytest.MonkeyPatch, text: str, needs: bool
+) -> None:
+    ids = tuple(text.split(","))
+    assert Selection(ids).needs_identities is needs
+    assert Selection(ids, only_visible=True).needs_identities is needs
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert Selection(only_visible=True).needs_identities
-    assert not Selection().needs_identities
+    assert Selection(ids, only_visible=True).needs_identities
 
 
 def test_the_message_names_the_gpu_that_does_not_answer() -> None:

@@ -10,8 +10,6 @@ import pytest
 from gputop.agent import simulated
 from gputop.agent.device import READINGS, DeviceSample
 from gputop.agent.interface import with_facts
-from gputop.agent.lines import to_line
-from gputop.agent.sender import make_sampler
 from gputop.agent.simulated import (
     CHECKPOINT_EVERY_SECONDS,
     DEVICES,
@@ -25,9 +23,6 @@ from gputop.agent.simulated import (
     SimulatedReader,
     simulated_owners,
 )
-from gputop.agent.snapshot import Inventory, Sample, Source
-from gputop.schema.decode import decode
-from gputop.stream.launch import StreamOptions
 
 FIVE_MINUTES = 300
 
@@ -120,18 +115,3 @@ def test_processes_fit_into_the_memory_in_use_and_have_owners() -> None:
         assert owner.start_time
         pids.add(process.pid)
     assert len(pids) == DEVICES
-
-
-def test_the_stream_is_marked() -> None:
-    records = make_sampler(StreamOptions(0.25, demo=True)).records()
-    inventory, sample = next(records), next(records)
-    while isinstance(inventory, Inventory) and not inventory.devices:
-        inventory, sample = sample, next(records)
-    assert isinstance(inventory, Inventory)
-    assert isinstance(sample, Sample)
-    assert inventory.source is Source.SIMULATED
-    assert len(sample.devices) == len(sample.processes) == DEVICES
-    sent = decode(to_line(inventory))
-    assert isinstance(sent, Inventory)
-    assert sent.devices == inventory.devices
-    assert {process.user for process in sample.processes} == {"ada", "bo", "eve"}
