@@ -10,23 +10,14 @@ from gputop.agent.device import Absence
 from gputop.agent.linux import host as module
 from gputop.agent.linux.host import HostReader
 from tests.agent import machines
+from tests.agent.fakes import Time
 from tests.agent.machines import cpuinfo, stat
 from tests.fake_root import fake_root
 
 
-class Clock:
-    """Stands in for the module's `time`."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
+    clock = Time()
     monkeypatch.setattr(module, "time", clock)
     return clock
 
@@ -36,7 +27,7 @@ def write(root: Path, files: dict[str, str]) -> None:
         (root / name.lstrip("/")).write_text(content)
 
 
-def test_a_percentage_needs_some_time(clock: Clock) -> None:
+def test_a_percentage_needs_some_time(clock: Time) -> None:
     reader = HostReader()
     clock.now += module.WINDOW_SECONDS / 2
     early = reader.read()
@@ -46,7 +37,7 @@ def test_a_percentage_needs_some_time(clock: Clock) -> None:
     assert early.absent["cpu_core_percent"] is Absence.NO_DATA_YET
 
 
-def test_the_percentages_are_since_the_read_before(clock: Clock, tmp_path: Path) -> None:
+def test_the_percentages_are_since_the_read_before(clock: Time, tmp_path: Path) -> None:
     root = fake_root(tmp_path, machines.INTEL | stat("cpu0 0 0 0 100", "cpu1 0 0 0 100"))
     reader = HostReader(root)
     write(root, stat("cpu0 20 0 0 180", "cpu1 40 0 0 160"))
@@ -60,7 +51,7 @@ def test_the_percentages_are_since_the_read_before(clock: Clock, tmp_path: Path)
     assert reader.read().cpu_core_percent == (60.0, 80.0)
 
 
-def test_what_happened_between_two_reads_is_there(clock: Clock, tmp_path: Path) -> None:
+def test_what_happened_between_two_reads_is_there(clock: Time, tmp_path: Path) -> None:
     """A second of load in ten is 10 % on average, and all of a core for that second."""
     root = fake_root(tmp_path, stat("cpu0 0 0 0 100", "cpu1 0 0 0 100"))
     reader = HostReader(root)
@@ -80,7 +71,7 @@ def test_what_happened_between_two_reads_is_there(clock: Clock, tmp_path: Path) 
     assert host.cpu_samples_percent == host.cpu_core_max_samples_percent == ()
 
 
-def test_clock_and_temperature_are_read_less_often(clock: Clock, tmp_path: Path) -> None:
+def test_clock_and_temperature_are_read_less_often(clock: Time, tmp_path: Path) -> None:
     root = fake_root(tmp_path, machines.INTEL)
     reader = HostReader(root)
     first = reader.read()
@@ -100,9 +91,7 @@ def test_clock_and_temperature_are_read_less_often(clock: Clock, tmp_path: Path)
     [{}, stat("cpu0 0 0 0 0 0 0 0 0 0 0")],
     ids=["a sandbox that shows processes only", "CPUs whose time is not counted"],
 )
-def test_what_a_sandbox_hides_is_absent(
-    clock: Clock, tmp_path: Path, files: dict[str, str]
-) -> None:
+def test_what_a_sandbox_hides_is_absent(clock: Time, tmp_path: Path, files: dict[str, str]) -> None:
     reader = HostReader(fake_root(tmp_path, files))
     clock.now += 1.0
     host = reader.read()

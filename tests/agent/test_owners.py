@@ -27,7 +27,7 @@ from gputop.agent.snapshot import Sample
 from gputop.schema.decode import decode
 from tests import streams
 from tests.agent.fake_proc import FakeProc
-from tests.agent.fakes import listed
+from tests.agent.fakes import Time, listed
 
 if TYPE_CHECKING:
     from gputop.agent.snapshot import Process
@@ -37,16 +37,6 @@ NOBODY = 0x7FFFFFFF
 ID = "4f1c0ab2d9e7" + "8635" * 13
 START = BOOT_TIME + 500 / TICKS_PER_SECOND
 """Of the processes in the directory."""
-
-
-class Clock:
-    """Stands in for the module's `time`."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 def find(owners: Owners, pid: int) -> Process:
@@ -59,8 +49,8 @@ def unseen(process: Process, reason: Absence) -> Process:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
+    clock = Time()
     monkeypatch.setattr(module, "time", clock)
     return clock
 
@@ -133,7 +123,7 @@ def test_a_process_that_has_gone(child: subprocess.Popen[bytes]) -> None:
     assert find(owners, child.pid) == unseen(listed(child.pid), Absence.LOST)
 
 
-def test_cpu_is_that_of_the_time_since_the_look_before(clock: Clock) -> None:
+def test_cpu_is_that_of_the_time_since_the_look_before(clock: Time) -> None:
     owners = Owners()
     find(owners, os.getpid())
     before = time.process_time()
@@ -155,7 +145,7 @@ def busy_children(proc: FakeProc, *ticks: int, **last: Any) -> None:
     proc.add(children=pids)
 
 
-def test_the_workers_of_a_process(clock: Clock, proc: FakeProc, owners: Owners) -> None:
+def test_the_workers_of_a_process(clock: Time, proc: FakeProc, owners: Owners) -> None:
     """They are on no device, and what they take of the CPU is why it waits."""
     busy_children(proc, 0, 0)
     first = find(owners, 7)
@@ -170,7 +160,7 @@ def test_the_workers_of_a_process(clock: Clock, proc: FakeProc, owners: Owners) 
     assert (owner.cpu_percent, owner.io_wait) == (0, True)
 
 
-def test_children_that_are_not_told(clock: Clock, proc: FakeProc, owners: Owners) -> None:
+def test_children_that_are_not_told(clock: Time, proc: FakeProc, owners: Owners) -> None:
     """By a kernel that does not list them: the process is known without."""
     proc.add()
     (proc.root / LIST).unlink()
@@ -201,7 +191,7 @@ print(json.dumps(found))
 
 
 def test_a_user_name_that_is_never_answered(
-    clock: Clock, proc: FakeProc, owners: Owners, monkeypatch: pytest.MonkeyPatch
+    clock: Time, proc: FakeProc, owners: Owners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The number stands for it, and other names are not held up. Later the name is there."""
     answered, found = threading.Event(), pwd.getpwuid(os.getuid())
@@ -224,7 +214,7 @@ def test_a_user_name_that_is_never_answered(
     until(lambda: find(owners, 7).user == found.pw_name)
 
 
-def test_a_command_line_that_blocks(clock: Clock, proc: FakeProc, owners: Owners) -> None:
+def test_a_command_line_that_blocks(clock: Time, proc: FakeProc, owners: Owners) -> None:
     """The kernel lets its readers wait for a process that waits for storage itself."""
     proc.add(7, state=b"D")
     proc.add(8)
@@ -242,7 +232,7 @@ def test_a_command_line_that_blocks(clock: Clock, proc: FakeProc, owners: Owners
 
 
 def test_the_name_of_a_container_stands_for_its_id(
-    clock: Clock, proc: FakeProc, tmp_path: Path
+    clock: Time, proc: FakeProc, tmp_path: Path
 ) -> None:
     config = tmp_path / f"var/lib/docker/containers/{ID}/config.v2.json"
     owners = Owners(proc.path, root=tmp_path)
@@ -265,7 +255,7 @@ def until(there: Callable[[], bool]) -> None:
         pause.wait(0.01)
 
 
-def test_a_pid_that_is_used_again(clock: Clock, proc: FakeProc, owners: Owners) -> None:
+def test_a_pid_that_is_used_again(clock: Time, proc: FakeProc, owners: Owners) -> None:
     """Another process, with nothing of the first one's."""
     proc.add(user_ticks=1000)
     find(owners, 7)
@@ -280,7 +270,7 @@ def test_a_pid_that_is_used_again(clock: Clock, proc: FakeProc, owners: Owners) 
 
 
 def test_a_process_is_forgotten_when_it_leaves_the_devices(
-    clock: Clock, proc: FakeProc, owners: Owners
+    clock: Time, proc: FakeProc, owners: Owners
 ) -> None:
     proc.add()
     find(owners, 7)
@@ -290,7 +280,7 @@ def test_a_process_is_forgotten_when_it_leaves_the_devices(
     assert find(owners, 7).cpu_percent is None
 
 
-def test_what_has_no_command_line_has_a_name(clock: Clock, proc: FakeProc, owners: Owners) -> None:
+def test_what_has_no_command_line_has_a_name(clock: Time, proc: FakeProc, owners: Owners) -> None:
     """Kernel threads and zombies; so has one whose command line may not be seen."""
     proc.add(command=b"", name=b"kworker/0:1)")
     assert find(owners, 7).command == "kworker/0:1)"
@@ -312,13 +302,13 @@ def test_what_has_no_command_line_has_a_name(clock: Clock, proc: FakeProc, owner
     ],
 )
 def test_command_lines(
-    clock: Clock, proc: FakeProc, owners: Owners, raw: bytes, command: str
+    clock: Time, proc: FakeProc, owners: Owners, raw: bytes, command: str
 ) -> None:
     proc.add(command=raw)
     assert find(owners, 7).command == command
 
 
-def test_hidepid_1(clock: Clock, proc: FakeProc, owners: Owners) -> None:
+def test_hidepid_1(clock: Time, proc: FakeProc, owners: Owners) -> None:
     """The directory can be seen, and nothing in it."""
     proc.add()
     proc.forbidden = {"7/stat", "7/status", "7/cmdline", "7/cgroup"}

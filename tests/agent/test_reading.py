@@ -13,20 +13,10 @@ from gputop.agent.device import Device
 from gputop.agent.interface import DeviceReading, Reader
 from gputop.agent.problem import Problem
 from gputop.agent.reading import STUCK_SECONDS, ReadingThreads
-from tests.agent.fakes import BOUND, FakeReader, answer
+from tests.agent.fakes import BOUND, FakeReader, Time, answer
 
 PATIENCE = 60.0
 """Seconds that a tick would wait for a device that it waits for."""
-
-
-class Time:
-    """Seconds that pass when told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture

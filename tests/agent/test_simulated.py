@@ -23,28 +23,19 @@ from gputop.agent.simulated import (
     SimulatedReader,
     simulated_owners,
 )
+from tests.agent.fakes import Time
 
 FIVE_MINUTES = 300
 
 
-class Clock:
-    """Stands in for the module's `time`."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
+    clock = Time()
     monkeypatch.setattr(simulated, "time", clock)
     return clock
 
 
-def run(clock: Clock, seconds: int) -> Iterator[tuple[DeviceSample, ...]]:
+def run(clock: Time, seconds: int) -> Iterator[tuple[DeviceSample, ...]]:
     """All devices' readings, second by second."""
     clock.now = 1000.0
     readers = [SimulatedReader(index, 1000.0, {}) for index in range(DEVICES)]
@@ -61,7 +52,7 @@ def test_eight_devices_with_keys_of_their_own() -> None:
     assert devices == [reader.device for reader in SimulatedDriver().readers()]
 
 
-def test_nothing_impossible_in_five_minutes(clock: Clock) -> None:
+def test_nothing_impossible_in_five_minutes(clock: Time) -> None:
     for samples in run(clock, FIVE_MINUTES):
         for sample in samples:
             s: Any = sample
@@ -84,7 +75,7 @@ def test_nothing_impossible_in_five_minutes(clock: Clock) -> None:
             assert 0 < s.memory_clock_mhz <= 2619
 
 
-def test_the_devices_train_in_step_one_waits_and_one_does_nothing(clock: Clock) -> None:
+def test_the_devices_train_in_step_one_waits_and_one_does_nothing(clock: Time) -> None:
     runs = list(run(clock, FIVE_MINUTES))
     busy = [[sample.gpu_utilization_percent or 0 for sample in samples] for samples in runs]
     assert {row[NOTEBOOK_DEVICE] for row in busy} == {0}
