@@ -129,7 +129,8 @@ def test_a_name_that_is_not_utf8(nvml: FakeDriver) -> None:
     nvml.write(FakeDevice(name="Card \udcff\udcfe"))
     reader = only_reader()
     reader.read(gpm=False)[0]
-    assert reader.device.name == "Card ��"
+    assert reader.device.name == "unknown device"
+    assert reader.device.absent["name"] is Absence.ERROR
 
 
 FOLLOWS = ("memory_free_bytes", "memory_unattributed_bytes", "fans_percent")
