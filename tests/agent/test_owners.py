@@ -123,15 +123,14 @@ def test_a_process_that_has_gone(child: subprocess.Popen[bytes]) -> None:
     assert find(owners, child.pid) == unseen(listed(child.pid), Absence.LOST)
 
 
-def test_cpu_is_that_of_the_time_since_the_look_before(clock: Time) -> None:
-    owners = Owners()
-    find(owners, os.getpid())
-    before = time.process_time()
-    while time.process_time() < before + 0.3:
-        pass
+def test_cpu_is_that_of_the_time_since_the_look_before(
+    clock: Time, proc: FakeProc, owners: Owners
+) -> None:
+    proc.add(user_ticks=1000, system_ticks=1000)
+    assert find(owners, 7).cpu_percent is None
+    proc.add(user_ticks=1000 + TICKS_PER_SECOND, system_ticks=1000 + TICKS_PER_SECOND)
     clock.now += 0.5
-    taken = time.process_time() - before
-    assert find(owners, os.getpid()).cpu_percent == pytest.approx(100 * taken / 0.5, abs=10.0)
+    assert find(owners, 7).cpu_percent == 400.0
 
 
 LIST = "7/task/7/children"
