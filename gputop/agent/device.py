@@ -268,3 +268,14 @@ GPM_READINGS: tuple[str, ...] = tuple(
 )
 GPM_READINGS += ("sm_occupancy_percent",)
 """Readings of GPM, which is sampled only if somebody looks at them."""
+
+
+def without_readings(
+    uuid: str,
+    state: DeviceState,
+    reason: Absence,
+    age_seconds: float | None,
+) -> DeviceSample:
+    """Return the sample of a device that has no reading, for that reason."""
+    absent = dict.fromkeys((*READINGS, "processes"), reason)
+    return DeviceSample(uuid, state, age_seconds, absent=absent)

@@ -145,27 +145,18 @@ def _device_with(wanted: str, devices: Sequence[Device]) -> Device:
 def _no_device_with(wanted: str, devices: Sequence[Device]) -> Problem:
     gpus = [device for device in devices if device.parent_uuid is None]
     silent = [gpu for gpu in gpus if not is_identified(gpu)]
-    why = f"this machine has {_numbers(gpus)}"
+    what, remedy = f"No device has the UUID {wanted}", f"{_LIST} the devices"
+    why = f"this machine has GPU {fold_list([gpu.number for gpu in gpus], 8)}"
     if wanted.isdecimal():
-        return Problem(f"There is no GPU {wanted}", why, f"{_LIST} them")
-    what, remedy = f"No device has the UUID {wanted}", f"{_LIST} the UUIDs"
+        return Problem(f"There is no GPU {wanted}", why, remedy)
     if is_address(wanted):
         what = f"No GPU has the PCI address {wanted}"
-        why = f"they have {fold_list([gpu.pci_bus_id or 'an unknown one' for gpu in gpus], 8)}"
+        addresses = [gpu.pci_bus_id or "an unknown one" for gpu in gpus]
+        why = f"they have {fold_list(addresses, 8)}"
     elif wanted[0].isdecimal():
         what = f"There is no MIG instance {wanted}"
     if silent:
-        why += f", and {_numbers(silent)} {'does' if len(silent) == 1 else 'do'} not answer"
+        numbers = fold_list([gpu.number for gpu in silent], 8)
+        why += f", and there is no answer from GPU {numbers}"
         remedy = f"A GPU that does not answer can be chosen by its index, such as {silent[0].index}"
     return Problem(what, why, remedy)
-
-
-def _numbers(gpus: Sequence[Device]) -> str:
-    """Return the GPUs as `GPU 0`, `GPUs 0 and 1` or `GPUs 0 to 7`."""
-    indices = sorted({gpu.index for gpu in gpus})
-    first, last = indices[0], indices[-1]
-    if len(indices) == 1:
-        return f"GPU {first}"
-    if len(indices) > 2 and len(indices) == last - first + 1:
-        return f"GPUs {first} to {last}"
-    return f"GPUs {', '.join(map(str, indices[:-1]))} and {last}"

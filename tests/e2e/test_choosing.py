@@ -172,8 +172,8 @@ def test_pick_and_doctor_obey_the_variable(driver: FakeDriver, value: str) -> No
 @pytest.mark.parametrize(
     ("arguments", "variable", "message"),
     [
-        (("-i", "9"), None, "There is no GPU 9: this machine has GPUs 0 to 2. `gputop status -L`"),
-        (("-i", "GPU-77"), None, "No device has the UUID GPU-77: this machine has GPUs 0 to 2. "),
+        (("-i", "9"), None, "There is no GPU 9: this machine has GPU 0, 1, 2. `gputop status -L`"),
+        (("-i", "GPU-77"), None, "No device has the UUID GPU-77: this machine has GPU 0, 1, 2. "),
         (("-i", "99:00.0"), None, "No GPU has the PCI address 99:00.0: they have 00000000:23:00.0"),
         (
             ("-i", "GPU-558"),

@@ -79,8 +79,8 @@ class _Known:
     cpu: _Cpu
     facts: dict[str, Any] = field(default_factory=dict)
     identity_at: float = -math.inf
-    user: int | None = None
-    """Number of the user; None if it may not be read."""
+    user: int = 0
+    """Number of the user."""
     cgroup: str = ""
     """Text of its control groups; empty if it is in no container."""
     parent_pid: int = 0
@@ -146,8 +146,8 @@ class Owners:
     def _owner_of(self, pid: int) -> Facts:
         try:
             known = self._look(pid, time.monotonic())
-        except PermissionError:
-            return self._hidden(pid)
+        except PermissionError:  # hidepid=1
+            return unseen(Absence.NO_PERMISSION)
         except (FileNotFoundError, ProcessLookupError):
             if _exists(pid):  # hidepid=2 hides the directory, too
                 return unseen(Absence.NO_PERMISSION)
@@ -194,9 +194,6 @@ class Owners:
         known.children = {}
         try:
             pids = procfs.read_children(known.pid, self._proc)
-        except PermissionError:
-            known.facts.update(dict.fromkeys(CHILDREN, Absence.NO_PERMISSION))
-            return
         except (OSError, ValueError):
             # The kernel does not list them, or the process is gone.
             known.facts.update(dict.fromkeys(CHILDREN, Absence.NOT_SUPPORTED))
@@ -219,10 +216,7 @@ class Owners:
         """Read the user's number and the control groups. Raises OSError if the process is gone."""
         known.cgroup, place = self._read_cgroup(known.pid)
         known.facts.update(place)
-        try:
-            known.user = self._user_number(known.pid)
-        except PermissionError:
-            known.user = None
+        known.user = self._user_number(known.pid)
         known.parent = None
         known.parent_pid = known.stat.parent_pid
         with contextlib.suppress(OSError, ValueError):
@@ -231,15 +225,13 @@ class Owners:
     def _read_cgroup(self, pid: int) -> tuple[str, Facts]:
         """Return the text of a process's control groups, and its facts.
 
-        The text is empty if the process is in no container. Raises OSError.
+        The text is empty if the process is in no container.
         """
         try:
             data = procfs.read(f"{self._proc}/{pid}/cgroup", CGROUP_BYTES)
-        except FileNotFoundError:
+        except OSError:
             # The kernel has no control groups, or the process is gone: the next read fails, too.
             return "", dict.fromkeys(Cgroup._fields, Absence.NOT_SUPPORTED)
-        except PermissionError:
-            return "", dict.fromkeys(Cgroup._fields, Absence.NO_PERMISSION)
         text = procfs.text(data)
         place = parse_cgroup(text)
         if place.container is None and place.pod is None:
@@ -253,9 +245,7 @@ class Owners:
         of the executable. Raises OSError if the process is gone.
         """
         facts = known.facts
-        facts["user"] = Absence.NO_PERMISSION
-        if known.user is not None:
-            facts["user"] = self._user_text(known.user)
+        facts["user"] = self._users.get(known.user) or str(known.user)
         masked, unmasked = self._command(known.key, again=again)
         facts["command"] = masked or known.stat.name
         facts["unmasked"] = None
@@ -273,20 +263,9 @@ class Owners:
         """Return a command line, masked and unmasked; both empty until it is known."""
         return self._commands.get(key, again=again) or ("", "")
 
-    def _user_text(self, number: int) -> str:
-        """Return the user's name, or the number until the name is known."""
-        return self._users.get(number) or str(number)
-
     def _user_number(self, pid: int) -> int:
         """Return the user's number. Raises OSError if it is hidden, ValueError for nonsense."""
-        try:
-            status = procfs.read(f"{self._proc}/{pid}/status")
-        except PermissionError:
-            # The directory belongs to the user, or to root if the process protects itself.
-            owner = Path(f"{self._proc}/{pid}").stat().st_uid
-            if owner == 0:
-                raise
-            return owner
+        status = procfs.read(f"{self._proc}/{pid}/status")
         match = re.search(rb"^Uid:\s+(\d+)", status, re.MULTILINE)
         if match is None:
             raise ValueError("not the content of /proc/PID/status")
@@ -299,13 +278,6 @@ class Owners:
         except OSError:
             return "", ""
         return parse_command_line(data)
-
-    def _hidden(self, pid: int) -> Facts:
-        """Return what hidepid=1 shows of a process: the directory, but nothing in it."""
-        facts = {**unseen(Absence.NO_PERMISSION)}
-        with contextlib.suppress(OSError, ValueError):
-            facts["user"] = self._user_text(self._user_number(pid))
-        return facts
 
 
 def _children_facts(cpus: Mapping[_Key, _Cpu]) -> Facts:

@@ -19,7 +19,6 @@ from gputop.agent.nvml.query import (
     Question,
     Source,
     scalar,
-    string,
 )
 from gputop.agent.nvml.traffic import NvLink, Pcie
 from gputop.agent.nvml.utilization import BusySamples
@@ -182,8 +181,8 @@ BAR1_TOTAL = once(
 """Total of BAR1 memory. MIG instances are asked these four, too."""
 
 IDENTITY = (
-    once("uuid", string(nvml.nvmlDeviceGetUUID)),
-    once("name", string(nvml.nvmlDeviceGetName)),
+    once("uuid", nvml.nvmlDeviceGetUUID),
+    once("name", nvml.nvmlDeviceGetName),
     once("pci_bus_id pci_device_id", _pci),
     once("minor_number", scalar(nvml.nvmlDeviceGetMinorNumber)),
     once("architecture", _mode(nvml.nvmlDeviceGetArchitecture, ARCHITECTURES)),

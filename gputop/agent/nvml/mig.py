@@ -28,14 +28,7 @@ from gputop.agent.nvml.processes import (
     merge_processes,
     process_lists,
 )
-from gputop.agent.nvml.query import (
-    EVERY_10_SECONDS,
-    Answers,
-    Clock,
-    Question,
-    scalar,
-    string,
-)
+from gputop.agent.nvml.query import EVERY_10_SECONDS, Answers, Clock, Question, scalar
 from gputop.agent.nvml.utilization import Gpm, all_missing
 from gputop.agent.nvml.values import absence_of, total
 
@@ -43,7 +36,7 @@ _COUNT = Question(
     "count", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), interval=EVERY_10_SECONDS
 )
 _IDENTITY = (
-    once("name", string(nvml.nvmlDeviceGetName)),
+    once("name", nvml.nvmlDeviceGetName),
     once("mig_gpu_instance", scalar(nvml.nvmlDeviceGetGpuInstanceId)),
     once("mig_compute_instance", scalar(nvml.nvmlDeviceGetComputeInstanceId)),
     once(
@@ -81,14 +74,6 @@ _MOST = 64
 """Instances at most, in case a driver says 0xFFFFFFFF."""
 _NOWHERE = (0xFFFF_FFFF, 0xFFFF_FFFF)
 """Ids of a process that is on no instance."""
-
-
-def _uuid(handle: Any) -> str:
-    """Return the uuid. Raises `NVMLError` if there is none: the instance has no key then."""
-    uuid = string(nvml.nvmlDeviceGetUUID)(handle)
-    if isinstance(uuid, Absence):
-        raise nvml.NVMLError(nvml.NVML_ERROR_NO_DATA)
-    return str(uuid)
 
 
 class InstanceReadings(NamedTuple):
@@ -162,7 +147,7 @@ class Instances:
         try:
             handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)
             # At every read: the driver reuses the handle of a destroyed instance.
-            uuid = _uuid(handle)
+            uuid = nvml.nvmlDeviceGetUUID(handle)
             if known is None or known.device.uuid != uuid:
                 answers = Answers(self._clock)
                 device = _device(answers, handle, parent, uuid=uuid, mig_index=index)

@@ -141,6 +141,8 @@ class Answers:
                 row = source(handle)
             except nvml.NVMLError as error:
                 code = error.value
+            except UnicodeDecodeError:
+                code = nvml.NVML_ERROR_UNKNOWN
             else:
                 if len(question.names) == 1:
                     row = (row,)
@@ -160,18 +162,3 @@ class Answers:
 def scalar(call: Callable[..., Any], *arguments: int) -> Source:
     """Return a source of the one value of a call."""
     return lambda handle: call(handle, *arguments)
-
-
-def string(call: Callable[[Any], str | bytes]) -> Source:
-    """Return a source of the text of a call, whatever its encoding."""
-
-    def source(handle: Any) -> str | Absence:
-        try:
-            found = call(handle)
-        except UnicodeDecodeError as error:
-            found = error.object
-        if isinstance(found, bytes):
-            found = found.decode(errors="replace")
-        return found or Absence.NO_DATA_YET
-
-    return source

@@ -14,9 +14,7 @@ import threading
 import time
 from typing import Any
 
-from gputop.agent.device import Absence
 from gputop.agent.nvml.bindings import nvml
-from gputop.agent.nvml.values import absence_of
 from gputop.agent.snapshot import Event
 
 WAIT_SECONDS = 1.0
@@ -52,7 +50,6 @@ class XidEvents:
     """
 
     def __init__(self) -> None:
-        self._supported = True
         self._refused: set[int] = set()
         """Addresses of handles that spoil a set."""
         self._set = self._new()
@@ -107,7 +104,6 @@ class XidEvents:
             timed_out = error.value == nvml.NVML_ERROR_TIMEOUT
             if timed_out and not current.outdated:
                 return ()
-            self._note(error)
             # Before the wait, so that readers find it.
             self._set = self._new()
             return () if timed_out else _no_events()
@@ -120,19 +116,14 @@ class XidEvents:
 
     def close(self) -> None:
         """Free the set before NVML is shut down: after that it cannot be freed."""
-        self._supported, self._set = False, None
+        self._set = None
 
     def _new(self) -> _EventSet | None:
         """Return another set, or None if there is none now."""
         try:
-            return _EventSet() if self._supported else None
-        except nvml.NVMLError as error:
-            self._note(error)
+            return _EventSet()
+        except nvml.NVMLError:  # not supported, or NVML was shut down
             return None
-
-    def _note(self, error: Any) -> None:
-        if absence_of(error.value) is Absence.NOT_SUPPORTED:
-            self._supported = False
 
 
 def _address(handle: Any) -> int:
