@@ -66,15 +66,6 @@ def test_a_machine_without_a_driver() -> None:
     assert done.stdout.isascii()
 
 
-def test_a_machine_that_is_well_but_for_notes(driver: FakeDriver, no_torch: str) -> None:
-    driver.write(h100(persistence_mode=0, power_limit_enforced_milliwatts=500_000))
-    done = doctor("--python", no_torch, env=driver.environment())
-    assert (done.returncode, done.stderr) == (0, "")
-    assert re.search(r"note +persistence +off", done.stdout)
-    assert re.search(r"warning +power limit +500 W, below", done.stdout)
-    assert "No problem found; 2 warnings, " in done.stdout.splitlines()[-1]
-
-
 def test_what_the_rules_say_of_one_snapshot(driver: FakeDriver, no_torch: str) -> None:
     """Heat, memory of nobody: warnings, which are no fault; what the driver wants is one."""
     driver.write(FakeDevice(clock_event_reasons=0x20))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,18 +13,6 @@ from gputop.output.csv_lines import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.schema.decode import decode
 from gputop.schema.values import value_text
 from tests import streams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture(autouse=True)
-def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def printed(query: str, *, devices: int = 1, **changes: object) -> list[str]:

@@ -21,6 +21,7 @@ from gputop.output.prometheus.state import ExporterState, StreamFollower
 from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS
 from gputop.stream.child import Interruption
 from tests import streams
+from tests.output.test_public_output import FULL as EVERY_READING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,37 +67,7 @@ def sample_of(*devices: DeviceSample, **changes: Any) -> Sample:
 
 
 METRICS = [CATALOGUE[name] for name in READINGS if name in CATALOGUE]
-COUNTED = ("ecc", "pcie", "nvlink_rx", "nvlink_tx", "remapped")
-OTHERS: dict[str, Any] = {
-    "fans_percent": (30, 60),
-    "gpu_utilization_samples_percent": (30, 60),
-    "energy_joules": 918_273.645,
-    "clock_event_reasons": ("hw_thermal", "bit_0x800"),
-    "clock_event_seconds": {"sw_power_cap": 5.0, "sw_thermal": 0.002},
-    "nvlink_link_rx_bytes_per_second": (7, None, 9),
-    "nvlink_link_tx_bytes_per_second": (1, None, 0),
-    "recovery_action": "drain_p2p",
-    "remapped_rows_uncorrected": 1,
-    "remap_pending": True,
-    "remap_failed": False,
-    "memory_attributed_bytes": 2,
-    "memory_unattributed_bytes": 1,
-    "bar1_used_bytes": 1,
-    "temperature_margin_celsius": 25,
-    "memory_temperature_celsius": 58,
-    "power_average_watts": 90.0,
-    "power_instant_watts": 95.5,
-    "video_clock_mhz": 1545,
-}
-FULL = dataclasses.replace(
-    streams.readings(0, absent={}),
-    **{
-        **{name: 7 for name in READINGS if getattr(streams.readings(0), name) is None},
-        **dict.fromkeys((name for name in READINGS if name.endswith("_percent")), 40),
-        **dict.fromkeys((name for name in READINGS if name.startswith(COUNTED)), 3),
-        **OTHERS,
-    },
-)
+FULL = dataclasses.replace(EVERY_READING, uuid=streams.device(0).uuid)
 """A device that has every reading."""
 EVERY = sample_of(
     FULL, events=(Event(50.0, FULL.uuid, "xid", 79),), processes=tuple(streams.crowd(3, 1))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -118,15 +116,6 @@ GPU   busy         memory  state
   1    3 %  512M/24.0 GiB
  10      –              –  LOST
 """
-
-
-@pytest.fixture(autouse=True)
-def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 @pytest.mark.parametrize(
@@ -272,16 +261,6 @@ def test_an_instance_has_a_line_of_its_own_and_shared_memory_is_said() -> None:
         "  0  3.00 GiB of the host's",
         "1:2                1.00 GiB",
     ]
-
-
-@pytest.mark.parametrize("view", [View(), View(width=24), View(parse_columns("busy"))])
-def test_every_state_that_is_not_well_is_said(view: View) -> None:
-    for state in DeviceState:
-        devices = (DeviceSample("GPU-a", state, 0.0),)
-        sample = dataclasses.replace(SAMPLE, devices=devices, processes=())
-        line = page(INVENTORY, sample, view).splitlines()[2]
-        wanted = "" if state is DeviceState.OK else state.upper().replace("_", " ")
-        assert (wanted in line) if wanted else line.split()[-1] == "–"
 
 
 def test_foreign_text_is_inert() -> None:
