@@ -217,7 +217,7 @@ class Situation:
         if waiting:
             for finding in judge_snapshot(self.inventory, self.sample).findings:
                 if (finding.rule, finding.device_uuid) in waiting:
-                    found.append(replace(finding, evidence=()))
+                    found.append(replace(finding, since=None, evidence=()))
         return found
 
     def report(

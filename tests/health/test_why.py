@@ -100,6 +100,9 @@ def test_heat_counts_at_once_while_its_rule_needs_more_time() -> None:
     (entry,) = report.entries
     assert (entry.title, entry.section) == ("GPU 0: throttled by heat", "What slows the work")
     assert "heat" not in [title for titles in report.lacking.values() for title in titles]
+    # It stays the same finding, for which the bell rings once.
+    found = [situation(HOT, seconds=each).findings for each in (3, 5, 40)]
+    assert len({finding.key for (finding,) in found}) == 1
 
 
 def test_a_lost_device_is_one_fault_before_all_others() -> None:
