@@ -121,6 +121,12 @@ class Finding:
     """Titles of findings that this one explains, or that tell of the same fault."""
 
     @property
+    def key(self) -> tuple[object, ...]:
+        """Identity while it lasts. Each Xid is another finding."""
+        news = self.since if self.rule == "xid" else None
+        return self.device_uuid, self.label, self.rule, self.severity, news
+
+    @property
     def line(self) -> str:
         """The finding in one line, without its device: title, numbers, what it explains."""
         return phrase(self.title, headlines(self.evidence), self.also)

@@ -69,32 +69,20 @@ class Entry(NamedTuple):
         return phrase(self.title, self.numbers, (), room)
 
 
-class NumberText(NamedTuple):
-    """A number as it is shown: `idle`, `48 %`, and ` in 1:00` if it covers another time."""
+def figures(evidence: Iterable[Evidence]) -> list[tuple[str, str, str]]:
+    """Return label, number and time of each, such as `idle`, `48 %` and ` in 1:00`.
 
-    label: str
-    text: str
-    time: str
-
-
-def figures(evidence: Iterable[Evidence]) -> list[NumberText]:
-    """Return the numbers, each with the time that it covers unless that was just named."""
+    The time that a number covers is empty if it was just named.
+    """
     found = []
     named = ""
     for each in evidence:
         time = ""
         if each.seconds and each.unit != "s":
             time = f" in {duration(each.seconds)}"
-        found.append(NumberText(each.label, each.text, "" if time == named else time))
+        found.append((each.label, each.text, "" if time == named else time))
         named = time or named
     return found
-
-
-class Lack(NamedTuple):
-    """Checks that cannot tell, with the reason."""
-
-    checks: Sequence[str]
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +92,8 @@ class WhyReport:
     entries: Sequence[Entry]
     fine: Sequence[str]
     """Titles of the checks that found nothing."""
-    lacking: Sequence[Lack]
+    lacking: Mapping[str, Sequence[str]]
+    """Titles of the checks that cannot tell, by the reason."""
     done: int
     """Number of checks that found something, or could tell that there is nothing."""
     waiting: int
@@ -228,7 +217,7 @@ class Situation:
         if waiting:
             for finding in judge_snapshot(self.inventory, self.sample).findings:
                 if (finding.rule, finding.device_uuid) in waiting:
-                    found.append(replace(finding, evidence=()))
+                    found.append(replace(finding, since=None, evidence=()))
         return found
 
     def report(
@@ -310,8 +299,7 @@ class Situation:
                 waiting += 1
             elif not reasons:
                 fine.append(rule.title)
-        lacks = [Lack(titles, reason) for reason, titles in lacking.items()]
-        return WhyReport(entries, fine, lacks, done + len(fine), waiting, bounds)
+        return WhyReport(entries, fine, lacking, done + len(fine), waiting, bounds)
 
     def _reasons(
         self, verdicts: Sequence[tuple[Device, NoFinding]], devices: int

@@ -309,7 +309,7 @@ def heading(
     parts = [
         cell(visible(inventory.hostname), pages.BOLD),
         pages.simulated(is_so=inventory.source is Source.SIMULATED),
-        cell(_choice(inventory)),
+        cell(gpus_text(inventory) if inventory.devices_left_out else ""),
         cell(visible(view.chosen), pages.YELLOW),
         cell(moment(sample.time, "%Y-%m-%d %H:%M:%S")),
         cell(_version("driver", inventory.driver_version)),
@@ -318,13 +318,6 @@ def heading(
         cell(f"memory {used}"),
     ]
     return pages.joined(parts, view.width)
-
-
-def _choice(inventory: Inventory) -> str:
-    """Return `2 of 8 GPUs`, or an empty text if all are shown."""
-    if inventory.devices_left_out:
-        return gpus_text(inventory)
-    return ""
 
 
 def _version(name: str, version: str | None) -> str:

@@ -60,8 +60,8 @@ def page(
     parts += ["", CHECKED, _indented(", ".join(report.fine) or "nothing yet")]
     if report.lacking:
         parts += ["", LACKING]
-    for lack in report.lacking:
-        parts.append(_indented(f"{', '.join(lack.checks)}: {lack.reason}"))
+    for reason, checks in report.lacking.items():
+        parts.append(_indented(f"{', '.join(checks)}: {reason}"))
     return pages.rendered(*parts, width=width, colour=colour)
 
 
@@ -128,7 +128,8 @@ def document(
         "findings": [_finding(each) for each in report.entries],
         "checked": [*report.fine],
         "not_enough_data": [
-            {"checks": [*each.checks], "reason": each.reason} for each in report.lacking
+            {"checks": checks, "reason": reason}
+            for reason, checks in report.lacking.items()
         ],
     }
 

@@ -112,7 +112,7 @@ BAD: dict[str, Any] = {
     "NOT RESPONDING: calls to its driver hang or fail": {"code": UNKNOWN},
     "needs a reset": has(recovery=1),
     "needs a reboot of its machine": has(recovery=2),
-    "3 uncorrected ECC errors since its driver was loaded": has(uncorrected=3),
+    "3 uncorrected ECC errors": has(uncorrected=3),
     "no spare memory rows left": has(failed=1),
     "a memory row to remap at the next reset": has(pending=1),
 }

@@ -290,11 +290,8 @@ def ecc(view: RuleView) -> Finding | None:
             Severity.FAULT,
             conditions.ecc_text(uncorrected),
             view.newest("uncorrected", ECC_UNCORRECTED),
-            _fill_in(
-                f"{_repair(view)}. Run the jobs that used it again: their data may be wrong. "
-                "If the errors come back, have it replaced",
-                view,
-            ),
+            f"{_repair(view)}. Run the jobs that used it again: their data may be wrong. "
+            "If the errors come back, have it replaced",
         )
     if view.reading(ECC):
         rising = _corrected(view)
@@ -338,7 +335,7 @@ def remap(view: RuleView) -> Finding | None:
             Severity.WARNING,
             conditions.ROW_PENDING,
             rows,
-            _fill_in(_repair(view), view),
+            _repair(view),
         )
     return None
 
@@ -352,17 +349,14 @@ def recovery(view: RuleView) -> Finding | None:
         Severity.FAULT,
         conditions.recovery_text(action),
         [],
-        _fill_in(_repair(view), view),
+        _repair(view),
     )
 
 
 def _repair(view: RuleView) -> str:
-    """Return a template: the action that the driver asks for, or else a reset."""
+    """Return the action that the driver asks for, or else a reset."""
     action = view.sample.recovery_action or "none"
     if action not in RECOVERIES:
-        return f"look at `nvidia-smi -q -i {view.device.index}`"
-    return RECOVERIES[action].remedy or RESET
-
-
-def _fill_in(remedy: str, view: RuleView) -> str:
+        return f"Look at `nvidia-smi -q -i {view.device.index}`"
+    remedy = RECOVERIES[action].remedy or RESET
     return fill_in(remedy, view.device, view.sample)

@@ -77,8 +77,8 @@ class FindingsView(ScrolledView):
         rows += [*_hanging(", ".join(report.fine) or "nothing yet", width), []]
         if report.lacking:
             rows.append(heading(LACKING, width))
-        for lack in report.lacking:
-            rows += _hanging(f"{', '.join(lack.checks)}: {lack.reason}", width)
+        for reason, checks in report.lacking.items():
+            rows += _hanging(f"{', '.join(checks)}: {reason}", width)
         return rows
 
     def _charts(self, entry: Entry, width: int) -> list[Row]:

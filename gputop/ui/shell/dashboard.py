@@ -217,14 +217,7 @@ class Dashboard(ActionScreen):
         problems: set[tuple[object, ...]] = set()
         for each in self.telemetry.findings:
             if each.severity > Severity.INFORMATION:
-                key = (
-                    each.device_uuid,
-                    each.label,
-                    each.rule,
-                    each.severity,
-                    each.since,
-                )
-                problems.add(key)
+                problems.add(each.key)
         if problems - self._rung:
             self._header.redraw()  # also while the rest is paused
             if self.app.settings.bell:

@@ -64,7 +64,7 @@ class EventWatch:
         faults = {}
         for each in findings:
             if each.severity is Severity.FAULT:
-                faults[each.device_uuid, each.rule, each.since] = each
+                faults[each.key] = each
         new = [each for key, each in faults.items() if key not in self._faults]
         self._faults = set(faults)
         if new:
