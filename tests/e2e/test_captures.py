@@ -70,30 +70,6 @@ def test_the_list_is_that_of_the_real_card(driver: FakeDriver, capture: Capture)
     assert gputop(driver, "status", "-L").splitlines() == [*capture.gpus]
 
 
-def test_the_requested_limit_is_another_than_the_enforced_one(driver: FakeDriver) -> None:
-    driver.write(
-        FakeDevice(power_limit_milliwatts=650_000, power_limit_enforced_milliwatts=480_500)
-    )
-    _, row = csv_of(driver, "power.limit", "enforced.power.limit")
-    assert row == ["650.00 W", "480.50 W"]
-
-
-@pytest.mark.parametrize(
-    ("mask", "active"),
-    [
-        (0x200, "0x0000000000000200"),
-        (0x6A4, "0x00000000000006A4"),
-        (0x8000_0000_0000_0004, "0x8000000000000004"),
-    ],
-)
-def test_the_mask_is_the_drivers(driver: FakeDriver, mask: int, active: str) -> None:
-    """Also bits without a name, and several of them."""
-    driver.write(FakeDevice(clock_event_reasons=mask))
-    columns = [f"clocks_event_reasons.{name}" for name in ("active", "sw_power_cap", "sync_boost")]
-    _, row = csv_of(driver, *columns)
-    assert row == [active, "Active" if mask & 0x4 else "Not Active", "Not Active"]
-
-
 def test_a_driver_that_does_not_tell_reserved_memory_apart(
     build_driver: Callable[..., Path], tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
-from tests.e2e.shipped import GPUTOP, dashboard, leave, see
+from tests.e2e.shipped import GPUTOP
 from tests.faults.pretend import Pretended, pretended
 
 pytestmark = pytest.mark.driver
@@ -49,11 +49,3 @@ def test_in_json(machine: Pretended) -> None:
         each["pid"]: each["container"] for each in json.loads(page)["sample"]["processes"]
     }
     assert containers == {NAMED: "trainer", NAMELESS: OTHER[:12]}
-
-
-def test_on_the_screen(machine: Pretended) -> None:
-    with dashboard(env=machine.environment) as terminal:
-        see(terminal, "train.py")
-        terminal.send("3")
-        see(terminal, "ctr trainer", f"ctr {OTHER[:7]}")
-        leave(terminal)

@@ -218,14 +218,6 @@ def test_the_status_of_several_hosts(ssh: FakeSsh, command: list[str]) -> None:
     assert done.stderr.count("\n") == 1
 
 
-def test_each_section_of_a_status_is_headed_by_the_name_that_was_asked_for(ssh: FakeSsh) -> None:
-    """Hosts may call themselves alike, as clones of one machine do."""
-    words = shlex.join(fake_ssh.stream(seconds=0.2))
-    done = run(ssh, "status", "--host", "a", "--host", "node07", "--remote-command", words)
-    headings = [line.split(" · ")[0] for line in done.stdout.splitlines() if " · " in line]
-    assert headings == ["a (node07)", "node07"]
-
-
 def test_the_status_of_several_hosts_in_json(ssh: FakeSsh) -> None:
     ssh.does("b", fake_ssh.REFUSED)
     words = shlex.join(fake_ssh.stream(seconds=0.2))
@@ -250,25 +242,3 @@ def test_a_stream_of_several_hosts_ends_with_its_reader(ssh: FakeSsh) -> None:
         process.stdout.close()
         assert process.wait(LONG) == 0
     until_gone(run_id)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--host=-oProxyCommand=sh"], "'-oProxyCommand=sh' is not a host: it begins with `-`"),
-        (["--host="], "'' is not a host: it is empty"),
-        (["stream", "--host", "a b"], "'a b' is not a host: it has spaces"),
-        (["--host", "a", "--demo"], "--demo is not for other machines"),
-        (["--remote-command", "x"], "--remote-command is for other machines"),
-        (["--host", "a", "--remote-command", "'x"], "is not a command: No closing quotation"),
-        (["--host", "a", "bench"], "--host is not for `bench`"),
-        (["status", "--host", "a", "--watch"], "--watch is not for other machines"),
-    ],
-)
-def test_misuse(ssh: FakeSsh, arguments: list[str], said: str) -> None:
-    done = run(ssh, *arguments)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert said in done.stderr
-    assert done.stderr.startswith("gputop: error: ")
-    assert done.stderr.count("\n") == 1

@@ -124,25 +124,6 @@ def _is_the_schema(document: dict[str, Any]) -> None:
 
 
 @pytest.mark.driver
-def test_csv_of_the_driver(driver: FakeDriver, tmp_path: Path) -> None:
-    driver.write(device(0, temperature_celsius=41), device(1, temperature_celsius=42))
-    query = "index,name,temperature.gpu,memory.total,driver_version"
-    arguments = ("stream", "--format", "csv", "--query", query, *FAST, "--count", "2")
-    done = gputop(*arguments, env=driver.environment())
-    assert (done.returncode, done.stderr) == (0, "")
-    header, *rows = done.stdout.splitlines()
-    assert header == "index, name, temperature.gpu, memory.total [MiB], driver_version"
-    assert [row.split(", ")[:3] for row in rows] == [
-        ["0", "NVIDIA Test 0", "41"],
-        ["1", "NVIDIA Test 1", "42"],
-    ] * 2
-    path = tmp_path / "a.csv.gz"
-    done = gputop(*arguments, "--output", path, env=driver.environment())
-    assert done.stderr == f"gputop: writing CSV to {path}\n"
-    assert gzip.decompress(path.read_bytes()).decode().splitlines() == [header, *rows]
-
-
-@pytest.mark.driver
 def test_gpus_that_do_not_answer_are_named(driver: FakeDriver) -> None:
     faults = (FakeDevice(hang=True), FakeDevice(code=GPU_IS_LOST), FakeDevice(code=RESET_REQUIRED))
     driver.write(device(0), *faults)
@@ -184,19 +165,6 @@ def test_a_signal_ends_a_file_whole(tmp_path: Path, number: signal.Signals) -> N
     assert all(decode(line) for line in lines)
 
 
-def test_killed_it_is_readable(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl.gz"
-    arguments = [*GPUTOP, "stream", "--demo", *FAST, "--output", str(path)]
-    with subprocess.Popen(
-        arguments, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        _grown(path, 3000)
-        process.kill()
-    done = gputop("status", "--replay", path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "SIMULATED" in done.stdout
-
-
 def _grown(path: Path, size: int) -> None:
     """Waits until the file has grown to that size."""
     program = (
@@ -207,31 +175,17 @@ def _grown(path: Path, size: int) -> None:
     subprocess.run([sys.executable, "-c", program, path, str(size)], check=True, timeout=BOUND)
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    path = recordings.make(tmp_path / "a.jsonl", 1)
-    before = path.read_bytes()
-    done = gputop("stream", "--demo", "--count", "1", "--output", path)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == (
-        f"gputop: error: {path} cannot be written: it is there already. Remove it, or name "
-        "another.\n"
-    )
-    assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize("command", ["stream", "status"])
-def test_one_line_says_where_it_is_damaged(tmp_path: Path, command: str) -> None:
+def test_one_line_says_where_it_is_damaged(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 5)
     path.write_bytes(path.read_bytes()[:-9])
-    done = gputop(command, "--replay", path)
+    done = gputop("stream", "--replay", path)
     assert done.returncode == 0
     last = moment(streams.NOW + 3, "%Y-%m-%d %H:%M:%S")
     assert done.stderr == f"gputop: {path}: damaged at line 6; played up to {last}\n"
-    if command == "stream":
-        assert len(done.stdout.splitlines()) == 5
+    assert len(done.stdout.splitlines()) == 5
 
 
-@pytest.mark.parametrize("command", [["status"], ["stream"], []])
+@pytest.mark.parametrize("command", [["status"], []])
 def test_what_is_no_recording_is_one_line(tmp_path: Path, command: list[str]) -> None:
     path = tmp_path / "a\x1b[31m"
     path.write_text("no\n")
@@ -249,21 +203,13 @@ def test_a_replay_in_a_terminal(tmp_path: Path, columns: int) -> None:
     path = recordings.make(tmp_path / "a.jsonl.gz", 600, 2)
     with dashboard("--replay", str(path), columns=columns, rows=24) as terminal:
         see(terminal, " REPLAY  2025-11-20 ", "×1", "node07", "H100 80GB HBM3")
+        assert len(_gputops(terminal)) == 1  # there is nothing to sample
         terminal.send(" ")
         see(terminal, "paused", "Play")
         terminal.send(RIGHT * 12)
         see(terminal, "2:0", "of 9:59", without=("No data",))
         terminal.send(SHIFT_LEFT)
         see(terminal, "1:0")
-        terminal.send("q")
-        assert terminal.wait(SOON) == 0
-
-
-def test_a_replay_needs_no_other_process(tmp_path: Path) -> None:
-    path = recordings.make(tmp_path / "a.jsonl.gz", 5)
-    with dashboard("--replay", str(path)) as terminal:
-        see(terminal, " REPLAY ")
-        assert len(_gputops(terminal)) == 1
         terminal.send("q")
         assert terminal.wait(SOON) == 0
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
-from tests.e2e.shipped import GPUTOP, dashboard, leave, see
+from tests.e2e.shipped import GPUTOP
 from tests.faults.pretend import Pretended, pretended
 
 pytestmark = pytest.mark.driver
@@ -98,13 +98,6 @@ def test_a_command_line_that_is_never_answered(machine: Pretended) -> None:
     samples = samples_of(machine)
     check_readings(samples)
     assert owners_in(samples[-1]) == {PID: ("bob", "python"), OTHER: ("ada", "python other.py")}
-
-
-def test_the_screen_shows_the_number_of_the_user(machine: Pretended) -> None:
-    block(machine.folder / f"user.{USER}")
-    with dashboard(env=machine.environment) as terminal:
-        see(terminal, "4242", "train.py", "97 %", without=("NOT RESPONDING", "hang"))
-        leave(terminal)
 
 
 def test_the_doctor_says_that_names_are_slow_and_not_that_the_driver_hangs(

@@ -105,11 +105,6 @@ def why(received: Received) -> str:
     return received.problem.why
 
 
-async def test_records_arrive_as_they_are_sent(spawn: Spawn) -> None:
-    child = spawn("say(INVENTORY); say(SAMPLE); until_the_end()")
-    assert await first(child, 2) == [INVENTORY, SAMPLE]
-
-
 async def test_a_child_may_be_started_before_anybody_listens(spawn: Spawn) -> None:
     child = spawn("say(INVENTORY); say(SAMPLE); until_the_end()")
     child.spawn()
