@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +12,7 @@ import pytest
 from gputop.output.csv_lines import COLUMNS
 from tests.driver import FakeDevice, FakeDriver, FakeInstance
 from tests.driver.captures import CAPTURES, Capture, device_of
-from tests.e2e.shipped import GPUTOP
+from tests.e2e.shipped import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,22 +23,10 @@ COMPARED = [name for name in COLUMNS if name in CAPTURES[0].row and name != "tim
 """Columns of gputop that nvidia-smi has under the same name."""
 
 
-def run(driver: FakeDriver, *arguments: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [*GPUTOP, *arguments],
-        env={**os.environ, **driver.environment()},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done
-
-
 def gputop(driver: FakeDriver, *arguments: str) -> str:
-    return run(driver, *arguments).stdout
+    done = run(*arguments, env=driver.environment())
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def csv_of(driver: FakeDriver, *names: str) -> tuple[list[str], list[str]]:

@@ -190,17 +190,6 @@ def test_where_there_is_no_driver_it_says_so_and_goes_on() -> None:
         assert len(exporter.errors) == 2
 
 
-def test_a_sampler_that_dies_is_started_again() -> None:
-    with exporting("--demo") as exporter:
-        exporter.until(exporter.up)
-        first = exporter.sampler()
-        first.kill()
-        exporter.says("The sampler stopped")
-        exporter.until(lambda: exporter.value("gputop_interruptions_total") == 1)
-        exporter.until(lambda: exporter.samplers() and exporter.samplers() != [first])
-        exporter.until(exporter.up)
-
-
 def test_a_sampler_that_hangs_holds_up_no_scrape_and_its_readings_go() -> None:
     with exporting("--demo") as exporter:
         exporter.until(exporter.up)

@@ -70,14 +70,3 @@ def test_gpm_is_read_only_where_it_is_shown(driver: FakeDriver) -> None:
         terminal.send(ENTER)
         see(terminal, "statistics since")
         terminal.wait_for(lambda t: calls_of(t, driver)[GPM], timeout=2 * SOON)
-
-
-def test_gpm_is_left_alone_where_it_is_not_wanted(driver: FakeDriver) -> None:
-    driver.write(device(0))
-    with opened(driver, "--no-gpm", columns=160, rows=50) as terminal:
-        see(terminal, "0 Test 0")
-        calls_of(terminal, driver)
-        terminal.send(ENTER)
-        see(terminal, "statistics since", "SM active     –")
-        assert not calls_of(terminal, driver)[GPM]
-        see(terminal, "SM active     – GPM is off")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from gputop.text import moment
 from gputop.ui.telemetry import Telemetry
 from tests import recordings, streams
 from tests.driver import GPU_IS_LOST, RESET_REQUIRED, FakeDevice
-from tests.e2e.shipped import GPUTOP, SOON, children, dashboard, device, held_by, see
+from tests.e2e.shipped import GPUTOP, SOON, children, dashboard, device, held_by, run, see
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,20 +32,6 @@ if TYPE_CHECKING:
 BOUND = 60.0
 FAST = ("--interval", "0.25")
 RIGHT, SHIFT_LEFT = "\x1b[C", "\x1b[1;2D"
-
-
-def gputop(
-    *arguments: str | Path, env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*GPUTOP, *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
-        timeout=BOUND,
-        env={**os.environ, "LD_LIBRARY_PATH": "", **(env or {})},
-    )
 
 
 def names(cls: type) -> set[str]:
@@ -62,18 +47,18 @@ def test_one_schema_in_status_stream_recording_and_replay(
         driver.write(device(0, processes=held_by(processes)), device(1))
         env = driver.environment()
         path = tmp_path / "a.jsonl.gz"
-        done = gputop("stream", *FAST, "--count", "3", "--output", path, env=env)
+        done = run("stream", *FAST, "--count", "3", "--output", path, env=env)
         assert (done.returncode, done.stdout) == (0, "")
         assert done.stderr == f"gputop: writing JSON lines to {path}\n"
-        live = gputop("status", "--json", env=env)
-        streamed = gputop("stream", *FAST, "--count", "1", env=env).stdout.splitlines()
+        live = run("status", "--json", env=env)
+        streamed = run("stream", *FAST, "--count", "1", env=env).stdout.splitlines()
     recorded = gzip.decompress(path.read_bytes()).decode().splitlines()
-    assert gputop("stream", "--replay", path).stdout.splitlines() == recorded
+    assert run("stream", "--replay", path).stdout.splitlines() == recorded
     records = [decode(line) for line in recorded]
     assert [to_line(record) for record in records] == recorded
     assert list(Recording(path).records()) == records
 
-    status = gputop("status", "--replay", path, "--json")
+    status = run("status", "--replay", path, "--json")
     assert (status.returncode, status.stderr) == (0, "")
     inventory, sample = (json.loads(line) for line in (_last(recorded, k) for k in KINDS))
     document = json.loads(status.stdout)
@@ -127,20 +112,20 @@ def _is_the_schema(document: dict[str, Any]) -> None:
 def test_gpus_that_do_not_answer_are_named(driver: FakeDriver) -> None:
     faults = (FakeDevice(hang=True), FakeDevice(code=GPU_IS_LOST), FakeDevice(code=RESET_REQUIRED))
     driver.write(device(0), *faults)
-    listed = gputop("status", "-L", env=driver.environment())
+    listed = run("status", "-L", env=driver.environment())
     assert (listed.returncode, listed.stderr) == (0, "")
     first, *others = listed.stdout.splitlines()
     assert first.startswith("GPU 0: NVIDIA Test 0 (UUID: GPU-")
     assert others == ["GPU 1: no answer yet", "GPU 2: lost", "GPU 3: needs reset"]
     words = ("stream", "--query-gpu", "index,temperature.gpu", "--count", "1", *FAST)
-    done = gputop(*words, env=driver.environment())
+    done = run(*words, env=driver.environment())
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[2] == "1, [N/A]"
 
 
 def test_a_recording_becomes_csv(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl.gz", 5, 2)
-    done = gputop("stream", "--replay", path, "--query-gpu=index,utilization.gpu", "--count", "2")
+    done = run("stream", "--replay", path, "--query-gpu=index,utilization.gpu", "--count", "2")
     assert done.stdout.splitlines() == [
         "index, utilization.gpu [%]",
         *("0, 0 %", "1, 0 %", "0, 1 %", "1, 1 %"),
@@ -178,7 +163,7 @@ def _grown(path: Path, size: int) -> None:
 def test_one_line_says_where_it_is_damaged(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 5)
     path.write_bytes(path.read_bytes()[:-9])
-    done = gputop("stream", "--replay", path)
+    done = run("stream", "--replay", path)
     assert done.returncode == 0
     last = moment(streams.NOW + 3, "%Y-%m-%d %H:%M:%S")
     assert done.stderr == f"gputop: {path}: damaged at line 6; played up to {last}\n"
@@ -189,7 +174,7 @@ def test_one_line_says_where_it_is_damaged(tmp_path: Path) -> None:
 def test_what_is_no_recording_is_one_line(tmp_path: Path, command: list[str]) -> None:
     path = tmp_path / "a\x1b[31m"
     path.write_text("no\n")
-    done = gputop(*command, "--replay", path)
+    done = run(*command, "--replay", path)
     assert (done.returncode, done.stdout) == (3, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("gputop: error: ")

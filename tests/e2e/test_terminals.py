@@ -201,15 +201,6 @@ def test_a_dashboard_without_threads_or_processes_is_one_line(kind: str, left: s
         assert terminal.line_modes == terminal.line_modes_before
 
 
-def test_a_sampler_without_threads_says_which_limit_to_raise() -> None:
-    """The dashboard's own thread can be started, and those of eight devices cannot."""
-    environment = {**NO_DRIVER, "PYTHONPATH": str(NO_THREADS)}
-    with dashboard("--demo", env={**environment, "MORE_THREADS": "4"}) as terminal:
-        see(terminal, "The sampler stopped: no more threads or processes", "pids.max")
-        terminal.send("q")
-        assert terminal.wait() == 0
-
-
 def test_colours_that_textual_does_not_know_are_one_line() -> None:
     with dashboard("--demo", env={**NO_DRIVER, "TEXTUAL_COLOR_SYSTEM": "nonsense"}) as terminal:
         assert terminal.wait() == 2

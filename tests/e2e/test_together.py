@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +11,7 @@ import pytest
 from tests.bench.workers import fake_interpreter
 from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.pretender import worker
-from tests.e2e.shipped import DOWN, END, ENTER, GPUTOP, SOON, TAB, UP, see
+from tests.e2e.shipped import DOWN, END, ENTER, GPUTOP, SOON, TAB, UP, run, see
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -71,13 +69,7 @@ def see_words(terminal: Terminal, *words: str) -> None:
 
 
 def kept(driver: FakeDriver, folder: Path) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [*GPUTOP, "bench", "--history", "--json"],
-        env={**os.environ, **environment(driver, folder)},
-        capture_output=True,
-        check=True,
-        timeout=60,
-    )
+    done = run("bench", "--history", "--json", env=environment(driver, folder))
     document: list[dict[str, Any]] = json.loads(done.stdout)
     return document
 
