@@ -85,19 +85,6 @@ def test_nothing_fits_and_the_reason_for_each(driver: FakeDriver) -> None:
     assert end.endswith(" holds it. Ask for less, wait with --wait, or see `gputop doctor`.")
 
 
-@pytest.mark.driver
-def test_too_few_is_none(driver: FakeDriver) -> None:
-    """A program that asked for two does not start with one."""
-    driver.write(device(), device(97))
-    done = picked(driver, "-n", "2", "--max-busy", "10%")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == (
-        "gputop: error: 2 devices are wanted, 1 fits. GPU 0: fits. "
-        "GPU 1: 97 % busy, at most 10 % wanted. "
-        "Ask for less, wait with --wait, or see `gputop doctor`.\n"
-    )
-
-
 BAD: dict[str, Any] = {
     "LOST: it no longer answers on its bus": {"code": GPU_IS_LOST},
     "NEEDS RESET: the driver has given up on it": {"code": RESET_REQUIRED},
@@ -247,14 +234,6 @@ def test_an_interrupted_wait_prints_nothing(driver: FakeDriver) -> None:
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=BOUND) == (b"", b"")
         assert process.returncode == 130
-
-
-@pytest.mark.driver
-def test_without_a_device(driver: FakeDriver) -> None:
-    done = picked(driver)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.startswith("gputop: error: ")  # and why, which is the machine's to say
-    assert done.stderr.count("\n") == 1
 
 
 def test_simulated_devices_are_said_to_be(tmp_path: Path) -> None:
