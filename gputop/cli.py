@@ -139,11 +139,11 @@ def dashboard(arguments: argparse.Namespace) -> int:
     gc.disable()  # imports make no garbage; the app enables it again
     from gputop.ui.shell.start import run as start
 
-    given = {
-        key: value
-        for key in KEYS
-        if (value := getattr(arguments, key, None)) is not None
-    }
+    given = {}
+    for key in KEYS:
+        value = getattr(arguments, key, None)
+        if value is not None:
+            given[key] = value
     config = settings_path(arguments.config)
     kept, problems = load(config, given=given)
     options: dict[str, Any] = {"settings": kept, "problems": problems, "config": config}
@@ -166,11 +166,11 @@ def dashboard(arguments: argparse.Namespace) -> int:
 
 def _search(arguments: argparse.Namespace) -> str:
     """Return the initial filter of the list of processes."""
-    values = {
-        "user": arguments.user or (),
-        "pid": map(str, arguments.pid or ()),
-        "kind": ("compute", "compute+graphics", "mps") if arguments.compute else (),
-    }
-    return " ".join(
-        f"{name}:{text}" for name, each in values.items() if (text := ",".join(each))
-    )
+    words = []
+    if arguments.user:
+        words.append(f"user:{','.join(arguments.user)}")
+    if arguments.pid:
+        words.append(f"pid:{','.join(map(str, arguments.pid))}")
+    if arguments.compute:
+        words.append("kind:compute,compute+graphics,mps")
+    return " ".join(words)

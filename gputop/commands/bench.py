@@ -6,13 +6,12 @@ import argparse
 import os
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.problem import Problem
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.kinds import (
     CHECK,
@@ -25,13 +24,11 @@ from gputop.bench.plan.kinds import (
 from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.plan.target_choice import select_targets
 from gputop.commands import options
-from gputop.commands.arguments import output_width, print_text
 from gputop.commands.options import argument_type, count
-from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
+from gputop.console import COULD_NOT_RUN, INTERRUPTED, USAGE, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.bench.events import Result
     from gputop.bench.run.device_run import DeviceRun
     from gputop.commands.bench_results import Ends
 
@@ -216,10 +213,12 @@ def run(args: argparse.Namespace) -> int:
     try:
         _refuse_misuse(args)
         _check_outputs(args)
-        if args.history:
-            return _history(args)
-        if args.compare:
-            return _compare(args)
+        if args.history or args.compare:
+            from gputop.commands import bench_history
+
+            if args.history:
+                return bench_history.history(args)
+            return bench_history.compare(args)
         from gputop.commands import bench_results as results
 
         targets = []
@@ -237,40 +236,6 @@ def run(args: argparse.Namespace) -> int:
         print_message(f"error: {error}")
         return error.status
     return results.report(ends, others, args)
-
-
-def _compare(args: argparse.Namespace) -> int:
-    """Print the differences between two results. The history shows the scatter of equal runs."""
-    from gputop.bench.results import store
-    from gputop.bench.results.differences import comparison_page
-    from gputop.commands.bench_results import show_page
-
-    before, after = map(_result, args.compare)
-    known: list[Result] = []
-    with suppress(ProblemError):
-        known = [*store.of_device(after.device_uuid, after.device)]
-    return show_page(comparison_page(before, after, known), args)
-
-
-def _result(named: str) -> Result:
-    """Return the only result in a file, or a result of the history by its number."""
-    from gputop.bench.results import result_file, store
-
-    try:
-        if named.isdecimal() and not Path(named).exists():
-            known = [*store.recent(int(named))[int(named) - 1 :]]
-        else:
-            known = result_file.read(named)
-    except (ProblemError, ValueError) as error:
-        raise RunRefusedError(
-            f"{visible(named)} cannot be compared: {error}."
-        ) from None
-    if len(known) != 1:
-        why = f"it has {len(known)} results" if len(known) > 1 else "there is no result"
-        raise RunRefusedError(
-            f"{visible(named)} cannot be compared: {why}. Name one result."
-        )
-    return known[0]
 
 
 def _run(
@@ -304,31 +269,6 @@ def _stress(requests: list[Request], head: str = "") -> Sequence[DeviceRun]:
     from gputop.bench.run.progress import run_in_foreground
 
     return asyncio.run(run_in_foreground(requests, head))
-
-
-def _history(args: argparse.Namespace) -> int:
-    from gputop.bench.results import exports
-    from gputop.output.result_pages import result_list
-
-    named = () if args.device == (target_choice.ALL,) else args.device or ()
-    if len(named) > 1:
-        raise RunRefusedError(
-            "--history lists one device, or all. Name one with --device.", USAGE
-        )
-    device = named[0] if named else None
-    try:
-        results = exports.kept_results(device)
-    except (ProblemError, ValueError) as error:
-        raise RunRefusedError(f"{error}.") from None
-    if args.json:
-        print_text(exports.documents(results))
-    elif args.csv:
-        print_text(exports.as_csv(results))
-    elif results:
-        print_text(result_list(results, output_width()))
-    else:
-        print_text(f"No results of {device}" if device else "No results")
-    return FINE
 
 
 def _refuse_misuse(args: argparse.Namespace) -> None:

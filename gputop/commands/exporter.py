@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -19,7 +20,7 @@ from gputop.commands.arguments import (
     source_of,
 )
 from gputop.commands.options import argument_type
-from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
+from gputop.console import COULD_NOT_RUN, FINE, USAGE, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -135,7 +136,9 @@ def run(arguments: argparse.Namespace) -> int:
     child = StreamChild(asked.command, interval)
     host, port = server.server_address[:2]
     url = _url(str(host), int(port), is_secure=bool(tls))
-    return asyncio.run(_follow(watch, child, url))
+    with suppress(asyncio.CancelledError):
+        asyncio.run(_follow(watch, child, url))
+    return FINE
 
 
 def _tls(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -191,26 +194,15 @@ async def _follow(
     watch: StreamFollower,
     child: StreamChild,
     url: str,
-) -> int:
-    """Follow the stream until SIGINT or SIGTERM, and return the exit status."""
+) -> None:
+    """Follow the stream. SIGTERM cancels this."""
     import asyncio
 
-    following = asyncio.create_task(watch.follow(child))
-    status = FINE
-
-    def stop(with_status: int) -> None:
-        nonlocal status
-        status = with_status
-        following.cancel()
-
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, stop, INTERRUPTED)
-    loop.add_signal_handler(signal.SIGTERM, stop, FINE)
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     print_message(f"metrics at {url}")
     try:
-        await asyncio.wait([following])
-        if not following.cancelled():
-            following.result()  # raises an error of the task
+        await watch.follow(child)
     finally:
         await child.close()
-    return status

@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import fields
-from operator import attrgetter
 
 from gputop.agent.device import READINGS, DeviceSample
 from gputop.agent.snapshot import Sample
@@ -33,11 +32,12 @@ FINE_CAPACITY = 720
 """Numbers kept per device: two minutes at six per second, in 16 kB."""
 
 
-_TYPES = "int | None", "float | None"
-_NUMBERS = [
-    f.name for f in fields(DeviceSample) if f.type in _TYPES and f.name in READINGS
+NUMBERS = [
+    field.name
+    for field in fields(DeviceSample)
+    if field.type in ("int | None", "float | None") and field.name in READINGS
 ]
-_numbers_of = attrgetter(*_NUMBERS)
+"""Names of the readings that are numbers."""
 
 
 class FineSeries:
@@ -99,16 +99,14 @@ class _Figures:
         self.count += 1
         self._seconds += seconds
         # The first value has no weight. It is the mean only until the next one.
-        if value != self.mean and self._seconds:
+        if self._seconds:
             self.mean += (value - self.mean) * (seconds / self._seconds)
-        if value != self.last:
-            if value < self.minimum:
-                self.minimum = value
-            elif value > self.maximum:
-                self.maximum = value
-            if 0 < value - self.last <= fastest * max(1.0, at - self._at):
-                self.increase += value - self.last
-            self.last = value
+        self.minimum = min(self.minimum, value)
+        self.maximum = max(self.maximum, value)
+        rise = value - self.last
+        if 0 < rise <= fastest * max(1.0, at - self._at):
+            self.increase += rise
+        self.last = value
         self._at = at
 
     def frozen(self) -> Statistics:
@@ -268,9 +266,9 @@ class History:
 
 
 def _between(before: Sample, after: Sample) -> float:
-    ups = before.uptime_seconds, after.uptime_seconds
-    if ups[0] is not None and ups[1] is not None and ups[1] >= ups[0]:
-        return ups[1] - ups[0]
+    first, last = before.uptime_seconds, after.uptime_seconds
+    if first is not None and last is not None and last >= first:
+        return last - first
     # If the clock was set back, count no time instead of a negative time.
     return max(0.0, after.time - before.time)
 
@@ -291,7 +289,7 @@ def _count(
     figures: dict[str, _Figures], readings: DeviceSample, seconds: float, at: float
 ) -> None:
     """Add all numeric readings to the statistics."""
-    numbers = dict(zip(_NUMBERS, _numbers_of(readings), strict=True))
+    numbers = {name: getattr(readings, name) for name in NUMBERS}
     for cause, counted in (readings.clock_event_seconds or {}).items():
         numbers[f"clock_event_seconds.{cause}"] = counted
     for name, number in numbers.items():
