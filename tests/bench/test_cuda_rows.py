@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,19 +11,10 @@ from tests.bench.cuda import MACHINE, Runs, fake_cuda, with_faults
 from tests.bench.workers import QUICK, STOP_SECONDS, RawWorker, needs_torch
 from tests.fake_cuda.settings import Fault
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytestmark = needs_torch
 
 LITTLE = replace(MACHINE, memory_gib=1.25)
 """A GPU with room for copies of 16 MiB, and for no larger ones."""
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Runs:
-    """Runs on the fake CUDA."""
-    return Runs(tmp_path)
 
 
 def halted_where(condition: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,20 +10,11 @@ from tests.bench.cuda import MACHINE, Runs, target, with_faults
 from tests.bench.workers import QUICK, needs_torch
 from tests.fake_cuda.settings import Fault
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytestmark = needs_torch
 
 OLD_TORCH = replace(MACHINE, torch="2.4.1")
 WITHOUT_FLOAT8 = replace(MACHINE, capability="8.0")
 """A GPU that NVML says has float8, as `target` is of `MACHINE`."""
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Runs:
-    """Runs on fake GPUs."""
-    return Runs(tmp_path)
 
 
 @pytest.mark.parametrize("dtype", ["tf32", "float8_e4m3"])

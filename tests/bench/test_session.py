@@ -277,19 +277,6 @@ async def test_a_stop_before_the_worker_speaks_ends_it(tmp_path: Path) -> None:
     assert last.status == 130
 
 
-async def test_a_stop_while_interpreters_are_looked_at(tmp_path: Path) -> None:
-    path = tmp_path / "python"
-    path.write_text(f"#!/bin/sh\n: > {tmp_path}/begun\nexec sleep 600\n")
-    path.chmod(0o755)
-    session = Session(replace(request(), python=str(path)))
-    listening = asyncio.create_task(heard(session))
-    await eventually((tmp_path / "begun").exists)
-    await asyncio.wait_for(session.stop(), 10)
-    (last,) = await asyncio.wait_for(listening, 10)
-    assert isinstance(last, Failed)
-    assert last.status == 130
-
-
 async def test_what_does_not_fit_starts_nothing(tmp_path: Path) -> None:
     path = fake_interpreter(tmp_path, "raise SystemExit('started')")
     (last,) = await heard(Session(Request(CPU, "float32", 1 << 20, 1.0, path)))

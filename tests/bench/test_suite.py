@@ -152,16 +152,6 @@ def test_a_suite_that_is_stopped_prints_what_was_done(
     assert ends.kinds == QUICK[:3]
 
 
-def test_devices_that_are_gone_in_the_middle_leave_the_page_of_what_was_done(
-    ends: Ends, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ends.refused = "memory"
-    assert run() == 3
-    page, said = capsys.readouterr()
-    assert page.splitlines()[2].endswith(", 2 of 6 parts ran: ok")
-    assert "error: There are no 8 GPUs" in said
-
-
 def test_json_and_the_page_have_every_part(
     ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
