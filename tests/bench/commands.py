@@ -14,11 +14,22 @@ from typing import TYPE_CHECKING
 import psutil
 
 import gputop
+from gputop.commands import bench
+from gputop.commands.arguments import Parser
 
 if TYPE_CHECKING:
+    import argparse
     from typing import Self
 
 COMMAND = [sys.executable, "-m", "gputop", "bench"]
+
+
+def parsed(*arguments: str) -> argparse.Namespace:
+    """Return the arguments of `gputop bench`."""
+    parser = Parser(exit_on_error=False)
+    bench.add_arguments(parser)
+    parser.set_defaults(python=None)  # an option of all commands
+    return parser.parse_args(arguments)
 
 
 def environment() -> dict[str, str]:

@@ -35,14 +35,6 @@ async def test_soak_in_every_data_type(runs: Runs, dtype: str) -> None:
     assert result.method.startswith(heard.plan.method[:20])
 
 
-@pytest.mark.slow
-async def test_soak_of_long_products_has_one_in_flight(runs: Runs) -> None:
-    heard = await runs.run("soak", "float32", None, 1.0, settings=SLOW)
-    assert (heard.result.n, heard.result.wrong_elements) == (1024, 0)
-    assert heard.result.tflops_device == pytest.approx(0.02, rel=0.01)
-    assert "batches of about 1, 1 in flight" in heard.plan.method
-
-
 async def test_sweep_has_rows_of_each_data_type(runs: Runs) -> None:
     heard = await runs.run("sweep", "bfloat16,float32", 64, 20.0, fault=QUICK)
     assert heard.series() == ["bfloat16", "float32"]
@@ -137,15 +129,6 @@ async def test_collective_that_cannot_begin_is_no_fault_of_the_devices(runs: Run
     ends = [heard.failed for heard in await runs.together("collective", 2, 2.0, settings=machine)]
     assert [end.status for end in ends] == [3, 3]
     assert any("unhandled system error" in end.problem.why for end in ends)
-
-
-@pytest.mark.slow
-async def test_a_product_that_is_longer_than_the_run_after_all_is_refused(runs: Runs) -> None:
-    """The device is much slower once it has worked for a while."""
-    machine = replace(SLOW, sustained=0.1, burst_seconds=0.68)
-    failed = (await runs.run("soak", "float32", 1024, settings=machine)).failed
-    assert failed.status == 3
-    assert failed.problem.what == "No float32 product of size 1024 ends in time"
 
 
 async def test_products_that_are_too_long_for_pulses_are_refused(runs: Runs) -> None:

@@ -93,24 +93,6 @@ def test_a_table_from_hello_to_its_result(kind: str) -> None:
         assert done["tflops_mean"] is done["tflops_peak"] is None
 
 
-LOADS_SLOWLY = """
-import time, torch
-begin = torch.optim.AdamW.__init__
-def load(*arguments, **options):
-    torch.optim.AdamW.__init__ = begin
-    time.sleep(12)  # longer than a first step may take
-    begin(*arguments, **options)
-torch.optim.AdamW.__init__ = load
-"""
-
-
-@pytest.mark.slow
-def test_a_compiler_that_takes_long_to_load_is_no_step_that_does() -> None:
-    with RawWorker(asked("step"), LOADS_SLOWLY) as raw:
-        first = next(event for event in raw.events() if event["event"] in ("point", "error"))
-    assert first["event"] == "point", first
-
-
 def broken(folder: Path, kind: str, fault: str, seconds: float = 600.0) -> Session:
     path = fake_interpreter(folder, broken_worker(fault))
     return Session(Request(CPU, "float32", SIZES.get(kind), seconds, path, kind))

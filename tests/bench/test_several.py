@@ -16,16 +16,15 @@ from gputop.bench.plan import target_choice
 from gputop.bench.results import store
 from gputop.commands import bench as command
 from gputop.commands import bench_results
-from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import gravest, report_runs
 from gputop.stream import child as snapshots
 from tests import runs
+from tests.bench.commands import parsed
 from tests.bench.machines import divided, seen
 from tests.sessions import RESULT
 from tests.streams import inventory, process, readings, sample
 
 if TYPE_CHECKING:
-    import argparse
     from pathlib import Path
 
     from gputop.bench.plan.request import Request, Target
@@ -57,12 +56,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(snapshots, "one_snapshot", one_snapshot)
     monkeypatch.setattr(command, "_stress", stress)
     return said
-
-
-def parsed(*arguments: str) -> argparse.Namespace:
-    parser = Parser(exit_on_error=False)
-    command.add_arguments(parser)
-    return parser.parse_args(arguments)
 
 
 def run(*arguments: str) -> int:

@@ -72,15 +72,6 @@ def test_the_windows_add_up_to_the_run() -> None:
     assert events[-1]["tflops_peak"] >= max(sample["tflops"] for sample in samples)
 
 
-@pytest.mark.slow
-def test_a_product_that_cannot_end_in_time_is_refused_before_it_is_begun() -> None:
-    with RawWorker(request("float32", 65536, 0.5)) as raw:  # hours, on any CPU
-        names = [event for event in raw.events() if event["event"] != "hello"]
-    assert [event["event"] for event in names] == ["error"]
-    assert names[0]["kind"] == "too_slow"
-    assert "smaller --size" in names[0]["remedy"]
-
-
 SAYS_WHEN_IT_MULTIPLIES = """
 begin, multiply = main.Run.__init__, Product.multiply
 def run(self, *arguments):
