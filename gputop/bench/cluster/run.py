@@ -30,7 +30,6 @@ from gputop.bench.run.worker_launch import (
     Launcher,
 )
 from gputop.console import COULD_NOT_RUN, USAGE, print_message
-from gputop.stream.child import UNREADABLE_LINES
 from gputop.stream.launch import child_environment, module_command
 from gputop.text import visible
 
@@ -141,15 +140,11 @@ class Cluster:
         await self._process.close()
 
     async def _read(self) -> None:
-        strays = 0
         # A line without an end, or one that is no JSON object.
         with contextlib.suppress(ValueError, AttributeError, TypeError):
-            while strays < UNREADABLE_LINES and (
-                line := await self._process.readline()
-            ):
+            while line := await self._process.readline():
                 said = json.loads(line)
                 post = self._posts.get(said.get("post"))
-                strays = strays + 1 if post is None else 0
                 if post is not None:
                     post.handle_message(said)
                 elif not self._answer.done():
@@ -242,9 +237,10 @@ class LentGpu(Launcher):
     @property
     def number(self) -> tuple[str, int, int]:
         """Host, index and MIG index, by which the GPUs of a cluster are in the same order."""
-        target = self.facts.target if self.facts else None
-        numbers = (target.index or 0, target.mig_index or 0) if target else (0, 0)
-        return self.host or "", *numbers
+        if self.facts is None:
+            return self.host or "", 0, 0
+        target = self.facts.target
+        return self.host or "", target.index or 0, target.mig_index or 0
 
     def set_host(self, host: str, beside: int) -> None:
         """Set the host's name, and read the facts that the node has sent; see `node_facts`."""
@@ -381,20 +377,16 @@ async def _look_over(
     usable: dict[Target, LentGpu] = {}
     left_out: list[DeviceOutcome] = []
     for post in posts:
-        why = post.problem
+        why = post.problem or "its node has not answered in time"
+        device: tuple[str | None, str, str] = (None, "a GPU", "GPU")
         if post.facts is not None:
-            held = None if ignore_busy else post.facts.held
-            why = why or (held and f"it is {held}; add --ignore-busy to test it anyway")
-            if why is None:
-                usable[post.facts.target] = post
+            target, held = post.facts.target, post.facts.held
+            if held is None or ignore_busy:
+                usable[target] = post
                 continue
-        target = post.facts and post.facts.target
-        device = (
-            (target.uuid, target.place, target.name)
-            if target
-            else (None, "a GPU", "GPU")
-        )
-        why = visible(why or "its node has not answered in time", 400)
+            why = f"it is {held}; add --ignore-busy to test it anyway"
+            device = target.uuid, target.place, target.name
+        why = visible(why, 400)
         left_out.append(
             DeviceOutcome(post.host or "", *device, None, why, COULD_NOT_RUN)
         )

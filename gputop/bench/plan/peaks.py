@@ -189,15 +189,11 @@ def by_formula(
     The name tells what a chip can do and the product cannot: GeForce has half the rate with float32
     accumulate, and so have the L40 and the A10G.
     """
-    field, rates = (
-        _field(dtype, compute_capability),
-        RATES.get(compute_capability or ""),
-    )
-    if (
-        field is None
-        or rates is None
-        or field in _unpublished(compute_capability, name)
-    ):
+    field = _field(dtype, compute_capability)
+    rates = RATES.get(compute_capability or "")
+    if field is None or rates is None:
+        return None
+    if field in _unpublished(compute_capability, name):
         return None
     operations = _of(rates, field)
     if operations is None or sm_count is None or sm_count <= 0 or clock_mhz is None:
@@ -229,9 +225,7 @@ def denominators(
         AT_MAXIMUM_CLOCK: at(device.sm_clock_max_mhz),
         AT_LIVE_CLOCK: at(clock_mhz_live),
     }
-    return {
-        denominator: peak for denominator, peak in found.items() if peak is not None
-    }
+    return {name: peak for name, peak in found.items() if peak is not None}
 
 
 def memory_bytes_per_second(device: Device | None) -> float | None:
@@ -290,17 +284,19 @@ def _datasheet(device: Device, dtype: str) -> float | None:
         return value
     if field in _unpublished(device.compute_capability, device.name):
         return None
-    return value * (2 if "fp16" in _matching(_HALVED, device.name) else 1)
+    if "fp16" in _matching(_HALVED, device.name):
+        value *= 2
+    return value
 
 
 def _field(dtype: str, compute_capability: str | None = None) -> str | None:
     """Return the field with the figure of a data type."""
     for form, field in _FIELDS.items():
-        if re.fullmatch(form, dtype):
-            by_float32 = (
-                field == "fp16" and compute_capability in _FLOAT16_BY_FLOAT32_UNITS
-            )
-            return "fp32" if by_float32 else field
+        if not re.fullmatch(form, dtype):
+            continue
+        if field == "fp16" and compute_capability in _FLOAT16_BY_FLOAT32_UNITS:
+            return "fp32"
+        return field
     return None
 
 

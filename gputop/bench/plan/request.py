@@ -96,11 +96,9 @@ class Target:
         """Number that `--device` takes: `3`, `3:1` for a MIG instance, None for the CPU."""
         if self.index is None:
             return None
-        return (
-            f"{self.index}"
-            if self.mig_index is None
-            else f"{self.index}:{self.mig_index}"
-        )
+        if self.mig_index is None:
+            return str(self.index)
+        return f"{self.index}:{self.mig_index}"
 
     @property
     def label(self) -> str:
@@ -163,7 +161,9 @@ class Request:
 
     @property
     def _others(self) -> tuple[Target, ...]:
-        at = self.ranks.index(self.target) if self.ranks else 0
+        if not self.ranks:
+            return ()
+        at = self.ranks.index(self.target)
         return (*self.ranks[at + 1 :], *self.ranks[:at])
 
     @property
@@ -174,9 +174,15 @@ class Request:
 
 def short_labels(targets: Sequence[Target]) -> str:
     """Return short labels of the devices: `GPU 0, 2`, `GPU 1, CPU`."""
-    known = [target.number for target in targets if target.number is not None]
-    gpus = [f"GPU {', '.join(known)}"] if known else []
-    return ", ".join([*gpus, *("CPU" for target in targets if target.number is None)])
+    gpus, cpus = [], []
+    for target in targets:
+        if target.number is None:
+            cpus.append("CPU")
+        else:
+            gpus.append(target.number)
+    if gpus:
+        gpus[0] = f"GPU {gpus[0]}"
+    return ", ".join(gpus + cpus)
 
 
 class RunRefusedError(Exception):
@@ -223,14 +229,11 @@ def offered_dtypes(target: Target) -> tuple[str, ...]:
 
 def why_missing(dtype: DataType, target: Target) -> str | None:
     """Return why a device does not have a data type, or None if it has."""
-    if target.kind == "cpu":
-        return None if dtype.on_cpu else dtype.why_missing
-    capability = _capability(target)
-    return (
-        dtype.why_missing
-        if capability is not None and capability < dtype.capability
-        else None
-    )
+    has_it = dtype.on_cpu
+    if target.kind == "cuda":
+        capability = _capability(target)
+        has_it = capability is None or capability >= dtype.capability
+    return None if has_it else dtype.why_missing
 
 
 def _capability(target: Target) -> tuple[int, int] | None:
@@ -247,7 +250,9 @@ def default_dtype(target: Target) -> str:
         return "float32"
     if is_turing_without_tensor_cores(target.compute_capability, target.name):
         return "float32"
-    return "bfloat16" if capability >= (8, 0) else "float16"
+    if capability < (8, 0):
+        return "float16"
+    return "bfloat16"
 
 
 def fixed_bytes(device: DeviceKind) -> int:
@@ -302,46 +307,42 @@ def auto_limit(
 
 def check_request(request: Request) -> Problem | None:
     """Return why the request cannot be run, or None."""
-    return next(
-        filter(None, (_check(request, dtype) for dtype in request.dtypes)), None
-    )
+    for dtype in request.dtypes:
+        problem = _check(request, dtype)
+        if problem is not None:
+            return problem
+    return None
 
 
 def check_together(requests: Sequence[Request]) -> Problem | None:
     """Return why `pairs` or `collective` cannot be run on these devices, or None."""
-    if requests[0].kind != "collective":
-        return check_pairs(requests) if requests[0].kind == "pairs" else None
+    first = requests[0]
+    if first.kind == "collective":
+        return _check_collective(requests)
+    if first.kind != "pairs":
+        return None
+    what = "There are no pairs to run"
+    if len(requests) == 1:
+        why = f"pairs needs two devices, but {first.target.label} is the only device"
+        return Problem(what, why, "Name two with --device, such as 0,1 or cpu,0")
+    least = SHORTEST_SECONDS * (len(requests) + 1)
+    if first.seconds >= least:
+        return None
+    why = f"{len(requests)} runs alone and one together take {least:g} s at least"
+    return Problem(what, why, f"Choose --seconds {least:g} or more")
+
+
+def _check_collective(requests: Sequence[Request]) -> Problem | None:
     sorts = {(each.target.kind, each.target.parent_uuid) for each in requests}
     if len(requests) > 1 and sorts in ({("cpu", None)}, {("cuda", None)}):
         return None
-    why = f"{requests[0].target.label} is the only device"
-    why = (
-        why
-        if len(requests) == 1
-        else "it is between whole GPUs, or between ranks of the CPU"
-    )
+    why = "it is between whole GPUs, or between ranks of the CPU"
+    if len(requests) == 1:
+        why = f"{requests[0].target.label} is the only device"
     remedy = "Name GPUs with --device, such as 0,1, or type --device cpu --ranks 4"
     if requests[0].target.host is not None:
         remedy = "Ask for two GPUs or more with --devices"
     return Problem("There is no collective to run", why, remedy)
-
-
-def check_pairs(requests: Sequence[Request]) -> Problem | None:
-    """Return why devices cannot be run alone and then together, or None."""
-    what = "There are no pairs to run"
-    if len(requests) < 2:
-        named = (
-            f"{requests[0].target.label} is the only device"
-            if requests
-            else "there is none"
-        )
-        why = f"pairs needs two devices, but {named}"
-        return Problem(what, why, "Name two with --device, such as 0,1 or cpu,0")
-    least = SHORTEST_SECONDS * (len(requests) + 1)
-    if requests[0].seconds < least:
-        why = f"{len(requests)} runs alone and one together take {least:g} s at least"
-        return Problem(what, why, f"Choose --seconds {least:g} or more")
-    return None
 
 
 def _check(request: Request, name: str) -> Problem | None:

@@ -115,15 +115,15 @@ def choose(
         if problem is not None:
             raise ValueError(f"{problem}.")
         return next(target for target in among if target.uuid == found[0])
-    names = ", ".join(
-        "cpu" if t.kind == "cpu" else f"{t.number} ({t.uuid})" for t in among
-    )
+    names = [f"{target.number} ({target.uuid})" for target in among[:-1]]
     why = "this machine has no such device"
     if found:
         why = f"{len(found)} devices match it"
     elif not all(map(is_identified, inventory.devices)):
         why = "no device that answers has this name"
-    raise ValueError(f"Device {device!r} cannot be used: {why}. There are: {names}.")
+    raise ValueError(
+        f"Device {device!r} cannot be used: {why}. There are: {', '.join([*names, 'cpu'])}."
+    )
 
 
 def visible_to_cuda(inventory: Inventory) -> Inventory:
@@ -143,9 +143,13 @@ def visible_to_cuda(inventory: Inventory) -> Inventory:
 
 def parse_devices(text: str) -> tuple[str, ...]:
     """Parse devices separated by commas, or `all`; raise `ValueError`."""
-    names = (name.strip() for name in text.split(","))
-    found = (ALL if name.lower() == ALL else parse_device(name) for name in names)
-    return tuple(dict.fromkeys(found))
+    found: dict[str, None] = {}
+    for name in text.split(","):
+        device = name.strip().lower()
+        if device != ALL:
+            device = parse_device(name)
+        found[device] = None
+    return tuple(found)
 
 
 def parse_device(text: str) -> str:
@@ -196,15 +200,19 @@ def why_unusable(sample: Sample | None, target: Target) -> Problem | None:
 def shared_dtypes(targets: Sequence[Target]) -> tuple[str, ...]:
     """Return the data types that all targets have, in the usual order."""
     first, *others = map(plan.offered_dtypes, targets)
-    return tuple(dtype for dtype in first if all(dtype in other for other in others))
+    common = set(first).intersection(*others)
+    return tuple(dtype for dtype in first if dtype in common)
 
 
 def common_dtype(targets: Sequence[Target]) -> str:
     """Return a data type that one of them trains with and all have; float32 beside a CPU."""
     shared = shared_dtypes(targets)
     with_cpu = any(target.kind == "cpu" for target in targets)
-    wanted = [] if with_cpu else [plan.default_dtype(target) for target in targets]
-    return next((dtype for dtype in wanted if dtype in shared), "float32")
+    if not with_cpu:
+        for dtype in map(plan.default_dtype, targets):
+            if dtype in shared:
+                return dtype
+    return "float32"
 
 
 def copies_to_others(target: Target) -> bool:
@@ -297,19 +305,20 @@ def _found(
     if named is None and not KINDS[kind].several_devices:
         return [choose(left, sample, None)]
     if named is None:
-        return (
-            usable
-            if len(usable) >= (1 if kind == "collective" else 2)
-            else [*usable, cpu]
-        )
+        enough = len(usable) > 1 or (usable and kind == "collective")
+        return usable if enough else [*usable, cpu]
     if ALL in named and not usable:
-        why = "none of them answers" if gpus else "there is none"
-        why = HIDDEN if inventory.devices and not left.devices else why
+        why = "there is none"
+        if inventory.devices and not left.devices:
+            why = HIDDEN
+        elif gpus:
+            why = "none of them answers"
         raise ValueError(f"No GPU can be used: {why}. Choose --device cpu.")
-    found = (
-        usable if name == ALL else [choose(inventory, sample, name)] for name in named
-    )
-    return list(dict.fromkeys(target for each in found for target in each))
+    found: dict[Target, None] = {}
+    for name in named:
+        chosen = usable if name == ALL else [choose(inventory, sample, name)]
+        found |= dict.fromkeys(chosen)
+    return list(found)
 
 
 def _say_why_cpu(inventory: Inventory, left: Inventory) -> None:
@@ -343,12 +352,12 @@ def processes_on(sample: Sample | None, target: Target) -> list[Process] | None:
     readings = sample.device(target.uuid or "") if sample else None
     if sample is None or readings is None or "processes" in readings.absent:
         return None
-    return [
-        process
-        for process in sample.processes
-        if process.device_uuid == target.uuid
-        and process.kind is not ProcessKind.GRAPHICS
-    ]
+    found = []
+    for process in sample.processes:
+        computes = process.kind is not ProcessKind.GRAPHICS
+        if computes and process.device_uuid == target.uuid:
+            found.append(process)
+    return found
 
 
 def refuse_busy(target: Target, sample: Sample) -> None:
@@ -431,7 +440,9 @@ def busy_question(
     lines = _holders([*holding.values()], alone=alone)
     for target in unknown:
         lines.append(UNKNOWN if alone else f"{short_labels([target])}: {UNKNOWN}")
-    who = visible(busy[0].label) if alone else f"{len(busy)} of {len(targets)} devices"
+    who = f"{len(busy)} of {len(targets)} devices"
+    if alone:
+        who = visible(busy[0].label)
     if not holding:
         return f"{who} may be in use:", lines
     be = "are" if len(busy) > 1 else "is"
@@ -454,8 +465,6 @@ def _holders(
 
 
 def _line(process: Process) -> str:
-    user, command = (
-        visible(process.user or "–"),
-        visible(process.command or "(not visible)", 160),
-    )
+    user = visible(process.user or "–")
+    command = visible(process.command or "(not visible)", 160)
     return f"{process.pid:>8}  {user:<10} {command}"

@@ -134,20 +134,20 @@ class Collective(DeviceGroup):
 
     def _failure(self, ends: Mapping[Target, Done | Failed]) -> Failed | None:
         """Return what the first rank failed by, with the name of the one that is to blame."""
-        failed = [
-            (target, end) for target, end in ends.items() if isinstance(end, Failed)
-        ]
+        failed = []
+        for target, end in ends.items():
+            if isinstance(end, Failed):
+                failed.append((target, end))
         if not failed or failed[0][1].status == INTERRUPTED:
             return None
         target, first = failed[0]
-        why, stuck = (
-            first.problem.why,
-            [t for t, one in self._sessions.items() if one.was_stuck],
-        )
+        why = first.problem.why
+        stuck = [each for each, one in self._sessions.items() if one.was_stuck]
         if stuck and target not in stuck:  # the first only waited for it
             target, why = stuck[0], "it does not answer any more"
-        said = why if target.label in first.problem.what else f"{target.label}: {why}"
-        return replace(first, problem=replace(first.problem, why=said))
+        if target.label not in first.problem.what:
+            why = f"{target.label}: {why}"
+        return replace(first, problem=replace(first.problem, why=why))
 
 
 class Pairs:
@@ -186,28 +186,27 @@ class Pairs:
         for request in self._requests:
             await self._run([request], alone)
             result = self._alone.get(request.target)
-            if result is not None and (
-                result.stopped != "time" or result.wrong_elements
-            ):
+            if result is None:
+                continue
+            if result.stopped == "time" and not result.wrong_elements:
+                fit.append(replace(request, size=result.n))
+            else:
                 why = "its run alone did not take its time"
                 take(request.target, Done(_only_alone(result, why)))
-            elif result is not None:
-                fit.append(replace(request, size=result.n))
         if len(fit) < 2 or self._stopped_by is not None:
             for request in fit:
-                result = self._alone[request.target]
-                by = self._stopped_by or result.stopped
-                why = (
-                    "no other device was left"
-                    if self._stopped_by is None
-                    else "it was stopped"
-                )
-                take(
-                    request.target, Done(_only_alone(replace(result, stopped=by), why))
-                )
+                take(request.target, self._end_alone(request.target))
             return
         self._state.begin_together([request.target for request in fit])
         await self._run(fit, together)
+
+    def _end_alone(self, target: Target) -> Done:
+        """Return the end of a device that has nothing to run together with."""
+        result = self._alone[target]
+        if self._stopped_by is None:
+            return Done(_only_alone(result, "no other device was left"))
+        stopped = replace(result, stopped=self._stopped_by)
+        return Done(_only_alone(stopped, "it was stopped"))
 
     def _completed(self, target: Target, end: Done) -> Result:
         return self._state.devices[target].completed(end.result)
@@ -272,22 +271,20 @@ def _join_conditions(
     if alone is None or together is None:
         return together or alone
     before, after = alone.memory_errors, together.memory_errors
+    errors = {}
+    for name in {**before, **after}:
+        first = before.get(name) or after[name]
+        last = after.get(name) or before[name]
+        errors[name] = (first[0], last[-1])
+    celsius = (alone.temperature_celsius_max, together.temperature_celsius_max)
+    known = [each for each in celsius if each is not None]
     held = Counter(alone.clock_event_seconds) + Counter(together.clock_event_seconds)
-    known = (alone.temperature_celsius_max, together.temperature_celsius_max)
     return replace(
         together,
-        temperature_celsius_max=max(
-            (each for each in known if each is not None), default=None
-        ),
+        temperature_celsius_max=max(known, default=None),
         clock_event_seconds=dict(held),
         clock_events_known=alone.clock_events_known or together.clock_events_known,
-        memory_errors={
-            name: (
-                *(before.get(name) or after[name])[:1],
-                *(after.get(name) or before[name])[-1:],
-            )
-            for name in {**before, **after}
-        },
+        memory_errors=errors,
         other_load=tuple(dict.fromkeys((*alone.other_load, *together.other_load))),
     )
 

@@ -92,10 +92,11 @@ def one_device(group: Run, width: int) -> str:
             run.rate_text(run.progress.rate),
             f"mean {run.rate_text(run.mean.value, short=True)}",
             f"peak {run.rate_text(run.peak, short=True)}",
-            f"{run.planned.dtype} {run.planned.n}"
-            if run.planned.n
-            else run.request.kind,
         ]
+        if run.planned.n:
+            parts.append(f"{run.planned.dtype} {run.planned.n}")
+        else:
+            parts.append(run.request.kind)
     return _with_bar(share, _fitting(parts, width - SHORTEST_BAR - 4), width)
 
 
@@ -121,9 +122,10 @@ def many_devices(group: Run, width: int) -> str:
         rates = f"{tflops(among.median)} ({tflops(among.p5)} to {tflops(among.p95)})"
         rates += f" {group.first.rate_scale(None)[0]}"
         parts.insert(1, rates)
-    return _with_bar(
-        elapsed / seconds if seconds else 0.0, _fitting(parts, width), width
-    )
+    share = 0.0
+    if seconds:
+        share = elapsed / seconds
+    return _with_bar(share, _fitting(parts, width), width)
 
 
 def _fitting(parts: list[str], width: int) -> str:

@@ -104,10 +104,11 @@ class Run:
         """Devices that others wait for, before the run begins."""
         if self.begun or self.kind == "pairs":
             return []
-        late = [
-            target for target, run in self.devices.items() if run.state not in PREPARED
-        ]
-        return late if len(late) < len(self.devices) else []
+        runs = self.devices.items()
+        late = [target for target, run in runs if run.state not in PREPARED]
+        if len(late) == len(runs):
+            return []
+        return late
 
     @property
     def silent(self) -> list[Target]:

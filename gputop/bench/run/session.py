@@ -112,9 +112,7 @@ class Session:
                         continue
                 event = self._event(line, python)
                 self._count()
-                await asyncio.sleep(
-                    0
-                )  # a line that is there already lets nothing else have a turn
+                await asyncio.sleep(0)  # a line that is there lets nothing else run
                 yield event
         except _NoResultError as end:
             yield self._judged(Failed(end.problem, end.status))
@@ -200,20 +198,7 @@ class Session:
         try:
             line = await self._next_line(worker)
         except TimeoutError:
-            what = "The stress test's worker did not end in time"
-            why, remedy = "it does not answer", "Look for Xid errors in `dmesg`"
-            if self._hello is None:
-                what = "The stress test's worker did not start"
-                why = (
-                    f"it did not answer within {HELLO_SECONDS:g} s{self._after_output}"
-                )
-                remedy = (
-                    "Check that `import torch` works in that Python, or choose another"
-                )
-            elif self._planned is not None:
-                why = f"it sent nothing for {self._silence:.0f} s in the middle of the run"
-            status = COULD_NOT_RUN if self._planned is None else FAULT
-            raise _NoResultError(Problem(what, why, remedy), status) from None
+            raise self._late() from None
         except ValueError:
             raise _garbage(b"a line without an end") from None
         if line.endswith(b"\n"):
@@ -222,6 +207,20 @@ class Session:
         # Nearly always there was too little memory: it is no fault of the device.
         raise _NoResultError(await self._silent_end(worker), self._status)
 
+    def _late(self) -> _NoResultError:
+        """Return the end of a run whose worker has been silent for too long."""
+        if self._hello is None:
+            what = "The stress test's worker did not start"
+            why = f"it did not answer within {HELLO_SECONDS:g} s{self._after_output}"
+            remedy = "Check that `import torch` works in that Python, or choose another"
+            return _NoResultError(Problem(what, why, remedy))
+        what = "The stress test's worker did not end in time"
+        remedy = "Look for Xid errors in `dmesg`"
+        if self._planned is None:
+            return _NoResultError(Problem(what, "it does not answer", remedy))
+        why = f"it sent nothing for {self._silence:.0f} s in the middle of the run"
+        return _NoResultError(Problem(what, why, remedy), FAULT)
+
     def _without_output(self, line: bytes) -> bytes:
         """Return the event in a line from before `hello`, or b"" if there is none.
 
@@ -229,14 +228,15 @@ class Session:
         the activation of an environment, also without a newline. Raises `_NoResultError` if that is
         too much.
         """
-        start = line.rfind(EVENT_START)
-        output = line if start < 0 else line[:start]
+        output, start, event = line.rpartition(EVENT_START)
+        if not start:
+            output, event = line, b""
         self._printed_bytes += len(output)
         if self._printed_bytes > PRINTED_BYTES:
             raise _garbage(output)
         text = visible(output.decode(errors="replace").strip(), PRINTED_CHARACTERS)
         self._printed = self._printed or text
-        return b"" if start < 0 else line[start:]
+        return start + event
 
     async def _next_line(self, worker: Worker) -> bytes:
         with contextlib.suppress(TimeoutError):
@@ -274,9 +274,8 @@ class Session:
 
     def _count(self) -> None:
         self._said += 1
-        if self._said > EVENTS_AT_ONCE + EVENTS_PER_SECOND * (
-            time.time() - self._started_at
-        ):
+        seconds = time.time() - self._started_at
+        if self._said > EVENTS_AT_ONCE + EVENTS_PER_SECOND * seconds:
             what = "The stress test's worker sends too much"
             why = f"more than {EVENTS_PER_SECOND} events a second"
             raise _NoResultError(
@@ -297,30 +296,25 @@ class Session:
         elif isinstance(event, RunLimit):
             self._stopped_by = self._stopped_by or event.by
             self._stopping.set()
-        if (
-            self._planned is not None
-        ):  # longer than the worker waits itself: it can say more
+        # Longer than the worker waits itself: it can say more.
+        if self._planned is not None:
             patience = 1.25 * self._planned.patience_seconds
             self._await(max(patience, self._wait_seconds) + MARGIN_SECONDS)
 
     def _result(self, document: dict[str, Any], python: str) -> Result:
         hello, planned = self._hello, self._planned
-        rows = self._points or document.get("points")
-        measured = (
-            rows if KINDS[self._request.kind].has_rows else document.get("iterations")
-        )
+        measured = document.get("iterations")
+        if KINDS[self._request.kind].has_rows:
+            measured = self._points or document.get("points")
         if hello is None or planned is None or not measured:
             if self._stopping.is_set():
                 raise _stopped_early(self._stopped_by)
             raise ValueError("a result without a run")
         target = self._request.target
-        plan_of_run = asdict(hello) | asdict(
-            planned
-        )  # with a shape, unless the best row has one
-        later = {
-            "tflops_sustained": None,
-            "droop_percent": None,
-        }  # of the windows of the run
+        # Their shape, unless the best row has one.
+        plan_of_run = asdict(hello) | asdict(planned)
+        # Of the windows of the run, which are not judged yet.
+        later = {"tflops_sustained": None, "droop_percent": None}
         known = {
             "kind": self._request.kind,
             "device": hello.device_name,
@@ -352,9 +346,9 @@ class Session:
 
     @property
     def _status(self) -> int:
-        return (
-            stop_status(self._stopped_by) if self._stopping.is_set() else COULD_NOT_RUN
-        )
+        if self._stopping.is_set():
+            return stop_status(self._stopped_by)
+        return COULD_NOT_RUN
 
     def _failure(self, document: dict[str, Any]) -> _NoResultError:
         problem = Problem(
