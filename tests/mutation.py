@@ -2,9 +2,9 @@
 
 Each fault changes one random place of the package: a comparison is turned round, a number is
 changed, or a call whose result is not used is removed. It is made in a copy of the checkout. The
-tests that import the changed module run first, then those of the folder that mirrors its own. A
-fault is found if one of them fails or exceeds the time limit. The faults that are not found are
-listed at the end, and the exit status is 1 if they are more than a seventh.
+tests that import the changed module or have its name run first, then those of the folder that
+mirrors its own. A fault is found if one of them fails or exceeds the time limit. The faults that
+are not found are listed at the end, and the exit status is 1 if they are more than a seventh.
 """
 
 from __future__ import annotations
@@ -109,7 +109,10 @@ def drawn(count: int, seed: int) -> list[Fault]:
 
 
 def tests_of(file: Path) -> list[list[str]]:
-    """Return the tests that may find a fault in that file, in two groups: the nearest first."""
+    """Return the tests that may find a fault in that file, in two groups: the nearest first.
+
+    These import the module or have its name.
+    """
     module = ".".join(file.with_suffix("").parts).removesuffix(".__init__")
     package, _, name = module.rpartition(".")
     imported = re.compile(
@@ -119,7 +122,7 @@ def tests_of(file: Path) -> list[list[str]]:
     )
     near = []
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        if imported.search(path.read_text()):
+        if path.stem.startswith(f"test_{name}") or imported.search(path.read_text()):
             near.append(str(path.relative_to(ROOT)))
     near += FOLDERS.get(str(file.parent), ())
     folder = Path("tests", *file.parts[1:-1])
