@@ -285,12 +285,3 @@ def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert settings.load(file, NOTHING) == (OTHER, [])
     assert list(file.parent.iterdir()) == [file]
-
-
-def test_columns_may_have_spaces_between_them(tmp_path: Path) -> None:
-    file = tmp_path / "config.toml"
-    file.write_text('hidden_columns = "ENC, GPU MEM"')
-    assert settings.load(file, NOTHING) == (Settings(hidden_columns="ENC,GPU MEM"), [])
-    file.write_text("hidden_columns = ['ENC']")
-    _, (problem,) = settings.load(file, NOTHING)
-    assert "hidden_columns" in problem.what
