@@ -96,7 +96,6 @@ def _plot(
 ) -> list[Row]:
     """Return the plot with its left axis, from 100 % at the top to 0."""
     places = [_place(point, width, height) for point in points]
-    words = {(0, 1): "memory", (height - 1, max(0, width - 8)): "compute"}
     rows = []
     for y in range(height):
         label = "100 %" if y == 0 else ""
@@ -110,9 +109,6 @@ def _plot(
             Span("│", TRACK),
         ]
         letters = [Span(" ")] * width
-        for (line, start), word in words.items():
-            if line == y and width > 2 * len(word):
-                letters[start : start + len(word)] = [Span(c, TRACK) for c in word]
         for line, x in places:
             if line == y:
                 letters[x] = Span(TRAIL, STRONG)

@@ -113,11 +113,6 @@ class RowLayout(NamedTuple):
     bar: int
     others: Sequence[DeviceColumn]
 
-    @property
-    def shows_gpm(self) -> bool:
-        """True if there is a GPM reading, or the bottleneck, which needs them."""
-        return TENSOR in self.others or BOUND in self.others
-
 
 MARK, BUSY_VALUE, MEMORY_VALUE = 1, 5, 14
 SHORTEST_BAR, LONGEST_BAR, LONGEST_NAME = 6, 40, 30
