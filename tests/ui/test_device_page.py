@@ -269,7 +269,7 @@ async def test_what_happened_to_the_device() -> None:
     app = PageApp(streams.inventory(2), said_by(ok))
     async with app.run_test(size=(200, 50)) as pilot:
         await page_of(app, pilot)
-        assert shown(pilot, EventsView).strip() == "Events none since gputop started"
+        assert shown(pilot, EventsView).strip() == "Events none so far"
         app.send(
             said_by(ok, seconds=1.0, events=(xid, elsewhere, somewhere)),
             said_by(lost, seconds=2.0),

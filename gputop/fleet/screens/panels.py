@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from gputop.ui.drawing.cells import (
     Row,
     Span,
     cell,
+    clip,
     faded,
     fit,
     reading,
@@ -94,12 +94,9 @@ class FleetHeader(StateView):
             rows = [self._title(width), self._server(width)]
         else:
             more = f" (+{len(problems) - 1} more)" if len(problems) > 1 else ""
-            text = visible(f"▲ {problems[0]}{more}")
-            lines = textwrap.wrap(text, max(10, width - 3))
-            # The distributions of a fleet that is fresh are worth their rows.
-            lines = lines[: 1 if state.fleet.fresh else height - 1]
-            rows = [self._title(width), *([Span(f" {x}", WARN)] for x in lines)]
-        if len(rows) == 2 < height and state.gpus:
+            text = visible(f" ▲ {problems[0]}{more}")
+            rows = [self._title(width), [Span(clip(text, width), WARN)]]
+        if height > 2 and state.gpus:
             rows += self._distributions(width)
         return rows
 
