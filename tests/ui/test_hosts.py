@@ -153,14 +153,6 @@ async def test_simulated_hosts_are_marked_each() -> None:
         assert "SIMULATED" not in shown(pilot, Header)
 
 
-async def test_a_host_without_devices_has_its_title_alone() -> None:
-    records = fleets.merged({"a": [streams.no_driver(), streams.sample(0)]})
-    async with app_with(*records).run_test(size=NARROW) as pilot:
-        await monitor(pilot)
-        assert "No NVIDIA driver: libnvidia-ml.so.1 is not found" in shown(pilot, DevicesView)
-        assert "No devices yet on 1 host" in shown(pilot, Header)
-
-
 # Moving among them.
 
 
