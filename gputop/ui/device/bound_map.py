@@ -48,9 +48,10 @@ class BoundMap(DeviceView):
         device = self.device
         if device is None or height < FEWEST_ROWS or width < 2 * LEFT:
             return []
+        title = [Span(TITLE, DIM)]
         points = self._points(device.uuid)
         if not points:
-            return [_title(), *paragraph(self._why_empty(device), width - 1, DIM)]
+            return [title, *paragraph(self._why_empty(device), width - 1, DIM)]
         lines = min(MOST_ROWS, height) - 2
         answers = self._telemetry.readings(device.uuid).dram_active_percent is not None
         plot = _plot(
@@ -59,7 +60,7 @@ class BoundMap(DeviceView):
             lines,
             now=answers,
         )
-        return [_title(), *plot, _scale(width)]
+        return [title, *plot, _scale(width)]
 
     def _points(self, uuid: str) -> list[Point]:
         """Return the points of the last seconds, oldest first."""
@@ -81,10 +82,6 @@ class BoundMap(DeviceView):
             return "no data yet"
         why = absence_text(DRAM, absence, device, self._telemetry.host_of(device))
         return f"needs DRAM active: {why}"
-
-
-def _title() -> Row:
-    return [Span(TITLE, DIM)]
 
 
 def _plot(
