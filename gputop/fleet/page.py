@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gputop import __version__
 from gputop.agent.lines import to_plain
-from gputop.fleet.metrics import BUSY, distribution
+from gputop.fleet.metrics import BUSY, median_of
 from gputop.fleet.model import Fleet, Gpu, totals
 from gputop.health.findings import Finding, Severity
 from gputop.output import pages
@@ -102,7 +102,7 @@ def _counts(fleet: Fleet) -> Text:
         if found.findings.get(severity):
             parts.append(counted(found.findings[severity], severity))
     if fleet.gpus:
-        median = BUSY.text(distribution(fleet.gpus, BUSY).percentile(50))
+        median = BUSY.text(median_of(fleet.gpus, BUSY))
         memory = used_of(found.memory_used_bytes, found.memory_total_bytes)
         parts += [f"median busy {median}", f"memory {memory}"]
         parts.append(f"power {total_watts(found.power_watts)}")

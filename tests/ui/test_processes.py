@@ -121,26 +121,6 @@ def test_what_is_unknown_is_a_dim_dash_and_zero_is_not() -> None:
     assert DIM not in {span.style for span in zeros}
 
 
-@pytest.mark.parametrize(
-    ("reason", "width", "said"),
-    [
-        (Absence.LOST, 120, "gone, or in another namespace: try --pid=host"),
-        (Absence.LOST, 80, "gone, or elsewhere: --pid=host"),
-        (Absence.NO_PERMISSION, 160, "not permitted to look: run as its user or root"),
-        (Absence.NO_PERMISSION, 80, "no permission: needs root"),
-        (Absence.TIMED_OUT, 160, "the host did not say in time: wait for the next sample"),
-        (Absence.ERROR, 80, "the host does not say what it is"),
-    ],
-)
-def test_a_process_that_cannot_be_seen_says_why_dimly(
-    reason: Absence, width: int, said: str
-) -> None:
-    known = process(78, 1, cpu_percent=1.0, sm_utilization_percent=1)
-    row = drawn(view_of(unseen(77, 0, reason), known), width)[1]
-    (found,) = (span for span in row if span.text.startswith(said))
-    assert found.style == DIM
-
-
 @pytest.mark.parametrize("width", [1, 5, 20, 60, 80, 120, 200, 250])
 def test_every_row_has_the_same_width_whatever_is_in_it(width: int) -> None:
     nasty = [

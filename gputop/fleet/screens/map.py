@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from rich.style import Style
 
-from gputop.fleet.metrics import distribution
+from gputop.fleet.metrics import median_of
 from gputop.fleet.model import Gpu
 from gputop.fleet.screens.state import HOST, FleetState, GpuGroup, group_gpus
 from gputop.health.findings import Severity
@@ -218,7 +218,7 @@ class MapView(Wheel, LiveView):
         state = self._state
         severities = [state.worst[g.key] for g in group.gpus if g.key in state.worst]
         sign, style = SIGNS[max(severities)] if severities else Span("")
-        median = distribution(group.gpus, state.metric).percentile(50)
+        median = median_of(group.gpus, state.metric)
         row = [
             cell(
                 visible(group.name) or f"(no {self.by})",

@@ -69,8 +69,7 @@ HELP = {
         "dim": "the next answer is late: these are the numbers of the previous one",
     },
     "Numbers": {
-        "p5, p95": "one GPU in twenty is below p5, and one in twenty above p95, and half of them "
-        "are below the number before; GPUs without the reading do not count",
+        "median": "half of the GPUs are below it; those without the reading do not count",
     },
     "Filter": {
         EXAMPLE: "all words must be true",
@@ -86,9 +85,7 @@ class FleetScreen(ActionScreen):
     """Map and list over a `FleetState`."""
 
     DEFAULT_CSS = """
-    FleetScreen #totals { height: 6; }
-    FleetScreen.-usual #totals { height: 4; }
-    FleetScreen.-wide #totals { height: 3; }
+    FleetScreen #totals { height: 3; }
     FleetScreen #filter { padding: 0 1; background: ansi_default; color: ansi_default; }
     FleetScreen #map { height: 2fr; }
     FleetScreen #detail { height: 2; }
@@ -105,7 +102,6 @@ class FleetScreen(ActionScreen):
         super().__init__()
         self.state = state
         self._watch = watch
-        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (76, "-usual"), (152, "-wide")]
         self.VERTICAL_BREAKPOINTS = [(0, "-low"), (18, "-middle"), (30, "-tall")]
         self._old = False
         """True if what was drawn last was out of date."""

@@ -11,7 +11,7 @@ from fnmatch import translate
 
 from gputop.fleet.findings import job_of
 from gputop.fleet.identities import natural_key
-from gputop.fleet.metrics import BUSY, METRICS, Distribution, distribution
+from gputop.fleet.metrics import BUSY, METRICS, MapMetric, median_of
 from gputop.fleet.model import Fleet, Gpu, totals
 from gputop.health.findings import Finding, Severity
 from gputop.text import short_name
@@ -164,9 +164,9 @@ class FleetState:
             self.worst.setdefault(finding.device_uuid, finding.severity)
         self.problems.fill(findings)
         self.totals = totals(self.gpus, findings)
-        self.summary: list[Distribution] = []
+        self.medians: dict[MapMetric, float | None] = {}
         for metric in METRICS:
-            self.summary.append(distribution(self.gpus, metric))
+            self.medians[metric] = median_of(self.gpus, metric)
 
     @property
     def age_seconds(self) -> float | None:

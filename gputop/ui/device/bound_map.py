@@ -48,9 +48,10 @@ class BoundMap(DeviceView):
         device = self.device
         if device is None or height < FEWEST_ROWS or width < 2 * LEFT:
             return []
+        title = [Span(TITLE, DIM)]
         points = self._points(device.uuid)
         if not points:
-            return [_title(), *paragraph(self._why_empty(device), width - 1, DIM)]
+            return [title, *paragraph(self._why_empty(device), width - 1, DIM)]
         lines = min(MOST_ROWS, height) - 2
         answers = self._telemetry.readings(device.uuid).dram_active_percent is not None
         plot = _plot(
@@ -59,7 +60,7 @@ class BoundMap(DeviceView):
             lines,
             now=answers,
         )
-        return [_title(), *plot, _scale(width)]
+        return [title, *plot, _scale(width)]
 
     def _points(self, uuid: str) -> list[Point]:
         """Return the points of the last seconds, oldest first."""
@@ -83,10 +84,6 @@ class BoundMap(DeviceView):
         return f"needs DRAM active: {why}"
 
 
-def _title() -> Row:
-    return [Span(TITLE, DIM)]
-
-
 def _plot(
     points: Sequence[Point],
     width: int,
@@ -96,7 +93,6 @@ def _plot(
 ) -> list[Row]:
     """Return the plot with its left axis, from 100 % at the top to 0."""
     places = [_place(point, width, height) for point in points]
-    words = {(0, 1): "memory", (height - 1, max(0, width - 8)): "compute"}
     rows = []
     for y in range(height):
         label = "100 %" if y == 0 else ""
@@ -110,9 +106,6 @@ def _plot(
             Span("│", TRACK),
         ]
         letters = [Span(" ")] * width
-        for (line, start), word in words.items():
-            if line == y and width > 2 * len(word):
-                letters[start : start + len(word)] = [Span(c, TRACK) for c in word]
         for line, x in places:
             if line == y:
                 letters[x] = Span(TRAIL, STRONG)

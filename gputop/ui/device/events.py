@@ -23,7 +23,7 @@ class EventsView(DeviceView):
         events = self._telemetry.events(self.device.uuid) if self.device else []
         title = [Span("Events ", ACCENT)]
         if not events:
-            return [[*title, Span(self._none, DIM)]]
+            return [[*title, Span("none so far", DIM)]]
         shown = events[: max(1, height - 1)]
         rows = [self._row(event, width) for event in shown]
         if height == 1:
@@ -31,12 +31,6 @@ class EventsView(DeviceView):
         if len(shown) < len(events):
             title.append(Span(f"the newest {len(shown)} of {len(events)}", DIM))
         return [title, *rows]
-
-    @property
-    def _none(self) -> str:
-        if self._telemetry.replayed:
-            return "none so far"
-        return "none since gputop started"
 
     def _row(self, event: Event, width: int) -> Row:
         device, where = self.device, ""

@@ -58,9 +58,8 @@ class DetailsView(ScrolledView):
             block: list[Row] = []
             figures = False
             for row in GROUPS[title]:
-                drawn = self._rows_of(row, device, width, lacking)
-                block += drawn
-                figures = figures or bool(drawn and len(self._figures(row, device)) > 1)
+                block += self._rows_of(row, device, width, lacking)
+                figures = figures or len(self._figures(row, device)) > 1
             block += self._beside_the_schema(title, device, width)
             if block:
                 blocks.append([_heading(title, width, figures=figures), *block])

@@ -71,14 +71,16 @@ class FindingsView(ScrolledView):
         if report.bounds:
             rows.append(heading(BOUND_BY, width))
             for line in report.bounds:
-                rows += _hanging(line, width)
+                rows += cells.paragraph(line, width, indent=" ")
             rows.append([])
         rows.append(heading(CHECKED, width))
-        rows += [*_hanging(", ".join(report.fine) or "nothing yet", width), []]
+        fine = ", ".join(report.fine) or "nothing yet"
+        rows += [*cells.paragraph(fine, width, indent=" "), []]
         if report.lacking:
             rows.append(heading(LACKING, width))
         for reason, checks in report.lacking.items():
-            rows += _hanging(f"{', '.join(checks)}: {reason}", width)
+            line = f"{', '.join(checks)}: {reason}"
+            rows += cells.paragraph(line, width, indent=" ")
         return rows
 
     def _charts(self, entry: Entry, width: int) -> list[Row]:
@@ -117,13 +119,6 @@ class WhyTitle(DeviceView):
             checks = self._findings.report.checks
             right = [Span(f" {checks} · watched for {duration(seconds)} ", DIM)]
         return [cells.rule_of(left, right, width)]
-
-
-def _hanging(text: str, width: int) -> list[Row]:
-    return [
-        [Span(" " * (1 + bool(n))), Span(each)]
-        for n, each in enumerate(wrap(text, width - 2))
-    ]
 
 
 def entry_rows(entry: Entry, width: int) -> list[Row]:

@@ -62,14 +62,6 @@ class DevicesView(Wheel, TelemetryView):
             return devices[0]
         return found
 
-    @property
-    def shows_gpm(self) -> bool:
-        """True if the layout has room for GPM readings."""
-        now = self.current_layout
-        if now.density is not Density.ROW:
-            return True
-        return self._row_layout(now.panel_width).shows_gpm
-
     def plan(self, width: int, height: int) -> DeviceLayout:
         """Return the layout for a space that devices and processes share."""
         self._space = width, height

@@ -26,6 +26,7 @@ from gputop.text import (
     quantity,
     size,
     visible,
+    watts_of,
 )
 from gputop.ui.drawing import cells, charts, palette
 from gputop.ui.drawing.cells import (
@@ -304,7 +305,7 @@ def _figures(
         text = quantity(r.temperature_celsius, "°C")
         figures.append([reading(text, heat_style(device, r))])
     if not (bars or lacks(r, "power_watts")):
-        figures.append(_power(r, "/"))
+        figures.append([reading(watts_of(r.power_watts, r.power_limit_watts))])
     if not (bars or lacks(r, "sm_clock_mhz")):
         figures.append([reading(quantity(r.sm_clock_mhz, " MHz"))])
     if r.performance_state is not None:
@@ -366,39 +367,27 @@ def _labelled_bar(
     return [cell(label, LABEL, DIM), *drawn, Span(" "), *value]
 
 
+def number(text: str, width: int = 5, style: Style = STRONG) -> Span:
+    """Return a span for a reading, right-aligned; a missing one is dim."""
+    return cell(text, width, DIM if text == ABSENT else style, right=True)
+
+
 def _busy_bar(panel: Panel, width: int) -> Row:
     active, chart = panel.activity_percent, panel.activity
-    value = [
-        cell(
-            percentage(active),
-            5,
-            STRONG,
-            right=True,
-        )
-    ]
-    if active is None:
-        value = [Span(ABSENT.rjust(5), DIM)]
+    value = [number(percentage(active))]
     tensor = panel.readings.tensor_active_percent
     if tensor is not None:  # busy does not say how much of the GPU is used
-        value += [
-            Span(" tensor ", DIM),
-            cell(
-                percentage(tensor),
-                5,
-                STRONG,
-                right=True,
-            ),
-        ]
+        value += [Span(" tensor ", DIM), number(percentage(tensor))]
     return _labelled_bar(chart.short, share_of(active, 100), chart.style, value, width)
 
 
 def _memory_bar(panel: Panel, width: int) -> Row:
     used, total = panel.memory
-    if used is None:
-        value = [Span(ABSENT.rjust(5), DIM)]
-    else:
-        number = Span(in_unit_of(used, total).rjust(5), memory_style(used, total))
-        value = [number, Span(f" of {size(total)}", DIM)]
+    value = [number(ABSENT)]
+    if used is not None:
+        text = in_unit_of(used, total)
+        value = [number(text, 5, memory_style(used, total))]
+        value.append(Span(f" of {size(total)}", DIM))
     label = "host" if panel.device.memory_is_shared else "mem"
     return _labelled_bar(label, share_of(used, total), palette.MEMORY, value, width)
 
@@ -406,19 +395,10 @@ def _memory_bar(panel: Panel, width: int) -> Row:
 def _power_bar(panel: Panel, width: int) -> Row:
     r = panel.readings
     share = share_of(r.power_watts, r.power_limit_watts)
-    value = _power(r, " of ", pad=5)
+    value = [number(quantity(r.power_watts, ""))]
+    if r.power_watts is not None:
+        limit = ""
+        if r.power_limit_watts is not None:
+            limit = f" of {quantity(r.power_limit_watts, '')}"
+        value.append(Span(f"{limit} W", DIM))
     return _labelled_bar("power", share, palette.POWER, value, width)
-
-
-def _power(
-    r: DeviceSample,
-    of: str,
-    pad: int = 0,
-) -> Row:
-    if r.power_watts is None:
-        return [Span(ABSENT.rjust(pad), DIM)]
-    watts = Span(quantity(r.power_watts, "").rjust(pad), STRONG if pad else TEXT)
-    limit = ""
-    if r.power_limit_watts is not None:
-        limit = f"{of}{quantity(r.power_limit_watts, '')}"
-    return [watts, Span(f"{limit} W", DIM)]

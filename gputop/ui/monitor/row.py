@@ -113,11 +113,6 @@ class RowLayout(NamedTuple):
     bar: int
     others: Sequence[DeviceColumn]
 
-    @property
-    def shows_gpm(self) -> bool:
-        """True if there is a GPM reading, or the bottleneck, which needs them."""
-        return TENSOR in self.others or BOUND in self.others
-
 
 MARK, BUSY_VALUE, MEMORY_VALUE = 1, 5, 14
 SHORTEST_BAR, LONGEST_BAR, LONGEST_NAME = 6, 40, 30
@@ -172,7 +167,9 @@ def draw_row(panel: Panel, c: RowLayout) -> Row:
         *_busy(panel, c.bar),
         Span(" "),
         *bar(share_of(used, total), c.bar, MEMORY),
-        _value(used_of(used, total), MEMORY_VALUE, panels.memory_style(used, total)),
+        panels.number(
+            used_of(used, total), MEMORY_VALUE, panels.memory_style(used, total)
+        ),
         Span(" "),
     ]
     for column in c.others:
@@ -182,7 +179,7 @@ def draw_row(panel: Panel, c: RowLayout) -> Row:
         text = column.text(panel)
         if is_instance and never and text == ABSENT:
             text = ""
-        row.append(_value(text, column.width, column.style(panel)))
+        row.append(panels.number(text, column.width, column.style(panel)))
     if panel.old_seconds is not None:  # the age replaces the name, where it always fits
         late = cell(f"{age(panel.old_seconds)} old", c.name, WARN)
         row = [*row[:2], late, *faded([row[3:]])[0]]
@@ -196,9 +193,5 @@ def _busy(panel: Panel, cells: int) -> Row:
     return [
         *bar(share_of(active, 100), cells - len(term), chart.style),
         cell(term, min(cells, len(term)), DIM),
-        _value(_percent(active), BUSY_VALUE),
+        panels.number(_percent(active), BUSY_VALUE, TEXT),
     ]
-
-
-def _value(text: str, width: int, style: Style = TEXT) -> Span:
-    return cell(text, width, DIM if text == ABSENT else style, right=True)

@@ -91,9 +91,7 @@ class ProcessDetailsView(ScrolledView, FilterView):
         if isinstance(found, Problem):
             self._problem = str(found)
         else:
-            known = self._details and self._details.environment
-            if found.environment != known:
-                self._variables = variables_of(found.environment or ())
+            self._variables = variables_of(found.environment or ())
             self._details = found
         self.redraw()
 

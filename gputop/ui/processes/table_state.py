@@ -237,19 +237,18 @@ def branches(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
 
 def _children(rows: Sequence[ProcessRow]) -> dict[int | None, list[int]]:
     """Return the indexes of the children by the index of their parent, None for roots."""
-    by_pid: dict[tuple[str | None, int | None], list[int]] = {}
+    places: dict[tuple[str | None, int | None, str | None], int] = {}
     for number, row in enumerate(rows):
-        by_pid.setdefault((row.process.machine, row.process.pid), []).append(number)
+        process = row.process
+        places[process.machine, process.pid, process.device_uuid] = number
+        places.setdefault((process.machine, process.pid, None), number)
     children: dict[int | None, list[int]] = {}
     for number, row in enumerate(rows):
         process = row.process
-        above: list[int] = []
+        parent = None
         if process.parent_pid != process.pid:
-            above = by_pid.get((process.machine, process.parent_pid), [])
-        parent = above[0] if above else None
-        for candidate in above:
-            if rows[candidate].process.device_uuid == process.device_uuid:
-                parent = candidate
-                break
+            anywhere = places.get((process.machine, process.parent_pid, None))
+            beside = (process.machine, process.parent_pid, process.device_uuid)
+            parent = places.get(beside, anywhere)
         children.setdefault(parent, []).append(number)
     return children
