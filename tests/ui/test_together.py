@@ -102,7 +102,7 @@ async def test_all_begin_together_and_each_has_a_row_and_a_result(
         assert states(pilot, 4) == ["ok"] * 4
         assert "GPU 3" in shown(pilot, ThroughputChart)
         listed = shown(pilot, ResultsView).splitlines()[1:5]
-        assert {row.split()[3] for row in listed} == {"0", "1", "2", "3"}
+        assert all(any(f" {n} H100" in row for row in listed) for n in range(4))
     assert {each.device_uuid for each in kept} == {gpu.uuid for gpu in GPUS[:4]}
     assert len(kept) == 4
 
@@ -153,7 +153,8 @@ async def test_one_that_fails_does_not_end_the_others(
         await started(pilot)
         await ended(pilot)
         title = shown(pilot, TitleView)
-        assert "GPU 1 failed" in title
+        assert "GPU 1" in title
+        assert states(pilot, 3)[1] == ("FAULTY" if status == 1 else "failed")
         assert (FAULT in {span.style for span in app.query_one(TitleView)._rows[0]}) == (
             status == 1
         )
@@ -168,7 +169,7 @@ async def test_a_wrong_element_of_one_is_red(scripted: type[Scripted]) -> None:
     async with app.run_test(size=SIZE) as pilot:
         await started(pilot)
         await ended(pilot)
-        assert "FAULTY: GPU 1 2 wrong elements" in in_style(app.query_one(TitleView)._rows, FAULT)
+        assert "FAULTY: GPU 1," in in_style(app.query_one(TitleView)._rows, FAULT)
         assert in_style(app.query_one(ReadoutView)._rows, FAULT).split() == ["2", "FAULTY"]
 
 
