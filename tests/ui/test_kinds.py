@@ -112,17 +112,6 @@ def test_a_copy_is_turned_where_it_would_be_too_wide() -> None:
     assert set(in_style(wide, GOOD).split()) == set(in_style(narrow, GOOD).split())
 
 
-def test_a_search_has_the_confirmed_best_on_top() -> None:
-    rows = chart_of(run_of("peak", *table_events("peak"))).draw(80, 8)
-    best = max(
-        (point for point in POINTS["peak"] if "confirmed" in point.series),
-        key=lambda point: point.values["tflops"],
-    )
-    assert f" {best.shape[0]}×" in texts(rows)[1]
-    assert f"{best.values['tflops']:.3f}" in in_style(rows[1:2], GOOD)
-    assert in_style(rows[2:], GOOD) == ""
-
-
 def test_the_best_of_a_search_is_the_best_that_was_confirmed() -> None:
     confirmed = Point("B row-major, confirmed", 512, {"tflops": 0.3, "seconds": 1e-3}, (512,) * 3)
     lucky = Point("B row-major", 256, {"tflops": 0.4, "seconds": 1e-3}, (256,) * 3)
@@ -153,11 +142,6 @@ def test_how_far_it_is_counts_rows() -> None:
     run = run_of("latency", *table_events("latency"))
     assert run.share == 1.0
     assert readout_of(run)[0] == " 18 rows"
-
-
-def test_a_run_that_was_stopped_is_not_shown_as_complete() -> None:
-    stopped = Done(table_result("latency", stopped="user"))
-    assert run_of("latency", *table_events("latency", 9), stopped).share < 0.1
 
 
 async def started(pilot: Pilot[None], kind: str) -> None:
