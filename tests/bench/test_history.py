@@ -10,9 +10,8 @@ import json
 import re
 import sqlite3
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -316,16 +315,3 @@ def test_to_forget_one_leaves_all_others(kept: list[Result]) -> None:
 def test_to_forget_makes_no_file() -> None:
     store.forget(BASE)
     assert not store.results_path().exists()
-
-
-def test_who_forgets_and_who_keeps_lose_nothing_of_each_other() -> None:
-    old = [soak(700.0, ago=60.0 * n) for n in range(1, 21)]
-    new = [soak(800.0, ago=60.0 * n + 1) for n in range(1, 21)]
-    for result in old:
-        store.append(result, CURVES)
-    with ThreadPoolExecutor(2) as together:
-        tasks: list[Future[Any]] = [together.submit(store.append, result, CURVES) for result in new]
-        tasks += [together.submit(store.forget, result) for result in old]
-        for task in tasks:
-            task.result()
-    assert store.recent() == new

@@ -109,6 +109,7 @@ async def test_a_throttle_by_heat_is_judged_as_one(monkeypatch: pytest.MonkeyPat
     assert "below the burst, by software thermal slowdown for" in states["droop"][1]
     assert 10 < (result.droop_percent or 0) < 25
     assert result.verified_products == 60
+    assert f"`sudo nvidia-smi -i {HOT_DEVICE} -pl " in result.verdict.summary
 
 
 async def test_readings_agree_with_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,14 +73,6 @@ async def test_keys_that_come_together_act_in_the_order_typed(
         assert (field(app, "size").value, field(app, "seconds").value) == (size, seconds)
 
 
-async def test_a_tab_its_fields_and_their_values_can_be_typed_at_once() -> None:
-    app = GputopApp(PreparedStream(no_driver(), sample()))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await open_form(pilot)
-        await type_at_once(pilot, "1", "2", *["tab"] * 4, *"512", "tab", *"30")
-        assert (field(app, "size").value, field(app, "seconds").value) == ("512", "30")
-
-
 async def test_a_size_and_b_in_one_packet_test_that_size(session: type[PreparedSession]) -> None:
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(120, 40)) as pilot:
@@ -332,17 +324,6 @@ async def test_b_on_several_in_an_open_list_asks_which(session: type[PreparedSes
         assert isinstance(app.screen, DevicesDialog)
 
 
-async def test_b_on_the_choice_in_an_open_list_runs_it_and_escape_chooses_nothing(
-    session: type[PreparedSession],
-) -> None:
-    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await open_form(pilot)
-        await pilot.press("tab", "enter", "down", "escape", "b")
-        await settle(pilot)
-        assert [request.kind for request in session.requests] == ["soak"]
-
-
 LONGEST = {"size": str(plan.LARGEST_SIZE), "seconds": "604799.5"}
 
 
@@ -426,12 +407,3 @@ async def test_a_field_is_judged_when_it_is_left() -> None:
         await settle(pilot)
         assert reason(app).startswith("'40' is not a size")
         assert wrong_fields(app) == ["size"]
-
-
-async def test_no_digit_is_dropped_to_make_another_number(session: type[PreparedSession]) -> None:
-    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await in_the_size_field(pilot, "")
-        await type_at_once(pilot, *"4096000000", "b")
-        assert field(app, "size").value == "4096000000"
-        assert session.requests == []

@@ -157,12 +157,12 @@ VERDICT = ResultColumn("VERDICT", 10, 0, verdict)
 COLUMNS = (
     WHEN,
     DEVICE,
-    ResultColumn("KIND", 7, 6, _word("kind")),
-    ResultColumn("TYPE", 8, 2, _word("dtype")),
+    ResultColumn("KIND", 7, 2, _word("kind")),
+    ResultColumn("TYPE", 8, 3, _word("dtype")),
     ResultColumn(
         "SIZE",
         6,
-        2,
+        4,
         shape,
         right=True,
     ),

@@ -156,6 +156,7 @@ class SimulatedSession(Session):
                 ),
                 verified_products=checks - 1,
                 kind=request.kind,
+                device_index=target.index,
             )
         )
 
