@@ -147,8 +147,6 @@ class Gpm:
         self._handle = handle
         self._gpu_instance = gpu_instance
         self._clock = clock
-        self._supported: bool | None = None
-        """The device's answer; it is asked once."""
         self._works = False
         """True if it worked once: some virtual GPUs say that it is supported, and then fail."""
         self._samples: list[Any] = []
@@ -190,12 +188,11 @@ class Gpm:
     __del__ = close  # for an instance that went without a close
 
     def _sample(self) -> Percentages:
-        if self._supported is None:
-            found = nvml.nvmlGpmQueryDeviceSupport(self._handle)
-            self._supported = bool(found.isSupportedDevice)
-        if not self._supported:
-            return all_missing(Absence.NOT_SUPPORTED)
         before = self._samples[-1] if self._samples else None
+        if before is None:
+            answer = nvml.nvmlGpmQueryDeviceSupport(self._handle)
+            if not answer.isSupportedDevice:
+                raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
         if len(self._samples) < 2:
             self._samples.append(nvml.nvmlGpmSampleAlloc())
         else:
