@@ -47,7 +47,7 @@ TYPES = (
 
 INTERVALS = {
     name: "Read every second." if query.interval == EVERY_SECOND else "Read every 10 s."
-    for query in reading_queries()
+    for query in reversed(reading_queries())  # the first question of a name counts
     for name in query.names
     if query.interval
 }
