@@ -47,11 +47,11 @@ TYPES = (
 
 INTERVALS = {
     name: "Read every second." if query.interval == EVERY_SECOND else "Read every 10 s."
-    for query in reading_queries()
+    for query in sorted(reading_queries(), key=lambda query: -query.interval)
     for name in query.names
     if query.interval
 }
-"""Sentences for readings that can be older than `age_seconds`."""
+"""Sentences for readings that can be older than `age_seconds`, by their most frequent question."""
 INTERVALS |= dict.fromkeys(
     ("memory_attributed_bytes", "memory_unattributed_bytes"), "Made of the process list."
 )
