@@ -51,7 +51,7 @@ INTERVALS = {
     for name in query.names
     if query.interval
 }
-"""Sentences for readings that can be older than `age_seconds`."""
+"""Sentences for readings that can be older than `age_seconds`, by their most frequent question."""
 INTERVALS |= dict.fromkeys(
     ("memory_attributed_bytes", "memory_unattributed_bytes"), "Made of the process list."
 )
