@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ class Backend:
 
     def __init__(self) -> None:
         self._queue: deque[Any] = deque()
-        self.mismatches: dict[str, int] = {}
+        self.mismatches: Counter[str] = Counter()
         """Products that were not as the first one, by what they are when repeated."""
 
     @property
@@ -57,7 +57,7 @@ class Backend:
         """Return the wrong elements of a C with other bits than the first, and count it."""
         wrong, kind = product.explain(c)
         if not product.sums:  # which count it, too
-            self.mismatches[kind] = self.mismatches.get(kind, 0) + 1
+            self.mismatches[kind] += 1
         return wrong
 
     def wall(self, work: Callable[[int], None], times: int) -> float:
@@ -107,9 +107,9 @@ class Cpu(Backend):
         wrong = seconds = None
         if check and not self._halt.is_set():
             wrong, seconds = self.check(product)
-        found = (
-            Mismatches(*product.sums.take().tolist()) if product.sums else Mismatches()
-        )
+        found = Mismatches()
+        if product.sums:
+            found = Mismatches(*product.sums.take().tolist())
         self._queue.append(EndedBatch(done, began, ended, None, wrong, seconds, found))
 
     def poll(self) -> EndedBatch | None:
@@ -118,10 +118,9 @@ class Cpu(Backend):
 
     def compare(self, product: Product) -> int:
         """Return the number of wrong elements of C."""
-        same = self.torch.equal(product.c_bits, product.first_bits)
-        return (
-            0 if same else product.unexplained(product.c)
-        )  # other bits are usual here
+        if self.torch.equal(product.c_bits, product.first_bits):
+            return 0
+        return product.unexplained(product.c)  # other bits are usual here
 
     timed = Backend.wall
     """Wall time, the only time that a CPU has."""

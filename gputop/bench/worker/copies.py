@@ -60,11 +60,9 @@ def copy(device: Any, run: Run) -> None:
     alone = (5 if cuda else len(counted)) * len(sizes)
     peers = reachable_peers(device, run)
     rows = Rows(device, run, alone + ROWS_OF_PAIR * len(peers))
-    timing = (
-        "device events, and wall time where memory is pageable"
-        if cuda
-        else device.timing
-    )
+    timing = device.timing
+    if cuda:
+        timing = "device events, and wall time where memory is pageable"
     between = (
         "; between GPUs by the driver, one pair at a time, "
         "made by the GPU that is named first"

@@ -32,11 +32,9 @@ SIZED = ("soak", "sweep", "peak", "pulse", "burn", "pairs")
 
 def less(kind: str) -> str:
     """Return the options by which a run of that kind takes less memory."""
-    return (
-        "a smaller --size or --memory-share"
-        if kind in SIZED
-        else "a smaller --memory-share"
-    )
+    if kind in SIZED:
+        return "a smaller --size or --memory-share"
+    return "a smaller --memory-share"
 
 
 def hangs(
@@ -47,8 +45,9 @@ def hangs(
 ) -> RunError:
     """Return the error for work that has not ended after many times its expected time."""
     why = f"{work} that takes {expected:.2g} s had not ended after {patience:.3g} s"
-    on_cpu = "See what else uses the cores, and run the test again"
-    remedy = "Look for Xid errors in `dmesg`" if place == "cuda" else on_cpu
+    remedy = "See what else uses the cores, and run the test again"
+    if place == "cuda":
+        remedy = "Look for Xid errors in `dmesg`"
     return RunError("hang", "The device hangs", why, remedy)
 
 

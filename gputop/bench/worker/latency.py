@@ -231,11 +231,12 @@ def _words(n: int, found: dict[str, float]) -> list[str]:
 
 
 def _added(before: float, after: float) -> str:
-    return (
-        _micro(after - before) if after > MEASURABLE * before else "nothing measurable"
-    )
+    if after <= MEASURABLE * before:
+        return "nothing measurable"
+    return _micro(after - before)
 
 
 def _micro(seconds: float) -> str:
-    micro = abs(seconds) < 0.9995e-3  # 999.9 in three digits would be 1e+03
-    return f"{seconds * 1e6:.3g} µs" if micro else f"{seconds * 1e3:.3g} ms"
+    if abs(seconds) < 0.9995e-3:  # 999.9 in three digits would be 1e+03
+        return f"{seconds * 1e6:.3g} µs"
+    return f"{seconds * 1e3:.3g} ms"

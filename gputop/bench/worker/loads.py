@@ -236,10 +236,10 @@ def measure(
         if ended is None:
             continue
         run.expect(pace.patience, hang)
-        # On a GPU a batch was launched while the one before it ran.
-        seconds = ended.ended - (
-            previous if totals.pulsed else max(ended.began, previous)
-        )
+        if not totals.pulsed:
+            # On a GPU a batch was launched while the one before it ran.
+            previous = max(ended.began, previous)
+        seconds = ended.ended - previous
         previous = ended.ended
         sample = totals.add(ended.products, seconds, ended.device_seconds)
         pace.update(ended)
@@ -271,9 +271,9 @@ def count_checks(
     found, known = ended.mismatches, run.totals.mismatches
     if found.products:
         kind = product.sums.repeat()
-        known[kind] = known.get(kind, 0) + found.products
+        known[kind] += found.products
     if found.other_bits:
-        known[OTHER_BITS] = known.get(OTHER_BITS, 0) + found.other_bits
+        known[OTHER_BITS] += found.other_bits
     run.verified(found.elements, ended.products)
 
 

@@ -74,10 +74,8 @@ class Run:
 
     def expect(self, seconds: float, otherwise: RunError) -> None:
         """End the run with that error unless something else is expected within that time."""
-        self._expected = (
-            time.monotonic() + seconds,
-            otherwise,
-        )  # one step for the other thread
+        # One assignment: the watching thread reads both.
+        self._expected = time.monotonic() + seconds, otherwise
 
     def send(self, event: object) -> None:
         """Write one of `events.EVENTS`."""
@@ -164,7 +162,7 @@ class Run:
 
     def end(self, event: str, **fields: Any) -> NoReturn:
         """Write the last event with the measured figures, and end the process at once."""
-        self._ending.acquire()  # never released: who comes second waits for the end
+        self._ending.acquire()  # never released, so a second caller blocks until exit
         try:
             self.write(event, **fields, **self.totals.result())
         finally:
@@ -215,7 +213,7 @@ class Run:
             if b"go\n" in received:
                 self._go.set()
             late = self._overdue()
-            # Overdue twice: where this process itself was held up, it needs the time between.
+            # Act on the second overdue check, in case this process was suspended in between.
             if late is not None and late is overdue:
                 end = late[1]
                 if isinstance(end, RunLimit):

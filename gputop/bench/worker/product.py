@@ -139,9 +139,9 @@ class Product:
     @property
     def layout(self) -> str:
         """Layout of A and B in words."""
-        return (
-            "A row-major, B column-major" if self.column_major else "A and B row-major"
-        )
+        if self.column_major:
+            return "A row-major, B column-major"
+        return "A and B row-major"
 
     def bits(self, tensor: Any) -> Any:
         """Return the same memory as integers, where NaN differs from a number and -0 from 0."""
@@ -214,21 +214,21 @@ class Product:
         Returns the elements that are wrong by any measure, which is not the same as inexact.
         """
         take = self.format.to_float64
-        b = (
-            take(self.stored_b[:ROWS]).t()
-            if self.column_major
-            else take(self.b[:, :ROWS])
-        )
+        part = self.stored_b[:ROWS] if self.column_major else self.b[:, :ROWS]
+        b = take(part)
+        if self.column_major:
+            b = b.t()
         right = take(self.a[:ROWS]) @ b
         far = (self.first[:ROWS, :ROWS].double() - right).abs()
         error = float(far.norm() / right.norm())
         limit = max(GROSS_ERROR, self.errors()[1])
-        if (
-            error <= limit or not far.any()
-        ):  # a product of one rounded number may be zero
-            self.relative_error = error if far.any() else 0.0
+        if not far.any():  # a product of one rounded number may be zero
+            self.relative_error = 0.0
             return 0
-        # Those that are farther off than the mean square may be, of which there is one at least.
+        if error <= limit:
+            self.relative_error = error
+            return 0
+        # Count the elements that are farther off than the mean square may be: one at least.
         return int((~(far <= limit * right.norm() / right.numel() ** 0.5)).sum())
 
     def errors(self) -> tuple[float, float]:
@@ -289,17 +289,12 @@ class Product:
         if not self.epsilon:
             return int((self.bits(c) != self.first_bits).sum())
         if self._columns is None:
-            b = self.stored_b
-            parts = (
-                self.format.to_float64(b[at : at + ROWS])
-                for at in range(0, len(b), ROWS)
-            )
+            parts = map(self.format.to_float64, self.stored_b.split(ROWS))
             if self.column_major:
                 self._columns = torch.cat([part.norm(dim=1) for part in parts])
             else:
-                self._columns = torch.as_tensor(
-                    sum(part.square().sum(0) for part in parts)
-                ).sqrt()
+                squares = sum(part.square().sum(0) for part in parts)
+                self._columns = torch.as_tensor(squares).sqrt()
         slack = self.slack() / self.k**0.5
         wrong = 0
         for at in range(0, self.m, ROWS):

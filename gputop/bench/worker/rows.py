@@ -115,9 +115,9 @@ class Rows:
             if dead is not None:
                 raise dead from error
             self.run.failure = self.run.failure or error
-            why = (
-                "it does not fit in the memory" if is_memory(error) else in_words(error)
-            )
+            why = in_words(error)
+            if is_memory(error):
+                why = "it does not fit in the memory"
             self.skip(name, f"not measured, {why}")
 
     def skip(self, name: str, why: str) -> None:

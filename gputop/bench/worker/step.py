@@ -152,11 +152,9 @@ class Step:
         self.upstream = normal(tuple(self.x.shape), block.tokens**-0.5)
         self.output: Any = None
         self.optimizer = torch.optim.AdamW(self.weights, lr=0.0, fused=True)
-        forward = (
-            torch.compile(_forward, fullgraph=True, dynamic=False)
-            if compiled
-            else _forward
-        )
+        forward = _forward
+        if compiled:
+            forward = torch.compile(_forward, fullgraph=True, dynamic=False)
         heads = block.heads, block.kv_heads
         self.forward = partial(forward, torch.nn.functional, *heads, self.x)
 
@@ -286,11 +284,9 @@ def _begun(
     except Exception as error:
         if not is_memory(error) and (is_death(error) or not compiled):
             raise
-        why = (
-            "it does not fit after all"
-            if is_memory(error)
-            else f"torch.compile: {reason(error)}"
-        )
+        why = f"torch.compile: {reason(error)}"
+        if is_memory(error):
+            why = "it does not fit after all"
         run.notes.append(f"{label}, {why}")
         return None
     finally:

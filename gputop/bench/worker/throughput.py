@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -42,13 +43,19 @@ class EndedBatch(NamedTuple):
 
 def products_in(seconds: float, each: float) -> int:
     """Return how many products of `each` seconds are about `seconds` of work."""
-    return max(1, min(MOST_PRODUCTS, int(seconds / each) if each > 0 else 1))
+    if each <= 0:
+        return 1
+    return max(1, min(MOST_PRODUCTS, int(seconds / each)))
 
 
 def threads_text(device: Any) -> str:
     """Return the threads that a CPU works with, as a part of the method; nothing for a GPU."""
-    threads = device.torch.get_num_threads() if device.place == "cpu" else 0
-    return f"; {threads} thread{'' if threads == 1 else 's'}" if threads else ""
+    if device.place != "cpu":
+        return ""
+    threads = device.torch.get_num_threads()
+    if threads == 1:
+        return "; 1 thread"
+    return f"; {threads} threads"
 
 
 def patience(device: Any, expected: float) -> float:
@@ -135,7 +142,7 @@ class RunTotals:
         self.verified = 0
         """Products compared in the checks."""
         self.wrong = 0
-        self.mismatches: dict[str, int] = {}
+        self.mismatches: Counter[str] = Counter()
         """Products that were not as the first one, by what they are when repeated."""
         self.now: Mark = (0.0, 0, 0.0)
         self.peak = 0.0
