@@ -300,9 +300,6 @@ class ListView(Wheel, FilterView, Generic[Item]):
     def action_page(self, step: int) -> None:
         self.action_move(step * max(1, self.room - 1))
 
-    def wheel(self, step: int) -> None:
-        self.action_move(step)
-
     @property
     def typed(self) -> str:
         """Words that a row must all contain."""

@@ -76,9 +76,9 @@ class ProcessDetailsView(ScrolledView, FilterView):
         if why:
             self._problem = f"No details: {why}"
         self._unmasked = self._telemetry.show_secrets
+        self.scroll_home(animate=False)
         self._at_environment = environment
         """True while the heading of the environment is the first row."""
-        self._first = 0
         self.stop_typing(keep=False)
 
     def forget(self) -> None:
@@ -95,9 +95,10 @@ class ProcessDetailsView(ScrolledView, FilterView):
             self._details = found
         self.redraw()
 
-    def wheel(self, step: int) -> None:
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         self._at_environment = False
-        super().wheel(step)
+        self.pinned = 0
+        super().watch_scroll_y(old_value, new_value)
 
     def action_environment(self) -> None:
         self._at_environment = True
@@ -143,9 +144,10 @@ class ProcessDetailsView(ScrolledView, FilterView):
         )
         if drawn:
             rows += [[], *drawn]
+        self.pinned = 0
         if self._details is not None:
             if self._at_environment:
-                self._first = len(rows) + 1
+                self.pinned = len(rows) + 1
             rows += [[], *self._environment(self._details, width)]
         return rows
 

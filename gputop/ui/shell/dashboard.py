@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.dom import DOMNode
     from textual.events import Resize
+    from textual.geometry import Size
 
     from gputop.recording.replay import Played, Replay
     from gputop.ui.drawing.live import FilterView
@@ -105,6 +106,7 @@ class Dashboard(ActionScreen):
         """Identities of the problems that the bell was rung for, while they last."""
 
     def compose(self) -> ComposeResult:
+        self._leave_out(self.app.size)
         self._header = Header(self.telemetry)
         self._table = ProcessTable()
         self._table.set_filter(self._search)
@@ -123,9 +125,12 @@ class Dashboard(ActionScreen):
         yield self._keys
 
     def on_resize(self, event: Resize) -> None:
+        self._leave_out(event.size)
+
+    def _leave_out(self, size: Size) -> None:
         """Leave the smallest terminals to the devices."""
-        width, height = event.size
-        self.set_class(width < LEAST_WIDTH or height < LEAST_HEIGHT, SMALLEST)
+        small = size.width < LEAST_WIDTH or size.height < LEAST_HEIGHT
+        self.set_class(small, SMALLEST)
 
     def _apply_settings(self) -> None:
         settings = self.app.settings
