@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
@@ -11,16 +11,18 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import ContentSwitcher
 
 from gputop.text import count, visible
-from gputop.ui.drawing.cells import Row, Span, cells_of, fit, text_of
-from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
+from gputop.ui.drawing.cells import Row, Span, fit, text_of
+from gputop.ui.drawing.palette import DIM
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.events import MouseScrollDown, MouseScrollUp
 
     from gputop.agent.device import Device
+    from gputop.ui.drawing.filter_bar import FilterView
     from gputop.ui.telemetry import Telemetry
 
 
@@ -81,80 +83,6 @@ class LiveView(ScrollView, can_focus=False, inherit_bindings=False):
     def text(self) -> str:
         """Return the text on screen, without styles."""
         return "\n".join(text_of(row).rstrip() for row in self._rows)
-
-
-LONGEST_FILTER = 200
-
-
-class FilterView(LiveView):
-    """View with a filter field. A subclass lists what matches, and may keep the text elsewhere."""
-
-    typing = False
-    _typed = ""
-
-    @property
-    def typed(self) -> str:
-        return self._typed
-
-    def type(self, text: str) -> None:
-        """Set the text of the filter, and list only what matches it."""
-        self._typed = text
-        self.redraw()
-
-    def action_filter(self) -> None:
-        self.typing = True
-        self.redraw()
-
-    def stop_typing(self, *, keep: bool) -> None:
-        """Keep the filter, or clear it; keys are commands again."""
-        self.typing = False
-        self.type(self.typed.strip() if keep else "")
-
-    def clear_filter(self) -> bool:
-        """List everything again; return True if there was a filter."""
-        filtered = bool(self.typed)
-        self.stop_typing(keep=False)
-        return filtered
-
-    def filter_key(self, key: str, character: str | None) -> bool:
-        """Handle a key while typing; return False if it has no meaning there."""
-        typed = self.typed
-        match key:
-            case "enter" | "escape":
-                self.stop_typing(keep=key == "enter")
-            case "backspace":
-                self.type(typed[:-1])
-            case "ctrl+w":
-                self.type("".join(typed.rstrip().rpartition(" ")[:2]))
-            case "ctrl+u":
-                self.type("")
-            case _ if character is not None and character.isprintable():
-                self.type(typed + character)
-            case _:
-                return False
-        return True
-
-    def paste(self, text: str) -> None:
-        """Insert the printable characters of the first line."""
-        line = next(iter(text.splitlines()), "")
-        self.type(self.typed + "".join(filter(str.isprintable, line)))
-
-    @property
-    def filter_keys(self) -> str:
-        """Words that say how keys change the filter."""
-        return (
-            "  Enter keeps · Esc clears "
-            if self.typing
-            else "  / changes it · Esc clears "
-        )
-
-    def prompt(self, room: int) -> Row:
-        """Return the filter and its cursor. Of a text longer than `room` cells, show the end."""
-        typed = visible(self.typed)
-        while cells_of(typed) > room:
-            typed = typed[1:]
-        cursor = Span("▏" if self.typing else " ", ACCENT)
-        return [Span(" / ", ACCENT), Span(typed, STRONG), cursor]
 
 
 class TelemetryView(LiveView):
@@ -237,8 +165,11 @@ class ScrolledView(DeviceView):
 
 
 def space_of(tab: Widget) -> Size:
-    """Return the size of a tab, which is that of what is around it, also before it is shown."""
-    return tab.parent.size if isinstance(tab.parent, Widget) else tab.size
+    """Return the space for a tab, also before it is shown, and while there is a filter under it."""
+    around = tab.parent
+    if isinstance(around, ContentSwitcher):
+        around = around.parent
+    return around.size if isinstance(around, Widget) else tab.size
 
 
 class LiveTab(Vertical):

@@ -28,9 +28,8 @@ from textual.worker import Worker, WorkerState
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.dom import DOMNode
-    from textual.events import Key, Paste, Resize
+    from textual.events import Key, Resize
 
-    from gputop.ui.drawing.live import FilterView
     from gputop.ui.shell.app import GputopApp
 
 Tab = Literal["hosts", "monitor", "benchmark", "processes", "process", "page", "why"]
@@ -307,11 +306,6 @@ class ActionScreen(Screen[None]):
         """Widgets that handle actions of the view; the first one with the method does."""
         return (self,)
 
-    @property
-    def field(self) -> FilterView | None:
-        """View that is typed into, if there is one."""
-        return None
-
     def tick(self) -> None:
         """Show what changes with time alone; called twice a second while the screen is shown."""
 
@@ -360,19 +354,11 @@ class ActionScreen(Screen[None]):
         return found
 
     def on_key(self, event: Key) -> None:
-        """Type a key that no binding acted on at once, or explain it."""
-        field = self.field
-        if field is not None and field.typing:
-            if field.filter_key(event.key, event.character):
-                event.stop()
-        elif self.focused is None:
+        """Explain a key that no binding acted on."""
+        if self.focused is None:
             action = self.action_for(event.key)
             if action is None or not self.offers(action):
                 self._explain(event)
-
-    def on_paste(self, event: Paste) -> None:
-        if self.field is not None and self.field.typing:
-            self.field.paste(event.text)
 
     def _explain(self, event: Key) -> None:
         """Say of a key that does nothing what would, once a second at most."""
@@ -421,10 +407,9 @@ class ActionScreen(Screen[None]):
         await self.action_act(name)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action == "act_at_once":
-            typing = self.field is not None and self.field.typing
-            if (typing or self.focused is not None) and parameters[1] not in EVERYWHERE:
-                return False
+        in_field = action == "act_at_once" and self.focused is not None
+        if in_field and parameters[1] not in EVERYWHERE:
+            return False
         return not action.startswith("act") or self.offers(self._action(parameters[0]))
 
     def _action(self, name: object) -> Action:
