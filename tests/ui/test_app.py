@@ -34,7 +34,8 @@ from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.host import HostView
 from gputop.ui.monitor.layout import Density
 from gputop.ui.processes.screen import ProcessesView
-from gputop.ui.shell.actions import ACTIONS, HOSTS, KeysView
+from gputop.ui.shell.action_screen import KeysView
+from gputop.ui.shell.actions import ACTIONS, HOSTS
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.header import Header

@@ -22,7 +22,8 @@ from gputop.ui.drawing.look import Terminal
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.processes.screen import ProcessesTab, ProcessesView
 from gputop.ui.shell import actions
-from gputop.ui.shell.actions import ACTIONS, OTHERS, KeysView, key_name
+from gputop.ui.shell.action_screen import KeysView
+from gputop.ui.shell.actions import ACTIONS, OTHERS, key_name
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import ABOUT, FIRST, SORTS, Help, SettingsScreen

@@ -18,7 +18,7 @@ from gputop.ui.drawing.palette import DIM
 from gputop.ui.processes.process_details import ProcessDetails
 from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage
 from gputop.ui.processes.signal_dialog import SendSignal
-from gputop.ui.shell.actions import KeysView
+from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from tests.streams import PreparedStream, inventory, process, sample, unseen

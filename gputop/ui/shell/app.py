@@ -26,7 +26,8 @@ from gputop.console import INTERRUPTED
 from gputop.settings import DEFAULT, Settings, path, save
 from gputop.text import visible
 from gputop.ui.drawing import look
-from gputop.ui.shell.actions import CURSOR, ActionScreen
+from gputop.ui.shell.action_screen import ActionScreen
+from gputop.ui.shell.actions import CURSOR
 from gputop.ui.terminal import TerminalDriver
 from gputop.ui.terminal_background import QUESTION, BackgroundAnswered
 from gputop.ui.textual_workarounds import Palette, apply_dropped_resize

@@ -23,15 +23,8 @@ from gputop.ui.monitor.screen import SMALLEST, MonitorTab
 from gputop.ui.processes.columns import GPU
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.table_state import ProcessTable
-from gputop.ui.shell.actions import (
-    ACTIONS,
-    HOSTS,
-    PAGES,
-    ActionScreen,
-    KeysView,
-    bindings,
-    explanation,
-)
+from gputop.ui.shell.action_screen import ActionScreen, KeysView, bindings
+from gputop.ui.shell.actions import ACTIONS, HOSTS, PAGES, explanation
 from gputop.ui.shell.events import EventWatch
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.recording import Recordings
