@@ -13,16 +13,13 @@ import select
 import termios
 import time
 from itertools import groupby, repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.cells import split_graphemes
 
 from gputop.console import open_terminal
 from gputop.ui.drawing.cells import is_narrow
 from gputop.ui.textual_workarounds import SteadyDriver
-
-if TYPE_CHECKING:
-    from textual.app import App
 
 MOVE = re.compile(r"\x1b\[\d+;\d+H")
 """Begins each of Textual's updates."""
@@ -127,8 +124,9 @@ def changes(row: list[Cell], sent: list[Cell]) -> list[list[int]]:
 class TerminalDriver(SteadyDriver):
     """Driver for the terminal of standard output."""
 
-    def __init__(self, app: App[Any], **options: Any) -> None:
+    def __init__(self, app: Any, **options: Any) -> None:
         super().__init__(app, **options)
+        app.terminal = self
         self._cells = ScreenCells()
         self._output = -1
         """Descriptor of the terminal while the app uses it."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual import events
-from textual.command import CommandList
+from textual.command import CommandList, CommandPalette
 from textual.widgets import ContentSwitcher, OptionList
 
 from gputop import settings
@@ -21,13 +21,12 @@ from gputop.ui.drawing.dialogs import ConfirmScreen, NumberDialog
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.processes.screen import ProcessesTab, ProcessesView
-from gputop.ui.shell import actions
+from gputop.ui.shell import action_screen
 from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.actions import ACTIONS, OTHERS, key_name
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import ABOUT, FIRST, SORTS, Help, SettingsScreen
-from gputop.ui.textual_workarounds import Palette
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
 from tests.ui.pilots import app_with, dashboard_of, lines, settle, shown, text_of, until
@@ -110,7 +109,9 @@ async def test_these_keys_quit_everywhere(
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         await pilot.press(*before)
-        assert before == ["2", "tab"] or isinstance(app.screen, (Help, ConfirmScreen, Palette))
+        assert before == ["2", "tab"] or isinstance(
+            app.screen, (Help, ConfirmScreen, CommandPalette)
+        )
         await pilot.press(key)
         await pilot.pause()
         assert not app.is_running
@@ -480,7 +481,7 @@ async def test_keys_that_do_nothing_are_explained_once_a_second(
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         monkeypatch.setattr(app.screen, "notify", lambda text, **_: told.append(text))
-        monkeypatch.setattr(actions, "EXPLAIN_SECONDS", 3600.0)
+        monkeypatch.setattr(action_screen, "EXPLAIN_SECONDS", 3600.0)
         dashboard_of(app)._explained_at = -3600.0
         await type_at_once(pilot, *"iiyi", "left", "ctrl+x")
         dashboard_of(app)._explained_at -= 3600.0
