@@ -147,6 +147,7 @@ class GputopApp(SteadyApp, inherit_bindings=False):  # Ctrl+Q: for who pressed C
 
     def on_resize(self) -> None:
         """Paint again, even if Textual sees no other size: a smaller one may have come between."""
+        self.action_repaint()
         self.screen.refresh()
 
     def _tick(self) -> None:
