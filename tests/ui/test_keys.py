@@ -21,7 +21,6 @@ from gputop.ui.drawing.dialogs import ConfirmScreen, NumberDialog
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.processes.screen import ProcessesTab, ProcessesView
-from gputop.ui.shell import action_screen
 from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.actions import ACTIONS, OTHERS, key_name
 from gputop.ui.shell.app import GputopApp
@@ -473,19 +472,13 @@ async def test_a_key_that_is_not_on_offer_says_why(
         assert note.message == said
 
 
-async def test_keys_that_do_nothing_are_explained_once_a_second(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_keys_that_do_nothing_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     app = app_with(inventory(1), sample(1))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         monkeypatch.setattr(app.screen, "notify", lambda text, **_: told.append(text))
-        monkeypatch.setattr(action_screen, "EXPLAIN_SECONDS", 3600.0)
-        dashboard_of(app)._explained_at = -3600.0
-        await type_at_once(pilot, *"iiyi", "left", "ctrl+x")
-        dashboard_of(app)._explained_at -= 3600.0
-        await type_at_once(pilot, *"yi")
+        await type_at_once(pilot, *"iy", "left", "ctrl+x")
     assert [text.split()[2] for text in told] == ["i", "y"]
 
 

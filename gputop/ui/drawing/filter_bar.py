@@ -99,6 +99,4 @@ class FilterBar(Horizontal):
         """Keep the filter; keys are commands again."""
         event.stop()
         self.screen.set_focus(None)
-        if self._view is not None:
-            self._view.type(event.value.strip())
-            self.show(self._view)
+        self.show(self._view)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import (
     AsyncGenerator,
     Awaitable,
@@ -52,15 +51,14 @@ def bindings(actions: Iterable[Action]) -> Iterator[Binding]:
 
 
 Item = TypeVar("Item")
-EXPLAIN_SECONDS, EXPLAINED_SECONDS = 1.0, 3.0
-"""Seconds between explanations of keys that do nothing, and those that one is shown for."""
+EXPLAINED_SECONDS = 3.0
+"""Seconds that the explanation of a key is shown."""
 
 
 class ActionScreen(Screen[None]):
     """A screen whose keys do the actions of its table. A dialog may lie over it."""
 
     actions: ClassVar[Sequence[Action]]
-    _explained_at = 0.0
 
     @property
     def app(self) -> GputopApp:  # type: ignore[override] # Textual's is writeable to mypy alone
@@ -119,19 +117,11 @@ class ActionScreen(Screen[None]):
         return found
 
     def on_key(self, event: Key) -> None:
-        """Explain a key that no binding acted on."""
-        if self.focused is None:
-            action = self.action_for(event.key)
-            if action is None or not self.offers(action):
-                self._explain(event)
-
-    def _explain(self, event: Key) -> None:
-        """Say of a key that does nothing what would, once a second at most."""
-        if not event.is_printable and event.key[:1] != "f":  # F keys, or for Textual
+        """Say of a key that does nothing what would."""
+        action = self.action_for(event.key)
+        if self.focused is not None or (action and self.offers(action)):
             return
-        now = time.monotonic()
-        if now - self._explained_at >= EXPLAIN_SECONDS:
-            self._explained_at = now
+        if event.is_printable or event.key[:1] == "f":  # other keys are for Textual
             said = self.explain(event.key, event.character or "")
             self.notify(said, timeout=EXPLAINED_SECONDS)
 

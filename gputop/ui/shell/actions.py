@@ -206,13 +206,20 @@ def explanation(key: str, *, replay: bool) -> str:
 TAB_NAMES: dict[Tab, str] = {
     "monitor": "in the monitor (1)",
     "benchmark": "in the benchmark (2)",
+    "processes": "in the processes (3)",
+    "page": "on a device's page (Enter)",
+    "hosts": "among several hosts",
+    "why": "among the findings (w)",
+    "process": "on a process's page (Enter)",
 }
-TAB_NAMES |= {"processes": "in the processes (3)", "page": "on a device's page (Enter)"}
-TAB_NAMES |= {"hosts": "among several hosts"}
-TAB_NAMES |= {"why": "among the findings (w)", "process": "on a process's page (Enter)"}
-OTHERS = dict.fromkeys(("f7", "f8"), "gputop cannot change priorities: use renice")
-OTHERS |= {"f12": "S saves the settings", "K": "F9 sends a signal (asks first)"}
-OTHERS |= {"Z": "Space pauses", "f": "c changes the density"}
+OTHERS = {
+    "f7": "gputop cannot change priorities: use renice",
+    "f8": "gputop cannot change priorities: use renice",
+    "f12": "S saves the settings",
+    "K": "F9 sends a signal (asks first)",
+    "Z": "Space pauses",
+    "f": "c changes the density",
+}
 """Keys of htop, nvtop and nvitop that do something else here, or nothing, with what to press."""
 
 SIGNS = {
@@ -222,15 +229,19 @@ SIGNS = {
     "right": "→",
     "pageup": "PgUp",
     "pagedown": "PgDn",
-}
-SIGNS |= {
     "escape": "Esc",
     "question_mark": "?",
     "exclamation_mark": "!",
     "full_stop": ".",
+    "comma": ",",
+    "slash": "/",
+    "backslash": "\\",
+    "plus": "+",
+    "minus": "-",
+    "equals_sign": "=",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
 }
-SIGNS |= {"comma": ",", "slash": "/", "backslash": "\\", "plus": "+", "minus": "-"}
-SIGNS |= {"equals_sign": "=", "less_than_sign": "<", "greater_than_sign": ">"}
 
 
 def key_name(key: str) -> str:
