@@ -8,40 +8,13 @@ import threading
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from textual.events import Key, Resize
-from textual.geometry import Size
+from textual.events import Key
 
 from gputop.ui.terminal_background import AnswerFilter, BackgroundAnswered
-from gputop.ui.textual_workarounds import SteadyApp, SteadyDriver
-from tests.ui.pilots import until
+from gputop.ui.textual_workarounds import SteadyDriver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-
-# Resizes.
-
-
-class Never:
-    """A timer that Textual skips."""
-
-    def stop(self) -> None:
-        """Do nothing."""
-
-
-class Bare(SteadyApp):
-    """Nothing."""
-
-
-async def test_a_dropped_resize_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
-    app, size = Bare(), Size(100, 30)
-    async with app.run_test(size=(80, 24)) as pilot:
-        monkeypatch.setattr(app, "set_timer", lambda *_: Never())
-        app.post_message(Resize(size, size))
-        await until(pilot, lambda: app.size == size)
-        await pilot.pause(0)
-        app.apply_dropped_resize()
-        await until(pilot, lambda: app.screen._compositor.size == size)
 
 
 class Reading(SteadyDriver):
