@@ -212,6 +212,7 @@ async def test_settings_of_the_command_line_are_not_kept(tmp_path: Path) -> None
         assert note.message == "Nothing to save: no setting was changed here"
         assert not file.exists()
         app.action_theme("light")
+        await settle(pilot)
         await dashboard_of(app).action_save()
         await settle(pilot)
         (note,) = app._notifications
