@@ -10,7 +10,7 @@ from textual.widgets import Select, Static
 
 from gputop.fleet.screens.screen import FleetScreen
 from gputop.fleet.watch import FleetWatch
-from gputop.ui.shell.actions import KeysView
+from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.help_and_settings import HelpPage

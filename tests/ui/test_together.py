@@ -23,7 +23,7 @@ from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.drawing.palette import FAULT
-from gputop.ui.shell.actions import KeysView
+from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from tests.bench.machines import divided, seen
 from tests.streams import PreparedStream, device, inventory, process, readings, sample

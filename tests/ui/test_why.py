@@ -13,7 +13,7 @@ from gputop.agent.snapshot import Event, Sample
 from gputop.health.conditions import STATES
 from gputop.ui.device.why_page import FindingsView, WhyTitle
 from gputop.ui.monitor.device_list import DevicesView
-from gputop.ui.shell.actions import KeysView
+from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.header import Header
 from gputop.ui.telemetry import Telemetry
 from tests import streams

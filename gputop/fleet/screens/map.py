@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from rich.style import Style
+from textual.geometry import Size
 
 from gputop.fleet.metrics import median_of
 from gputop.fleet.model import Gpu
@@ -26,7 +27,7 @@ from gputop.ui.drawing.cells import (
     paragraph,
     spread,
 )
-from gputop.ui.drawing.live import LiveView, Wheel
+from gputop.ui.drawing.live import LiveView
 from gputop.ui.drawing.palette import (
     ACCENT,
     DIM,
@@ -112,8 +113,10 @@ class MapLayout:
                 self.places[gpu.key] = spot
 
 
-class MapView(Wheel, LiveView):
+class MapView(LiveView):
     """A scrolled window over the map, with the cursor in it."""
+
+    DEFAULT_CSS = "MapView { overflow-y: scroll; scrollbar-size-vertical: 0; }"
 
     def __init__(self, state: FleetState) -> None:
         super().__init__(id="map")
@@ -124,6 +127,8 @@ class MapView(Wheel, LiveView):
         self.map = MapLayout([], 1, 1)
         self._laid_out: object = None
         """GPUs, label and size that the map was made for."""
+        self._seen: object = None
+        """Place of the cursor when it was last scrolled to."""
 
     def lay_out(self) -> None:
         """Lay out the map: of those that are short enough, that of the smallest groups."""
@@ -184,7 +189,7 @@ class MapView(Wheel, LiveView):
     def on_click(self, event: Click) -> None:
         for spot in self.map.places.values():
             x = event.x - spot.x
-            if spot.y == event.y - 1 + self._first and 0 <= x < self.map.cell:
+            if spot.y == event.y - 1 + self.scroll_offset.y and 0 <= x < self.map.cell:
                 self._state.move_to(spot.gpu)
 
     # Drawing.
@@ -195,10 +200,15 @@ class MapView(Wheel, LiveView):
         if state.cursor is None:
             return empty_rows(state, width)
         y = self.map.places[state.cursor.key].y
-        self.follow((state.cursor.key, y), y, self.map.height, height - 1)
-        last = min(self.map.height, self._first + height - 1)
-        rows = [self._row(y) for y in range(self._first, last)]
-        return [self._legend(width, last), *(faded(rows) if state.is_old else rows)]
+        room = height - 1
+        self.virtual_size = Size(width, self.map.height + 1)
+        if self._seen != (state.cursor.key, y):
+            self._seen = state.cursor.key, y
+            first = max(y - room + 1, min(self.scroll_offset.y, y))
+            self.scroll_to(y=first, animate=False)
+        shown = range(self.scroll_offset.y, self.map.height)[:room]
+        rows = [self._row(y) for y in shown]
+        return [self._legend(width, shown), *(faded(rows) if state.is_old else rows)]
 
     def _row(self, y: int) -> Row:
         row: Row = []
@@ -269,15 +279,15 @@ class MapView(Wheel, LiveView):
         is_ascii = cast("GputopApp", self.app).look.ascii
         return Span((ASCII_GLYPHS if is_ascii else GLYPHS)[level], LEVELS[level])
 
-    def _legend(self, width: int, last: int) -> Row:
+    def _legend(self, width: int, shown: range) -> Row:
         metric = self._state.metric
         row = [Span(f" {metric.name} ", STRONG)]
         edges = [metric.text(edge) for edge in metric.edges]
         for level, edge in enumerate((f"<{edges[0]}", *edges)):
             row += [self._glyph(level), Span(f"{edge} ", DIM)]
         words = f"by {visible(self.by, 24)} ({len(self.map.groups):,}) "
-        if last - self._first < self.map.height:
-            words += f"· rows {self._first + 1}–{last} of {self.map.height} "
+        if len(shown) < self.map.height:
+            words += f"· rows {shown.start + 1}–{shown.stop} of {self.map.height} "
         return spread(row, [Span(words)], width)
 
 

@@ -12,8 +12,9 @@ from gputop.fleet.screens.map import MapView
 from gputop.fleet.screens.panels import DetailView, FleetHeader, ProblemsView
 from gputop.fleet.screens.state import EXAMPLE, FleetState
 from gputop.text import visible
+from gputop.ui.shell.action_screen import ActionScreen, KeysView, bindings
 from gputop.ui.shell.actions import ACTIONS as DASHBOARD
-from gputop.ui.shell.actions import Action, ActionScreen, KeysView, bindings
+from gputop.ui.shell.actions import Action
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult

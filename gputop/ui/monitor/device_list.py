@@ -40,6 +40,8 @@ class PanelLine(NamedTuple):
 class DevicesView(Wheel, TelemetryView):
     """One panel per device, at the density that the space allows."""
 
+    wheel_lines = 1
+
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(telemetry, id="devices")
         self._selected: str | None = None
@@ -51,6 +53,8 @@ class DevicesView(Wheel, TelemetryView):
         """Charts in panels, as in the settings."""
         self.current_layout = plan_layout((), 0, 0)
         self._space = (0, 0)
+        self._first = 0
+        """Index of the first line on screen."""
         self._shown: list[PanelLine] = []
 
     @property
@@ -106,9 +110,6 @@ class DevicesView(Wheel, TelemetryView):
         now = self.current_layout
         lines = max(1, self.size.height // now.panel_height - 1)
         self.action_move(step * lines * now.columns)
-
-    def wheel(self, step: int) -> None:
-        self.action_move(1 if step > 0 else -1)
 
     def select(self, device: Device) -> None:
         self._selected = device.uuid

@@ -13,7 +13,8 @@ from gputop.agent.masking import MASK, is_secret
 from gputop.agent.problem import Problem, ProblemError
 from gputop.text import count, moment, visible
 from gputop.ui.drawing.cells import Row, Span, is_narrow, rule_of, spread, wrap
-from gputop.ui.drawing.live import FilterView, ScrolledView
+from gputop.ui.drawing.filter_bar import FilterView
+from gputop.ui.drawing.live import ScrolledView
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
 from gputop.ui.processes import columns
 from gputop.ui.processes.process_charts import chart_rows
@@ -76,12 +77,17 @@ class ProcessDetailsView(ScrolledView, FilterView):
         if why:
             self._problem = f"No details: {why}"
         self._unmasked = self._telemetry.show_secrets
+        self.scroll_home(animate=False)
         self._at_environment = environment
         """True while the heading of the environment is the first row."""
-        self._first = 0
-        self.stop_typing(keep=False)
+        self.type("")
+
+    def matches(self) -> str:
+        return f"{self._matching} of {len(self._variables)} match"
 
     def forget(self) -> None:
+        self._matching = 0
+        """Number of variables that match the filter."""
         self._details: ProcessDetails | None = None
         self._variables: Sequence[Variable] = ()
 
@@ -95,9 +101,10 @@ class ProcessDetailsView(ScrolledView, FilterView):
             self._details = found
         self.redraw()
 
-    def wheel(self, step: int) -> None:
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         self._at_environment = False
-        super().wheel(step)
+        self.pinned = 0
+        super().watch_scroll_y(old_value, new_value)
 
     def action_environment(self) -> None:
         self._at_environment = True
@@ -143,9 +150,10 @@ class ProcessDetailsView(ScrolledView, FilterView):
         )
         if drawn:
             rows += [[], *drawn]
+        self.pinned = 0
         if self._details is not None:
             if self._at_environment:
-                self._first = len(rows) + 1
+                self.pinned = len(rows) + 1
             rows += [[], *self._environment(self._details, width)]
         return rows
 
@@ -185,7 +193,7 @@ class ProcessDetailsView(ScrolledView, FilterView):
         if details.environment is None:
             return [[Span("Environment ", ACCENT), Span(NOT_PERMITTED, DIM)]]
         words = self.typed.casefold().split()
-        many, rows = 0, []
+        self._matching, rows = 0, []
         for variable in self._variables:
             # A masked value is not searched either: a filter would give it away bit by bit.
             value = variable.value
@@ -193,17 +201,15 @@ class ProcessDetailsView(ScrolledView, FilterView):
                 value = MASK
             text = f"{variable.name}={value}"
             if all(word in text.casefold() for word in words):
-                many += 1
+                self._matching += 1
                 rows += _variable_rows(variable, text, width)
-        counts = f"{many} of {len(self._variables)}"
+        counts = f"{self._matching} of {len(self._variables)}"
         secrets = sum(variable.secret for variable in self._variables)
         secrets += details.command != details.unmasked
         if secrets:
             verb = "masks" if self._unmasked else "shows"
             counts += f" · v {verb} {count(secrets, 'secret')}"
         left = [Span("Environment ", ACCENT), Span(" / filter", DIM)]
-        if self.typing or self.typed:
-            left[1:] = self.prompt(width // 3)
         heading = spread(left, [Span(counts, DIM)], width)
         if not self._variables:
             rows = [[Span("No variables", DIM)]]

@@ -13,7 +13,7 @@ from gputop.schema.derived import label_of
 from gputop.schema.values import unseen
 from gputop.ui.drawing.cells import Row, Span, cell
 from gputop.ui.drawing.list_view import Column, ListView
-from gputop.ui.drawing.live import FilterView, LiveTab
+from gputop.ui.drawing.live import LiveTab
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
 from gputop.ui.processes import columns
 from gputop.ui.processes.columns import ProcessRow, ProcessSlot
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from gputop.agent.snapshot import Process
+    from gputop.ui.drawing.filter_bar import FilterView
     from gputop.ui.processes.process_page import ProcessDetailsView
     from gputop.ui.processes.signal_dialog import Order
     from gputop.ui.telemetry import Telemetry

@@ -7,7 +7,6 @@ import gc
 import os
 import shlex
 import signal
-import sys
 import time
 from asyncio.subprocess import DEVNULL
 from collections.abc import Iterable, Sequence
@@ -17,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on, work
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
 
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.process_limit import process_limit_problem, says_process_limit
@@ -26,10 +26,11 @@ from gputop.console import INTERRUPTED
 from gputop.settings import DEFAULT, Settings, path, save
 from gputop.text import visible
 from gputop.ui.drawing import look
-from gputop.ui.shell.actions import CURSOR, ActionScreen
+from gputop.ui.shell.action_screen import ActionScreen
+from gputop.ui.shell.actions import CURSOR
 from gputop.ui.terminal import TerminalDriver
 from gputop.ui.terminal_background import QUESTION, BackgroundAnswered
-from gputop.ui.textual_workarounds import Palette, apply_dropped_resize
+from gputop.ui.textual_workarounds import SteadyApp
 
 if TYPE_CHECKING:
     from textual.filter import LineFilter
@@ -54,11 +55,11 @@ PATIENCE_SECONDS = 10
 """Seconds from a signal to the forced end."""
 
 
-class GputopApp(
-    App[None], inherit_bindings=False
-):  # Ctrl+Q is for who pressed Ctrl+S before
+class GputopApp(SteadyApp, inherit_bindings=False):  # Ctrl+Q: for who pressed Ctrl+S
     """The one application. It survives its faults, and ends with its terminal."""
 
+    terminal: TerminalDriver | None = None
+    """Driver of the terminal; None without one, as in tests."""
     CSS_PATH = Path(__file__).with_name("gputop.tcss")  # also for subclasses elsewhere
     TITLE = "gputop"
     AUTO_FOCUS = None
@@ -127,8 +128,8 @@ class GputopApp(
         gc.enable()  # it was off while modules were imported
         gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
         self.set_interval(TICK_SECONDS, self._tick)
-        if isinstance(self._driver, TerminalDriver) and self._terminal.colours > 16:
-            self._driver.write(QUESTION)
+        if self.terminal is not None and self._terminal.colours > 16:
+            self.terminal.write(QUESTION)
             self._ask_until = time.monotonic() + ANSWER_SECONDS
         if self._problems:
             self.notify(
@@ -146,6 +147,7 @@ class GputopApp(
 
     def on_resize(self) -> None:
         """Paint again, even if Textual sees no other size: a smaller one may have come between."""
+        self.action_repaint()
         self.screen.refresh()
 
     def _tick(self) -> None:
@@ -153,7 +155,7 @@ class GputopApp(
             self._leave()
         if (screen := self._action_screen) is not None:
             screen.tick()
-        apply_dropped_resize(self)
+        self.apply_dropped_resize()
 
     @property
     def _action_screen(self) -> ActionScreen | None:
@@ -179,8 +181,8 @@ class GputopApp(
             signal.alarm(PATIENCE_SECONDS)  # kills the process if something hangs
 
     def action_command_palette(self) -> None:
-        if not isinstance(self.screen, Palette):
-            self.push_screen(Palette(id="palette"))
+        if not isinstance(self.screen, CommandPalette):
+            self.push_screen(CommandPalette(id="palette"))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Yield the commands of the palette: what keys do on the screen, and the themes."""
@@ -197,8 +199,8 @@ class GputopApp(
 
     def action_repaint(self) -> None:
         """Paint the whole screen again: another program may have written over it."""
-        if isinstance(self._driver, TerminalDriver):
-            self._driver.repaint()
+        if self.terminal is not None:
+            self.terminal.repaint()
 
     async def action_export(self, kind: str) -> None:
         """Write what is shown to a file in the working directory: as `txt` or `svg`."""
@@ -218,8 +220,8 @@ class GputopApp(
     def announce(self, notice: Notice) -> None:
         """Tell of an event as the settings say: by the terminal, or by a command."""
         text = visible(notice.text, 200)
-        if self.settings.notes and self._driver is not None:
-            self._driver.write(f"\x1b]9;gputop: {text}\x07")
+        if self.settings.notes and self.terminal is not None:
+            self.terminal.write(f"\x1b]9;gputop: {text}\x07")
         if self.settings.on_event:
             self._run_command([*shlex.split(self.settings.on_event), text], notice.kind)
 
@@ -329,18 +331,12 @@ class GputopApp(
             return
         self.notify(_described(error), title="A fault in gputop", severity="error")
 
-    def _fatal_error(self) -> None:
-        """End with one line instead of Textual's traceback, which `GPUTOP_DEBUG` brings back.
-
-        Textual calls it for an exception that nobody caught. A later Textual may not, and then its
-        traceback is shown.
-        """
-        error = sys.exc_info()[1]
-        if error is None or os.environ.get("GPUTOP_DEBUG"):
-            super()._fatal_error()
-            return
+    def end_with(self, error: BaseException) -> bool:
+        """End with one line instead of a traceback, which `GPUTOP_DEBUG` brings back."""
+        if os.environ.get("GPUTOP_DEBUG"):
+            return False
         self.fault = _described(error)
-        self.panic()
+        return True
 
 
 def _described(error: BaseException) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual import work
+from textual.containers import Vertical
 
 from gputop.agent.snapshot import Event, Inventory, Record, Sample
 from gputop.health.findings import Severity
@@ -17,19 +18,13 @@ from gputop.schema.derived import label_of
 from gputop.settings import AUTO, INTERVALS
 from gputop.stream.child import Interruption
 from gputop.text import visible
+from gputop.ui.drawing.filter_bar import FilterBar
 from gputop.ui.monitor.screen import SMALLEST, MonitorTab
 from gputop.ui.processes.columns import GPU
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.table_state import ProcessTable
-from gputop.ui.shell.actions import (
-    ACTIONS,
-    HOSTS,
-    PAGES,
-    ActionScreen,
-    KeysView,
-    bindings,
-    explanation,
-)
+from gputop.ui.shell.action_screen import ActionScreen, KeysView, bindings
+from gputop.ui.shell.actions import ACTIONS, HOSTS, PAGES, explanation
 from gputop.ui.shell.events import EventWatch
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.recording import Recordings
@@ -41,9 +36,10 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.dom import DOMNode
     from textual.events import Resize
+    from textual.geometry import Size
 
     from gputop.recording.replay import Played, Replay
-    from gputop.ui.drawing.live import FilterView
+    from gputop.ui.drawing.filter_bar import FilterView
     from gputop.ui.shell.actions import Action
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 12
@@ -105,6 +101,7 @@ class Dashboard(ActionScreen):
         """Identities of the problems that the bell was rung for, while they last."""
 
     def compose(self) -> ComposeResult:
+        self._leave_out(self.app.size)
         self._header = Header(self.telemetry)
         self._table = ProcessTable()
         self._table.set_filter(self._search)
@@ -113,19 +110,25 @@ class Dashboard(ActionScreen):
         self.tabs = Tabs(
             self.telemetry, first, self._python, self._stream.ask, self._switched
         )
+        self._filter = FilterBar()
         self._keys = KeysView(id="keys")
         self._apply_settings()
         yield self._header
         if self._replay is not None:
             self._bar = ReplayBar(self.telemetry, self._replay)
             yield self._bar
-        yield self.tabs
+        with Vertical(id="body"):
+            yield self.tabs
+            yield self._filter
         yield self._keys
 
     def on_resize(self, event: Resize) -> None:
+        self._leave_out(event.size)
+
+    def _leave_out(self, size: Size) -> None:
         """Leave the smallest terminals to the devices."""
-        width, height = event.size
-        self.set_class(width < LEAST_WIDTH or height < LEAST_HEIGHT, SMALLEST)
+        small = size.width < LEAST_WIDTH or size.height < LEAST_HEIGHT
+        self.set_class(small, SMALLEST)
 
     def _apply_settings(self) -> None:
         settings = self.app.settings
@@ -250,12 +253,14 @@ class Dashboard(ActionScreen):
 
     @property
     def field(self) -> FilterView | None:
+        """View that can be filtered, if there is one."""
         return self.tabs.tab.filter_view
 
     async def act(self, action: Action) -> bool:
         if self.tabs.leaving:
             return True  # an action could wait for ever for a tab that is not made
         done = await super().act(action)
+        self._filter.show(self.field)
         self._keys.redraw()
         return done
 
@@ -308,6 +313,7 @@ class Dashboard(ActionScreen):
         self._keys.redraw()
         if self.tabs.tab.is_attached:  # not while the screen goes
             self.tabs.tab.show_telemetry()
+            self._filter.show(self.field)
         if self._bar is not None:
             self._bar.redraw()
         self._ask_gpm()
@@ -413,7 +419,10 @@ class Dashboard(ActionScreen):
 
     async def action_leave(self) -> None:
         """Go out of a field, off a filter or a device's page, then back to the monitor."""
-        if self.focused is not None:
+        if self._filter.typing and self.field is not None:
+            self.set_focus(None)
+            self.field.type("")
+        elif self.focused is not None:
             self.set_focus(None)
         elif not (self.field and self.field.clear_filter()):
             if self.tabs.shown == "monitor" and self._back_to:

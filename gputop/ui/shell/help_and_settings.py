@@ -38,26 +38,25 @@ TWO_FROM = 110
 NAME = 17
 """Cells of a name."""
 FIRST = (
-    *(
-        "tab.monitor",
-        "tab.benchmark",
-        "tab.processes",
-        "previous",
-        "next",
-        "switch",
-        "details",
-    ),
-    *(
-        "why",
-        "bench.start",
-        "bench.stop",
-        "filter",
-        "sort",
-        "sort.previous",
-        "signal",
-        "record",
-    ),
-    *("pause", "play", "help", "quit"),
+    "tab.monitor",
+    "tab.benchmark",
+    "tab.processes",
+    "previous",
+    "next",
+    "switch",
+    "details",
+    "why",
+    "bench.start",
+    "bench.stop",
+    "filter",
+    "sort",
+    "sort.previous",
+    "signal",
+    "record",
+    "pause",
+    "play",
+    "help",
+    "quit",
 )
 """Keys of the README, which come first."""
 PLACES = {
@@ -117,9 +116,10 @@ LEGENDS: dict[str, Mapping[str, str]] = {
     "Mouse": MOUSE,
     "Signs": SIGNS,
     "Panels and rows": PANELS,
+    "Readings": LEGEND,
+    "Stress test": BENCHMARK,
+    "Processes": {each.title: each.about for each in COLUMNS},
 }
-LEGENDS |= {"Readings": LEGEND, "Stress test": BENCHMARK}
-LEGENDS |= {"Processes": {each.title: each.about for each in COLUMNS}}
 
 
 def _table(title: str, entries: Mapping[str, str]) -> Table:
@@ -200,21 +200,38 @@ ABOUT = {
     "theme": "colours",
     "ascii": "ASCII characters only",
     "mouse": "takes effect at the next start",
-}
-ABOUT |= {"bell": "ring on each new alert", "notes": "of ended jobs and faults"}
-ABOUT |= {"interval": "between samples"}
-ABOUT |= {"gpm": "read profiling counters", "readonly": "no signals; restart to undo"}
-ABOUT |= {"density": "rows per device", "charts": "in full panels"}
-ABOUT |= {
+    "bell": "ring on each new alert",
+    "notes": "of ended jobs and faults",
+    "interval": "between samples",
+    "gpm": "read profiling counters",
+    "readonly": "no signals; restart to undo",
+    "density": "rows per device",
+    "charts": "in full panels",
     "sort": "column to sort processes by",
+    "reverse": "reverse the order",
+    "tree": "children under parents",
 }
-ABOUT |= {"reverse": "reverse the order", "tree": "children under parents"}
-SORTS = {"n": "GPU", "u": "USER", "p": "PID", "g": "GPU MEM", "s": "SM%", "c": "CPU%"}
-SORTS |= {"m": "RES", "t": "AGE"}
+SORTS = {
+    "n": "GPU",
+    "u": "USER",
+    "p": "PID",
+    "g": "GPU MEM",
+    "s": "SM%",
+    "c": "CPU%",
+    "m": "RES",
+    "t": "AGE",
+}
 """Columns that processes are sorted by at once, by the letters that nvitop has after `o`."""
-ALSO = {"theme": "T", "interval": "+ -", "density": "c", "charts": "G", "sort": ". ,"}
-ALSO |= {"reverse": "I", "tree": "t"}
-ALSO |= {title: f"o {letter}" for letter, title in SORTS.items()}
+ALSO = {
+    "theme": "T",
+    "interval": "+ -",
+    "density": "c",
+    "charts": "G",
+    "sort": ". ,",
+    "reverse": "I",
+    "tree": "t",
+    **{title: f"o {letter}" for letter, title in SORTS.items()},
+}
 """Keys that change the same without this screen."""
 TITLES = {column.title: column.about for column in COLUMNS if column is not COMMAND}
 STEPS = {"left": -1, "right": 1, "enter": 1, "space": 1}
