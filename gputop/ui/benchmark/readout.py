@@ -282,7 +282,7 @@ def _problem_rows(
 
 def _heat_limit(run: DeviceRun, width: int) -> Row:
     """Return the temperature that would end the run, with its reason if there is room."""
-    if run.ended or run.readings.gpu is None:
+    if run.readings.gpu is None:
         return []
     limits = run.readings.heat_limits
     said = heat_in_words(limits)
