@@ -176,7 +176,8 @@ class TerminalDriver(SteadyDriver):
         super().stop_application_mode()
 
     def close(self) -> None:
-        super().close()
+        with contextlib.suppress(RuntimeError):  # the thread was not started
+            super().close()
         if self._output >= 0:
             self._loop.remove_writer(self._output)
             os.close(self._output)
