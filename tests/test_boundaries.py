@@ -85,7 +85,7 @@ WITHOUT = {
             "import gputop.cli as c; c.parse(['stream']); import gputop.agent.sender, "
             "gputop.agent.nvml.driver, gputop.agent.sampler"
         ),
-        {"asyncio", "fractions", "platformdirs", "ssl", "statistics"},
+        {"asyncio", "decimal", "fractions", "msgspec", "platformdirs", "ssl", "statistics"},
     ),
     "the fleet screen": (
         f"import {SHELL}.start, {SHELL}.app, gputop.fleet.screens.screen",

@@ -219,7 +219,8 @@ class KeysView(Footer):
 
     def redraw(self) -> None:
         """List the keys again, if they have changed."""
-        self.screen.refresh_bindings()
+        if self.is_attached:  # not while the screen goes
+            self.screen.refresh_bindings()
 
     def bindings_changed(self, screen: Screen[None]) -> None:
         listed = [f"{each.binding}" for each in screen.active_bindings.values()]
