@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.cells import split_graphemes
 
-from gputop.console import open_terminal
+from gputop.console import open_terminal, terminal_size
 from gputop.ui.drawing.cells import is_narrow
 from gputop.ui.textual_workarounds import SteadyDriver
 
@@ -114,6 +114,7 @@ class TerminalDriver(SteadyDriver):
     """Driver for the terminal of standard output."""
 
     def __init__(self, app: Any, **options: Any) -> None:
+        options["size"] = options.get("size") or terminal_size()
         super().__init__(app, **options)
         app.terminal = self
         self._cells = ScreenCells()

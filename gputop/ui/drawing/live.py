@@ -51,7 +51,8 @@ class LiveView(ScrollView, can_focus=False, inherit_bindings=False):
         """Draw again, and paint the changed rows."""
         before, drawn_for = self._strips, self._drawn_for
         if not self.is_attached or not self.size or not self.is_on_screen:
-            self._drawn_for = None  # draw once it is shown
+            self._drawn_for = None
+            self.refresh()  # Textual keeps lines that it has rendered: draw once it is shown
             return
         self._draw()
         if self._drawn_for != drawn_for:
