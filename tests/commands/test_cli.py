@@ -209,9 +209,15 @@ HONOURED = {
     "stream": {*SOURCE, "--demo", "--host", "--replay"},
     "exporter": {*SOURCE, "--demo"},
     "pick": {"--demo", "--host"},
+    "wait": {"--id", "--only-visible", "--demo", "--host"},
     "why": {"--no-gpm", "--id", "--only-visible", "--demo", "--host", "--replay"},
 }
-NEEDED = {"completion": ["bash"], "exporter": ["--processes"], "schema": ["status"]}
+NEEDED = {
+    "completion": ["bash"],
+    "exporter": ["--processes"],
+    "schema": ["status"],
+    "wait": ["--until", "idle"],
+}
 
 
 @pytest.mark.parametrize("command", COMMANDS)
