@@ -130,6 +130,12 @@ def test_pick_and_doctor_obey_the_variable(driver: FakeDriver, value: str) -> No
     assert done.stdout.startswith("MIG-") is (VISIBLE[value] != "1")
 
 
+def test_wait_ends_at_the_chosen_gpu_that_is_idle(driver: FakeDriver) -> None:
+    driver.write(FakeDevice(), FakeDevice(uuid=SECOND, gpu_utilization_percent=3))
+    done = asked(driver, "wait", "--until", "idle", "-i", "1", "--for", "1", "--timeout", "60")
+    assert (done.returncode, done.stdout) == (0, "GPU 1 is idle: 3 % busy\n")
+
+
 @pytest.mark.parametrize("command", [["status"], ["stream", "--query-gpu=index", "--count", "1"]])
 def test_a_choice_of_nothing_is_one_line(driver: FakeDriver, command: list[str]) -> None:
     driver.write(*MACHINE)
