@@ -1,4 +1,4 @@
-"""Workarounds for Textual 8.2.8. The numbers are its issues; others are not reported yet."""
+"""Workarounds for Textual 8.2.8, with the numbers of its issues; others are not reported."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from textual.events import Resize
 from textual.messages import InBandWindowResize
 
 from gputop.console import terminal_size
+from gputop.ui.pasted_text import PasteFilter
 from gputop.ui.terminal_background import AnswerFilter
 
 if TYPE_CHECKING:
@@ -35,21 +36,20 @@ class SteadyDriver(LinuxDriver):
     def run_input_thread(self) -> None:
         """Read until the terminal is gone; Textual's loop then spins (#6690).
 
-        A malformed key, such as `ESC [ 99999999999 u`, would end the app.
+        A malformed key, such as `ESC [ 9999999999 u`, ends the app there.
         """
         decode = getincrementaldecoder("utf-8")("replace").decode
-        parser, answers = XTermParser(), AnswerFilter()
-        # If the terminal is gone, the app notices it.
-        with contextlib.suppress(OSError):
+        parser, pastes, answers = XTermParser(), PasteFilter(), AnswerFilter()
+        with contextlib.suppress(OSError):  # the app notices that the terminal is gone
             while not self.exit_event.is_set():
                 messages = [*parser.tick()]
                 if select.select([self.fileno], [], [], 0.1)[0]:
                     data = os.read(self.fileno, 4096)
                     if not data:
                         return
-                    text = answers.feed(decode(data))
-                    try:  # for the parser, an empty text is the end of input
-                        messages += parser.feed(text) if text else ()
+                    text = pastes.feed(answers.feed(decode(data)))
+                    try:
+                        messages += parser.feed(text) if text else ()  # empty: the end
                     except (ValueError, OverflowError):
                         parser = XTermParser()
                 for message in [*messages, *answers.take()]:

@@ -21,7 +21,13 @@ from gputop.agent.device import Absence
 from gputop.agent.interface import LONGEST_FACT, OWNER_FIELDS, with_facts
 from gputop.agent.lines import to_line
 from gputop.agent.linux import owners as module
-from gputop.agent.linux.owners import CHILDREN, CHILDREN_SECONDS, IDENTITY_SECONDS, Owners
+from gputop.agent.linux.owners import (
+    CHILDREN,
+    CHILDREN_SECONDS,
+    IDENTITY_SECONDS,
+    LISTED_SECONDS,
+    Owners,
+)
 from gputop.agent.linux.procfs import BOOT_TIME, TICKS_PER_SECOND
 from gputop.agent.snapshot import Sample
 from gputop.schema.decode import decode
@@ -255,17 +261,21 @@ def until(there: Callable[[], bool]) -> None:
 
 
 def test_a_pid_that_is_used_again(clock: Time, proc: FakeProc, owners: Owners) -> None:
-    """Another process, with nothing of the first one's."""
+    """Another process, with nothing of the first one's, once the driver has listed it itself."""
     proc.add(user_ticks=1000)
     find(owners, 7)
     clock.now += 1.0
     assert find(owners, 7).cpu_percent == 0.0
     proc.add(user_ticks=3, start=600, command=b"vim\0")
     clock.now += 1.0
+    assert find(owners, 7) == unseen(listed(7), Absence.NO_DATA_YET)
+    clock.now += LISTED_SECONDS / 2
+    assert find(owners, 7).command is None
+    clock.now += LISTED_SECONDS / 2
     owner = find(owners, 7)
     assert owner.command == "vim"
     assert owner.start_time == START + 100 / TICKS_PER_SECOND
-    assert owner.cpu_percent is None
+    assert owner.cpu_percent == 0.0
 
 
 def test_a_process_is_forgotten_when_it_leaves_the_devices(

@@ -38,6 +38,9 @@ CGROUP_BYTES = 1 << 16
 IDENTITY_SECONDS = 10.0
 """Seconds between looks at who a process is: it may execute another program, change its title or
 user, or be moved into a container, all with the same pid and start time."""
+LISTED_SECONDS = 1.0
+"""Age in seconds that the driver's list of processes may have. Within this time a reused pid could
+be mistaken for the process before."""
 CHILDREN_SECONDS = 2.0
 """Seconds between looks at the child processes: a trainer may have tens of them."""
 MOST_CHILDREN = 64
@@ -77,6 +80,8 @@ class _Known:
     pid: int
     stat: Stat
     cpu: _Cpu
+    seen_from: float = -math.inf
+    """Moment from which the pid is its own, if another process had it before."""
     facts: dict[str, Any] = field(default_factory=dict)
     identity_at: float = -math.inf
     user: int = 0
@@ -144,8 +149,9 @@ class Owners:
         self._containers.keep(containers)
 
     def _owner_of(self, pid: int) -> Facts:
+        now = time.monotonic()
         try:
-            known = self._look(pid, time.monotonic())
+            known = self._look(pid, now)
         except PermissionError:  # hidepid=1
             return unseen(Absence.NO_PERMISSION)
         except (FileNotFoundError, ProcessLookupError):
@@ -155,14 +161,19 @@ class Owners:
             return unseen(Absence.LOST)
         except (OSError, ValueError):
             return unseen(Absence.ERROR)
+        if now - known.seen_from < LISTED_SECONDS:
+            # The driver may have listed the process that had the pid before.
+            return unseen(Absence.NO_DATA_YET)
         return known.facts.copy()
 
     def _look(self, pid: int, now: float) -> _Known:
         """Return the process that has the pid. Raises OSError or ValueError if it is hidden."""
         stat = procfs.read_stat(pid, self._proc)
         known = self._known.get(pid)
-        if known is None or known.stat.start_ticks != stat.start_ticks:
+        if known is None:
             known = _Known(pid, stat, _Cpu(now, stat.cpu_ticks))
+        elif known.stat.start_ticks != stat.start_ticks:
+            known = _Known(pid, stat, _Cpu(now, stat.cpu_ticks), seen_from=now)
         known.stat = stat
         known.cpu = known.cpu.after(now, stat.cpu_ticks)
         if now - known.children_at >= CHILDREN_SECONDS:

@@ -88,7 +88,11 @@ class Tabs(ContentSwitcher):
 
     def switch(self, name: str) -> None:
         self.screen.set_focus(None)
-        self.shown = self.current = name
+        self.shown = name
+        if (
+            self.children
+        ):  # else a key came before the tabs, and they are shown by `on_mount`
+            self.current = name
         self._switched()
 
     def go_back(self) -> None:
