@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import math
 import shlex
 import subprocess
@@ -91,6 +90,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Wait, print the condition that was met, and return the exit status."""
+    import asyncio  # slow to import, and not needed by every command
+
     from gputop.health.waiting import DeviceWait, Kind, ProcessEnd
     from gputop.stream.child import StreamError
 
@@ -123,6 +124,8 @@ async def _first(
     processes: list[ProcessEnd],
 ) -> str:
     """Return the sentence of the first condition that is met. Raises `TimeoutError`."""
+    import asyncio
+
     waits = []
     if processes:
         waits.append(asyncio.create_task(_processes(processes)))
@@ -142,6 +145,8 @@ async def _first(
 
 
 async def _processes(processes: list[ProcessEnd]) -> str:
+    import asyncio
+
     while True:
         for process in processes:
             if process.sentence is not None:
