@@ -21,6 +21,7 @@ from gputop.agent.device import Absence
 from gputop.agent.interface import LONGEST_FACT, OWNER_FIELDS, with_facts
 from gputop.agent.lines import to_line
 from gputop.agent.linux import owners as module
+from gputop.agent.linux import procfs
 from gputop.agent.linux.owners import (
     CHILDREN,
     CHILDREN_SECONDS,
@@ -276,6 +277,19 @@ def test_a_pid_that_is_used_again(clock: Time, proc: FakeProc, owners: Owners) -
     assert owner.command == "vim"
     assert owner.start_time == START + 100 / TICKS_PER_SECOND
     assert owner.cpu_percent == 0.0
+
+
+def test_a_start_time_follows_a_clock_that_was_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stat").write_text("btime 5000\n")
+    ahead = 1000.0
+    monkeypatch.setattr(procfs, "_ahead", lambda: ahead)
+    boot = procfs.BootTime(str(tmp_path))
+    ahead += 1.0  # slewed
+    assert boot.now() == BOOT_TIME
+    ahead += 3600.0
+    assert boot.now() == 5000
 
 
 def test_a_process_is_forgotten_when_it_leaves_the_devices(

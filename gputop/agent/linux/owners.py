@@ -121,6 +121,7 @@ class Owners:
         """
         self._proc = proc
         self._secrets = secrets
+        self._boot = procfs.BootTime(proc)
         self._known: dict[int, _Known] = {}
         # Reading a command line blocks while the process holds its memory, as it may while it
         # waits for storage. A directory service or a network file system may never answer.
@@ -185,7 +186,7 @@ class Owners:
             known.identity_at = now
         self._add_names(known, again=is_due)
         known.facts.update(
-            start_time=stat.started,
+            start_time=self._boot.start_of(stat),
             cpu_percent=known.cpu.percent,
             memory_resident_bytes=stat.resident_bytes,
             parent_pid=stat.parent_pid,
@@ -266,7 +267,7 @@ class Owners:
         if known.parent is not None:
             masked, _ = self._command(known.parent_key, again=again)
             facts["parent_command"] = masked or known.parent.name
-            facts["parent_start_time"] = known.parent.started
+            facts["parent_start_time"] = self._boot.start_of(known.parent)
         if known.cgroup:
             facts.update(self._containers.get(known.cgroup, again=again) or {})
 
