@@ -93,17 +93,17 @@ async def main() -> None:
     await picture(
         "demo",
         demo=True,
-        interval=0.25,
+        interval=1.0,
         keys=(),
-        ready=lambda app: dashboard_of(app).telemetry.history.count >= 108,
+        ready=lambda app: dashboard_of(app).telemetry.history.count >= 75,
         size=(120, 40),
     )
     await picture(
         "device",
         demo=True,
-        interval=0.25,
+        interval=1.0,
         keys=("enter",),
-        ready=lambda app: dashboard_of(app).telemetry.history.count >= 150,
+        ready=lambda app: dashboard_of(app).telemetry.history.count >= 180,
         size=(150, 44),
     )
     await picture(
