@@ -6,7 +6,6 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from textual import events
 from textual.widgets import Input, Select
 
 from gputop.agent.snapshot import DriverState
@@ -16,19 +15,12 @@ from gputop.ui.benchmark.form import Form
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.shell.app import GputopApp
 from tests.streams import PreparedStream, device, inventory, no_driver, sample
-from tests.ui.pilots import lines, open_form, reason, settle, text_of, wrong_fields
+from tests.ui.pilots import lines, open_form, reason, settle, text_of, type_at_once, wrong_fields
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from tests.sessions import EndlessSession, PreparedSession
-
-
-async def type_at_once(pilot: Pilot[None], *keys: str) -> None:
-    """Sends keys as one packet does: all are there before the first is handled."""
-    for key in keys:
-        pilot.app.post_message(events.Key(key, key if len(key) == 1 else None))
-    await settle(pilot)
 
 
 def field(app: GputopApp, name: str) -> Input:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from textual import events
 from textual.command import CommandList, CommandPalette
 from textual.widgets import ContentSwitcher, OptionList
 
@@ -28,22 +27,21 @@ from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import ABOUT, FIRST, SORTS, Help, SettingsScreen
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import app_with, dashboard_of, lines, settle, shown, text_of, until
+from tests.ui.pilots import (
+    app_with,
+    dashboard_of,
+    lines,
+    settle,
+    shown,
+    text_of,
+    type_at_once,
+    until,
+)
 
 if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
     from tests.sessions import EndlessSession, PreparedSession
 
 README = Path(__file__).parents[2] / "README.md"
-
-
-async def type_at_once(pilot: Pilot[None], *keys: str) -> None:
-    """Sends keys as one packet does: all are there before the first is handled."""
-    for key in keys:
-        character = key if len(key) == 1 else None
-        pilot.app.post_message(events.Key(key, character))
-    await settle(pilot)
 
 
 async def test_b_starts_nothing_while_the_driver_is_still_starting(

@@ -18,7 +18,7 @@ from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.telemetry import Telemetry
 from tests.streams import GIB, NOW, crowd, device, inventory, process, readings, sample, unseen
 from tests.ui import pilots, scenes
-from tests.ui.pilots import app_with, dashboard_of, settle
+from tests.ui.pilots import app_with, dashboard_of, settle, type_at_once
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -61,13 +61,6 @@ def text_of(row: Row) -> str:
 
 def view_of(*processes: Process, devices: int = 2) -> ProcessesView:
     return TableApp(*processes, devices=devices).view
-
-
-async def type_at_once(pilot: Pilot[None], *keys: str) -> None:
-    """Sends keys as one packet does: all are there before the first is handled."""
-    for key in keys:
-        pilot.app.post_message(events.Key(key, key if len(key) == 1 else None))
-    await settle(pilot)
 
 
 def lines(pilot: Pilot[None]) -> list[str]:
@@ -193,6 +186,16 @@ async def test_typing_narrows_down_and_nothing_typed_is_lost() -> None:
         assert all("grace" in line for line in view.text().splitlines()[1:-1])
         await type_at_once(pilot, "slash", "escape", "x")
         assert "1 to 14 of 1000 processes" in bar()
+
+
+@pytest.mark.parametrize(("end", "kept"), [("enter", "grace"), ("escape", "")])
+async def test_keys_typed_right_after_the_end_of_a_filter_are_commands(end: str, kept: str) -> None:
+    app = app_with(inventory(2), sample(2, tuple(crowd(50, 2))))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await type_at_once(pilot, "slash", *"grace", end, "t")
+        view = app.screen.query_one(ProcessesView)
+        assert (view.typed, view.state.tree) == (kept, True)
 
 
 async def test_a_filter_moves_no_panel_and_takes_no_control_characters() -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual import on
-from textual.binding import BindingsMap
 from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.message import Message
@@ -18,6 +17,7 @@ from gputop.bench.plan.kinds import CHECK, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.suite import DEFAULT_LEVEL, LEVELS
 from gputop.ui.benchmark.device_choice import CPU, MORE, DeviceChoice, key_of, label
+from gputop.ui.drawing.ordered_input import OrderedInput
 from gputop.ui.drawing.palette import FAULT
 
 if TYPE_CHECKING:
@@ -27,16 +27,9 @@ if TYPE_CHECKING:
 
     from gputop.agent.problem import Problem
 
-EDITING = {key: each.action for key, each in BindingsMap(Input.BINDINGS)}
-"""Keys that edit the text, and their actions of `Input`."""
 
-
-class NumberInput(Input):
-    """An input that takes the characters of `letters`, and leaves other keys to the dashboard.
-
-    Textual gives printable keys to an `Input` at once and editing keys through the app, so that
-    keys that come together overtake each other. Here the input handles both in the order typed.
-    """
+class NumberInput(OrderedInput):
+    """An input that takes the characters of `letters`, and leaves other keys to the dashboard."""
 
     def __init__(
         self,
@@ -56,15 +49,11 @@ class NumberInput(Input):
         return character is not None and character in self._letters
 
     async def on_key(self, event: Key) -> None:
-        """Edit at once, leave text to `Input`, and pass on other keys."""
-        if event.is_printable:
-            if not self.check_consume_key(event.key, event.character):
-                event.prevent_default()
-            return
-        action = EDITING.get(event.key)
-        if action is not None:
-            event.prevent_default().stop()
-            await self.run_action(action)
+        """Drop other letters; Textual then calls `OrderedInput.on_key`."""
+        if event.is_printable and not self.check_consume_key(
+            event.key, event.character
+        ):
+            event.prevent_default()
 
 
 START, STOP = "Start", "Stop"

@@ -8,9 +8,11 @@ from textual.containers import Horizontal
 from textual.widgets import Input, Static
 
 from gputop.ui.drawing.live import LiveView
+from gputop.ui.drawing.ordered_input import OrderedInput
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
+    from textual.events import Key
 
 LONGEST_FILTER = 200
 PRINTABLE = r"[^\x00-\x1f\x7f-\x9f]*"
@@ -41,12 +43,34 @@ class FilterView(LiveView):
         return filtered
 
 
+class FilterField(OrderedInput):
+    """Field that ends with Enter or Esc; the next key is a command.
+
+    `Input.Submitted` comes too late for that: it would get the keys typed meanwhile.
+    """
+
+    @property
+    def bar(self) -> FilterBar:
+        return self.query_ancestor(FilterBar)
+
+    async def on_key(self, event: Key) -> None:
+        """End the filter; Textual calls `OrderedInput.on_key` for other keys."""
+        if not self.bar.typing:
+            event.prevent_default()  # typed after the end
+        elif event.key == "escape":
+            event.prevent_default().stop()
+            self.bar.clear()
+
+    async def action_submit(self) -> None:
+        self.bar.keep()
+
+
 class FilterBar(Horizontal):
     """Line with the filter of a view, shown while it has one."""
 
     def __init__(self) -> None:
         super().__init__(id="filter")
-        self.field = Input(
+        self.field = FilterField(
             compact=True,
             max_length=LONGEST_FILTER,
             restrict=PRINTABLE,
@@ -95,8 +119,16 @@ class FilterBar(Horizontal):
             self._view.type(event.value)
             self.show(self._view)
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keep the filter; keys are commands again."""
-        event.stop()
+    def keep(self) -> None:
+        """Keep what is typed; keys are commands again."""
+        self._end(self.field.value)
+
+    def clear(self) -> None:
+        """List everything again; keys are commands again."""
+        self._end("")
+
+    def _end(self, text: str) -> None:
         self.screen.set_focus(None)
+        if self._view is not None:
+            self._view.type(text)
         self.show(self._view)

@@ -419,9 +419,8 @@ class Dashboard(ActionScreen):
 
     async def action_leave(self) -> None:
         """Go out of a field, off a filter or a device's page, then back to the monitor."""
-        if self._filter.typing and self.field is not None:
-            self.set_focus(None)
-            self.field.type("")
+        if self._filter.typing:
+            self._filter.clear()
         elif self.focused is not None:
             self.set_focus(None)
         elif not (self.field and self.field.clear_filter()):
