@@ -168,7 +168,9 @@ def load(
         text = environment.get(variable)
         if text:
             entry = f"{variable}={_shown(text)}"
-            settings = _with(settings, key, text, entry, problems, is_text=True)
+            settings = _with(
+                settings, key, text, entry, problems, is_text=True
+            )
     return replace(settings, **(given or {})), problems
 
 
@@ -222,7 +224,9 @@ def save(file: Path | None, changes: Mapping[str, Any]) -> None:
     if file is None:
         why = "HOME is not set, and there is no home folder"
         remedy = "Set HOME, or name a file with --config"
-        raise ProblemError(Problem("The settings cannot be saved", why, remedy))
+        raise ProblemError(
+            Problem("The settings cannot be saved", why, remedy)
+        )
     text, found = _read(file)
     wanted = {}
     for key, value in changes.items():
@@ -253,7 +257,13 @@ def _edited(
         document = tomlkit.parse(text)
         document.update(wanted)
         return tomlkit.dumps(document)
-    except (LookupError, RecursionError, TOMLKitError, TypeError, ValueError) as error:
+    except (
+        LookupError,
+        RecursionError,
+        TOMLKitError,
+        TypeError,
+        ValueError,
+    ) as error:
         what = f"{', '.join(wanted)} cannot be saved in {_shown(file)}"
         raise _error(what, str(error), "Change the file by hand") from error
 

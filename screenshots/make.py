@@ -70,7 +70,9 @@ async def fleet_picture() -> None:
 def keep(name: str, svg: str) -> None:
     """As SVG and as PNG."""
     (HERE / f"{name}.svg").write_text(svg)
-    png = resvg_py.svg_to_bytes(svg_string=with_local_font(svg), font_family=FONT)
+    png = resvg_py.svg_to_bytes(
+        svg_string=with_local_font(svg), font_family=FONT
+    )
     (HERE / f"{name}.png").write_bytes(bytes(png))
     print(f"screenshots/{name}.svg, {name}.png")
 

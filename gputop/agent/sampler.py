@@ -29,7 +29,11 @@ from gputop.agent.interface import (
     unanswered_process,
 )
 from gputop.agent.lines import rounded
-from gputop.agent.linux.host import CPU_SAMPLE_SECONDS, WINDOW_SECONDS, HostReader
+from gputop.agent.linux.host import (
+    CPU_SAMPLE_SECONDS,
+    WINDOW_SECONDS,
+    HostReader,
+)
 from gputop.agent.linux.machine import cpu_name
 from gputop.agent.opening import OpenedDriver, Opening, pause
 from gputop.agent.owner_thread import OwnerThread
@@ -58,7 +62,9 @@ class Sampler:
         owners: LookUp,
         gpm: bool = True,
         selection: Selection | None = None,
-        simulate: Callable[[Mapping[str, tuple[float, float]]], None] = lambda _: None,
+        simulate: Callable[
+            [Mapping[str, tuple[float, float]]], None
+        ] = lambda _: None,
     ) -> None:
         """Set how the driver starts.
 
@@ -146,7 +152,9 @@ class Sampler:
             self._host.note_cpu()
         return pause(due - time.monotonic(), self._hurry)
 
-    def _read_all(self, threads: ReadingThreads | None, patience: float) -> None:
+    def _read_all(
+        self, threads: ReadingThreads | None, patience: float
+    ) -> None:
         """Read all devices, and look up the owners of the processes on them."""
         if threads is None:
             return
@@ -158,7 +166,9 @@ class Sampler:
                 listed += slot.known.processes
         self._owners.look_up(listed, max(0.0, end - time.monotonic()))
 
-    def _inventory(self, opened: OpenedDriver, devices: Sequence[Device]) -> Inventory:
+    def _inventory(
+        self, opened: OpenedDriver, devices: Sequence[Device]
+    ) -> Inventory:
         driver = opened.driver
         return Inventory(
             time=time.time(),
@@ -222,7 +232,9 @@ def _current(
         state = DeviceState.NOT_RESPONDING
         hung = []
         for device in devices:
-            hung.append(without_readings(device.uuid, state, Absence.TIMED_OUT, age))
+            hung.append(
+                without_readings(device.uuid, state, Absence.TIMED_OUT, age)
+            )
         processes = tuple(map(unanswered_process, known.processes))
         return KnownGpu(devices, tuple(hung), processes)
     if not known.devices:

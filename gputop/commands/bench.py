@@ -172,7 +172,9 @@ def _add_verdict(parser: ArgumentParser) -> None:
 
 def _add_output(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--json", action="store_true", help="print the result as one JSON document"
+        "--json",
+        action="store_true",
+        help="print the result as one JSON document",
     )
     parser.add_argument(
         "--csv",
@@ -226,7 +228,10 @@ def run(args: argparse.Namespace) -> int:
             targets = select_targets(
                 args.device, args.kind, ignore_busy=args.ignore_busy
             )
-        requesting, once = partial(_requests, args), partial(_run, args, targets)
+        requesting, once = (
+            partial(_requests, args),
+            partial(_run, args, targets),
+        )
         if args.kind == CHECK:
             return results.run_suite(args, requesting, once)
         ends, others = once(requesting)
@@ -286,7 +291,10 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
         "--ray": ray and name == "pairs",
     }
     misuses = (
-        (args.devices and not ray, "--devices is for a Ray cluster. Add --ray."),
+        (
+            args.devices and not ray,
+            "--devices is for a Ray cluster. Add --ray.",
+        ),
         (
             args.ray in KINDS,
             f"{args.ray} is a kind of run, not an address. Type `gputop bench {args.ray} --ray`.",
@@ -295,7 +303,10 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
             ray and args.device not in (None, ("cpu",)),
             "Ray chooses the devices. Say how many with --devices.",
         ),
-        (len(named) > 1, f"{' and '.join(named)} exclude each other. Choose one."),
+        (
+            len(named) > 1,
+            f"{' and '.join(named)} exclude each other. Choose one.",
+        ),
         (
             args.report and named and (name, named) != (CHECK, ["--ray"]),
             f"--report is for a run on one device. Leave out {named and named[0]}.",
@@ -316,20 +327,30 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
             (args.ranks or 2) not in range(2, 65),
             "--ranks is from 2 to 64. Choose one such as 4.",
         ),
-        (args.json and args.csv, "--json and --csv exclude each other. Choose one."),
-        (args.force and not args.report, "--force is for --report. Add --report FILE."),
+        (
+            args.json and args.csv,
+            "--json and --csv exclude each other. Choose one.",
+        ),
+        (
+            args.force and not args.report,
+            "--force is for --report. Add --report FILE.",
+        ),
     )
     for misused, message in misuses:
         if misused:
             raise RunRefusedError(message, USAGE)
 
 
-def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Request]:
+def _requests(
+    args: argparse.Namespace, targets: Sequence[Target]
+) -> list[Request]:
     alone = args.ray is None and [each.kind for each in targets] == ["cpu"]
     if args.kind == "collective" and alone:
         targets = request.cpu_ranks(args.ranks)
     elif args.ranks is not None:
-        raise RunRefusedError("The GPUs are the ranks. Leave out --ranks.", USAGE)
+        raise RunRefusedError(
+            "The GPUs are the ranks. Leave out --ranks.", USAGE
+        )
     if len(targets) > 1 and args.ray is None and args.kind != "collective":
         _look_over_several(args)
     python = args.python
@@ -337,10 +358,17 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
         (target_choice.common_dtype(targets),) if args.kind == "pairs" else ()
     )
     hertz = args.frequency or request.DEFAULT_HERTZ
-    common = (args.size, args.seconds or request.DEFAULT_SECONDS, python, args.kind)
+    common = (
+        args.size,
+        args.seconds or request.DEFAULT_SECONDS,
+        python,
+        args.kind,
+    )
     requests = []
     for found in targets:
-        target = replace(found, memory_share=args.memory_share or found.memory_share)
+        target = replace(
+            found, memory_share=args.memory_share or found.memory_share
+        )
         dtype, *further = dtypes or (request.default_dtype(target),)
         requests.append(
             request.Request(
@@ -353,7 +381,8 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
         problem := request.check_together(requests)
     ):
         raise RunRefusedError(
-            f"{problem}.", USAGE if args.kind == "collective" else COULD_NOT_RUN
+            f"{problem}.",
+            USAGE if args.kind == "collective" else COULD_NOT_RUN,
         )
     return target_choice.with_peers(requests)
 
@@ -361,7 +390,8 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
 def _look_over_several(args: argparse.Namespace) -> None:
     if args.report is not None and args.kind != CHECK:
         raise RunRefusedError(
-            "--report is a page about one device. Name one with --device.", USAGE
+            "--report is a page about one device. Name one with --device.",
+            USAGE,
         )
     if args.csv and not KINDS[args.kind].over_time:
         raise RunRefusedError(

@@ -27,7 +27,8 @@ def history(args: argparse.Namespace) -> int:
     named = args.device or ()
     if len(named) > 1:
         raise RunRefusedError(
-            "--history lists one device, or all. Name one with --device.", USAGE
+            "--history lists one device, or all. Name one with --device.",
+            USAGE,
         )
     device = None
     if named and named != (target_choice.ALL,):

@@ -51,7 +51,9 @@ class Address(NamedTuple):
 
 def parse_address(text: str) -> Address:
     """Parse `HOST:PORT`, `:PORT` or `[IPV6]:PORT`. Raises `ValueError`."""
-    found = re.fullmatch(r"(?:\[([^\]\s]+)\]|([^\[\]:/\s]*)):([0-9]{1,5})", text)
+    found = re.fullmatch(
+        r"(?:\[([^\]\s]+)\]|([^\[\]:/\s]*)):([0-9]{1,5})", text
+    )
     if found is None or int(found[3]) > 65535:
         raise ValueError(
             f"{text!r} is not an address: give HOST:PORT such as {DEFAULT} or [::1]:9835, "
@@ -72,7 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"where to listen (default {DEFAULT}: this machine only); :9835 is all interfaces",
     )
     parser.add_argument(
-        "--certfile", metavar="FILE", help="serve over TLS with this certificate"
+        "--certfile",
+        metavar="FILE",
+        help="serve over TLS with this certificate",
     )
     parser.add_argument(
         "--keyfile", metavar="FILE", help="the private key of the certificate"
@@ -113,7 +117,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     def look() -> list[Family]:
         state = watch.state
-        state = replace(state, sample=chosen_processes(arguments, state.sample))
+        state = replace(
+            state, sample=chosen_processes(arguments, state.sample)
+        )
         return families(
             state,
             time.monotonic(),
@@ -125,7 +131,11 @@ def run(arguments: argparse.Namespace) -> int:
     tls = _tls(arguments)
     try:
         server = serve(
-            *address, look, lambda: watch.state.sample is not None, dcgm=dcgm, **tls
+            *address,
+            look,
+            lambda: watch.state.sample is not None,
+            dcgm=dcgm,
+            **tls,
         )
     except (OSError, UnicodeError) as error:
         _fail_to_serve(address, error)
@@ -156,14 +166,19 @@ def _tls(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _fail_to_serve(address: Address, error: OSError | UnicodeError) -> NoReturn:
+def _fail_to_serve(
+    address: Address, error: OSError | UnicodeError
+) -> NoReturn:
     """End the program with the reason: a port in use, an unknown name, or an invalid file."""
     why = getattr(error, "strerror", None)
     if isinstance(error, UnicodeError):
         why = "it is not a name"
     if why is None:  # an error of the official client; it names the file
         why = error.args[0]
-        fail(f"TLS cannot be used: {why}. Give files in PEM format.", COULD_NOT_RUN)
+        fail(
+            f"TLS cannot be used: {why}. Give files in PEM format.",
+            COULD_NOT_RUN,
+        )
     remedy = "Name another with --listen HOST:PORT."
     fail(f"cannot listen on {address}: {why}. {remedy}", COULD_NOT_RUN)
 

@@ -33,7 +33,9 @@ def parse_program(text: str) -> list[str]:
     """Parse a command line."""
     words = shlex.split(text)
     if not words:
-        raise ValueError("the command is empty. Give one such as 'notify-send gputop'.")
+        raise ValueError(
+            "the command is empty. Give one such as 'notify-send gputop'."
+        )
     return words
 
 
@@ -101,13 +103,21 @@ def run(arguments: argparse.Namespace) -> int:
         if condition.kind is Kind.EXIT:
             processes.append(ProcessEnd(condition.pid))
         else:
-            devices.append(DeviceWait(condition, arguments.lasting, arguments.all))
+            devices.append(
+                DeviceWait(condition, arguments.lasting, arguments.all)
+            )
     if processes and arguments.host:
-        fail("exit:PID is for processes of this machine. Leave out --host.", USAGE)
+        fail(
+            "exit:PID is for processes of this machine. Leave out --host.",
+            USAGE,
+        )
     try:
         text = asyncio.run(_first(arguments, devices, processes))
     except TimeoutError:
-        fail(f"the condition was not met in {arguments.timeout:g} s.", COULD_NOT_RUN)
+        fail(
+            f"the condition was not met in {arguments.timeout:g} s.",
+            COULD_NOT_RUN,
+        )
     except StreamError as error:
         fail(str(error), COULD_NOT_RUN)
     print_text(visible(text, len(text)))

@@ -49,7 +49,11 @@ BUSY = MapMetric(
     attrgetter("gpu_utilization_percent"),
 )
 MEMORY = MapMetric(
-    "memory", "%", SHARES, "memory_used_bytes", attrgetter("memory_used_percent")
+    "memory",
+    "%",
+    SHARES,
+    "memory_used_bytes",
+    attrgetter("memory_used_percent"),
 )
 TEMPERATURE = MapMetric(
     "temp",

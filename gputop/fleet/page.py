@@ -15,7 +15,16 @@ from gputop.fleet.metrics import BUSY, median_of
 from gputop.fleet.model import Fleet, Gpu, totals
 from gputop.health.findings import Finding, Severity
 from gputop.output import pages
-from gputop.text import ABSENT, count, cut, moment, number, short_name, used_of, visible
+from gputop.text import (
+    ABSENT,
+    count,
+    cut,
+    moment,
+    number,
+    short_name,
+    used_of,
+    visible,
+)
 
 SCHEMA = 1
 """Schema version of the JSON document: raised where a field is renamed, removed or redefined."""
@@ -68,7 +77,10 @@ def page(
     fleet: Fleet, where: str, match: str, width: int | None, *, colour: bool
 ) -> str:
     """Return totals and the findings, worst first."""
-    parts: list[RenderableType] = [_heading(fleet, where, match, width), _counts(fleet)]
+    parts: list[RenderableType] = [
+        _heading(fleet, where, match, width),
+        _counts(fleet),
+    ]
     for problem in fleet.problems:
         parts.append(pages.cell(visible(str(problem)), pages.YELLOW))
     if fleet.gpus:
@@ -112,7 +124,11 @@ def _counts(fleet: Fleet) -> Text:
 def counted(number: int, severity: Severity) -> str:
     """Return a number of findings: `1 fault`, `3 warnings`, `2 stale`, `1 note`."""
     word, _ = SEVERITIES[severity]
-    return f"{number:,} {word}" if severity is Severity.STALE else count(number, word)
+    return (
+        f"{number:,} {word}"
+        if severity is Severity.STALE
+        else count(number, word)
+    )
 
 
 def total_watts(watts: float | None) -> str:

@@ -134,7 +134,9 @@ class Finding:
 
 def headlines(evidence: Iterable[Evidence]) -> list[str]:
     """Return the numbers that belong into a line, in their words."""
-    return [each.headline.format(each.text) for each in evidence if each.headline]
+    return [
+        each.headline.format(each.text) for each in evidence if each.headline
+    ]
 
 
 def phrase(
@@ -182,7 +184,9 @@ class Bound(StrEnum):
     @property
     def shown(self) -> str:
         """The word on screen."""
-        return {Bound.FP32: "FP32", Bound.UNKNOWN: "cannot tell"}.get(self, self.value)
+        return {Bound.FP32: "FP32", Bound.UNKNOWN: "cannot tell"}.get(
+            self, self.value
+        )
 
 
 class BoundBy(NamedTuple):
@@ -227,7 +231,9 @@ def summarize(
     found = []
     for (severity, is_host, title, also), labels in groups.items():
         who = _name_all("host", labels) if is_host else name_devices(labels)
-        found.append((severity, phrase(f"{capitalized(who)}: {title}", (), also, room)))
+        found.append(
+            (severity, phrase(f"{capitalized(who)}: {title}", (), also, room))
+        )
     return found
 
 

@@ -56,7 +56,9 @@ def parse_amount(text: str) -> Amount:
             return Amount(share=float(number) / 100)
         if not percent and (prefix or (unit or "").upper() == "B"):
             base = 1000 if (unit or "").upper() == "B" else 1024
-            return Amount(round(float(number) * base ** _POWERS[prefix.upper()]))
+            return Amount(
+                round(float(number) * base ** _POWERS[prefix.upper()])
+            )
     raise ValueError(
         f"{text!r} is not an amount of memory: it is a number with a unit, or up to 100%. "
         "Give one such as 20GiB, 512MiB or 80%."
@@ -104,13 +106,18 @@ class Candidate:
         Smaller differences are noise, and then more free memory is better.
         """
         shares = self.busy_percent, self.memory_percent
-        return round(max((each for each in shares if each is not None), default=100.0))
+        return round(
+            max((each for each in shares if each is not None), default=100.0)
+        )
 
     @property
     def capacity_bytes(self) -> int | None:
         """Memory that it can have free at most, or None if unknown."""
         return (
-            max(self.memory_usable_bytes or 0, self.device.memory_total_bytes or 0)
+            max(
+                self.memory_usable_bytes or 0,
+                self.device.memory_total_bytes or 0,
+            )
             or None
         )
 
@@ -120,7 +127,9 @@ class Candidate:
         busy, held = self.busy_percent, self.memory_percent
         if (busy or 0) < WORKS.begin and (held or 0) < 100 * FULL_MARK:
             return None
-        load = "of unknown load" if busy is None else f"{percentage(busy)} busy"
+        load = (
+            "of unknown load" if busy is None else f"{percentage(busy)} busy"
+        )
         memory = "free memory unknown"
         if held is not None:
             free, usable = self.memory_free_bytes, self.memory_usable_bytes
@@ -163,8 +172,12 @@ def candidates(
         if reason is None:
             fitting.append(seen)
         else:
-            others.append(replace(seen, reason=reason, is_excluded=bool(excluded)))
-    fitting.sort(key=lambda each: (each.taken_percent, -(each.memory_free_bytes or 0)))
+            others.append(
+                replace(seen, reason=reason, is_excluded=bool(excluded))
+            )
+    fitting.sort(
+        key=lambda each: (each.taken_percent, -(each.memory_free_bytes or 0))
+    )
     return [*fitting, *others]
 
 
@@ -232,11 +245,15 @@ def _silent(readings: DeviceSample | None) -> str | None:
 
 def _user(process: Process) -> str:
     user = visible(process.user or "?", 32)
-    program = visible((process.command or "?").split(" ", 1)[0].rpartition("/")[2], 40)
+    program = visible(
+        (process.command or "?").split(" ", 1)[0].rpartition("/")[2], 40
+    )
     return f"{user} ({program}, pid {process.pid})"
 
 
-def _closed(seen: Candidate, inventory: Inventory, sample: Sample) -> str | None:
+def _closed(
+    seen: Candidate, inventory: Inventory, sample: Sample
+) -> str | None:
     """Return why the compute mode closes the device, or None if it does not."""
     device = seen.device
     if device.parent_uuid is not None:  # an instance has the mode of its GPU
@@ -272,7 +289,9 @@ def _unwanted(seen: Candidate, wanted: Requirements) -> str | None:
             return "its free memory is not known"
         needed = wanted.min_free.bytes_of(usable)
         if free < needed:
-            return f"{size(free)} of {size(usable)} free, {size(needed)} wanted"
+            return (
+                f"{size(free)} of {size(usable)} free, {size(needed)} wanted"
+            )
     most, busy = wanted.max_busy_percent, seen.busy_percent
     if most is None:
         return None
@@ -287,7 +306,9 @@ def explain(found: Iterable[Candidate]) -> str:
     """Return why devices are out, as sentences; devices with the same reason share one."""
     labels: dict[str, list[str]] = {}
     for each in found:
-        labels.setdefault(each.reason or "fits", []).append(label_of(each.device))
+        labels.setdefault(each.reason or "fits", []).append(
+            label_of(each.device)
+        )
     return " ".join(
         f"{name_devices(names)}: {reason}." for reason, names in labels.items()
     )

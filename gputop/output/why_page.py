@@ -90,7 +90,9 @@ def _entries() -> Table:
 
 
 def _add_entry(table: Table, entry: Entry) -> None:
-    table.add_row(Text.assemble(WORDS[entry.severity]), Text(visible(entry.title)))
+    table.add_row(
+        Text.assemble(WORDS[entry.severity]), Text(visible(entry.title))
+    )
     for device, evidence in zip(entry.devices, entry.evidence, strict=True):
         if evidence:
             text = _numbers(evidence)
@@ -124,7 +126,9 @@ def document(
         "severity": report.severity.word,
         "checks_done": report.done,
         "checks": report.total,
-        "bound_by": {device.uuid: each.plain for device, each in report.bound_by},
+        "bound_by": {
+            device.uuid: each.plain for device, each in report.bound_by
+        },
         "findings": [_finding(each) for each in report.entries],
         "checked": [*report.fine],
         "not_enough_data": [

@@ -51,7 +51,9 @@ CLOCK_EVENTS = (
 )
 # fmt: on
 """Reasons, the gravest first: the gravest explains the others that apply at the same time."""
-BY_WORD: Mapping[str, ClockEvent] = {event.word: event for event in CLOCK_EVENTS}
+BY_WORD: Mapping[str, ClockEvent] = {
+    event.word: event for event in CLOCK_EVENTS
+}
 HEAT_REASONS = tuple(event.word for event in CLOCK_EVENTS if event.is_heat)
 _FAULTS = [event for event in CLOCK_EVENTS if event.fault]
 _BITS = {**CLOCK_EVENT_BITS, "board_limit": 0x200, "reliability": 0x400}

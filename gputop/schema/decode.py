@@ -40,7 +40,9 @@ def decode(line: str | bytes) -> Record:
 
     Raises `DecodeError` with one line that says where the data is wrong.
     """
-    data = line.encode(errors="surrogatepass") if isinstance(line, str) else line
+    data = (
+        line.encode(errors="surrogatepass") if isinstance(line, str) else line
+    )
     if data.count(b"{") > OBJECTS:
         raise DecodeError(f"more than {OBJECTS:,} objects")
     head = _parse(data, _head)

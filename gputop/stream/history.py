@@ -20,7 +20,9 @@ from gputop.schema.values import Statistics
 
 CAPACITY = 1200
 """Samples kept: twenty minutes at one a second."""
-KEPT = tuple(reading.name for reading in CATALOGUE.values() if reading.in_history)
+KEPT = tuple(
+    reading.name for reading in CATALOGUE.values() if reading.in_history
+)
 """Names of the readings that charts draw or rules compare over time."""
 FASTEST = {reading.name: reading.fastest for reading in CATALOGUE.values()}
 """Largest plausible increase of each counter per second."""
@@ -113,7 +115,9 @@ class _Figures:
         """Return the statistics now."""
         # Rounding can move the mean slightly out of range.
         mean = min(float(self.maximum), max(float(self.minimum), self.mean))
-        return Statistics(self.minimum, mean, self.maximum, self.count, self.increase)
+        return Statistics(
+            self.minimum, mean, self.maximum, self.count, self.increase
+        )
 
 
 class _Device:
@@ -135,11 +139,16 @@ class _Device:
         self._nothing = nothing
 
     def write(
-        self, place: int, readings: DeviceSample, derived: Mapping[str, float | None]
+        self,
+        place: int,
+        readings: DeviceSample,
+        derived: Mapping[str, float | None],
     ) -> None:
         """Write the readings at index `place` of the rings."""
         for name, ring in self.rings.items():
-            value = derived[name] if name in derived else getattr(readings, name)
+            value = (
+                derived[name] if name in derived else getattr(readings, name)
+            )
             if value is not None and ring is self._nothing:
                 ring = self.rings[name] = ring[:]  # noqa: PLW2901 - now a copy of its own
             if ring is not self._nothing:
@@ -166,7 +175,9 @@ class History:
         """Add a sample. Devices missing in it get a gap."""
         number, self.count = self.count, self.count + 1
         place = number % self._capacity
-        elapsed = 0.0 if self._newest is None else _between(self._newest, sample)
+        elapsed = (
+            0.0 if self._newest is None else _between(self._newest, sample)
+        )
         seconds = min(elapsed, LONGEST_WEIGHT_SECONDS)
         self._newest = sample
         self._times[place] = sample.time
@@ -182,10 +193,14 @@ class History:
             device.newest = number
             device.write(place, readings, derived[readings.uuid])
             if readings.gpu_utilization_samples_percent:
-                device.fine.add(number, readings.gpu_utilization_samples_percent)
+                device.fine.add(
+                    number, readings.gpu_utilization_samples_percent
+                )
             _count(device.figures, readings, seconds, self._elapsed)
         missing = [
-            pair for pair in reversed(self._devices.items()) if pair[1].newest != number
+            pair
+            for pair in reversed(self._devices.items())
+            if pair[1].newest != number
         ]
         for gone, (uuid, device) in enumerate(missing, 1):
             for ring in device.rings.values():
@@ -237,7 +252,9 @@ class History:
     def span(self, samples: int) -> float:
         """Return the seconds between the first and the last of the newest `samples` samples."""
         axis = self.seconds
-        return self._elapsed - axis[-samples] if 0 < samples <= len(axis) else 0.0
+        return (
+            self._elapsed - axis[-samples] if 0 < samples <= len(axis) else 0.0
+        )
 
     @property
     def _oldest(self) -> int:
@@ -286,7 +303,10 @@ def _cut(
 
 
 def _count(
-    figures: dict[str, _Figures], readings: DeviceSample, seconds: float, at: float
+    figures: dict[str, _Figures],
+    readings: DeviceSample,
+    seconds: float,
+    at: float,
 ) -> None:
     """Add all numeric readings to the statistics."""
     numbers = {name: getattr(readings, name) for name in NUMBERS}

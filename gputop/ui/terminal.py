@@ -50,7 +50,9 @@ class ScreenCells:
         if [len(row) for row in self._rows] != [width] * height:
             blank = [(" ", "")] * width
             rows = [(row + blank)[:width] for row in self._rows[:height]]
-            self._rows = rows + [blank.copy() for _ in range(height - len(rows))]
+            self._rows = rows + [
+                blank.copy() for _ in range(height - len(rows))
+            ]
             self.known = False
 
     def apply(self, update: str) -> None:
@@ -61,7 +63,9 @@ class ScreenCells:
                 x, y = int(column) - 1, int(line) - 1
             elif not text:
                 found = CODE.findall(style)
-                codes = ";".join(code for code in found if code not in DEFAULTS)
+                codes = ";".join(
+                    code for code in found if code not in DEFAULTS
+                )
             elif y < len(self._rows):
                 row, cells = self._rows[y], to_cells(text, codes)
                 width = len(row)
@@ -76,12 +80,18 @@ class ScreenCells:
             output.append("\x1b[m\x1b[2J")
             self._sent = [[(" ", "")] * len(row) for row in self._rows]
             self.known = True
-        for y, (row, sent) in enumerate(zip(self._rows, self._sent, strict=True), 1):
+        for y, (row, sent) in enumerate(
+            zip(self._rows, self._sent, strict=True), 1
+        ):
             for start, end in changes(row, sent):
                 output.append(f"\x1b[{y};{start + 1}H")
-                for codes, cells in groupby(row[start:end], lambda cell: cell[1]):
+                for codes, cells in groupby(
+                    row[start:end], lambda cell: cell[1]
+                ):
                     if codes != current:
-                        output.append(f"\x1b[0;{codes}m" if codes else "\x1b[m")
+                        output.append(
+                            f"\x1b[0;{codes}m" if codes else "\x1b[m"
+                        )
                         current = codes
                     output.extend(character for character, _ in cells)
             sent[:] = row
@@ -136,11 +146,15 @@ class TerminalDriver(SteadyDriver):
         """Send as much as the terminal takes, and the rest once it takes more."""
         while self._output >= 0 and not self._blocked:
             if not self._pending and self._draws:
-                self._pending = self._cells.difference().encode(errors="replace")
+                self._pending = self._cells.difference().encode(
+                    errors="replace"
+                )
             if not self._pending:
                 return
             try:
-                self._pending = self._pending[os.write(self._output, self._pending) :]
+                self._pending = self._pending[
+                    os.write(self._output, self._pending) :
+                ]
             except BlockingIOError:
                 self._blocked = True
                 self._loop.add_writer(self._output, self._unblock)

@@ -40,7 +40,10 @@ class AnswerFilter:
         text, self._held = self._held + text, ""
         answer = ANSWER.search(text)
         if answer:
-            shares = [int(each, 16) / (16 ** len(each) - 1) for each in answer.groups()]
+            shares = [
+                int(each, 16) / (16 ** len(each) - 1)
+                for each in answer.groups()
+            ]
             self._found.append(BackgroundAnswered(is_light=sum(shares) > 1.5))
             text = text.replace(answer[0], "")
         begun = BEGUN_ANSWER.search(text)

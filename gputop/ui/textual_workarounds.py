@@ -40,7 +40,8 @@ class SteadyDriver(LinuxDriver):
         """
         decode = getincrementaldecoder("utf-8")("replace").decode
         parser, pastes, answers = XTermParser(), PasteFilter(), AnswerFilter()
-        with contextlib.suppress(OSError):  # the app notices that the terminal is gone
+        # The app notices that the terminal is gone
+        with contextlib.suppress(OSError):
             while not self.exit_event.is_set():
                 messages = [*parser.tick()]
                 if select.select([self.fileno], [], [], 0.1)[0]:
@@ -49,7 +50,8 @@ class SteadyDriver(LinuxDriver):
                         return
                     text = pastes.feed(answers.feed(decode(data)))
                     try:
-                        messages += parser.feed(text) if text else ()  # empty: the end
+                        # empty: the end
+                        messages += parser.feed(text) if text else ()
                     except (ValueError, OverflowError):
                         parser = XTermParser()
                 for message in [*messages, *answers.take()]:

@@ -113,7 +113,11 @@ class Owners:
     """
 
     def __init__(
-        self, proc: str = PROC, *, secrets: bool = False, root: Path = Path("/")
+        self,
+        proc: str = PROC,
+        *,
+        secrets: bool = False,
+        root: Path = Path("/"),
     ) -> None:
         """Read `proc`, and the files of container runtimes under `root`.
 
@@ -294,7 +298,9 @@ class Owners:
 
 def _children_facts(cpus: Mapping[_Key, _Cpu]) -> Facts:
     """Return the facts of `CHILDREN`: how many there are, and the CPU of those seen twice."""
-    percents = [cpu.percent for cpu in cpus.values() if cpu.percent is not None]
+    percents = [
+        cpu.percent for cpu in cpus.values() if cpu.percent is not None
+    ]
     if cpus and not percents:
         absent = dict.fromkeys(CHILDREN_CPU, Absence.NO_DATA_YET)
         return {"children": len(cpus), **absent}

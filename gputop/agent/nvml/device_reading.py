@@ -60,7 +60,9 @@ def device_reading(
 def unreadable(device: Device, code: int) -> DeviceReading:
     """Return the reading of a device that answers everything with that code."""
     state = STATE_OF_CODE.get(code, DeviceState.NOT_RESPONDING)
-    sample = without_readings(device.uuid, state, absence_of(code), age_seconds=0.0)
+    sample = without_readings(
+        device.uuid, state, absence_of(code), age_seconds=0.0
+    )
     return DeviceReading(device, sample)
 
 

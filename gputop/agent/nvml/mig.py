@@ -21,19 +21,31 @@ from gputop.agent.nvml.device_queries import (
     MEMORY_TOTAL,
     once,
 )
-from gputop.agent.nvml.device_reading import device_reading, schema_fields, unreadable
+from gputop.agent.nvml.device_reading import (
+    device_reading,
+    schema_fields,
+    unreadable,
+)
 from gputop.agent.nvml.processes import (
     LISTS,
     ProcessList,
     merge_processes,
     process_lists,
 )
-from gputop.agent.nvml.query import EVERY_10_SECONDS, Answers, Clock, Question, scalar
+from gputop.agent.nvml.query import (
+    EVERY_10_SECONDS,
+    Answers,
+    Clock,
+    Question,
+    scalar,
+)
 from gputop.agent.nvml.utilization import Gpm, all_missing
 from gputop.agent.nvml.values import absence_of, total
 
 _COUNT = Question(
-    "count", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), interval=EVERY_10_SECONDS
+    "count",
+    scalar(nvml.nvmlDeviceGetMaxMigDeviceCount),
+    interval=EVERY_10_SECONDS,
 )
 _IDENTITY = (
     once("name", nvml.nvmlDeviceGetName),
@@ -150,8 +162,12 @@ class Instances:
             uuid = nvml.nvmlDeviceGetUUID(handle)
             if known is None or known.device.uuid != uuid:
                 answers = Answers(self._clock)
-                device = _device(answers, handle, parent, uuid=uuid, mig_index=index)
-                known = _Instance(device, answers, self._questions, gpu, self._clock)
+                device = _device(
+                    answers, handle, parent, uuid=uuid, mig_index=index
+                )
+                known = _Instance(
+                    device, answers, self._questions, gpu, self._clock
+                )
         except nvml.NVMLError as error:
             if handle is None and error.value == nvml.NVML_ERROR_GPU_IS_LOST:
                 raise
@@ -164,9 +180,13 @@ class Instances:
         return known
 
 
-def _device(answers: Answers, handle: Any, parent: Device, **known: Any) -> Device:
+def _device(
+    answers: Answers, handle: Any, parent: Device, **known: Any
+) -> Device:
     """Identify an instance. Raises `NVMLError` if it, or the GPU, is lost."""
-    names = sorted(f.name for f in dataclasses.fields(Device) if f.name != "absent")
+    names = sorted(
+        f.name for f in dataclasses.fields(Device) if f.name != "absent"
+    )
     found: dict[str, Any] = dict.fromkeys(names, Absence.NOT_SUPPORTED)
     for name in _INHERITED:
         found[name] = parent.absent.get(name, getattr(parent, name))

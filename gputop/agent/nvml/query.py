@@ -58,7 +58,9 @@ class Answer(NamedTuple):
 
     @property
     def has_value(self) -> bool:
-        return any(not isinstance(value, Absence) for value in self.values.values())
+        return any(
+            not isinstance(value, Absence) for value in self.values.values()
+        )
 
 
 class Answers:
@@ -85,7 +87,9 @@ class Answers:
         codes = [answer.code for answer in self._last.values()]
         return nvml.NVML_ERROR_RESET_REQUIRED in codes
 
-    def ask(self, handle: Any, questions: Iterable[Question]) -> dict[str, Any]:
+    def ask(
+        self, handle: Any, questions: Iterable[Question]
+    ) -> dict[str, Any]:
         """Ask the questions that are due, and return the last value of each name.
 
         If two questions have the same name, the first one with a value counts. Raises `NVMLError`
@@ -98,7 +102,10 @@ class Answers:
                 self._last[question] = self._ask(handle, question, now)
             for name, value in self._last[question].values.items():
                 known = found.get(name, Absence.NOT_SUPPORTED)
-                if isinstance(known, Absence) and value is not Absence.NOT_SUPPORTED:
+                if (
+                    isinstance(known, Absence)
+                    and value is not Absence.NOT_SUPPORTED
+                ):
                     found[name] = value
                 else:
                     found.setdefault(name, value)
@@ -156,7 +163,9 @@ class Answers:
                 check_driver()
             if absence_or_lost(code) is not Absence.NOT_SUPPORTED:
                 break
-        return Answer(now, dict.fromkeys(question.names, absence_of(code)), code)
+        return Answer(
+            now, dict.fromkeys(question.names, absence_of(code)), code
+        )
 
 
 def scalar(call: Callable[..., Any], *arguments: int) -> Source:

@@ -99,7 +99,9 @@ class XidEvents:
             return _no_events()
         seconds = 0.0 if current.outdated else WAIT_SECONDS
         try:
-            data = nvml.nvmlEventSetWait_v2(current.handle, int(seconds * 1000))
+            data = nvml.nvmlEventSetWait_v2(
+                current.handle, int(seconds * 1000)
+            )
         except nvml.NVMLError as error:
             timed_out = error.value == nvml.NVML_ERROR_TIMEOUT
             if timed_out and not current.outdated:
@@ -111,7 +113,12 @@ class XidEvents:
             return ()
         number = None if data.eventData == _NO_NUMBER else int(data.eventData)
         return (
-            Event(time.time(), current.uuids.get(_address(data.device)), "xid", number),
+            Event(
+                time.time(),
+                current.uuids.get(_address(data.device)),
+                "xid",
+                number,
+            ),
         )
 
     def close(self) -> None:

@@ -223,7 +223,9 @@ def cpu_ranks(
 def offered_dtypes(target: Target) -> tuple[str, ...]:
     """Return the data types that a device has."""
     return tuple(
-        name for name, dtype in DTYPES.items() if why_missing(dtype, target) is None
+        name
+        for name, dtype in DTYPES.items()
+        if why_missing(dtype, target) is None
     )
 
 
@@ -257,7 +259,9 @@ def default_dtype(target: Target) -> str:
 
 def fixed_bytes(device: DeviceKind) -> int:
     """Return the bytes of a run of any size: context and workspace, or the process."""
-    return CONTEXT_BYTES + WORKSPACE_BYTES if device == "cuda" else PROCESS_BYTES
+    return (
+        CONTEXT_BYTES + WORKSPACE_BYTES if device == "cuda" else PROCESS_BYTES
+    )
 
 
 def memory_needed(
@@ -266,7 +270,9 @@ def memory_needed(
     device: DeviceKind,
 ) -> int:
     """Return the peak bytes on the device for products of N x N."""
-    each = DTYPES[dtype].bytes_per_element + DTYPES[dtype].library_bytes(device)
+    each = DTYPES[dtype].bytes_per_element + DTYPES[dtype].library_bytes(
+        device
+    )
     return fixed_bytes(device) + n * n * each + n * BYTES_PER_ROW
 
 
@@ -302,7 +308,9 @@ def auto_limit(
 
     It is that many times the usual one.
     """
-    return min(times * DTYPES[dtype].auto_size, largest_fitting_size(target, dtype))
+    return min(
+        times * DTYPES[dtype].auto_size, largest_fitting_size(target, dtype)
+    )
 
 
 def check_request(request: Request) -> Problem | None:
@@ -324,7 +332,9 @@ def check_together(requests: Sequence[Request]) -> Problem | None:
     what = "There are no pairs to run"
     if len(requests) == 1:
         why = f"pairs needs two devices, but {first.target.label} is the only device"
-        return Problem(what, why, "Name two with --device, such as 0,1 or cpu,0")
+        return Problem(
+            what, why, "Name two with --device, such as 0,1 or cpu,0"
+        )
     least = SHORTEST_SECONDS * (len(requests) + 1)
     if first.seconds >= least:
         return None
@@ -339,7 +349,9 @@ def _check_collective(requests: Sequence[Request]) -> Problem | None:
     why = "it is between whole GPUs, or between ranks of the CPU"
     if len(requests) == 1:
         why = f"{requests[0].target.label} is the only device"
-    remedy = "Name GPUs with --device, such as 0,1, or type --device cpu --ranks 4"
+    remedy = (
+        "Name GPUs with --device, such as 0,1, or type --device cpu --ranks 4"
+    )
     if requests[0].target.host is not None:
         remedy = "Ask for two GPUs or more with --devices"
     return Problem("There is no collective to run", why, remedy)
@@ -350,15 +362,25 @@ def _check(request: Request, name: str) -> Problem | None:
     if host is not None and host < LEAST_HOST_BYTES:
         why = f"a GPU needs {sized(LEAST_HOST_BYTES)} of it, and {sized(host)} are left for each"
         remedy = "End what holds the memory, or test fewer GPUs at a time"
-        return Problem("The copies do not fit in the host's memory", why, remedy)
+        return Problem(
+            "The copies do not fit in the host's memory", why, remedy
+        )
     reason = why_missing(dtype, target)
     if reason is not None:
         names = ", ".join(offered_dtypes(target))
         return Problem(
-            f"{name} cannot be run on {target.label}", reason, f"Choose one of {names}"
+            f"{name} cannot be run on {target.label}",
+            reason,
+            f"Choose one of {names}",
         )
-    if not KINDS[request.kind].has_rows and request.size and target.kind == "cuda":
-        usable = max(dtype.least, -(-request.size // dtype.multiple) * dtype.multiple)
+    if (
+        not KINDS[request.kind].has_rows
+        and request.size
+        and target.kind == "cuda"
+    ):
+        usable = max(
+            dtype.least, -(-request.size // dtype.multiple) * dtype.multiple
+        )
         if usable != request.size:
             what = f"There are no {name} products of size {request.size}"
             least = max(dtype.least, dtype.multiple)
@@ -374,7 +396,10 @@ def _check(request: Request, name: str) -> Problem | None:
     remedy = "End what holds the memory, or choose another device"
     if largest := largest_size(allowed, name, target.kind):
         remedy = f"Choose --size {largest} or smaller, or --size auto"
-    kind, what = KINDS[request.kind], f"Products of size {n} in {name} do not fit"
+    kind, what = (
+        KINDS[request.kind],
+        f"Products of size {n} in {name} do not fit",
+    )
     if not kind.has_size:
         what = f"The buffers of {kind.name} do not fit"
         remedy = "End what holds the memory, or raise --memory-share"
@@ -393,14 +418,16 @@ def _parse_number(
     with contextlib.suppress(ValueError):
         if least <= (number := float(text)) <= most:
             return number
-    raise ValueError(f"{text!r} is not {what}. Give a number such as {example}.")
+    raise ValueError(
+        f"{text!r} is not {what}. Give a number such as {example}."
+    )
 
 
 _SHARE = "a share of the free memory: it is above 0, up to 1"
-_DURATION = (
-    f"a duration: it is in seconds, from {SHORTEST_SECONDS:g} to {LONGEST_SECONDS:.0f}"
+_DURATION = f"a duration: it is in seconds, from {SHORTEST_SECONDS:g} to {LONGEST_SECONDS:.0f}"
+_FREQUENCY = (
+    f"a frequency: it is from {LOWEST_HERTZ:g} to {HIGHEST_HERTZ:g} Hz"
 )
-_FREQUENCY = f"a frequency: it is from {LOWEST_HERTZ:g} to {HIGHEST_HERTZ:g} Hz"
 parse_share = partial(_parse_number, _SHARE, math.ulp(0), 1, "0.5")
 parse_percent = partial(
     _parse_number, "a percentage: it is from 0 to 100", 0, 100, "20"
@@ -408,7 +435,9 @@ parse_percent = partial(
 parse_seconds = partial(
     _parse_number, _DURATION, SHORTEST_SECONDS, LONGEST_SECONDS, "30"
 )
-parse_hertz = partial(_parse_number, _FREQUENCY, LOWEST_HERTZ, HIGHEST_HERTZ, "2")
+parse_hertz = partial(
+    _parse_number, _FREQUENCY, LOWEST_HERTZ, HIGHEST_HERTZ, "2"
+)
 
 
 def parse_size(text: str) -> int | None:
@@ -432,7 +461,9 @@ def parse_python(text: str) -> str:
     path = shutil.which(text)
     if path is None:
         is_directory = os.path.isdir(text)  # noqa: PTH112 - which is False also where it may not look
-        why = "it is a directory" if is_directory else "there is no such program"
+        why = (
+            "it is a directory" if is_directory else "there is no such program"
+        )
         raise ValueError(
             f"{text!r} is not an interpreter: {why}. "
             "Give the path of a Python that has torch, such as ~/venv/bin/python."

@@ -29,7 +29,9 @@ from gputop.text import fold_list, visible
 
 ALL = "all"
 HIDDEN = f"{VARIABLE} hides every GPU"
-_NUMBER = re.compile(r"(?:cuda:|gpu:)?([0-9]{1,4})(?::([0-9]{1,4}))?", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"(?:cuda:|gpu:)?([0-9]{1,4})(?::([0-9]{1,4}))?", re.IGNORECASE
+)
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f-]*", re.IGNORECASE)
 LISTED = 8
 """Most processes named in a question on the screen."""
@@ -47,9 +49,13 @@ def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
         readings = sample.device(device.uuid) if sample else None
         if device.memory_is_shared:
             free, share = cpu.memory_free_bytes, cpu.memory_share
-            target = replace(target, memory_free_bytes=free, memory_share=share)
+            target = replace(
+                target, memory_free_bytes=free, memory_share=share
+            )
         elif readings is not None:
-            target = replace(target, memory_free_bytes=readings.memory_free_bytes)
+            target = replace(
+                target, memory_free_bytes=readings.memory_free_bytes
+            )
         found.append(target)
     return (*found, cpu)
 
@@ -137,7 +143,9 @@ def visible_to_cuda(inventory: Inventory) -> Inventory:
         raise ValueError(f"{error}, or choose one with --device.") from None
     if left.note is not None:
         print_message(left.note)
-    devices = tuple(device for device in inventory.devices if device.uuid in left.uuids)
+    devices = tuple(
+        device for device in inventory.devices if device.uuid in left.uuids
+    )
     return replace(inventory, devices=devices)
 
 
@@ -163,7 +171,9 @@ def parse_device(text: str) -> str:
         return "cpu"
     number = _NUMBER.fullmatch(device)
     if number:
-        return ":".join(str(int(part)) for part in number.groups() if part is not None)
+        return ":".join(
+            str(int(part)) for part in number.groups() if part is not None
+        )
     if _UUID.fullmatch(device) or is_address(device):
         return device
     raise ValueError(
@@ -182,7 +192,9 @@ def why_unusable(sample: Sample | None, target: Target) -> Problem | None:
         readings.state is DeviceState.OK and readings.age_seconds is None
     ):
         return Problem(
-            what, "it has not answered yet", "Try again; `dmesg` may have an Xid"
+            what,
+            "it has not answered yet",
+            "Try again; `dmesg` may have an Xid",
         )
     if readings.state is DeviceState.OK:
         return None
@@ -217,7 +229,11 @@ def common_dtype(targets: Sequence[Target]) -> str:
 
 def copies_to_others(target: Target) -> bool:
     """True for a whole GPU of this machine: a process on another one sees that device only."""
-    return target.kind == "cuda" and target.host is None and not target.parent_uuid
+    return (
+        target.kind == "cuda"
+        and target.host is None
+        and not target.parent_uuid
+    )
 
 
 def with_peers(requests: Sequence[Request]) -> list[Request]:
@@ -229,7 +245,9 @@ def with_peers(requests: Sequence[Request]) -> list[Request]:
     targets = tuple(each.target for each in requests)
     if requests[0].kind == "collective":
         return [replace(each, ranks=targets) for each in requests]
-    gpus = [each for each in targets if each.kind == "cuda" and each.host is None]
+    gpus = [
+        each for each in targets if each.kind == "cuda" and each.host is None
+    ]
     if requests[0].kind != "copy" or not gpus:
         return list(requests)
     whole = tuple(filter(copies_to_others, gpus))
@@ -263,7 +281,9 @@ def select_targets(
     from gputop.stream.child import StreamError, one_snapshot
 
     try:
-        inventory, sample = asyncio.run(one_snapshot(identified=_by_identity(named)))
+        inventory, sample = asyncio.run(
+            one_snapshot(identified=_by_identity(named))
+        )
     except StreamError as error:
         raise RunRefusedError(f"{error}. Or choose --device cpu.") from None
     try:
@@ -301,7 +321,9 @@ def _found(
 ) -> list[Target]:
     """Return the devices that are named, or meant without names; `all` means those in `left`."""
     *gpus, cpu = targets(left, sample)
-    usable = [target for target in gpus if why_unusable(sample, target) is None]
+    usable = [
+        target for target in gpus if why_unusable(sample, target) is None
+    ]
     if named is None and not KINDS[kind].several_devices:
         return [choose(left, sample, None)]
     if named is None:
@@ -345,7 +367,9 @@ def refuse_unusable(
         refuse_busy(target, sample)
 
 
-def processes_on(sample: Sample | None, target: Target) -> list[Process] | None:
+def processes_on(
+    sample: Sample | None, target: Target
+) -> list[Process] | None:
     """Return the processes that compute on the device, or None if unknown."""
     if target.kind == "cpu":
         return []
@@ -439,7 +463,9 @@ def busy_question(
     alone = len(targets) == 1
     lines = _holders([*holding.values()], alone=alone)
     for target in unknown:
-        lines.append(UNKNOWN if alone else f"{short_labels([target])}: {UNKNOWN}")
+        lines.append(
+            UNKNOWN if alone else f"{short_labels([target])}: {UNKNOWN}"
+        )
     who = f"{len(busy)} of {len(targets)} devices"
     if alone:
         who = visible(busy[0].label)

@@ -47,12 +47,20 @@ def judge_links(
         alike = robust_sigma([*links.values()]) <= ALIKE * middle
         for (gpu, peer), rate in mine.get(way, {}).items():
             if behind[gpu] > tolerance:
-                slow.append(f"{way} all other GPUs {percentage(behind[gpu], digits=1)}")
+                slow.append(
+                    f"{way} all other GPUs {percentage(behind[gpu], digits=1)}"
+                )
                 break
             under = percent_below(rate, middle)
             # A slow GPU makes the links of all others to it slow.
-            if alike and under > tolerance and behind.get(peer, 0.0) <= tolerance:
-                slow.append(f"{way} {visible(peer, 40)} {percentage(under, digits=1)}")
+            if (
+                alike
+                and under > tolerance
+                and behind.get(peer, 0.0) <= tolerance
+            ):
+                slow.append(
+                    f"{way} {visible(peer, 40)} {percentage(under, digits=1)}"
+                )
     if slow:
         return (
             DEGRADED,
@@ -63,7 +71,9 @@ def judge_links(
 
 def _under_others(rates: Mapping[str, float], one: str) -> float:
     others = [rate for each, rate in rates.items() if each != one]
-    return percent_below(rates[one], statistics.median(others)) if others else 0.0
+    return (
+        percent_below(rates[one], statistics.median(others)) if others else 0.0
+    )
 
 
 def _rates_of_links(
@@ -82,7 +92,9 @@ def _rates_of_links(
 def judge_pcie(result: Result, others: Iterable[Result]) -> Judged:
     most = result.known_conditions.pcie_bytes_per_second
     pinned = [
-        rate for name, rate in measured(result).items() if name.endswith(", pinned")
+        rate
+        for name, rate in measured(result).items()
+        if name.endswith(", pinned")
     ]
     if not most or not pinned:
         return NOT_JUDGED, "the greatest speed of its link is not known"

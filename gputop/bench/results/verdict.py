@@ -37,7 +37,12 @@ from gputop.bench.results import held_back
 from gputop.bench.results.columns import ending
 from gputop.bench.results.compare import FEWEST_RUNS, method
 from gputop.bench.results.held_back import LONG_WAIT
-from gputop.bench.results.link_verdict import Judged, has_links, judge_links, judge_pcie
+from gputop.bench.results.link_verdict import (
+    Judged,
+    has_links,
+    judge_links,
+    judge_pcie,
+)
 from gputop.bench.results.measures import (
     judged_rows,
     measured,
@@ -193,11 +198,17 @@ def _datasheet(result: Result, least: float) -> Judged:
     if judged[0] != DEGRADED or not rate or not device or waited < LONG_WAIT:
         return judged
     known = result.known_conditions
-    own = {name: share * device / rate for name, share in known.percent_of_peak.items()}
+    own = {
+        name: share * device / rate
+        for name, share in known.percent_of_peak.items()
+    }
     busy = replace(result, conditions=replace(known, percent_of_peak=own))
     if _by_peak(busy, least)[0] == DEGRADED:
         return judged
-    return NOT_JUDGED, f"the host kept it waiting for {waited:.0f} % of the time"
+    return (
+        NOT_JUDGED,
+        f"the host kept it waiting for {waited:.0f} % of the time",
+    )
 
 
 def _by_peak(result: Result, least: float) -> Judged:
@@ -226,7 +237,10 @@ def _by_peak(result: Result, least: float) -> Judged:
     if live[0] == NOT_JUDGED:
         return NOT_JUDGED, f"{slower}, and the peak at its clock is not known"
     if live[0] == DEGRADED and capped and held_back.has_short_rows(result):
-        return NOT_JUDGED, f"{slower}, and its clock differs from row to row: try soak"
+        return (
+            NOT_JUDGED,
+            f"{slower}, and its clock differs from row to row: try soak",
+        )
     return live[0], f"{live[1]}; {slower}"
 
 
@@ -248,7 +262,10 @@ def _share_of_peak(result: Result, limits: Mapping[str, float]) -> Judged:
 
 
 def _judged_share(
-    known: Mapping[str, float], peak: str, least: float, sides: Mapping[str, int]
+    known: Mapping[str, float],
+    peak: str,
+    least: float,
+    sides: Mapping[str, int],
 ) -> Judged:
     """Judge the shares of one peak, by the marks of data types with their least sides."""
     shares = {}
@@ -257,7 +274,9 @@ def _judged_share(
             shares[mark] = known[f"{peak}{mark}"]
     if not shares:
         return NOT_JUDGED, f"matrices under {LEAST_SIDE} do not reach the peak"
-    reached = [f"{mark} {percentage(each, digits=1)}" for mark, each in shares.items()]
+    reached = [
+        f"{mark} {percentage(each, digits=1)}" for mark, each in shares.items()
+    ]
     said = f"{','.join(reached).strip()} of the {DATASHEETS.get(peak, peak)}"
     if min(shares.values()) < least:
         return DEGRADED, f"{said}, under {least:g} %"
@@ -283,7 +302,9 @@ def _shapes_by_type(result: Result) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 def _unmeasured(result: Result, dtype: str) -> bool:
     """Return True for a type whose speed on this GPU has not been measured anywhere."""
-    major = (result.known_conditions.compute_capability or "").partition(".")[0]
+    major = (result.known_conditions.compute_capability or "").partition(".")[
+        0
+    ]
     if dtype != "int8" or not re.fullmatch("[0-9]{1,3}", major):
         return False
     return int(major) >= UNMEASURED_FROM
@@ -308,7 +329,11 @@ def _like_devices(
         return NOT_JUDGED, "no other device like it was in the run"
     slow, worst = [], -math.inf
     for name, value in measured(result).items():
-        known = [each for one in like if (each := measured(one).get(name)) is not None]
+        known = [
+            each
+            for one in like
+            if (each := measured(one).get(name)) is not None
+        ]
         if not known:
             continue
         under = percent_below(value, statistics.median(known))
@@ -357,7 +382,10 @@ def _throttling(result: Result) -> Judged:
     if held := held_back.slowdowns(result):
         return DEGRADED, f"{', '.join(held)} of {result.seconds:.0f} s"
     if not held_back.knows_reasons(result):
-        return NOT_JUDGED, "the device does not say why its clocks are not higher"
+        return (
+            NOT_JUDGED,
+            "the device does not say why its clocks are not higher",
+        )
     return OK, "no slowdown by heat or hardware"
 
 
@@ -377,7 +405,10 @@ def _droop(result: Result) -> Judged:
         return _explained(result, said)
     if high - low > LARGE_DROOP:
         wide = f"its 95 % interval is {low:.0f} to {high:.0f} %"
-        return NOT_JUDGED, f"the rate varies too much to tell {LARGE_DROOP:g} %: {wide}"
+        return (
+            NOT_JUDGED,
+            f"the rate varies too much to tell {LARGE_DROOP:g} %: {wide}",
+        )
     return OK, said
 
 
@@ -386,7 +417,11 @@ def _steadiness(result: Result) -> Judged:
         return NOT_JUDGED, "the run was too short"
     share = percentage(result.dip_percent, digits=1)
     said = f"its slowest {DIP_SECONDS:g} s are {share} under the median"
-    return _explained(result, said) if result.dip_percent > LARGE_DIP else (OK, said)
+    return (
+        _explained(result, said)
+        if result.dip_percent > LARGE_DIP
+        else (OK, said)
+    )
 
 
 def _explained(result: Result, said: str) -> Judged:

@@ -164,7 +164,9 @@ class DeviceRun:
             found = with_conditions(result, self.readings, seconds)
         if self.is_table or "droop" in KINDS[self.request.kind].unjudged:
             return found
-        windows = [(each.window_seconds, each.tflops) for each in self.windows.items]
+        windows = [
+            (each.window_seconds, each.tflops) for each in self.windows.items
+        ]
         found = with_statistics(found, self.burst, windows)
         if found.tflops_p5 is None or self.rates.total() <= len(windows):
             return found
@@ -180,7 +182,8 @@ class DeviceRun:
         began_at = read.origin if read.began_at is None else read.began_at
         last_at = read.origin + window.elapsed_seconds
         rest = max(0.0, result.seconds - window.elapsed_seconds)
-        return max(0.0, last_at - began_at) + rest  # the clock may have been set back
+        # The clock may have been set back
+        return max(0.0, last_at - began_at) + rest
 
     @property
     def result(self) -> Result | None:
@@ -294,13 +297,19 @@ class DeviceRun:
         if self.progress is None or self.ended or self.is_table:
             return None
         silent = self.now() - self.event_at
-        due = max(SILENT_SECONDS, SILENT_WINDOWS * self.progress.window_seconds)
+        due = max(
+            SILENT_SECONDS, SILENT_WINDOWS * self.progress.window_seconds
+        )
         return silent if silent > due else None
 
     @property
     def rate_now(self) -> float | None:
         """Rate of the last window, or None before it, after the end and during silence."""
-        if self.progress is None or self.ended or self.silent_seconds is not None:
+        if (
+            self.progress is None
+            or self.ended
+            or self.silent_seconds is not None
+        ):
             return None
         return self.progress.rate
 
@@ -341,7 +350,10 @@ class DeviceRun:
         Neighbours are joined in a long run.
         """
         if name == RATE:
-            return [(each.elapsed_seconds, each.rate) for each in self.windows.items]
+            return [
+                (each.elapsed_seconds, each.rate)
+                for each in self.windows.items
+            ]
         return _curve(self.readings.moments, name)
 
     def history(self, most: int = 2 * MOST_ITEMS) -> RunCurves:
@@ -382,9 +394,13 @@ class DeviceRun:
             further_dtypes=tuple(further),
         )
         run = cls(request, lambda: 0.0)
-        run.add_event(Hello(result.python, result.torch_version, result.device, 0, 0))
+        run.add_event(
+            Hello(result.python, result.torch_version, result.device, 0, 0)
+        )
         shape = (result.m, result.n, result.k)
-        run.add_event(Planned(*shape, result.dtype, "", "", "", 0.0, result.method))
+        run.add_event(
+            Planned(*shape, result.dtype, "", "", "", 0.0, result.method)
+        )
         for window in kept.windows:
             run.add_event(window)
         run.readings.restore(kept.moments, result.known_conditions)

@@ -11,7 +11,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.agent.problem import Problem
-from gputop.bench.events import Conditions, Done, Event, Failed, Planned, Point, Result
+from gputop.bench.events import (
+    Conditions,
+    Done,
+    Event,
+    Failed,
+    Planned,
+    Point,
+    Result,
+)
 from gputop.bench.results.measures import ALONE, TOGETHER, rates_of_pair
 from gputop.bench.run.session import Session
 from gputop.console import INTERRUPTED
@@ -45,7 +53,9 @@ class DeviceGroup:
             self._file = os.memfd_create("gputop-workers")
             path = f"/proc/{os.getpid()}/fd/{self._file}"
             requests = [replace(each, rendezvous=path) for each in requests]
-        self._sessions = {each.target: make(each, waits=waits) for each in requests}
+        self._sessions = {
+            each.target: make(each, waits=waits) for each in requests
+        }
         if len(self._sessions) < len(requests):
             raise ValueError("a device is named twice")
         self._preparing = set(self._sessions) if waits else set()
@@ -62,7 +72,9 @@ class DeviceGroup:
         ]
         try:
             # Not `gather`: it would cancel the others twice, in the middle of their ends.
-            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            ended, _ = await asyncio.wait(
+                tasks, return_when=asyncio.FIRST_EXCEPTION
+            )
             for task in ended:
                 task.result()  # raises what nobody foresaw
         finally:
@@ -74,7 +86,9 @@ class DeviceGroup:
 
     async def stop(self, by: str = "user") -> None:
         """End all runs, within half a second if the workers respond."""
-        await asyncio.gather(*(session.stop(by) for session in self._sessions.values()))
+        await asyncio.gather(
+            *(session.stop(by) for session in self._sessions.values())
+        )
 
     def kill(self) -> None:
         """Kill all workers without a result, for exits that cannot wait."""
@@ -161,7 +175,8 @@ class Pairs:
         """Set the state, which learns when the runs together begin."""
         self._state, self._make, seconds = state, make, state.part_seconds
         self._requests = [
-            replace(each, kind="soak", seconds=seconds) for each in state.requests
+            replace(each, kind="soak", seconds=seconds)
+            for each in state.requests
         ]
         self._now: DeviceGroup | None = None
         self._stopped_by: str | None = None
@@ -179,7 +194,9 @@ class Pairs:
         def together(target: Target, event: Event) -> None:
             if isinstance(event, Done):
                 result = self._completed(target, event)
-                event = Done(_join_results(self._alone[target], result, len(fit)))
+                event = Done(
+                    _join_results(self._alone[target], result, len(fit))
+                )
             take(target, event)
 
         fit: list[Request] = []
@@ -225,7 +242,10 @@ class Pairs:
 
     async def _run(self, requests: Sequence[Request], take: Take) -> None:
         if self._stopped_by is not None:
-            why, remedy = "this device had not begun", "Start it again to have a result"
+            why, remedy = (
+                "this device had not begun",
+                "Start it again to have a result",
+            )
             for request in requests:
                 problem = Problem("The stress test was stopped", why, remedy)
                 take(request.target, Failed(problem, INTERRUPTED))
@@ -241,10 +261,16 @@ def _join_results(
 ) -> Result:
     rows = (_row(ALONE, alone, 1), _row(TOGETHER, together, devices))
     compared = None
-    if alone.verified_products is not None and together.verified_products is not None:
+    if (
+        alone.verified_products is not None
+        and together.verified_products is not None
+    ):
         compared = alone.verified_products + together.verified_products
     cost = rates_of_pair(rows)[2] or 0.0
-    word, share = "costs" if cost >= 0 else "gains", percentage(abs(cost), digits=1)
+    word, share = (
+        "costs" if cost >= 0 else "gains",
+        percentage(abs(cost), digits=1),
+    )
     said = f"running together {word} {share} of {rows[0].values['tflops']:.4g} TFLOP/s"
     return replace(
         together,
@@ -258,7 +284,9 @@ def _join_results(
         wrong_elements=alone.wrong_elements + together.wrong_elements,
         verified_products=compared,
         conditions=_join_conditions(alone.conditions, together.conditions),
-        mismatches=dict(Counter(alone.mismatches) + Counter(together.mismatches)),
+        mismatches=dict(
+            Counter(alone.mismatches) + Counter(together.mismatches)
+        ),
         method=f"alone, then {devices} devices at once; {together.method}",
         notes=(*together.notes, said),
     )
@@ -278,19 +306,27 @@ def _join_conditions(
         errors[name] = (first[0], last[-1])
     celsius = (alone.temperature_celsius_max, together.temperature_celsius_max)
     known = [each for each in celsius if each is not None]
-    held = Counter(alone.clock_event_seconds) + Counter(together.clock_event_seconds)
+    held = Counter(alone.clock_event_seconds) + Counter(
+        together.clock_event_seconds
+    )
     return replace(
         together,
         temperature_celsius_max=max(known, default=None),
         clock_event_seconds=dict(held),
-        clock_events_known=alone.clock_events_known or together.clock_events_known,
+        clock_events_known=alone.clock_events_known
+        or together.clock_events_known,
         memory_errors=errors,
-        other_load=tuple(dict.fromkeys((*alone.other_load, *together.other_load))),
+        other_load=tuple(
+            dict.fromkeys((*alone.other_load, *together.other_load))
+        ),
     )
 
 
 def _only_alone(result: Result, why: str) -> Result:
-    notes, rows = (*result.notes, f"not run together: {why}"), (_row(ALONE, result, 1),)
+    notes, rows = (
+        (*result.notes, f"not run together: {why}"),
+        (_row(ALONE, result, 1),),
+    )
     return replace(
         result,
         kind="pairs",
@@ -307,10 +343,14 @@ def _row(
     """Return a row whose x is the number of devices that ran at once."""
     mean = result.tflops_mean or 0.0
     shape = (result.m, result.n, result.k)
-    return Point(series, devices, {"tflops": mean, "seconds": result.seconds}, shape)
+    return Point(
+        series, devices, {"tflops": mean, "seconds": result.seconds}, shape
+    )
 
 
-def group_runner(state: Run, make: MakeSession | None = None) -> DeviceGroup | Pairs:
+def group_runner(
+    state: Run, make: MakeSession | None = None
+) -> DeviceGroup | Pairs:
     """Return the runner of a group on this machine, with sessions that `make` makes if given."""
     if state.kind == "pairs":
         return Pairs(state, make)

@@ -10,7 +10,11 @@ from gputop.bench.events import SCHEMA
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import DTYPES, KINDS
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.plan.target_choice import common_dtype, copies_to_others, with_peers
+from gputop.bench.plan.target_choice import (
+    common_dtype,
+    copies_to_others,
+    with_peers,
+)
 from gputop.bench.results.outliers import DeviceOutcome, device_outcome
 from gputop.bench.run.series import KEPT_ITEMS, RunCurves
 
@@ -149,7 +153,9 @@ def part_requests(
     The requests of the suite have its devices, its data type, and the seconds of all parts.
     """
     targets = [each.target for each in suite]
-    dtype = part.dtype or (common_dtype(targets) if part.kind == "pairs" else None)
+    dtype = part.dtype or (
+        common_dtype(targets) if part.kind == "pairs" else None
+    )
     seconds = max(_least_seconds(part, targets), part.share * suite[0].seconds)
     planned = PartResult(part.name, seconds)
     may_verify = not KINDS[part.kind].has_rows
@@ -169,7 +175,9 @@ def part_requests(
     if part.kind == "collective" and alone and targets[0].kind == "cpu":
         ranks = plan.cpu_ranks(None, targets[0].memory_share)
         asked = [replace(asked[0], target=rank) for rank in ranks]
-    if KINDS[part.kind].several_devices and (problem := plan.check_together(asked)):
+    if KINDS[part.kind].several_devices and (
+        problem := plan.check_together(asked)
+    ):
         return [], replace(planned, left_out=problem.why)
     fit: list[Request] = []
     said = []
@@ -197,10 +205,14 @@ def _least_seconds(part: Part, targets: Sequence[Target]) -> float:
 
 
 def part_result(
-    planned: PartResult, runs: Sequence[DeviceRun], others: Sequence[DeviceOutcome] = ()
+    planned: PartResult,
+    runs: Sequence[DeviceRun],
+    others: Sequence[DeviceOutcome] = (),
 ) -> PartResult:
     """Return a part whose runs have ended; `others` could not be tested."""
     members = (*map(device_outcome, runs), *others)
     return replace(
-        planned, members=members, series=tuple(run.history(KEPT_ITEMS) for run in runs)
+        planned,
+        members=members,
+        series=tuple(run.history(KEPT_ITEMS) for run in runs),
     )

@@ -155,7 +155,11 @@ def cause_of_start(text: str, request: WorkerRequest) -> Cause | None:
         if not re.search(known.words, text):
             continue
         given = os.environ.get(CAPABILITIES)
-        if "libcuda" in known.what and given and not re.search("all|compute", given):
+        if (
+            "libcuda" in known.what
+            and given
+            and not re.search("all|compute", given)
+        ):
             remedy = f"Start it with {CAPABILITIES}=compute,{given}"
             what = "This container was not given CUDA's driver library"
             why = f"{CAPABILITIES} is {given}, without compute"

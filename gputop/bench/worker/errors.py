@@ -23,7 +23,12 @@ class RunError(Exception):
     ) -> None:
         super().__init__(what)
         self.kind = kind
-        self.fields = {"kind": kind, "what": what, "why": why, "remedy": remedy}
+        self.fields = {
+            "kind": kind,
+            "what": what,
+            "why": why,
+            "remedy": remedy,
+        }
 
 
 SIZED = ("soak", "sweep", "peak", "pulse", "burn", "pairs")
@@ -139,7 +144,10 @@ def death(error: BaseException, device: Any) -> RunError | None:
     if not died:
         return None
     return RunError(
-        "died", "The device died", in_words(error), "Look for Xid errors in `dmesg`"
+        "died",
+        "The device died",
+        in_words(error),
+        "Look for Xid errors in `dmesg`",
     )
 
 

@@ -72,7 +72,10 @@ class Pace:
         self._device, self.batch_seconds = device, BATCH_SECONDS
         self.pause: Callable[[float], float] = lambda _: 0.0
         """Returns the seconds until work of so many seconds may begin."""
-        self.product_seconds, self.check_seconds = product_seconds, check_seconds
+        self.product_seconds, self.check_seconds = (
+            product_seconds,
+            check_seconds,
+        )
         self.has_spare = True
         """False if the next product would overwrite one that is still being checked."""
         self.patience = patience(device, self.expected + check_seconds)
@@ -85,7 +88,9 @@ class Pace:
 
     def batch_at(self, elapsed: float) -> int:
         """Return the products of a batch after so many seconds: few where samples are short."""
-        seconds = min(self.batch_seconds, max(self._device.first_window, elapsed))
+        seconds = min(
+            self.batch_seconds, max(self._device.first_window, elapsed)
+        )
         return products_in(seconds, self.product_seconds)
 
     @property
@@ -202,7 +207,9 @@ class SoakTotals(RunTotals):
         if window < self._window_length(before):
             return None
         mark, spent = self._window, 0 if self.pulsed else 2
-        rate = self.rate(self.iterations - mark[1], self.now[spent] - mark[spent])
+        rate = self.rate(
+            self.iterations - mark[1], self.now[spent] - mark[spent]
+        )
         self.peak = max(self.peak, rate)
         self._window = self.now
         return Progress(
@@ -221,7 +228,9 @@ class SoakTotals(RunTotals):
             self.pulsed or not self.has_device_time
         ):  # a short window is noise of the host
             return FIRST_WINDOW_SECONDS
-        return min(FIRST_WINDOW_SECONDS, max(COLD_WINDOW_SECONDS, self._window[0]))
+        return min(
+            FIRST_WINDOW_SECONDS, max(COLD_WINDOW_SECONDS, self._window[0])
+        )
 
     def rate(self, iterations: int, seconds: float) -> float:
         """Return TFLOP/s."""
@@ -230,7 +239,10 @@ class SoakTotals(RunTotals):
     def result(self) -> dict[str, Any]:
         """Return the figures of the run as it is now."""
         now = seconds, iterations, busy = self.now
-        mean, device = self.rate(iterations, seconds), self.rate(iterations, busy)
+        mean, device = (
+            self.rate(iterations, seconds),
+            self.rate(iterations, busy),
+        )
         return self.fields(
             now,
             tflops_mean=mean,

@@ -95,20 +95,29 @@ class MapLayout:
             columns = max(1, (width - MARGIN + GAP) // tile)
             tops = [0]
             for first in range(0, len(groups), columns):
-                sizes = [len(group.gpus) for group in groups[first : first + columns]]
+                sizes = [
+                    len(group.gpus)
+                    for group in groups[first : first + columns]
+                ]
                 tops.append(tops[-1] - -max(sizes) // across)
             tried.append((tops[-1], -across, columns, tops))
         self.height, across, columns, tops = min(tried)
         self.rows: list[list[Spot]] = [[] for _ in range(self.height)]
-        self.names: list[list[tuple[int, GpuGroup]]] = [[] for _ in range(self.height)]
+        self.names: list[list[tuple[int, GpuGroup]]] = [
+            [] for _ in range(self.height)
+        ]
         self.places: dict[str, Spot] = {}
         for number, group in enumerate(groups):
-            x = MARGIN + number % columns * (self.label - across * cell_width + GAP)
+            x = MARGIN + number % columns * (
+                self.label - across * cell_width + GAP
+            )
             y = tops[number // columns]
             self.names[y].append((x, group))
             for place, gpu in enumerate(group.gpus):
                 line, column = divmod(place, -across)
-                spot = Spot(y + line, x + self.label + column * cell_width, gpu)
+                spot = Spot(
+                    y + line, x + self.label + column * cell_width, gpu
+                )
                 self.rows[spot.y].append(spot)
                 self.places[gpu.key] = spot
 
@@ -171,7 +180,9 @@ class MapView(LiveView):
         here = self.map.places[gpu.key]
         y = here.y + step
         if 0 <= y < self.map.height:
-            nearest = min(self.map.rows[y], key=lambda spot: abs(spot.x - here.x))
+            nearest = min(
+                self.map.rows[y], key=lambda spot: abs(spot.x - here.x)
+            )
             self._state.move_to(nearest.gpu)
         else:
             self.action_side(step * len(self.map.places))
@@ -189,7 +200,10 @@ class MapView(LiveView):
     def on_click(self, event: Click) -> None:
         for spot in self.map.places.values():
             x = event.x - spot.x
-            if spot.y == event.y - 1 + self.scroll_offset.y and 0 <= x < self.map.cell:
+            if (
+                spot.y == event.y - 1 + self.scroll_offset.y
+                and 0 <= x < self.map.cell
+            ):
                 self._state.move_to(spot.gpu)
 
     # Drawing.
@@ -208,13 +222,17 @@ class MapView(LiveView):
             self.scroll_to(y=first, animate=False)
         shown = range(self.scroll_offset.y, self.map.height)[:room]
         rows = [self._row(y) for y in shown]
-        return [self._legend(width, shown), *(faded(rows) if state.is_old else rows)]
+        return [
+            self._legend(width, shown),
+            *(faded(rows) if state.is_old else rows),
+        ]
 
     def _row(self, y: int) -> Row:
         row: Row = []
         end = 0
         parts = [
-            (x, self.map.label, self._label(group)) for x, group in self.map.names[y]
+            (x, self.map.label, self._label(group))
+            for x, group in self.map.names[y]
         ]
         for spot in self.map.rows[y]:
             parts.append((spot.x, self.map.cell, self._cell(spot.gpu)))
@@ -226,7 +244,9 @@ class MapView(LiveView):
     def _label(self, group: GpuGroup) -> Row:
         """Return the name, the number of GPUs, their median and the number with problems."""
         state = self._state
-        severities = [state.worst[g.key] for g in group.gpus if g.key in state.worst]
+        severities = [
+            state.worst[g.key] for g in group.gpus if g.key in state.worst
+        ]
         sign, style = SIGNS[max(severities)] if severities else Span("")
         median = median_of(group.gpus, state.metric)
         row = [
@@ -264,7 +284,11 @@ class MapView(LiveView):
                     right=True,
                 ),
                 level,
-                cell(state.metric.text(state.metric.value(gpu)), VALUE, right=True),
+                cell(
+                    state.metric.text(state.metric.value(gpu)),
+                    VALUE,
+                    right=True,
+                ),
                 sign,
                 Span(" "),
             ]
@@ -277,7 +301,9 @@ class MapView(LiveView):
         if level < 0:
             return Span(ABSENT, DIM)
         is_ascii = cast("GputopApp", self.app).look.ascii
-        return Span((ASCII_GLYPHS if is_ascii else GLYPHS)[level], LEVELS[level])
+        return Span(
+            (ASCII_GLYPHS if is_ascii else GLYPHS)[level], LEVELS[level]
+        )
 
     def _legend(self, width: int, shown: range) -> Row:
         metric = self._state.metric
@@ -287,7 +313,9 @@ class MapView(LiveView):
             row += [self._glyph(level), Span(f"{edge} ", DIM)]
         words = f"by {visible(self.by, 24)} ({len(self.map.groups):,}) "
         if len(shown) < self.map.height:
-            words += f"· rows {shown.start + 1}–{shown.stop} of {self.map.height} "
+            words += (
+                f"· rows {shown.start + 1}–{shown.stop} of {self.map.height} "
+            )
         return spread(row, [Span(words)], width)
 
 

@@ -36,7 +36,16 @@ from gputop.ui.drawing.cells import (
 )
 from gputop.ui.drawing.list_view import Column, ListView, Slot
 from gputop.ui.drawing.live import LiveView
-from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, GOOD, STRONG, TAB, TEXT, WARN
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    BADGE,
+    DIM,
+    GOOD,
+    STRONG,
+    TAB,
+    TEXT,
+    WARN,
+)
 
 if TYPE_CHECKING:
     from gputop.fleet.screens.state import FleetState
@@ -213,28 +222,51 @@ def _place(gpu: Gpu, state: FleetState) -> Iterator[Row]:
         busy = BUSY.text(median_of(peers, BUSY))
         hosts = count(len({peer.host for peer in peers}), "host")
         text = f" ({count(len(peers), 'GPU')}, {hosts}, median busy {busy})"
-        yield [Span("job ", DIM), Span(visible(name, 40), STRONG), Span(text, DIM)]
+        yield [
+            Span("job ", DIM),
+            Span(visible(name, 40), STRONG),
+            Span(text, DIM),
+        ]
     for label in dict.fromkeys((*state.fleet.label_names, *gpu.labels)):
         value = gpu.labels.get(label)
         if value and value != name:
-            yield [Span(f"{visible(label, 40)} ", DIM), Span(visible(value, 80))]
+            yield [
+                Span(f"{visible(label, 40)} ", DIM),
+                Span(visible(value, 80)),
+            ]
 
 
 def _readings(gpu: Gpu, state: FleetState) -> Iterator[Row]:
     """Yield the readings; those older than the rest are followed by how much older they are."""
     if gpu.gpu_utilization_percent is None and gpu.temperature_celsius is None:
         yield [Span("no readings", WARN)]
-    age = ABSENT if gpu.age_seconds is None else f"{duration(gpu.age_seconds)} ago"
+    age = (
+        ABSENT
+        if gpu.age_seconds is None
+        else f"{duration(gpu.age_seconds)} ago"
+    )
     memory = used_of(gpu.memory_used_bytes, gpu.memory_total_bytes)
     reasons = ", ".join(gpu.clock_event_reasons or ()) or ABSENT
     shown = (
-        ("busy ", percentage(gpu.gpu_utilization_percent), "gpu_utilization_percent"),
+        (
+            "busy ",
+            percentage(gpu.gpu_utilization_percent),
+            "gpu_utilization_percent",
+        ),
         ("mem ", memory, "memory_used_bytes"),
         ("", quantity(gpu.temperature_celsius, "°C"), "temperature_celsius"),
-        ("power ", watts_of(gpu.power_watts, gpu.power_limit_watts), "power_watts"),
+        (
+            "power ",
+            watts_of(gpu.power_watts, gpu.power_limit_watts),
+            "power_watts",
+        ),
         ("clock ", quantity(gpu.sm_clock_mhz, " MHz"), "sm_clock_mhz"),
         ("SM ", percentage(gpu.sm_active_percent), "sm_active_percent"),
-        ("tensor ", percentage(gpu.tensor_active_percent), "tensor_active_percent"),
+        (
+            "tensor ",
+            percentage(gpu.tensor_active_percent),
+            "tensor_active_percent",
+        ),
         ("DRAM ", percentage(gpu.dram_active_percent), "dram_active_percent"),
         (
             "mem temp ",

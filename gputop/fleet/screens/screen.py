@@ -103,11 +103,18 @@ class FleetScreen(ActionScreen):
         super().__init__()
         self.state = state
         self._watch = watch
-        self.VERTICAL_BREAKPOINTS = [(0, "-low"), (18, "-middle"), (30, "-tall")]
+        self.VERTICAL_BREAKPOINTS = [
+            (0, "-low"),
+            (18, "-middle"),
+            (30, "-tall"),
+        ]
         self._old = False
         """True if what was drawn last was out of date."""
         self._input = Input(
-            id="filter", compact=True, max_length=LONGEST_FILTER, placeholder=EXAMPLE
+            id="filter",
+            compact=True,
+            max_length=LONGEST_FILTER,
+            placeholder=EXAMPLE,
         )
         self._map = MapView(state)
         self._problems = ProblemsView(state)

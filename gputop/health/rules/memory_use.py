@@ -15,7 +15,10 @@ from gputop.schema.derived import PROCESS_COUNT
 from gputop.text import duration, visible
 
 FREE = "memory_free_bytes"
-ATTRIBUTED, UNATTRIBUTED = "memory_attributed_bytes", "memory_unattributed_bytes"
+ATTRIBUTED, UNATTRIBUTED = (
+    "memory_attributed_bytes",
+    "memory_unattributed_bytes",
+)
 MOST_POINTS = 60
 """Most points of a trend: more do not improve the fit."""
 LONGEST_COMMAND = 48
@@ -35,12 +38,16 @@ def held_idle(view: RuleView) -> Finding | None:
         return None
     history = view.windows.history
     samples = 0
-    for number in reversed(history.last(view.device.uuid, activity, history.count)):
+    for number in reversed(
+        history.last(view.device.uuid, activity, history.count)
+    ):
         if number > t.IDLE.end:
             break
         samples += 1
     idle = history.span(samples)
-    holder = max(view.processes, key=lambda p: p.memory_used_bytes or 0, default=None)
+    holder = max(
+        view.processes, key=lambda p: p.memory_used_bytes or 0, default=None
+    )
     return Finding(
         Severity.INFORMATION,
         f"memory held while idle by {process_text(holder)}",
@@ -133,12 +140,15 @@ def trend(view: RuleView, enough: float) -> Trend | None:
     if view.reading(USED) <= (view.mean_or_none(USED, t.LONG_SECONDS) or 0.0):
         return None
     step = max(1, len(numbers) // MOST_POINTS)
-    places = [at for at in range(0, len(numbers), step) if math.isfinite(numbers[at])]
+    places = [
+        at for at in range(0, len(numbers), step) if math.isfinite(numbers[at])
+    ]
     known = [numbers[at] for at in places]
     third = len(places) // 3
     if not third:
         return None
-    from statistics import correlation, fmean, linear_regression  # not at the start
+    # Not at the start
+    from statistics import correlation, fmean, linear_regression
 
     first, last = fmean(known[:third]), fmean(known[-third:])
     if not first < fmean(known[third:-third]) < last:
@@ -231,7 +241,9 @@ def leak(view: RuleView) -> Finding | None:
                 line.seconds,
                 f"{{}} a minute for {duration(line.seconds)}",
             ),
-            Evidence("in a straight line", USED, 100 * line.fit, "%", line.seconds),
+            Evidence(
+                "in a straight line", USED, 100 * line.fit, "%", line.seconds
+            ),
             *view.newest("in use", USED),
         ],
         "Look for tensors kept from step to step: losses added up without .item(), growing "

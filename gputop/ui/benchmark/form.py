@@ -16,7 +16,13 @@ from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.kinds import CHECK, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.suite import DEFAULT_LEVEL, LEVELS
-from gputop.ui.benchmark.device_choice import CPU, MORE, DeviceChoice, key_of, label
+from gputop.ui.benchmark.device_choice import (
+    CPU,
+    MORE,
+    DeviceChoice,
+    key_of,
+    label,
+)
 from gputop.ui.drawing.ordered_input import OrderedInput
 from gputop.ui.drawing.palette import FAULT
 
@@ -103,8 +109,12 @@ class Form(Container):
         )
         self._kind_field, self._device_field, self._dtype_field = self._lists
         self._size_field = NumberInput("auto", "0123456789auto", id="size")
-        self._seconds_field = NumberInput(f"{request.DEFAULT_SECONDS:g}", id="seconds")
-        self._hertz_field = NumberInput(f"{request.DEFAULT_HERTZ:g}", id="hertz")
+        self._seconds_field = NumberInput(
+            f"{request.DEFAULT_SECONDS:g}", id="seconds"
+        )
+        self._hertz_field = NumberInput(
+            f"{request.DEFAULT_HERTZ:g}", id="hertz"
+        )
         self._button = Button(START, id="start", compact=True)
         self.reason = Static(id="reason")
         """Line under the form: why it cannot be run."""
@@ -169,7 +179,10 @@ class Form(Container):
         every = (*self._lists, *inputs, self._button)
         fields = [field for field in every if not field.disabled]
         none = -1 if step > 0 else 0
-        at = next((n for n, field in enumerate(fields) if field.has_focus_within), none)
+        at = next(
+            (n for n, field in enumerate(fields) if field.has_focus_within),
+            none,
+        )
         self.screen.set_focus(fields[(at + step) % len(fields)])
 
     @property
@@ -177,7 +190,9 @@ class Form(Container):
         return str(self._kind_field.value)
 
     def offer(
-        self, targets: tuple[Target, ...], refused: Mapping[str, Problem] | None = None
+        self,
+        targets: tuple[Target, ...],
+        refused: Mapping[str, Problem] | None = None,
     ) -> None:
         """Offer these devices and keep the choice.
 
@@ -212,7 +227,11 @@ class Form(Container):
         Return False if that opens another question, and the form is not ready to run.
         """
         for field in self._lists:
-            line = field.query_one(OptionList).highlighted if field.expanded else None
+            line = (
+                field.query_one(OptionList).highlighted
+                if field.expanded
+                else None
+            )
             field.expanded = False
             if line is not None:
                 value = self._options[field.id or ""][line][1]
@@ -231,7 +250,9 @@ class Form(Container):
     def _take(self, field: Widget, value: str) -> None:
         if value == MORE:
             self.post_message(self.Several())
-        elif field is self._device_field and value != self.choice.key(self.kind):
+        elif field is self._device_field and value != self.choice.key(
+            self.kind
+        ):
             self._pick(value)
         elif field is self._dtype_field and value != self._suitable_dtype():
             self._dtype = value
@@ -255,9 +276,15 @@ class Form(Container):
         self.set_class(kind == CHECK, "timed")
         self.set_class(not KINDS[kind].has_dtype, "untyped")
         self.set_class(not KINDS[kind].has_size, "unsized")
-        self._fill(self._device_field, self.choice.options(kind), self.choice.key(kind))
         self._fill(
-            self._dtype_field, _dtypes(self._targets, kind), self._suitable_dtype()
+            self._device_field,
+            self.choice.options(kind),
+            self.choice.key(kind),
+        )
+        self._fill(
+            self._dtype_field,
+            _dtypes(self._targets, kind),
+            self._suitable_dtype(),
         )
 
     def _fill(
@@ -277,7 +304,9 @@ class Form(Container):
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds that the devices on offer can run."""
-        several = len(self.choice.offered) > 1 or KINDS[self.kind].several_devices
+        several = (
+            len(self.choice.offered) > 1 or KINDS[self.kind].several_devices
+        )
         gpus = sum(target.kind == "cuda" for target in self.choice.offered)
         found = []
         for name, kind in KINDS.items():
@@ -293,7 +322,9 @@ class Form(Container):
 
     def _suitable_dtype(self) -> str:
         chosen = self._dtype
-        if chosen is not None and (chosen, chosen) in _dtypes(self._targets, self.kind):
+        if chosen is not None and (chosen, chosen) in _dtypes(
+            self._targets, self.kind
+        ):
             return chosen
         return target_choice.common_dtype(self._targets)
 
@@ -306,10 +337,17 @@ class Form(Container):
         """Return a request for each device; raise `ValueError` with the remedy."""
         targets = self.choice.available_targets(self.kind)
         usual = target_choice.common_dtype(self._targets)
-        dtypes = [str(self._dtype_field.value) if KINDS[self.kind].has_dtype else usual]
-        if dtypes == [ALL]:  # the usual one first: a run stopped early has that
+        dtypes = [
+            str(self._dtype_field.value)
+            if KINDS[self.kind].has_dtype
+            else usual
+        ]
+        # The usual one first: a run stopped early has that
+        if dtypes == [ALL]:
             dtypes = [
-                *dict.fromkeys((usual, *target_choice.shared_dtypes(self._targets)))
+                *dict.fromkeys(
+                    (usual, *target_choice.shared_dtypes(self._targets))
+                )
             ]
         dtype, *further = dtypes
         sized = KINDS[self.kind].has_size
@@ -341,7 +379,8 @@ class Form(Container):
 def field_of(why: str) -> str:
     """Return the id of the field of a refusal: its remedy names the option, as in `--size 4096`."""
     return next(
-        (name for name in ("size", "seconds", "dtype") if f"--{name}" in why), "device"
+        (name for name in ("size", "seconds", "dtype") if f"--{name}" in why),
+        "device",
     )
 
 

@@ -24,7 +24,16 @@ from gputop.text import (
 )
 from gputop.ui.benchmark.plot import colour_of
 from gputop.ui.drawing.cells import Row, Span, bar, cell, fit, width_of, wrap
-from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    BUSY,
+    DIM,
+    FAULT,
+    GOOD,
+    STRONG,
+    TEXT,
+    WARN,
+)
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -129,7 +138,9 @@ def _columns(run: Run, width: int) -> list[tuple[str, int]]:
     columns = []
     for title in wanted:
         if title in shown:
-            columns.append((title, WIDTHS[title] + spare * (title == "DEVICE")))
+            columns.append(
+                (title, WIDTHS[title] + spare * (title == "DEVICE"))
+            )
     return columns
 
 
@@ -141,7 +152,10 @@ def _name(run: Run, target: Target) -> str:
 
 
 def _cells(
-    run: Run, target: Target, telemetry: Telemetry, behind: Mapping[Target, float]
+    run: Run,
+    target: Target,
+    telemetry: Telemetry,
+    behind: Mapping[Target, float],
 ) -> dict[str, tuple[str, Style]]:
     device = run.devices[target]
     result = device.result
@@ -176,7 +190,9 @@ def _cells(
     }
 
 
-def live_readings(target: Target, telemetry: Telemetry) -> tuple[float | None, ...]:
+def live_readings(
+    target: Target, telemetry: Telemetry
+) -> tuple[float | None, ...]:
     """Return current watts, their limit, MHz and °C; for an instance those of its GPU."""
     if target.gpu_uuid is None:
         host = telemetry.host or Host()
@@ -224,7 +240,9 @@ def _going(run: Run, target: Target) -> str:
     if run.stopping:
         return "stopping"
     if run.kind == "pairs" and device.measured:
-        *_, latest = (each for each, other in run.devices.items() if other.hello)
+        *_, latest = (
+            each for each, other in run.devices.items() if other.hello
+        )
         if target in run.alone:
             return TOGETHER
         return ALONE if target is latest else "waits"

@@ -105,7 +105,11 @@ def _going(run: Run) -> tuple[str, Style, str]:
         return f"{who} for {seconds}, x ends it: ", WARN, what
     if run.begun:
         return "Running ", GOOD, what
-    step = "Warming up" if any(each.hello for each in devices) else "Starting torch"
+    step = (
+        "Warming up"
+        if any(each.hello for each in devices)
+        else "Starting torch"
+    )
     return f"{step}, {since}: ", WARN, what
 
 
@@ -117,7 +121,11 @@ def _ended(run: Run) -> tuple[str, Style, str]:
         return "FAULTY: ", FAULT, f"{_faults(run)}, {what}"
     if not run.is_several and first.limit is not None:
         return f"{first.limit.title} ", WARN, f"{first.limit.why} · {what}"
-    early = [each for each, device in run.devices.items() if not device.took_its_time]
+    early = [
+        each
+        for each, device in run.devices.items()
+        if not device.took_its_time
+    ]
     if not early:
         return _done(run, what)
     if run.stopping or not run.is_several:
@@ -173,7 +181,9 @@ def _what(run: Run) -> str:
         shape = "×".join(map(str, shapes.pop())) + " "
     parts = [f"{run.first.description} {shape}on {_devices([*run.devices])}"]
     results = run.results
-    checked = len(results) == len(devices) and all(each.checks for each in results)
+    checked = len(results) == len(devices) and all(
+        each.checks for each in results
+    )
     if checked and not run.faulty:
         said = verified_text(results[0]).partition(" (")[0]
         said += f"{'' if 'check' in said else ' checked'}, none wrong"
@@ -198,7 +208,9 @@ def _devices(targets: Sequence[Target]) -> str:
 def _faults(run: Run) -> str:
     """Return the faulty devices, or the fault of a single one."""
     if run.is_several:
-        return short_labels([target for target in run.devices if run.is_faulty(target)])
+        return short_labels(
+            [target for target in run.devices if run.is_faulty(target)]
+        )
     if run.first.wrong_elements:
         return wrong_elements_text(run.first)
     verdict = run.first.result.verdict if run.first.result else None
@@ -234,7 +246,9 @@ class ReadoutView(TelemetryView, RunView):
         if self.run is None:
             return []
         if self.run.is_several:
-            return group_table.group_rows(self.run, self._telemetry, width, height)
+            return group_table.group_rows(
+                self.run, self._telemetry, width, height
+            )
         return self._device_rows(self.run, width)
 
     def _device_rows(self, run: Run, width: int) -> list[Row]:
@@ -247,8 +261,14 @@ class ReadoutView(TelemetryView, RunView):
         if not run.ended:
             _add(figures, self._device(device), width)
         checks: Row = [Span(" ")]
-        _add(checks, [*_checks(device), *_peaks(device), *_others(device)], width)
-        progress = group_table.progress_row(run, width, _heat_limit(device, width))
+        _add(
+            checks,
+            [*_checks(device), *_peaks(device), *_others(device)],
+            width,
+        )
+        progress = group_table.progress_row(
+            run, width, _heat_limit(device, width)
+        )
         return [figures, progress, checks, *_verdict_rows(device, width)]
 
     def _device(self, run: DeviceRun) -> list[Row]:
@@ -260,7 +280,9 @@ class ReadoutView(TelemetryView, RunView):
         watts, limit, clock, celsius = group_table.live_readings(
             target, self._telemetry
         )
-        whose = "" if target.parent_uuid is None else f"of GPU {target.index}: "
+        whose = (
+            "" if target.parent_uuid is None else f"of GPU {target.index}: "
+        )
         return [
             [Span(f"  {whose}temp ", DIM), reading(quantity(celsius, "°C"))],
             [Span("  power ", DIM), reading(watts_of(watts, limit))],
@@ -276,7 +298,9 @@ def _problem_rows(
     """Draw why a run that had begun has no result; before that the chart's space has it."""
     if not run.measured or (run.stopping and not run.faulty):
         return []
-    why = Span(clip(f" {visible(problem.why)}", width), FAULT if run.faulty else TEXT)
+    why = Span(
+        clip(f" {visible(problem.why)}", width), FAULT if run.faulty else TEXT
+    )
     return [[why], [Span(clip(f" {visible(problem.remedy)}", width), STRONG)]]
 
 
@@ -330,7 +354,11 @@ def _best_row(run: DeviceRun) -> Row:
     if best is not None and run.request.kind != "latency":
         size = layout_of(run.request.kind).size_text(best)
         where = f" {visible(best.series, 40)}, {size}"
-        row += [Span("  best ", DIM), Span(rate_text(best), STRONG), Span(where, DIM)]
+        row += [
+            Span("  best ", DIM),
+            Span(rate_text(best), STRONG),
+            Span(where, DIM),
+        ]
     return row
 
 

@@ -53,7 +53,10 @@ class BoundMap(DeviceView):
         if not points:
             return [title, *paragraph(self._why_empty(device), width - 1, DIM)]
         lines = min(MOST_ROWS, height) - 2
-        answers = self._telemetry.readings(device.uuid).dram_active_percent is not None
+        answers = (
+            self._telemetry.readings(device.uuid).dram_active_percent
+            is not None
+        )
         plot = _plot(
             points,
             width - LEFT - 1,
@@ -70,7 +73,9 @@ class BoundMap(DeviceView):
         units = [history.last(uuid, name, many) for name in COMPUTE]
         points = []
         for number, bandwidth in enumerate(memory):
-            known = [unit[number] for unit in units if not math.isnan(unit[number])]
+            known = [
+                unit[number] for unit in units if not math.isnan(unit[number])
+            ]
             if known and not math.isnan(bandwidth):
                 points.append((max(known), bandwidth))
         return points
@@ -80,7 +85,9 @@ class BoundMap(DeviceView):
         absence = readings.absent.get(DRAM)
         if absence is None:
             return "no data yet"
-        why = absence_text(DRAM, absence, device, self._telemetry.host_of(device))
+        why = absence_text(
+            DRAM, absence, device, self._telemetry.host_of(device)
+        )
         return f"needs DRAM active: {why}"
 
 

@@ -52,7 +52,8 @@ class LiveView(ScrollView, can_focus=False, inherit_bindings=False):
         before, drawn_for = self._strips, self._drawn_for
         if not self.is_attached or not self.size or not self.is_on_screen:
             self._drawn_for = None
-            self.refresh()  # Textual keeps lines that it has rendered: draw once it is shown
+            # Textual keeps lines that it has rendered: draw once it is shown
+            self.refresh()
             return
         self._draw()
         if self._drawn_for != drawn_for:
@@ -128,7 +129,9 @@ class Wheel:
 class ScrolledView(DeviceView):
     """Scrolling view of `all_rows`; where they do not fit, the last line counts the others."""
 
-    DEFAULT_CSS = "ScrolledView { overflow-y: scroll; scrollbar-size-vertical: 0; }"
+    DEFAULT_CSS = (
+        "ScrolledView { overflow-y: scroll; scrollbar-size-vertical: 0; }"
+    )
     pinned = 0
     """Row that is the first one wherever the user has scrolled to; 0 for none."""
 
@@ -255,5 +258,7 @@ class DeviceTab(LiveTab):
         devices, shown = self.telemetry.devices, self.selected
         if devices:
             uuid = shown.uuid if shown else None
-            now = next((n for n, each in enumerate(devices) if each.uuid == uuid), -1)
+            now = next(
+                (n for n, each in enumerate(devices) if each.uuid == uuid), -1
+            )
             self.show(devices[(now + step) % len(devices)].uuid)

@@ -10,7 +10,14 @@ from gputop.agent.device import Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import DriverState, Machine, MachineState
 from gputop.health.findings import Severity
 from gputop.schema.derived import label_of
-from gputop.text import ABSENT, duration, percentage, quantity, used_of, visible
+from gputop.text import (
+    ABSENT,
+    duration,
+    percentage,
+    quantity,
+    used_of,
+    visible,
+)
 from gputop.ui.drawing.list_view import Column, ListState
 
 if TYPE_CHECKING:
@@ -72,7 +79,9 @@ def host_rows(telemetry: Telemetry) -> list[HostRow]:
                 readings = telemetry.readings(device.uuid)
                 shared = device.uuid in used or device.uuid in parents
                 free = not shared and is_free(readings)
-                gpus.append(HostGpu(device, readings, problems.get(device.uuid), free))
+                gpus.append(
+                    HostGpu(device, readings, problems.get(device.uuid), free)
+                )
         rank, note = _rank_and_note(machine, gpus)
         rows.append(HostRow(machine, tuple(gpus), rank, note))
     return rows
@@ -89,7 +98,9 @@ def is_free(readings: DeviceSample) -> bool:
     return busy is None or busy <= MOST_BUSY_PERCENT
 
 
-def _rank_and_note(machine: Machine, gpus: Iterable[HostGpu]) -> tuple[int, str]:
+def _rank_and_note(
+    machine: Machine, gpus: Iterable[HostGpu]
+) -> tuple[int, str]:
     """Return the severity of the gravest problem of a host, and a text about it."""
     problem = machine.problem
     if machine.state is MachineState.CONNECTING:
@@ -111,7 +122,9 @@ def _rank_and_note(machine: Machine, gpus: Iterable[HostGpu]) -> tuple[int, str]
     if len(found) > 1:
         more = f" (+{len(found) - 1} GPUs)"
     assert worst.finding is not None, "only those with a finding"
-    return _severity(worst), f"GPU {worst.device.number}: {worst.finding.title}{more}"
+    return _severity(
+        worst
+    ), f"GPU {worst.device.number}: {worst.finding.title}{more}"
 
 
 def _severity(gpu: HostGpu) -> Severity:
@@ -120,7 +133,9 @@ def _severity(gpu: HostGpu) -> Severity:
 
 def free_gpus(rows: Iterable[HostRow]) -> list[str]:
     """Return the labels of the free GPUs: `node1:0`."""
-    return [label_of(gpu.device) for row in rows for gpu in row.gpus if gpu.is_free]
+    return [
+        label_of(gpu.device) for row in rows for gpu in row.gpus if gpu.is_free
+    ]
 
 
 def _of_gpus(
@@ -212,7 +227,11 @@ POWER = _number(
     "power of its GPUs",
 )
 CPU = _number(
-    "CPU", 6, lambda row: row.machine.host.cpu_percent, percentage, "of the host"
+    "CPU",
+    6,
+    lambda row: row.machine.host.cpu_percent,
+    percentage,
+    "of the host",
 )
 WORST = Column[HostRow](
     "WORST FIRST",

@@ -26,7 +26,13 @@ from gputop.ui.drawing.palette import (
     WARN,
 )
 from gputop.ui.hosts import host_row
-from gputop.ui.hosts.host_row import HostGpu, HostRow, HostTable, free_gpus, host_rows
+from gputop.ui.hosts.host_row import (
+    HostGpu,
+    HostRow,
+    HostTable,
+    free_gpus,
+    host_rows,
+)
 
 if TYPE_CHECKING:
     from rich.style import Style

@@ -48,7 +48,11 @@ def _column(
     heading: str, name: str, width: int, room: int, text: Callable[[Any], str]
 ) -> DeviceColumn:
     return DeviceColumn(
-        heading, name, width, room, lambda panel: text(getattr(panel.readings, name))
+        heading,
+        name,
+        width,
+        room,
+        lambda panel: text(getattr(panel.readings, name)),
     )
 
 
@@ -127,7 +131,9 @@ def row_layout(
     """
     label = 1 + max([2, *(len(label_of(device)) for device in devices)])
     left = width - MARK - label - BUSY_VALUE - MEMORY_VALUE
-    answering = [sample for sample in samples if sample.state is DeviceState.OK]
+    answering = [
+        sample for sample in samples if sample.state is DeviceState.OK
+    ]
     known = []
     for column in COLUMNS:
         lacking = [lacks(sample, column.name) for sample in answering]
@@ -137,7 +143,9 @@ def row_layout(
         known, left, lambda column: column.width, lambda column: column.room
     )
     left -= sum(column.width for column in others)
-    longest = max((cell_len(panels.name_of(device)) for device in devices), default=0)
+    longest = max(
+        (cell_len(panels.name_of(device)) for device in devices), default=0
+    )
     name = max(8, min(longest, LONGEST_NAME, left - 3 - 2 * SHORTEST_BAR))
     bars = max(0, min(LONGEST_BAR, (left - name - 3) // 2))
     return RowLayout(width, label, name, bars, others)
@@ -157,7 +165,11 @@ def draw_row(panel: Panel, c: RowLayout) -> Row:
     row: Row = [
         panels.selection_mark(panel),
         cell(label_of(panel.device).rjust(2), c.label, label),
-        cell(panels.name_of(panel.device), c.name, name if panel.selected else TEXT),
+        cell(
+            panels.name_of(panel.device),
+            c.name,
+            name if panel.selected else TEXT,
+        ),
         Span(" "),
     ]
     if panel.fault:
@@ -168,7 +180,9 @@ def draw_row(panel: Panel, c: RowLayout) -> Row:
         Span(" "),
         *bar(share_of(used, total), c.bar, MEMORY),
         panels.number(
-            used_of(used, total), MEMORY_VALUE, panels.memory_style(used, total)
+            used_of(used, total),
+            MEMORY_VALUE,
+            panels.memory_style(used, total),
         ),
         Span(" "),
     ]
@@ -180,7 +194,9 @@ def draw_row(panel: Panel, c: RowLayout) -> Row:
         if is_instance and never and text == ABSENT:
             text = ""
         row.append(panels.number(text, column.width, column.style(panel)))
-    if panel.old_seconds is not None:  # the age replaces the name, where it always fits
+    if (
+        panel.old_seconds is not None
+    ):  # the age replaces the name, where it always fits
         late = cell(f"{age(panel.old_seconds)} old", c.name, WARN)
         row = [*row[:2], late, *faded([row[3:]])[0]]
     return fit(row, c.width)

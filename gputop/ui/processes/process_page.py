@@ -58,7 +58,8 @@ class Variable(NamedTuple):
 def variables_of(environment: Iterable[tuple[str, str]]) -> list[Variable]:
     """Return the variables sorted by name."""
     return sorted(
-        Variable(visible(n), visible(v), is_secret(n, v)) for n, v in environment
+        Variable(visible(n), visible(v), is_secret(n, v))
+        for n, v in environment
     )
 
 
@@ -123,26 +124,38 @@ class ProcessDetailsView(ScrolledView, FilterView):
         if self.process is None or sample is None:
             return []
         self._held = rows_of(self.process, sample.processes) or self._held
-        self._listed = process_rows(self._held, sample, self._telemetry.devices)
+        self._listed = process_rows(
+            self._held, sample, self._telemetry.devices
+        )
         return [self._title(width), *super().draw(width, max(1, height - 1))]
 
     def _title(self, width: int) -> Row:
         process = self._held[0]
         names = (process.user, process.machine and f"on {process.machine}")
-        left = [Span(f"{visible(each, 64)} ", STRONG) for each in names if each]
+        left = [
+            Span(f"{visible(each, 64)} ", STRONG) for each in names if each
+        ]
         started = ""
         if process.start_time is not None:
             since = moment(process.start_time, "%Y-%m-%d %H:%M:%S")
-            started = f" started {since}, {columns.AGE.text(self._listed[0])} ago "
+            started = (
+                f" started {since}, {columns.AGE.text(self._listed[0])} ago "
+            )
         return rule_of(
-            [Span(f"{process.pid} ", ACCENT), *left], [Span(started, DIM)], width
+            [Span(f"{process.pid} ", ACCENT), *left],
+            [Span(started, DIM)],
+            width,
         )
 
     def all_rows(self, width: int) -> list[Row]:
         rows: list[Row] = []
         for label, text in self._facts():
-            for n, line in enumerate(_folded(visible(text, len(text)), width - LABEL)):
-                rows.append([Span(f"{'' if n else label:<{LABEL}}", DIM), Span(line)])
+            for n, line in enumerate(
+                _folded(visible(text, len(text)), width - LABEL)
+            ):
+                rows.append(
+                    [Span(f"{'' if n else label:<{LABEL}}", DIM), Span(line)]
+                )
         rows += [[Span(line, WARN)] for line in _folded(self._problem, width)]
         telemetry = self._telemetry
         drawn = chart_rows(
@@ -172,8 +185,14 @@ class ProcessDetailsView(ScrolledView, FilterView):
         state = STATES.get(details.state, details.state)
         yield "State", f"{state} · {count(details.threads, 'thread')}"
         yield "Directory", details.directory or NOT_PERMITTED
-        yield "Parents", " ← ".join(f"{name} {pid}" for pid, name in details.parents)
-        for label, bits in (("Handles", details.caught), ("Ignores", details.ignored)):
+        yield (
+            "Parents",
+            " ← ".join(f"{name} {pid}" for pid, name in details.parents),
+        )
+        for label, bits in (
+            ("Handles", details.caught),
+            ("Ignores", details.ignored),
+        ):
             names = [each.name for each, _ in SIGNALS if bits >> each - 1 & 1]
             yield label, " ".join(names)
 
@@ -222,7 +241,11 @@ def places_of(process: Process) -> list[str]:
     """Return the job, pod and container of a process."""
     names = (process.slurm_job, process.pod, process.container)
     kinds = ("job", "pod", "container")
-    return [f"{kind} {name}" for kind, name in zip(kinds, names, strict=True) if name]
+    return [
+        f"{kind} {name}"
+        for kind, name in zip(kinds, names, strict=True)
+        if name
+    ]
 
 
 def _values(shown: Sequence[columns.ProcessColumn], row: ProcessRow) -> str:
@@ -251,7 +274,10 @@ def _variable_rows(
         chunks = [text[n : n + room] for n in range(0, len(text), room)]
     else:
         chunks = chop_cells(text, room)
-    name, value = chunks[0][: len(variable.name)], chunks[0][len(variable.name) :]
+    name, value = (
+        chunks[0][: len(variable.name)],
+        chunks[0][len(variable.name) :],
+    )
     style = TEXT if text.endswith(variable.value) else DIM
     row = [Span(name, STRONG), Span(value, style)]
     return [row, *([Span(INDENT), Span(chunk, style)] for chunk in chunks[1:])]
@@ -281,7 +307,9 @@ class ProcessPage(ProcessTab):
 
     @work(group="details", exit_on_error=False)
     async def _read(self, process: Process) -> None:
-        if process.start_time is None or why_untouched(process, self.telemetry):
+        if process.start_time is None or why_untouched(
+            process, self.telemetry
+        ):
             return
         self._read_for = process
         found: ProcessDetails | Problem

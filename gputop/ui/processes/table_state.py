@@ -96,7 +96,12 @@ class ProcessTable(ListState[ProcessRow]):
     def identity(self, item: ProcessRow) -> Hashable:
         process = item.process
         # A pid alone may later mean another process.
-        return process.pid, process.start_time, process.device_uuid, process.machine
+        return (
+            process.pid,
+            process.start_time,
+            process.device_uuid,
+            process.machine,
+        )
 
     def search_text(self, item: ProcessRow) -> str:
         return columns.search_text(item)
@@ -136,7 +141,9 @@ class ProcessTable(ListState[ProcessRow]):
 
     def slots(self, width: int, steps: int = 0) -> list[ProcessSlot]:
         """Return the columns that fit into that width, scrolled by some steps to the right."""
-        return columns.process_slots(width, self.sorted_by, self.columns, steps)
+        return columns.process_slots(
+            width, self.sorted_by, self.columns, steps
+        )
 
     def not_shown(self, width: int) -> dict[str, str]:
         """Return why columns that are not hidden are not on screen, by their titles."""
@@ -226,7 +233,9 @@ def branches(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
                 continue
             placed.add(number)
             lines.append(rows[number]._replace(branch=branch))
-            kids = [kid for kid in children.get(number, []) if kid not in placed]
+            kids = [
+                kid for kid in children.get(number, []) if kid not in placed
+            ]
             for kid in reversed(kids):
                 if kid == kids[-1]:
                     stack.append((kid, f"{below}└─ ", f"{below}   "))

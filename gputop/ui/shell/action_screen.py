@@ -30,7 +30,14 @@ if TYPE_CHECKING:
 
     from gputop.ui.shell.app import GputopApp
 
-RANKS = {"help": 0, "quit": 1, "back": 2, "bench.stop": 3, "bench.start": 4, "why": 5}
+RANKS = {
+    "help": 0,
+    "quit": 1,
+    "back": 2,
+    "bench.stop": 3,
+    "bench.start": 4,
+    "why": 5,
+}
 """Actions that come first in the footer, which may lack room for the others."""
 EVERYWHERE = ("tab", "shift+tab", "ctrl+p", "ctrl+l", "f10", "ctrl+c")
 """Keys that do the same in a field."""
@@ -112,7 +119,9 @@ class ActionScreen(Screen[None]):
                     show=label != "",
                     key_display=action.key_names[0],
                 )
-                active = ActiveBinding(self, binding, enabled=True, tooltip=action.help)
+                active = ActiveBinding(
+                    self, binding, enabled=True, tooltip=action.help
+                )
                 found.setdefault(binding.key, active)
         return found
 
@@ -121,7 +130,8 @@ class ActionScreen(Screen[None]):
         action = self.action_for(event.key)
         if self.focused is not None or (action and self.offers(action)):
             return
-        if event.is_printable or event.key[:1] == "f":  # other keys are for Textual
+        # Other keys are for Textual
+        if event.is_printable or event.key[:1] == "f":
             said = self.explain(event.key, event.character or "")
             self.notify(said, timeout=EXPLAINED_SECONDS)
 
@@ -161,18 +171,24 @@ class ActionScreen(Screen[None]):
         """Do the action of that id, unless keys are for a field."""
         await self.action_act(name)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+    def check_action(
+        self, action: str, parameters: tuple[object, ...]
+    ) -> bool | None:
         in_field = action == "act_at_once" and self.focused is not None
         if in_field and parameters[1] not in EVERYWHERE:
             return False
-        return not action.startswith("act") or self.offers(self._action(parameters[0]))
+        return not action.startswith("act") or self.offers(
+            self._action(parameters[0])
+        )
 
     def _action(self, name: object) -> Action:
         return next(each for each in self.actions if each.id == name)
 
     @work(exclusive=True, group="stream", exit_on_error=False)
     async def follow(
-        self, items: AsyncGenerator[Item], handle: Callable[[Item], Awaitable[None]]
+        self,
+        items: AsyncGenerator[Item],
+        handle: Callable[[Item], Awaitable[None]],
     ) -> None:
         """Handle each item as it comes, for as long as the screen exists."""
         async with contextlib.aclosing(items):
@@ -223,7 +239,9 @@ class KeysView(Footer):
             self.screen.refresh_bindings()
 
     def bindings_changed(self, screen: Screen[None]) -> None:
-        listed = [f"{each.binding}" for each in screen.active_bindings.values()]
+        listed = [
+            f"{each.binding}" for each in screen.active_bindings.values()
+        ]
         if listed != self._listed:
             self._listed = listed
             self.mutate_reactive(Footer.compact)  # forgets the keys of before

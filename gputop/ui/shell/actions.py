@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Tab = Literal["hosts", "monitor", "benchmark", "processes", "process", "page", "why"]
+Tab = Literal[
+    "hosts", "monitor", "benchmark", "processes", "process", "page", "why"
+]
 """Views between header and keys; the pages of a process and of a device open from the others."""
 HOSTS: tuple[Tab, ...] = ("hosts",)
 LISTS: tuple[Tab, ...] = ("monitor", "processes")
@@ -13,7 +15,14 @@ PROCESSES: tuple[Tab, ...] = (*LISTS, "process")
 """Tabs with a process to act on."""
 PAGES: tuple[Tab, ...] = ("page", "why")
 DEVICES: tuple[Tab, ...] = ("monitor", *PAGES)
-LIVE: tuple[Tab, ...] = ("monitor", "processes", "process", "page", "why", "hosts")
+LIVE: tuple[Tab, ...] = (
+    "monitor",
+    "processes",
+    "process",
+    "page",
+    "why",
+    "hosts",
+)
 CURSOR = ("move", "page", "side", "field")
 """Methods of keys that move a cursor."""
 When = Literal["always", "live", "replay"]

@@ -21,7 +21,10 @@ from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
 
 from gputop.agent.problem import Problem, ProblemError
-from gputop.agent.process_limit import process_limit_problem, says_process_limit
+from gputop.agent.process_limit import (
+    process_limit_problem,
+    says_process_limit,
+)
 from gputop.console import INTERRUPTED
 from gputop.settings import DEFAULT, Settings, path, save
 from gputop.text import visible
@@ -55,12 +58,14 @@ PATIENCE_SECONDS = 10
 """Seconds from a signal to the forced end."""
 
 
-class GputopApp(SteadyApp, inherit_bindings=False):  # Ctrl+Q: for who pressed Ctrl+S
+# Ctrl+Q: for who pressed Ctrl+S
+class GputopApp(SteadyApp, inherit_bindings=False):
     """The one application. It survives its faults, and ends with its terminal."""
 
     terminal: TerminalDriver | None = None
     """Driver of the terminal; None without one, as in tests."""
-    CSS_PATH = Path(__file__).with_name("gputop.tcss")  # also for subclasses elsewhere
+    # Also for subclasses elsewhere
+    CSS_PATH = Path(__file__).with_name("gputop.tcss")
     TITLE = "gputop"
     AUTO_FOCUS = None
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -95,7 +100,9 @@ class GputopApp(SteadyApp, inherit_bindings=False):  # Ctrl+Q: for who pressed C
         """
         # Textual reads ansi_color in its constructor, for NO_COLOR.
         super().__init__(driver_class=TerminalDriver, ansi_color=True)
-        self.theme = next(name for name in ANSI_THEMES if name in self.available_themes)
+        self.theme = next(
+            name for name in ANSI_THEMES if name in self.available_themes
+        )
         self.settings = settings
         """The settings as they are now, also from the command line and the environment."""
         self._changes: dict[str, Any] = {}
@@ -126,7 +133,8 @@ class GputopApp(SteadyApp, inherit_bindings=False):  # Ctrl+Q: for who pressed C
     def on_mount(self) -> None:
         """Watch for the terminal's end; report unusable settings."""
         gc.enable()  # it was off while modules were imported
-        gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
+        # What is here now stays: a full collection would hold up a key by 20 ms
+        gc.freeze()
         self.set_interval(TICK_SECONDS, self._tick)
         if self.terminal is not None and self._terminal.colours > 16:
             self.terminal.write(QUESTION)
@@ -178,13 +186,16 @@ class GputopApp(SteadyApp, inherit_bindings=False):  # Ctrl+Q: for who pressed C
             return
         self._leaving = asyncio.ensure_future(self.action_quit(INTERRUPTED))
         if not self.is_headless:
-            signal.alarm(PATIENCE_SECONDS)  # kills the process if something hangs
+            # Kills the process if something hangs
+            signal.alarm(PATIENCE_SECONDS)
 
     def action_command_palette(self) -> None:
         if not isinstance(self.screen, CommandPalette):
             self.push_screen(CommandPalette(id="palette"))
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+    def get_system_commands(
+        self, screen: Screen[Any]
+    ) -> Iterable[SystemCommand]:
         """Yield the commands of the palette: what keys do on the screen, and the themes."""
         if isinstance(screen, ActionScreen):
             for action in screen.actions:
@@ -207,12 +218,18 @@ class GputopApp(SteadyApp, inherit_bindings=False):  # Ctrl+Q: for who pressed C
         from gputop.ui.shell.export import page_text, write_page
 
         name = time.strftime(f"gputop-%Y%m%d-%H%M%S.{kind}")
-        content = self.export_screenshot() if kind == "svg" else page_text(self.screen)
+        content = (
+            self.export_screenshot()
+            if kind == "svg"
+            else page_text(self.screen)
+        )
         try:
             file = await asyncio.to_thread(write_page, name, content)
         except OSError as error:
             self.notify(
-                f"{name}: {error.strerror}", title="Not exported", severity="error"
+                f"{name}: {error.strerror}",
+                title="Not exported",
+                severity="error",
             )
         else:
             self.notify(str(file), title="Exported to")
@@ -223,7 +240,9 @@ class GputopApp(SteadyApp, inherit_bindings=False):  # Ctrl+Q: for who pressed C
         if self.settings.notes and self.terminal is not None:
             self.terminal.write(f"\x1b]9;gputop: {text}\x07")
         if self.settings.on_event:
-            self._run_command([*shlex.split(self.settings.on_event), text], notice.kind)
+            self._run_command(
+                [*shlex.split(self.settings.on_event), text], notice.kind
+            )
 
     @work(group="events", exit_on_error=False)
     async def _run_command(self, command: Sequence[str], kind: str) -> None:
@@ -313,23 +332,31 @@ class GputopApp(SteadyApp, inherit_bindings=False):  # Ctrl+Q: for who pressed C
     ) -> None:
         """Show a notification in place of the one before, without markup: it has foreign text."""
         self.clear_notifications()
-        for (
-            screen
-        ) in self.screen_stack:  # Textual leaves what was around each of them, for ever
+        # Textual leaves the container of each notification, for ever
+        for screen in self.screen_stack:
             for around in screen.query("ToastHolder"):
-                self.call_later(around.remove)  # the caller may be outside of the app
+                # The caller may be outside of the app
+                self.call_later(around.remove)
         message = "\n".join(map(visible, message.splitlines()))
         super().notify(
-            message, title=title, severity=severity, timeout=timeout, markup=False
+            message,
+            title=title,
+            severity=severity,
+            timeout=timeout,
+            markup=False,
         )
 
     def report(self, error: BaseException) -> None:
         """Notify of a fault in gputop that does not end it."""
         self.log.error(error)
         if says_process_limit(error):
-            self.notify(str(process_limit_problem("Not done")), severity="error")
+            self.notify(
+                str(process_limit_problem("Not done")), severity="error"
+            )
             return
-        self.notify(_described(error), title="A fault in gputop", severity="error")
+        self.notify(
+            _described(error), title="A fault in gputop", severity="error"
+        )
 
     def end_with(self, error: BaseException) -> bool:
         """End with one line instead of a traceback, which `GPUTOP_DEBUG` brings back."""

@@ -89,7 +89,9 @@ class Dashboard(ActionScreen):
         self._stream = stream
         self._replay = replay
         self._bar: ReplayBar | None = None
-        self._recordings = Recordings(self.notify, self._recording_changed, record)
+        self._recordings = Recordings(
+            self.notify, self._recording_changed, record
+        )
         clock = time.monotonic if replay is None else replay.now
         self.telemetry = Telemetry(
             clock, replayed=replay is not None, show_secrets=show_secrets
@@ -108,7 +110,11 @@ class Dashboard(ActionScreen):
         self._monitor = MonitorTab(self.telemetry, self._table)
         first = (self._monitor, ProcessesTab(self.telemetry, self._table))
         self.tabs = Tabs(
-            self.telemetry, first, self._python, self._stream.ask, self._switched
+            self.telemetry,
+            first,
+            self._python,
+            self._stream.ask,
+            self._switched,
         )
         self._filter = FilterBar()
         self._keys = KeysView(id="keys")
@@ -231,13 +237,17 @@ class Dashboard(ActionScreen):
         if self.action_for(key) is not None:
             found = bool(self.telemetry.devices)
             return (
-                "No signals: gputop is readonly" if found else "There is no device yet"
+                "No signals: gputop is readonly"
+                if found
+                else "There is no device yet"
             )
         why = explanation(key, replay=self._replay is not None)
         return why or super().explain(key, character)
 
     def knows(self, action: Action) -> bool:
-        return action.works_on(self.tabs.shown, replay=self._replay is not None)
+        return action.works_on(
+            self.tabs.shown, replay=self._replay is not None
+        )
 
     @property
     def actors(self) -> Sequence[DOMNode]:
@@ -258,7 +268,8 @@ class Dashboard(ActionScreen):
 
     async def act(self, action: Action) -> bool:
         if self.tabs.leaving:
-            return True  # an action could wait for ever for a tab that is not made
+            # An action could wait for ever for a tab that is not made
+            return True
         done = await super().act(action)
         self._filter.show(self.field)
         self._keys.redraw()
@@ -268,11 +279,15 @@ class Dashboard(ActionScreen):
         match action.id:
             case "back" if self.focused is not None:
                 return "Leave the field"
-            case "back" if self.tabs.shown == "monitor" and self.tabs.has_hosts:
+            case "back" if (
+                self.tabs.shown == "monitor" and self.tabs.has_hosts
+            ):
                 return "Hosts"
             case "back":
                 return (
-                    "Back" if self.tabs.shown in (*PAGES, "process") else self._back_to
+                    "Back"
+                    if self.tabs.shown in (*PAGES, "process")
+                    else self._back_to
                 )
             case "details" if self.tabs.shown == "process":
                 return "GPU"
@@ -280,7 +295,9 @@ class Dashboard(ActionScreen):
                 return "Devices"
             case "pause" if self.telemetry.paused:
                 return "Resume"
-            case "play" if self._replay is not None and not self._replay.playing:
+            case "play" if (
+                self._replay is not None and not self._replay.playing
+            ):
                 return "Play"
             case "bench.stop" if not (
                 self.tabs.benchmark and self.tabs.benchmark.running
@@ -306,7 +323,9 @@ class Dashboard(ActionScreen):
             return False
         lists = action.is_for_processes or action.tabs == ("monitor",)
         of_devices = (lists and action.when != "replay") or action.id == "why"
-        return self.knows(action) and (bool(self.telemetry.devices) or not of_devices)
+        return self.knows(action) and (
+            bool(self.telemetry.devices) or not of_devices
+        )
 
     def show(self) -> None:
         self._header.redraw()
@@ -320,7 +339,9 @@ class Dashboard(ActionScreen):
 
     def _ask_gpm(self) -> None:
         """Have GPM sampled while it is shown or recorded."""
-        wanted = self.tabs.tab.wants_gpm or self._recordings.current is not None
+        wanted = (
+            self.tabs.tab.wants_gpm or self._recordings.current is not None
+        )
         self._stream.ask(gpm=self.app.settings.gpm and wanted)
 
     def tick(self) -> None:
@@ -334,7 +355,8 @@ class Dashboard(ActionScreen):
 
     async def action_start(self) -> None:
         """Stress-test what the form says on the benchmark tab, elsewhere the selected device."""
-        if self.telemetry.starting:  # the device that is meant may be about to appear
+        # The device that is meant may be about to appear
+        if self.telemetry.starting:
             self.notify(
                 "The driver is still starting: `Start` in the form tests the CPU"
             )
@@ -344,7 +366,9 @@ class Dashboard(ActionScreen):
             benchmark.start()
             return
         device = tab.selected
-        if device is not None and (elsewhere := self.telemetry.remote_name(device)):
+        if device is not None and (
+            elsewhere := self.telemetry.remote_name(device)
+        ):
             there = f"`ssh -t {visible(elsewhere, 64)} gputop` tests it there"
             self.notify(
                 f"It is on another machine: {there}",
@@ -452,7 +476,9 @@ class Dashboard(ActionScreen):
 
             if isinstance(error, RecordingError):
                 self.telemetry.interruption = error.problem
-                self.notify(f"{visible(str(error))}.", title="Replay", severity="error")
+                self.notify(
+                    f"{visible(str(error))}.", title="Replay", severity="error"
+                )
                 return
         super().report(error)
 
