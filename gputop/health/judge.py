@@ -201,10 +201,7 @@ def _judge_device(view: RuleView, before: Turn) -> Turn:
 
 def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
     """Return the verdicts of the rules that need no history; never raises."""
-    history = History(1)
-    history.add(sample)
-    windows = SampleWindows(history, 0.0, momentary=True)
-    views = _views(windows, inventory, sample, sample.events)
+    views = _momentary_views(inventory, sample)
     workload.find_peers(views, views)
     turns = {}
     for uuid, view in views.items():
@@ -219,6 +216,34 @@ def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
     return _judgement(sample, turns)
 
 
+def judge_waiting(
+    inventory: Inventory, sample: Sample, waiting: Iterable[NoFinding]
+) -> list[Finding]:
+    """Return what rules that wait for more samples find in this sample alone."""
+    views = _momentary_views(inventory, sample)
+    found = []
+    for each in waiting:
+        view = views[each.device_uuid]
+        verdict = _ask(BY_NAME[each.rule], view, None)
+        if isinstance(verdict, Finding):
+            found.append(replace(verdict, since=None, evidence=()))
+    found.sort(key=_gravest_first)
+    return found
+
+
+def _momentary_views(
+    inventory: Inventory, sample: Sample
+) -> dict[str, RuleView]:
+    history = History(1)
+    history.add(sample)
+    windows = SampleWindows(history, 0.0, momentary=True)
+    return _views(windows, inventory, sample, sample.events)
+
+
+def _gravest_first(finding: Finding) -> tuple[int, float]:
+    return -finding.severity, -finding.rank
+
+
 def _judgement(sample: Sample, turns: Mapping[str, Turn]) -> Judgement:
     verdicts: list[Verdict] = []
     bounds = {}
@@ -228,7 +253,7 @@ def _judgement(sample: Sample, turns: Mapping[str, Turn]) -> Judgement:
     findings = [
         verdict for verdict in verdicts if isinstance(verdict, Finding)
     ]
-    findings.sort(key=lambda found: (-found.severity, -found.rank))
+    findings.sort(key=_gravest_first)
     return Judgement(sample.time, tuple(verdicts), tuple(findings), bounds)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,7 +42,7 @@ from gputop.health.judge import (
     Judge,
     Judgement,
     NoFinding,
-    judge_snapshot,
+    judge_waiting,
 )
 from gputop.health.rule_view import NO_INVENTORY, NO_SAMPLE, lack_text
 from gputop.schema.advice import fill_index
@@ -234,22 +234,16 @@ class Situation:
 
     def _throttled(self) -> list[Finding]:
         """Return clocks that are held down now, where the rule about them needs more time."""
-        waiting = set()
-        for each in self.judgement.verdicts:
-            if (
-                isinstance(each, NoFinding)
-                and each.waits
-                and each.rule in THROTTLING
-            ):
-                waiting.add((each.rule, each.device_uuid))
-        found: list[Finding] = []
-        if waiting:
-            for finding in judge_snapshot(
-                self.inventory, self.sample
-            ).findings:
-                if (finding.rule, finding.device_uuid) in waiting:
-                    found.append(replace(finding, since=None, evidence=()))
-        return found
+        waiting = [
+            each
+            for each in self.judgement.verdicts
+            if isinstance(each, NoFinding)
+            and each.waits
+            and each.rule in THROTTLING
+        ]
+        if not waiting:
+            return []
+        return judge_waiting(self.inventory, self.sample, waiting)
 
     def report(
         self, devices: Sequence[Device], only: Device | None = None
