@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TextIO
 
 from gputop.bench.events import Event, RunLimit
 from gputop.bench.results.measures import rate_text
-from gputop.bench.run.group import DeviceGroup, Pairs, group_runner
 from gputop.bench.run.run import Run
+from gputop.bench.run.runner import Runner
 from gputop.console import print_message, terminal_size
 from gputop.text import duration, percentage, tflops, visible
 
@@ -171,18 +171,15 @@ async def run_in_foreground(
     requests: Sequence[Request], head: str = ""
 ) -> list[DeviceRun]:
     """Run them together to their ends, in the order of the requests; see `follow_on_a_line`."""
-    group = Run(requests)
-    text = many_devices if group.is_several else one_device
-    return await follow_on_a_line(group_runner(group), group, text, head)
+    run = Run(requests)
+    text = many_devices if run.is_several else one_device
+    return await follow_on_a_line(Runner(run), text, head)
 
 
 async def follow_on_a_line(
-    runs: DeviceGroup | Pairs,
-    group: Run,
-    text: Text,
-    head: str = "",
+    runner: Runner, text: Text, head: str = ""
 ) -> list[DeviceRun]:
-    """Follow runs to their ends with a line of progress, in the order of the requests.
+    """Follow a run to its end with a line of progress, in the order of the requests.
 
     The line begins with `head`. The first signal stops the workers, a second one kills them.
     """
@@ -190,25 +187,18 @@ async def follow_on_a_line(
 
     def interrupted() -> None:
         if stops:
-            runs.kill()
+            runner.kill()
         else:
-            stops.append(asyncio.create_task(runs.stop()))
+            stops.append(asyncio.create_task(runner.stop()))
 
-    def take(target: Target, event: Event) -> None:
-        group.add_event(target, event)
-        if isinstance(event, RunLimit):
-            _say_limit(target, event)
-
-    line, loop = (
-        ProgressLine(sys.stderr, group, text, head),
-        asyncio.get_running_loop(),
-    )
+    line = ProgressLine(sys.stderr, runner.state, text, head)
+    loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupted)
     ticking = asyncio.create_task(line.keep_drawing())
     try:
-        await runs.follow(take)
-        return list(group.devices.values())
+        await runner.follow(_say_limit)
+        return list(runner.state.devices.values())
     finally:
         ticking.cancel()
         await asyncio.gather(ticking, *stops, return_exceptions=True)
@@ -217,7 +207,7 @@ async def follow_on_a_line(
             loop.remove_signal_handler(number)
 
 
-def _say_limit(target: Target, limit: RunLimit) -> None:
-    print_message(
-        f"{target.label}: {limit.title[0].lower()}{limit.title[1:]}, {limit.why}"
-    )
+def _say_limit(target: Target, event: Event) -> None:
+    if isinstance(event, RunLimit):
+        title = event.title[0].lower() + event.title[1:]
+        print_message(f"{target.label}: {title}, {event.why}")
