@@ -20,7 +20,7 @@ from gputop.bench.cluster.node_facts import NodeFacts, node_facts
 from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.run.device_runner import DeviceRunner
-from gputop.bench.run.progress import follow_on_a_line, many_devices
+from gputop.bench.run.progress import follow_on_a_line
 from gputop.bench.run.run import Run
 from gputop.bench.run.runner import Runner
 from gputop.bench.run.worker_launch import (
@@ -364,7 +364,7 @@ async def run_on_cluster(
             return DeviceRunner(request, device, waits=waits, launcher=gpu)
 
         runner = Runner(Run(requests), on_node)
-        ended = await follow_on_a_line(runner, many_devices, head)
+        ended = await follow_on_a_line(runner, head)
         return ended, not_begun
     finally:
         await cluster.leave()

@@ -7,7 +7,6 @@ import contextlib
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.agent import simulated as model
@@ -51,7 +50,8 @@ class Simulation:
         """
         self._celsius, self._publish = celsius, publish
         self._loads: dict[str, tuple[float, float]] = {}
-        self._runs: list[SimulatedRunner] = []
+        self._devices: list[DeviceRun] = []
+        """Runs of the devices under load."""
 
     def runner(
         self, request: Request, device: DeviceRun, *, waits: bool = False
@@ -60,24 +60,24 @@ class Simulation:
         return SimulatedRunner(request, device, self, waits=waits)
 
     @contextlib.contextmanager
-    def load(
-        self, runner: SimulatedRunner, uuid: str
-    ) -> Iterator[SimulatedLoad]:
-        """Put the device of a runner under load."""
+    def load(self, device: DeviceRun) -> Iterator[SimulatedLoad]:
+        """Put the device of a run under load."""
+        uuid = device.request.target.uuid or ""
         self._loads[uuid] = (time.monotonic(), self._celsius(uuid))
-        self._runs.append(runner)
+        self._devices.append(device)
         self._publish(dict(self._loads))
         try:
             yield SimulatedLoad(*self._loads[uuid])
         finally:
-            self._runs.remove(runner)
+            self._devices.remove(device)
             del self._loads[uuid]
             self._publish(dict(self._loads))
 
     def add_sample(self, inventory: Inventory, sample: Sample) -> None:
-        """Pass on a sample of the simulated stream to all runs."""
-        for runner in self._runs:
-            runner.records += (inventory, sample)
+        """Add a sample of the simulated stream to all runs."""
+        for device in self._devices:
+            device.add_event(inventory)
+            device.add_event(sample)
 
 
 class SimulatedRunner(DeviceRunner):
@@ -92,22 +92,7 @@ class SimulatedRunner(DeviceRunner):
         waits: bool,
     ) -> None:
         super().__init__(request, device, waits=waits)
-        self._simulation, self._go = simulation, asyncio.Event()
-        self.records: list[Inventory | Sample] = []
-        """Records of the device that have not been sent as events yet."""
-        if not waits:
-            self._go.set()
-
-    def begin(self) -> None:
-        self._go.set()
-
-    async def stop(self, by: str = "user") -> None:
-        self._go.set()
-        await super().stop(by)
-
-    def kill(self) -> None:
-        self._go.set()
-        super().kill()
+        self._simulation = simulation
 
     async def run(self, add: Callable[[Event], object]) -> None:
         request, target = self._request, self._request.target
@@ -120,22 +105,16 @@ class SimulatedRunner(DeviceRunner):
         plan = Planned(
             n, n, n, dtype, dtype, SIMULATED, SIMULATED, 0.0, SIMULATED
         )
-        waits = not self._go.is_set()
-        add(replace(plan, waits=waits))
-        await self._go.wait()
-        if waits:
-            add(plan)
+        add(plan)  # at the same moment as all others
         products, checks, last, peak = 0.0, 1, 0.0, 0.0
         noise = random.Random(target.uuid)  # noqa: S311 - a picture, not a secret
-        with self._simulation.load(self, target.uuid or "") as load:
+        with self._simulation.load(self._device) as load:
             while (
                 not (last and self._stopping.is_set())
                 and last < request.seconds
             ):
                 length = WINDOW_SECONDS / (1 + (last < FIRST_SECONDS))
                 await asyncio.sleep(min(length, request.seconds - last))
-                while self.records:
-                    add(self.records.pop(0))
                 now = min(time.monotonic() - load.began, request.seconds)
                 rate = self._rate(
                     load.at(load.began + (last + now) / 2).sm_clock_mhz
