@@ -73,7 +73,7 @@ WITHOUT = {
     "the first screen": (
         FIRST_SCREEN,
         {
-            *("gputop.bench.run.session", "gputop.bench.results.store", "sqlite3"),
+            *("gputop.bench.run.device_runner", "gputop.bench.results.store", "sqlite3"),
             *("gputop.health.judge", "gputop.health.rules.hardware", "gputop.schema.labels"),
             *("gputop.recording.reader", "gputop.recording.replay", "gputop.stream.machines"),
             *("gputop.ui.benchmark.screen", "gputop.ui.device.screen", "gputop.ui.processes.page"),

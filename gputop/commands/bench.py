@@ -271,9 +271,11 @@ def _run(
 def _stress(requests: list[Request], head: str = "") -> Sequence[DeviceRun]:
     import asyncio
 
-    from gputop.bench.run.progress import run_in_foreground
+    from gputop.bench.run.progress import follow_on_a_line
+    from gputop.bench.run.run import Run
+    from gputop.bench.run.runner import Runner
 
-    return asyncio.run(run_in_foreground(requests, head))
+    return asyncio.run(follow_on_a_line(Runner(Run(requests)), head))
 
 
 def _refuse_misuse(args: argparse.Namespace) -> None:

@@ -21,11 +21,11 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.run.group import group_runner
 from gputop.bench.run.run import Run
-from gputop.bench.run.session import Session
+from gputop.bench.run.runner import Runner
 from tests.bench.workers import broken_worker, fake_interpreter
 from tests.fake_cuda.settings import Fault, Settings
+from tests.sessions import Session
 from tests.streams import device
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class Runs:
             for n in range(count)
         ]
         heard = {request.target: Heard() for request in requests}
-        runs = group_runner(Run(target_choice.with_peers(requests)))
+        runs = Runner(Run(target_choice.with_peers(requests)))
 
         def take(which: Target, event: Event) -> None:
             heard[which].events.append(event)

@@ -9,7 +9,6 @@ import pytest
 
 from gputop.bench.events import Done, Progress
 from gputop.bench.plan.request import Request
-from gputop.bench.run.session import Session
 from gputop.bench.worker import backends, loads, throughput
 from tests import fake_cuda
 from tests.bench.test_kinds import heard
@@ -17,6 +16,7 @@ from tests.bench.test_peers import GPUS
 from tests.bench.test_worker import Instant, made, run_in_process
 from tests.bench.workers import needs_torch
 from tests.fake_cuda.settings import Settings
+from tests.sessions import Session
 
 FLOP = 10**12
 PRODUCT, BURST = 0.001, 0.06

@@ -18,8 +18,8 @@ from gputop.bench.events import Done, Event, Failed, Hello, Point
 from gputop.bench.plan.request import Request, RunRefusedError, Target, check_together, cpu_ranks
 from gputop.bench.plan.target_choice import targets, with_peers
 from gputop.bench.results.tables import device_tables, table
-from gputop.bench.run.group import group_runner
 from gputop.bench.run.run import Run
+from gputop.bench.run.runner import Runner
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import collective, errors
 from gputop.commands import bench as command
@@ -33,6 +33,8 @@ from tests.sessions import RESULT, PreparedSession
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
     from pathlib import Path
+
+    from gputop.bench.run.device_run import DeviceRun
 
 SERIES = (collective.ALL_REDUCE, collective.ALL_GATHER, collective.REDUCE_SCATTER)
 
@@ -247,7 +249,7 @@ async def ends_of(
     requests: list[Request], heard: Callable[[Event], bool] = lambda _: False, make: Any = None
 ) -> tuple[dict[Target, Done | Failed], list[int], float]:
     """How each rank ended, the workers' pids, and the seconds of a stop after what was heard."""
-    runs = group_runner(Run(with_peers(requests)), make)
+    runs = Runner(Run(with_peers(requests)), make)
     ends: dict[Target, Done | Failed] = {}
     pids: list[int] = []
     stops: list[asyncio.Task[float]] = []
@@ -278,8 +280,8 @@ class Rank(PreparedSession):
     by_itself: Mapping[str, Done | Failed]
     stuck: Collection[str] = ()
 
-    def __init__(self, request: Request, *, waits: bool = False, launcher: None = None) -> None:
-        super().__init__(request, waits=waits)
+    def __init__(self, request: Request, device: DeviceRun, *, waits: bool = False) -> None:
+        super().__init__(request, device, waits=waits)
         self.number, self.stopped = request.target.number or "", asyncio.Event()
         self.was_stuck, self.by = self.number in self.stuck, ""
 

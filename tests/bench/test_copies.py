@@ -19,8 +19,8 @@ from gputop.bench.events import Done, Event, Failed, Point
 from gputop.bench.plan import target_choice
 from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.results.tables import pair_tables, table
-from gputop.bench.run.group import group_runner
 from gputop.bench.run.run import Run
+from gputop.bench.run.runner import Runner
 from gputop.bench.worker import backends, copies, copy_paths, errors, rows
 from tests.bench import gpus
 from tests.bench.forked import load_torch
@@ -273,7 +273,7 @@ async def ends_of(
 ) -> dict[Target, Done | Failed]:
     """How each of them ended."""
     requests = [replace(each, python=python, seconds=seconds) for each in asked(*targets)]
-    runs = group_runner(Run(target_choice.with_peers(requests)))
+    runs = Runner(Run(target_choice.with_peers(requests)))
     ends: dict[Target, Done | Failed] = {}
 
     def take(target: Target, event: Event) -> None:

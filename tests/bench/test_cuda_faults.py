@@ -16,7 +16,7 @@ from tests.fake_cuda.settings import Fault
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gputop.bench.run.session import Session
+    from tests.sessions import Session
 
 pytestmark = needs_torch
 

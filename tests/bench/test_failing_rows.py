@@ -9,10 +9,10 @@ import pytest
 
 from gputop.bench.events import Done, Failed, Point
 from gputop.bench.results import verdict
-from gputop.bench.run.session import Session
 from tests.bench.test_faults import heard
 from tests.bench.test_kinds import PRODUCTS, TABLES, broken, one_thread
 from tests.bench.workers import QUICK, broken_worker, fake_interpreter, needs_torch, request
+from tests.sessions import Session
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,8 @@ import pytest
 from gputop.bench.events import Done, Event, Failed, Planned, Progress, Verified
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results.page import method_facts
-from gputop.bench.run.session import Session
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
+from tests.sessions import Session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,7 +186,7 @@ async def test_a_hang_a_death_and_wrong_results_are_faults_and_no_other_error(
     said: tuple[dict[str, object], ...],
     status: int,
 ) -> None:
-    monkeypatch.setattr("gputop.bench.run.session.MARGIN_SECONDS", 0.5)
+    monkeypatch.setattr("gputop.bench.run.device_runner.MARGIN_SECONDS", 0.5)
     body = f"import json, threading\nfor each in {said!r}: print(json.dumps(each), flush=True)\n"
     target = Target("cuda", "GPU-0a1b", 0, "a GPU", "9.0", None)
     path = fake_interpreter(tmp_path, body + "threading.Event().wait()")

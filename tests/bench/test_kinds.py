@@ -12,7 +12,6 @@ import pytest
 from gputop.bench.events import Done, Failed, Planned
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Request
-from gputop.bench.run.session import Session
 from gputop.bench.run.worker_launch import ChildProcess
 from tests.bench.workers import (
     CPU,
@@ -24,6 +23,7 @@ from tests.bench.workers import (
     needs_torch,
     request,
 )
+from tests.sessions import Session
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +100,7 @@ def broken(folder: Path, kind: str, fault: str, seconds: float = 600.0) -> Sessi
 
 def errors_of(session: Session) -> bytes:
     """What the worker has written to its standard error so far."""
-    worker = session._worker
+    worker = session.runner._worker
     return worker._errors if isinstance(worker, ChildProcess) else b""
 
 

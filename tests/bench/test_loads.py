@@ -16,7 +16,6 @@ from gputop.bench.events import Done
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import HIGHEST_HERTZ, LOWEST_HERTZ, Request
 from gputop.bench.results.verdict import judge
-from gputop.bench.run.session import Session
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import loads, throughput
 from gputop.bench.worker import main as runs
@@ -24,6 +23,7 @@ from gputop.bench.worker import product as products
 from tests.bench.test_kinds import heard
 from tests.bench.test_worker import cpu, made
 from tests.bench.workers import CPU, RawWorker, broken_worker, fake_interpreter, needs_torch
+from tests.sessions import Session
 
 if TYPE_CHECKING:
     from pathlib import Path

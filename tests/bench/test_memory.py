@@ -18,7 +18,6 @@ from gputop.bench.results.verdict import judge
 from gputop.bench.run.device_run import RATE, DeviceRun
 from gputop.bench.run.run import Run
 from gputop.bench.run.series import RunCurves, merge_windows
-from gputop.bench.run.session import Session
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends
 from gputop.bench.worker import main as runs
@@ -29,7 +28,7 @@ from tests.bench.pages import result_text
 from tests.bench.test_kinds import heard
 from tests.bench.workers import CPU, RESULT, RawWorker, broken_worker, fake_interpreter, needs_torch
 from tests.runs import gpu_sample
-from tests.sessions import PLANNED
+from tests.sessions import PLANNED, Session
 from tests.streams import NOW, inventory
 
 if TYPE_CHECKING:

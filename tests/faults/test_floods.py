@@ -33,7 +33,6 @@ from gputop.bench.cluster.run import WORKER_LINES, LentGpu
 from gputop.bench.events import Event as WorkerEvent
 from gputop.bench.events import Failed, Progress
 from gputop.bench.plan.request import Request
-from gputop.bench.run.session import Session
 from gputop.health.findings import summarize
 from gputop.schema import limits
 from gputop.schema.decode import decode
@@ -47,6 +46,7 @@ from tests import recordings, streams
 from tests.bench.workers import CPU, fake_interpreter
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON, dashboard, see
 from tests.fake_ssh import FakeSsh
+from tests.sessions import Session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -26,8 +26,8 @@ from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.results import compare, exports, html_report, outliers, verdict
 from gputop.bench.run.device_run import DeviceRun
+from gputop.bench.run.device_runner import DeviceRunner, _NoResultError
 from gputop.bench.run.run import Run
-from gputop.bench.run.session import Session, _NoResultError
 from gputop.bench.run.worker_launch import Interpreter
 from gputop.output.result_pages import result_list
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
@@ -40,8 +40,6 @@ from tests.fuzz.strategies import REAL, SIZES, altered, value_of
 from tests.fuzz.test_drawing import drawn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gputop.bench.events import Event
     from gputop.bench.run.series import RunCurves
 
@@ -118,30 +116,25 @@ def lines(draw: st.DrawFn) -> list[bytes]:
     return [json.dumps(each).encode() for each in written]
 
 
-class Heard(Session):
+class Heard(DeviceRunner):
     """One without a worker, and so without a clock."""
 
     def _await(self, seconds: float) -> None:
         assert seconds == seconds
 
 
-def events(request: Request, said: list[bytes]) -> Iterator[Event]:
-    """What a session makes of these lines, up to the end of the run."""
-    session = Heard(request)
+def heard(run: DeviceRun, said: list[bytes]) -> None:
+    """Add what a runner makes of these lines, up to the end of the run."""
+    runner = Heard(run.request, run)
     for line in said:
         try:
-            event: Event = session._event(line, PYTHON.path)
+            event: Event = runner._event(line, PYTHON.path)
         except _NoResultError as end:
             event = Failed(end.problem, end.status)
-        yield event
+        run.add_event(event)
         if isinstance(event, Done | Failed):
             return
-
-
-def heard(run: DeviceRun, said: list[bytes]) -> None:
-    """Has the run take these in."""
-    for event in events(run.request, said):
-        run.add_event(event)
+        runner._await_next(event)
 
 
 many = settings(

@@ -153,31 +153,22 @@ def _copy_alone(
     counted: list[int],
 ) -> None:
     """Measure the copies that need no other GPU."""
+    device, torch, threads = rows.device, rows.device.torch, counted[-1]
     for size in sizes:
         with rows.attempt(f"copies of {size / MIB:.4g} MiB"):
-            if rows.end_early() or not _copies_of_size(rows, size, counted):
+            if rows.end_early():
                 return
-
-
-def _copies_of_size(
-    rows: Rows,
-    size: int,
-    counted: list[int],
-) -> bool:
-    """Measure the copies of a size; return False if there was no time for all."""
-    device, torch, threads = rows.device, rows.device.torch, counted[-1]
-    rows.expect("making buffers", BUFFERS_SECONDS)
-    if device.place == "cuda":
-        ways = _cuda_ways(device, size, rows.run)
-    else:
-        ways = _cpu_ways(device, size, counted)
-    for way in ways:
-        if rows.end_early():
-            return False
-        torch.set_num_threads(way.threads or threads)
-        _row(rows, way, size, {})
-        torch.set_num_threads(threads)
-    return True
+            rows.expect("making buffers", BUFFERS_SECONDS)
+            if device.place == "cuda":
+                ways = _cuda_ways(device, size, rows.run)
+            else:
+                ways = _cpu_ways(device, size, counted)
+            for way in ways:
+                if rows.end_early():
+                    return
+                torch.set_num_threads(way.threads or threads)
+                _row(rows, way, size, {})
+                torch.set_num_threads(threads)
 
 
 def _row(

@@ -330,12 +330,11 @@ CHANGING = (
 
 def unset_changing() -> list[str]:
     """Unset these variables, before torch is imported, and return them as `NAME=value`."""
-    found = [
-        name
-        for name in os.environ
-        if any(fnmatchcase(name, each) for each in CHANGING)
-    ]
-    return [f"{name}={os.environ.pop(name)[:80]}" for name in sorted(found)]
+    found = []
+    for name in sorted(os.environ):
+        if any(fnmatchcase(name, each) for each in CHANGING):
+            found.append(f"{name}={os.environ.pop(name)[:80]}")
+    return found
 
 
 SYSFS = Path("/sys/bus/pci/devices")
@@ -367,12 +366,11 @@ def bind_near(pci_bus_id: str) -> str | None:
 
 def _numbers(ranges: str) -> set[int]:
     """Return the numbers of `0-3,8`."""
-    pairs = (each.partition("-") for each in ranges.strip().split(","))
-    return {
-        n
-        for low, _, high in pairs
-        for n in range(int(low), int(high or low) + 1)
-    }
+    found: set[int] = set()
+    for each in ranges.strip().split(","):
+        low, _, high = each.partition("-")
+        found.update(range(int(low), int(high or low) + 1))
+    return found
 
 
 def cublas_version() -> str | None:
