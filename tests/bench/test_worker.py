@@ -6,6 +6,7 @@ import ast
 import itertools
 import json
 import math
+import os
 import subprocess
 import sys
 import threading
@@ -18,13 +19,13 @@ import pytest
 
 from gputop.bench.plan import kinds
 from gputop.bench.plan import request as plan
-from gputop.bench.run.worker_launch import WORKER
+from gputop.bench.run.worker_launch import WORKER, worker_environment
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends, errors, formats, loads, throughput
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import product as products
-from tests.bench.forked import load_torch
-from tests.bench.workers import STOP_SECONDS, RawWorker, needs_torch, request
+from tests.bench.forked import _settings, load_torch
+from tests.bench.workers import CPU, STOP_SECONDS, RawWorker, needs_torch, request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -147,6 +148,11 @@ def test_it_is_valid_for_old_pythons_and_needs_nothing_of_gputop(file: Path) -> 
     assert siblings <= {each.stem for each in FILES}
     # Its folder is first on the path of modules until it has taken it off.
     assert file.stem.startswith("__") or file.stem not in sys.stdlib_module_names
+
+
+def test_workers_of_sessions_are_forked() -> None:
+    """A variable more in their environment would import torch anew for each run."""
+    assert _settings(worker_environment(CPU)) == _settings(os.environ)
 
 
 class Corrupting(products.Product):
