@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Failed, Progress
 from gputop.bench.results import store
 from gputop.commands import bench as command
-from gputop.commands import bench_results
 from gputop.commands.parser import parse
 from tests.bench.commands import environment
 from tests.bench.kept import soak
@@ -136,16 +134,3 @@ def test_a_history_that_nobody_reads_is_no_traceback() -> None:
             check=False,
         )
     assert (ended.stderr, ended.returncode) == (b"", 0)
-
-
-def test_a_page_that_cannot_be_printed_is_a_failure(
-    ends: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(_: str) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(bench_results, "print_page", full)
-    monkeypatch.setattr(bench_results, "discard_output", lambda: None)
-    assert run() == 3
-    said = capsys.readouterr().err
-    assert said == "gputop: error: the page cannot be printed: No space left on device.\n"

@@ -9,7 +9,6 @@ import itertools
 import json
 import re
 import sqlite3
-import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -19,13 +18,13 @@ from gputop.agent.device import Device
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.bench.events import Conditions, Point
-from gputop.bench.results import columns, exports, store
+from gputop.bench.results import exports, store
 from gputop.bench.results.columns import COLUMNS, DEVICE
 from gputop.commands import bench as command
 from gputop.commands.parser import parse
 from gputop.output.result_pages import result_list
 from gputop.stream import child as snapshots
-from tests.bench.kept import BASE, COPY, SWEEP, soak, table, with_comparisons
+from tests.bench.kept import BASE, COPY, soak, table, with_comparisons
 from tests.bench.workers import RESULT
 
 if TYPE_CHECKING:
@@ -168,12 +167,6 @@ def test_the_percentage_says_that_the_peak_is_by_formula_and_the_size_is_short()
     assert text("SIZE", replace(BASE, m=0, n=0, k=0)) == "–"
 
 
-def test_a_date_has_its_year_where_it_is_long_ago() -> None:
-    assert columns.when(BASE) == time.strftime("%d %b %Y", time.localtime(BASE.started_at))
-    now = replace(BASE, started_at=time.time() - 60)
-    assert columns.when(now) == time.strftime("%d %b %H:%M", time.localtime(now.started_at))
-
-
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -214,20 +207,6 @@ def test_a_verdict_that_was_given_stays_whatever_else_is_kept_later(
     assert " 10 % under" in capsys.readouterr().out
 
 
-def test_tables_have_their_best_row() -> None:
-    assert text("BEST ROW", table("copy", COPY)) == "device to device: 3900 GB/s"
-    assert text("BEST ROW", table("sweep", SWEEP)) == "float32: 1.10 TFLOP/s"
-    fast = Point("graph", 5, {"seconds": 1.25e-6})
-    latency = table("latency", (Point("eager", 5, {"seconds": 3e-6}), fast))
-    assert text("BEST ROW", latency) == "graph: 1.25 µs"
-    assert text("TFLOP/s", latency) == "1.25 µs"
-    launched = Point("launch alone", 5, {"seconds": 1e-9})  # waits for nothing: no throughput
-    mixed = table("latency", (Point("eager", 5, {"seconds": 3e-6, "tflops": 0.2}), launched))
-    assert text("BEST ROW", mixed) == "eager: 0.200 TFLOP/s"
-    assert text("TFLOP/s", table("sweep", SWEEP, tflops_peak=1.1)) == "1.10"
-    assert text("BEST ROW", table("later", (Point("x", 1, {"unknown": 2.0}),))) == "–"
-
-
 def test_names_of_others_are_inert() -> None:
     odd = replace(
         BASE, device="\x1b[2J", dtype="\n", torch_version="\r", kind="\x07", stopped="\x00"
@@ -235,17 +214,6 @@ def test_names_of_others_are_inert() -> None:
     assert all(line.isprintable() for line in result_list([odd]).splitlines())
     assert "\x1b" not in exports.as_csv([odd])
     assert DEVICE.text(odd) == "␛[2J"
-
-
-def test_the_rows_of_a_table_as_csv() -> None:
-    mixed = (*SWEEP[:2], Point("int8", 2.0, {"tflops": 9.0, "later": 1.0}))
-    rows = list(csv.DictReader(io.StringIO(exports.points_csv(table("sweep", mixed)))))
-    assert list(rows[0]) == ["series", "x", "shape", "tflops", "seconds", "later"]
-    assert rows[0] == {
-        "series": "float32", "x": "2.0", "shape": "2x2x2", "tflops": "0.1", "seconds": "1e-05",
-        "later": "",
-    }  # fmt: skip
-    assert (rows[2]["series"], rows[2]["seconds"]) == ("int8", "")
 
 
 def test_no_field_of_the_csv_is_a_formula() -> None:

@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from gputop.agent.problem import ProblemError
-from gputop.bench.events import Comparison, Conditions, Point, Verdict, VerdictPart
-from gputop.bench.results import exports, store
+from gputop.bench.events import Comparison, Conditions, Point
+from gputop.bench.results import store
 from tests.bench.kept import BASE, SWEEP, soak, table
-from tests.bench.pages import result_text
 from tests.bench.workers import RESULT
 
 
@@ -105,12 +104,6 @@ def test_a_locked_file_is_not_waited_for(file: Path, monkeypatch: pytest.MonkeyP
     assert len(store.recent(10)) == 2
 
 
-def test_a_folder_that_cannot_be_made(file: Path) -> None:
-    file.parent.parent.write_text("a file where the folder should be")
-    with pytest.raises(ProblemError, match="permissions"):
-        store.append(RESULT)
-
-
 @pytest.mark.parametrize(
     ("document", "says"),
     [
@@ -159,20 +152,6 @@ def test_a_document_of_the_first_version_is_read(file: Path) -> None:
     assert store.append(BASE).comparison == Comparison(runs=0)
 
 
-def test_a_verdict_of_an_older_version_has_no_summary(file: Path) -> None:
-    store.append(BASE)
-    document = asdict(replace(BASE, verdict=Verdict((VerdictPart("droop", "ok", "none"),))))
-    del document["verdict"]["summary"], document["device_index"]
-    with sqlite3.connect(file) as connection:
-        connection.execute("UPDATE results SET document = ?", (json.dumps(document),))
-    connection.close()
-    (old,) = store.recent()
-    assert old.verdict is not None
-    assert (old.verdict.state, old.verdict.summary) == ("ok", "")
-    assert "Verdict: ok (1 part)" in result_text(old)
-    assert exports.kept_results(None) == [old]
-
-
 def test_the_newest_is_first_also_where_it_was_kept_before_an_older_one(file: Path) -> None:
     runs = [soak(ago=float(ago)) for ago in (1, 3, 0, 2)]
     for run in runs:
@@ -200,12 +179,3 @@ def test_a_result_is_compared_with_what_came_before_it(file: Path) -> None:
     assert kept.comparison is not None
     assert kept.comparison.under_percent == pytest.approx(17.55, rel=0.01)
     assert kept.comparison.runs == 4, "the one that was slower is no measure"
-
-
-def test_an_empty_file_is_begun(file: Path) -> None:
-    """As a full disk leaves it where the first result was to be kept."""
-    file.parent.mkdir(parents=True)
-    file.touch(0o600)
-    assert store.recent() == []
-    store.append(RESULT)
-    assert store.recent() == [RESULT]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import resource
@@ -144,12 +143,6 @@ def test_a_writer_that_is_killed_leaves_what_it_kept(file: Path) -> None:
     kept_and_whole(file, len(left))
 
 
-def test_several_at_once_lose_nothing(file: Path) -> None:
-    with ThreadPoolExecutor(3) as threads:
-        assert [*threads.map(keeping, [20] * 3, [10] * 3)] == [""] * 3
-    kept_and_whole(file, 60)
-
-
 NO_LOCKS = [errno.ENOLCK, errno.ENOSYS]
 """What NFS without its lock daemon, and Lustre without `flock`, answer."""
 
@@ -196,14 +189,3 @@ def test_a_lock_that_a_killed_gputop_left_is_named_with_another_folder(
     assert "\n" not in str(failed.value)
     lock.rmdir()
     assert store.recent() == [RESULT]
-
-
-def test_a_file_that_another_program_holds_is_on_a_disk_with_locks(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store, "LOCK_SECONDS", 0.1)
-    store.append(RESULT)
-    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as other:
-        other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(ProblemError, match="See whether another program holds"):
-            store.append(RESULT)

@@ -21,7 +21,6 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request
-from gputop.bench.results.page import droop_text
 from gputop.bench.results.verdict import status, with_verdicts
 from gputop.bench.run.device_run import DeviceRun
 from gputop.commands import bench as command
@@ -195,14 +194,6 @@ def test_a_gpu_that_collapses_or_swings_is_degraded(rate: Callable[[float], floa
     assert why.endswith("% under the median, without a power cap or heat")
 
 
-def test_a_rate_that_varies_too_much_is_not_said_to_have_no_droop() -> None:
-    (found,) = with_verdicts(results([simulated(rate=lambda at: 900.0 if at < 50 else 90.0)]))
-    part = parts(found)["droop"]
-    assert part.state == "not judged"
-    assert droop_text(found) == "too uneven to tell a droop"
-    assert "the rate varies too much to tell 10 %: its 95 % interval is -" in part.why
-
-
 @pytest.mark.parametrize(
     ("capped", "late", "watts", "state"),
     [
@@ -323,21 +314,6 @@ def test_what_has_no_evidence_is_not_judged(changes: dict[str, Any], part: str, 
     assert parts(found)[part].state == "not judged"
     assert why in parts(found)[part].why
     assert status(found) == 0
-
-
-def test_memory_and_links_are_judged_each_by_itself() -> None:
-    bandwidth = {"datasheet memory bandwidth": 40.0}
-    slow_memory = table(
-        "copy", COPY, conditions=dataclasses.replace(CONDITIONS, percent_of_peak=bandwidth)
-    )
-    assert "40.0 % of the memory bandwidth in its datasheet, under 50 %" in (
-        parts(with_verdicts([slow_memory])[0])["datasheet"].why
-    )
-    link = table("copy", (COPY[0], *faster(COPY[1:], 0.4)), device_uuid="GPU-1")
-    others = [table("copy", COPY, device_uuid=f"GPU-{n}") for n in range(2, 5)]
-    why = parts(with_verdicts([link, *others])[0])["like devices"].why
-    assert why.startswith("host to device, pinned 60.0 % under the median of 3 others")
-    assert "device to device" not in why
 
 
 UNCAPPED = dataclasses.replace(CONDITIONS, power_watts_mean=450.0, clock_event_seconds={})
