@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -12,16 +11,15 @@ import pytest
 
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import Sample
-from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
+from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.run import runner
 from gputop.bench.run.run import Run
 from gputop.bench.run.runner import Runner
 from gputop.bench.run.worker_order import worker_request
 from tests.bench.workers import CPU, RawWorker, fake_interpreter, needs_torch, request
 from tests.runs import Clock, gpu_result, gpu_sample
-from tests.sessions import EVENTS, PLANNED, EndlessSession, PreparedSession
+from tests.sessions import PLANNED, PreparedSession
 from tests.streams import NOW, inventory, sample
 
 if TYPE_CHECKING:
@@ -76,14 +74,6 @@ def ends_by_target(happened: Happened) -> dict[Target, Done | Failed]:
 
 def pids(happened: Happened) -> list[int]:
     return [event.pid for _, event in happened if isinstance(event, Hello)]
-
-
-def gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
 
 
 class Ready(PreparedSession):
@@ -161,25 +151,6 @@ async def test_a_device_that_fails_as_it_waits_does_not_hold_up_the_others() -> 
 
 @pytest.mark.slow
 @needs_torch
-async def test_none_begins_before_all_are_ready() -> None:
-    happened = await heard(Runner(Run(halves())))
-    events = [event for _, event in happened]
-    plans = {n: event for n, event in enumerate(events) if isinstance(event, Planned)}
-    waits = [n for n, event in plans.items() if event.waits]
-    begun = [n for n, event in enumerate(events) if isinstance(event, Progress | Verified)]
-    assert (len(waits), len(plans)) == (2, 4), "each plan comes again as it begins"
-    assert max(waits) < min(begun)
-    assert {target for target, _ in happened} == set(HALVES)
-    for name, end in ends(happened).items():
-        assert isinstance(end, Done)
-        assert end.result.device == name
-        assert end.result.stopped == "time"
-        assert end.result.iterations > 0
-    assert all(map(gone, pids(happened)))
-
-
-@pytest.mark.slow
-@needs_torch
 async def test_a_stop_reaches_those_that_wait_for_others(tmp_path: Path) -> None:
     body = f"import threading\nprint({HELLO!r}, flush=True)\nthreading.Event().wait()\n"
     slow, waiting = halves(600.0)
@@ -210,50 +181,3 @@ def test_a_worker_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> Non
         *_, last = raw.events()
     assert (last["event"], last["kind"]) == ("error", "not_ready")
     assert "the other devices" in last["why"]
-
-
-class Told(EndlessSession):
-    """Of a GPU: runs until it is stopped, remembers what it is told."""
-
-    requests: list[Request]
-    opened: list[Told]
-
-    def __init__(self, asked: Request, device: DeviceRun, *, waits: bool = False) -> None:
-        super().__init__(asked, device)
-        self.target, self.waits, self.told = asked.target, waits, list[str]()
-        self.opened.append(self)
-
-    def begin(self) -> None:
-        self.told.append("go")
-
-    async def stop(self, by: str = "user") -> None:
-        self.told.append(by)
-        await super().stop(by)
-
-    def kill(self) -> None:
-        self.told.append("kill")
-
-
-@pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[Told]:
-    """The sessions that are opened."""
-
-    class Session(Told):
-        requests, opened = [], []
-
-    monkeypatch.setattr(runner, "DeviceRunner", Session)
-    return Session.opened
-
-
-async def test_what_nobody_foresaw_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken(PreparedSession):
-        def __init__(self, asked: Request, device: DeviceRun, *, waits: bool = False) -> None:
-            """Has nothing to remember."""
-
-        async def events(self) -> AsyncGenerator[Any]:
-            yield EVENTS[0]
-            raise RuntimeError("on purpose")
-
-    monkeypatch.setattr(runner, "DeviceRunner", Broken)
-    with pytest.raises(RuntimeError, match="on purpose"):
-        await heard(Runner(Run([Request(target, "bfloat16", None, 60.0) for target in GPUS])))

@@ -18,7 +18,7 @@ from gputop.bench.results.verdict import judge
 from gputop.bench.run import runner
 from gputop.bench.run.run import Run
 from gputop.bench.run.runner import Runner
-from tests.bench.workers import CPU, needs_torch, request
+from tests.bench.workers import CPU
 from tests.sessions import EVENTS, RESULT, PreparedSession
 from tests.streams import inventory, sample
 
@@ -160,13 +160,6 @@ async def test_a_stop_begins_nothing_more(measured: type[Measured]) -> None:
     assert other.status == 130
 
 
-async def test_who_was_done_alone_is_stopped_with_the_others(measured: type[Measured]) -> None:
-    measured.changes["1", False] = {"stopped": "user"}
-    found = await ends_of(Runner(Run(asked(*GPUS))), stop_at=GPUS[1])
-    assert [result_of(end).stopped for end in found.values()] == ["user", "user"]
-    assert "it was stopped" in result_of(found[GPUS[0]]).notes[0]
-
-
 @pytest.mark.parametrize(
     ("requests", "says"),
     [
@@ -177,25 +170,6 @@ async def test_who_was_done_alone_is_stopped_with_the_others(measured: type[Meas
 )
 def test_what_cannot_be_paired(requests: list[Request], says: str) -> None:
     assert says in str(check_together(requests))
-
-
-@pytest.mark.slow
-@needs_torch
-async def test_two_halves_of_a_cpu() -> None:
-    halves = [dataclasses.replace(CPU, name=f"half {name}") for name in "AB"]
-    requests = [
-        dataclasses.replace(request(size=256, seconds=1.5, kind="pairs"), target=half)
-        for half in halves
-    ]
-    found = await ends_of(Runner(Run(requests)))
-    for half in halves:
-        result = result_of(found[half])
-        assert result.device == half.name
-        assert [point.series for point in result.points] == ["alone", "together"]
-        assert [point.shape for point in result.points] == [(256, 256, 256)] * 2
-        assert result.wrong_elements == 0
-        assert result.seconds >= 1.0
-        assert "2 devices at once" in result.method
 
 
 @pytest.mark.parametrize(

@@ -91,12 +91,3 @@ def test_the_line_fits_and_says_the_most_first(width: int) -> None:
     assert "700 (" in line
     if width > 100:
         assert "6 running  1 wrong  node-1 GPU 3 11 % behind" in line
-
-
-def test_models_are_compared_among_themselves() -> None:
-    others = [dataclasses.replace(each, name="NVIDIA A100") for each in GPUS[4:]]
-    found = group_of([*GPUS[:4], *others], lambda: 0.0)
-    for target, rate in zip([*GPUS[:4], *others], (700, 701, 702, 699, 250, 251), strict=True):
-        found.add_event(target, window(0.2, rate))
-    assert [*found.distributions] == ["NVIDIA H100", "NVIDIA A100"]
-    assert found.slow_devices() == {}

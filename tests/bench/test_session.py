@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -234,14 +234,6 @@ async def test_a_silent_worker_is_ended(
     assert all(gone(event.pid) for event in events if isinstance(event, Hello))
 
 
-async def test_a_worker_that_floods_its_standard_error_is_not_held_up(tmp_path: Path) -> None:
-    body = "import sys; sys.stderr.write('x' * (1 << 20)); sys.exit('the end')"
-    events = await heard(fake(tmp_path, body))
-    assert isinstance(events[-1], Failed)
-    assert "the end" in events[-1].problem.why or events[-1].problem.why.endswith("xthe end")
-    assert len(events[-1].problem.why) < 5000
-
-
 async def test_a_worker_that_does_not_listen_is_ended_by_force(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,18 +272,3 @@ async def test_what_does_not_fit_starts_nothing(tmp_path: Path) -> None:
     assert isinstance(last, Failed)
     assert last.status == 3
     assert "do not fit" in last.problem.what
-
-
-async def test_a_line_that_came_while_this_process_was_suspended_is_read() -> None:
-    """The time is up at once when it is resumed, and the worker has said its last long ago."""
-    runner = Session(request()).runner
-    runner._due = asyncio.get_running_loop().time() - 60
-    lines = asyncio.StreamReader()
-    reading, writing = os.pipe()
-    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(lines), os.fdopen(reading, "rb")
-    )
-    os.write(writing, b'{"event": "done"}\n')
-    assert await runner._line(cast("Any", lines)) == b'{"event": "done"}\n'
-    os.close(writing)
-    pipe.close()
