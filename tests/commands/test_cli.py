@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from gputop.stream.launch import module_command
 from tests.terminal import ALTERNATE_SCREEN, Terminal
 
 if TYPE_CHECKING:
+    import argparse
     from pathlib import Path
 
 GPUTOP = module_command("gputop")
@@ -80,6 +80,7 @@ REFUSED = [
     (["--remote-command", "x"], "Name one with --host."),
     (["--host", "a", "--remote-command", "'x"], "Quote it as in a shell."),
     (["status", "--host", "a", "--watch"], "or see `gputop --host NAME`."),
+    (["--show-secrets", "--host", "a"], "Leave it out, or --host."),
     (["--theme", "pink"], HELP),
     (["--theme"], HELP),
     (["--mouse=no"], HELP),

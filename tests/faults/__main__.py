@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.driver import build
-from tests.faults.stage import Outcome, Stage, driver_of
-from tests.faults.tables import TABLES
+from tests.driver import FakeDriver, build
+from tests.faults.stage import Outcome, Stage
+from tests.faults.test_faults import TABLES
 
 if TYPE_CHECKING:
     from tests.faults.scenario import Scenario
@@ -87,7 +87,7 @@ def run(scenario: Scenario) -> Outcome:
         folder = Path(name)
         for variable in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
             os.environ[variable] = name
-        driver = driver_of(scenario, folder, lambda *without: build(kept, compiler, without))
+        driver = FakeDriver(folder, build(kept, compiler))
         stage = Stage(scenario, driver, folder, INTERVAL, HOLD_SECONDS)
         return stage.perform(idle_seconds=3.0)
 

@@ -18,17 +18,20 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 from tests.bench.workers import fake_interpreter
 from tests.driver import FakeDriver, build
 from tests.e2e.pretender import worker
 from tests.e2e.shipped import GPUTOP, SOON
-from tests.faults.processes import free
+from tests.faults.scenario import free
 from tests.terminal import ScreenError, Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 LIMIT_SECONDS = 2.0
 """After which it is late that all are gone, or what was killed is back, where nothing else runs."""

@@ -7,16 +7,19 @@ import dataclasses
 import os
 import re
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.driver import FakeDriver
 from tests.e2e.shipped import GPUTOP, SOON
 from tests.faults.pretend import Pretended, pretended
-from tests.faults.scenario import Key, Scenario, pattern
 from tests.perf.measure import processor_seconds
 from tests.terminal import ALTERNATE_SCREEN, SHOW_CURSOR, Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.driver import FakeDriver
+    from tests.faults.scenario import Key, Scenario
 
 ALIVE = (88, 76, 64, 91)
 """Utilizations that devices of no scenario begin with."""
@@ -60,8 +63,7 @@ class Stage:
         self.interval = interval
         self.hold = hold
         """Seconds that something lasts which may last for long."""
-        self.command = [*GPUTOP]
-        self.environment = {**driver.environment(), **scenario.environment}
+        self.environment = driver.environment()
         """Variables of gputop, which what prepares it may add to."""
         self.arguments = ["--interval", f"{interval:g}", *scenario.arguments]
         self.stack = contextlib.ExitStack()
@@ -71,7 +73,7 @@ class Stage:
         self._pretended: Pretended | None = None
         self._terminal: Terminal | None = None
         self._faulty = False
-        self._never = pattern(scenario.never)
+        self._never = re.compile("|".join(scenario.never)) if scenario.never else None
         self._alive = 0
 
     @property
@@ -87,7 +89,7 @@ class Stage:
     def perform(self, idle_seconds: float = 0.5) -> Outcome:
         """The whole scenario; raises an `AssertionError` that shows the screen where it fails."""
         scenario, outcome = self.scenario, Outcome(self.scenario.name)
-        self.driver.write(*scenario.devices(os.getpid()), **scenario.machine)
+        self.driver.write(*scenario.devices(os.getpid()))
         if scenario.pretends:
             self._pretended = pretended(self.folder / "pretended", self.driver.library)
             self.environment |= self.pretended.environment
@@ -95,18 +97,16 @@ class Stage:
             scenario.prepare(self)
         if scenario.at_start:
             self._begin()
-        argv, size = [*self.command, *self.arguments], (scenario.columns, scenario.rows)
+        argv = [*GPUTOP, *self.arguments]
         if scenario.within is not None:
             argv = scenario.within(self.folder, argv)
-        with self.stack, Terminal(argv, self.environment, *size) as terminal:
+        with self.stack, Terminal(argv, self.environment, 120, scenario.rows) as terminal:
             self._terminal = terminal
             terminal.on_read = self._look
             if scenario.at_start:
                 began = terminal.first_paint_seconds
             else:
                 self.see(*scenario.before)
-                if scenario.lead is not None:
-                    scenario.lead(self)
                 began = self._begin()
             outcome.named = self.see(*scenario.says, without=scenario.silent) - began
             self.keep_alive()
@@ -115,8 +115,7 @@ class Stage:
             outcome.core = self.used(idle_seconds)
             if outcome.core >= BUSY:  # something may just have been loaded; a busy loop goes on
                 outcome.core = self.used(3 * idle_seconds)
-            if not scenario.passes:
-                self.see(*scenario.says, without=scenario.silent)
+            self.see(*scenario.says, without=scenario.silent)
             self.keep_alive()
             self.until(lambda terminal: not zombies(terminal), "end of the zombies")
             if scenario.mend is not None:
@@ -134,10 +133,6 @@ class Stage:
         self.scenario.fault(self)
         self._faulty = True
         return 0.0 if self._terminal is None else self.terminal.elapsed
-
-    def watch(self) -> None:
-        """From now on nothing wrong may be on the screen: for a fault that takes its time."""
-        self._faulty = True
 
     def _look(self, terminal: Terminal) -> None:
         """At each frame: nothing wrong may be on the screen for a moment."""
@@ -200,10 +195,7 @@ class Stage:
     def _end(self) -> None:
         """Quits; nothing may be left, and the terminal must be as it was."""
         terminal, scenario = self.terminal, self.scenario
-        if scenario.quit is None:
-            terminal.send("q")
-        else:
-            scenario.quit(self)
+        terminal.send("q")
         status = terminal.wait()
         assert status == 0, f"exit status {status}; on screen:\n{terminal.text}"
         terminal.wait_until_gone()
@@ -228,11 +220,3 @@ def zombies(terminal: Terminal) -> list[int]:
             if state == "Z" and int(parent) in parents:
                 found.append(int(file.parent.name))
     return found
-
-
-Build = Callable[..., Path]
-
-
-def driver_of(scenario: Scenario, folder: Path, build: Build) -> FakeDriver:
-    """The driver of a scenario."""
-    return FakeDriver(folder, build(*scenario.driver_without))

@@ -1,7 +1,4 @@
-"""Every scenario of the tables: named, keys answered, nothing wrong shown, nothing left.
-
-A few run every time, the others where the slow tests do.
-"""
+"""Every scenario: named, keys answered, nothing wrong shown, nothing left. A few run every time."""
 
 from __future__ import annotations
 
@@ -9,17 +6,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.stage import BUSY, Stage, driver_of
-from tests.faults.tables import TABLES
+from tests.faults import machines, terminals, texts
+from tests.faults.stage import BUSY, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
+    from tests.driver import FakeDriver
     from tests.faults.scenario import Scenario
 
 pytestmark = pytest.mark.driver
 
+TABLES = {
+    "machine": machines.SCENARIOS,
+    "texts": texts.SCENARIOS,
+    "terminal": terminals.SCENARIOS,
+}
 SCENARIOS = [
     pytest.param(scenario, id=str(scenario)) for table in TABLES.values() for scenario in table
 ]
@@ -27,13 +29,5 @@ SCENARIOS = [
 
 @pytest.mark.daily(4)
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_it_is_named_and_mended(
-    scenario: Scenario, build_driver: Callable[..., Path], tmp_path: Path
-) -> None:
-    outcome = Stage(scenario, driver_of(scenario, tmp_path, build_driver), tmp_path).perform()
-    assert outcome.core < BUSY
-
-
-def test_no_two_have_the_same_name() -> None:
-    names = [each.name for table in TABLES.values() for each in table]
-    assert len(names) == len(set(names))
+def test_it_is_named_and_mended(scenario: Scenario, driver: FakeDriver, tmp_path: Path) -> None:
+    assert Stage(scenario, driver, tmp_path).perform().core < BUSY

@@ -18,17 +18,7 @@ import pytest
 from gputop.agent.device import DeviceSample
 from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import (
-    EVENTS,
-    Event,
-    Host,
-    Inventory,
-    Machine,
-    Process,
-    ProcessKind,
-    Record,
-    Sample,
-)
+from gputop.agent.snapshot import EVENTS, Event, Host, Machine, Process, ProcessKind, Record, Sample
 from gputop.bench.cluster.run import WORKER_LINES, LentGpu
 from gputop.bench.events import Event as WorkerEvent
 from gputop.bench.events import Failed, Progress
@@ -217,16 +207,6 @@ def test_what_is_over_a_bound_is_left_out_and_named(name: str, most: int) -> Non
         assert [event.code for event in more.events[:: most - 1]] == [5, most + 4]
 
 
-def test_an_inventory_is_bounded_and_keeps_the_problem_of_its_driver() -> None:
-    many = streams.inventory(limits.DEVICES + 1)
-    read = decode(to_line(many))
-    assert isinstance(read, Inventory)
-    assert read.devices == many.devices[:-1]
-    assert "1,025 devices where 1,024 are taken" in str(read.problem)
-    broken = dataclasses.replace(many, problem=streams.NO_DRIVER)
-    assert decode(to_line(broken)).problem == streams.NO_DRIVER
-
-
 @pytest.mark.parametrize(
     "host", [{"load_average": [0] * 9000}, {"absent": {f"{n}": "lost" for n in range(9000)}}]
 )
@@ -281,15 +261,6 @@ def test_the_dashboard_of_one_machine_names_what_was_left_out() -> None:
     ]
     telemetry.receive(streams.sample(2))
     assert list(telemetry.findings) == []
-
-
-def test_events_of_devices_that_there_are_not_do_not_pile_up() -> None:
-    telemetry = Telemetry(lambda: 0.0)
-    telemetry.receive(streams.inventory(1))
-    for n in range(5):
-        events = tuple(Event(NOW, f"GPU-{n}-{each}", "xid", 1) for each in range(EVENTS))
-        telemetry.receive(dataclasses.replace(streams.sample(1), events=events))
-    assert len(telemetry._events) <= 2 * limits.DEVICES
 
 
 def test_devices_that_change_their_names_do_not_pile_up() -> None:
@@ -390,10 +361,4 @@ while True: put("then")
 def test_keys_are_answered_while_a_host_floods(tmp_path: Path, line: str) -> None:
     with flooding(tmp_path, BEGIN, f"{line}\n".encode() * 2000) as terminal:
         see(terminal, "2 GPUs")
-        leave_after_keys(terminal)
-
-
-def test_a_host_that_floods_is_named(tmp_path: Path) -> None:
-    with flooding(tmp_path, [], b"x\n" * 2000) as terminal:
-        see(terminal, "UNREACHABLE", "it wrote 1,000 lines in a row that cannot be read")
         leave_after_keys(terminal)

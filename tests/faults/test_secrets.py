@@ -101,27 +101,3 @@ def test_what_is_printed_is_masked(driver: FakeDriver, command: tuple[str, ...])
     assert str(process.pid) in done.stdout
     assert "abc-123" not in done.stdout
     assert "two words" not in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--host", "a"], "other hosts mask theirs"),
-        (["--replay", "x"], "--show-secrets is not for a recording"),
-        (["--prometheus", "http://x"], "--show-secrets is not for a fleet"),
-        (["status"], "--show-secrets is for the dashboard"),
-        ([], "--show-secrets is for the dashboard"),
-    ],
-)
-def test_elsewhere_it_is_refused(arguments: list[str], said: str) -> None:
-    done = subprocess.run(
-        [*GPUTOP, "--show-secrets", *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1

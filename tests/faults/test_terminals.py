@@ -60,21 +60,6 @@ def test_it_ends_while_nobody_reads_and_restores_the_terminal(
         assert terminal.line_modes == terminal.line_modes_before
 
 
-@pytest.mark.parametrize(
-    "end",
-    [
-        pytest.param(lambda t: t.close_pty(), id="closed"),
-        pytest.param(lambda t: t.kill(signal.SIGHUP), id="SIGHUP"),
-        pytest.param(lambda t: t.kill(signal.SIGKILL), id="SIGKILL"),
-    ],
-)
-def test_nothing_is_left_when_the_terminal_goes(end: Callable[[Terminal], None]) -> None:
-    with Terminal(DEMO, env=NO_DRIVER) as terminal:
-        terminal.wait_for("7 H100")
-        end(terminal)
-        terminal.wait_until_gone()
-
-
 def test_a_terminal_that_is_gone_without_a_signal_ends_it() -> None:
     """As under a shell that ignores SIGHUP: its input is at its end, and that is all."""
     around = "import signal, subprocess, sys; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"

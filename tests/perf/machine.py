@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import itertools
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
@@ -17,6 +16,7 @@ from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.shipped import GIB, children
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Self
 
 FRAMES = 60
