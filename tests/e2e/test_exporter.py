@@ -12,8 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 import psutil
@@ -23,6 +22,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON
 from tests.output.test_scrape import Certificate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.driver
 
@@ -298,47 +301,6 @@ def test_tls(tmp_path: Path) -> None:
         assert asked()[0] != 0
         assert exporter.end(signal.SIGTERM) == 0
         assert len(exporter.errors) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="there is no Prometheus on the PATH")
-@pytest.mark.parametrize(
-    ("option", "query"),
-    [
-        ("--processes", "sum(gputop_power_watts) > bool 0"),
-        ("--dcgm-names", "sum(DCGM_FI_DEV_POWER_USAGE) > bool 0"),
-    ],
-)
-def test_a_real_prometheus_scrapes_it(tmp_path: Path, option: str, query: str) -> None:
-    certificate = Certificate(tmp_path)
-    options = ("--certfile", str(certificate.cert), "--keyfile", str(certificate.key))
-    how = {"scheme": "https", "tls_config": {"ca_file": str(certificate.cert)}}
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        web = f"127.0.0.1:{free.getsockname()[1]}"
-    with exporting("--demo", option, *options) as exporter:
-        target = exporter.url.split("/")[2]
-        config = {
-            "global": {"scrape_interval": "1s"},
-            "scrape_configs": [
-                {"job_name": "gpu", "static_configs": [{"targets": [target]}], **how}
-            ],
-        }
-        (tmp_path / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
-        with subprocess.Popen(
-            [  # noqa: S607
-                "prometheus",
-                f"--config.file={tmp_path / 'prometheus.yml'}",
-                f"--storage.tsdb.path={tmp_path / 'data'}",
-                f"--web.listen-address={web}",
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as prometheus:
-            try:
-                until(lambda: answer(web, "up") == ["1"], BOUND)
-                until(lambda: answer(web, query) == ["1"], BOUND)
-            finally:
-                prometheus.kill()
 
 
 def answer(web: str, query: str) -> list[str]:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import shlex
-import subprocess
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.agent.snapshot import MachineState, Sample
-from gputop.schema.decode import decode
 from tests import fake_ssh, streams
 from tests.e2e import sshd
 from tests.e2e.shipped import (
@@ -35,6 +31,7 @@ from tests.fake_ssh import FakeSsh
 from tests.terminal import MARKER, processes_of
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
 
     from tests.driver import FakeDriver
@@ -186,28 +183,6 @@ def asked(ssh: FakeSsh, *arguments: str) -> subprocess.CompletedProcess[str]:
     return run(*arguments, env={**NO_DRIVER, "PATH": ssh.path})
 
 
-def test_the_stream_of_several_hosts(ssh: FakeSsh) -> None:
-    ssh.does("b", fake_ssh.REFUSED)
-    words = shlex.join(fake_ssh.stream(seconds=0.2))
-    done = asked(
-        ssh,
-        *("stream", "--host", "a", "--host", "b", "--remote-command", words),
-        *("--interval", "0.25", "--count", "2"),
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    records = [decode(line) for line in done.stdout.splitlines()]
-    last = records[-1]
-    assert isinstance(last, Sample)
-    assert [(m.name, m.state) for m in last.machines] == [
-        ("a", MachineState.OK),
-        ("b", MachineState.AWAY),
-    ]
-    assert [r.uuid for r in last.devices] == [
-        f"a/{device.uuid}" for device in streams.inventory(2).devices
-    ]
-    assert "machines" in json.loads(done.stdout.splitlines()[-1])
-
-
 def test_the_status_of_several_hosts(ssh: FakeSsh) -> None:
     ssh.does("b", fake_ssh.REFUSED)
     words = shlex.join(fake_ssh.stream(seconds=0.2))
@@ -220,19 +195,3 @@ def test_the_status_of_several_hosts(ssh: FakeSsh) -> None:
     assert done.returncode == 3
     assert done.stderr.startswith("gputop: error: b is unreachable: ")
     assert done.stderr.count("\n") == 1
-
-
-def test_a_stream_of_several_hosts_ends_with_its_reader(ssh: FakeSsh) -> None:
-    run_id = str(uuid.uuid4())
-    words = shlex.join(fake_ssh.stream(seconds=0.2))
-    with subprocess.Popen(
-        [*GPUTOP, "stream", "--host", "a", "--remote-command", words],
-        env={**os.environ, **NO_DRIVER, "PATH": ssh.path, MARKER: run_id},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        assert b'"inventory"' in process.stdout.readline()
-        process.stdout.close()
-        assert process.wait(LONG) == 0
-    until_gone(run_id)

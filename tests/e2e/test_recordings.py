@@ -123,15 +123,6 @@ def test_gpus_that_do_not_answer_are_named(driver: FakeDriver) -> None:
     assert done.stdout.splitlines()[2] == "1, [N/A]"
 
 
-def test_a_recording_becomes_csv(tmp_path: Path) -> None:
-    path = recordings.make(tmp_path / "a.jsonl.gz", 5, 2)
-    done = run("stream", "--replay", path, "--query-gpu=index,utilization.gpu", "--count", "2")
-    assert done.stdout.splitlines() == [
-        "index, utilization.gpu [%]",
-        *("0, 0 %", "1, 0 %", "0, 1 %", "1, 1 %"),
-    ]
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_file_whole(tmp_path: Path, number: signal.Signals) -> None:
     path = tmp_path / "a.jsonl.gz"

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.shipped import run
 from tests.faults.pretend import Pretended, pretended
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.driver
 
@@ -78,13 +80,6 @@ def test_a_user_whose_name_is_never_answered(machine: Pretended) -> None:
     page = run("status", "--processes", env=machine.environment).stdout
     assert "NOT RESPONDING" not in page
     assert "4242" in page
-
-
-def test_a_command_line_that_is_never_answered(machine: Pretended) -> None:
-    block(machine.folder / "proc" / str(PID) / "cmdline")
-    samples = samples_of(machine)
-    check_readings(samples)
-    assert owners_in(samples[-1]) == {PID: ("bob", "python"), OTHER: ("ada", "python other.py")}
 
 
 def test_the_doctor_says_that_names_are_slow_and_not_that_the_driver_hangs(
