@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,6 +23,9 @@ from tests.reference import (
     reference,
     replaced,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 

@@ -93,10 +93,6 @@ def config(folder: Path, content: str) -> Path:
 # --- Where and what it reads ------------------------------------------------------------------
 
 
-def test_there_is_a_value_of_every_setting_that_is_not_the_default() -> None:
-    assert all(getattr(OTHER, key) != getattr(DEFAULT, key) for key in KEYS)
-
-
 def test_where_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     assert settings.path(None, NOTHING) == tmp_path / "gputop" / "config.toml"
@@ -116,10 +112,6 @@ def test_without_a_home_folder_all_is_as_usual_and_nothing_can_be_saved() -> Non
     assert settings.load(None, NOTHING) == (DEFAULT, [])
     with pytest.raises(ProblemError, match=r"HOME is not set.* --config"):
         settings.save(None, asdict(OTHER))
-
-
-def test_no_file_is_no_problem(tmp_path: Path) -> None:
-    assert settings.load(tmp_path / "none" / "config.toml", NOTHING) == (DEFAULT, [])
 
 
 def test_all_that_a_file_says(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,6 +23,9 @@ from gputop.schema.decode import decode
 from gputop.stream.agent_archive import BOOTSTRAP, PYTHON, agent_archive, agent_input
 from gputop.stream.launch import module_command
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FOLDER = Path(gputop.agent.__file__).parent
 BOUND = 60.0
@@ -66,7 +69,6 @@ EACH = pytest.mark.parametrize(
     [path for version, path in sorted(PYTHONS.items()) if version >= OLDEST],
     ids=[f"{x}.{y}" for x, y in sorted(PYTHONS) if (x, y) >= OLDEST],
 )
-TOO_OLD = [(path, f"{x}.{y}") for (x, y), path in PYTHONS.items() if (x, y) < OLDEST]
 
 
 @contextmanager
@@ -155,21 +157,6 @@ def test_everything_that_gputop_stream_sends(python: str, busy_driver: FakeDrive
     # The CPU of a child is known once it was seen at two looks, two seconds apart.
     of_children = {"absent", "children_cpu_percent", "children_cpu_most_percent"}
     assert known(listed) - of_children == known(other_listed) - of_children
-
-
-@pytest.mark.parametrize(("python", "version"), TOO_OLD, ids=[version for _, version in TOO_OLD])
-def test_a_python_that_is_too_old(python: str, version: str) -> None:
-    done = subprocess.run(
-        [python, "-c", BOOTSTRAP],
-        input=agent_input(),
-        capture_output=True,
-        timeout=BOUND,
-        check=False,
-    )
-    assert done.returncode == 3
-    assert done.stderr.decode() == (
-        f"gputop: error: python3 there is {version}, which is too old. gputop needs 3.9 or later\n"
-    )
 
 
 def test_no_shell_changes_the_bootstrap() -> None:

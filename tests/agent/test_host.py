@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +13,9 @@ from tests.agent import machines
 from tests.agent.fakes import Time
 from tests.agent.machines import cpuinfo, stat
 from tests.fake_root import fake_root
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture

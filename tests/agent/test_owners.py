@@ -9,17 +9,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
 
 from gputop.agent.device import Absence
-from gputop.agent.interface import LONGEST_FACT, OWNER_FIELDS, with_facts
-from gputop.agent.lines import to_line
+from gputop.agent.interface import OWNER_FIELDS, with_facts
 from gputop.agent.linux import owners as module
 from gputop.agent.linux import procfs
 from gputop.agent.linux.owners import (
@@ -30,13 +27,13 @@ from gputop.agent.linux.owners import (
     Owners,
 )
 from gputop.agent.linux.procfs import BOOT_TIME, TICKS_PER_SECOND
-from gputop.agent.snapshot import Sample
-from gputop.schema.decode import decode
-from tests import streams
 from tests.agent.fake_proc import FakeProc
 from tests.agent.fakes import Time, listed
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
     from gputop.agent.snapshot import Process
 
 BOUND = 60.0
@@ -348,13 +345,3 @@ def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "kill", refuse)
     assert find(Owners(), NOBODY) == unseen(listed(NOBODY), Absence.NO_PERMISSION)
     assert find(Owners(), 0) == unseen(listed(0), Absence.LOST)
-
-
-def test_a_long_name_of_a_container_is_cut() -> None:
-    """A longer text would have the reader refuse the line, and with it all devices."""
-    known = with_facts(streams.process(71, 0), {"container": "c" * 100_000, "user": "ada"})
-    assert known.container == "c" * LONGEST_FACT
-    assert known.user == "ada"
-    sample = decode(to_line(streams.sample(1, [known])))
-    assert isinstance(sample, Sample)
-    assert sample.processes == (known,)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +16,9 @@ from gputop.agent.snapshot import DriverState, Host, Inventory, Record, Sample, 
 from gputop.schema.decode import decode
 from gputop.stream.launch import module_command
 from tests.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 INTERVAL = 0.25
 COMMAND = [*module_command("gputop"), "stream", "--demo", "--interval", f"{INTERVAL}"]
@@ -90,23 +91,6 @@ def test_all_is_written_however_little_a_pipe_takes(monkeypatch: pytest.MonkeyPa
     data = bytes(range(256)) * 100
     sender.write_all(1, data)
     assert received == data
-
-
-def test_the_end_of_its_input_is_the_end_of_it(start: Any) -> None:
-    process = start()
-    first_line(process)
-    process.stdin.close()
-    assert process.wait(BOUND) == 0
-    assert process.stderr.read() == b""
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it(start: Any, number: signal.Signals) -> None:
-    process = start()
-    first_line(process)
-    process.send_signal(number)
-    assert process.wait(BOUND) == -number
-    assert process.stderr.read() == b""
 
 
 def test_ctrl_c() -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +23,9 @@ from gputop.agent.simulated import (
     simulated_owners,
 )
 from tests.agent.fakes import Time
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FIVE_MINUTES = 300
 

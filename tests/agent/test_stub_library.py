@@ -6,12 +6,15 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.agent.snapshot import Inventory
 from gputop.schema.decode import decode
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 STUB = """
 #include <stdio.h>

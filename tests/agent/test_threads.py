@@ -6,9 +6,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from gputop.agent.threads import SlowResults
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def test_no_thread_starts_while_the_program_ends() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -13,6 +13,9 @@ from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.nvml.utilization import BusySamples
 from tests.agent.test_nvml import Clock
 from tests.driver import FakeDevice, FakeDriver, FakeSample
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 pytestmark = pytest.mark.driver
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from importlib import import_module
@@ -433,19 +432,3 @@ def test_the_help_has_every_command_and_option_of_the_dashboard() -> None:
     options = [action for action in top._actions if action.option_strings]
     assert [each.dest for each in options if each.option_strings[0] not in text] == []
     assert len(options) > 25
-
-
-def test_the_dashboard_begins_with_the_chosen_users_as_its_filter() -> None:
-    environment = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
-    with Terminal([*GPUTOP, "--demo", "-u", "nobody-at-all"], environment, 100, 40) as terminal:
-        terminal.wait_for("user:nobody-at-all", BOUND)
-        terminal.send("\x1b")
-        terminal.wait_for(lambda t: "user:nobody" not in t.text and "python" in t.text, BOUND)
-
-
-@pytest.mark.parametrize(("columns", "most"), [("60", 60), ("0", None), ("wide", None)])
-def test_columns_count_without_a_terminal(columns: str, most: int | None) -> None:
-    """`watch gputop status`."""
-    lines = run("status", "--demo", env={**os.environ, "COLUMNS": columns}).stdout.splitlines()
-    widest = max(map(len, lines))
-    assert widest > 100 if most is None else widest <= most

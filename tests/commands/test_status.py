@@ -125,16 +125,6 @@ def test_an_order_or_a_number_of_processes_shows_their_table(
         assert [line.split()[1] for line in table] == ["PID", *pids]
 
 
-def test_totals_of_users_as_json(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    processes = (process(7, 0, user="ada"), process(3, 0, user="bo"))
-    prepare(monkeypatch, Snapshot(inventory(1), sample(1, processes)))
-    assert ended("--by-user", "--json", "--user", "bo") == 0
-    (user,) = json.loads(capsys.readouterr().out)["users"]
-    assert (user["user"], user["processes"]) == ("bo", 1)
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -231,17 +221,6 @@ def test_watching_as_json_is_a_document_on_each_line(
     assert len(lines) == 2
     keys = {"inventory", "sample", "bound_by"}
     assert all(json.loads(line).keys() == keys for line in lines)
-
-
-def test_watching_without_a_driver_says_so_on_the_page_and_goes_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    prepare(monkeypatch, Snapshot(no_driver(), sample(0)), ONE, KeyboardInterrupt())
-    assert ended("--watch") == 0
-    said = capsys.readouterr()
-    assert said.out.splitlines()[1] == str(NO_DRIVER)
-    assert "H100" in said.out
-    assert said.err == ""
 
 
 def run(*command: str, environment: dict[str, str]) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -24,6 +23,8 @@ from gputop.schema.catalogue import CATALOGUE
 from tests.demo_fleet.site import DRIVER, Flaw, SimulatedGpu, hosts_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gputop.health.findings import Finding
 from tests.health.histories import WORKING, Machine, finding, one, saw, trainer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 FULL_CORE = trainer(cpu_percent=99.0)
 STEP = 1 / 6

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -19,6 +18,9 @@ from gputop.stream.history import History
 from tests import streams
 from tests.health.histories import IDLE, WORKING, Machine, device, noise, one, saw, trainer
 from tests.streams import GIB, NOW
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 UUIDS = ("a", "b", "c")
 STEADY = {"pcie_generation", "pcie_width", "performance_state", "pcie_replays", "ecc_corrected"}

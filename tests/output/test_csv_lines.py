@@ -9,7 +9,7 @@ import pytest
 from gputop.agent.device import Absence, DeviceSample, DeviceState
 from gputop.agent.lines import to_line
 from gputop.agent.snapshot import Sample
-from gputop.output.csv_lines import DEFAULT_QUERY, CsvLines, parse_query
+from gputop.output.csv_lines import CsvLines, parse_query
 from gputop.schema.decode import decode
 from gputop.schema.values import value_text
 from tests import streams
@@ -88,11 +88,6 @@ def test_a_reading_under_its_own_name_is_the_value_of_the_json() -> None:
     header, row = csv.lines_of(_with(streams.readings(0, **readings)))
     assert header == ", ".join(OWN)
     assert row == ", ".join(text for _, text in OWN.values())
-
-
-def test_profiling_counters_are_read_only_for_their_columns() -> None:
-    assert CsvLines(parse_query("index,sm_active_percent")).needs_gpm
-    assert not CsvLines(parse_query(DEFAULT_QUERY)).needs_gpm
 
 
 @pytest.mark.parametrize(

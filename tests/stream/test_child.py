@@ -29,7 +29,7 @@ from gputop.stream.child import (
     one_snapshot,
     snapshots,
 )
-from gputop.stream.launch import StreamOptions, module_command
+from gputop.stream.launch import StreamOptions
 from tests.streams import PreparedStream
 
 BOUND = 60.0
@@ -329,13 +329,6 @@ def descriptors() -> set[str]:
     }
 
 
-def test_the_command_is_this_gputop() -> None:
-    ours = [*module_command("gputop"), "stream", "--interval"]
-    assert StreamOptions(0.25).command == [*ours, "0.25"]
-    options = StreamOptions(60.0, count=3, demo=True)
-    assert options.command == [*ours, "60", "--count", "3", "--demo"]
-
-
 async def test_one_snapshot() -> None:
     child = StreamChild(StreamOptions(0.5, demo=True).command, 0.5)
     inventory, sample = await first_snapshot(snapshots(child, BOUND))
@@ -377,16 +370,6 @@ async def test_one_snapshot_of_a_driver_that_never_answers(monkeypatch: pytest.M
         await one_snapshot(timeout_seconds=0.2)
     gc.collect()
     assert descriptors() == before
-
-
-async def test_one_snapshot_of_a_child_that_dies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is started again, so nothing says that it is."""
-    prepare(monkeypatch, 'sys.exit("no room")')
-    with pytest.raises(StreamError) as raised:
-        await one_snapshot(timeout_seconds=BOUND)
-    assert raised.value.problem.why == "no room"
-    assert "again" not in raised.value.problem.remedy.removeprefix("Try again")
-    assert "gputop stream" in raised.value.problem.remedy
 
 
 STARTING = Inventory(1.0, "host", Source.NVML, DriverState.STARTING, 1.0)

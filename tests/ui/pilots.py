@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from textual import events
@@ -19,6 +18,7 @@ from tests.streams import PreparedStream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
+    from concurrent.futures import Future
 
     from textual.app import App
     from textual.pilot import Pilot
