@@ -142,7 +142,7 @@ def kill_with(number: signal.Signals) -> Callable[[Terminal], None]:
     return kill
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.parametrize(
     "end",

@@ -193,36 +193,6 @@ def test_where_there_is_no_driver_it_says_so_and_goes_on() -> None:
         assert len(exporter.errors) == 2
 
 
-def test_a_sampler_that_hangs_holds_up_no_scrape_and_its_readings_go() -> None:
-    with exporting("--demo") as exporter:
-        exporter.until(exporter.up)
-        assert exporter.value("gputop_power_watts", index="0")
-        exporter.sampler().suspend()
-        exporter.until(lambda: not exporter.up())
-        assert {name for name, _ in exporter.series()} <= {
-            "gputop_up",
-            "gputop_interruptions_total",
-        }
-        sampler = exporter.sampler()
-        assert exporter.end(signal.SIGTERM) == 0
-        assert not sampler.is_running()
-
-
-def test_all_interfaces_are_said() -> None:
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError:
-        pytest.skip("there is no IPv6 here")
-    url = f"http://{socket.gethostname()}:"
-    with exporting("--demo", "--listen", ":0") as exporter:
-        said = exporter.says("metrics at ")
-        assert said.startswith(f"gputop: metrics at {url}")
-        assert "on all interfaces" in said
-        port = int(said.split(url)[1].split("/")[0])
-        for place in ("::1", "127.0.0.1"):
-            socket.create_connection((place, port), timeout=SOON).close()
-
-
 def refused(*arguments: str, program: list[str] = GPUTOP, status: int = 3) -> str:
     """The line that the exporter ends with, where it could not run."""
     done = subprocess.run(

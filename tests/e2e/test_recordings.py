@@ -20,7 +20,6 @@ from gputop.schema.decode import decode
 from gputop.text import moment
 from gputop.ui.telemetry import Telemetry
 from tests import recordings, streams
-from tests.driver import GPU_IS_LOST, RESET_REQUIRED, FakeDevice
 from tests.e2e.shipped import GPUTOP, SOON, children, dashboard, device, held_by, run, see
 
 if TYPE_CHECKING:
@@ -106,21 +105,6 @@ def _is_the_schema(document: dict[str, Any]) -> None:
         (sample["processes"][0], Process),
     ):
         assert {*found} - {*LEFT_OUT_IF_EMPTY, "type"} == names(cls) - LEFT_OUT_IF_EMPTY
-
-
-@pytest.mark.driver
-def test_gpus_that_do_not_answer_are_named(driver: FakeDriver) -> None:
-    faults = (FakeDevice(hang=True), FakeDevice(code=GPU_IS_LOST), FakeDevice(code=RESET_REQUIRED))
-    driver.write(device(0), *faults)
-    listed = run("status", "-L", env=driver.environment())
-    assert (listed.returncode, listed.stderr) == (0, "")
-    first, *others = listed.stdout.splitlines()
-    assert first.startswith("GPU 0: NVIDIA Test 0 (UUID: GPU-")
-    assert others == ["GPU 1: no answer yet", "GPU 2: lost", "GPU 3: needs reset"]
-    words = ("stream", "--query-gpu", "index,temperature.gpu", "--count", "1", *FAST)
-    done = run(*words, env=driver.environment())
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[2] == "1, [N/A]"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import re
@@ -25,7 +24,6 @@ from tests.faults.texts import ALL, FIRST_PID, called, raw, records
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.driver
@@ -107,19 +105,19 @@ def test_pages_are_inert(arguments: list[str], nasty_machine: dict[str, str]) ->
     assert inert(*arguments, env=nasty_machine)
 
 
-@pytest.mark.parametrize("columns", [80, 120])
-def test_a_page_on_a_terminal_is_as_wide_as_it(columns: int, nasty_machine: dict[str, str]) -> None:
-    with Terminal([*GPUTOP, "status"], env=nasty_machine, columns=columns, rows=60) as terminal:
+def test_a_page_on_a_terminal_is_as_wide_as_it(nasty_machine: dict[str, str]) -> None:
+    with Terminal([*GPUTOP, "status"], env=nasty_machine, columns=80, rows=60) as terminal:
         assert terminal.wait() == 0
         text = re.sub(rb"\x1b\[[0-9;]*m", b"", terminal.raw).replace(b"\r\n", b"\n").decode()
         assert not active(text)
         assert "␛[31;7m" in text
-        assert max(map(cells, text.split("\n"))) <= columns
+        assert max(map(cells, text.split("\n"))) <= 80
 
 
 HOSTS = (["status"], ["stream", "--count", "2", "--format", "csv"], ["stream", "--count", "2"])
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("arguments", HOSTS, ids=" ".join)
 def test_what_hosts_send_is_inert(arguments: list[str], tmp_path: Path) -> None:
     ssh = FakeSsh(tmp_path)
@@ -130,20 +128,14 @@ def test_what_hosts_send_is_inert(arguments: list[str], tmp_path: Path) -> None:
     assert inert(*arguments, *hosts, env={**NO_DRIVER, "PATH": ssh.path})
 
 
-@pytest.fixture
-def garbage(driver: FakeDriver) -> Iterator[dict[str, str]]:
-    """A machine whose second device says no number that is one."""
-    with contextlib.ExitStack():
-        first, second, _ = three(os.getpid())
-        rows = (FakeProcess((1 << 32) - 1), FakeProcess(0), FakeProcess(4_190_000))
-        driver.write(first, dataclasses.replace(second, **SENTINELS, processes=rows))  # type: ignore[arg-type]
-        yield driver.environment()
-
-
 @pytest.mark.daily(2)
 @pytest.mark.parametrize("arguments", [*PAGES, ["status", "--json"]], ids=" ".join)
-def test_no_number_is_none(arguments: list[str], garbage: dict[str, str]) -> None:
-    done = written(*arguments, env=garbage)
+def test_no_number_is_none(arguments: list[str], driver: FakeDriver) -> None:
+    """On a machine whose second device says no number that is one."""
+    first, second, _ = three(os.getpid())
+    rows = (FakeProcess((1 << 32) - 1), FakeProcess(0), FakeProcess(4_190_000))
+    driver.write(first, dataclasses.replace(second, **SENTINELS, processes=rows))  # type: ignore[arg-type]
+    done = written(*arguments, env=driver.environment())
     text = re.sub(r'"(time|uptime_seconds|start_time)": ?[\d.]+', "", done.stdout + done.stderr)
     wrong = re.search(NO_NUMBER, text)
     assert wrong is None, text[max(0, wrong.start() - 200) : wrong.end() + 20]

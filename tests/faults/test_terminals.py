@@ -35,7 +35,7 @@ def left_unread(terminal: Terminal) -> list[str]:
     return left
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("end", "status"),
     [

@@ -14,7 +14,7 @@ from gputop.agent.device import DeviceState
 from gputop.agent.snapshot import Event
 from gputop.ui.telemetry import EVENTS_KEPT, Telemetry
 from tests import streams
-from tests.fuzz.test_drawing import monitor
+from tests.fuzz.invariants import monitor
 from tests.soak.soak import Row, Soak, verdict
 
 if TYPE_CHECKING:

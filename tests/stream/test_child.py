@@ -104,15 +104,6 @@ def why(received: Received) -> str:
     return received.problem.why
 
 
-async def test_a_child_may_be_started_before_anybody_listens(spawn: Spawn) -> None:
-    child = spawn("say(INVENTORY); say(SAMPLE); until_the_end()")
-    child.spawn()
-    pid = pid_of(child)
-    async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
-        assert await anext(records) == INVENTORY
-        assert pid_of(child) == pid
-
-
 async def test_a_killed_child_is_started_again(spawn: Spawn, pauses: list[float]) -> None:
     child = spawn("say(INVENTORY); until_the_end()")
     async with asyncio.timeout(BOUND), contextlib.aclosing(child.records()) as records:
@@ -163,16 +154,6 @@ async def test_what_is_printed_before_the_first_record_is_shown(spawn: Spawn) ->
         assert "~/.bashrc" in line.problem.remedy
     assert isinstance(end, Interruption)
     assert end.printed == child.printed == ">", "the last line, which has no end"
-
-
-async def test_nothing_is_printed_by_a_stream_that_has_begun(spawn: Spawn) -> None:
-    child = spawn("say('Welcome'); say(INVENTORY); say('more'); sys.exit()")
-    welcome, _, more, end = await first(child, 4)
-    assert isinstance(welcome, Interruption)
-    assert isinstance(more, Interruption)
-    assert more.problem.what == "A line of the stream cannot be read"
-    assert isinstance(end, Interruption)
-    assert end.printed == ""
 
 
 async def test_a_child_that_never_says_a_word(spawn: Spawn) -> None:
