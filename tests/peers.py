@@ -13,14 +13,13 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.e2e.shipped import GPUTOP, MARK, TAB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
     from tests.driver import FakeDriver
     from tests.terminal import Terminal
 

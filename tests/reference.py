@@ -9,9 +9,9 @@ import argparse
 import ast
 import inspect
 import re
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import gputop
 from gputop import __version__
@@ -22,9 +22,6 @@ from gputop.commands.parser import COMMANDS, parser
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED, USAGE
 from gputop.output.csv_lines import ALIASES, COLUMNS
 from gputop.schema.catalogue import CATALOGUE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "reference.md"

@@ -21,15 +21,15 @@ import sys
 import termios
 import time
 import uuid
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import pyte
 from wcwidth import wcwidth
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from types import TracebackType
     from typing import Self
 
 MARKER = "GPUTOP_TEST_RUN"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -23,9 +23,6 @@ from tests.reference import (
     reference,
     replaced,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 

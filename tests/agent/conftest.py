@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from gputop.agent.sampler import Sampler
 from tests.agent.fakes import INTERVAL, Clock, FakeReader, Open, Stream, answer, fake_owners
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from gputop.agent.interface import Driver
     from gputop.agent.selection import Selection
 

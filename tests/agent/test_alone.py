@@ -10,10 +10,10 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,9 +23,6 @@ from gputop.schema.decode import decode
 from gputop.stream.agent_archive import BOOTSTRAP, PYTHON, agent_archive, agent_input
 from gputop.stream.launch import module_command
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FOLDER = Path(gputop.agent.__file__).parent
 BOUND = 60.0

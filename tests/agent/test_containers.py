@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import pwd
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gputop.agent.linux import containers
 from gputop.agent.linux.containers import container_names
 from tests.fake_root import LINK, fake_root
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ID = "4f1c0ab2d9e7" + "8635" * 13
 OTHER = "4f1c0ab2d9e8" + "8635" * 13

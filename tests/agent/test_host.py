@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from tests.agent import machines
 from tests.agent.fakes import Time
 from tests.agent.machines import cpuinfo, stat
 from tests.fake_root import fake_root
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

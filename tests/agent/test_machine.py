@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -14,8 +15,6 @@ from tests.agent.machines import chip, cpuinfo, meminfo, policy, stat, zone
 from tests.fake_root import fake_root
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.agent.machines import Files
 
 KIB = 1024

@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -31,9 +33,6 @@ from tests.agent.fake_proc import FakeProc
 from tests.agent.fakes import Time, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
     from gputop.agent.snapshot import Process
 
 BOUND = 60.0

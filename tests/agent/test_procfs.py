@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import psutil
 import pytest
@@ -26,10 +27,6 @@ from gputop.agent.linux.procfs import (
 )
 from gputop.agent.snapshot import Process, ProcessKind
 from tests.agent.fake_proc import FakeProc, stat_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 BOUND = 60.0
 NOBODY = 0x7FFFFFFF

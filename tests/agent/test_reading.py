@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,9 +14,6 @@ from gputop.agent.interface import DeviceReading, Reader
 from gputop.agent.problem import Problem
 from gputop.agent.reading import STUCK_SECONDS, ReadingThreads
 from tests.agent.fakes import BOUND, FakeReader, Time, answer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PATIENCE = 60.0
 """Seconds that a tick would wait for a device that it waits for."""

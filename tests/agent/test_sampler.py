@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -33,9 +33,6 @@ from tests.agent.fakes import (
     answer,
     fake_owners,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 
 def started(opened: Open, readers: list[FakeReader]) -> Stream:

@@ -6,7 +6,8 @@ import os
 import select
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from gputop.agent.snapshot import DriverState, Host, Inventory, Record, Sample, 
 from gputop.schema.decode import decode
 from gputop.stream.launch import module_command
 from tests.terminal import Terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 INTERVAL = 0.25
 COMMAND = [*module_command("gputop"), "stream", "--demo", "--interval", f"{INTERVAL}"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,6 @@ from gputop.agent.simulated import (
     simulated_owners,
 )
 from tests.agent.fakes import Time
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FIVE_MINUTES = 300
 

@@ -6,15 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gputop.agent.snapshot import Inventory
 from gputop.schema.decode import decode
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STUB = """
 #include <stdio.h>

@@ -6,12 +6,9 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from gputop.agent.threads import SlowResults
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def test_no_thread_starts_while_the_program_ends() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import pytest
 
@@ -12,9 +12,6 @@ from gputop.agent.nvml.fields import Asked
 from gputop.agent.nvml.traffic import RateCounter
 from tests.agent.test_nvml import Clock
 from tests.driver import ALL_LINKS, NO_PERMISSION, NOT_SUPPORTED, FakeDevice, FakeDriver
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 pytestmark = pytest.mark.driver
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import pytest
 
@@ -10,9 +10,6 @@ from gputop.agent.device import SERIES_READINGS, Absence, DeviceSample
 from gputop.agent.nvml.driver import NvmlReader, start
 from tests.agent.test_nvml import Clock
 from tests.driver import FakeDevice, FakeDriver, FakeSample
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 pytestmark = pytest.mark.driver
 

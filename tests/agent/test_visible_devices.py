@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
 from gputop.agent.device import Absence, Device
 from gputop.agent.visible_devices import BY_BUS, ORDER, VARIABLE, Seen, in_bus_order, seen
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 A, B, C = "GPU-aa11", "GPU-aa22", "GPU-bb33"
 M1, M2 = "MIG-1", "MIG-2"

@@ -7,9 +7,9 @@ import gc
 import json
 import os
 import sqlite3
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +19,6 @@ from gputop.bench.results import compare, exports, measures, store
 from tests.bench.kept import BASE, SWEEP, soak, table
 from tests.bench.pages import result_text
 from tests.bench.workers import RESULT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from importlib import import_module
@@ -18,7 +19,6 @@ from gputop.stream.launch import module_command
 from tests.terminal import ALTERNATE_SCREEN, Terminal
 
 if TYPE_CHECKING:
-    import argparse
     from pathlib import Path
 
 GPUTOP = module_command("gputop")

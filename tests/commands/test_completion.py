@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from gputop.commands.completion import SHELLS, script
 from gputop.commands.parser import parser
 from gputop.stream.launch import module_command
 from tests.terminal import Terminal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COMPLETE = """
 source "$1"; shift

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -23,8 +24,6 @@ from gputop.schema.catalogue import CATALOGUE
 from tests.demo_fleet.site import DRIVER, Flaw, SimulatedGpu, hosts_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
 

@@ -7,14 +7,11 @@ in a unit, a rounding or a word is not made here a second time.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.driver import FakeDevice
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _FOLDER = Path(__file__).parent.parent / "data" / "captures"
 _MIB = 1 << 20

@@ -7,13 +7,11 @@ what is in use is made up. Each takes changes to its fields.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.driver import ALL_LINKS, FIELDS, NOT_SUPPORTED, FakeDevice, FakeInstance, FakeProcess
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 GIB = 1 << 30
 MIB = 1 << 20

@@ -6,14 +6,11 @@ import contextlib
 import os
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from gputop.stream.launch import module_command
 from tests.driver import FakeDevice, FakeProcess
 from tests.terminal import PATIENCE_SECONDS, Terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 GPUTOP = module_command("gputop")
 NO_DRIVER = {"LD_LIBRARY_PATH": ""}

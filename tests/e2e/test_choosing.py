@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import subprocess
+from typing import Any
 
 import pytest
 
@@ -11,9 +12,6 @@ from gputop.bench.plan import target_choice
 from tests.driver import FakeDevice, FakeDriver, FakeInstance
 from tests.e2e.shipped import dashboard, leave, run, see
 from tests.e2e.test_exporter import serving
-
-if TYPE_CHECKING:
-    import subprocess
 
 pytestmark = pytest.mark.driver
 

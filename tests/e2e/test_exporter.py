@@ -12,7 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from urllib.request import urlopen
 
 import psutil
@@ -22,10 +23,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON
 from tests.output.test_scrape import Certificate
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.driver
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import shlex
+import subprocess
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +32,6 @@ from tests.fake_ssh import FakeSsh
 from tests.terminal import MARKER, processes_of
 
 if TYPE_CHECKING:
-    import subprocess
     from collections.abc import Iterator
 
     from tests.driver import FakeDriver

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,8 +11,6 @@ import pytest
 from tests.e2e.shipped import ENTER, SOON, dashboard, device, see
 
 if TYPE_CHECKING:
-    from collections import Counter
-
     from tests.driver import FakeDriver
     from tests.terminal import Terminal
 

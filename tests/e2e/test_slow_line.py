@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +22,6 @@ from tests.e2e.test_hosts import over_there, until_gone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tests.driver import FakeDriver
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.shipped import run
 from tests.faults.pretend import Pretended, pretended
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.driver
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,6 @@ from tests.e2e.sshd import Sshd
 from tests.terminal import MARKER, processes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gputop.stream.child import Snapshot
     from tests.driver import FakeDriver
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from . import driver
 from .memory import HOST, PINNED, Memory, device_of
 from .products import Products, Results
 from .settings import from_environment
 from .timeline import Event, Graph, Machine, Stream, number_of, sleep_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 FACTORIES = (
     *("empty", "zeros", "ones", "full", "rand", "randn", "randint", "randperm", "arange"),

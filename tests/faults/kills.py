@@ -18,9 +18,9 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 from tests.bench.workers import fake_interpreter
@@ -29,9 +29,6 @@ from tests.e2e.pretender import worker
 from tests.e2e.shipped import GPUTOP, SOON
 from tests.faults.scenario import free
 from tests.terminal import ScreenError, Terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 RUN_SECONDS = 3
 ROOT, SAMPLER, WORKER = "the command", "its sampler", "a worker"

@@ -7,6 +7,7 @@ import dataclasses
 import os
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,6 @@ from tests.perf.measure import processor_seconds
 from tests.terminal import ALTERNATE_SCREEN, SHOW_CURSOR, Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.driver import FakeDriver
     from tests.faults.scenario import Key, Scenario
 

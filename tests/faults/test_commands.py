@@ -8,7 +8,7 @@ import re
 import shlex
 import subprocess
 import unicodedata
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -22,9 +22,6 @@ from tests.faults.pretend import pretended
 from tests.faults.scenario import three
 from tests.faults.texts import ALL, FIRST_PID, called, raw, records
 from tests.terminal import Terminal
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.driver
 

@@ -11,7 +11,7 @@ import os
 import shlex
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
@@ -40,7 +40,6 @@ from tests.fake_ssh import FakeSsh
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-    from typing import Self
 
     from tests.terminal import Terminal
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,9 +11,6 @@ from gputop.settings import LARGEST_BYTES
 from tests.fuzz.__main__ import tried
 from tests.fuzz.invariants import check_stream
 from tests.fuzz.targets import CORPUS, TARGETS, check_settings, clean
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 FOUND = sorted(Path(__file__).with_name("found").iterdir())
 STREAMS = sorted(CORPUS.iterdir())

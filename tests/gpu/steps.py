@@ -11,6 +11,7 @@ import statistics
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pynvml
@@ -22,7 +23,6 @@ from tests.bench.commands import InTerminal
 from tests.gpu.day import GPUTOP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from typing import Self
 
     from tests.gpu.day import Day, Ran

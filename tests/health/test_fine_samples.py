@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 
 from gputop.health.findings import Finding
 from tests.health.histories import WORKING, Machine, finding, one, saw, trainer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 FULL_CORE = trainer(cpu_percent=99.0)
 STEP = 1 / 6

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,9 +19,6 @@ from gputop.stream.history import History
 from tests import streams
 from tests.health.histories import IDLE, WORKING, Machine, device, noise, one, saw, trainer
 from tests.streams import GIB, NOW
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 UUIDS = ("a", "b", "c")
 STEADY = {"pcie_generation", "pcie_width", "performance_state", "pcie_replays", "ecc_corrected"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,6 @@ from tests.health.histories import WORKING, Machine, device, trainer
 from tests.streams import NOW
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from gputop.health.rule_view import RuleView
 
 ALL = 1000

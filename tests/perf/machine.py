@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import itertools
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
@@ -16,7 +17,6 @@ from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.shipped import GIB, children
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Self
 
 FRAMES = 60

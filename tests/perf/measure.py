@@ -8,17 +8,15 @@ import random
 import re
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gputop
 from tests.peers import Peer, arrow, marked
 from tests.perf.machine import FIRST_CELSIUS, Machine
 from tests.terminal import Terminal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 TICKS = os.sysconf("SC_CLK_TCK")
 MIB = 1 << 20

@@ -17,6 +17,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,8 +27,6 @@ from tests.perf.machine import Machine, Scene
 from tests.perf.measure import Bench, Figures, compile_package
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from tests.peers import Peer
 
 COLUMNS_AND_ROWS = (160, 50)

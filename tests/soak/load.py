@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.driver import (
     GPU_IS_LOST,
@@ -17,9 +18,6 @@ from tests.driver import (
     FakeInstance,
     FakeProcess,
 )
-
-if TYPE_CHECKING:
-    import random
 
 DEVICES = 8
 MOST_PROCESSES = 24

@@ -9,6 +9,7 @@ import signal
 import statistics
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,8 +22,6 @@ from tests.soak.errands import ERRANDS, SIZE, STRESS_TEST, TESTS_A_MINUTE, Step
 from tests.soak.load import DEVICES, Load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.driver import FakeDriver
     from tests.terminal import Terminal
 

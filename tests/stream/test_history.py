@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,9 +26,6 @@ from gputop.schema.derived import (
 from gputop.schema.values import Statistics
 from gputop.stream.history import LONGEST_WEIGHT_SECONDS, History
 from tests import streams
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 NAME = "temperature_celsius"
 SAMPLES = "gpu_utilization_samples_percent"

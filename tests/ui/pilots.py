@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from textual import events
@@ -18,7 +19,6 @@ from tests.streams import PreparedStream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
-    from concurrent.futures import Future
 
     from textual.app import App
     from textual.pilot import Pilot

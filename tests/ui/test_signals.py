@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
-from typing import TYPE_CHECKING
+import subprocess
 
 import pytest
 
@@ -13,9 +13,6 @@ from gputop.agent.linux import procfs
 from gputop.agent.linux.procfs import Stat, read_stat
 from gputop.ui.processes.signals import send_signal
 from tests.agent.test_procfs import BOUND, NOBODY, child, proc, start_of
-
-if TYPE_CHECKING:
-    import subprocess
 
 __all__ = ["child", "proc"]
 
