@@ -125,22 +125,15 @@ def test_all_that_a_file_says(tmp_path: Path) -> None:
     [
         ("theme = 'pink'", "Give one of auto, dark, light, ansi, colour-blind"),
         ("theme = ['dark']", "Give one of auto, dark, light"),
-        ("theme = {name = 'dark'}", "Give one of auto, dark, light"),
-        ("density = 3", "Give one of auto, row, compact, full"),
         ("ascii = 'yes'", "Give true or false, or auto"),
         ("mouse = 1", "Give true or false"),
         ("bell = 'auto'", "Give true or false"),
         ("interval = true", "Give seconds from 0.25 to 60"),
-        ("interval = '1'", "Give seconds from 0.25 to 60"),
         ("interval = 0.2", "Give seconds from 0.25 to 60"),
-        ("interval = 61", "Give seconds from 0.25 to 60"),
         ("interval = nan", "Give seconds from 0.25 to 60"),
-        ("interval = -inf", "Give seconds from 0.25 to 60"),
         ("sort = 'Memory; rm'", "Give the title of a column"),
         ('sort = "a\\u001b"', "Give the title of a column"),
-        ("sort = 7", "Give the title of a column"),
         ('on_event = "\'"', "Give a command"),
-        ("on_event = 7", "Give a command"),
     ],
 )
 def test_a_value_that_cannot_be_is_said_and_the_rest_counts(
@@ -172,7 +165,6 @@ def test_a_key_that_is_not_known_is_said(tmp_path: Path) -> None:
         (b"\xff\xfe", "not UTF-8"),
         (b"[" * 100_000, ""),
         (b"#" * (1 << 16) + b"\n", "over 64 KiB"),
-        (b"a = " + b"9" * 10_000, ""),
     ],
 )
 def test_a_broken_file_is_said_and_left_alone(tmp_path: Path, content: bytes, why: str) -> None:
@@ -214,11 +206,8 @@ def test_every_setting_has_a_variable(tmp_path: Path) -> None:
     [
         ("THEME", "pink"),
         ("INTERVAL", "soon"),
-        ("INTERVAL", "nan"),
-        ("INTERVAL", "1e9"),
         ("MOUSE", "perhaps"),
         ("SORT", "\x1b"),
-        ("ASCII", "2"),
     ],
 )
 def test_a_variable_that_cannot_be_is_said(tmp_path: Path, key: str, text: str) -> None:

@@ -314,8 +314,10 @@ def test_what_never_ends_is_refused(tmp_path: Path, path: str) -> None:
 def leave_after_keys(terminal: Terminal) -> None:
     """Keys are answered, and `q` leaves."""
     for _ in range(2):
-        terminal.answer("2", lambda t: "Tab Form" in t.text, SOON)
-        terminal.answer("1", lambda t: "Tab Form" not in t.text, SOON)
+        terminal.send("2")
+        terminal.wait_for("Tab Form")
+        terminal.send("1")
+        terminal.wait_for(lambda t: "Tab Form" not in t.text)
     terminal.send("q")
     assert terminal.wait(SOON) == 0
     terminal.wait_until_gone(SOON)
