@@ -133,6 +133,7 @@ def busy_driver(driver: FakeDriver) -> FakeDriver:
     return driver
 
 
+@pytest.mark.daily(2)
 @EACH
 def test_everything_that_gputop_stream_sends(python: str, busy_driver: FakeDriver) -> None:
     words = ["--interval", "0.5", "--count", "4"]

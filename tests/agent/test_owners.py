@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import subprocess
@@ -171,27 +170,6 @@ def test_children_that_are_not_told(clock: Time, proc: FakeProc, owners: Owners)
     assert {owner.absent[name] for name in CHILDREN} == {Absence.NOT_SUPPORTED}
 
 
-def test_one_file_is_opened_at_a_look() -> None:
-    """Not by the standard library either, as the interpreter itself reports it."""
-    script = """
-import json, os, sys
-from gputop.agent.linux.owners import Owners
-owners = Owners()
-list(owners.look_up([os.getppid()]))
-opened = []
-counting = ("open", "os.listdir", "os.scandir", "pwd.getpwuid", "subprocess.Popen", "os.kill")
-sys.addaudithook(lambda event, of: opened.append((event, of[0])) if event in counting else None)
-for _ in range(3):
-    list(owners.look_up([os.getppid()]))
-found = list(opened)
-print(json.dumps(found))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, timeout=BOUND
-    )
-    assert json.loads(done.stdout) == [["open", f"/proc/{os.getpid()}/stat"]] * 3
-
-
 def test_a_user_name_that_is_never_answered(
     clock: Time, proc: FakeProc, owners: Owners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -286,17 +264,6 @@ def test_a_start_time_follows_a_clock_that_was_set(
     assert boot.now() == BOOT_TIME
     ahead += 3600.0
     assert boot.now() == 5000
-
-
-def test_a_process_is_forgotten_when_it_leaves_the_devices(
-    clock: Time, proc: FakeProc, owners: Owners
-) -> None:
-    proc.add()
-    find(owners, 7)
-    clock.now += 1.0
-    assert find(owners, 7).cpu_percent == 0.0
-    find(owners, 8)
-    assert find(owners, 7).cpu_percent is None
 
 
 def test_what_has_no_command_line_has_a_name(clock: Time, proc: FakeProc, owners: Owners) -> None:

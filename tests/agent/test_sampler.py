@@ -149,20 +149,6 @@ def test_samples_of_utilization_come_once(
     assert fine(stream.sample(), "GPU-1") == (3, 4)
 
 
-def test_gpm_begins_at_once(opened: Open, readers: list[FakeReader], clock: Clock) -> None:
-    """Where ticks are far apart, its two samples would take two of them."""
-    stream = opened(lambda: FakeDriver(*readers), 60.0)
-    stream.sampler.set_gpm(wanted=False)
-    stream.until(lambda sample: bool(sample.devices))
-    stream.sampler.set_gpm(wanted=False)
-    assert not stream.sampler._hurry.is_set()
-    stream.sampler.set_gpm(wanted=True)
-    assert stream.sampler._hurry.is_set()
-    stream.until(lambda _: not stream.sampler._hurry.is_set())
-    stream.sampler.set_gpm(wanted=True)
-    assert not stream.sampler._hurry.is_set()
-
-
 def test_a_driver_that_starts_slowly_delays_nothing(
     opened: Open, readers: list[FakeReader], clock: Clock
 ) -> None:

@@ -52,12 +52,6 @@ def test_a_device_is_chosen_by_what_it_is_identified_by(
     assert stream.inventory.devices_left_out == 2
 
 
-def test_an_index_needs_no_device_to_be_identified(opened: Open, readers: list[FakeReader]) -> None:
-    stream = opened(lambda: FakeDriver(*readers), selection=Selection(("2",)))
-    assert indices(stream, first(stream)) == [2]
-    assert [reader.gpm for reader in readers] == [None, None, True]
-
-
 def hang(patch: pytest.MonkeyPatch) -> None:
     """Let a thread whose gate is shut be stuck at once, and not be waited for."""
     patch.setattr(opening, "IDENTIFY_SECONDS", 0.2)

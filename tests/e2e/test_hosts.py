@@ -14,19 +14,7 @@ import pytest
 
 from tests import fake_ssh, streams
 from tests.e2e import sshd
-from tests.e2e.shipped import (
-    DOWN,
-    ENTER,
-    F9,
-    GPUTOP,
-    NO_DRIVER,
-    SOON,
-    TAB,
-    dashboard,
-    device,
-    run,
-    see,
-)
+from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON, dashboard, device, run, see
 from tests.e2e.sshd import Sshd
 from tests.fake_ssh import FakeSsh
 from tests.terminal import MARKER, processes_of
@@ -162,21 +150,6 @@ def test_leaving_leaves_nothing_of_any_host(ssh: FakeSsh) -> None:
         terminal.send("q")
         assert terminal.wait() == 0
         terminal.wait_until_gone(SOON)
-
-
-def test_what_is_for_this_machine_says_so_on_another(ssh: FakeSsh) -> None:
-    with watching(ssh, "a", "b") as terminal:
-        see(terminal, "4 GPUs", "HOST")
-        terminal.send("1")
-        see(terminal, "─ a ", "─ b ")
-        terminal.send("b")
-        see(terminal, "GPU a:0 cannot be stress-tested from here", "It is on another machine")
-        terminal.send(TAB + DOWN + DOWN + F9)
-        see(terminal, "No signal to 4000: it runs on b", without=("Send a signal",))
-        terminal.send(DOWN + "e")
-        see(terminal, "4001 ", "No details: it runs on b", without=("Parents",))
-        terminal.send(ENTER)
-        see(terminal, "b:1 H100")
 
 
 def asked(ssh: FakeSsh, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -145,18 +145,6 @@ def test_one_line_says_where_it_is_damaged(tmp_path: Path) -> None:
     assert len(done.stdout.splitlines()) == 5
 
 
-@pytest.mark.parametrize("command", [["status"], []])
-def test_what_is_no_recording_is_one_line(tmp_path: Path, command: list[str]) -> None:
-    path = tmp_path / "a\x1b[31m"
-    path.write_text("no\n")
-    done = run(*command, "--replay", path)
-    assert (done.returncode, done.stdout) == (3, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("gputop: error: ")
-    assert "cannot be played: it is no recording. Make one with" in line
-    assert line.isprintable()
-
-
 @pytest.mark.daily(1)
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_replay_in_a_terminal(tmp_path: Path, columns: int) -> None:
@@ -176,18 +164,3 @@ def test_a_replay_in_a_terminal(tmp_path: Path, columns: int) -> None:
 
 def _gputops(terminal: Terminal) -> list[str]:
     return [command for command in terminal.processes().values() if "gputop" in command]
-
-
-def test_the_dashboard_records_and_what_it_recorded_plays(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl.gz"
-    with dashboard("--demo", *FAST, "--record", str(path)) as terminal:
-        see(terminal, " REC ")
-        terminal.send("q")
-        assert terminal.wait(SOON) == 0
-    records = list(Recording(path).records())
-    assert isinstance(records[0], Inventory)
-    assert isinstance(records[-1], Sample)
-    with dashboard("--replay", str(path)) as terminal:
-        see(terminal, " REPLAY ", "SIMULATED")
-        terminal.send("q")
-        assert terminal.wait(SOON) == 0
