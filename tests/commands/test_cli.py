@@ -16,6 +16,7 @@ from gputop.commands.arguments import chosen_processes
 from gputop.commands.parser import COMMANDS, parse, parser
 from gputop.settings import Settings
 from gputop.stream.launch import module_command
+from tests.e2e.shipped import run
 from tests.terminal import ALTERNATE_SCREEN, Terminal
 
 if TYPE_CHECKING:
@@ -23,19 +24,6 @@ if TYPE_CHECKING:
 
 GPUTOP = module_command("gputop")
 BOUND = 60.0
-
-
-def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own, without a terminal."""
-    return subprocess.run(
-        [*GPUTOP, *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
-        timeout=BOUND,
-        **options,
-    )
 
 
 def shell(redirection: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -15,6 +15,7 @@ import pytest
 from gputop.stream.launch import module_command
 from tests import fake_ssh
 from tests.driver import GPU_IS_LOST, RESET_REQUIRED, UNKNOWN, FakeDevice, FakeProcess
+from tests.e2e.shipped import run
 from tests.fake_ssh import FakeSsh
 from tests.health.machines import has
 from tests.streams import inventory, readings, sample
@@ -45,15 +46,7 @@ def device(busy: int = 0, used: int = 0, **changes: Any) -> FakeDevice:
 def picked(
     driver: FakeDriver, *arguments: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PICK, *arguments],
-        env={**os.environ, **driver.environment(), **environment},
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
-        stdin=subprocess.DEVNULL,
-        timeout=BOUND,
-    )
+    return run("pick", *arguments, env={**driver.environment(), **environment})
 
 
 @pytest.mark.driver
@@ -198,14 +191,7 @@ def test_an_interrupted_wait_prints_nothing(driver: FakeDriver) -> None:
 
 
 def test_simulated_devices_are_said_to_be(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*PICK, "--demo"],
-        capture_output=True,
-        check=True,
-        encoding="utf-8",
-        stdin=subprocess.DEVNULL,
-        timeout=BOUND,
-    )
+    done = run("pick", "--demo")
     assert done.stdout.startswith("GPU-51a00007-")  # the notebook that does nothing
     assert done.stderr == "gputop: these devices are simulated: CUDA knows none of them\n"
 
@@ -227,15 +213,7 @@ def ssh(tmp_path: Path) -> FakeSsh:
 
 
 def picked_of(ssh: FakeSsh, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PICK, *arguments],
-        env={**os.environ, "PATH": ssh.path, "CUDA_VISIBLE_DEVICES": "7"},
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
-        stdin=subprocess.DEVNULL,
-        timeout=BOUND,
-    )
+    return run("pick", *arguments, env={"PATH": ssh.path, "CUDA_VISIBLE_DEVICES": "7"})
 
 
 @pytest.mark.parametrize(("options", "names"), [([], "{0},{1}"), (["--index"], "0,1")])

@@ -13,6 +13,7 @@ from gputop.commands.stream import SIGNALS, Remarks, whole_records
 from gputop.stream.launch import module_command
 from tests import streams
 from tests.driver import FakeDevice
+from tests.e2e.shipped import run
 
 if TYPE_CHECKING:
     from gputop.agent.snapshot import Record
@@ -23,15 +24,7 @@ BOUND = 60.0
 
 
 def stream(*options: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*STREAM, *options],
-        env={**os.environ, **environment},
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
-        stdin=subprocess.DEVNULL,
-        timeout=BOUND,
-    )
+    return run("stream", *options, env=environment)
 
 
 @pytest.mark.parametrize("number", SIGNALS)

@@ -284,27 +284,23 @@ def test_a_recording_is_not_read_on_where_nothing_is_in_it(
     assert recording.ending.startswith("damaged at line 5; ")
 
 
-def refused(path: str, **options: Any) -> str:
-    done = subprocess.run(
-        [*GPUTOP, "status", "--replay", path],
-        env={**os.environ, **NO_DRIVER},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=BOUND,
-        **options,
-    )
-    assert (done.returncode, done.stdout) == (3, "")
-    return str(done.stderr)
-
-
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/urandom", "/dev/stdin", "pipe"])
 def test_what_never_ends_is_refused(tmp_path: Path, path: str) -> None:
     os.mkfifo(tmp_path / "pipe")
     with subprocess.Popen(["/usr/bin/yes", "{}"], stdout=subprocess.PIPE) as endless:
-        said = refused(path, stdin=endless.stdout, cwd=tmp_path)
+        done = subprocess.run(
+            [*GPUTOP, "status", "--replay", path],
+            env={**os.environ, **NO_DRIVER},
+            stdin=endless.stdout,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=BOUND,
+        )
         endless.kill()
-    (line,) = said.splitlines()
+    assert (done.returncode, done.stdout) == (3, "")
+    (line,) = done.stderr.splitlines()
     assert line.startswith(f"gputop: error: {path} cannot be played: it is not a file. Make one")
 
 

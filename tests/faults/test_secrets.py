@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gputop.agent.masking import MASK
-from tests.e2e.shipped import ENTER, ESCAPE, GPUTOP, dashboard, device, held_by, see
+from tests.e2e.shipped import ENTER, ESCAPE, dashboard, device, held_by, run, see
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,10 +89,7 @@ def test_secrets_are_on_the_screen_alone_and_only_where_asked(
 def test_what_is_printed_is_masked(driver: FakeDriver, command: tuple[str, ...]) -> None:
     with trainer() as process:
         driver.write(device(0, processes=held_by({"trainer": process})))
-        env = {**os.environ, **driver.environment()}
-        done = subprocess.run(
-            [*GPUTOP, *command], env=env, capture_output=True, text=True, timeout=60, check=True
-        )
+        done = run(*command, env=driver.environment())
     assert str(process.pid) in done.stdout
     assert "abc-123" not in done.stdout
     assert "two words" not in done.stdout
