@@ -28,18 +28,6 @@ FOLDER = Path(gputop.agent.__file__).parent
 BOUND = 60.0
 SENT_BYTES = 150_000
 OLDEST = (3, 9)
-WRITES = """
-import os, sys
-def note(event, arguments):
-    if event == "open":
-        path, _, flags = arguments
-        if isinstance(path, int) or not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
-            return
-    elif event not in ("os.mkdir", "os.rename", "os.symlink", "os.link"):
-        return
-    sys.stderr.write("%s %r\\n" % (event, arguments))
-sys.addaudithook(note)
-"""
 
 
 def _pythons() -> dict[tuple[int, int], str]:
@@ -190,16 +178,6 @@ def test_a_driver_that_hangs_does_not_keep_it(driver: FakeDriver, where: str) ->
         assert any(wanted in line for line in process.stdout)
         process.stdin.close()
         assert process.wait(BOUND) == 0
-
-
-def test_nothing_is_written(busy_driver: FakeDriver) -> None:
-    """A home without write permission, `noexec`, and no /tmp make no difference."""
-    with agent(
-        "--count", "2", before=f"exec({WRITES!r});", environment=busy_driver.environment()
-    ) as process:
-        output, errors = said(process)
-    assert newest(output.splitlines())[1].processes
-    assert errors == b""
 
 
 def test_requests_follow_the_archive() -> None:

@@ -365,14 +365,6 @@ def test_what_a_device_does_not_support_is_asked_for_once_a_minute(nvml: FakeDri
     assert nvml.calls(0)["nvmlDeviceGetEncoderUtilization"] == 1
 
 
-@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 64, 200])
-def test_a_list_of_any_length(nvml: FakeDriver, count: int) -> None:
-    nvml.write(FakeDevice(processes=tuple(FakeProcess(pid) for pid in range(1, count + 1))))
-    start()
-    processes = NvmlReader(0).read(gpm=False)[0].processes
-    assert [process.pid for process in processes] == [*range(1, count + 1)]
-
-
 def lacking(device: FakeDevice) -> FakeDevice:
     """The device without the temperature of its memory."""
     values = {key: value for key, value in device.values.items() if key != "field.82"}

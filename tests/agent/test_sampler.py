@@ -19,7 +19,7 @@ from gputop.agent import sampler as module
 from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
 from gputop.agent.interface import OWNER_FIELDS, DriverError, Facts, ReplacedError
 from gputop.agent.sampler import Sampler
-from gputop.agent.snapshot import DriverState, Event, Inventory, ProcessKind, Sample, Source
+from gputop.agent.snapshot import DriverState, Inventory, ProcessKind, Sample, Source
 from gputop.agent.times import silence_limit
 from tests.agent.fakes import (
     BOUND,
@@ -95,16 +95,6 @@ def test_the_inventory_is_sent_again_when_it_changes_only(
     for _ in range(5):
         stream.sample()
     assert stream.inventories == sent + 1
-
-
-def test_events_come_once(opened: Open, readers: list[FakeReader]) -> None:
-    driver = FakeDriver(*readers)
-    stream = opened(lambda: driver)
-    stream.until(lambda sample: bool(sample.devices))
-    event = Event(5.0, "GPU-1", "xid", 79)
-    driver.reported.put(event)
-    assert stream.until(lambda sample: bool(sample.events)).events == (event,)
-    assert stream.sample().events == ()
 
 
 def fine(sample: Sample, uuid: str) -> tuple[int, ...] | None:

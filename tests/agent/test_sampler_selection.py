@@ -71,17 +71,6 @@ def test_a_device_that_hangs_is_waited_for_a_while(
     readers[0].gate.set()
 
 
-def test_a_uuid_is_enough_although_another_device_hangs(
-    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hang(monkeypatch)
-    monkeypatch.setattr(opening, "IDENTIFY_SECONDS", 10 * BOUND)
-    readers[0].gate.clear()
-    stream = opened(lambda: FakeDriver(*readers), selection=Selection((UUIDS[1].upper(),)))
-    assert indices(stream, first(stream)) == [1]
-    readers[0].gate.set()
-
-
 def test_a_device_that_answers_late_is_found_then(
     opened: Open, readers: list[FakeReader], clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

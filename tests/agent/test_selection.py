@@ -9,7 +9,7 @@ import pytest
 from gputop.agent.device import Absence, Device
 from gputop.agent.problem import ProblemError
 from gputop.agent.selection import Chosen, Selection, parse_ids
-from tests.agent.test_visible_devices import ALIKE, M1, M2, MIXED, A, B, C
+from tests.agent.test_visible_devices import ALIKE, M1, M2, A, B, C
 
 ALL: Chosen = {A: None, B: None, C: None}
 SILENT = Device(1, "unknown:1", "unknown device", absent={"uuid": Absence.NO_DATA_YET})
@@ -101,18 +101,6 @@ def test_only_those_that_cuda_sees(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with pytest.raises(ProblemError, match="CUDA_VISIBLE_DEVICES is empty, which hides all GPUs"):
         visible.among(ALIKE)
-
-
-def test_ambiguous_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    why = (
-        "^No GPU was chosen: CUDA_VISIBLE_DEVICES=0 is ambiguous: CUDA counts the fastest device "
-        "first, and this machine has H100, T4. Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or name devices"
-    )
-    with pytest.raises(ProblemError, match=why):
-        Selection(only_visible=True).among(MIXED)
-    monkeypatch.setenv("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-    assert Selection(only_visible=True).among(MIXED) == {B: None}
 
 
 @pytest.mark.parametrize(

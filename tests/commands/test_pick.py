@@ -233,12 +233,3 @@ def test_a_host_that_is_away_is_named_and_the_others_are_chosen_from(ssh: FakeSs
     alone = picked_of(ssh, "--host", "c")
     assert (alone.returncode, alone.stdout) == (3, "")
     assert alone.stderr.startswith("gputop: error: c is unreachable: connect to host c")
-
-
-def test_devices_of_two_hosts_are_not_enough(ssh: FakeSsh) -> None:
-    done = picked_of(ssh, "-n", "3", "--host", "a", "--host", "b")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == (
-        "gputop: error: 3 devices are wanted, no host has so many. Ask for less, wait with "
-        "--wait, or see `gputop doctor`.\n"
-    )

@@ -37,15 +37,12 @@ LACKING: dict[str, tuple[str, ...]] = {
         "nvmlDeviceGetTemperatureV",
     )
 }
-LACKING["525.147.05"] = (
+LACKING["470.256.02"] = (
     *LACKING["535.183.06"],
     "nvmlDeviceGetCurrentClocksEventReasons",
     "nvmlDeviceGetJpgUtilization",
     "nvmlDeviceGetOfaUtilization",
     "nvmlDeviceGetSupportedClocksEventReasons",
-)
-LACKING["470.256.02"] = (
-    *LACKING["525.147.05"],
     "nvmlDeviceGetComputeRunningProcesses_v3",
     "nvmlDeviceGetGraphicsRunningProcesses_v3",
     "nvmlDeviceGetMPSComputeRunningProcesses_v3",
@@ -61,10 +58,10 @@ LACKING["470.256.02"] = (
 )
 """By driver version, which of the functions that the fake driver has it has not.
 
-From the `nvml.h` of CUDA 12.2, 12.0 and 11.4, which came with these, as go-nvml's history has them:
+From the `nvml.h` of CUDA 12.2 and 11.4, which came with these, as go-nvml's history has them:
 https://github.com/NVIDIA/go-nvml/commits/main/gen/nvml/nvml.h.
 """
-FIELDS_END = {"535.183.06": 197, "525.147.05": 170, "470.256.02": 161}
+FIELDS_END = {"535.183.06": 197, "470.256.02": 161}
 """The first field that each does not have: `NVML_FI_MAX` in those headers."""
 
 
@@ -94,7 +91,6 @@ SINCE_535 = {
 SINCE_510 = {"memory_reserved_bytes", "fans_percent", *GPM_READINGS}
 MISSING = {
     "535.183.06": SINCE_550,
-    "525.147.05": SINCE_550 | SINCE_535,
     "470.256.02": SINCE_550 | SINCE_535 | SINCE_510,
 }
 """The readings that such a driver has no function or field for."""

@@ -235,25 +235,6 @@ def test_an_instance_has_a_line_of_its_own_and_shared_memory_is_said() -> None:
     ]
 
 
-def test_foreign_text_is_inert() -> None:
-    evil = "\x1b[2J\x1b]0;owned\x07 [red]\u202e\n[9]  fake row"
-    inventory = dataclasses.replace(
-        INVENTORY,
-        hostname=evil,
-        driver_version=evil,
-        cuda_version=evil,
-        devices=(Device(0, "GPU-a", evil),),
-    )
-    process = Process(1, "GPU-a", ProcessKind.COMPUTE, 1, evil, evil)
-    text = page(
-        inventory, dataclasses.replace(SAMPLE, processes=(process,)), View(processes="below")
-    )
-    lines = text.split("\n")
-    assert len(lines) == 6
-    assert all(line.isprintable() for line in lines)
-    assert all("␛[2J␛]0;owned␇ [red]⟨202e⟩␊[9]" in line for line in (lines[0], lines[2], lines[5]))
-
-
 def held(*users: str) -> list[Process]:
     return [
         Process(n, "GPU-a", ProcessKind.COMPUTE, n * GIB, user, f"/opt/{user}/run -v")

@@ -203,20 +203,6 @@ async def test_a_long_line_that_comes_slowly_is_not_silence(
     assert {*waited[1:]} == {child._limit}
 
 
-@pytest.mark.parametrize(
-    ("start", "seconds"),
-    [
-        (b"", 20.0),
-        (b"Choose a project: ", module.PROMPT_SECONDS),
-        (b"ada@gpu-1:~$", module.PROMPT_SECONDS),
-        (b"\x1b]0;ada@gpu-1: ~\x07", 20.0),
-    ],
-)
-def test_a_prompt_is_waited_for_less_long_than_a_slow_start(start: bytes, seconds: float) -> None:
-    child = StreamChild(["true"], 1.0, patience=Patience(start=20.0))
-    assert child._silence(bytearray(start)) == seconds
-
-
 async def test_the_last_words_of_a_child_say_why(spawn: Spawn) -> None:
     program = 'print("Traceback ...\\nModuleNotFoundError: pynvml", file=sys.stderr); sys.exit(1)'
     (death,) = await first(spawn(program), 1)
