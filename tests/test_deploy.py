@@ -102,17 +102,6 @@ def test_promtool(command: tuple[str, ...]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_panels_do_not_overlap() -> None:
-    taken: set[tuple[int, int]] = set()
-    for panel in DASHBOARD["panels"]:
-        x, y, w, h = (panel["gridPos"][key] for key in "xywh")
-        cells = {(column, row) for column in range(x, x + w) for row in range(y, y + h)}
-        assert x + w <= 24
-        assert not cells & taken, panel["title"]
-        taken |= cells
-    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
-
-
 @pytest.mark.slow
 @needs("prometheus")
 def test_every_query_of_the_dashboard_on_a_real_prometheus(tmp_path: Path) -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from gputop.agent.device import GPM_READINGS, READINGS, SERIES_READINGS, Device
+from gputop.agent.device import READINGS, Device
 from gputop.agent.lines import to_plain
 from gputop.agent.nvml.driver import NvmlReader, start
-from tests.agent.readings import A_SECOND_LATER, INVENTORY, RATES, SAMPLE, Row, device, field, get
+from tests.agent.readings import A_SECOND_LATER, INVENTORY, SAMPLE, Row, device, field, get
 from tests.agent.test_nvml import Clock
 from tests.driver import (
     FUNCTION_NOT_FOUND,
@@ -75,29 +71,6 @@ def test_every_reading_has_the_drivers_value(nvml: FakeDriver) -> None:
     assert "absent" not in found
     assert {row.name: found[row.name] for row in INVENTORY} == {
         row.name: row.value for row in INVENTORY
-    }
-
-
-def test_the_stream_says_the_same(driver: FakeDriver) -> None:
-    driver.write(device())
-    done = subprocess.run(
-        [sys.executable, "-m", "gputop", "stream", "--count", "1"],
-        env={**os.environ, **driver.environment()},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=True,
-        timeout=60,
-    )
-    *_, inventory, last = [json.loads(line) for line in done.stdout.splitlines()]
-    (found,), (sample,) = inventory["devices"], last["devices"]
-    assert {row.name: found[row.name] for row in INVENTORY} == {
-        row.name: row.value for row in INVENTORY
-    }
-    second = (*RATES, *SERIES_READINGS, *GPM_READINGS)
-    """What a second reading is needed for."""
-    assert sample["absent"] == dict.fromkeys(second, "no_data_yet")
-    assert {row.name: sample[row.name] for row in SAMPLE} == {
-        row.name: None if row.name in second else row.value for row in SAMPLE
     }
 
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gputop.agent.device import Absence, DeviceSample
 from gputop.agent.nvml.driver import NvmlReader, start
@@ -64,69 +61,6 @@ def test_a_rate_is_over_the_time_between() -> None:
     assert counter.rate(WIDE + 9000, Asked(6.25, 31.0)) is NO_DATA_YET
     assert counter.rate(WIDE + 9999, at(31.1)) is NO_DATA_YET
     assert counter.rate(WIDE + 10_999, at(32.1)) == 1000
-
-
-@dataclass(frozen=True)
-class Step:
-    """What happens between two readings of a counter."""
-
-    seconds: float
-    rate: float
-    """Share of the fastest that the link carries."""
-    reset: float | None
-    """Where the counter is set back: to that share of what it said before."""
-
-
-STEPS = st.lists(
-    st.builds(
-        Step,
-        seconds=st.floats(0.001, 60.0),
-        rate=st.one_of(st.just(0.0), st.floats(0.0, 1.0), st.floats(0.0, 1e-6)),
-        reset=st.one_of(st.none(), st.none(), st.floats(0.0, 0.999)),
-    ),
-    min_size=1,
-    max_size=30,
-)
-
-
-def simulated(
-    start: int, scale: int, width: int, fastest: float, steps: list[Step]
-) -> list[tuple[float, int, float | None]]:
-    """When it is read, what the counter says, and the true rate since the reading before it.
-
-    After a reset what the link carried is not known to anybody.
-    """
-    now, count, counter = 1.0, start, start % (1 << width)
-    readings: list[tuple[float, int, float | None]] = [(now, counter, None)]
-    for step in steps:
-        now += step.seconds
-        units = int(step.rate * fastest * step.seconds / scale)
-        true: float | None = units * scale / step.seconds
-        count += units
-        if step.reset is not None and counter > 0:
-            count, true = int(counter * step.reset), None
-        counter = count % (1 << width)
-        readings.append((now, counter, true))
-    return readings
-
-
-@given(
-    start=st.one_of(st.integers(0, 1 << 34), st.integers(0, (1 << 64) - 1)),
-    scale=st.sampled_from([1, 1024]),
-    width=st.sampled_from([32, 64]),
-    fastest=st.sampled_from([200e9, 256e9, 2e12]),
-    steps=STEPS,
-)
-def test_a_rate_is_true_or_absent(
-    start: int, scale: int, width: int, fastest: float, steps: list[Step]
-) -> None:
-    """However wide the counter is, whatever it counts, whenever it is read and set back."""
-    counter = RateCounter(scale, fastest)
-    for now, number, true in simulated(start, scale, width, fastest, steps):
-        rate = counter.rate(number, at(now))
-        if not isinstance(rate, Absence):
-            assert true is not None
-            assert rate == pytest.approx(true, rel=1e-6, abs=1.0)
 
 
 def fields(**values: int) -> dict[str, int]:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gputop.agent.device import SERIES_READINGS, Absence, DeviceSample
 from gputop.agent.nvml.driver import NvmlReader, start
-from gputop.agent.nvml.utilization import BusySamples
 from tests.agent.test_nvml import Clock
 from tests.driver import FakeDevice, FakeDriver, FakeSample
 
@@ -97,32 +94,3 @@ def test_values_of_any_type_and_impossible_ones(
     machine = Machine(nvml, samples_type=kind)
     new = [FakeSample(n * STEP, value) for n, value in enumerate(values, 11)]
     assert machine.read((*rows(range(1, 11)), *new)) == said
-
-
-@given(
-    st.lists(
-        st.lists(
-            st.tuples(
-                st.integers(0, 40) | st.integers(0, (1 << 64) - 1), st.none() | st.integers(0, 100)
-            ),
-            max_size=8,
-        ),
-        max_size=8,
-    ),
-    st.floats(0.0, 4.0),
-)
-def test_whatever_rows_come_each_time_is_told_once(
-    pieces: list[list[tuple[int, int | None]]], seconds: float
-) -> None:
-    clock = Clock()
-    source, newest = BusySamples(clock), -1
-    for piece in pieces:
-        clock.seconds += seconds
-        samples, step = source.select_new(sorted(piece, key=lambda row: row[0]), clock.seconds)
-        assert isinstance(step, Absence) or step > 0
-        if samples is NO_DATA_YET:  # it begins, anew where the clock was set back
-            newest = max((when for when, _ in piece), default=-1)
-            continue
-        later = {when for when, _ in piece if when > newest}
-        newest = max([newest, *later])
-        assert isinstance(samples, Absence) or len(samples) <= len(later)

@@ -17,7 +17,7 @@ from gputop.agent.problem import Problem
 from gputop.commands import status
 from gputop.stream.child import Interruption, Snapshot, StreamError
 from gputop.stream.launch import module_command
-from tests.driver import GPU_IS_LOST, FakeDevice, FakeProcess
+from tests.driver import FakeDevice
 from tests.streams import NO_DRIVER, device, inventory, no_driver, process, readings, sample
 from tests.terminal import SHOW_CURSOR, Terminal
 
@@ -125,16 +125,6 @@ def test_an_order_or_a_number_of_processes_shows_their_table(
         assert [line.split()[1] for line in table] == ["PID", *pids]
 
 
-def test_totals_of_users_as_json(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    processes = (process(7, 0, user="ada"), process(3, 0, user="bo"))
-    prepare(monkeypatch, Snapshot(inventory(1), sample(1, processes)))
-    assert ended("--by-user", "--json", "--user", "bo") == 0
-    (user,) = json.loads(capsys.readouterr().out)["users"]
-    assert (user["user"], user["processes"]) == ("bo", 1)
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -233,17 +223,6 @@ def test_watching_as_json_is_a_document_on_each_line(
     assert all(json.loads(line).keys() == keys for line in lines)
 
 
-def test_watching_without_a_driver_says_so_on_the_page_and_goes_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    prepare(monkeypatch, Snapshot(no_driver(), sample(0)), ONE, KeyboardInterrupt())
-    assert ended("--watch") == 0
-    said = capsys.readouterr()
-    assert said.out.splitlines()[1] == str(NO_DRIVER)
-    assert "H100" in said.out
-    assert said.err == ""
-
-
 def run(*command: str, environment: dict[str, str]) -> str:
     done = subprocess.run(
         [*STATUS[:-1], *command],
@@ -256,32 +235,6 @@ def run(*command: str, environment: dict[str, str]) -> str:
     )
     assert done.stderr == ""
     return done.stdout
-
-
-@pytest.mark.driver
-def test_in_a_terminal_it_is_in_colour_and_fits(driver: FakeDriver) -> None:
-    process = FakeProcess(os.getpid(), memory_bytes=24 << 30)
-    driver.write(FakeDevice(processes=(process,)), FakeDevice(name="NVIDIA Test", fan_percent=30))
-    driver.change(1, code=GPU_IS_LOST)
-    for columns in (60, 80, 120):
-        with Terminal(STATUS, env=driver.environment(), columns=columns) as terminal:
-            assert terminal.wait(BOUND) == 0
-            assert "97 %" in terminal.text
-            assert "24.0/79.6 GiB" in terminal.text
-            assert "LOST" in terminal.text
-            assert len(terminal.text.rstrip().splitlines()) == 4  # nothing was broken
-            column, row = terminal.find("LOST")
-            assert terminal.screen.buffer[row][column].fg == "red"
-            terminal.wait_until_gone()
-
-
-@pytest.mark.driver
-def test_rates_of_byte_counters_have_values(driver: FakeDriver) -> None:
-    """They are read every 0.8 s, and the snapshots are half a second apart."""
-    rates = "pcie-rx,pcie-tx,nvlink-rx,nvlink-tx"
-    driver.write(FakeDevice())
-    shown = run("status", "--columns", rates, environment=driver.environment())
-    assert shown.splitlines()[2].split() == ["0", "B/s"] * 4
 
 
 @pytest.mark.driver

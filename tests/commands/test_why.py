@@ -15,9 +15,9 @@ from gputop.agent.snapshot import Host, MachineState, Sample
 from gputop.agent.snapshot import Machine as Remote
 from gputop.commands import why
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE
-from gputop.stream.child import Interruption, Snapshot, StreamError
+from gputop.stream.child import Snapshot, StreamError
 from tests import streams
-from tests.commands.test_status import STOPPED, Prepared
+from tests.commands.test_status import Prepared
 from tests.health.histories import WORKING, Machine, device, saw, trainer
 from tests.streams import NO_DRIVER, no_driver, sample
 
@@ -192,17 +192,6 @@ def test_it_could_not_run(
     assert (status, text) == (COULD_NOT_RUN, "")
     (line,) = error.splitlines()
     assert line.startswith(f"gputop: error: {message}")
-
-
-def test_an_interruption_is_named_and_it_goes_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found: list[Snapshot | Interruption] = [*watched({})]
-    found.insert(20, STOPPED)
-    status, text, error = ran(monkeypatch, capsys, found, "--seconds", "39")
-    assert (status, error.count("\n")) == (FINE, 1)
-    assert "The sampler stopped" in error
-    assert "watched for 39 s" in text
 
 
 class Hosts:

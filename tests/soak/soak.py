@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from tests.bench.workers import fake_interpreter
 from tests.e2e.pretender import worker
 from tests.e2e.shipped import ESCAPE, dashboard
-from tests.soak import witness
 from tests.soak.errands import ERRANDS, SIZE, STRESS_TEST, TESTS_A_MINUTE, Step
 from tests.soak.load import DEVICES, Load
 
@@ -105,21 +104,14 @@ class Soak:
                 row = self._measure(terminal, load, began)
                 self.rows.append(row)
                 yield row
-                if self.faults or self._noted.exists():
+                if self.faults:
                     break  # an hour more would not make it better
             self._end(terminal)
             for what, many in load.seen.items():
                 self.done[what] = many
 
     def _dashboard(self) -> Terminal:
-        hook = self.folder / "hook"
-        hook.mkdir()
-        (hook / "sitecustomize.py").symlink_to(Path(witness.__file__))
-        environment = self.driver.environment() | {
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(hook), os.environ.get("PYTHONPATH")))),
-            "GPUTOP_DEBUG": "1",
-            witness.NAME: str(self.folder),
-        }
+        environment = self.driver.environment() | {"GPUTOP_DEBUG": "1"}
         del environment["FAKE_NVML_CALLS"]  # nobody counts them, and there are millions
         python = fake_interpreter(self.folder, worker())
         arguments = ("--interval", f"{INTERVAL:g}", "--python", python)
@@ -180,13 +172,6 @@ class Soak:
         if status:
             self.faults.append(f"it ended with {status}:\n{terminal.text}")
         terminal.wait_until_gone()
-        if self._noted.exists():
-            self.faults.append(self._noted.read_text())
-
-    @property
-    def _noted(self) -> Path:
-        """Where the witness writes."""
-        return self.folder / "faults"
 
     def _count(self, what: str) -> None:
         self.done[what] = self.done.get(what, 0) + 1

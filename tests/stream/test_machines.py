@@ -202,16 +202,6 @@ async def test_this_machine_is_one_of_them_without_ssh(
         assert sample.host == streams.host()
 
 
-async def test_a_fault_of_our_own_ends_the_stream_and_is_no_silent_machine(
-    ssh: FakeSsh, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with watching("a") as watch:
-        await watch.until(all_ok)
-        monkeypatch.setattr(watch.machines._machines["a"], "add_record", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            await watch.until(lambda _: False)
-
-
 async def test_snapshots_are_taken_at_the_same_time_in_the_order_asked_for(ssh: FakeSsh) -> None:
     ssh.does("c", fake_ssh.NO_KEY)
     ssh.does("d", fake_ssh.HANGING)
