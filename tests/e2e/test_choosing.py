@@ -141,7 +141,7 @@ def test_a_choice_of_nothing_is_one_line(driver: FakeDriver, command: list[str])
     driver.write(*MACHINE)
     done = asked(driver, *command, "-i", "GPU-558")
     assert (done.returncode, done.stdout) == (3, "")
-    assert f"GPU-558 is ambiguous: it fits GPU 1 ({SECOND}), GPU 2 ({THIRD})." in done.stderr
+    assert f"GPU-558 is ambiguous: it matches GPU 1 ({SECOND}), GPU 2 ({THIRD})." in done.stderr
     assert done.stderr.count("\n") == 1
 
 
