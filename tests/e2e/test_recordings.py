@@ -178,7 +178,7 @@ def test_what_is_no_recording_is_one_line(tmp_path: Path, command: list[str]) ->
     assert (done.returncode, done.stdout) == (3, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("gputop: error: ")
-    assert "cannot be played: it is no recording. Make one with" in line
+    assert "cannot be played: it is not a recording. Make one with" in line
     assert line.isprintable()
 
 

@@ -246,7 +246,7 @@ def test_another_host_key(lab: Lab) -> None:
     far = lab.add("far", options=f"UserKnownHostsFile {known}")
     known.write_text(f"[127.0.0.1]:{far.port} {Path(f'{other}.pub').read_text()}")
     found = problem(lab)
-    assert found.why == "its host key is another one than before"
+    assert found.why == "its host key has changed"
     assert "`ssh-keygen -R far`" in found.remedy
 
 
@@ -256,7 +256,7 @@ def test_a_password_is_wanted(lab: Lab) -> None:
     # The first line of ours wins, and both keys would be tried.
     (lab.folder / "user-key").unlink()
     found = problem(lab)
-    assert found.why == "it wants a password or another key"
+    assert found.why == "it needs a password or another key"
     assert "`ssh-copy-id far`" in found.remedy
 
 
@@ -283,7 +283,7 @@ def test_a_jump_host_that_lets_nothing_pass(lab: Lab, lines: list[str], why: str
     lab.add("jump", *lines)
     lab.add("far", options="ProxyJump jump")
     found = problem(lab)
-    assert found.why.startswith("its jump host does not let it pass: ")
+    assert found.why.startswith("its jump host refused the connection: ")
     assert why in found.why
     assert found.remedy == "Try `ssh` with the jump host alone"
 
@@ -302,7 +302,7 @@ def test_a_start_up_file_that_waits_at_a_prompt(lab: Lab) -> None:
     began = time.monotonic()
     found = problem(lab)
     assert time.monotonic() - began < NAMED_SECONDS + BOUND / 10  # of a busy machine
-    assert found.why == "it said nothing for too long, after it printed 'Choose a project:'"
+    assert found.why == "it sent nothing for too long, after it printed 'Choose a project:'"
     assert "~/.bashrc" in found.remedy
 
 

@@ -104,7 +104,7 @@ async def test_a_driver_that_hangs_is_not_waited_for(
     facts = await gather(no_torch, root=tmp_path, driver_seconds=3.0)
     (found,) = [each for each in examine(facts) if each.severity is Severity.FAULT]
     assert found.rule == "nvml"
-    assert "it said nothing within 3 s" in found.title
+    assert "it sent nothing within 3 s" in found.title
 
 
 PAGE = """\
