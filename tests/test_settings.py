@@ -179,7 +179,7 @@ def test_a_key_that_is_not_known_is_said(tmp_path: Path) -> None:
         (b"\x1b]0;x\x07", "line 1"),
         (b"\xff\xfe", "not UTF-8"),
         (b"[" * 100_000, ""),
-        (b"#" * (1 << 16) + b"\n", "over 64 KiB"),
+        (b"#" * (1 << 16) + b"\n", "larger than 64 KiB"),
         (b"a = " + b"9" * 10_000, ""),
     ],
 )

@@ -173,7 +173,7 @@ _RULES = (
         "See whether the machine is on, and whether `ssh {host}` reaches it",
     ),
     _Rule(
-        "unrecognized arguments|invalid choice|is not known. Did you mean|` has no --",
+        "unrecognized arguments|invalid choice|is (?:not known|unknown). Did you mean|` has no --",
         "its gputop is too old, or is another program",
         _UPGRADE_THERE,
         status=2,

@@ -246,7 +246,7 @@ def test_simulated_devices_are_said_to_be(tmp_path: Path) -> None:
         timeout=BOUND,
     )
     assert done.stdout.startswith("GPU-51a00007-")  # the notebook that does nothing
-    assert done.stderr == "gputop: these devices are simulated: CUDA knows none of them\n"
+    assert done.stderr == "gputop: these devices are simulated: CUDA cannot use them\n"
 
 
 # On other hosts.
@@ -300,6 +300,6 @@ def test_devices_of_two_hosts_are_not_enough(ssh: FakeSsh) -> None:
     done = picked_of(ssh, "-n", "3", "--host", "a", "--host", "b")
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
-        "gputop: error: 3 devices are wanted, no host has so many. Ask for less, wait with "
+        "gputop: error: 3 devices are wanted, no host has that many. Ask for less, wait with "
         "--wait, or see `gputop doctor`.\n"
     )

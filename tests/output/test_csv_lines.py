@@ -107,8 +107,11 @@ def test_profiling_counters_are_read_only_for_their_columns() -> None:
             "fabric.state",
             "There is no column fabric.state. `nvidia-smi --query-gpu=fabric.state` may have it.",
         ),
-        ("index,,name", "'' is no column. Give names such as index,utilization.gpu,memory.used."),
-        ("a; rm -r b", "'a; rm -r b' is no column. Give names such as "),
+        (
+            "index,,name",
+            "'' is not a column. Give names such as index,utilization.gpu,memory.used.",
+        ),
+        ("a; rm -r b", "'a; rm -r b' is not a column. Give names such as "),
     ],
 )
 def test_an_unknown_name_has_a_remedy(query: str, message: str) -> None:

@@ -169,7 +169,7 @@ def test_the_legend_explains_what_the_page_shows() -> None:
         (DeviceState.NEEDS_RESET, Absence.LOST, "NEEDS RESET: "),
         (SILENT, Absence.TIMED_OUT, "NOT RESPONDING for 12 s: a driver call hangs"),
         (SILENT, Absence.ERROR, "NOT RESPONDING: every call to its driver fails"),
-        (SILENT, Absence.NO_PERMISSION, "NOT RESPONDING: no permission to ask it"),
+        (SILENT, Absence.NO_PERMISSION, "NOT RESPONDING: no permission to read it"),
     ],
 )
 def test_what_is_wrong_with_a_device(state: DeviceState, absence: Absence, what: str) -> None:
@@ -187,8 +187,8 @@ def test_what_is_wrong_with_a_device(state: DeviceState, absence: Absence, what:
     [
         (Event(0.0, "GPU-0", "xid", 79), "Xid 79: the GPU has fallen off the bus"),
         (Event(0.0, "GPU-0", "xid", 12345), "Xid 12345"),
-        (Event(0.0, None, "xid", 999), "Xid: the driver does not say which"),
-        (Event(0.0, None, "xid"), "Xid: the driver does not say which"),
+        (Event(0.0, None, "xid", 999), "Xid without a number"),
+        (Event(0.0, None, "xid"), "Xid without a number"),
         (Event(0.0, "GPU-0", "lost"), "LOST: it no longer answers on its bus"),
         (Event(0.0, "GPU-0", "ok"), "Answers again"),
         (Event(0.0, "GPU-0", "new\x1b", 3), "new␛ 3"),

@@ -173,7 +173,8 @@ Host key verification failed."""
                 "ssh: connect to host jump port 22: Connection refused\n"
                 "Connection closed by UNKNOWN port 65535"
             ),
-            "its jump host refused the connection: connect to host jump port 22: Connection refused",
+            "its jump host refused the connection: "
+            "connect to host jump port 22: Connection refused",
             "Try `ssh` with the jump host alone",
         ),
         (
@@ -190,7 +191,7 @@ Host key verification failed."""
             "Upgrade it: `pip install .` in a checkout of gputop there, or leave out",
         ),
         (
-            ended("gputop: error: --controls is not known. Did you mean --control?", 2),
+            ended("gputop: error: --controls is unknown. Did you mean --control?", 2),
             "its gputop is too old, or is another program",
             "Upgrade it: `pip install .` in a checkout of gputop there, or leave out",
         ),

@@ -61,7 +61,7 @@ def _no_driver(system: System) -> Problem:
     if system.held_by("nouveau"):
         why += ", nouveau has the GPU"
         return Problem(
-            what, why, "Install it, block nouveau, and reboot", "nouveau"
+            what, why, "Install it, blacklist nouveau, and reboot", "nouveau"
         )
     if system.gpus == () and not system.container:
         why += ", and there is no NVIDIA GPU"
@@ -137,7 +137,7 @@ def _nouveau() -> Problem:
     return Problem(
         "nouveau is in the way",
         "it has the GPU, so NVIDIA's driver cannot",
-        "Block nouveau in /etc/modprobe.d, and reboot",
+        "Blacklist nouveau in /etc/modprobe.d, and reboot",
         "nouveau",
     )
 
