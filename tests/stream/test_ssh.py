@@ -173,8 +173,10 @@ Host key verification failed."""
                 "ssh: connect to host jump port 22: Connection refused\n"
                 "Connection closed by UNKNOWN port 65535"
             ),
-            "its jump host refused the connection: "
-            "connect to host jump port 22: Connection refused",
+            (
+                "its jump host refused the connection: "
+                "connect to host jump port 22: Connection refused"
+            ),
             "Try `ssh` with the jump host alone",
         ),
         (
