@@ -147,7 +147,8 @@ def _check_config(named: str) -> None:
         what = f"the settings file {visible(str(file), 200)} does not exist"
         fail(f"{what}. Create it, or leave out --config.", USAGE)
     except OSError:
-        return  # reading the file reports this
+        # Reading the file reports this.
+        return
 
 
 def dashboard(arguments: argparse.Namespace) -> int:
@@ -165,7 +166,8 @@ def dashboard(arguments: argparse.Namespace) -> int:
             f"{', '.join(COLOUR_SYSTEMS)}.",
             USAGE,
         )
-    gc.disable()  # imports make no garbage; the app enables it again
+    # Imports make no garbage. The app enables the collector again.
+    gc.disable()
     from gputop.ui.shell.start import run as start
 
     given = {}

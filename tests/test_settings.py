@@ -164,7 +164,7 @@ def test_a_key_that_is_not_known_is_said(tmp_path: Path) -> None:
         (b"\x1b]0;x\x07", "line 1"),
         (b"\xff\xfe", "not UTF-8"),
         (b"[" * 100_000, ""),
-        (b"#" * (1 << 16) + b"\n", "over 64 KiB"),
+        (b"#" * (1 << 16) + b"\n", "larger than 64 KiB"),
     ],
 )
 def test_a_broken_file_is_said_and_left_alone(tmp_path: Path, content: bytes, why: str) -> None:

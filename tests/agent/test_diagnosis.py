@@ -61,7 +61,7 @@ TABLE: list[tuple[Diagnose, System, str, str]] = [
     (STUB, BOX, "library", "Start the container with --gpus all"),
     (diagnosis.not_loaded, System(), "module", "sudo modprobe nvidia"),
     (diagnosis.not_loaded, System(container="docker"), "module", "On the host"),
-    (diagnosis.not_loaded, NOUVEAU, "nouveau", "Block nouveau"),
+    (diagnosis.not_loaded, NOUVEAU, "nouveau", "Blacklist nouveau"),
     (diagnosis.not_loaded, BOX, "container", "no /dev/nvidiactl here"),
     (diagnosis.not_loaded, BOX._replace(container=None), "permission", "nvidia-modprobe"),
     (
@@ -80,7 +80,7 @@ TABLE: list[tuple[Diagnose, System, str, str]] = [
     (diagnosis.no_devices, System(), "devices", "lspci"),
     (diagnosis.no_devices, VFIO, "devices", "0000:17:00.0 is held for a virtual machine"),
     (diagnosis.no_devices, STUCK, "devices", "cannot start it"),
-    (diagnosis.no_devices, NOUVEAU, "nouveau", "Block nouveau"),
+    (diagnosis.no_devices, NOUVEAU, "nouveau", "Blacklist nouveau"),
     (diagnosis.no_devices, BOX, "container", "its GPUs are missing"),
     (diagnosis.gone, System(), "module", "as soon as it is loaded"),
     (OTHER, System(), "nvml", "words of NVML"),

@@ -70,12 +70,12 @@ def test_an_instance_comes_with_its_gpu(text: str, instances: set[str] | None) -
         ("2:7", "There is no MIG instance 2:7: this machine has GPU 0, 1, 2. "),
         (
             "GPU-aa",
-            "GPU-aa is ambiguous: it fits GPU 0 (GPU-aa11), GPU 1 (GPU-aa22). Give more of it",
+            "GPU-aa is ambiguous: it matches GPU 0 (GPU-aa11), GPU 1 (GPU-aa22). Give more of it",
         ),
-        ("MIG-", "'MIG-' names no GPUs"),
-        ("00.0", "'00.0' names no GPUs"),
-        ("0,,1", "names no GPUs"),
-        ("\x1b[2J", "names no GPUs"),
+        ("MIG-", "'MIG-' is not a list of GPUs"),
+        ("00.0", "'00.0' is not a list of GPUs"),
+        ("0,,1", "is not a list of GPUs"),
+        ("\x1b[2J", "is not a list of GPUs"),
     ],
 )
 def test_an_id_without_a_device_is_refused(text: str, why: str) -> None:

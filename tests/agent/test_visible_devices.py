@@ -24,7 +24,7 @@ MIXED = (
     Device(2, C, "H100", pci_bus_id="00000000:1B:00.0"),
 )
 ALL = (A, B, C, M1, M2)
-REPEATED = "which leaves CUDA nothing"
+REPEATED = "so CUDA sees no device"
 NONE_SUCH = "there is no such device"
 
 
@@ -104,5 +104,5 @@ def test_a_gpu_that_does_not_answer_makes_later_numbers_ambiguous() -> None:
             left(devices, value, BY_BUS)
     assert left(devices, C, None).uuids == {C}
     assert left(devices, "GPU-9", None).note == (
-        "CUDA_VISIBLE_DEVICES ends at 'GPU-9': no GPU that answers is that device"
+        "CUDA_VISIBLE_DEVICES ends at 'GPU-9': no GPU that answers matches it"
     )

@@ -69,7 +69,7 @@ def test_the_document_fits_its_schema(kind: str, capsys: pytest.CaptureFixture[s
         (["--memory-share", "2"], 2, "--memory-share: '2' is not a share"),
         (["--device", "cpu", "--memory-share", "0.00001"], 3, "0.001 % of that may be used"),
         (["--dtype", "fp4"], 2, "--dtype: 'fp4' is not a data type. Choose from float32, tf32"),
-        (["soap"], 2, "soap is not known. Did you mean soak?"),
+        (["soap"], 2, "soap is unknown. Did you mean soak?"),
         (["copy", "--dtype", "float32"], 2, "--dtype is not for copy"),
         (["latency", "--size", "512"], 2, "--size is not for latency"),
         (["memory", "--size", "512"], 2, "--size is not for memory"),

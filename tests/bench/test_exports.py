@@ -54,8 +54,8 @@ def run(*arguments: str) -> int:
         (("--report", "{}"), "it is a directory"),
         (("--report", "{}/file/below"), "there is no such folder"),
         (("--report", "{}/file"), "it exists and is not a gputop report. Name another file, or"),
-        (("--report", "{}/pipe"), "it is no regular file"),
-        (("--report", "{}/pipe", "--force"), "it is no regular file"),
+        (("--report", "{}/pipe"), "it is not a regular file"),
+        (("--report", "{}/pipe", "--force"), "it is not a regular file"),
     ],
 )
 def test_what_could_not_be_written_is_said_before_the_run(

@@ -122,9 +122,9 @@ def test_bad_usage_is_one_line_with_the_remedy(
     ("words", "says"),
     [
         (["--config", "/none.toml", "status"], "the settings file /none.toml does not exist. Cr"),
-        (["statsu"], "statsu is not known. Did you mean status?"),
-        (["status", "--colmns", "x"], "--colmns is not known. Did you mean --columns?"),
-        (["exporter", "--lisen=:1"], "--lisen is not known. Did you mean --listen?"),
+        (["statsu"], "statsu is unknown. Did you mean status?"),
+        (["status", "--colmns", "x"], "--colmns is unknown. Did you mean --columns?"),
+        (["exporter", "--lisen=:1"], "--lisen is unknown. Did you mean --listen?"),
         (["zzz"], "argument COMMAND: invalid choice: 'zzz'"),
         (["--zzz"], "`gputop` has no --zzz. Try `gputop --help`."),
         (["bench", "soak", "--ascii"], "--ascii is for the dashboard. Leave it out."),

@@ -193,7 +193,7 @@ def test_an_interrupted_wait_prints_nothing(driver: FakeDriver) -> None:
 def test_simulated_devices_are_said_to_be(tmp_path: Path) -> None:
     done = run("pick", "--demo")
     assert done.stdout.startswith("GPU-51a00007-")  # the notebook that does nothing
-    assert done.stderr == "gputop: these devices are simulated: CUDA knows none of them\n"
+    assert done.stderr == "gputop: these devices are simulated: CUDA cannot use them\n"
 
 
 # On other hosts.

@@ -60,8 +60,8 @@ def test_a_driver_that_crashes_is_said_in_one_line(when: str, driver: FakeDriver
     done = stream("--count", "3", environment=driver.environment())
     assert done.returncode == -signal.SIGSEGV
     assert done.stderr == (
-        "gputop: error: The NVIDIA library crashed: it took this process with it (segmentation "
-        "fault). Start it again. If it goes on, reinstall or update the driver.\n"
+        "gputop: error: The NVIDIA library crashed: this process ended with it (segmentation "
+        "fault). Start it again. If this repeats, reinstall or update the driver.\n"
     )
 
 

@@ -83,7 +83,7 @@ def test_the_terminal_shows_a_note_if_there_is_one(
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (("--until", "busy"), USAGE, "'busy' is nothing to wait for. Give idle, free:20GiB"),
+        (("--until", "busy"), USAGE, "'busy' is not a condition. Give idle, free:20GiB"),
         ((), USAGE, "the following arguments are required: --until"),
         (("--until", "idle", "--exec", ""), USAGE, "the command is empty"),
         (("--until", "idle", "--for", "x"), USAGE, "'x' is not a time. Give seconds"),

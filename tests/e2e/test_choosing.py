@@ -98,7 +98,7 @@ def test_a_choice_of_nothing_is_one_line(driver: FakeDriver) -> None:
     driver.write(*MACHINE)
     done = asked(driver, "status", "-i", "GPU-558")
     assert (done.returncode, done.stdout) == (3, "")
-    assert f"GPU-558 is ambiguous: it fits GPU 1 ({SECOND}), GPU 2 ({THIRD})." in done.stderr
+    assert f"GPU-558 is ambiguous: it matches GPU 1 ({SECOND}), GPU 2 ({THIRD})." in done.stderr
     assert done.stderr.count("\n") == 1
 
 

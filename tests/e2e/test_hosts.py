@@ -145,7 +145,7 @@ def test_leaving_leaves_nothing_of_any_host(ssh: FakeSsh) -> None:
         see(terminal, "noisy", "4 GPUs", "away for")
         terminal.send("1")
         see(terminal, "─ a ", "Host secret: unreachable", "─ noisy ", "4 GPUs")
-        see(terminal, "it wants a password or another key.", "`ssh-copy-id secret`")
+        see(terminal, "it needs a password or another key.", "`ssh-copy-id secret`")
         assert "connecting" in under(terminal, "slow").splitlines()[0]
         terminal.send("q")
         assert terminal.wait() == 0

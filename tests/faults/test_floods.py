@@ -198,7 +198,7 @@ def test_what_is_over_a_bound_is_left_out_and_named(name: str, most: int) -> Non
     assert more.problem == Problem(
         "Not everything is shown",
         f"it sends {most + 5:,} {name} where {most:,} are taken",
-        "Check what runs there: no machine is known to have as many",
+        "Check that machine: no real one has this many",
     )
     assert decode(to_line(more)) == more
     if isinstance(more, Sample) and name == "events":

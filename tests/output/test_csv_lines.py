@@ -65,8 +65,11 @@ def _with(readings: DeviceSample) -> Sample:
             "fabric.state",
             "There is no column fabric.state. `nvidia-smi --query-gpu=fabric.state` may have it.",
         ),
-        ("index,,name", "'' is no column. Give names such as index,utilization.gpu,memory.used."),
-        ("a; rm -r b", "'a; rm -r b' is no column. Give names such as "),
+        (
+            "index,,name",
+            "'' is not a column. Give names such as index,utilization.gpu,memory.used.",
+        ),
+        ("a; rm -r b", "'a; rm -r b' is not a column. Give names such as "),
     ],
 )
 def test_an_unknown_name_has_a_remedy(query: str, message: str) -> None:

@@ -160,7 +160,7 @@ async def test_a_child_that_never_says_a_word(spawn: Spawn) -> None:
     child = spawn("until_the_end()")
     child._patience = Patience(start=0.2)
     (silence,) = await first(child, 1)
-    assert why(silence) == "it said nothing for too long"
+    assert why(silence) == "it sent nothing for too long"
 
 
 async def test_a_child_that_falls_silent(spawn: Spawn) -> None:
@@ -171,7 +171,7 @@ async def test_a_child_that_falls_silent(spawn: Spawn) -> None:
     child._limit = 0.2
     inventory, silence = await first(child, 2)
     assert inventory == INVENTORY
-    assert why(silence) == "it said nothing for too long"
+    assert why(silence) == "it sent nothing for too long"
 
 
 async def test_a_long_line_that_comes_slowly_is_not_silence(
@@ -333,14 +333,14 @@ def prepare(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
 async def test_one_snapshot_of_a_driver_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     before = descriptors()
     prepare(monkeypatch, "until_the_end()")
-    with pytest.raises(StreamError, match=r"does not answer: it said nothing within 0\.2 s\. "):
+    with pytest.raises(StreamError, match=r"does not answer: it sent nothing within 0\.2 s\. "):
         await one_snapshot(timeout_seconds=0.2)
     gc.collect()
     assert descriptors() == before
 
 
 STARTING = Inventory(1.0, "host", Source.NVML, DriverState.STARTING, 1.0)
-BROKEN = Interruption(Problem("It stopped", "it ended", "It is being started again"))
+BROKEN = Interruption(Problem("It stopped", "it ended", "gputop is restarting it"))
 
 
 async def test_snapshots_go_on_after_the_time_for_the_first_one() -> None:

@@ -154,7 +154,7 @@ TEXTS = {
     "remapped_rows": "7",
     "remap_pending": "yes: a reset replaces the row",
     "remap_failed": "yes: no spare row is left, have it replaced",
-    "recovery_action": "a reset, once its work has ended",
+    "recovery_action": "a reset when its work has ended",
     "uuid": "GPU-aaaa",
     "name": "NVIDIA Fake",
     "pci_bus_id": "00000001:2A:00.0",
