@@ -201,7 +201,7 @@ WRONG: dict[str, tuple[list[str], str, str]] = {
     ),
     "a start-up file that waits at a prompt": (
         [f"ForceCommand {ASKS}; exec cat >/dev/null"],
-        "it said nothing for too long, after it printed 'Choose a project:'",
+        "it sent nothing for too long, after it printed 'Choose a project:'",
         "~/.bashrc",
     ),
 }
