@@ -204,9 +204,9 @@ def is_wrong(check: Verified) -> bool:
 def from_the_plan_on(file: Path) -> str:
     """Return a fault by which the faults of that file happen once the plan was sent."""
     return f"""
-send_plan = main.Run.planned
+send_plan = main.WorkerRun.planned
 def planned(self, *arguments, **options):
     send_plan(self, *arguments, **options)
     main.Path({str(file)!r}).touch()
-main.Run.planned = planned
+main.WorkerRun.planned = planned
 """

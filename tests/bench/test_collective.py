@@ -201,14 +201,14 @@ async def test_what_one_rank_fails_by_is_the_end_of_all(stuck: Collection[str], 
 QUICK = """
 import os, signal
 collective.SIZES, collective.ROW_SECONDS = (1 << 10, 1 << 14), 0.1
-send = main.Run.write
+send = main.WorkerRun.write
 """
 AT_A_CHECK = """
 def failing(self, event, **fields):
     send(self, event, **fields)
     if event == "verify" and self.request.rank == 1:
         os.kill(os.getpid(), signal.{signal})
-main.Run.write = failing
+main.WorkerRun.write = failing
 """
 """Rank 1 ends, or stops, where it has told of its first check."""
 IMPATIENT = "backends.Cpu.patience, collective.FIRST_SECONDS = 5.0, 0.01\n"

@@ -116,12 +116,12 @@ class GuardedWorker:
         asked = Request(target, "bfloat16", 256, 600.0, sys.executable)
         path = Path(driver.environment()["FAKE_NVML"]).with_name("begun")
         noted = (
-            "write, said = main.Run.write, set()\n"
+            "write, said = main.WorkerRun.write, set()\n"
             "def sent(self, event, **fields):\n"
             "    write(self, event, **fields)\n"
             "    said.add(event)\n"
             f"    if {{'sample', 'readings'}} <= said: open({str(path)!r}, 'w').close()\n"
-            "main.Run.write = sent\n"
+            "main.WorkerRun.write = sent\n"
         )
         self.begun = path
         self.process = subprocess.Popen(

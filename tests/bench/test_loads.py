@@ -40,11 +40,11 @@ def asked(
     return Request(device, "float32", 128, seconds, python, kind, hertz=hertz)
 
 
-def run_of(kind: str, **changes: Any) -> tuple[runs.Run, list[dict[str, Any]]]:
+def run_of(kind: str, **changes: Any) -> tuple[runs.WorkerRun, list[dict[str, Any]]]:
     """A run in this process, and what it sends."""
     sent: list[dict[str, Any]] = []
 
-    class Recorded(runs.Run):
+    class Recorded(runs.WorkerRun):
         def write(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 
@@ -148,14 +148,14 @@ def test_the_load_is_a_square_wave(frequency: float, monkeypatch: pytest.MonkeyP
 
 
 ENDLESS = """
-sent, send, pause = [], main.Run.write, loads.pause
+sent, send, pause = [], main.WorkerRun.write, loads.pause
 def sending(self, event, **fields):
     send(self, event, **fields)
     sent.append(event)
 def paused(hertz, work):
     seconds = pause(hertz, work)
     return 600.0 if seconds and "sample" in sent else seconds
-main.Run.write, loads.pause = sending, paused
+main.WorkerRun.write, loads.pause = sending, paused
 """
 """Once there is a sample, a pause has no end."""
 
@@ -167,7 +167,7 @@ def test_a_stop_takes_effect_in_a_pause_too(kind: str) -> None:
         raw.stopped()
 
 
-def ring(monkeypatch: pytest.MonkeyPatch) -> tuple[loads.Ring, runs.Run]:
+def ring(monkeypatch: pytest.MonkeyPatch) -> tuple[loads.Ring, runs.WorkerRun]:
     monkeypatch.setitem(loads.COPIED_BYTES, "cpu", 1 << 20)
     run, _ = run_of("burn")
     run.request = replace(run.request, free_bytes=run.request.fixed_bytes + (8 << 20))

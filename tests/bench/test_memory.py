@@ -39,7 +39,7 @@ def asked(mib: int = 32, seconds: float = 1.0, python: str = sys.executable) -> 
 
 def under_test(mib: int = 8) -> worker.MemoryUnderTest:
     """Memory in this process, in blocks of 1 MiB; what it sends goes nowhere."""
-    run = runs.Run(os.open(os.devnull, os.O_WRONLY), worker_request(asked(mib)))
+    run = runs.WorkerRun(os.open(os.devnull, os.O_WRONLY), worker_request(asked(mib)))
     device = backends.Cpu(load_torch(), run.halt)
     return worker.MemoryUnderTest(device, run)
 

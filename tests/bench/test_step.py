@@ -38,11 +38,11 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_torch(), "compile", lambda forward, **_: forward)
 
 
-def stepped(dtype: str = "float32", **changes: Any) -> tuple[runs.Run, list[dict[str, Any]]]:
+def stepped(dtype: str = "float32", **changes: Any) -> tuple[runs.WorkerRun, list[dict[str, Any]]]:
     """A run in this process, and what it has sent."""
     sent: list[dict[str, Any]] = []
 
-    class Recorded(runs.Run):
+    class Recorded(runs.WorkerRun):
         def write(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 

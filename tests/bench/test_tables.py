@@ -49,7 +49,7 @@ def test_sizes_are_those_that_a_gpu_can_multiply_in_the_type(
         assert "or larger" in refusal.value.fields["remedy"]
 
 
-class Recorded(main.Run):
+class Recorded(main.WorkerRun):
     """A run whose events are kept."""
 
     def __init__(self, **asked: Any) -> None:

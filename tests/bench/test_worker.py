@@ -34,7 +34,7 @@ pytestmark = needs_torch
 
 
 SAYS_WHEN_IT_MULTIPLIES = """
-begin, multiply = main.Run.__init__, Product.multiply
+begin, multiply = main.WorkerRun.__init__, Product.multiply
 def run(self, *arguments):
     begin(self, *arguments)
     def first(product, times=1):
@@ -42,7 +42,7 @@ def run(self, *arguments):
         self.write("multiplying")
         product.multiply(times)
     Product.multiply = first
-main.Run.__init__ = run
+main.WorkerRun.__init__ = run
 """
 
 
@@ -153,10 +153,10 @@ def test_a_wrong_element_is_found_and_counted(dtype: str) -> None:
     assert device.compare(product) == 2
 
 
-def run_in_process(seconds: float = 0.3) -> tuple[runs.Run, list[dict[str, Any]]]:
+def run_in_process(seconds: float = 0.3) -> tuple[runs.WorkerRun, list[dict[str, Any]]]:
     sent: list[dict[str, Any]] = []
 
-    class Recorded(runs.Run):
+    class Recorded(runs.WorkerRun):
         def write(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 

@@ -71,21 +71,26 @@ def progress_text(run: Run, width: int) -> str:
     """Return the time and figures of a run. The least important part gives way first."""
     if run.began_at is None:
         return f"{_preparing(run)} ..."[:width]
-    began = max(each.began_at or 0.0 for each in run.devices.values())
-    elapsed = min(run.now() - began, run.part_seconds)
-    share = elapsed / run.part_seconds
-    parts = [
-        f"{duration(elapsed)}, {duration(run.part_seconds - elapsed)} left"
-    ]
+    began, seconds = 0.0, 0.0
+    for each in run.devices.values():
+        began = max(began, each.began_at or 0.0)
+        if each.planned is not None:
+            seconds = max(seconds, each.planned.expected_seconds or 0.0)
+    seconds = seconds or run.part_seconds
+    elapsed = min(run.now() - began, seconds)
+    share = elapsed / seconds
+    parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left"]
+    room = width - SHORTEST_BAR - 4
     if run.is_several or run.first.request.target.host:
         parts += _figures_of_all(run)
+        room = width  # faults count more than the bar
     elif run.first.planned is not None and run.first.planned.rows:
         # A table may be complete before its time.
         share = max(share, run.first.share)
         parts = [*_rows(run.first, run.first.planned.rows, elapsed)]
     elif run.first.progress is not None:
         parts += _figures(run.first, run.first.progress)
-    return _with_bar(share, _fitting(parts, width - SHORTEST_BAR - 4), width)
+    return _with_bar(share, _fitting(parts, room), width)
 
 
 def _preparing(run: Run) -> str:

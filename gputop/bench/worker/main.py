@@ -40,7 +40,7 @@ STOP_SECONDS = 0.2
 """Time that the current product may go on after a stop before the process ends."""
 
 
-class Run:
+class WorkerRun:
     """A run so far, and its one ending, by whichever thread comes first."""
 
     def __init__(self, fd: int, request: WorkerRequest) -> None:
@@ -403,12 +403,12 @@ _KINDS = (
     burn,
     collective,
 )
-KINDS: dict[str, Callable[[Any, Run], None]] = {
+KINDS: dict[str, Callable[[Any, WorkerRun], None]] = {
     each.__name__: each for each in _KINDS
 }
 
 
-def measure(device: Any, run: Run) -> None:
+def measure(device: Any, run: WorkerRun) -> None:
     """Run the test. Raise the first error of a table of which no row could be measured."""
     KINDS[run.request.kind](device, run)
     if run.failure is not None and not run.has_rows:
@@ -420,7 +420,7 @@ def main() -> NoReturn:
     end_with_parent()
     fd = own_channel()
     request, rest = read_request()
-    run = Run(fd, request)
+    run = WorkerRun(fd, request)
     threading.Thread(
         target=run.watch,
         args=(rest,),
