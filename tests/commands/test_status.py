@@ -15,39 +15,18 @@ from gputop import cli
 from gputop.agent.device import Absence
 from gputop.agent.problem import Problem
 from gputop.commands import status
-from gputop.stream.child import Interruption, Snapshot, StreamError
+from gputop.stream.child import Snapshot, StreamError
 from gputop.stream.launch import module_command
+from tests.commands.conftest import STOPPED, Prepared
 from tests.driver import FakeDevice
 from tests.streams import NO_DRIVER, device, inventory, no_driver, process, readings, sample
 from tests.terminal import SHOW_CURSOR, Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
     from tests.driver import FakeDriver
 
 STATUS = [*module_command("gputop"), "status"]
 BOUND = 60.0
-STOPPED = Interruption(
-    Problem("The sampler stopped", "\x1b[31mred\nalert", "It is being restarted")
-)
-
-
-class Prepared:
-    """Stands for the source of the snapshots: these, and then the error, or Ctrl+C."""
-
-    def __init__(self, *found: Snapshot | Interruption | BaseException) -> None:
-        self.found = found
-        self.asked: dict[str, Any] = {}
-        self.taken = 0
-
-    async def __call__(self, *_: object, **asked: Any) -> AsyncGenerator[Snapshot | Interruption]:
-        self.asked = asked
-        for each in self.found:
-            self.taken += 1
-            if isinstance(each, BaseException):
-                raise each
-            yield each
 
 
 def prepare(monkeypatch: pytest.MonkeyPatch, *found: Any) -> Prepared:
