@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gputop.agent.device import GPM_READINGS, Absence, DeviceSample, DeviceState
-from gputop.agent.nvml.driver import NvmlReader, start
-from tests.agent.test_nvml import Clock, check
+from tests.agent.reader import OneDevice
+from tests.agent.test_nvml import check
 from tests.driver import (
     GPM,
     GPU_IS_LOST,
@@ -36,14 +36,10 @@ class Machine:
 
     def __init__(self, driver: FakeDriver, device: FakeDevice) -> None:
         self.driver = driver
-        driver.write(device)
-        start()
-        self.clock = Clock()
-        self.reader = NvmlReader(0, clock=self.clock)
+        self.device = OneDevice(driver, device)
 
     def read(self, *, gpm: bool = True, after: float = 1.0) -> DeviceSample:
-        self.clock.seconds += after
-        reading = self.reader.read(gpm=gpm)[0]
+        reading = self.device.reading(after, gpm=gpm)
         check(reading)
         return reading.sample
 

@@ -24,6 +24,7 @@ from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.nvml.xid_events import XidEvents
 from gputop.agent.snapshot import Host, Process, ProcessKind, Sample
 from gputop.schema.decode import decode
+from tests.agent.reader import Clock, OneDevice
 from tests.agent.readings import FUNCTIONS, OLDER, RATES, WITHOUT_A_DEFAULT
 from tests.driver import (
     DRIVER_NOT_LOADED,
@@ -46,16 +47,6 @@ pytestmark = pytest.mark.driver
 
 MIB = 1 << 20
 DEVICE = FakeDevice(fan_percent=38, fans=2, power_limit_enforced_milliwatts=650_500)
-
-
-class Clock:
-    """Time that passes when told to."""
-
-    def __init__(self) -> None:
-        self.seconds = 100.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 def only_reader() -> NvmlReader:
@@ -307,19 +298,15 @@ def test_process_lists_that_fail(
 
 
 def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(fan_percent=38, fans=2, processes=(FakeProcess(1),)))
-    clock = Clock()
-    start()
-    reader = NvmlReader(0, clock=clock)
-    reader.read(gpm=False)
+    device = OneDevice(nvml, FakeDevice(fan_percent=38, fans=2, processes=(FakeProcess(1),)))
+    device.read()
     nvml.forget_calls()
     nvml.change(0, fan_percent=50, power_milliwatts=1_000, processes=(FakeProcess(2),))
     for _ in range(40):  # 20 s, twice a second
-        clock.seconds += 0.5
-        reading = reader.read(gpm=False)[0]
-        if clock.seconds < 101:
+        reading = device.reading(0.5)
+        if device.clock.seconds < 101:
             assert reading.processes[0].pid == 1
-        if clock.seconds < 109.8:
+        if device.clock.seconds < 109.8:
             assert reading.sample.fan_percent == 38
         assert reading.sample.power_watts == 1.0
     assert reading.sample.fan_percent == 50
@@ -335,32 +322,22 @@ def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
 
 
 def test_what_is_asked_every_10_s_has_an_age_of_its_own(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice())
-    start()
-    clock = Clock()
-    reader = NvmlReader(0, clock=clock)
-    ages = []
-    for _ in range(12):
-        ages.append(reader.read(gpm=False)[0].sample.slow_age_seconds)
-        clock.seconds += 1.0
+    device = OneDevice(nvml, FakeDevice())
+    ages = [device.read(1.0).slow_age_seconds for _ in range(12)]
     assert ages == [None, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, None, 1.0]
 
 
 def test_what_a_device_does_not_support_is_asked_for_once_a_minute(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(encoder_utilization_percent=None, memory_used_bytes=None, values={}))
-    clock = Clock()
-    start()
-    reader = NvmlReader(0, clock=clock)
-    reader.read(gpm=False)[0]
+    lacks = FakeDevice(encoder_utilization_percent=None, memory_used_bytes=None, values={})
+    device = OneDevice(nvml, lacks)
+    device.read()
     nvml.change(0, encoder_utilization_percent=5)
     nvml.forget_calls()
     for _ in range(11):
-        clock.seconds += 5
-        reader.read(gpm=False)[0]
+        device.read(5.0)
     calls = nvml.calls(0)
     assert not {"nvmlDeviceGetEncoderUtilization", "nvmlDeviceGetMemoryInfo_v2"} & set(calls)
-    clock.seconds += 5
-    sample = reader.read(gpm=False)[0].sample
+    sample = device.read(5.0)
     assert sample.encoder_utilization_percent == 5
     assert nvml.calls(0)["nvmlDeviceGetEncoderUtilization"] == 1
 

@@ -12,7 +12,7 @@ from gputop.agent.device import Absence
 from gputop.agent.interface import UTILIZATIONS
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.snapshot import Process, ProcessKind
-from tests.agent.test_nvml import Clock
+from tests.agent.reader import Clock
 from tests.driver import (
     FUNCTION_NOT_FOUND,
     NO_PERMISSION,

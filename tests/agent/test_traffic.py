@@ -7,10 +7,9 @@ from collections.abc import Mapping
 import pytest
 
 from gputop.agent.device import Absence, DeviceSample
-from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.nvml.fields import Asked
 from gputop.agent.nvml.traffic import RateCounter
-from tests.agent.test_nvml import Clock
+from tests.agent.reader import OneDevice
 from tests.driver import ALL_LINKS, NO_PERMISSION, NOT_SUPPORTED, FakeDevice, FakeDriver
 
 pytestmark = pytest.mark.driver
@@ -68,20 +67,14 @@ def fields(**values: int) -> dict[str, int]:
     return {f"field.{name[1:].replace('_', '.')}": value for name, value in values.items()}
 
 
-class Machine:
+class Machine(OneDevice):
     """A device read once a second."""
 
     def __init__(self, nvml: FakeDriver, fail: Mapping[str, int] | None = None) -> None:
-        self.nvml = nvml
-        self.clock = Clock()
-        nvml.write(FakeDevice(values={}, fail=fail or {}))
-        start()
-        self.reader = NvmlReader(0, clock=self.clock)
+        super().__init__(nvml, FakeDevice(values={}, fail=fail or {}))
 
-    def read(self, values: Mapping[str, int], seconds: float = 1.0) -> DeviceSample:
-        self.nvml.change(0, values=values)
-        self.clock.seconds += seconds
-        return self.reader.read(gpm=False)[0].sample
+    def says(self, values: Mapping[str, int], seconds: float = 1.0) -> DeviceSample:
+        return self.read(seconds, values=values)
 
 
 def pcie(sample: DeviceSample) -> tuple[int | Absence | None, ...]:
@@ -97,20 +90,20 @@ def nvlink(sample: DeviceSample) -> tuple[object, ...]:
 def test_pcie_counters_are_enough_once_they_are_proven(nvml: FakeDriver) -> None:
     machine = Machine(nvml)
     measured = {"pcie_throughput_kib.0": 3, "pcie_throughput_kib.1": 4}
-    machine.read(measured | fields(f198=WIDE, f197=10))
-    assert pcie(machine.read(measured | fields(f198=WIDE + 50, f197=20))) == (50, 3 * 1024)
-    assert pcie(machine.read(measured | fields(f198=WIDE + 60, f197=WIDE))) == (10, WIDE - 20)
-    machine.read(measured | fields(f198=WIDE + 60, f197=WIDE), 60.0)
+    machine.says(measured | fields(f198=WIDE, f197=10))
+    assert pcie(machine.says(measured | fields(f198=WIDE + 50, f197=20))) == (50, 3 * 1024)
+    assert pcie(machine.says(measured | fields(f198=WIDE + 60, f197=WIDE))) == (10, WIDE - 20)
+    machine.says(measured | fields(f198=WIDE + 60, f197=WIDE), 60.0)
     assert nvml.calls(0)["nvmlDeviceGetPcieThroughput"] == 1
 
 
 def test_the_drivers_own_measurement_is_asked_for_seldom(nvml: FakeDriver) -> None:
     machine = Machine(nvml)
     measured = {"pcie_throughput_kib.0": 3, "pcie_throughput_kib.1": 4}
-    assert pcie(machine.read(measured)) == (4 * 1024, 3 * 1024)
+    assert pcie(machine.says(measured)) == (4 * 1024, 3 * 1024)
     measured["pcie_throughput_kib.1"] = 9
-    assert {pcie(machine.read(measured)) for _ in range(9)} == {(4 * 1024, 3 * 1024)}
-    assert pcie(machine.read(measured)) == (9 * 1024, 3 * 1024)
+    assert {pcie(machine.says(measured)) for _ in range(9)} == {(4 * 1024, 3 * 1024)}
+    assert pcie(machine.says(measured)) == (9 * 1024, 3 * 1024)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +114,7 @@ def test_a_device_that_does_not_know_its_pcie_traffic(
 ) -> None:
     machine = Machine(nvml, {"nvmlDeviceGetPcieThroughput": code})
     for _ in range(30):
-        assert pcie(machine.read({})) == (reason, reason)
+        assert pcie(machine.says({})) == (reason, reason)
     assert nvml.calls(0)["nvmlDeviceGetPcieThroughput"] == (1 if reason is NO_RATE else 3)
 
 
@@ -139,17 +132,17 @@ def test_links_are_counted_once(
     nvml: FakeDriver, before: dict[str, int], after: dict[str, int]
 ) -> None:
     machine = Machine(nvml)
-    first = machine.read(TWO_LINKS | before)
+    first = machine.says(TWO_LINKS | before)
     assert nvlink(first) == (NO_DATA_YET,) * 4
-    assert nvlink(machine.read(LATER | after)) == (3 * 1024, 7 * 1024, *EACH)
+    assert nvlink(machine.says(LATER | after)) == (3 * 1024, 7 * 1024, *EACH)
 
 
 def test_a_link_that_is_down_has_a_place_of_its_own(nvml: FakeDriver) -> None:
     machine = Machine(nvml)
     gone = {key: n for key, n in TWO_LINKS.items() if not key.endswith(".0")}
-    machine.read(gone)
+    machine.says(gone)
     later = {key: n for key, n in LATER.items() if not key.endswith(".0")}
-    assert nvlink(machine.read(later)) == (2048, 4096, (None, 2048), (None, 4096))
+    assert nvlink(machine.says(later)) == (2048, 4096, (None, 2048), (None, 4096))
 
 
 def nvlink_5(*counts: int) -> dict[str, int]:
@@ -159,12 +152,12 @@ def nvlink_5(*counts: int) -> dict[str, int]:
 
 def test_counters_of_nvlink_5_are_in_bytes(nvml: FakeDriver) -> None:
     machine = Machine(nvml)
-    machine.read(nvlink_5(WIDE + 1, WIDE + 1, WIDE + 3, WIDE + 4))
-    found = machine.read(nvlink_5(WIDE + 2, WIDE + 3, WIDE + 6, WIDE + 8))
+    machine.says(nvlink_5(WIDE + 1, WIDE + 1, WIDE + 3, WIDE + 4))
+    found = machine.says(nvlink_5(WIDE + 2, WIDE + 3, WIDE + 6, WIDE + 8))
     assert nvlink(found) == (3, 7, (1, 2), (3, 4))
 
 
 @pytest.mark.parametrize("links", [0, 4711])
 def test_a_device_without_links(nvml: FakeDriver, links: int) -> None:
     machine = Machine(nvml)
-    assert nvlink(machine.read(fields(f91=links))) == (NO_RATE,) * 4
+    assert nvlink(machine.says(fields(f91=links))) == (NO_RATE,) * 4

@@ -14,6 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote
 from urllib.request import urlopen
 
 import psutil
@@ -270,12 +273,32 @@ def test_tls(tmp_path: Path) -> None:
         assert len(exporter.errors) == 1
 
 
-def answer(web: str, query: str) -> list[str]:
-    """The numbers that Prometheus has for it now; none while it starts."""
-    from urllib.parse import quote
+@contextlib.contextmanager
+def prometheus(folder: Path, config: str) -> Iterator[str]:
+    """Yield the URL of a real Prometheus with that configuration."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        web = f"127.0.0.1:{free.getsockname()[1]}"
+    (folder / "prometheus.yml").write_text(config)
+    command = [
+        "prometheus",
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address={web}",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        try:
+            yield f"http://{web}"
+        finally:
+            running.kill()
 
-    with contextlib.suppress(OSError):
-        url = f"http://{web}/api/v1/query?query={quote(query)}"
-        with urlopen(url, timeout=SOON) as found:
-            return [result["value"][1] for result in json.load(found)["data"]["result"]]
+
+def results_of(url: str, query: str) -> list[dict[str, Any]]:
+    """Return what that Prometheus has for a query now; nothing while it starts."""
+    try:
+        with urlopen(f"{url}/api/v1/query?query={quote(query)}", timeout=SOON) as found:  # noqa: S310
+            return list(json.load(found)["data"]["result"])
+    except HTTPError as error:
+        assert error.code == 503, query  # noqa: PT017 - while it starts
+    except OSError:  # it does not listen yet
+        pass
     return []

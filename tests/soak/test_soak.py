@@ -1,4 +1,4 @@
-"""The soak, cut short: half a minute of it, and minutes of it without a terminal."""
+"""The soak, cut short: half a minute of it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,11 @@ def test_half_a_minute(driver: FakeDriver, tmp_path: Path, monkeypatch: pytest.M
     """Threads, files and processes; memory says something only of what goes on for longer."""
     monkeypatch.chdir(tmp_path)  # recordings are written there
     soak = Soak(driver, tmp_path, seed=2)
-    rows = list(soak.run(SECONDS, EVERY, kills=(2.0,)))
+    rows = list(soak.run(SECONDS, EVERY))
     assert soak.faults == []
-    assert soak.done["sampler killed"] == 1
-    assert len({row.sampler.pid for row in rows}) <= 2, "one before it was killed, and one after"
     same = []
     for row in rows:
         feet = (dataclasses.replace(each, bytes=1) for each in (row.dashboard, row.sampler))
         same.append(Row(row.minutes, *feet))
-    assert verdict(same, WARM, few=2) == []
+    _, grown = verdict(same, WARM, few=2)
+    assert grown == []

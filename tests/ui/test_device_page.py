@@ -27,8 +27,8 @@ from gputop.ui.drawing.cells import Span, in_columns, width_of
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.telemetry import EVENTS_KEPT, Telemetry
 from tests import streams
+from tests.agent.reader import Clock
 from tests.agent.readings import A_SECOND_LATER, INVENTORY, SAMPLE, device
-from tests.agent.test_nvml import Clock
 from tests.ui.pilots import settle, shown
 
 if TYPE_CHECKING:
