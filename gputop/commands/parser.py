@@ -15,8 +15,10 @@ from gputop.settings import AUTO, THEMES
 
 COMMANDS = {
     "status": "the devices, a line each, as text or JSON; once, or every few seconds",
+    "run": "run a training with the dashboard beside it, so that it outlives both",
     "bench": "a stress test without the dashboard",
     "pick": "the idlest devices, for CUDA_VISIBLE_DEVICES",
+    "wait": "until a GPU is idle, has free memory or a fault, or a process has ended",
     "why": "what slows the GPUs, or is wrong: watch for half a minute, and say what to do",
     "doctor": "check driver, devices and torch; say what to do about problems",
     "stream": "snapshots as JSON lines or CSV, until stopped",
@@ -40,6 +42,8 @@ DASHBOARD = (
 SHARED = {
     "status": ("gpm", "devices", "processes", "demo", "hosts", "fleet", "replay"),
     "pick": ("demo", "hosts"),
+    "run": ("demo",),
+    "wait": ("devices", "demo", "hosts"),
     "why": ("gpm", "devices", "demo", "hosts", "replay"),
     "stream": ("interval", "gpm", "devices", "processes", "demo", "hosts", "replay"),
     "exporter": ("interval", "gpm", "devices", "processes", "demo"),
