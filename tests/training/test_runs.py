@@ -10,13 +10,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.training.follow import attach, training_of
 from gputop.training.relay import OUTPUT, OutputFile
 from gputop.training.runs import OutputReader, RunError, exit_status, find_run, start_run
-from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from gputop.training import runs
