@@ -20,7 +20,9 @@ _PUBLIC = {
     **dict.fromkeys(
         ("Absence", "Device", "DeviceSample", "DeviceState"), "agent.device"
     ),
-    **dict.fromkeys(("Event", "Host", "Inventory", "Process"), "agent.snapshot"),
+    **dict.fromkeys(
+        ("Event", "Host", "Inventory", "Process"), "agent.snapshot"
+    ),
     **dict.fromkeys(("ProcessKind", "Sample"), "agent.snapshot"),
     **dict.fromkeys(("Problem", "ProblemError"), "agent.problem"),
     **dict.fromkeys(("Stream", "pick", "snapshot", "snapshots"), "api"),
@@ -33,7 +35,8 @@ __all__ = list(_PUBLIC)
 def __getattr__(name: str) -> object:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'gputop' has no attribute {name!r}")
-    from importlib import import_module  # slow to import, and not needed by commands
+    # Slow to import, and not needed by commands
+    from importlib import import_module
 
     return getattr(import_module(f"gputop.{_PUBLIC[name]}"), name)
 

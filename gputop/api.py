@@ -16,10 +16,18 @@ from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from gputop.agent.problem import Problem, ProblemError
-from gputop.agent.process_limit import process_limit_problem, says_process_limit
+from gputop.agent.process_limit import (
+    process_limit_problem,
+    says_process_limit,
+)
 from gputop.health.idle_devices import Amount, Requirements, parse_amount
 from gputop.stream import child as streams
-from gputop.stream.child import ANSWER_SECONDS, Snapshot, StreamChild, first_snapshot
+from gputop.stream.child import (
+    ANSWER_SECONDS,
+    Snapshot,
+    StreamChild,
+    first_snapshot,
+)
 from gputop.stream.launch import StreamOptions
 
 T = TypeVar("T")
@@ -77,7 +85,9 @@ def pick(
 
 
 class Stream(
-    Iterator[Snapshot], AsyncIterator[Snapshot], AbstractContextManager["Stream"]
+    Iterator[Snapshot],
+    AsyncIterator[Snapshot],
+    AbstractContextManager["Stream"],
 ):
     """A stream of snapshots. The sampler starts at the first `next` or `latest`.
 
@@ -132,7 +142,9 @@ class _Follower:
         self._changed = threading.Condition()
         self._newest: Snapshot | None = None
         self._is_new = False
-        self._problem = Problem("No sample came", "the sampler is silent", "Try again")
+        self._problem = Problem(
+            "No sample came", "the sampler is silent", "Try again"
+        )
         self._ended = self._failed = False
         self._thread = threading.Thread(
             target=lambda: asyncio.run(self._follow()), daemon=True
@@ -150,7 +162,8 @@ class _Follower:
         with self._changed:
             self._start()
             self._changed.wait_for(
-                lambda: self._is_new or self._ended or self._failed, self._patience
+                lambda: self._is_new or self._ended or self._failed,
+                self._patience,
             )
             if self._ended:
                 return None
@@ -170,7 +183,9 @@ class _Follower:
             self._ended = True
             self._changed.notify_all()
             if self._reading is not None and not self._failed:
-                self._reading.get_loop().call_soon_threadsafe(self._reading.cancel)
+                self._reading.get_loop().call_soon_threadsafe(
+                    self._reading.cancel
+                )
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -180,7 +195,9 @@ class _Follower:
                 return
             self._reading = asyncio.current_task()
         try:
-            async with contextlib.aclosing(streams.snapshots(self._child)) as found:
+            async with contextlib.aclosing(
+                streams.snapshots(self._child)
+            ) as found:
                 async for each in found:
                     with self._changed:
                         if isinstance(each, Snapshot):
@@ -220,4 +237,6 @@ def _threads_needed() -> Iterator[None]:
     except RuntimeError as error:
         if not says_process_limit(error):
             raise
-        raise ProblemError(process_limit_problem("No snapshot was taken")) from None
+        raise ProblemError(
+            process_limit_problem("No snapshot was taken")
+        ) from None

@@ -12,7 +12,10 @@ from importlib import import_module
 from typing import Any
 
 from gputop import __version__
-from gputop.agent.process_limit import process_limit_problem, says_process_limit
+from gputop.agent.process_limit import (
+    process_limit_problem,
+    says_process_limit,
+)
 from gputop.commands.arguments import (
     check_fleet,
     fail,
@@ -52,7 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FINE
     except (OSError, RuntimeError) as error:
         if says_process_limit(error):
-            fail(f"{process_limit_problem('gputop cannot run')}.", COULD_NOT_RUN)
+            fail(
+                f"{process_limit_problem('gputop cannot run')}.", COULD_NOT_RUN
+            )
         if not isinstance(error, OSError):
             raise
         if error.errno in (errno.EMFILE, errno.ENFILE):
@@ -71,36 +76,60 @@ def run(words: Sequence[str]) -> int:
     """Run the command in `words`, or the dashboard."""
     # stdout is None if the shell closed it with `>&-`.
     if getattr(sys, "stdout", None) is None:
-        fail("standard output is closed. Open it, or send it to a file.", COULD_NOT_RUN)
+        fail(
+            "standard output is closed. Open it, or send it to a file.",
+            COULD_NOT_RUN,
+        )
     arguments = parse(words)
     if arguments.version:
         print_text(f"gputop {__version__}")
         return FINE
-    is_attended = os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
-    prints = arguments.command is not None or arguments.once or arguments.list_gpus
+    is_attended = (
+        os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
+    )
+    prints = (
+        arguments.command is not None or arguments.once or arguments.list_gpus
+    )
     is_dashboard = is_attended and not prints
     if arguments.command is None and not is_dashboard:
         arguments = parse([*words, "status"])
     _check(arguments, is_dashboard=is_dashboard)
     if is_dashboard:
         return dashboard(arguments)
-    status: int = import_module(f"gputop.commands.{arguments.command}").run(arguments)
+    status: int = import_module(f"gputop.commands.{arguments.command}").run(
+        arguments
+    )
     return status
 
 
 def _check(arguments: argparse.Namespace, *, is_dashboard: bool) -> None:
     """End the program if options contradict each other or do not fit the command."""
     if arguments.replay is not None:
-        options = ("demo", "id", "only_visible", "interval", "gpm", "host", "record")
-        refuse(arguments, (*options, "show_secrets"), "a recording", "--replay")
+        options = (
+            "demo",
+            "id",
+            "only_visible",
+            "interval",
+            "gpm",
+            "host",
+            "record",
+        )
+        refuse(
+            arguments, (*options, "show_secrets"), "a recording", "--replay"
+        )
     if arguments.config is not None:
         _check_config(arguments.config)
     check_fleet(arguments)
     hosts = hosts_of(arguments)
     if arguments.record is not None and not is_dashboard:
-        fail("--record is for the dashboard. Try `gputop stream --output FILE`.", USAGE)
+        fail(
+            "--record is for the dashboard. Try `gputop stream --output FILE`.",
+            USAGE,
+        )
     if arguments.show_secrets and (hosts or not is_dashboard):
-        why = "other hosts mask theirs" if hosts else "what is printed is masked"
+        why = (
+            "other hosts mask theirs" if hosts else "what is printed is masked"
+        )
         fail(
             f"--show-secrets is for the dashboard of this machine: {why}. Leave it out.",
             USAGE,
@@ -139,14 +168,18 @@ def dashboard(arguments: argparse.Namespace) -> int:
     gc.disable()  # imports make no garbage; the app enables it again
     from gputop.ui.shell.start import run as start
 
-    given = {
-        key: value
-        for key in KEYS
-        if (value := getattr(arguments, key, None)) is not None
-    }
+    given = {}
+    for key in KEYS:
+        value = getattr(arguments, key, None)
+        if value is not None:
+            given[key] = value
     config = settings_path(arguments.config)
     kept, problems = load(config, given=given)
-    options: dict[str, Any] = {"settings": kept, "problems": problems, "config": config}
+    options: dict[str, Any] = {
+        "settings": kept,
+        "problems": problems,
+        "config": config,
+    }
     options["python"] = arguments.python
     if arguments.prometheus is not None:
         from gputop.commands.fleet import run_screen
@@ -157,7 +190,9 @@ def dashboard(arguments: argparse.Namespace) -> int:
         chosen=source_of(arguments),
         hosts=hosts_of(arguments),
         remote_command=arguments.remote_command,
-        recording=open_recording(arguments.replay) if arguments.replay else None,
+        recording=open_recording(arguments.replay)
+        if arguments.replay
+        else None,
         record=arguments.record,
         show_secrets=arguments.show_secrets,
         search=_search(arguments),
@@ -166,11 +201,11 @@ def dashboard(arguments: argparse.Namespace) -> int:
 
 def _search(arguments: argparse.Namespace) -> str:
     """Return the initial filter of the list of processes."""
-    values = {
-        "user": arguments.user or (),
-        "pid": map(str, arguments.pid or ()),
-        "kind": ("compute", "compute+graphics", "mps") if arguments.compute else (),
-    }
-    return " ".join(
-        f"{name}:{text}" for name, each in values.items() if (text := ",".join(each))
-    )
+    words = []
+    if arguments.user:
+        words.append(f"user:{','.join(arguments.user)}")
+    if arguments.pid:
+        words.append(f"pid:{','.join(map(str, arguments.pid))}")
+    if arguments.compute:
+        words.append("kind:compute,compute+graphics,mps")
+    return " ".join(words)

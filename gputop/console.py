@@ -62,7 +62,9 @@ def open_terminal() -> int:
     """
     for name_of in (os.ttyname, lambda _: os.ctermid()):
         with contextlib.suppress(OSError):
-            return os.open(name_of(1), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK)
+            return os.open(
+                name_of(1), os.O_WRONLY | os.O_NOCTTY | os.O_NONBLOCK
+            )
     return os.dup(1)
 
 
@@ -87,7 +89,9 @@ def ascii_is_safer(environment: Mapping[str, str]) -> bool:
     if environment.get("LC_ALL") in ("C", "POSIX"):
         return True
     encoding = re.search(r"\.([^@]+)", locale_of(environment))
-    foreign = encoding is not None and encoding[1].lower().replace("-", "") != "utf8"
+    foreign = (
+        encoding is not None and encoding[1].lower().replace("-", "") != "utf8"
+    )
     return foreign or environment.get("TERM") == "linux"
 
 
@@ -98,7 +102,8 @@ def in_notebook_cell(environment: Mapping[str, str]) -> bool:
     separate process group.
     """
     from_kernel = (
-        "JPY_PARENT_PID" in environment or environment.items() >= _IPYKERNEL.items()
+        "JPY_PARENT_PID" in environment
+        or environment.items() >= _IPYKERNEL.items()
     )
     return from_kernel and os.getpgrp() == os.getsid(0)
 
@@ -125,7 +130,9 @@ def terminfo_colours() -> int | None:
 def print_message(line: str) -> None:
     """Print a line on standard error, with control characters made visible."""
     with contextlib.suppress(OSError):
-        print(f"gputop: {visible(line, len(line))}", file=sys.stderr, flush=True)
+        print(
+            f"gputop: {visible(line, len(line))}", file=sys.stderr, flush=True
+        )
 
 
 def print_output(text: str) -> None:

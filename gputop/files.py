@@ -35,7 +35,9 @@ def user_folder(kind: Literal["config", "data"]) -> Path:
         folder = Path()
     # Without a home, old versions of platformdirs return a relative folder called `~`.
     if not folder.is_absolute():
-        raise NoHomeError(f"HOME is not set, and user {os.getuid()} has no home folder")
+        raise NoHomeError(
+            f"HOME is not set, and user {os.getuid()} has no home folder"
+        )
     return folder
 
 
@@ -56,7 +58,9 @@ def read_at_once(file: Path, most: int) -> bytes:
 
     Terminals and pipes are refused, so this never waits for input.
     """
-    descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    descriptor = os.open(
+        file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    )
     with open(descriptor, "rb") as source:  # noqa: PTH123 - it is open already
         if source.isatty():
             raise OSError(errno.EINVAL, "it is a terminal")
@@ -83,7 +87,9 @@ def write_whole(
     temporary = target.with_name(f".{target.name[:100]}.{os.urandom(4).hex()}")
     try:
         descriptor = os.open(
-            temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode
+            temporary,
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+            mode,
         )
         with open(descriptor, "wb") as output:  # noqa: PTH123 - it is open already
             output.write(data)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
-
-import msgspec
+from typing import Any, Literal, NamedTuple
 
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
@@ -87,15 +86,23 @@ class Rule(NamedTuple):
     kind: Any
     """Type for msgspec."""
     advice: str
+    accepts: Callable[[Any], object] = lambda _: True
+    """Returns a false value for one of that type that is not valid."""
 
 
 def _one_of(values: tuple[str, ...]) -> Rule:
     return Rule(Literal[values], f"Give one of {', '.join(values)}")
 
 
-_TITLES = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_%, -]{0,200}\Z")]
-_SECONDS = Annotated[float, msgspec.Meta(ge=SHORTEST_INTERVAL, le=LONGEST_INTERVAL)]
-TITLES = Rule(_TITLES, "Give the title of a column, such as MEMORY")
+def _is_interval(seconds: float) -> bool:
+    return SHORTEST_INTERVAL <= seconds <= LONGEST_INTERVAL
+
+
+TITLES = Rule(
+    str,
+    "Give the title of a column, such as MEMORY",
+    re.compile("[A-Za-z0-9_%, -]{0,200}").fullmatch,
+)
 FLAG = Rule(bool, "Give true or false")
 RULES = {
     "theme": _one_of((AUTO, *THEMES)),
@@ -103,7 +110,9 @@ RULES = {
     "charts": _one_of(CHARTS),
     "ascii": Rule(bool, "Give true or false, or auto"),
     "interval": Rule(
-        _SECONDS, f"Give seconds from {SHORTEST_INTERVAL:g} to {LONGEST_INTERVAL:g}"
+        float,
+        f"Give seconds from {SHORTEST_INTERVAL:g} to {LONGEST_INTERVAL:g}",
+        _is_interval,
     ),
     "sort": TITLES,
     "hidden_columns": TITLES,
@@ -159,7 +168,9 @@ def load(
         text = environment.get(variable)
         if text:
             entry = f"{variable}={_shown(text)}"
-            settings = _with(settings, key, text, entry, problems, is_text=True)
+            settings = _with(
+                settings, key, text, entry, problems, is_text=True
+            )
     return replace(settings, **(given or {})), problems
 
 
@@ -188,6 +199,8 @@ def checked(key: str, value: Any, *, is_text: bool = False) -> Any:
     """
     if key == "ascii" and value == AUTO:
         return None
+    import msgspec  # not needed by every command
+
     rule = RULES.get(key, FLAG)
     try:
         converted = msgspec.convert(value, rule.kind, strict=not is_text)
@@ -195,6 +208,8 @@ def checked(key: str, value: Any, *, is_text: bool = False) -> Any:
             shlex.split(converted)
     except ValueError:
         raise ValueError(rule.advice) from None
+    if not rule.accepts(converted):
+        raise ValueError(rule.advice)
     if key == "hidden_columns":
         return converted.replace(", ", ",")
     return converted
@@ -209,7 +224,9 @@ def save(file: Path | None, changes: Mapping[str, Any]) -> None:
     if file is None:
         why = "HOME is not set, and there is no home folder"
         remedy = "Set HOME, or name a file with --config"
-        raise ProblemError(Problem("The settings cannot be saved", why, remedy))
+        raise ProblemError(
+            Problem("The settings cannot be saved", why, remedy)
+        )
     text, found = _read(file)
     wanted = {}
     for key, value in changes.items():
@@ -240,7 +257,13 @@ def _edited(
         document = tomlkit.parse(text)
         document.update(wanted)
         return tomlkit.dumps(document)
-    except (LookupError, RecursionError, TOMLKitError, TypeError, ValueError) as error:
+    except (
+        LookupError,
+        RecursionError,
+        TOMLKitError,
+        TypeError,
+        ValueError,
+    ) as error:
         what = f"{', '.join(wanted)} cannot be saved in {_shown(file)}"
         raise _error(what, str(error), "Change the file by hand") from error
 

@@ -66,13 +66,17 @@ def frames(gputop: str) -> Iterator[tuple[str, ...]]:
             "XDG_CONFIG_HOME": home,
             "XDG_DATA_HOME": home,
         }
-        with Terminal([gputop, "--demo", "--interval", "0.5"], env, *SIZE) as terminal:
+        with Terminal(
+            [gputop, "--demo", "--interval", "0.5"], env, *SIZE
+        ) as terminal:
             terminal.wait_for("8 GPUs")
             for keys, seconds in SCRIPT:
                 terminal.send(keys)
                 for _ in range(round(seconds / FRAME_SECONDS)):
                     terminal.collect(FRAME_SECONDS)
-                    yield tuple(markup(terminal, row) for row in range(SIZE[1]))
+                    yield tuple(
+                        markup(terminal, row) for row in range(SIZE[1])
+                    )
 
 
 def markup(terminal: Terminal, row: int) -> str:
@@ -109,7 +113,11 @@ def hexadecimal(name: str, default: str) -> str:
     color = color_of(name)
     if color is None:
         return default
-    return color if color.startswith("#") else NAMED[color.removeprefix("bright_")]
+    return (
+        color
+        if color.startswith("#")
+        else NAMED[color.removeprefix("bright_")]
+    )
 
 
 def lines(film: list[tuple[str, ...]]) -> Iterator[Shown]:
@@ -127,7 +135,9 @@ def drawn(film: list[tuple[str, ...]]) -> str:
     """Return the film as an animated SVG."""
     width, height = SIZE[0] * CELL + 20, SIZE[1] * LINE + 20
     seconds = len(film) * FRAME_SECONDS
-    body = "\n".join(animated(each, len(film), seconds) for each in lines(film))
+    body = "\n".join(
+        animated(each, len(film), seconds) for each in lines(film)
+    )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" '
         f'font-family="{FONT}" font-size="14">'
@@ -156,7 +166,9 @@ def animated(shown: Shown, count: int, seconds: float) -> str:
 
 def main() -> None:
     """Write the film."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("file", type=Path)
     parser.add_argument(
         "--gputop", default=str(Path(sys.executable).with_name("gputop"))
@@ -164,7 +176,9 @@ def main() -> None:
     options = parser.parse_args()
     film = list(frames(options.gputop))
     options.file.write_text(drawn(film))
-    print(f"{options.file}: {len(film)} frames, {options.file.stat().st_size:,} bytes")
+    print(
+        f"{options.file}: {len(film)} frames, {options.file.stat().st_size:,} bytes"
+    )
 
 
 if __name__ == "__main__":

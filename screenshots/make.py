@@ -70,7 +70,9 @@ async def fleet_picture() -> None:
 def keep(name: str, svg: str) -> None:
     """As SVG and as PNG."""
     (HERE / f"{name}.svg").write_text(svg)
-    png = resvg_py.svg_to_bytes(svg_string=with_local_font(svg), font_family=FONT)
+    png = resvg_py.svg_to_bytes(
+        svg_string=with_local_font(svg), font_family=FONT
+    )
     (HERE / f"{name}.png").write_bytes(bytes(png))
     print(f"screenshots/{name}.svg, {name}.png")
 
@@ -93,17 +95,17 @@ async def main() -> None:
     await picture(
         "demo",
         demo=True,
-        interval=0.25,
+        interval=1.0,
         keys=(),
-        ready=lambda app: dashboard_of(app).telemetry.history.count >= 108,
+        ready=lambda app: dashboard_of(app).telemetry.history.count >= 75,
         size=(120, 40),
     )
     await picture(
         "device",
         demo=True,
-        interval=0.25,
+        interval=1.0,
         keys=("enter",),
-        ready=lambda app: dashboard_of(app).telemetry.history.count >= 150,
+        ready=lambda app: dashboard_of(app).telemetry.history.count >= 180,
         size=(150, 44),
     )
     await picture(

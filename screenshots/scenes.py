@@ -122,7 +122,9 @@ def screens(
     if make is not None:
         (folder / "stream").write_text("\n".join(map(to_line, make())))
         ssh = folder / "ssh"
-        ssh.write_text(SENDS.format(python=sys.executable, file=str(folder / "stream")))
+        ssh.write_text(
+            SENDS.format(python=sys.executable, file=str(folder / "stream"))
+        )
         ssh.chmod(0o755)
     env = {
         "PATH": f"{folder}:{os.environ['PATH']}",
@@ -131,7 +133,12 @@ def screens(
     }
     with contextlib.ExitStack() as stack:
         terminals = [
-            (size, stack.enter_context(Terminal([gputop, *arguments], env, *size)))
+            (
+                size,
+                stack.enter_context(
+                    Terminal([gputop, *arguments], env, *size)
+                ),
+            )
             for size in SIZES
         ]
         while terminals[0][1].elapsed < SHOWN_SECONDS:
@@ -180,24 +187,32 @@ def color_of(name: str) -> str | None:
 
 def main() -> None:
     """Write all screens."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(
+        description=(__doc__ or "").splitlines()[0]
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument(
         "--gputop",
         default=str(Path(sys.executable).with_name("gputop")),
         metavar="PATH",
     )
-    parser.add_argument("--scene", choices=SCENES, nargs="+", default=list(SCENES))
+    parser.add_argument(
+        "--scene", choices=SCENES, nargs="+", default=list(SCENES)
+    )
     options = parser.parse_args()
     options.folder.mkdir(exist_ok=True, parents=True)
     for name in options.scene:
         with tempfile.TemporaryDirectory() as work:
-            for (columns, rows), terminal in screens(options.gputop, name, Path(work)):
+            for (columns, rows), terminal in screens(
+                options.gputop, name, Path(work)
+            ):
                 place = options.folder / f"{name}-{columns}x{rows}"
                 place.with_suffix(".txt").write_text(terminal.text)
                 if (columns, rows) == DRAWN:
                     svg = with_local_font(drawing(terminal, f"gputop: {name}"))
-                    png = resvg_py.svg_to_bytes(svg_string=svg, font_family=FONT)
+                    png = resvg_py.svg_to_bytes(
+                        svg_string=svg, font_family=FONT
+                    )
                     place.with_suffix(".png").write_bytes(bytes(png))
                 print(place)
 

@@ -1,9 +1,10 @@
-"""Do the tests find small faults? `python -m tests.mutation [--faults 40] [--seed N] [--list]`.
+"""Do the tests find small faults? `python -m tests.mutation [--faults 40] [--seed N] [--jobs N]`.
 
 Each fault changes one random place of the package: a comparison is turned round, a number is
-changed, or a call whose result is not used is removed. It is made in a copy of the checkout, where
-the tests of the same folder run first, and then all. A fault that no test finds is printed with its
-line. The exit status is 1 if more than a seventh of them are not found.
+changed, or a call whose result is not used is removed. It is made in a copy of the checkout. The
+tests that import the changed module or have its name run first, then those of the folder that
+mirrors its own. A fault is found if one of them fails or exceeds the time limit. The faults that
+are not found are listed at the end, and the exit status is 1 if they are more than a seventh.
 """
 
 from __future__ import annotations
@@ -12,14 +13,18 @@ import argparse
 import ast
 import os
 import random
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 
 ROOT = Path(__file__).parents[1]
 TURNED = {
@@ -34,9 +39,13 @@ TURNED = {
     ast.Is: ast.IsNot,
     ast.IsNot: ast.Is,
 }
+LARGE = 1000
+"""Numbers from here on are doubled, as one more may be no difference."""
 ALLOWED_MISSES = 1 / 7
 COPIED = ("gputop", "tests", "docs", "man", "deploy", "screenshots", ".ci")
 FILES = ("*.md", "*.toml", "*.txt", "*.py", "LICENSE")
+FOLDERS = {"gputop/bench/worker": ("tests/bench/test_cuda_kinds.py", "tests/bench/test_worker.py")}
+"""Tests of packages that no test imports, as they run in another interpreter."""
 
 
 @dataclass(frozen=True)
@@ -47,37 +56,31 @@ class Fault:
     line: int
     begin: int
     end: int
-    """Offsets in the text of the file."""
+    """Offsets in the bytes of the file."""
     new: str
     kind: str
 
     def __str__(self) -> str:
-        text = (ROOT / self.file).read_text()
-        return f"{self.file}:{self.line}: {self.kind}: {text[self.begin : self.end]} -> {self.new}"
+        old = (ROOT / self.file).read_bytes()[self.begin : self.end].decode()
+        text = " ".join(f"{self.kind}: {old} -> {self.new}".split())
+        return f"{self.file}:{self.line}: {text[:120]}"
 
 
 def faults_of(file: Path) -> Iterator[Fault]:
     """Yield all faults that can be made in a file."""
-    text = (ROOT / file).read_text()
+    content = (ROOT / file).read_bytes()
     starts = [0]
-    for line in text.splitlines(keepends=True):
+    for line in content.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(content)):
         if not isinstance(node, ast.expr | ast.stmt):
             continue
         changed = changed_node(node)
         if changed is None or node.end_lineno is None or node.end_col_offset is None:
             continue
-        new, kind = changed
-        begin = starts[node.lineno - 1] + offset(text, node.lineno, node.col_offset)
-        end = starts[node.end_lineno - 1] + offset(text, node.end_lineno, node.end_col_offset)
-        yield Fault(file, node.lineno, begin, end, new, kind)
-
-
-def offset(text: str, line: int, column: int) -> int:
-    """Return the column in characters: the syntax tree counts bytes."""
-    return len(text.splitlines()[line - 1].encode()[:column].decode())
+        begin = starts[node.lineno - 1] + node.col_offset
+        end = starts[node.end_lineno - 1] + node.end_col_offset
+        yield Fault(file, node.lineno, begin, end, *changed)
 
 
 def changed_node(node: ast.expr | ast.stmt) -> tuple[str, str] | None:
@@ -88,7 +91,7 @@ def changed_node(node: ast.expr | ast.stmt) -> tuple[str, str] | None:
     if isinstance(node, ast.Constant):
         value = node.value
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return repr(value + 1), "number"
+            return repr(value + 1 if abs(value) < LARGE else 2 * value), "number"
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
         return "pass", "call removed"
     return None
@@ -105,6 +108,31 @@ def drawn(count: int, seed: int) -> list[Fault]:
     return [dice.choice(every[kinds[number % len(kinds)]]) for number in range(count)]
 
 
+def tests_of(file: Path) -> list[list[str]]:
+    """Return the tests that may find a fault in that file, in two groups: the nearest first.
+
+    These import the module or have its name.
+    """
+    module = ".".join(file.with_suffix("").parts).removesuffix(".__init__")
+    package, _, name = module.rpartition(".")
+    imported = re.compile(
+        rf"^\s*(?:from {re.escape(module)} import|import {re.escape(module)}\b"
+        rf"|from {re.escape(package)} import .*\b{name}\b)",
+        re.MULTILINE,
+    )
+    near = []
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        if path.stem.startswith(f"test_{name}") or imported.search(path.read_text()):
+            near.append(str(path.relative_to(ROOT)))
+    near += FOLDERS.get(str(file.parent), ())
+    folder = Path("tests", *file.parts[1:-1])
+    while not (ROOT / folder).is_dir():
+        folder = folder.parent
+    if folder == Path("tests"):  # the root: its own tests, without those of the folders
+        return [near, sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/test_*.py"))]
+    return [near, [str(folder), *(f"--ignore={each}" for each in near)]]
+
+
 def copy_checkout(folder: Path) -> None:
     """Copy what the tests need."""
     for name in COPIED:
@@ -115,67 +143,85 @@ def copy_checkout(folder: Path) -> None:
             shutil.copy(file, folder)
 
 
-def found_by(fault: Fault, folder: Path) -> str | None:
-    """Return the first test that fails with the fault, or None."""
+def found_by(fault: Fault, folder: Path, seconds: float) -> str | None:
+    """Return the first test that fails with the fault in that copy, or None."""
     path = folder / fault.file
-    text = path.read_text()
-    path.write_text(text[: fault.begin] + fault.new + text[fault.end :])
+    content = path.read_bytes()
+    path.write_bytes(content[: fault.begin] + fault.new.encode() + content[fault.end :])
     try:
-        near = Path("tests", *fault.file.parts[1:-1])
-        first = near if (folder / near).is_dir() else Path("tests", fault.file.parts[1])
-        for tests in (first, Path("tests")):
-            if (folder / tests).is_dir():
-                failed = failing_test(folder, tests)
-                if failed is not None:
-                    return failed
+        deadline = time.monotonic() + seconds
+        for tests in tests_of(fault.file):
+            if tests and (failed := failing_test(folder, tests, deadline)):
+                return failed
     finally:
-        path.write_text(text)
+        path.write_bytes(content)
     return None
 
 
-def failing_test(folder: Path, tests: Path) -> str | None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", str(tests)],
+def failing_test(folder: Path, tests: list[str], deadline: float) -> str | None:
+    """Return the first of the tests that fails, or None; the deadline counts as a failure."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "--no-header"]
+    with subprocess.Popen(
+        [*command, "-p", "no:cacheprovider", f"--basetemp={folder / 'temp'}", *tests],
         cwd=folder,
-        env=environment(folder),
-        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(folder)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        check=False,
-    )
-    if done.returncode == 0:
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=max(1.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return "the time limit"
+    if process.returncode in (0, 5):  # 5: none of the tests is chosen
         return None
-    failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return failed[0].split(" - ")[0] if failed else f"status {done.returncode}"
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """Return the environment in which the copy is imported, also by children."""
-    return {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+    return failed[1] if failed else f"status {process.returncode}"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--faults", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--list", action="store_true", help="only print the faults")
+    add = parser.add_argument
+    add("--faults", type=int, default=40)
+    add("--seed", type=int, default=1)
+    add("--jobs", type=int, default=1, help="copies that run at once")
+    add("--seconds", type=float, default=600.0, help="time limit of each fault")
+    add("--list", action="store_true", help="only print the faults, and the tests that judge them")
     options = parser.parse_args()
     faults = drawn(options.faults, options.seed)
-    missed = 0
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        if not options.list:
-            copy_checkout(folder)
+    if options.list:
         for fault in faults:
-            if options.list:
-                print(fault)
-                continue
-            began = time.monotonic()
-            test = found_by(fault, folder)
-            missed += test is None
-            took = time.monotonic() - began
-            print(f"{fault}\n    {test or 'NOT FOUND'} ({took:.0f} s)", flush=True)
-    print(f"{len(faults)} faults, {missed} not found")
-    return int(missed > ALLOWED_MISSES * len(faults))
+            print(fault, *(f"    {' '.join(tests)}" for tests in tests_of(fault.file)), sep="\n")
+        return 0
+    copies: SimpleQueue[Path] = SimpleQueue()
+
+    def judge(fault: Fault) -> tuple[Fault, str | None]:
+        folder = copies.get()
+        began = time.monotonic()
+        try:
+            test = found_by(fault, folder, options.seconds)
+        finally:
+            copies.put(folder)
+        took = time.monotonic() - began
+        print(f"{took:5.0f} s  {fault}\n         {test or 'NOT FOUND'}", flush=True)
+        return fault, test
+
+    with tempfile.TemporaryDirectory() as name, ThreadPoolExecutor(options.jobs) as pool:
+        for number in range(options.jobs):
+            folder = Path(name, str(number))
+            folder.mkdir()
+            copy_checkout(folder)
+            copies.put(folder)
+        survivors = [fault for fault, test in pool.map(judge, faults) if test is None]
+    print(
+        f"\n{len(faults)} faults, seed {options.seed}: {len(survivors)} not found",
+        *survivors,
+        sep="\n",
+    )
+    return int(len(survivors) > ALLOWED_MISSES * len(faults))
 
 
 if __name__ == "__main__":

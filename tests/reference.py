@@ -45,13 +45,14 @@ TYPES = (
 )
 
 
-INTERVALS = {
-    name: "Read every second." if query.interval == EVERY_SECOND else "Read every 10 s."
-    for query in reading_queries()
-    for name in query.names
-    if query.interval
-}
+INTERVALS: dict[str, str] = {}
 """Sentences for readings that can be older than `age_seconds`."""
+for _query in reading_queries():
+    for _name in _query.names if _query.interval else ():
+        if _query.interval == EVERY_SECOND:
+            INTERVALS[_name] = "Read every second."
+        else:  # of a reading with two questions the one that is asked more often counts
+            INTERVALS.setdefault(_name, "Read every 10 s.")
 INTERVALS |= dict.fromkeys(
     ("memory_attributed_bytes", "memory_unattributed_bytes"), "Made of the process list."
 )

@@ -50,13 +50,6 @@ def test_the_check_sees_what_is_loaded() -> None:
     assert loaded_by("import asyncio, pynvml", HEAVY) == {"asyncio", "pynvml"}
 
 
-def test_nothing_heavy_is_loaded_before_the_command_is_known() -> None:
-    assert (
-        loaded_by("import gputop.cli; from gputop.commands.parser import parser; parser()", HEAVY)
-        == set()
-    )
-
-
 @pytest.mark.parametrize("words", [[], ["--demo"], ["status", "--json"], ["stream"]])
 def test_no_command_is_loaded_but_the_one_that_was_asked_for(words: list[str]) -> None:
     of = {name: f"gputop.commands.{name}" for name in COMMANDS}
@@ -71,66 +64,50 @@ def test_the_dashboard_loads_neither_nvml_nor_torch_nor_what_can_wait() -> None:
     assert loaded_by("import gputop.ui.shell.dashboard", unwanted) == set()
 
 
-def test_the_first_screen_does_without_the_benchmark_and_the_pages() -> None:
-    pages = {"benchmark.screen", "device.screen", "device.findings", "processes.page"}
-    pages |= {"shell.help_and_settings", "drawing.dialogs"}
-    later = {f"gputop.ui.{name}" for name in pages}
-    later |= {"gputop.bench.run.session", "gputop.bench.results.store", "sqlite3"}
-    assert loaded_by(FIRST_SCREEN, later) == set()
+SHELL = "gputop.ui.shell"
+WITHOUT = {
+    "the parser": (
+        "import gputop.cli; from gputop.commands.parser import parser; parser()",
+        HEAVY,
+    ),
+    "the first screen": (
+        FIRST_SCREEN,
+        {
+            *("gputop.bench.run.session", "gputop.bench.results.store", "sqlite3"),
+            *("gputop.health.judge", "gputop.health.rules.hardware", "gputop.schema.labels"),
+            *("gputop.recording.reader", "gputop.recording.replay", "gputop.stream.machines"),
+            *("gputop.ui.benchmark.screen", "gputop.ui.device.screen", "gputop.ui.processes.page"),
+            *(f"{SHELL}.help_and_settings", "gputop.ui.drawing.dialogs", "gputop.fleet"),
+        },
+    ),
+    "the sampler": (
+        (
+            "import gputop.cli as c; c.parse(['stream']); import gputop.agent.sender, "
+            "gputop.agent.nvml.driver, gputop.agent.sampler"
+        ),
+        {"asyncio", "decimal", "fractions", "msgspec", "platformdirs", "ssl", "statistics"},
+    ),
+    "the fleet screen": (
+        f"import {SHELL}.start, {SHELL}.app, gputop.fleet.screens.screen",
+        {"gputop.stream.child", "gputop.ui.benchmark.screen", f"{SHELL}.dashboard", "plotext"},
+    ),
+    "the start of the sampler": (f"import {SHELL}.start", HEAVY - {"asyncio"}),
+    "the simulation": (
+        (
+            "from gputop.stream.launch import StreamOptions\n"
+            "from gputop.agent.sender import make_sampler\n"
+            "make_sampler(StreamOptions(1.0, demo=True))"
+        ),
+        {"pynvml", "textual", "torch"},
+    ),
+}
+"""Programs, and modules that they have no use for."""
 
 
-def test_the_first_screen_does_without_what_only_numbers_or_a_recording_need() -> None:
-    later = {f"gputop.health.{name}" for name in ("rule_view", "judge", "rules.hardware")}
-    later |= {f"gputop.recording.{name}" for name in ("reader", "replay")}
-    later.add("gputop.schema.labels")
-    assert loaded_by(FIRST_SCREEN, later) == set()
-
-
-@pytest.mark.parametrize(("package", "most"), [("gputop", 86), ("textual", 145), ("rich", 51)])
-def test_the_first_screen_has_a_budget_of_modules(package: str, most: int) -> None:
-    """About as many as there are: one more is a choice, and takes half a millisecond and up."""
-    count = f"; print(sum(m.partition('.')[0] == {package!r} for m in sys.modules)); sys.exit()"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{FIRST_SCREEN}; import sys{count}"],
-        stdout=subprocess.PIPE,
-        check=True,
-        timeout=BOUND,
-    )
-    assert int(done.stdout) <= most
-
-
-def test_the_sampler_does_without_what_only_the_dashboard_needs() -> None:
-    program = "import gputop.cli as c; c.parse(['stream']); import gputop.agent.sender"
-    program += ", gputop.agent.nvml.driver, gputop.agent.sampler"
-    unwanted = {"asyncio", "decimal", "fractions", "platformdirs", "ssl", "statistics"}
+@pytest.mark.parametrize("name", WITHOUT)
+def test_a_program_does_without_what_it_has_no_use_for(name: str) -> None:
+    program, unwanted = WITHOUT[name]
     assert loaded_by(program, unwanted) == set()
-
-
-def test_the_dashboard_of_one_machine_loads_nothing_of_others() -> None:
-    among = {"gputop.stream.machines", "gputop.stream.merge"}
-    among |= {*modules_of("gputop.fleet")}
-    program = "import gputop.ui.shell.dashboard, gputop.ui.shell.app, gputop.ui.shell.start"
-    assert loaded_by(f"{program}, gputop.cli", among) == set()
-
-
-def test_the_fleet_screen_loads_no_dashboard() -> None:
-    later = {"gputop.stream.child", "gputop.ui.benchmark.screen", "plotext"}
-    later |= {"gputop.ui.shell.dashboard", "gputop.ui.monitor.screen"}
-    program = "import gputop.ui.shell.start, gputop.ui.shell.app, gputop.fleet.screens.screen"
-    assert loaded_by(program, later) == set()
-
-
-def test_the_dashboard_starts_the_sampler_before_it_loads_textual() -> None:
-    assert loaded_by("import gputop.ui.shell.start", HEAVY - {"asyncio"}) == set()
-
-
-def test_the_simulation_needs_no_nvml() -> None:
-    program = (
-        "from gputop.stream.launch import StreamOptions\n"
-        "from gputop.agent.sender import make_sampler\n"
-        "make_sampler(StreamOptions(1.0, demo=True))"
-    )
-    assert loaded_by(program, {"pynvml", "textual", "torch"}) == set()
 
 
 @pytest.mark.daily(3)
@@ -176,21 +153,3 @@ def test_what_runs_elsewhere_imports_only_its_own_and_the_standard_library(name:
             own = [n for n in names if name == "bench.worker" and n.startswith("gputop.agent.")]
             roots = {each.partition(".")[0] for each in names if each not in own}
             assert roots <= {*sys.stdlib_module_names, "torch"}, f"{file}:{node.lineno}"
-
-
-def test_the_contracts_of_import_linter() -> None:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "from importlinter.cli import lint_imports_command; lint_imports_command()",
-            "--no-cache",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=BOUND,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert " 0 broken" in done.stdout

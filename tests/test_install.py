@@ -92,11 +92,6 @@ def test_all_of_the_run_time_set_is_pinned_by_hashes() -> None:
     assert any(REMEDY in line for line in requirements)  # how to make it anew
 
 
-def test_constraints_have_no_hashes() -> None:
-    """With one hash, pip wants one of everything, also of the checkout, which has none."""
-    assert "--hash" not in (ROOT / "constraints.txt").read_text()
-
-
 REPOSITORY = "https://example.org/gputop"
 LINKED = "[a page](docs/faq.md#x) ![a picture](a.png) [out](https://x.org) [here](#here)\n"
 
@@ -176,26 +171,3 @@ def test_ci_runs_the_test_command_as_it_stands() -> None:
         ["/bin/bash", "-c", extraction[1]], cwd=ROOT, capture_output=True, check=True, text=True
     )
     assert done.stdout.strip() == first_commands()[1]
-
-
-@pytest.mark.parametrize("file", [".gitignore", ".dockerignore"])
-def test_the_environment_is_no_part_of_the_project(file: str) -> None:
-    lines = (ROOT / file).read_text().splitlines()
-    assert {"/.venv/", ".venv"} & {*lines}
-
-
-def test_what_is_built_leaves_the_environment_out(tmp_path: Path) -> None:
-    """Also the source distribution, from a clone in which the first command ran."""
-    clone = tmp_path / "clone"
-    clone.mkdir()
-    for name in ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE"):
-        (clone / name).write_bytes((ROOT / name).read_bytes())
-    for name in ("gputop/agent/__init__.py", "man/gputop.1", ".venv/lib/gputop/secret.py"):
-        (clone / name).parent.mkdir(parents=True)
-        (clone / name).write_text('__version__ = "0"\n')
-    build = [sys.executable, "-m", "hatchling", "build", "-d", str(tmp_path)]
-    subprocess.run(build, cwd=clone, check=True, capture_output=True, timeout=60)
-    (wheel,), (source,) = tmp_path.glob("*.whl"), tmp_path.glob("*.tar.gz")
-    with zipfile.ZipFile(wheel) as files, tarfile.open(source) as archive:
-        names = [*files.namelist(), *archive.getnames()]
-    assert not [name for name in names if ".venv" in name or "secret" in name]

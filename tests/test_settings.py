@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, assume, example, given
+from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
@@ -265,44 +265,6 @@ def test_what_was_kept_is_what_is_read(tmp_path: Path, wanted: Settings, content
     assert file.read_bytes() == kept
 
 
-LINE = st.one_of(
-    st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=20).map(lambda t: f"# {t}"),
-    st.just(""),
-    st.tuples(st.from_regex("x[a-z]{0,6}", fullmatch=True), st.integers()).map(
-        lambda pair: f"{pair[0]} = {pair[1]}  # {pair[0]}"
-    ),
-)
-
-
-@in_a_folder
-@given(
-    above=st.lists(LINE, max_size=4),
-    between=st.lists(LINE, max_size=4),
-    table=st.lists(LINE, max_size=3),
-    wanted=ANY,
-)
-def test_lines_of_others_stay_byte_for_byte(
-    tmp_path: Path, above: list[str], between: list[str], table: list[str], wanted: Settings
-) -> None:
-    """And in their order; the settings' own lines keep their comments and their places.
-
-    A new line may have an empty one after it.
-    """
-    names = [line.split(" = ")[0] for line in (*above, *between) if line.startswith("x")]
-    inner = [line.split(" = ")[0] for line in table if line.startswith("x")]
-    assume(len({*names}) == len(names) and len({*inner}) == len(inner))  # or it is no TOML
-    others = [*above, "theme   =  'dark' # at night", *between, "[table]", *table, "bell = 'x'"]
-    file = config(tmp_path, "\n".join([*others, ""]))
-    settings.save(file, asdict(wanted))
-    after = file.read_bytes().decode().split("\n")
-    theme = next(line for line in after if line.startswith("theme   =  "))
-    assert theme.endswith(" # at night")
-    own = [line for line in after if line.split(" = ")[0] in KEYS and line != "bell = 'x'"]
-    assert [line for line in after if line and line not in own and line != theme] == [
-        line for line in others if line and not line.startswith("theme")
-    ]
-
-
 def test_only_what_differs_is_changed(tmp_path: Path) -> None:
     text = "# Mine.\ntheme = 'light'  # paper\ninterval = 1 # as an integer\n\n[later]\nx = 1\n"
     file = config(tmp_path, text)
@@ -323,12 +285,3 @@ def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert settings.load(file, NOTHING) == (OTHER, [])
     assert list(file.parent.iterdir()) == [file]
-
-
-def test_columns_may_have_spaces_between_them(tmp_path: Path) -> None:
-    file = tmp_path / "config.toml"
-    file.write_text('hidden_columns = "ENC, GPU MEM"')
-    assert settings.load(file, NOTHING) == (Settings(hidden_columns="ENC,GPU MEM"), [])
-    file.write_text("hidden_columns = ['ENC']")
-    _, (problem,) = settings.load(file, NOTHING)
-    assert "hidden_columns" in problem.what

@@ -252,19 +252,36 @@ class DeviceSample:
         if slow_age is not None:
             slow_age = round(slow_age + seconds, 3)
         return replace(
-            self, age_seconds=round(age + seconds, 3), slow_age_seconds=slow_age
+            self,
+            age_seconds=round(age + seconds, 3),
+            slow_age_seconds=slow_age,
         )
 
 
 READINGS: tuple[str, ...] = tuple(
     f.name
     for f in fields(DeviceSample)
-    if f.name not in ("uuid", "state", "age_seconds", "slow_age_seconds", "absent")
+    if f.name
+    not in ("uuid", "state", "age_seconds", "slow_age_seconds", "absent")
 )
-SERIES_READINGS = ("gpu_utilization_samples_percent", "gpu_utilization_samples_seconds")
+SERIES_READINGS = (
+    "gpu_utilization_samples_percent",
+    "gpu_utilization_samples_seconds",
+)
 """Readings that are pieces of a series: for the stream and the history, and in no table."""
 GPM_READINGS: tuple[str, ...] = tuple(
     name for name in READINGS if name.endswith("_active_percent")
 )
 GPM_READINGS += ("sm_occupancy_percent",)
 """Readings of GPM, which is sampled only if somebody looks at them."""
+
+
+def without_readings(
+    uuid: str,
+    state: DeviceState,
+    reason: Absence,
+    age_seconds: float | None,
+) -> DeviceSample:
+    """Return the sample of a device that has no reading, for that reason."""
+    absent = dict.fromkeys((*READINGS, "processes"), reason)
+    return DeviceSample(uuid, state, age_seconds, absent=absent)

@@ -79,7 +79,9 @@ def with_facts(listed: Process, facts: Facts) -> Process:
 
 def unanswered_process(process: Process) -> Process:
     """Return a process of a device that hangs, without the driver's numbers: whom to ask."""
-    nothing: dict[str, Any] = dict.fromkeys(("memory_used_bytes", *UTILIZATIONS))
+    nothing: dict[str, Any] = dict.fromkeys(
+        ("memory_used_bytes", *UTILIZATIONS)
+    )
     absent = {**process.absent, **dict.fromkeys(nothing, Absence.TIMED_OUT)}
     return replace(process, **nothing, absent=absent)
 

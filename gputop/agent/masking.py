@@ -29,10 +29,10 @@ _HARMLESS = {"PWD", "OLDPWD", "SSH_AUTH_SOCK", "XAUTHORITY"}
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 _NAMES = r"(?:[\w-]*(?:password|passwd|pwd|passphrase|secret|api[_-]?key|access_?key|account_?key)"
-_NAMES += (
-    r"|shared_?access_?(?:key|signature)|sig|signature|(?:access_|auth_|id_)?token)"
+_NAMES += r"|shared_?access_?(?:key|signature)|sig|signature|(?:access_|auth_|id_)?token)"
+_HEADERS = (
+    r"(?:(?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{0,40}(?:key|token))"
 )
-_HEADERS = r"(?:(?:proxy-)?authorization|(?:set-)?cookie|x-[\w-]{0,40}(?:key|token))"
 _AFTER = r"(?:['\"]?(?:bearer|basic|token)\s+)?[^\s'\"]+"
 _SHAPES = (
     # A password in an address, and a key where its user would be.
@@ -40,7 +40,11 @@ _SHAPES = (
     ("://", r"(://)[^/\s:@]{16,}(?=@)", rf"\1{MASK}"),
     # Headers, then fields of connection strings, queries and programs.
     (":", rf"(?i)\b({_HEADERS}['\"]?\s*:\s*){_AFTER}", rf"\1{MASK}"),
-    ("", rf"(?i)(?<![\w-])({_NAMES}['\"]?\s*[=:]\s*['\"]?)[^\s;&,'\"]+", rf"\1{MASK}"),
+    (
+        "",
+        rf"(?i)(?<![\w-])({_NAMES}['\"]?\s*[=:]\s*['\"]?)[^\s;&,'\"]+",
+        rf"\1{MASK}",
+    ),
     ("", r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}", rf"\1 {MASK}"),
     # Keys of services have a known prefix.
     ("k-", r"\b(?:sk|pk|rk)-[\w-]{16,}", MASK),
@@ -59,7 +63,8 @@ _SHAPES = (
     ("://", r"(?i)(https?://\S{0,200}/(?:api/)?webhooks?/)\S+", rf"\1{MASK}"),
 )
 """Text that a match has (or most patterns would be compiled for nothing), pattern, replacement."""
-_LOGIN = re.compile(r"[^:/\s]*:(?!\d+$)\S+")  # and not 1000:1000, a user and a group
+# And not 1000:1000, a user and a group
+_LOGIN = re.compile(r"[^:/\s]*:(?!\d+$)\S+")
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
 _ASSIGNED = re.compile(r"((?:--?)?[A-Za-z_][\w.-]*=)(.+)", re.DOTALL)
 
@@ -86,9 +91,15 @@ def masked_arguments(arguments: Iterable[str]) -> Iterator[str]:
     option = ""
     for argument in arguments:
         assigned = _ASSIGNED.fullmatch(argument)
-        if option and not argument.startswith("-") and _names_secret(option, argument):
+        if (
+            option
+            and not argument.startswith("-")
+            and _names_secret(option, argument)
+        ):
             yield MASK
-        elif option in ("-u", "--user", "--proxy-user") and _LOGIN.fullmatch(argument):
+        elif option in ("-u", "--user", "--proxy-user") and _LOGIN.fullmatch(
+            argument
+        ):
             yield f"{argument.partition(':')[0]}:{MASK}"
         elif assigned and _names_secret(assigned[1][:-1], assigned[2]):
             yield f"{assigned[1]}{MASK}"

@@ -91,7 +91,9 @@ class Opening:
                 opened = self._choose(driver)
             except DriverError as error:
                 if worked and error.mismatch:
-                    raise ReplacedError("the NVIDIA driver was replaced") from None
+                    raise ReplacedError(
+                        "the NVIDIA driver was replaced"
+                    ) from None
                 self._set(OpenedDriver(problem=error.problem))
                 pause(RETRY_SECONDS)
                 continue
@@ -100,7 +102,10 @@ class Opening:
             threads = opened.threads
             assert threads is not None
             threading.Thread(
-                target=self._listen, args=(driver, threads), name="events", daemon=True
+                target=self._listen,
+                args=(driver, threads),
+                name="events",
+                daemon=True,
             ).start()
             self._set(OpenedDriver(problem=threads.wait_for_end()))
             driver.close()

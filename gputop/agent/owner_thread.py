@@ -41,7 +41,9 @@ class OwnerThread:
             if self._asked is not None:
                 return
             # A process on two devices is looked up once.
-            self._asked = tuple(dict.fromkeys(process.pid for process in processes))
+            self._asked = tuple(
+                dict.fromkeys(process.pid for process in processes)
+            )
             self._asked_at = time.monotonic()
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._asked is None, patience)

@@ -11,7 +11,8 @@ from gputop.agent.problem import Problem
 
 _SIGNS = "|".join(
     (
-        "can't start new thread(?! at)",  # Python, unless it is "at interpreter shutdown"
+        # Python, unless it is "at interpreter shutdown"
+        "can't start new thread(?! at)",
         os.strerror(errno.EAGAIN),  # fork, shells and libgomp
         "no more threads or processes",  # another gputop, below
     )

@@ -57,7 +57,10 @@ class ReaderSlot:
 
     def is_stuck(self, now: float) -> bool:
         """Return True if the read that is going on takes too long."""
-        return self.busy_since is not None and now - self.busy_since > STUCK_SECONDS
+        return (
+            self.busy_since is not None
+            and now - self.busy_since > STUCK_SECONDS
+        )
 
     def is_hung(self, now: float, interval: float) -> bool:
         """Return True if the device has not answered for so long that it does not respond.
@@ -67,7 +70,9 @@ class ReaderSlot:
         if self.busy_since is None:
             return False
         # While the interval was longer, or nobody read the stream, it was not asked.
-        heard_at = max(self.heard_at, self.reader.heard_at, self.busy_since - interval)
+        heard_at = max(
+            self.heard_at, self.reader.heard_at, self.busy_since - interval
+        )
         # The last tick within the limit comes a moment before it. It is reported as hung then.
         return now - heard_at > silence_limit(interval) - interval / 2
 
@@ -79,7 +84,9 @@ class ReaderSlot:
     def take(self) -> KnownGpu:
         """Return what is known to send it. The driver's own samples are sent only once."""
         known = self.known
-        self.known = known._replace(samples=tuple(map(without_samples, known.samples)))
+        self.known = known._replace(
+            samples=tuple(map(without_samples, known.samples))
+        )
         return known
 
     def keep(self, readings: Sequence[DeviceReading], began: float) -> None:
@@ -185,7 +192,9 @@ class ReadingThreads:
         now = time.monotonic()
         for slot in self.slots:
             is_slow = slot.was_slow or slot.is_stuck(now)
-            if slot.answered < self.tick and (enough is not None or not is_slow):
+            if slot.answered < self.tick and (
+                enough is not None or not is_slow
+            ):
                 return False
         return True
 

@@ -14,7 +14,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.agent import __version__
-from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.agent.device import (
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+    without_readings,
+)
 from gputop.agent.interface import (
     DeviceReading,
     Driver,
@@ -23,7 +29,11 @@ from gputop.agent.interface import (
     unanswered_process,
 )
 from gputop.agent.lines import rounded
-from gputop.agent.linux.host import CPU_SAMPLE_SECONDS, WINDOW_SECONDS, HostReader
+from gputop.agent.linux.host import (
+    CPU_SAMPLE_SECONDS,
+    WINDOW_SECONDS,
+    HostReader,
+)
 from gputop.agent.linux.machine import cpu_name
 from gputop.agent.opening import OpenedDriver, Opening, pause
 from gputop.agent.owner_thread import OwnerThread
@@ -52,7 +62,9 @@ class Sampler:
         owners: LookUp,
         gpm: bool = True,
         selection: Selection | None = None,
-        simulate: Callable[[Mapping[str, tuple[float, float]]], None] = lambda _: None,
+        simulate: Callable[
+            [Mapping[str, tuple[float, float]]], None
+        ] = lambda _: None,
     ) -> None:
         """Set how the driver starts.
 
@@ -140,7 +152,9 @@ class Sampler:
             self._host.note_cpu()
         return pause(due - time.monotonic(), self._hurry)
 
-    def _read_all(self, threads: ReadingThreads | None, patience: float) -> None:
+    def _read_all(
+        self, threads: ReadingThreads | None, patience: float
+    ) -> None:
         """Read all devices, and look up the owners of the processes on them."""
         if threads is None:
             return
@@ -152,7 +166,9 @@ class Sampler:
                 listed += slot.known.processes
         self._owners.look_up(listed, max(0.0, end - time.monotonic()))
 
-    def _inventory(self, opened: OpenedDriver, devices: Sequence[Device]) -> Inventory:
+    def _inventory(
+        self, opened: OpenedDriver, devices: Sequence[Device]
+    ) -> Inventory:
         driver = opened.driver
         return Inventory(
             time=time.time(),
@@ -213,23 +229,17 @@ def _current(
     known = slot.known
     devices = slot.devices
     if slot.is_hung(now, interval):
-        hung = tuple(
-            _without_answer(device, Absence.TIMED_OUT, age) for device in devices
-        )
-        return KnownGpu(devices, hung, tuple(map(unanswered_process, known.processes)))
+        state = DeviceState.NOT_RESPONDING
+        hung = []
+        for device in devices:
+            hung.append(
+                without_readings(device.uuid, state, Absence.TIMED_OUT, age)
+            )
+        processes = tuple(map(unanswered_process, known.processes))
+        return KnownGpu(devices, tuple(hung), processes)
     if not known.devices:
-        return KnownGpu(devices, (_without_answer(devices[0], Absence.NO_DATA_YET),))
+        uuid = devices[0].uuid
+        new = without_readings(uuid, DeviceState.OK, Absence.NO_DATA_YET, None)
+        return KnownGpu(devices, (new,))
     samples = [sample.aged(age) for sample in slot.take().samples]
     return KnownGpu(devices, tuple(samples), known.processes)
-
-
-def _without_answer(
-    device: Device, reason: Absence, age: float | None = None
-) -> DeviceSample:
-    """Return the sample of a device without an answer; one that hangs has an age."""
-    return DeviceSample(
-        uuid=device.uuid,
-        state=DeviceState.OK if age is None else DeviceState.NOT_RESPONDING,
-        age_seconds=age,
-        absent=dict.fromkeys((*READINGS, "processes"), reason),
-    )

@@ -20,9 +20,7 @@ from gputop.agent.visible_devices import VARIABLE, is_identified, seen
 
 _NUMBER = r"[0-9]{1,4}(?::[0-9]{1,4})?"
 _UUID = r"(?:GPU|MIG)-[0-9a-f-]+"
-_ADDRESS = (
-    r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?|[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
-)
+_ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?|[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 _LIST = "`gputop status -L` lists"
 
 
@@ -30,7 +28,9 @@ def parse_ids(text: str) -> tuple[str, ...]:
     """Parse what `--id` takes: indices, PCI addresses or starts of UUIDs. Raises `ValueError`."""
     ids = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     for each in ids:
-        if not re.fullmatch(f"{_NUMBER}|{_UUID}|{_ADDRESS}", each, re.IGNORECASE):
+        if not re.fullmatch(
+            f"{_NUMBER}|{_UUID}|{_ADDRESS}", each, re.IGNORECASE
+        ):
             raise ValueError(
                 f"{text!r} names no GPUs. Give indices, PCI addresses or the start of UUIDs, such "
                 "as 0,2 or GPU-4f2a; `gputop status -L` lists them."
@@ -49,7 +49,9 @@ def has_id(device: Device, wanted: str) -> bool:
         address = (device.pci_bus_id or "").lower()
         # `lspci` leaves out the domain.
         ends = address.endswith(f":{wanted.lower()}")
-        return device.parent_uuid is None and (ends or same_address(wanted, address))
+        return device.parent_uuid is None and (
+            ends or same_address(wanted, address)
+        )
     if wanted == device.number:
         return True
     return device.uuid.lower().startswith(wanted.lower())
@@ -104,8 +106,14 @@ class Selection:
             parent = device.parent_uuid
             if device.uuid in left and parent is None:
                 chosen[device.uuid] = None
-            elif device.uuid in left and parent is not None and parent not in left:
-                chosen[parent] = (chosen.get(parent) or frozenset()) | {device.uuid}
+            elif (
+                device.uuid in left
+                and parent is not None
+                and parent not in left
+            ):
+                chosen[parent] = (chosen.get(parent) or frozenset()) | {
+                    device.uuid
+                }
         return chosen
 
     def _visible(self, devices: Sequence[Device]) -> frozenset[str]:
@@ -115,14 +123,20 @@ class Selection:
             left, note = seen(devices)
         except ValueError as error:
             why, _, remedy = str(error).rpartition(". ")
-            raise ProblemError(Problem("No GPU was chosen", why, remedy)) from None
+            raise ProblemError(
+                Problem("No GPU was chosen", why, remedy)
+            ) from None
         if not left:
             why = note or f"{VARIABLE} is empty, which hides all GPUs"
-            raise ProblemError(Problem("No GPU was chosen", why, f"{_LIST} the GPUs"))
+            raise ProblemError(
+                Problem("No GPU was chosen", why, f"{_LIST} the GPUs")
+            )
         return left
 
 
-def _with_instances(devices: Sequence[Device], named: set[str]) -> frozenset[str]:
+def _with_instances(
+    devices: Sequence[Device], named: set[str]
+) -> frozenset[str]:
     """Return the named devices, GPUs with their MIG instances."""
     return frozenset(
         d.uuid for d in devices if d.uuid in named or d.parent_uuid in named
@@ -135,9 +149,13 @@ def _device_with(wanted: str, devices: Sequence[Device]) -> Device:
     if len(found) == 1:
         return found[0]
     if found:
-        which = fold_list([f"GPU {each.number} ({each.uuid})" for each in found], 4)
+        which = fold_list(
+            [f"GPU {each.number} ({each.uuid})" for each in found], 4
+        )
         raise ProblemError(
-            Problem(f"{wanted} is ambiguous", f"it fits {which}", "Give more of it")
+            Problem(
+                f"{wanted} is ambiguous", f"it fits {which}", "Give more of it"
+            )
         )
     raise ProblemError(_no_device_with(wanted, devices))
 
@@ -145,27 +163,18 @@ def _device_with(wanted: str, devices: Sequence[Device]) -> Device:
 def _no_device_with(wanted: str, devices: Sequence[Device]) -> Problem:
     gpus = [device for device in devices if device.parent_uuid is None]
     silent = [gpu for gpu in gpus if not is_identified(gpu)]
-    why = f"this machine has {_numbers(gpus)}"
+    what, remedy = f"No device has the UUID {wanted}", f"{_LIST} the devices"
+    why = f"this machine has GPU {fold_list([gpu.number for gpu in gpus], 8)}"
     if wanted.isdecimal():
-        return Problem(f"There is no GPU {wanted}", why, f"{_LIST} them")
-    what, remedy = f"No device has the UUID {wanted}", f"{_LIST} the UUIDs"
+        return Problem(f"There is no GPU {wanted}", why, remedy)
     if is_address(wanted):
         what = f"No GPU has the PCI address {wanted}"
-        why = f"they have {fold_list([gpu.pci_bus_id or 'an unknown one' for gpu in gpus], 8)}"
+        addresses = [gpu.pci_bus_id or "an unknown one" for gpu in gpus]
+        why = f"they have {fold_list(addresses, 8)}"
     elif wanted[0].isdecimal():
         what = f"There is no MIG instance {wanted}"
     if silent:
-        why += f", and {_numbers(silent)} {'does' if len(silent) == 1 else 'do'} not answer"
+        numbers = fold_list([gpu.number for gpu in silent], 8)
+        why += f", and there is no answer from GPU {numbers}"
         remedy = f"A GPU that does not answer can be chosen by its index, such as {silent[0].index}"
     return Problem(what, why, remedy)
-
-
-def _numbers(gpus: Sequence[Device]) -> str:
-    """Return the GPUs as `GPU 0`, `GPUs 0 and 1` or `GPUs 0 to 7`."""
-    indices = sorted({gpu.index for gpu in gpus})
-    first, last = indices[0], indices[-1]
-    if len(indices) == 1:
-        return f"GPU {first}"
-    if len(indices) > 2 and len(indices) == last - first + 1:
-        return f"GPUs {first} to {last}"
-    return f"GPUs {', '.join(map(str, indices[:-1]))} and {last}"

@@ -27,7 +27,10 @@ from gputop.agent.linux.owners import Owners
 from gputop.agent.options import AgentOptions
 from gputop.agent.pacing import Pacing
 from gputop.agent.problem import COULD_NOT_RUN
-from gputop.agent.process_limit import process_limit_problem, says_process_limit
+from gputop.agent.process_limit import (
+    process_limit_problem,
+    says_process_limit,
+)
 from gputop.agent.sampler import Sampler
 from gputop.agent.snapshot import DriverState, Inventory, Record, Source
 from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
@@ -75,7 +78,10 @@ def run(
     sampler, pacing = make_sampler(options), Pacing()
     if options.control:
         threading.Thread(
-            target=_read_requests, args=(sampler, pacing), name="control", daemon=True
+            target=_read_requests,
+            args=(sampler, pacing),
+            name="control",
+            daemon=True,
         ).start()
     else:
         leave_with_parent()
@@ -90,7 +96,10 @@ def run(
 
 def _read_requests(sampler: Sampler, pacing: Pacing) -> None:
     # One that is closed from the start has come to its end.
-    with contextlib.suppress(OSError), open(0, "rb", closefd=False) as requests:
+    with (
+        contextlib.suppress(OSError),
+        open(0, "rb", closefd=False) as requests,
+    ):
         handle_requests(sampler, pacing, requests)
     os._exit(0)  # its end is the reader's
 
@@ -123,7 +132,11 @@ def handle_requests(
 
 def _number(value: Any) -> float | None:
     """Return a finite number as it is; true is not a number here."""
-    return value if type(value) in (int, float) and abs(value) < math.inf else None
+    return (
+        value
+        if type(value) in (int, float) and abs(value) < math.inf
+        else None
+    )
 
 
 _ending = threading.Lock()
@@ -132,9 +145,13 @@ _print_traceback = threading.excepthook
 
 def _end_process(fault: threading.ExceptHookArgs) -> None:
     """End the stream with a thread that fails: the reader says why, and starts it again."""
-    _ending.acquire()  # never released: what fails at the same time must not write between
+    # Never released: what fails at the same time must not write between
+    _ending.acquire()
     if isinstance(fault.exc_value, ReplacedError):  # no fault of ours
-        print(f"gputop: error: {fault.exc_value}. Start it again.", file=sys.stderr)
+        print(
+            f"gputop: error: {fault.exc_value}. Start it again.",
+            file=sys.stderr,
+        )
     elif fault.exc_value is not None and says_process_limit(fault.exc_value):
         problem = process_limit_problem("gputop cannot run")
         print(f"gputop: error: {problem}.", file=sys.stderr)
@@ -152,7 +169,10 @@ def make_sampler(options: AgentOptions) -> Sampler:
 
         selection = Selection(options.ids, options.only_visible)
     common = partial(
-        Sampler, interval=options.interval, gpm=options.gpm, selection=selection
+        Sampler,
+        interval=options.interval,
+        gpm=options.gpm,
+        selection=selection,
     )
     if options.demo:
         from gputop.agent.simulated import SimulatedDriver, simulated_owners

@@ -16,7 +16,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from gputop.agent.device import GPM_READINGS, READINGS, Absence, Device, DeviceSample
+from gputop.agent.device import (
+    GPM_READINGS,
+    READINGS,
+    Absence,
+    Device,
+    DeviceSample,
+)
 from gputop.agent.interface import DeviceReading, Facts
 from gputop.agent.snapshot import Event, Process, ProcessKind
 
@@ -92,10 +98,16 @@ class SimulatedLoad:
             free = FREE_CELSIUS
             way = (free - self.celsius) / (free - THROTTLE_CELSIUS)
             hot_at = WARM_SECONDS * math.log(max(1.0, way))
-        clock = CAPPED_MHZ + (BOOST_MHZ - CAPPED_MHZ) * math.exp(-since / CAP_SECONDS)
+        clock = CAPPED_MHZ + (BOOST_MHZ - CAPPED_MHZ) * math.exp(
+            -since / CAP_SECONDS
+        )
         if since < hot_at:
-            celsius = free - (free - self.celsius) * math.exp(-since / WARM_SECONDS)
-            return LoadReadings(CAPPED_WATTS, clock, celsius, ("sw_power_cap",))
+            celsius = free - (free - self.celsius) * math.exp(
+                -since / WARM_SECONDS
+            )
+            return LoadReadings(
+                CAPPED_WATTS, clock, celsius, ("sw_power_cap",)
+            )
         left = math.exp((hot_at - since) / THROTTLE_SECONDS)
         watts = THROTTLED_WATTS + (CAPPED_WATTS - THROTTLED_WATTS) * left
         clock = THROTTLED_MHZ + (clock - THROTTLED_MHZ) * left
@@ -160,9 +172,13 @@ class SimulatedReader:
         busy = 100 if load else self._busy(now, self._noise)
         samples = self._samples(now, busy)
         hot = self.index == HOT_DEVICE
-        power = IDLE_WATTS + busy / 100 * (575 + 12 * math.sin(now / 7 + self.index))
+        power = IDLE_WATTS + busy / 100 * (
+            575 + 12 * math.sin(now / 7 + self.index)
+        )
         power = min(LIMIT_WATTS, power + self._noise.gauss(0, 6) * (busy > 0))
-        clock = 345 if not busy else 1980 - round(power / 12) - (180 if hot else 0)
+        clock = (
+            345 if not busy else 1980 - round(power / 12) - (180 if hot else 0)
+        )
         reasons = ("sw_thermal",) * hot if busy else ("idle",)
         seconds = now - self._at
         if load is None:
@@ -171,20 +187,28 @@ class SimulatedReader:
                 1 - math.exp(-seconds / 25)
             )
         else:  # the training waits meanwhile
-            power, exact, self._temperature, reasons = load.at(self.began + now)
+            power, exact, self._temperature, reasons = load.at(
+                self.began + now
+            )
             clock = round(exact)
         self._at = now
         self._joules += power * seconds
         for reason in self._held.keys() & {*reasons}:
             self._held[reason] += seconds
         used = (
-            18_432 if self.index == NOTEBOOK_DEVICE else 71_300 + 37 * self.index
+            18_432
+            if self.index == NOTEBOOK_DEVICE
+            else 71_300 + 37 * self.index
         ) * MIB
-        processes = [self._process(FIRST_PID, used - 530 * MIB, 0 if load else busy)]
+        processes = [
+            self._process(FIRST_PID, used - 530 * MIB, 0 if load else busy)
+        ]
         if load:
             used += STRESS_BYTES
             processes.append(self._process(STRESS_PID, STRESS_BYTES, busy))
-        attributed = sum(process.memory_used_bytes or 0 for process in processes)
+        attributed = sum(
+            process.memory_used_bytes or 0 for process in processes
+        )
         per_link = busy * 190_000_000 // 99
         if self.index == STARVED_DEVICE:  # its job has no other device
             per_link = 0
@@ -205,7 +229,8 @@ class SimulatedReader:
             memory_unattributed_bytes=used - attributed,
             bar1_used_bytes=2 * MIB,
             temperature_celsius=round(self._temperature),
-            temperature_margin_celsius=SLOWDOWN_CELSIUS - round(self._temperature),
+            temperature_margin_celsius=SLOWDOWN_CELSIUS
+            - round(self._temperature),
             memory_temperature_celsius=round(self._temperature) + 6,
             power_watts=round(power, 1),
             power_average_watts=round(power, 1),
@@ -235,7 +260,9 @@ class SimulatedReader:
             recovery_action="none",
         )
         absent = {
-            name: Absence.DISABLED if name in GPM_READINGS else Absence.NOT_SUPPORTED
+            name: Absence.DISABLED
+            if name in GPM_READINGS
+            else Absence.NOT_SUPPORTED
             for name in READINGS
             if getattr(sample, name) is None
         }
@@ -244,8 +271,16 @@ class SimulatedReader:
 
     def _gpm(self, busy: int) -> dict[str, Any]:
         """Return the readings of a bfloat16 run that uses its SMs well, its tensor cores half."""
-        shares = {"sm_active": 0.91, "sm_occupancy": 0.34, "tensor_active": 0.52}
-        shares |= {"dram_active": 0.46, "fp64_active": 0.0, "fp32_active": 0.07}
+        shares = {
+            "sm_active": 0.91,
+            "sm_occupancy": 0.34,
+            "tensor_active": 0.52,
+        }
+        shares |= {
+            "dram_active": 0.46,
+            "fp64_active": 0.0,
+            "fp32_active": 0.07,
+        }
         shares |= {"fp16_active": 0.02, "graphics_active": 0.99}
         return {
             f"{name}_percent": round(
@@ -256,7 +291,9 @@ class SimulatedReader:
 
     def _samples(self, now: float, busy: int) -> tuple[int, ...]:
         """Return the samples since the last read; the newest is the current utilization."""
-        first, end = (int(time / SAMPLE_SECONDS) + 1 for time in (self._at, now))
+        first, end = (
+            int(time / SAMPLE_SECONDS) + 1 for time in (self._at, now)
+        )
         earlier = (
             self._busy(number * SAMPLE_SECONDS, self._sample_noise)
             for number in range(first, end - 1)
@@ -267,11 +304,17 @@ class SimulatedReader:
         if self.index == NOTEBOOK_DEVICE:
             return 0
         if self.index == STARVED_DEVICE:
-            works = now % STARVED_EVERY_SECONDS < STARVED_WORK * STARVED_EVERY_SECONDS
-            return max(0, min(100, round(noise.gauss(97, 1.2)))) if works else 0
+            works = (
+                now % STARVED_EVERY_SECONDS
+                < STARVED_WORK * STARVED_EVERY_SECONDS
+            )
+            return (
+                max(0, min(100, round(noise.gauss(97, 1.2)))) if works else 0
+            )
         into = now % CHECKPOINT_EVERY_SECONDS
         if into > CHECKPOINT_EVERY_SECONDS - CHECKPOINT_SECONDS:
-            return 3 if self.index == 0 else 0  # rank 0 writes, the others wait
+            # Rank 0 writes, the others wait
+            return 3 if self.index == 0 else 0
         return max(0, min(100, round(noise.gauss(98, 1.2))))
 
     def _process(
@@ -357,7 +400,8 @@ class SimulatedDriver:
     def simulate(self, loads: Mapping[str, tuple[float, float]]) -> None:
         """Put exactly these devices under load. Raises TypeError and ValueError for nonsense."""
         wanted = {
-            uuid: SimulatedLoad(*map(float, each)) for uuid, each in loads.items()
+            uuid: SimulatedLoad(*map(float, each))
+            for uuid, each in loads.items()
         }
         for uuid in self._loads.keys() - wanted.keys():
             self._loads.pop(uuid)
@@ -370,7 +414,8 @@ class SimulatedDriver:
     def readers(self) -> tuple[SimulatedReader, ...]:
         now = time.monotonic()
         return tuple(
-            SimulatedReader(index, now, self._loads) for index in range(DEVICES)
+            SimulatedReader(index, now, self._loads)
+            for index in range(DEVICES)
         )
 
     def events(self) -> tuple[Event, ...]:

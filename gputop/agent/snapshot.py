@@ -10,7 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Union
 
-from gputop.agent.device import THIS_MACHINE, Absence, Device, DeviceSample, Word
+from gputop.agent.device import (
+    THIS_MACHINE,
+    Absence,
+    Device,
+    DeviceSample,
+    Word,
+)
 from gputop.agent.problem import Problem
 
 EVENTS = 1000
@@ -67,7 +73,9 @@ class Inventory:
 
     def device(self, uuid: str) -> Device | None:
         """Return the device with that UUID, or None."""
-        return next((device for device in self.devices if device.uuid == uuid), None)
+        return next(
+            (device for device in self.devices if device.uuid == uuid), None
+        )
 
 
 @dataclass(frozen=True)
@@ -211,7 +219,9 @@ class Sample:
 
     def device(self, uuid: str) -> DeviceSample | None:
         """Return the readings of that device, or None if it has none in this sample."""
-        return next((device for device in self.devices if device.uuid == uuid), None)
+        return next(
+            (device for device in self.devices if device.uuid == uuid), None
+        )
 
     def host_of(self, device: Device) -> Host:
         """Return the machine that the device is in."""
@@ -232,7 +242,9 @@ class Sample:
         if not any(process.unmasked for process in self.processes):
             return self
         processes = (
-            replace(p, command=(shown and p.unmasked) or p.command, unmasked=None)
+            replace(
+                p, command=(shown and p.unmasked) or p.command, unmasked=None
+            )
             for p in self.processes
         )
         return replace(self, processes=tuple(processes))
@@ -256,7 +268,9 @@ def carry_samples(
     unsent: Sequence[DeviceSample], newer: Sequence[DeviceSample]
 ) -> Iterator[DeviceSample]:
     """Yield the newer readings of each device, after the utilization samples of unsent ones."""
-    waiting = {each.uuid: each.gpu_utilization_samples_percent for each in unsent}
+    waiting = {
+        each.uuid: each.gpu_utilization_samples_percent for each in unsent
+    }
     for readings in newer:
         before, after = (
             waiting.get(readings.uuid),
@@ -277,7 +291,9 @@ def carry_cpu_samples(unsent: Host, newer: Host) -> Host:
         if host.cpu_percent is None or not host.cpu_core_percent:
             return newer
         means += host.cpu_samples_percent or (host.cpu_percent,)
-        busiest += host.cpu_core_max_samples_percent or (max(host.cpu_core_percent),)
+        busiest += host.cpu_core_max_samples_percent or (
+            max(host.cpu_core_percent),
+        )
     return replace(
         newer,
         cpu_samples_percent=means[-MOST_WAITING:],

@@ -31,7 +31,8 @@ def start_daemon(function: Callable[..., object], *arguments: object) -> None:
 def call_in_thread(function: Callable[[], T]) -> Future[T]:
     """Call the function in a daemon thread, and return its future result."""
     future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # who waits may be cancelled, the thread is not
+    # Who waits may be cancelled, the thread is not
+    future.set_running_or_notify_cancel()
 
     def run() -> None:
         try:

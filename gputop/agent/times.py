@@ -26,4 +26,6 @@ def old_after(interval_seconds: float) -> float:
 
 def is_old(age_seconds: float | None, interval_seconds: float) -> bool:
     """Return True if a reading is older than one missed tick explains."""
-    return age_seconds is not None and age_seconds > old_after(interval_seconds)
+    return age_seconds is not None and age_seconds > old_after(
+        interval_seconds
+    )

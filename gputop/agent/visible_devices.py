@@ -58,7 +58,11 @@ def seen(
     chosen: list[Device] = []
     note = None
     for entry in value.split(","):
-        found = _numbered(gpus, entry) if numbers else _named(devices, entry, value[:4])
+        found = (
+            _numbered(gpus, entry)
+            if numbers
+            else _named(devices, entry, value[:4])
+        )
         if found is None:
             if value:
                 note = f"{VARIABLE} ends at {visible(entry, 80)!r}: {_no_such(gpus)}"
@@ -75,7 +79,11 @@ def seen(
             by_bus=environment.get(ORDER) == BY_BUS,
         )
     parents = {device.uuid for device in chosen}
-    uuids = (d.uuid for d in devices if d.uuid in parents or d.parent_uuid in parents)
+    uuids = (
+        d.uuid
+        for d in devices
+        if d.uuid in parents or d.parent_uuid in parents
+    )
     return Seen(frozenset(uuids), note)
 
 
@@ -86,7 +94,11 @@ def _no_such(gpus: Sequence[Device]) -> str:
 
 
 def _check_order(
-    value: str, gpus: Sequence[Device], chosen: Sequence[Device], *, by_bus: bool
+    value: str,
+    gpus: Sequence[Device],
+    chosen: Sequence[Device],
+    *,
+    by_bus: bool,
 ) -> None:
     """Raise `ValueError` if CUDA may number these GPUs differently."""
     shown = f"{VARIABLE}={visible(value, 80)} is ambiguous"

@@ -63,4 +63,6 @@ def clock_event_words(mask: int) -> tuple[str, ...]:
     A bit without a name becomes a word such as `bit_0x200`, so that the mask can be made again.
     """
     bits = (1 << n for n in range(mask.bit_length()))
-    return tuple(_CLOCK_EVENTS.get(bit, f"bit_{bit:#x}") for bit in bits if mask & bit)
+    return tuple(
+        _CLOCK_EVENTS.get(bit, f"bit_{bit:#x}") for bit in bits if mask & bit
+    )

@@ -66,7 +66,9 @@ class Conditions:
     a table's best row, or of the bandwidth of copies within the device."""
     clock_events_known: bool | None = None
     """True if the device reports clock event reasons, also if none held."""
-    memory_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    memory_errors: Mapping[str, tuple[float, ...]] = field(
+        default_factory=dict
+    )
     """Counters of memory errors before and after the run, by reading: those of a memory test, and
     otherwise only where one rose."""
     other_load: tuple[str, ...] = ()
@@ -118,7 +120,9 @@ class Verdict:
         """State of the gravest part; `not judged` if no part was."""
         if self.bad:
             return self.bad[0].state
-        return OK if any(part.state == OK for part in self.parts) else NOT_JUDGED
+        return (
+            OK if any(part.state == OK for part in self.parts) else NOT_JUDGED
+        )
 
 
 @dataclass(frozen=True, slots=True)

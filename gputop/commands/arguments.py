@@ -41,7 +41,16 @@ ELSEWHERE = {
 }
 """Commands and options of other tools that gputop lacks, and what to use instead."""
 DASHBOARD_ONLY = (
-    *("theme", "config", "ascii", "mouse", "bell", "notes", "on-event", "readonly"),
+    *(
+        "theme",
+        "config",
+        "ascii",
+        "mouse",
+        "bell",
+        "notes",
+        "on-event",
+        "readonly",
+    ),
 )
 """Options of the dashboard that no command has, without their dashes."""
 
@@ -122,11 +131,22 @@ def hosts_of(arguments: argparse.Namespace) -> list[str]:
     """Return the hosts without duplicates; empty for this machine. End if options contradict."""
     hosts: list[str] = list(dict.fromkeys(arguments.host or ()))
     if len(hosts) > MOST_HOSTS:
-        fail(f"More than {MOST_HOSTS} hosts are named. Watch fewer at a time.", USAGE)
+        fail(
+            f"More than {MOST_HOSTS} hosts are named. Watch fewer at a time.",
+            USAGE,
+        )
     if hosts:
-        refuse(arguments, ("demo", "id", "only_visible"), "other machines", "--host")
+        refuse(
+            arguments,
+            ("demo", "id", "only_visible"),
+            "other machines",
+            "--host",
+        )
     elif arguments.remote_command is not None:
-        fail("--remote-command is for other machines. Name one with --host.", USAGE)
+        fail(
+            "--remote-command is for other machines. Name one with --host.",
+            USAGE,
+        )
     return hosts
 
 
@@ -141,7 +161,8 @@ def check_fleet(arguments: argparse.Namespace) -> None:
     if arguments.prometheus is None:
         if arguments.match is not None:
             fail(
-                "--match is for a fleet. Name its server with --prometheus URL.", USAGE
+                "--match is for a fleet. Name its server with --prometheus URL.",
+                USAGE,
             )
         return
     options = (
@@ -155,7 +176,12 @@ def check_fleet(arguments: argparse.Namespace) -> None:
         "pid",
         "compute",
     )
-    refuse(arguments, (*options, "record", "show_secrets"), "a fleet", "--prometheus")
+    refuse(
+        arguments,
+        (*options, "record", "show_secrets"),
+        "a fleet",
+        "--prometheus",
+    )
 
 
 def chosen_processes(arguments: argparse.Namespace, record: R) -> R:

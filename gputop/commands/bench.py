@@ -6,13 +6,12 @@ import argparse
 import os
 from argparse import ArgumentParser
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.problem import Problem
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.kinds import (
     CHECK,
@@ -25,13 +24,11 @@ from gputop.bench.plan.kinds import (
 from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.plan.target_choice import select_targets
 from gputop.commands import options
-from gputop.commands.arguments import output_width, print_text
 from gputop.commands.options import argument_type, count
-from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
+from gputop.console import COULD_NOT_RUN, INTERRUPTED, USAGE, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
-    from gputop.bench.events import Result
     from gputop.bench.run.device_run import DeviceRun
     from gputop.commands.bench_results import Ends
 
@@ -175,7 +172,9 @@ def _add_verdict(parser: ArgumentParser) -> None:
 
 def _add_output(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--json", action="store_true", help="print the result as one JSON document"
+        "--json",
+        action="store_true",
+        help="print the result as one JSON document",
     )
     parser.add_argument(
         "--csv",
@@ -216,10 +215,12 @@ def run(args: argparse.Namespace) -> int:
     try:
         _refuse_misuse(args)
         _check_outputs(args)
-        if args.history:
-            return _history(args)
-        if args.compare:
-            return _compare(args)
+        if args.history or args.compare:
+            from gputop.commands import bench_history
+
+            if args.history:
+                return bench_history.history(args)
+            return bench_history.compare(args)
         from gputop.commands import bench_results as results
 
         targets = []
@@ -227,7 +228,10 @@ def run(args: argparse.Namespace) -> int:
             targets = select_targets(
                 args.device, args.kind, ignore_busy=args.ignore_busy
             )
-        requesting, once = partial(_requests, args), partial(_run, args, targets)
+        requesting, once = (
+            partial(_requests, args),
+            partial(_run, args, targets),
+        )
         if args.kind == CHECK:
             return results.run_suite(args, requesting, once)
         ends, others = once(requesting)
@@ -237,40 +241,6 @@ def run(args: argparse.Namespace) -> int:
         print_message(f"error: {error}")
         return error.status
     return results.report(ends, others, args)
-
-
-def _compare(args: argparse.Namespace) -> int:
-    """Print the differences between two results. The history shows the scatter of equal runs."""
-    from gputop.bench.results import store
-    from gputop.bench.results.differences import comparison_page
-    from gputop.commands.bench_results import show_page
-
-    before, after = map(_result, args.compare)
-    known: list[Result] = []
-    with suppress(ProblemError):
-        known = [*store.of_device(after.device_uuid, after.device)]
-    return show_page(comparison_page(before, after, known), args)
-
-
-def _result(named: str) -> Result:
-    """Return the only result in a file, or a result of the history by its number."""
-    from gputop.bench.results import result_file, store
-
-    try:
-        if named.isdecimal() and not Path(named).exists():
-            known = [*store.recent(int(named))[int(named) - 1 :]]
-        else:
-            known = result_file.read(named)
-    except (ProblemError, ValueError) as error:
-        raise RunRefusedError(
-            f"{visible(named)} cannot be compared: {error}."
-        ) from None
-    if len(known) != 1:
-        why = f"it has {len(known)} results" if len(known) > 1 else "there is no result"
-        raise RunRefusedError(
-            f"{visible(named)} cannot be compared: {why}. Name one result."
-        )
-    return known[0]
 
 
 def _run(
@@ -306,31 +276,6 @@ def _stress(requests: list[Request], head: str = "") -> Sequence[DeviceRun]:
     return asyncio.run(run_in_foreground(requests, head))
 
 
-def _history(args: argparse.Namespace) -> int:
-    from gputop.bench.results import exports
-    from gputop.output.result_pages import result_list
-
-    named = () if args.device == (target_choice.ALL,) else args.device or ()
-    if len(named) > 1:
-        raise RunRefusedError(
-            "--history lists one device, or all. Name one with --device.", USAGE
-        )
-    device = named[0] if named else None
-    try:
-        results = exports.kept_results(device)
-    except (ProblemError, ValueError) as error:
-        raise RunRefusedError(f"{error}.") from None
-    if args.json:
-        print_text(exports.documents(results))
-    elif args.csv:
-        print_text(exports.as_csv(results))
-    elif results:
-        print_text(result_list(results, output_width()))
-    else:
-        print_text(f"No results of {device}" if device else "No results")
-    return FINE
-
-
 def _refuse_misuse(args: argparse.Namespace) -> None:
     name, kind, ray = args.kind, KINDS[args.kind], args.ray is not None
     ways = {"--ray": ray, "--compare": args.compare, "--history": args.history}
@@ -346,7 +291,10 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
         "--ray": ray and name == "pairs",
     }
     misuses = (
-        (args.devices and not ray, "--devices is for a Ray cluster. Add --ray."),
+        (
+            args.devices and not ray,
+            "--devices is for a Ray cluster. Add --ray.",
+        ),
         (
             args.ray in KINDS,
             f"{args.ray} is a kind of run, not an address. Type `gputop bench {args.ray} --ray`.",
@@ -355,7 +303,10 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
             ray and args.device not in (None, ("cpu",)),
             "Ray chooses the devices. Say how many with --devices.",
         ),
-        (len(named) > 1, f"{' and '.join(named)} exclude each other. Choose one."),
+        (
+            len(named) > 1,
+            f"{' and '.join(named)} exclude each other. Choose one.",
+        ),
         (
             args.report and named and (name, named) != (CHECK, ["--ray"]),
             f"--report is for a run on one device. Leave out {named and named[0]}.",
@@ -376,20 +327,30 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
             (args.ranks or 2) not in range(2, 65),
             "--ranks is from 2 to 64. Choose one such as 4.",
         ),
-        (args.json and args.csv, "--json and --csv exclude each other. Choose one."),
-        (args.force and not args.report, "--force is for --report. Add --report FILE."),
+        (
+            args.json and args.csv,
+            "--json and --csv exclude each other. Choose one.",
+        ),
+        (
+            args.force and not args.report,
+            "--force is for --report. Add --report FILE.",
+        ),
     )
     for misused, message in misuses:
         if misused:
             raise RunRefusedError(message, USAGE)
 
 
-def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Request]:
+def _requests(
+    args: argparse.Namespace, targets: Sequence[Target]
+) -> list[Request]:
     alone = args.ray is None and [each.kind for each in targets] == ["cpu"]
     if args.kind == "collective" and alone:
         targets = request.cpu_ranks(args.ranks)
     elif args.ranks is not None:
-        raise RunRefusedError("The GPUs are the ranks. Leave out --ranks.", USAGE)
+        raise RunRefusedError(
+            "The GPUs are the ranks. Leave out --ranks.", USAGE
+        )
     if len(targets) > 1 and args.ray is None and args.kind != "collective":
         _look_over_several(args)
     python = args.python
@@ -397,10 +358,17 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
         (target_choice.common_dtype(targets),) if args.kind == "pairs" else ()
     )
     hertz = args.frequency or request.DEFAULT_HERTZ
-    common = (args.size, args.seconds or request.DEFAULT_SECONDS, python, args.kind)
+    common = (
+        args.size,
+        args.seconds or request.DEFAULT_SECONDS,
+        python,
+        args.kind,
+    )
     requests = []
     for found in targets:
-        target = replace(found, memory_share=args.memory_share or found.memory_share)
+        target = replace(
+            found, memory_share=args.memory_share or found.memory_share
+        )
         dtype, *further = dtypes or (request.default_dtype(target),)
         requests.append(
             request.Request(
@@ -413,7 +381,8 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
         problem := request.check_together(requests)
     ):
         raise RunRefusedError(
-            f"{problem}.", USAGE if args.kind == "collective" else COULD_NOT_RUN
+            f"{problem}.",
+            USAGE if args.kind == "collective" else COULD_NOT_RUN,
         )
     return target_choice.with_peers(requests)
 
@@ -421,7 +390,8 @@ def _requests(args: argparse.Namespace, targets: Sequence[Target]) -> list[Reque
 def _look_over_several(args: argparse.Namespace) -> None:
     if args.report is not None and args.kind != CHECK:
         raise RunRefusedError(
-            "--report is a page about one device. Name one with --device.", USAGE
+            "--report is a page about one device. Name one with --device.",
+            USAGE,
         )
     if args.csv and not KINDS[args.kind].over_time:
         raise RunRefusedError(

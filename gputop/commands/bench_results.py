@@ -38,7 +38,12 @@ from gputop.bench.results.suite_report import (
 from gputop.bench.results.verdict import VerdictLimits, status
 from gputop.bench.run import suite as suites
 from gputop.bench.run.suite import LEVELS, Part, PartResult, Suite
-from gputop.commands.arguments import fail, output_width, print_page, wants_colour
+from gputop.commands.arguments import (
+    fail,
+    output_width,
+    print_page,
+    wants_colour,
+)
 from gputop.commands.bench import unwritten
 from gputop.console import (
     COULD_NOT_RUN,
@@ -106,11 +111,15 @@ def report_runs(runs: Sequence[DeviceRun], args: argparse.Namespace) -> int:
     status = gravest([printed, *(_status(run, args) for run in runs)])
     if args.report is None or shown[0].result is None:
         return status
-    written = _write_report(args, html_page(shown[0].result, shown[0].history()))
+    written = _write_report(
+        args, html_page(shown[0].result, shown[0].history())
+    )
     return COULD_NOT_RUN if not written and status == FINE else status
 
 
-def report_devices(members: Sequence[DeviceOutcome], args: argparse.Namespace) -> int:
+def report_devices(
+    members: Sequence[DeviceOutcome], args: argparse.Namespace
+) -> int:
     """Print a page about many devices. Return the gravest exit status."""
     printed = FINE
     if args.json:
@@ -137,7 +146,9 @@ def report(
     """Store and print results; print a cluster as its outliers. Return the gravest status."""
     # Ranks of a collective have the same rows, or one problem.
     if args.ray is None or args.kind == "collective":
-        return gravest([report_runs(ends, args), *(each.status for each in not_begun)])
+        return gravest(
+            [report_runs(ends, args), *(each.status for each in not_begun)]
+        )
     _keep(ends, args, set())
     return report_devices([*map(device_outcome, ends), *not_begun], args)
 
@@ -202,7 +213,9 @@ def _csv(runs: Sequence[DeviceRun], shown: Sequence[DeviceRun]) -> str:
     return exports.as_csv(results) if results else ""
 
 
-def _page(runs: Sequence[DeviceRun], shown: Sequence[DeviceRun]) -> list[Block]:
+def _page(
+    runs: Sequence[DeviceRun], shown: Sequence[DeviceRun]
+) -> list[Block]:
     """Return one device alone; of several the tables of each, and then what they share."""
     results = [run.result for run in runs if run.result is not None]
     page: list[Block] = []
@@ -210,7 +223,9 @@ def _page(runs: Sequence[DeviceRun], shown: Sequence[DeviceRun]) -> list[Block]:
         page += devices_page([device_outcome(run) for run in runs])
     for run in shown:
         if run.result is None and run.rows:
-            page += rows_page(run.request.target.name, run.request.kind, run.rows)
+            page += rows_page(
+                run.request.target.name, run.request.kind, run.rows
+            )
         elif run.result is not None and len(runs) == 1:
             page += result_page(run.result)
         elif run.result is not None:
@@ -220,7 +235,11 @@ def _page(runs: Sequence[DeviceRun], shown: Sequence[DeviceRun]) -> list[Block]:
 
 def _document(run: DeviceRun) -> dict[str, Any]:
     if run.result is not None:
-        return {"schema": SCHEMA, **asdict(run.result), "series": asdict(run.history())}
+        return {
+            "schema": SCHEMA,
+            **asdict(run.result),
+            "series": asdict(run.history()),
+        }
     target = run.request.target
     rows = {"points": [asdict(row) for row in run.rows]} if run.rows else {}
     return {
@@ -239,7 +258,9 @@ def _write_report(args: argparse.Namespace, page: str) -> bool:
     try:
         write_whole(file, page.encode())
     except OSError as error:
-        remedy = "Free some space or see the permissions, and run the test again"
+        remedy = (
+            "Free some space or see the permissions, and run the test again"
+        )
         print_message(
             f"error: {unwritten(file, error.strerror or str(error), remedy)}."
         )
@@ -277,7 +298,9 @@ def run_suite(
     told: set[str] = set()
     for n, part in enumerate(level.parts, 1):
         head, planned = f"{n}/{len(level.parts)} {part.name}  ", None
-        ended = _ends(partial(run, partial(requests_of, part), head), first=n == 1)
+        ended = _ends(
+            partial(run, partial(requests_of, part), head), first=n == 1
+        )
         if isinstance(ended, int):
             stopped = ended
             break
@@ -285,7 +308,8 @@ def run_suite(
         ends, others = ended
         problem = ends[0].problem if ends and not suite.parts else None
         if problem is not None and says_process_limit(str(problem)):
-            fail(f"{problem}.", COULD_NOT_RUN)  # no other part could start either
+            # No other part could start either
+            fail(f"{problem}.", COULD_NOT_RUN)
         _keep(ends, args, told, suite.started_at)
         planned = planned or PartResult(part.name, part.share * args.seconds)
         found = suites.part_result(planned, ends, others)

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from gputop.commands.arguments import output_width, progress, show, wants_colour
+from gputop.commands.arguments import (
+    output_width,
+    progress,
+    show,
+    wants_colour,
+)
 from gputop.commands.options import add_python
 from gputop.console import FAULT, FINE
 
@@ -42,4 +47,8 @@ def run(arguments: argparse.Namespace) -> int:
             colour=wants_colour(),
         ),
     )
-    return FAULT if any(each.severity is Severity.FAULT for each in findings) else FINE
+    return (
+        FAULT
+        if any(each.severity is Severity.FAULT for each in findings)
+        else FINE
+    )

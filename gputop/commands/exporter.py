@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import time
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -19,7 +20,7 @@ from gputop.commands.arguments import (
     source_of,
 )
 from gputop.commands.options import argument_type
-from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
+from gputop.console import COULD_NOT_RUN, FINE, USAGE, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ class Address(NamedTuple):
 
 def parse_address(text: str) -> Address:
     """Parse `HOST:PORT`, `:PORT` or `[IPV6]:PORT`. Raises `ValueError`."""
-    found = re.fullmatch(r"(?:\[([^\]\s]+)\]|([^\[\]:/\s]*)):([0-9]{1,5})", text)
+    found = re.fullmatch(
+        r"(?:\[([^\]\s]+)\]|([^\[\]:/\s]*)):([0-9]{1,5})", text
+    )
     if found is None or int(found[3]) > 65535:
         raise ValueError(
             f"{text!r} is not an address: give HOST:PORT such as {DEFAULT} or [::1]:9835, "
@@ -71,7 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"where to listen (default {DEFAULT}: this machine only); :9835 is all interfaces",
     )
     parser.add_argument(
-        "--certfile", metavar="FILE", help="serve over TLS with this certificate"
+        "--certfile",
+        metavar="FILE",
+        help="serve over TLS with this certificate",
     )
     parser.add_argument(
         "--keyfile", metavar="FILE", help="the private key of the certificate"
@@ -112,7 +117,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     def look() -> list[Family]:
         state = watch.state
-        state = replace(state, sample=chosen_processes(arguments, state.sample))
+        state = replace(
+            state, sample=chosen_processes(arguments, state.sample)
+        )
         return families(
             state,
             time.monotonic(),
@@ -124,7 +131,11 @@ def run(arguments: argparse.Namespace) -> int:
     tls = _tls(arguments)
     try:
         server = serve(
-            *address, look, lambda: watch.state.sample is not None, dcgm=dcgm, **tls
+            *address,
+            look,
+            lambda: watch.state.sample is not None,
+            dcgm=dcgm,
+            **tls,
         )
     except (OSError, UnicodeError) as error:
         _fail_to_serve(address, error)
@@ -135,7 +146,9 @@ def run(arguments: argparse.Namespace) -> int:
     child = StreamChild(asked.command, interval)
     host, port = server.server_address[:2]
     url = _url(str(host), int(port), is_secure=bool(tls))
-    return asyncio.run(_follow(watch, child, url))
+    with suppress(asyncio.CancelledError):
+        asyncio.run(_follow(watch, child, url))
+    return FINE
 
 
 def _tls(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -153,14 +166,19 @@ def _tls(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _fail_to_serve(address: Address, error: OSError | UnicodeError) -> NoReturn:
+def _fail_to_serve(
+    address: Address, error: OSError | UnicodeError
+) -> NoReturn:
     """End the program with the reason: a port in use, an unknown name, or an invalid file."""
     why = getattr(error, "strerror", None)
     if isinstance(error, UnicodeError):
         why = "it is not a name"
     if why is None:  # an error of the official client; it names the file
         why = error.args[0]
-        fail(f"TLS cannot be used: {why}. Give files in PEM format.", COULD_NOT_RUN)
+        fail(
+            f"TLS cannot be used: {why}. Give files in PEM format.",
+            COULD_NOT_RUN,
+        )
     remedy = "Name another with --listen HOST:PORT."
     fail(f"cannot listen on {address}: {why}. {remedy}", COULD_NOT_RUN)
 
@@ -191,26 +209,15 @@ async def _follow(
     watch: StreamFollower,
     child: StreamChild,
     url: str,
-) -> int:
-    """Follow the stream until SIGINT or SIGTERM, and return the exit status."""
+) -> None:
+    """Follow the stream. SIGTERM cancels this."""
     import asyncio
 
-    following = asyncio.create_task(watch.follow(child))
-    status = FINE
-
-    def stop(with_status: int) -> None:
-        nonlocal status
-        status = with_status
-        following.cancel()
-
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, stop, INTERRUPTED)
-    loop.add_signal_handler(signal.SIGTERM, stop, FINE)
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     print_message(f"metrics at {url}")
     try:
-        await asyncio.wait([following])
-        if not following.cancelled():
-            following.result()  # raises an error of the task
+        await watch.follow(child)
     finally:
         await child.close()
-    return status

@@ -42,13 +42,17 @@ def _open_watch(arguments: argparse.Namespace, interval: float) -> FleetWatch:
         from gputop.fleet.watch import FleetWatch
 
     try:
-        server = PrometheusServer.from_environment(arguments.prometheus, os.environ)
+        server = PrometheusServer.from_environment(
+            arguments.prometheus, os.environ
+        )
     except ValueError as error:
         fail(str(error), USAGE)
     return FleetWatch(server, arguments.match or "", interval)
 
 
-def run_screen(arguments: argparse.Namespace, options: Mapping[str, Any]) -> int:
+def run_screen(
+    arguments: argparse.Namespace, options: Mapping[str, Any]
+) -> int:
     """Run the fleet screen until it is left. The `options` are the app's."""
     interval = INTERVAL
     if arguments.interval is not None:

@@ -68,7 +68,9 @@ def count(text: str) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise ValueError(f"{text!r} is not a count: give a whole number from 1.")
+        raise ValueError(
+            f"{text!r} is not a count: give a whole number from 1."
+        )
     return number
 
 
@@ -77,7 +79,9 @@ def users(text: str) -> list[str]:
     """Parse names of users, separated by commas."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
-        raise ValueError(f"{text!r} names no users. Give names, such as ada,bob.")
+        raise ValueError(
+            f"{text!r} names no users. Give names, such as ada,bob."
+        )
     return names
 
 
@@ -114,7 +118,9 @@ def shared(groups: Collection[str], default: str | None = SUPPRESS) -> Parser:
     A shared option may also be given before the command. A default of the command would overwrite
     that value, so only the top parser has defaults.
     """
-    parent = Parser(add_help=False, allow_abbrev=False, argument_default=default)
+    parent = Parser(
+        add_help=False, allow_abbrev=False, argument_default=default
+    )
     shown = parent.add_argument_group("what is shown")
     source = parent.add_argument_group("where it comes from")
     if "interval" in groups:
@@ -235,5 +241,9 @@ def _add_fleet(group: argparse._ArgumentGroup) -> None:
 def add_python(parser: argparse.ArgumentParser, about: str) -> None:
     """Add `--python`, which may also be given before the command."""
     parser.add_argument(
-        "--python", type=python_path, metavar="PATH", default=SUPPRESS, help=about
+        "--python",
+        type=python_path,
+        metavar="PATH",
+        default=SUPPRESS,
+        help=about,
     )

@@ -15,7 +15,6 @@ from gputop.settings import AUTO, THEMES
 
 COMMANDS = {
     "status": "the devices, a line each, as text or JSON; once, or every few seconds",
-    "run": "run a training with the dashboard beside it, so that it outlives both",
     "bench": "a stress test without the dashboard",
     "pick": "the idlest devices, for CUDA_VISIBLE_DEVICES",
     "wait": "until a GPU is idle, has free memory or a fault, or a process has ended",
@@ -40,12 +39,27 @@ DASHBOARD = (
 )
 """Shared options of the dashboard. They are also allowed before a command that has them."""
 SHARED = {
-    "status": ("gpm", "devices", "processes", "demo", "hosts", "fleet", "replay"),
+    "status": (
+        "gpm",
+        "devices",
+        "processes",
+        "demo",
+        "hosts",
+        "fleet",
+        "replay",
+    ),
     "pick": ("demo", "hosts"),
-    "run": ("demo",),
     "wait": ("devices", "demo", "hosts"),
     "why": ("gpm", "devices", "demo", "hosts", "replay"),
-    "stream": ("interval", "gpm", "devices", "processes", "demo", "hosts", "replay"),
+    "stream": (
+        "interval",
+        "gpm",
+        "devices",
+        "processes",
+        "demo",
+        "hosts",
+        "replay",
+    ),
     "exporter": ("interval", "gpm", "devices", "processes", "demo"),
 }
 """Shared options of each command."""
@@ -118,7 +132,9 @@ def _add_dashboard_options(top: Parser) -> None:
         metavar="PATH",
         help="the interpreter whose torch runs stress tests (default: the active environment's)",
     )
-    screen = top.add_argument_group("the dashboard", "settings of its file, too")
+    screen = top.add_argument_group(
+        "the dashboard", "settings of its file, too"
+    )
     themes = (AUTO, *THEMES)
     screen.add_argument(
         "--theme",
@@ -152,7 +168,9 @@ def _add_dashboard_options(top: Parser) -> None:
         help="run a command on these events, with the text as its last argument: notify-send",
     )
     screen.add_argument(
-        "--readonly", action=BooleanOptionalAction, help="never signal a process"
+        "--readonly",
+        action=BooleanOptionalAction,
+        help="never signal a process",
     )
     screen.add_argument(
         "--config",
@@ -185,4 +203,6 @@ def _refuse_others(arguments: argparse.Namespace) -> None:
             remedy = "Leave it out"
             if (arguments.command, name) == ("bench", "id"):
                 remedy = f"Choose with --device {','.join(arguments.id)}"
-            fail(f"{option} is not for `{arguments.command}`. {remedy}.", USAGE)
+            fail(
+                f"{option} is not for `{arguments.command}`. {remedy}.", USAGE
+            )

@@ -33,7 +33,9 @@ CANDIDATE_FIELDS = (
 )
 
 
-PERCENT = number(0, 100, "not a percentage. Give a number from 0 to 100, such as 10")
+PERCENT = number(
+    0, 100, "not a percentage. Give a number from 0 to 100, such as 10"
+)
 WAIT = number(0, 1e9, "not a time to wait. Give seconds, such as 600")
 
 
@@ -56,7 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "read host gpus < <(gputop pick -n 2 --host 'gpu-*')."
     )
     parser.add_argument(
-        "-n", "--count", type=count, metavar="N", default=1, help="how many (default 1)"
+        "-n",
+        "--count",
+        type=count,
+        metavar="N",
+        default=1,
+        help="how many (default 1)",
     )
     parser.add_argument(
         "--min-free",
@@ -111,7 +118,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     from gputop.health.idle_devices import Requirements
 
-    needs = Requirements(arguments.min_free, arguments.max_busy, arguments.index)
+    needs = Requirements(
+        arguments.min_free, arguments.max_busy, arguments.index
+    )
     try:
         outcome = asyncio.run(
             look(found, arguments.count, needs, arguments.wait, print_message)
@@ -145,7 +154,9 @@ def _names(arguments: argparse.Namespace, outcome: Outcome) -> list[str]:
     return names
 
 
-def _document(arguments: argparse.Namespace, outcome: Outcome) -> dict[str, Any]:
+def _document(
+    arguments: argparse.Namespace, outcome: Outcome
+) -> dict[str, Any]:
     return {
         "picked": _names(arguments, outcome),
         "devices": [
@@ -153,7 +164,11 @@ def _document(arguments: argparse.Namespace, outcome: Outcome) -> dict[str, Any]
                 name: getattr(each.device.own, name)
                 for name in ("uuid", "index", "mig_index", "name")
             }
-            | ({} if each.device.machine is None else {"host": each.device.machine})
+            | (
+                {}
+                if each.device.machine is None
+                else {"host": each.device.machine}
+            )
             | {name: getattr(each, name) for name in CANDIDATE_FIELDS}
             for each in (*outcome.picked, *outcome.others)
         ],
@@ -181,14 +196,18 @@ async def look(
     looks: deque[Sample] = deque(maxlen=LOOKS)
     end = time.monotonic() + wait_seconds
     # CUDA_VISIBLE_DEVICES may contain the UUID of a device that is not identified yet.
-    known_by = time.monotonic() + IDENTIFY_SECONDS if VARIABLE in os.environ else 0.0
+    known_by = (
+        time.monotonic() + IDENTIFY_SECONDS if VARIABLE in os.environ else 0.0
+    )
     waiting = False
     async with aclosing(found):
         async for each in found:
             late = time.monotonic() >= end
             if not isinstance(each, Snapshot):
                 if late:
-                    raise ProblemError(replace(each.problem, remedy="Try again"))
+                    raise ProblemError(
+                        replace(each.problem, remedy="Try again")
+                    )
                 looks.clear()
                 continue
             if each.inventory.problem is not None:
@@ -216,7 +235,10 @@ def _waiting(seconds: float) -> str:
 
 
 def _outcome(
-    wanted: int, needs: Requirements, inventory: Inventory, looks: Sequence[Sample]
+    wanted: int,
+    needs: Requirements,
+    inventory: Inventory,
+    looks: Sequence[Sample],
 ) -> Outcome:
     from gputop.health.idle_devices import candidates, too_small
 
@@ -243,7 +265,9 @@ def _visible(
     return uuids, " ".join(f"{problem}." for problem in problems) or None
 
 
-def _idlest_of_one_machine(every: Sequence[Candidate], wanted: int) -> list[Candidate]:
+def _idlest_of_one_machine(
+    every: Sequence[Candidate], wanted: int
+) -> list[Candidate]:
     """Return `wanted` fitting devices of one machine; empty if no machine has enough."""
     fitting: defaultdict[str | None, list[Candidate]] = defaultdict(list)
     for each in every:
@@ -278,7 +302,9 @@ def _refuse(arguments: argparse.Namespace, outcome: Outcome) -> int:
     from gputop.health.idle_devices import explain
 
     if outcome.hopeless:
-        print_message(f"error: {outcome.hopeless}. Ask for less with --min-free.")
+        print_message(
+            f"error: {outcome.hopeless}. Ask for less with --min-free."
+        )
         return COULD_NOT_RUN
     remedy = "Ask for less, wait with --wait, or see `gputop doctor`."
     message = f"error: {_too_few(arguments.count, outcome)}."

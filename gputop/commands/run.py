@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 
 from gputop.commands.arguments import fail, print_text
 from gputop.commands.options import argument_type
-from gputop.console import COULD_NOT_RUN, FINE, USAGE, print_message, terminal_size
+from gputop.console import (
+    COULD_NOT_RUN,
+    FINE,
+    USAGE,
+    print_message,
+    terminal_size,
+)
 from gputop.text import duration, visible
 
 if TYPE_CHECKING:
@@ -80,7 +86,10 @@ def run(arguments: argparse.Namespace) -> int:
         return _list()
     attaches = arguments.attach is not None
     if attaches == bool(arguments.words):
-        fail("Give a command: `gputop run -- python train.py`, or --attach.", USAGE)
+        fail(
+            "Give a command: `gputop run -- python train.py`, or --attach.",
+            USAGE,
+        )
     try:
         if attaches:
             return _attach(arguments)
@@ -123,7 +132,10 @@ def _start(arguments: argparse.Namespace) -> int:
                 if Path(program).exists()
                 else "there is no such file"
             )
-        fail(f"{program} was not started: {why}. Check the command.", COULD_NOT_RUN)
+        fail(
+            f"{program} was not started: {why}. Check the command.",
+            COULD_NOT_RUN,
+        )
     columns, rows = terminal_size()
     run, relay = start_run(arguments.words, columns, rows)
     return _print_output(run, relay)
@@ -131,7 +143,12 @@ def _start(arguments: argparse.Namespace) -> int:
 
 def _print_output(run: Run, relay: Popen[bytes]) -> int:
     """Copy the output to standard output until the command has ended."""
-    from gputop.training.runs import copy_output, exit_status, pass_on_signals, read_run
+    from gputop.training.runs import (
+        copy_output,
+        exit_status,
+        pass_on_signals,
+        read_run,
+    )
 
     pass_on_signals(relay)
     print_message(f"the output is also in {run.folder}")
@@ -144,7 +161,8 @@ def _print_output(run: Run, relay: Popen[bytes]) -> int:
     ended = read_run(run.folder)
     if ended is None or ended.status is None:
         fail(
-            "the command was lost: its relay was killed. Start it again.", COULD_NOT_RUN
+            "the command was lost: its relay was killed. Start it again.",
+            COULD_NOT_RUN,
         )
     if ended.lost_bytes:
         print_message(

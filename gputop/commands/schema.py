@@ -25,7 +25,9 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the argument `NAME`."""
     each = (f"{name}: {document}" for name, document in DOCUMENTS.items())
-    parser.description = "Prints a JSON Schema, for code generators and validators."
+    parser.description = (
+        "Prints a JSON Schema, for code generators and validators."
+    )
     names = tuple(DOCUMENTS)
     parser.add_argument(
         "name",
@@ -63,13 +65,21 @@ def schema(name: str) -> Schema:
     make, types = known[name]
     refs, definitions = schema_components(types, ref_template="#/$defs/{name}")
     top = make(*refs)
-    return {"$schema": DIALECT, "title": DOCUMENTS[name], **top, "$defs": definitions}
+    return {
+        "$schema": DIALECT,
+        "title": DOCUMENTS[name],
+        **top,
+        "$defs": definitions,
+    }
 
 
 def _stream(inventory: Schema, sample: Schema) -> Schema:
     words = {"inventory": inventory, "sample": sample}
     return {
-        "oneOf": [{**of, **_object(type={"const": word})} for word, of in words.items()]
+        "oneOf": [
+            {**of, **_object(type={"const": word})}
+            for word, of in words.items()
+        ]
     }
 
 
@@ -135,7 +145,11 @@ def _fleet(gpu: Schema, problem: Schema) -> Schema:
 
 
 def _object(**properties: Schema) -> Schema:
-    return {"type": "object", "properties": properties, "required": [*properties]}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+    }
 
 
 def _list(items: Schema) -> Schema:

@@ -131,7 +131,9 @@ def _status(arguments: argparse.Namespace) -> int:
     gpm = gpm and arguments.gpm is not False
     if hosts:
         return _print_hosts(arguments, hosts, gpm=gpm)
-    found = snapshots(arguments, interval=arguments.watch or FIRST_SECONDS, gpm=gpm)
+    found = snapshots(
+        arguments, interval=arguments.watch or FIRST_SECONDS, gpm=gpm
+    )
     import asyncio
 
     # Import these while the sampler starts.
@@ -154,18 +156,34 @@ def _refuse_misuse(arguments: argparse.Namespace) -> None:
     if arguments.json:
         refuse(arguments, of_pages, "JSON, which has every reading", "--json")
     if arguments.list_gpus:
-        others = ("json", "columns", "watch", "prometheus", *of_processes, "by_user")
+        others = (
+            "json",
+            "columns",
+            "watch",
+            "prometheus",
+            *of_processes,
+            "by_user",
+        )
         refuse(arguments, others, "a list of the GPUs", "--list-gpus")
     if arguments.by_user:
         refuse(arguments, of_pages, "totals by user", "--by-user")
     if arguments.processes is False:
-        refuse(arguments, of_processes, "a page without them", "--no-processes")
+        refuse(
+            arguments, of_processes, "a page without them", "--no-processes"
+        )
     if arguments.replay is not None:
-        refuse(arguments, ("watch",), "a recording", "play it with gputop --replay")
+        refuse(
+            arguments,
+            ("watch",),
+            "a recording",
+            "play it with gputop --replay",
+        )
     if arguments.prometheus is not None:
         refuse(arguments, (*of_pages, "by_user"), "a fleet", "--prometheus")
     if arguments.host:
-        refuse(arguments, ("watch",), "other machines", "see `gputop --host NAME`")
+        refuse(
+            arguments, ("watch",), "other machines", "see `gputop --host NAME`"
+        )
 
 
 async def _once(arguments: argparse.Namespace, found: SnapshotStream) -> int:
@@ -216,7 +234,8 @@ def _show(
 def _waits(arguments: argparse.Namespace, seen: Snapshot) -> bool:
     """Return True if the next snapshot will show more: a rate, or the user of a process."""
     if any(
-        each.absent.get("user") is Absence.NO_DATA_YET for each in seen.sample.processes
+        each.absent.get("user") is Absence.NO_DATA_YET
+        for each in seen.sample.processes
     ):
         return True
     for column in arguments.columns or ():

@@ -22,7 +22,13 @@ from gputop.commands.arguments import (
     source_of,
 )
 from gputop.commands.options import argument_type, count, imported
-from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, USAGE, print_message
+from gputop.console import (
+    COULD_NOT_RUN,
+    FINE,
+    INTERRUPTED,
+    USAGE,
+    print_message,
+)
 
 if TYPE_CHECKING:
     from gputop.agent.problem import Problem
@@ -75,8 +81,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write to a new file, compressed if its name ends in .gz; `--replay` plays it",
     )
-    parser.add_argument("--control", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--unmasked", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--control", action="store_true", help=argparse.SUPPRESS
+    )
+    parser.add_argument(
+        "--unmasked", action="store_true", help=argparse.SUPPRESS
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -97,7 +107,11 @@ def run(arguments: argparse.Namespace) -> int:
     write_to = remarks.write if remarks else write_to
     status = FINE
     try:
-        with whole_records(write_to) if output else nullcontext(write_to) as write:
+        with (
+            whole_records(write_to)
+            if output
+            else nullcontext(write_to) as write
+        ):
             if recording is not None:
                 for record in counted(recording.records(), arguments.count):
                     write(chosen_processes(arguments, record))
@@ -144,7 +158,9 @@ def open_sink(
     put = file.write if file else partial(write_all, sys.stdout.fileno())
 
     def write(record: Record) -> None:
-        if text := "".join(f"{line}\n" for line in csv.lines_of(record)).encode():
+        if text := "".join(
+            f"{line}\n" for line in csv.lines_of(record)
+        ).encode():
             put(text)
 
     return write, file.close if file else lambda: None
@@ -183,11 +199,17 @@ def whole_records(
 
 
 def _live(
-    arguments: argparse.Namespace, write: Callable[[Record], None], csv: CsvLines | None
+    arguments: argparse.Namespace,
+    write: Callable[[Record], None],
+    csv: CsvLines | None,
 ) -> None:
     from gputop.agent.sender import run as write_own
     from gputop.stream.crash_note import say_if_it_crashes
-    from gputop.stream.launch import StreamOptions, end_with_parent, is_child_of_gputop
+    from gputop.stream.launch import (
+        StreamOptions,
+        end_with_parent,
+        is_child_of_gputop,
+    )
 
     hosts = hosts_of(arguments)
     # If the parent is gputop, it reports how its child ended.
@@ -271,7 +293,10 @@ def _csv_lines(arguments: argparse.Namespace) -> CsvLines | None:
     form = arguments.format or ("jsonl" if columns is None else "csv",)
     if form[0] != "csv":
         if columns is not None:
-            fail("--query chooses the columns of CSV. Leave out --format jsonl.", USAGE)
+            fail(
+                "--query chooses the columns of CSV. Leave out --format jsonl.",
+                USAGE,
+            )
         return None
     from gputop.output.csv_lines import DEFAULT_QUERY, CsvLines, parse_query
 

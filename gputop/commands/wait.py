@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import math
 import shlex
 import subprocess
@@ -11,15 +10,15 @@ import sys
 from typing import TYPE_CHECKING
 
 from gputop.commands.arguments import fail, print_text, snapshots
-from gputop.commands.options import argument_type, number
+from gputop.commands.options import argument_type, imported, number
 from gputop.console import COULD_NOT_RUN, FINE, USAGE, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
+    from gputop.health.waiting import DeviceWait, ProcessEnd
     from gputop.stream.child import Interruption, Snapshot
-    from gputop.training.waiting import Condition, DeviceWait, ProcessEnd
 
 INTERVAL_SECONDS = 1.0
 PROCESS_SECONDS = 0.25
@@ -30,19 +29,13 @@ _SECONDS = number(0, 1e9, "not a time. Give seconds, such as 600")
 
 
 @argument_type
-def parse_condition(text: str) -> Condition:
-    """Parse a condition."""
-    from gputop.training import waiting
-
-    return waiting.parse_condition(text)
-
-
-@argument_type
 def parse_program(text: str) -> list[str]:
     """Parse a command line."""
     words = shlex.split(text)
     if not words:
-        raise ValueError("the command is empty. Give one such as 'notify-send gputop'.")
+        raise ValueError(
+            "the command is empty. Give one such as 'notify-send gputop'."
+        )
     return words
 
 
@@ -56,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--until",
         action="append",
-        type=parse_condition,
+        type=imported("gputop.health.waiting", "parse_condition"),
         metavar="CONDITION",
         required=True,
         help="idle (at most 5 %% busy), free:SIZE (so much free memory, such as free:20GiB or "
@@ -99,8 +92,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Wait, print the condition that was met, and return the exit status."""
+    import asyncio  # slow to import, and not needed by every command
+
+    from gputop.health.waiting import DeviceWait, Kind, ProcessEnd
     from gputop.stream.child import StreamError
-    from gputop.training.waiting import DeviceWait, Kind, ProcessEnd
 
     processes = []
     devices = []
@@ -108,13 +103,21 @@ def run(arguments: argparse.Namespace) -> int:
         if condition.kind is Kind.EXIT:
             processes.append(ProcessEnd(condition.pid))
         else:
-            devices.append(DeviceWait(condition, arguments.lasting, arguments.all))
+            devices.append(
+                DeviceWait(condition, arguments.lasting, arguments.all)
+            )
     if processes and arguments.host:
-        fail("exit:PID is for processes of this machine. Leave out --host.", USAGE)
+        fail(
+            "exit:PID is for processes of this machine. Leave out --host.",
+            USAGE,
+        )
     try:
         text = asyncio.run(_first(arguments, devices, processes))
     except TimeoutError:
-        fail(f"the condition was not met in {arguments.timeout:g} s.", COULD_NOT_RUN)
+        fail(
+            f"the condition was not met in {arguments.timeout:g} s.",
+            COULD_NOT_RUN,
+        )
     except StreamError as error:
         fail(str(error), COULD_NOT_RUN)
     print_text(visible(text, len(text)))
@@ -131,6 +134,8 @@ async def _first(
     processes: list[ProcessEnd],
 ) -> str:
     """Return the sentence of the first condition that is met. Raises `TimeoutError`."""
+    import asyncio
+
     waits = []
     if processes:
         waits.append(asyncio.create_task(_processes(processes)))
@@ -150,6 +155,8 @@ async def _first(
 
 
 async def _processes(processes: list[ProcessEnd]) -> str:
+    import asyncio
+
     while True:
         for process in processes:
             if process.sentence is not None:

@@ -94,7 +94,9 @@ def run(arguments: argparse.Namespace) -> int:
             colour=wants_colour(),
         ),
     )
-    away = [each for each in sample.machines if each.state is not MachineState.OK]
+    away = [
+        each for each in sample.machines if each.state is not MachineState.OK
+    ]
     for machine in away:
         problem = machine.problem or f"{machine.name} has not answered in time"
         print_message(f"error: {problem}")
@@ -155,7 +157,9 @@ def _watch(arguments: argparse.Namespace, seen: Observation) -> None:
 
 
 async def _add_all(
-    found: AsyncGenerator[Snapshot | Interruption], seen: Observation, seconds: float
+    found: AsyncGenerator[Snapshot | Interruption],
+    seen: Observation,
+    seconds: float,
 ) -> None:
     from gputop.stream.child import Interruption
 

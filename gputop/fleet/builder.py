@@ -30,7 +30,11 @@ OLD_SECONDS = 300.0
 """Age at which the last answer to an unanswered query is dropped."""
 MOST_XID = 99_999
 EXPECTED = dict(
-    zip(ALWAYS, ("busy", "memory", "temperature", "power", "SM clock"), strict=True)
+    zip(
+        ALWAYS,
+        ("busy", "memory", "temperature", "power", "SM clock"),
+        strict=True,
+    )
 )
 """Readings whose absence is a problem to report, with their names."""
 COMPARED = ("gpu_utilization_percent", "sm_clock_mhz", "clock_event_reasons")
@@ -57,7 +61,9 @@ def moment_of(answer: Iterable[Series]) -> RefreshMoment:
         if min(now, value) >= TIMES[0] and max(now, value) <= TIMES[1]:
             # The API takes milliseconds; the same float everywhere makes readings of one
             # moment equal.
-            return RefreshMoment(now, round(min(value, now - SETTLE_SECONDS), 3))
+            return RefreshMoment(
+                now, round(min(value, now - SETTLE_SECONDS), 3)
+            )
     raise AskError(
         "No answer of Prometheus",
         "it does not tell its time",
@@ -122,7 +128,9 @@ class FleetBuilder:
         for series, seen in numbers(answer):
             if _mark(series.metric) not in self._rows:
                 rows[_mark(series.metric)] = [series.metric]
-                self._beats.setdefault(self.identities.key_of(series.metric), seen)
+                self._beats.setdefault(
+                    self.identities.key_of(series.metric), seen
+                )
         self._identify(rows)
 
     def _identify(self, rows: dict[object, list[Labels]]) -> None:
@@ -135,7 +143,10 @@ class FleetBuilder:
         if name == "xid":
             return _xids(answer, key_of)
         if name == "state":
-            return {key_of(each.metric): each.metric.get("state") for each in answer}
+            return {
+                key_of(each.metric): each.metric.get("state")
+                for each in answer
+            }
         if name == "down":
             return {target_of(each.metric) for each in answer}
         values = {}
@@ -171,7 +182,9 @@ class FleetBuilder:
             findings=find(gpus, known),
             problems=(*problems, *self._gaps(gpus, known)),
             label_names=self.identities.label_names,
-            read_at={name: at for name, at in self._read_at.items() if name in EVERY},
+            read_at={
+                name: at for name, at in self._read_at.items() if name in EVERY
+            },
             simulated=bool(self._newest("simulated"))
             or any("simulated" in gpu.labels for gpu in gpus),
         )
@@ -180,12 +193,19 @@ class FleetBuilder:
         """Yield GPUs in order. Those that are gone have only what is remembered."""
         columns = {name: self._newest(name) for name in (*EVERY, "xid")}
         for key, gpu in self.identities.all.items():
-            readings = {name: column.get(key) for name, column in columns.items()}
-            used, total = readings["memory_used_bytes"], readings["memory_total_bytes"]
+            readings = {
+                name: column.get(key) for name, column in columns.items()
+            }
+            used, total = (
+                readings["memory_used_bytes"],
+                readings["memory_total_bytes"],
+            )
             if used is not None and total is not None and used > 1.1 * total:
                 readings["memory_used_bytes"] = None  # exporters round both
             if key in self._beats:
-                readings["age_seconds"] = max(0.0, self.moment.now - self._beats[key])
+                readings["age_seconds"] = max(
+                    0.0, self.moment.now - self._beats[key]
+                )
             yield replace(gpu, **readings)
 
     def _gaps(self, gpus: tuple[Gpu, ...], known: Known) -> Iterator[Problem]:
@@ -225,7 +245,9 @@ def _mark(row: Labels) -> object:
     return row.get("UUID"), row.get("uuid"), row.get("GPU_I_ID")
 
 
-def _xids(answer: list[Series], key_of: Callable[[Labels], str]) -> dict[str, int]:
+def _xids(
+    answer: list[Series], key_of: Callable[[Labels], str]
+) -> dict[str, int]:
     """Return the last Xid of each GPU; `gputop exporter` has the code in a label, and its time."""
     found: dict[str, tuple[float, int]] = {}
     for series, value in numbers(answer):

@@ -87,7 +87,9 @@ class Answer:
 class Client:
     """Client of one server over a connection that stays open."""
 
-    def __init__(self, server: PrometheusServer, seconds: float = SECONDS) -> None:
+    def __init__(
+        self, server: PrometheusServer, seconds: float = SECONDS
+    ) -> None:
         self._server = server
         self._seconds = seconds
         self._pool: urllib3.PoolManager | None = None
@@ -112,7 +114,9 @@ class Client:
     ) -> Answer:
         """Return the answer to a query, evaluated for a Unix time; raises `AskError`."""
         seconds = min(seconds, self._seconds)
-        parameters = {"query": query} | ({} if at is None else {"time": f"{at:.3f}"})
+        parameters = {"query": query} | (
+            {} if at is None else {"time": f"{at:.3f}"}
+        )
         deadline = time.monotonic() + seconds
         try:
             answer = self._send(urlencode(parameters), max(0.001, seconds))
@@ -152,7 +156,8 @@ class Client:
                 connect=min(CONNECT_SECONDS, seconds), read=seconds
             ),
         }
-        if len(form) > LONGEST_GET:  # some proxies block POST, others a long GET
+        # Some proxies block POST, others a long GET
+        if len(form) > LONGEST_GET:
             options |= {
                 "method": "POST",
                 "url": url,
@@ -166,7 +171,9 @@ class Client:
             # Prometheus closes idle connections, and may do so while the question is on its way.
             return self._pool.request(**options)
 
-    def _read(self, answer: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
+    def _read(
+        self, answer: urllib3.BaseHTTPResponse, deadline: float
+    ) -> bytes:
         if "," in answer.headers.get("Content-Encoding", ""):
             answer.close()
             raise _left_out("it is compressed more than once")
@@ -199,7 +206,9 @@ class Client:
             raise _left_out(f"it has more than {SERIES} series")
         return answer
 
-    def _refusal(self, answer: urllib3.BaseHTTPResponse, body: bytes) -> AskError:
+    def _refusal(
+        self, answer: urllib3.BaseHTTPResponse, body: bytes
+    ) -> AskError:
         """Return the error for a status other than 200."""
         status = answer.status
         if 300 <= status < 400:
@@ -211,7 +220,9 @@ class Client:
                 "Give the URL of Prometheus itself",
             )
         if status in (401, 403):
-            remedy = f"Check {TOKEN_FILE}, or {USER} and {PASSWORD}, or ~/.netrc"
+            remedy = (
+                f"Check {TOKEN_FILE}, or {USER} and {PASSWORD}, or ~/.netrc"
+            )
             if b"org id" in body.lower():
                 remedy = f"Check {HEADERS}='{TENANT}: TENANT'"
             return AskError(
@@ -259,7 +270,9 @@ def _why(error: Exception) -> str:
     if isinstance(error, urllib3.exceptions.TimeoutError):
         return "it does not answer"
     is_protocol = isinstance(error, ProtocolError) and bool(error.args)
-    return str(error.args[-1] if is_protocol else error) or type(error).__name__
+    return (
+        str(error.args[-1] if is_protocol else error) or type(error).__name__
+    )
 
 
 def _connect(server: PrometheusServer) -> urllib3.PoolManager:
@@ -290,7 +303,9 @@ def _context(server: PrometheusServer) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=server.authorities)
         if server.certificate is not None:
             # Without a password it would ask at the terminal.
-            context.load_cert_chain(server.certificate, server.key, password="")
+            context.load_cert_chain(
+                server.certificate, server.key, password=""
+            )
     except (OSError, ValueError) as error:
         raise AskError(
             "No certificate",

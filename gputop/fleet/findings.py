@@ -93,7 +93,11 @@ def find(gpus: Iterable[Gpu], known: Known) -> tuple[Finding, ...]:
         *chain.from_iterable(_faults(gpu, known) for gpu in by_key.values()),
         *chain.from_iterable(_slowdowns(gpu, known) for gpu in fresh),
     ]
-    slowed = {e.device_uuid for e in found if e.rule in ("thermal", "slowdown", "hot")}
+    slowed = {
+        e.device_uuid
+        for e in found
+        if e.rule in ("thermal", "slowdown", "hot")
+    }
     for finding in _stragglers(fresh, known):
         if finding.device_uuid not in slowed:
             found.append(finding)
@@ -103,7 +107,11 @@ def find(gpus: Iterable[Gpu], known: Known) -> tuple[Finding, ...]:
         owner = gpu.device if finding.rule in OF_DEVICE else gpu.key
         once.setdefault((owner, finding.rule), finding)
     return tuple(
-        sorted(once.values(), key=lambda each: (each.severity, each.rank), reverse=True)
+        sorted(
+            once.values(),
+            key=lambda each: (each.severity, each.rank),
+            reverse=True,
+        )
     )
 
 
@@ -146,7 +154,9 @@ def _faults(gpu: Gpu, known: Known) -> Iterator[Finding]:
     if state:  # other than ok; only `gputop exporter` reports it
         is_explained = True
         text = conditions.STATES.get(state) or visible(state, 40)
-        yield _finding(gpu, "state", Severity.FAULT, text, STATE_RANKS.get(state, 50))
+        yield _finding(
+            gpu, "state", Severity.FAULT, text, STATE_RANKS.get(state, 50)
+        )
     if not is_explained and _is_stale(gpu, known):
         yield _stale(gpu, known)
     yield from _memory_faults(gpu, known)
@@ -156,7 +166,9 @@ def _stale(gpu: Gpu, known: Known) -> Finding:
     down = known.targets.get(gpu.key) in known.down
     why = "its scrape fails" if down else "its series are gone"
     if gpu.age_seconds is None:
-        return _finding(gpu, "stale", Severity.STALE, f"No readings: {why}", 1e9)
+        return _finding(
+            gpu, "stale", Severity.STALE, f"No readings: {why}", 1e9
+        )
     text = f"No readings for {duration(gpu.age_seconds)}: {why}"
     return _finding(gpu, "stale", Severity.STALE, text, round(gpu.age_seconds))
 
@@ -173,9 +185,13 @@ def _memory_faults(gpu: Gpu, known: Known) -> Iterator[Finding]:
         text = f"{text} since the driver was loaded"
         yield _finding(gpu, "ecc", Severity.WARNING, text, 25)
     if gpu.remap_failed:
-        yield _finding(gpu, "remap", Severity.FAULT, conditions.NO_SPARE_ROWS, 70)
+        yield _finding(
+            gpu, "remap", Severity.FAULT, conditions.NO_SPARE_ROWS, 70
+        )
     elif gpu.remap_pending:
-        yield _finding(gpu, "remap", Severity.WARNING, conditions.ROW_PENDING, 28)
+        yield _finding(
+            gpu, "remap", Severity.WARNING, conditions.ROW_PENDING, 28
+        )
 
 
 def _slowdowns(gpu: Gpu, known: Known) -> Iterator[Finding]:
@@ -242,7 +258,10 @@ def _slow(peers: list[Gpu]) -> Iterator[Finding]:
             clocks[gpu] = gpu.sm_clock_mhz
     for gpu, middle in _far_below(clocks):
         capped = POWER_CAP in (gpu.clock_event_reasons or ())
-        if clocks[gpu] <= middle * (1 + t.STRAGGLER.begin / 100) and not capped:
+        if (
+            clocks[gpu] <= middle * (1 + t.STRAGGLER.begin / 100)
+            and not capped
+        ):
             text = f"Straggler: SM clock {clocks[gpu]:.0f} MHz, of its job {middle:.0f}"
             rank = 31 - clocks[gpu] / middle
             yield _finding(gpu, "straggler", Severity.WARNING, text, rank)
@@ -251,14 +270,17 @@ def _slow(peers: list[Gpu]) -> Iterator[Finding]:
 def _less_busy(peers: list[Gpu], known: Known) -> Iterator[Finding]:
     """Yield GPUs with less load over some minutes."""
     means = {
-        gpu: known.busy_mean[gpu.key] for gpu in peers if gpu.key in known.busy_mean
+        gpu: known.busy_mean[gpu.key]
+        for gpu in peers
+        if gpu.key in known.busy_mean
     }
     for gpu, middle in _far_below(means):
         mean = means[gpu]
-        if middle >= t.STRAGGLER_LOAD.begin and mean <= middle - t.LESS_BUSY.begin:
-            text = (
-                f"Straggler: busy {percentage(mean)}, of its job {percentage(middle)}"
-            )
+        if (
+            middle >= t.STRAGGLER_LOAD.begin
+            and mean <= middle - t.LESS_BUSY.begin
+        ):
+            text = f"Straggler: busy {percentage(mean)}, of its job {percentage(middle)}"
             rank = 15 + (middle - mean) / 100
             yield _finding(gpu, "less_busy", Severity.WARNING, text, rank)
 

@@ -13,12 +13,26 @@ from gputop.fleet.model import Gpu
 
 Labels = Mapping[str, str]
 
-_HOSTS = ("Hostname", "hostname", "host", "kubernetes_node", "node", "nodename")
+_HOSTS = (
+    "Hostname",
+    "hostname",
+    "host",
+    "kubernetes_node",
+    "node",
+    "nodename",
+)
 """Labels that name the host, the best first. Otherwise it is the address of the target.
 
 dcgm-exporter had `Hostname` until 2026, and has `hostname` since.
 """
-_CLUSTERS = ("cluster", "cluster_name", "k8s_cluster", "datacenter", "site", "region")
+_CLUSTERS = (
+    "cluster",
+    "cluster_name",
+    "k8s_cluster",
+    "datacenter",
+    "site",
+    "region",
+)
 """Labels that distinguish hosts with the same name; the first one present counts."""
 _IDENTITY = {
     "UUID",
@@ -63,12 +77,18 @@ class Identities:
             if "exported_pod" in row:
                 workloads.add(row.get("job"))
         grouped.pop("", None)
-        gpus = [_identity(key, some, workloads) for key, some in grouped.items()]
+        gpus = [
+            _identity(key, some, workloads) for key, some in grouped.items()
+        ]
         self.all: Mapping[str, Gpu] = {
             gpu.key: gpu
             for gpu in sorted(
                 _with_clusters(gpus),
-                key=lambda g: (natural_key(g.host), natural_key(g.index), g.key),
+                key=lambda g: (
+                    natural_key(g.host),
+                    natural_key(g.index),
+                    g.key,
+                ),
             )
         }
         self.label_names = _differing_labels(gpus)
@@ -83,9 +103,13 @@ class Identities:
 
 def _dcgm_key(row: Labels) -> str:
     """Return the key of a MIG instance by its GPU, or ""; DCGM knows no compute instances."""
-    is_known = row.get("compute_instance", "0") == "0" and row.get("gpu_instance")
+    is_known = row.get("compute_instance", "0") == "0" and row.get(
+        "gpu_instance"
+    )
     return (
-        f"{row['parent']}/{row['gpu_instance']}" if is_known and "parent" in row else ""
+        f"{row['parent']}/{row['gpu_instance']}"
+        if is_known and "parent" in row
+        else ""
     )
 
 
@@ -154,7 +178,9 @@ def _labels_of(row: Labels, workloads: set[str | None]) -> dict[str, str]:
     Without `honor_labels`, Prometheus replaces that pod by the pod of the exporter and renames it
     to `exported_pod`.
     """
-    of_exporter = row.get("job") in workloads or _EXPORTER.match(row.get("pod", ""))
+    of_exporter = row.get("job") in workloads or _EXPORTER.match(
+        row.get("pod", "")
+    )
     found = {
         _SHOWN_NAMES.get(name, name): value
         for name, value in row.items()

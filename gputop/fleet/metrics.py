@@ -1,20 +1,18 @@
-"""Metrics of the GPUs of a fleet: the value of each, its level, and their distribution. Pure."""
+"""Metrics of the GPUs of a fleet: the value of each, its level, and their median. Pure."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
+from statistics import median
 
-from gputop.bench.results.statistics import percentile
 from gputop.fleet.model import Gpu, devices
 from gputop.text import percentage, quantity
 
 UNKNOWN = -1
 """Level of a GPU whose value is not scraped."""
-BARS = "▁▂▃▄▅▆▇█"
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,11 @@ BUSY = MapMetric(
     attrgetter("gpu_utilization_percent"),
 )
 MEMORY = MapMetric(
-    "memory", "%", SHARES, "memory_used_bytes", attrgetter("memory_used_percent")
+    "memory",
+    "%",
+    SHARES,
+    "memory_used_bytes",
+    attrgetter("memory_used_percent"),
 )
 TEMPERATURE = MapMetric(
     "temp",
@@ -72,29 +74,14 @@ POWER = MapMetric(
 METRICS = (BUSY, MEMORY, TEMPERATURE, POWER)
 
 
-@dataclass(frozen=True)
-class Distribution:
-    """Known values of a metric, and a bar for each of its levels."""
+def median_of(gpus: Sequence[Gpu], metric: MapMetric) -> float | None:
+    """Return the median of the known values, or None if none is known.
 
-    metric: MapMetric
-    known: Sequence[float]
-    """Known values, ascending."""
-    bars: str
-    """One bar for each level, as high as it is common; a blank if no GPU has it."""
-
-    def percentile(self, percent: int) -> float | None:
-        """Return a percentile, linear between two values; None if none is known."""
-        return percentile(self.known, percent) if self.known else None
-
-
-def distribution(gpus: Sequence[Gpu], metric: MapMetric) -> Distribution:
-    """Return the distribution; a reading of a whole GPU counts once, not for each instance."""
-    values = map(metric.value, devices(gpus) if metric.of_device else gpus)
-    known = sorted(value for value in values if value is not None)
-    counts = Counter(bisect_right(metric.edges, value) for value in known)
-    most = max(counts.values(), default=1)
-    bars = ""
-    for level in range(len(metric.edges) + 1):
-        height = round((len(BARS) - 1) * counts[level] / most)
-        bars += BARS[height] if counts[level] else " "
-    return Distribution(metric, known, bars)
+    A reading of a whole GPU counts once, not for each instance.
+    """
+    known = []
+    for gpu in devices(gpus) if metric.of_device else gpus:
+        value = metric.value(gpu)
+        if value is not None:
+            known.append(value)
+    return median(known) if known else None

@@ -133,11 +133,14 @@ class Totals:
 
 def totals(gpus: Sequence[Gpu], findings: Sequence[Finding]) -> Totals:
     """Add up some GPUs and their findings."""
-    watts = [gpu.power_watts for gpu in devices(gpus) if gpu.power_watts is not None]
+    watts = [
+        gpu.power_watts for gpu in devices(gpus) if gpu.power_watts is not None
+    ]
     memory = [
         (gpu.memory_used_bytes, gpu.memory_total_bytes)
         for gpu in wholes(gpus)
-        if gpu.memory_used_bytes is not None and gpu.memory_total_bytes is not None
+        if gpu.memory_used_bytes is not None
+        and gpu.memory_total_bytes is not None
     ]
     bad = {finding.device_uuid for finding in findings}
     return Totals(
@@ -170,4 +173,6 @@ def devices(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
 def wholes(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
     """Leave out instances of GPUs that are there themselves, whose memory has theirs in it."""
     whole = {gpu.device for gpu in gpus if not gpu.is_instance}
-    return [gpu for gpu in gpus if not gpu.is_instance or gpu.device not in whole]
+    return [
+        gpu for gpu in gpus if not gpu.is_instance or gpu.device not in whole
+    ]

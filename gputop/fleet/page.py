@@ -11,11 +11,20 @@ from rich.text import Text
 
 from gputop import __version__
 from gputop.agent.lines import to_plain
-from gputop.fleet.metrics import BUSY, distribution
+from gputop.fleet.metrics import BUSY, median_of
 from gputop.fleet.model import Fleet, Gpu, totals
 from gputop.health.findings import Finding, Severity
 from gputop.output import pages
-from gputop.text import ABSENT, count, cut, moment, number, short_name, used_of, visible
+from gputop.text import (
+    ABSENT,
+    count,
+    cut,
+    moment,
+    number,
+    short_name,
+    used_of,
+    visible,
+)
 
 SCHEMA = 1
 """Schema version of the JSON document: raised where a field is renamed, removed or redefined."""
@@ -68,7 +77,10 @@ def page(
     fleet: Fleet, where: str, match: str, width: int | None, *, colour: bool
 ) -> str:
     """Return totals and the findings, worst first."""
-    parts: list[RenderableType] = [_heading(fleet, where, match, width), _counts(fleet)]
+    parts: list[RenderableType] = [
+        _heading(fleet, where, match, width),
+        _counts(fleet),
+    ]
     for problem in fleet.problems:
         parts.append(pages.cell(visible(str(problem)), pages.YELLOW))
     if fleet.gpus:
@@ -102,7 +114,7 @@ def _counts(fleet: Fleet) -> Text:
         if found.findings.get(severity):
             parts.append(counted(found.findings[severity], severity))
     if fleet.gpus:
-        median = BUSY.text(distribution(fleet.gpus, BUSY).percentile(50))
+        median = BUSY.text(median_of(fleet.gpus, BUSY))
         memory = used_of(found.memory_used_bytes, found.memory_total_bytes)
         parts += [f"median busy {median}", f"memory {memory}"]
         parts.append(f"power {total_watts(found.power_watts)}")
@@ -112,7 +124,11 @@ def _counts(fleet: Fleet) -> Text:
 def counted(number: int, severity: Severity) -> str:
     """Return a number of findings: `1 fault`, `3 warnings`, `2 stale`, `1 note`."""
     word, _ = SEVERITIES[severity]
-    return f"{number:,} {word}" if severity is Severity.STALE else count(number, word)
+    return (
+        f"{number:,} {word}"
+        if severity is Severity.STALE
+        else count(number, word)
+    )
 
 
 def total_watts(watts: float | None) -> str:

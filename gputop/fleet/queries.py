@@ -113,11 +113,15 @@ def _metrics(name: str) -> list[Metric]:
     reading = CATALOGUE[name]
     fields = [reading.dcgm_fallback]
     # What others fall back on is not preferred itself.
-    if all(reading.dcgm[0] != other.dcgm_fallback for other in CATALOGUE.values()):
+    if all(
+        reading.dcgm[0] != other.dcgm_fallback for other in CATALOGUE.values()
+    ):
         fields.insert(0, reading.dcgm[0])
     found = []
     for field in filter(None, fields):
-        found.append(Metric(f"{DCGM}{field}", probe / reading.dcgm_unit(field)(probe)))
+        found.append(
+            Metric(f"{DCGM}{field}", probe / reading.dcgm_unit(field)(probe))
+        )
     ours = probe / reading.base_unit(probe)
     return [*found, Metric(f"{OWN}{reading.metric_name}", ours)]
 
@@ -129,7 +133,10 @@ READ_AS: Mapping[str, list[Metric]] = {
 BEATS = ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_UTIL")
 """Metrics of which every GPU has one. The time of its sample is that of the GPU."""
 XID = "DCGM_FI_DEV_XID_ERRORS"
-MASKS = ("DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", "DCGM_FI_DEV_CLOCKS_EVENT_REASONS")
+MASKS = (
+    "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
+    "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
+)
 INFO = "gputop_device_info"
 
 
@@ -153,7 +160,8 @@ def gone_of(match: str) -> Query:
     alive = " or ".join(_select(match, name) for name in BEATS)
     dcgm = f"{last(BEATS[0])} unless on (UUID,GPU_I_ID) ({alive})"
     return Query(
-        "gone", f"({dcgm}) or ({last(INFO)} unless on (uuid) {_select(match, INFO)})"
+        "gone",
+        f"({dcgm}) or ({last(INFO)} unless on (uuid) {_select(match, INFO)})",
     )
 
 
@@ -194,7 +202,9 @@ def _reading(match: str, name: str) -> str:
             metric = f"{DCGM}DEV_FB_{part}"
             parts.append(_max_by_gpu(metric, _select(match, metric)))
         used, free, reserved = parts
-        some.append(f"{1 << 20} * ({used} + {free} + ({reserved} or 0 * {used}))")
+        some.append(
+            f"{1 << 20} * ({used} + {free} + ({reserved} or 0 * {used}))"
+        )
     return " or ".join(some)
 
 
@@ -224,7 +234,9 @@ def _over_time(match: str) -> Iterator[Query]:
         over = _max_by_gpu(
             m.name, f"avg_over_time({_select(match, m.name, after=window)})"
         )
-        mean.append(f"({m.factor:.12g} * {over} and {_covered(match, m.name)})")
+        mean.append(
+            f"({m.factor:.12g} * {over} and {_covered(match, m.name)})"
+        )
     yield Query("busy_mean", " or ".join(mean), SELDOM)
     rise = []
     for m in READ_AS["ecc_uncorrected"]:
@@ -245,5 +257,7 @@ def _covered(match: str, metric: str) -> str:
     """
     recent = f"(time() - timestamp({_select(match, metric)}) < {GAP_SECONDS})"
     steps = int(t.IDLE_SECONDS // STEP_SECONDS)
-    counted = f"count_over_time({recent}[{t.IDLE_SECONDS:.0f}s:{STEP_SECONDS}s])"
+    counted = (
+        f"count_over_time({recent}[{t.IDLE_SECONDS:.0f}s:{STEP_SECONDS}s])"
+    )
     return _max_by_gpu(metric, f"{counted} >= {steps}")

@@ -16,7 +16,11 @@ from gputop.agent.problem import Problem, ProblemError
 from gputop.text import visible
 
 PREFIX = "GPUTOP_PROMETHEUS_"
-TOKEN_FILE, USER, PASSWORD = f"{PREFIX}TOKEN_FILE", f"{PREFIX}USER", f"{PREFIX}PASSWORD"
+TOKEN_FILE, USER, PASSWORD = (
+    f"{PREFIX}TOKEN_FILE",
+    f"{PREFIX}USER",
+    f"{PREFIX}PASSWORD",
+)
 CERT, KEY, CA = f"{PREFIX}CERT", f"{PREFIX}KEY", f"{PREFIX}CA"
 HEADERS = f"{PREFIX}HEADERS"
 TENANT = "X-Scope-OrgID"
@@ -79,7 +83,9 @@ def parse_match(text: str) -> str:
     if inner.startswith("{") and inner.endswith("}"):
         inner = inner[1:-1].strip()
     inner = inner.removesuffix(",").rstrip()
-    if inner and (len(inner) > LONGEST_MATCH or not _MATCHERS.fullmatch(inner)):
+    if inner and (
+        len(inner) > LONGEST_MATCH or not _MATCHERS.fullmatch(inner)
+    ):
         raise ValueError(
             f'{inner[:60]!r} is no list of label matchers, NAME="VALUE" with a comma between, '
             f"of {LONGEST_MATCH} characters at most and without __name__: give them as in "

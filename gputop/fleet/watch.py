@@ -11,7 +11,10 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from gputop.agent.problem import Problem, ProblemError
-from gputop.agent.process_limit import process_limit_problem, says_process_limit
+from gputop.agent.process_limit import (
+    process_limit_problem,
+    says_process_limit,
+)
 from gputop.agent.threads import call_in_thread
 from gputop.fleet.builder import FleetBuilder, moment_of
 from gputop.fleet.client import AWAY, LATER, SECONDS, AskError, Client
@@ -76,7 +79,9 @@ class Refresher:
             self._turn = 0
         self.client.load_credentials()
         # The clock of this machine may differ from that of the server.
-        clock = self.client.ask(CLOCK.text, seconds=deadline - time.monotonic())
+        clock = self.client.ask(
+            CLOCK.text, seconds=deadline - time.monotonic()
+        )
         self.builder.moment = moment_of(clock.data.result)
         gone = [gone_of(self._match)] if self._turn == 0 else []
         for query in (names_of(self._match), *gone, *values_of(self._match)):
@@ -87,7 +92,9 @@ class Refresher:
         """Ask one query. If it cannot be answered, that is a problem, and the rest goes on."""
         problems = []
         try:
-            answer = self.client.ask(query.text, self.builder.moment.at, seconds)
+            answer = self.client.ask(
+                query.text, self.builder.moment.at, seconds
+            )
             self.builder.add_answer(query.name, answer.data.result)
             for warning in answer.warnings[:MOST_PROBLEMS]:
                 problems.append(
@@ -131,7 +138,9 @@ class FleetWatch:
         """Allow `seconds` for one answer and `refresh_seconds` for all answers of a refresh."""
         self._interval = interval
         self._patience = refresh_seconds + GRACE_SECONDS
-        self._refresher = Refresher(Client(server, seconds), match, refresh_seconds)
+        self._refresher = Refresher(
+            Client(server, seconds), match, refresh_seconds
+        )
         self._wanted = asyncio.Event()
 
     async def fleets(self) -> AsyncGenerator[Fleet]:
@@ -143,8 +152,12 @@ class FleetWatch:
             while True:
                 began = time.monotonic()
                 self._wanted.clear()
-                refresh = asyncio.wrap_future(call_in_thread(self._refresher.refresh))
-                while not (await asyncio.wait([refresh], timeout=self._patience))[0]:
+                refresh = asyncio.wrap_future(
+                    call_in_thread(self._refresher.refresh)
+                )
+                while not (
+                    await asyncio.wait([refresh], timeout=self._patience)
+                )[0]:
                     # Name servers can outlast all time limits.
                     why = f"no answer for {time.monotonic() - began:.0f} s"
                     yield self._refresher.outdated(Problem(AWAY, why, LATER))

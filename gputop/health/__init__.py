@@ -1,1 +1,1 @@
-"""Diagnosis: rules over what the machine says, alerts, and doctor. Pure."""
+"""Diagnosis: rules over what the machine says, and doctor. Pure."""

@@ -14,7 +14,13 @@ from gputop.agent.snapshot import ProcessKind
 from gputop.health import thresholds as t
 from gputop.health.conditions import STATES
 from gputop.health.findings import Bound, BoundBy, Evidence, headlines
-from gputop.health.rule_view import NoEvidence, RuleView, finite, lack_text, needed
+from gputop.health.rule_view import (
+    NoEvidence,
+    RuleView,
+    finite,
+    lack_text,
+    needed,
+)
 from gputop.schema.clock_events import HEAT_REASONS
 from gputop.schema.values import link_bytes
 from gputop.text import size
@@ -76,7 +82,9 @@ def gaps(view: RuleView) -> Found:
 
 def link_full(view: RuleView) -> Found:
     """Return the evidence for a PCIe link with hardly any bandwidth left."""
-    traffic = view.means(*zip(PCIE, PCIE, strict=True), seconds=t.SHORT_SECONDS)
+    traffic = view.means(
+        *zip(PCIE, PCIE, strict=True), seconds=t.SHORT_SECONDS
+    )
     if not traffic:
         raise NoEvidence(PCIE[0])
     most_used = max(traffic, key=lambda each: each.value)
@@ -108,7 +116,11 @@ def slowed_by_heat(view: RuleView) -> Found:
 def slowed_by_hardware(view: RuleView) -> Found:
     """Return the share of time slowed by hardware other than heat, mostly the power supply."""
     share = view.slowed_percent(*HARDWARE_REASONS, without="hw_thermal")
-    return _slowed(view, max(1, share)) if view.passes(t.HARDWARE, share) else None
+    return (
+        _slowed(view, max(1, share))
+        if view.passes(t.HARDWARE, share)
+        else None
+    )
 
 
 def at_power_limit(view: RuleView) -> Found:
@@ -162,7 +174,11 @@ def few_sms_work(view: RuleView) -> Found:
         shown,
         *view.means(("power", POWER)),
         view.measured(
-            "share of the power limit", POWER, drawn, "%", headline="{} of the limit"
+            "share of the power limit",
+            POWER,
+            drawn,
+            "%",
+            headline="{} of the limit",
         ),
     ]
 
@@ -187,7 +203,9 @@ def without_tensor_cores(view: RuleView) -> Found:
     fp64, dram = view.mean_or_none(FP64) or 0.0, view.mean_or_none(DRAM) or 0.0
     if fp64 >= t.FP64 or dram >= t.DRAM.end:
         return None
-    return view.means(("SM active", SM), ("tensor active", TENSOR), on_line=True)
+    return view.means(
+        ("SM active", SM), ("tensor active", TENSOR), on_line=True
+    )
 
 
 def memory_limits(view: RuleView) -> Found:
@@ -195,9 +213,13 @@ def memory_limits(view: RuleView) -> Found:
     if _hardly_works(view):
         return None
     dram, tensor = view.mean(DRAM), view.mean(TENSOR)
-    if not (view.passes(t.DRAM, dram) and view.passes(t.LITTLE_TENSOR, tensor)):
+    if not (
+        view.passes(t.DRAM, dram) and view.passes(t.LITTLE_TENSOR, tensor)
+    ):
         return None
-    return view.means(("DRAM active", DRAM), ("tensor active", TENSOR), on_line=True)
+    return view.means(
+        ("DRAM active", DRAM), ("tensor active", TENSOR), on_line=True
+    )
 
 
 def _hardly_works(view: RuleView) -> bool:
@@ -231,7 +253,11 @@ def _nvlink_works(view: RuleView) -> Found:
     if not rates:
         return None
     fastest = max(rates, key=lambda each: each.value)
-    return [*found, fastest] if view.passes(t.NVLINK_WORKS, fastest.value) else None
+    return (
+        [*found, fastest]
+        if view.passes(t.NVLINK_WORKS, fastest.value)
+        else None
+    )
 
 
 def _waits_for_peers(view: RuleView) -> Found:
@@ -253,15 +279,21 @@ def _fp32(view: RuleView) -> Found:
         t.PIPE_WORKS, view.mean(FP32)
     ):
         return None
-    return view.means(("FP32 active", FP32), ("tensor active", TENSOR), on_line=True)
+    return view.means(
+        ("FP32 active", FP32), ("tensor active", TENSOR), on_line=True
+    )
 
 
 def _mostly_memory(view: RuleView) -> Found:
     """Return the evidence for full bandwidth beside tensor cores that do some work."""
     tensor = view.mean(TENSOR)
-    if view.passes(t.TENSOR_WORKS, tensor) or not view.passes(t.DRAM, view.mean(DRAM)):
+    if view.passes(t.TENSOR_WORKS, tensor) or not view.passes(
+        t.DRAM, view.mean(DRAM)
+    ):
         return None
-    return view.means(("DRAM active", DRAM), ("tensor active", TENSOR), on_line=True)
+    return view.means(
+        ("DRAM active", DRAM), ("tensor active", TENSOR), on_line=True
+    )
 
 
 def _latency(view: RuleView) -> Found:
@@ -344,27 +376,43 @@ CONDITIONS = (
     Condition(Bound.IDLE, "hardly any work", _idle),
     Condition(Bound.INPUT, "its work has gaps", _input),
     Condition(Bound.HEAT, "clocks are held down by heat", slowed_by_heat),
-    Condition(Bound.POWER, "clocks are held down by hardware", slowed_by_hardware),
+    Condition(
+        Bound.POWER, "clocks are held down by hardware", slowed_by_hardware
+    ),
     Condition(Bound.TRANSFERS, "few SMs work, and NVLink does", _nvlink_works),
-    Condition(Bound.PEERS, "few SMs work while others of its job do", _waits_for_peers),
+    Condition(
+        Bound.PEERS,
+        "few SMs work while others of its job do",
+        _waits_for_peers,
+    ),
     Condition(Bound.LAUNCHES, "few SMs work at a time", few_sms_work),
     Condition(Bound.MEMORY, "memory bandwidth is the limit", memory_limits),
-    Condition(Bound.FP32, "FP32 without tensor cores, bf16 or TF32 would help", _fp32),
-    Condition(Bound.UNKNOWN, "its work has gaps, and no process is listed", gaps),
+    Condition(
+        Bound.FP32, "FP32 without tensor cores, bf16 or TF32 would help", _fp32
+    ),
+    Condition(
+        Bound.UNKNOWN, "its work has gaps, and no process is listed", gaps
+    ),
     Condition(Bound.MEMORY, "memory bandwidth is the limit", _mostly_memory),
     Condition(Bound.MEMORY, "memory is nearly always busy", _memory_busy),
-    Condition(Bound.POWER, "clocks are held down by the power limit", at_power_limit),
+    Condition(
+        Bound.POWER, "clocks are held down by the power limit", at_power_limit
+    ),
     _computes("tensor cores", "tensor active", TENSOR, t.TENSOR_WORKS),
     _computes("FP32 units", "FP32 active", FP32, t.PIPE_WORKS),
     _computes("FP16 units", "FP16 active", FP16, t.PIPE_WORKS),
     _computes("FP64 units", "FP64 active", FP64, t.PIPE_WORKS),
-    Condition(Bound.COMPUTE, "it draws as much power as computing does", _much_power),
+    Condition(
+        Bound.COMPUTE, "it draws as much power as computing does", _much_power
+    ),
     Condition(
         Bound.LAUNCHES,
         "half of the SMs are idle, or more",
         _passes(t.HALF_OF_SMS, SM, ("busy", BUSY), ("SM active", SM)),
     ),
-    Condition(Bound.LATENCY, "SMs are busy, units and memory are not", _latency),
+    Condition(
+        Bound.LATENCY, "SMs are busy, units and memory are not", _latency
+    ),
 )
 """Conditions, the first of which counts: what a faster GPU would not help comes first."""
 
@@ -380,7 +428,9 @@ def bound_by(view: RuleView, before: Bound = Bound.UNKNOWN) -> BoundBy:
         for condition in CONDITIONS:
             found = _check(condition, view, before)
             if found is not None:
-                return BoundBy(condition.bound, condition.text, headlines(found))
+                return BoundBy(
+                    condition.bound, condition.text, headlines(found)
+                )
     finally:
         view.held = False
     return BoundBy(Bound.UNKNOWN, _missing(view))
@@ -392,7 +442,8 @@ def _check(
     before: Bound,
 ) -> Found:
     view.held = before is condition.bound is not Bound.UNKNOWN
-    if condition.bound is Bound.IDLE:  # a device that has worked needs less to go on
+    # A device that has worked needs less to go on
+    if condition.bound is Bound.IDLE:
         view.held = before not in (Bound.IDLE, Bound.UNKNOWN)
     try:
         return condition.holds(view)

@@ -67,7 +67,11 @@ def first_time(findings: Iterable[Finding]) -> float | None:
 
 def _same(evidence: Iterable[Evidence], wanted: Evidence) -> list[Evidence]:
     """Return the number of the line with the same label, if there is one."""
-    same = [each for each in evidence if each.headline and each.label == wanted.label]
+    same = [
+        each
+        for each in evidence
+        if each.headline and each.label == wanted.label
+    ]
     return same[:1]
 
 
@@ -76,9 +80,13 @@ def find_causes(findings: Iterable[Finding]) -> list[Cause]:
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for each in _merged(findings):
         alone = each.device_uuid if each.rule in FAULTS else ""
-        groups.setdefault((each.rule, each.title, each.remedy, alone), []).append(each)
+        groups.setdefault(
+            (each.rule, each.title, each.remedy, alone), []
+        ).append(each)
     causes = [tuple(sorted(group, key=_gravity)) for group in groups.values()]
-    return sorted(causes, key=lambda cause: (place_of(cause[0]), _gravity(cause[0])))
+    return sorted(
+        causes, key=lambda cause: (place_of(cause[0]), _gravity(cause[0]))
+    )
 
 
 def _gravity(finding: Finding) -> tuple[float, float, float]:
@@ -100,7 +108,9 @@ def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
     for parts in faults.values():
         yield _merge_faults(parts)
     for parts in clocks.values():
-        first, *others = sorted(parts, key=lambda each: SLOWED.index(each.rule))
+        first, *others = sorted(
+            parts, key=lambda each: SLOWED.index(each.rule)
+        )
         yield replace(first, also=tuple(each.title for each in others))
 
 

@@ -60,7 +60,11 @@ def fault_of(device: Device, readings: DeviceSample) -> Fault | None:
             f"`nvidia-smi -q -i {device.index}` and `dmesg` may say why; if it lasts, reboot its "
             "machine",
         )
-    age = f" for {duration(readings.age_seconds)}" if readings.age_seconds else ""
+    age = (
+        f" for {duration(readings.age_seconds)}"
+        if readings.age_seconds
+        else ""
+    )
     return Fault(f"NOT RESPONDING{age}: a driver call hangs", remedy)
 
 
@@ -72,11 +76,13 @@ XIDS = {
     8: Fault("a kernel ran longer than its time limit", _OURS),
     11: Fault("a program sent commands that cannot be read", _OURS),
     13: Fault(
-        "a program failed in the graphics engine, such as an index out of bounds", _OURS
+        "a program failed in the graphics engine, such as an index out of bounds",
+        _OURS,
     ),
     31: Fault("a program touched memory that is not its own", _OURS),
     32: Fault(
-        "commands arrived broken", "If it comes again: program, driver or PCIe link"
+        "commands arrived broken",
+        "If it comes again: program, driver or PCIe link",
     ),
     38: Fault("the driver's firmware failed", _BY_ITSELF),
     **dict.fromkeys((39, 40, 41), Fault("a copy engine failed", _AGAIN)),
@@ -98,14 +104,16 @@ XIDS = {
     68: Fault("the video decoder failed", _AGAIN),
     69: Fault("the graphics engine failed on a class error", _OURS),
     74: Fault(
-        "an NVLink failed", "Reboot its machine: that resets both ends of the link"
+        "an NVLink failed",
+        "Reboot its machine: that resets both ends of the link",
     ),
     79: Fault(
         "the GPU has fallen off the bus",
         f"{REBOOT}; look at its power, heat and seating",
     ),
     92: Fault(
-        "many memory errors are being corrected", "Watch it; run a field diagnostic"
+        "many memory errors are being corrected",
+        "Watch it; run a field diagnostic",
     ),
     94: Fault(
         "a memory error was contained to one program",
@@ -121,13 +129,22 @@ XIDS = {
     120: Fault("the device's system processor (GSP) failed", RESET),
     121: Fault("the link to the CPU (C2C) had errors, all corrected", RESET),
     136: Fault("an NVLink did not come up", RESET),
-    137: Fault("a program touched another GPU's memory that is not its own", _OURS),
-    140: Fault("an uncorrectable memory error that could not be recorded", RESET),
+    137: Fault(
+        "a program touched another GPU's memory that is not its own", _OURS
+    ),
+    140: Fault(
+        "an uncorrectable memory error that could not be recorded", RESET
+    ),
     143: Fault("the device could not be initialized", RESET),
-    **dict.fromkeys(range(144, 151), Fault("an NVLink reported an error", _SAYS)),
-    151: Fault("encryption keys could not be changed", "Restart the virtual machine"),
+    **dict.fromkeys(
+        range(144, 151), Fault("an NVLink reported an error", _SAYS)
+    ),
+    151: Fault(
+        "encryption keys could not be changed", "Restart the virtual machine"
+    ),
     154: Fault(
-        "the driver wants it recovered, or no longer", "The recovery action says how"
+        "the driver wants it recovered, or no longer",
+        "The recovery action says how",
     ),
     155: Fault("an NVLink went down, as it was told to", _SAYS),
     156: Fault("a faulty part of the device was retired", RESET),
@@ -155,12 +172,15 @@ def event_text(
     """
     if event.kind == "xid":
         if event.code in (None, NO_NUMBER):
-            return Fault("Xid: the driver does not say which", "`dmesg` has its number")
+            return Fault(
+                "Xid: the driver does not say which", "`dmesg` has its number"
+            )
         fault = xid_text(event.code or 0)
         return fault._replace(remedy=fill_in(fault.remedy, device, readings))
     if event.kind in STATES:
         return Fault(
-            STATES[event.kind], "`dmesg` has the Xid" * (event.kind == DeviceState.LOST)
+            STATES[event.kind],
+            "`dmesg` has the Xid" * (event.kind == DeviceState.LOST),
         )
     code = "" if event.code is None else f" {event.code}"
     return Fault(f"{visible(event.kind, 40)}{code}", "")
@@ -170,7 +190,9 @@ def xid_text(code: int) -> Fault:
     """Return an Xid in words with its remedy, as in `XIDS`."""
     known = XIDS.get(code)
     if known is None:
-        return Fault(f"Xid {code}", "NVIDIA's list of Xid errors says what it is")
+        return Fault(
+            f"Xid {code}", "NVIDIA's list of Xid errors says what it is"
+        )
     return Fault(f"Xid {code}: {known.what}", known.remedy)
 
 
@@ -181,7 +203,9 @@ def xid_severity(code: int | None) -> Severity:
 
 def gravest_xid(xids: Iterable[Event]) -> Event:
     """Return the last Xid, preferring those of the device over those of a program."""
-    return max(xids, key=lambda event: (event.code not in PROGRAM_XIDS, event.time))
+    return max(
+        xids, key=lambda event: (event.code not in PROGRAM_XIDS, event.time)
+    )
 
 
 NO_SPARE_ROWS = "no spare memory rows left"
@@ -201,10 +225,14 @@ def recovery_text(action: str) -> str:
     return f"needs {need}"
 
 
-UNLISTED_REMEDY = "`sudo dmesg | grep NVRM` says why the driver did not start it"
+UNLISTED_REMEDY = (
+    "`sudo dmesg | grep NVRM` says why the driver did not start it"
+)
 
 
-def machine_findings(sample: Sample, inventory: Inventory | None) -> list[Finding]:
+def machine_findings(
+    sample: Sample, inventory: Inventory | None
+) -> list[Finding]:
     """Return findings about machines: that they do not answer, have GPUs that the driver does not
     list, or sent a sample with parts left out.
     """
@@ -213,7 +241,9 @@ def machine_findings(sample: Sample, inventory: Inventory | None) -> list[Findin
     for each in sample.machines:
         if each.state is MachineState.AWAY:
             found.append(
-                Finding(Severity.FAULT, "unreachable", rule="away", label=each.name)
+                Finding(
+                    Severity.FAULT, "unreachable", rule="away", label=each.name
+                )
             )
         if each.unlisted_gpus:
             unlisted[each.name] = each.unlisted_gpus
@@ -223,7 +253,9 @@ def machine_findings(sample: Sample, inventory: Inventory | None) -> list[Findin
     if sample.problem is not None:
         title = f"shown only in part, {visible(sample.problem.why)}"
         label = visible(hostname, 64)
-        found.append(Finding(Severity.WARNING, title, rule="incomplete", label=label))
+        found.append(
+            Finding(Severity.WARNING, title, rule="incomplete", label=label)
+        )
     for name, addresses in unlisted.items():
         found.append(_unlisted(name, addresses))
     return found

@@ -121,6 +121,12 @@ class Finding:
     """Titles of findings that this one explains, or that tell of the same fault."""
 
     @property
+    def key(self) -> tuple[object, ...]:
+        """Identity while it lasts. Each Xid is another finding."""
+        news = self.since if self.rule == "xid" else None
+        return self.device_uuid, self.label, self.rule, self.severity, news
+
+    @property
     def line(self) -> str:
         """The finding in one line, without its device: title, numbers, what it explains."""
         return phrase(self.title, headlines(self.evidence), self.also)
@@ -128,7 +134,9 @@ class Finding:
 
 def headlines(evidence: Iterable[Evidence]) -> list[str]:
     """Return the numbers that belong into a line, in their words."""
-    return [each.headline.format(each.text) for each in evidence if each.headline]
+    return [
+        each.headline.format(each.text) for each in evidence if each.headline
+    ]
 
 
 def phrase(
@@ -176,7 +184,9 @@ class Bound(StrEnum):
     @property
     def shown(self) -> str:
         """The word on screen."""
-        return {Bound.FP32: "FP32", Bound.UNKNOWN: "cannot tell"}.get(self, self.value)
+        return {Bound.FP32: "FP32", Bound.UNKNOWN: "cannot tell"}.get(
+            self, self.value
+        )
 
 
 class BoundBy(NamedTuple):
@@ -221,7 +231,9 @@ def summarize(
     found = []
     for (severity, is_host, title, also), labels in groups.items():
         who = _name_all("host", labels) if is_host else name_devices(labels)
-        found.append((severity, phrase(f"{capitalized(who)}: {title}", (), also, room)))
+        found.append(
+            (severity, phrase(f"{capitalized(who)}: {title}", (), also, room))
+        )
     return found
 
 

@@ -6,21 +6,16 @@ A device with a fault of its hardware is never picked. A busy one is, with a war
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import NamedTuple
 
 from gputop.agent.device import Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Inventory, Process, ProcessKind, Sample
-from gputop.health.conditions import (
-    NO_SPARE_ROWS,
-    ROW_PENDING,
-    STATES,
-    ecc_text,
-    recovery_text,
-)
+from gputop.health.conditions import STATES
 from gputop.health.findings import name_devices
+from gputop.health.judge import judge_snapshot
 from gputop.health.thresholds import FULL_MARK, WORKS
 from gputop.schema.derived import label_of, model_of
 from gputop.text import fold_list, percentage, size, visible
@@ -28,6 +23,8 @@ from gputop.text import fold_list, percentage, size, visible
 MOST_USERS = 3
 """Most processes named in a warning."""
 NO_INDEX = "a MIG instance has no index for CUDA: leave out --index"
+HARDWARE_RULES = ("recovery", "ecc", "remap")
+"""Rules whose findings exclude a device."""
 MPS_SERVER = "nvidia-cuda-mps-server"
 _AMOUNT = re.compile(
     r"([0-9]{1,12}(?:\.[0-9]{1,6})?) ?(?:(%)|([KMGT]?)(I?B)?)", re.IGNORECASE
@@ -59,7 +56,9 @@ def parse_amount(text: str) -> Amount:
             return Amount(share=float(number) / 100)
         if not percent and (prefix or (unit or "").upper() == "B"):
             base = 1000 if (unit or "").upper() == "B" else 1024
-            return Amount(round(float(number) * base ** _POWERS[prefix.upper()]))
+            return Amount(
+                round(float(number) * base ** _POWERS[prefix.upper()])
+            )
     raise ValueError(
         f"{text!r} is not an amount of memory: it is a number with a unit, or up to 100%. "
         "Give one such as 20GiB, 512MiB or 80%."
@@ -107,13 +106,18 @@ class Candidate:
         Smaller differences are noise, and then more free memory is better.
         """
         shares = self.busy_percent, self.memory_percent
-        return round(max((each for each in shares if each is not None), default=100.0))
+        return round(
+            max((each for each in shares if each is not None), default=100.0)
+        )
 
     @property
     def capacity_bytes(self) -> int | None:
         """Memory that it can have free at most, or None if unknown."""
         return (
-            max(self.memory_usable_bytes or 0, self.device.memory_total_bytes or 0)
+            max(
+                self.memory_usable_bytes or 0,
+                self.device.memory_total_bytes or 0,
+            )
             or None
         )
 
@@ -123,7 +127,9 @@ class Candidate:
         busy, held = self.busy_percent, self.memory_percent
         if (busy or 0) < WORKS.begin and (held or 0) < 100 * FULL_MARK:
             return None
-        load = "of unknown load" if busy is None else f"{percentage(busy)} busy"
+        load = (
+            "of unknown load" if busy is None else f"{percentage(busy)} busy"
+        )
         memory = "free memory unknown"
         if held is not None:
             free, usable = self.memory_free_bytes, self.memory_usable_bytes
@@ -147,66 +153,63 @@ def candidates(
     then the one with the most free memory, then the first.
     """
     allowed = {*visible_uuids}
-    found = [
-        _candidate(each, inventory, samples, wanted, allowed)
-        for each in inventory.devices
-    ]
-    fitting = [each for each in found if each.reason is None]
-    fitting.sort(key=lambda each: (each.taken_percent, -(each.memory_free_bytes or 0)))
-    return [*fitting, *(each for each in found if each.reason is not None)]
+    last = samples[-1]
+    faults = _faults(inventory, last)
+    fitting, others = [], []
+    for device in inventory.devices:
+        excluded = _divided(device, inventory)
+        if excluded is None and device.uuid not in allowed:
+            excluded = "not in CUDA_VISIBLE_DEVICES"
+        seen = _seen(device, samples)
+        reason = (
+            excluded
+            or _silent(last.device(device.uuid))
+            or faults.get(device.uuid)
+            or faults.get(device.parent_uuid or "")
+            or _closed(seen, inventory, last)
+            or _unwanted(seen, wanted)
+        )
+        if reason is None:
+            fitting.append(seen)
+        else:
+            others.append(
+                replace(seen, reason=reason, is_excluded=bool(excluded))
+            )
+    fitting.sort(
+        key=lambda each: (each.taken_percent, -(each.memory_free_bytes or 0))
+    )
+    return [*fitting, *others]
 
 
-def _candidate(
-    device: Device,
-    inventory: Inventory,
-    samples: Sequence[Sample],
-    wanted: Requirements,
-    allowed: set[str],
-) -> Candidate:
+def _faults(inventory: Inventory, sample: Sample) -> Mapping[str, str]:
+    """Return the faults of devices that do not answer, or whose hardware is broken."""
+    faults: dict[str, str] = {}
+    for finding in judge_snapshot(inventory, sample).findings:
+        if finding.rule in HARDWARE_RULES:  # the gravest is the first
+            faults.setdefault(finding.device_uuid, finding.title)
+    for readings in sample.devices:
+        if readings.state is not DeviceState.OK:
+            faults[readings.uuid] = STATES[readings.state]
+    return faults
+
+
+def _seen(device: Device, samples: Iterable[Sample]) -> Candidate:
+    """Return the device with its load, memory and processes."""
     busy = []
     free, usable = None, None
     for sample in samples:
-        readings = sample.device(device.uuid)
-        percent = _busy(readings)
+        readings = sample.device(device.uuid) or DeviceSample(device.uuid)
+        percent: float | None = readings.gpu_utilization_percent
+        if percent is None:  # as of a MIG instance
+            percent = readings.sm_active_percent
         if percent is not None:
             busy.append(percent)
         memory = _memory(device, sample)
         if memory is not None and (free is None or memory[0] < free):
             free, usable = memory
-    last = samples[-1]
-    readings = last.device(device.uuid)
-    excluded = _divided(device, inventory)
-    if excluded is None and device.uuid not in allowed:
-        excluded = "not in CUDA_VISIBLE_DEVICES"
-    seen = Candidate(
-        device,
-        fmean(busy) if busy else None,
-        free,
-        usable,
-        is_excluded=excluded is not None,
-        processes=last.processes_by_device().get(device.uuid, ()),
-    )
-    unfit = (
-        excluded
-        or _silent(readings)
-        or _faulty(readings)
-        or _faulty(last.device(device.parent_uuid or ""))
-        or _closed(device, inventory, last)
-    )
-    if not unfit and wanted.by_index and device.parent_uuid is not None:
-        unfit = NO_INDEX
-    if unfit:
-        return replace(seen, reason=unfit)
-    return replace(seen, reason=_full(seen, wanted) or _at_work(seen, wanted))
-
-
-def _busy(readings: DeviceSample | None) -> float | None:
-    """Return the load: of a MIG instance, which has no *busy*, SM active."""
-    if readings is None:
-        return None
-    if readings.gpu_utilization_percent is None:
-        return readings.sm_active_percent
-    return readings.gpu_utilization_percent
+    mean = fmean(busy) if busy else None
+    holders = sample.processes_by_device()[device.uuid]
+    return Candidate(device, mean, free, usable, processes=holders)
 
 
 def _memory(device: Device, sample: Sample) -> tuple[int, int] | None:
@@ -240,99 +243,72 @@ def _silent(readings: DeviceSample | None) -> str | None:
     return None
 
 
-def _faulty(readings: DeviceSample | None) -> str | None:
-    """Return what is wrong with its hardware; of a MIG instance, with that of its GPU."""
-    if readings is None:
-        return None
-    if readings.state is not DeviceState.OK:
-        return STATES[readings.state]
-    if readings.recovery_action not in (None, "none"):
-        return recovery_text(readings.recovery_action or "")
-    if readings.ecc_uncorrected:
-        return f"{ecc_text(readings.ecc_uncorrected)} since its driver was loaded"
-    if readings.remap_failed:
-        return NO_SPARE_ROWS
-    if readings.remap_pending:
-        return ROW_PENDING
-    return None
-
-
 def _user(process: Process) -> str:
     user = visible(process.user or "?", 32)
-    program = visible((process.command or "?").split(" ", 1)[0].rpartition("/")[2], 40)
+    program = visible(
+        (process.command or "?").split(" ", 1)[0].rpartition("/")[2], 40
+    )
     return f"{user} ({program}, pid {process.pid})"
 
 
-def _compute_mode(device: Device, inventory: Inventory) -> str:
-    """Return the compute mode; a MIG instance has that of its GPU."""
-    gpu = inventory.device(device.parent_uuid or "")
-    if not device.compute_mode and gpu is not None:
-        return gpu.compute_mode or ""
-    return device.compute_mode or ""
-
-
 def _closed(
-    device: Device,
-    inventory: Inventory,
-    sample: Sample,
+    seen: Candidate, inventory: Inventory, sample: Sample
 ) -> str | None:
     """Return why the compute mode closes the device, or None if it does not."""
-    mode = _compute_mode(device, inventory)
+    device = seen.device
+    if device.parent_uuid is not None:  # an instance has the mode of its GPU
+        device = inventory.device(device.parent_uuid) or device
+    mode = device.compute_mode or ""
     if mode == "prohibited":
         return "its compute mode is prohibited"
     if not mode.startswith("exclusive"):
         return None
-    readings = sample.device(device.uuid)
+    readings = sample.device(seen.device.uuid)
     if readings is None or "processes" in readings.absent:
         return "its compute mode is exclusive, and it is not known whether a process holds it"
-    computing = []
-    for process in sample.processes_by_device().get(device.uuid, ()):
-        if _shares(process):
-            return None
+    holder = None
+    for process in seen.processes:
+        program = (process.command or "").split(" ", 1)[0].rpartition("/")[2]
+        if process.kind is ProcessKind.MPS or program == MPS_SERVER:
+            return None  # it holds the device for all its clients
         if process.kind is not ProcessKind.GRAPHICS:
-            computing.append(process)
-    if not computing:
+            holder = holder or process
+    if holder is None:
         return None
-    holder = computing[0]
     user = f" of {visible(holder.user, 32)}" if holder.user else ""
     return f"its compute mode is exclusive, and process {holder.pid}{user} holds it"
 
 
-def _shares(process: Process) -> bool:
-    """Return True for MPS, which holds a device for all its clients."""
-    program = (process.command or "").split(" ", 1)[0]
-    return process.kind is ProcessKind.MPS or program.rpartition("/")[2] == MPS_SERVER
-
-
-def _full(seen: Candidate, wanted: Requirements) -> str | None:
-    if wanted.min_free is None:
+def _unwanted(seen: Candidate, wanted: Requirements) -> str | None:
+    """Return which requirement the device does not meet, or None."""
+    if wanted.by_index and seen.device.parent_uuid is not None:
+        return NO_INDEX
+    if wanted.min_free is not None:
+        free, usable = seen.memory_free_bytes, seen.memory_usable_bytes
+        if free is None or usable is None:
+            return "its free memory is not known"
+        needed = wanted.min_free.bytes_of(usable)
+        if free < needed:
+            return (
+                f"{size(free)} of {size(usable)} free, {size(needed)} wanted"
+            )
+    most, busy = wanted.max_busy_percent, seen.busy_percent
+    if most is None:
         return None
-    free, usable = seen.memory_free_bytes, seen.memory_usable_bytes
-    if free is None or usable is None:
-        return "its free memory is not known"
-    needed = wanted.min_free.bytes_of(usable)
-    if free >= needed:
-        return None
-    return f"{size(free)} of {size(usable)} free, {size(needed)} wanted"
-
-
-def _at_work(seen: Candidate, wanted: Requirements) -> str | None:
-    if wanted.max_busy_percent is None:
-        return None
-    if seen.busy_percent is None:
+    if busy is None:
         return "its load is not known"
-    if seen.busy_percent <= wanted.max_busy_percent:
-        return None
-    return (
-        f"{seen.busy_percent:.3g} % busy, at most {wanted.max_busy_percent:g} % wanted"
-    )
+    if busy > most:
+        return f"{busy:.3g} % busy, at most {most:g} % wanted"
+    return None
 
 
 def explain(found: Iterable[Candidate]) -> str:
     """Return why devices are out, as sentences; devices with the same reason share one."""
     labels: dict[str, list[str]] = {}
     for each in found:
-        labels.setdefault(each.reason or "fits", []).append(label_of(each.device))
+        labels.setdefault(each.reason or "fits", []).append(
+            label_of(each.device)
+        )
     return " ".join(
         f"{name_devices(names)}: {reason}." for reason, names in labels.items()
     )

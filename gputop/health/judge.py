@@ -34,7 +34,10 @@ class NoFinding:
     @property
     def waits(self) -> bool:
         """True if the check can be done when the device has been watched for longer."""
-        return self.missing != "" and self.absence in (None, Absence.NO_DATA_YET)
+        return self.missing != "" and self.absence in (
+            None,
+            Absence.NO_DATA_YET,
+        )
 
 
 Verdict = Finding | NoFinding
@@ -83,7 +86,9 @@ RULES = (
     _at_once("recovery", "recovery", hardware.recovery),
     _at_once("almost_full", "out of memory", memory_use.almost_full),
     _at_once("thermal", "heat", hardware.thermal),
-    _at_once("hardware_slowdown", "hardware slowdown", hardware.hardware_slowdown),
+    _at_once(
+        "hardware_slowdown", "hardware slowdown", hardware.hardware_slowdown
+    ),
     Rule("input_bound", "waiting for input", workload.input_bound),
     Rule("straggler", "straggler", workload.straggler),
     Rule("not_working", "busy with idle SMs", workload.not_working),
@@ -104,9 +109,15 @@ RULES = (
 Waiting for input is asked before the rules that compare devices, which depend on it.
 """
 BY_NAME = {rule.name: rule for rule in RULES}
-_RANKS = {rule.name: float(len(RULES) - number) for number, rule in enumerate(RULES)}
+_RANKS = {
+    rule.name: float(len(RULES) - number) for number, rule in enumerate(RULES)
+}
 _SUDDEN = attrgetter(
-    "state", "ecc_uncorrected", "remap_pending", "remap_failed", "recovery_action"
+    "state",
+    "ecc_uncorrected",
+    "remap_pending",
+    "remap_failed",
+    "recovery_action",
 )
 """Readings whose change has the device judged at once: faults that need no minute of evidence."""
 AT_A_TIME = 2
@@ -149,7 +160,9 @@ class Judge:
             self._turns[uuid] = _judge_device(views[uuid], before)
         return _judgement(sample, {uuid: self._turns[uuid] for uuid in views})
 
-    def _next_due(self, views: Mapping[str, RuleView], time: float) -> Sequence[str]:
+    def _next_due(
+        self, views: Mapping[str, RuleView], time: float
+    ) -> Sequence[str]:
         """Return the devices to judge at that time, and forget those that are gone."""
         elapsed, self._time = time - self._time, time
         many = len(views)
@@ -196,7 +209,11 @@ def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
     turns = {}
     for uuid, view in views.items():
         turns[uuid] = Turn(
-            [_ask(rule, view, None) for rule in RULES if not rule.needs_history],
+            [
+                _ask(rule, view, None)
+                for rule in RULES
+                if not rule.needs_history
+            ],
             bound_by(view),
         )
     return _judgement(sample, turns)
@@ -208,7 +225,9 @@ def _judgement(sample: Sample, turns: Mapping[str, Turn]) -> Judgement:
     for uuid, turn in turns.items():
         verdicts += turn.verdicts
         bounds[uuid] = turn.bound_by
-    findings = [verdict for verdict in verdicts if isinstance(verdict, Finding)]
+    findings = [
+        verdict for verdict in verdicts if isinstance(verdict, Finding)
+    ]
     findings.sort(key=lambda found: (-found.severity, -found.rank))
     return Judgement(sample.time, tuple(verdicts), tuple(findings), bounds)
 
@@ -226,7 +245,9 @@ def _ask(
     try:
         found = rule.judge(view)
     except NoEvidence as error:
-        return NoFinding(rule.name, uuid, error.reading, view.absence(error.reading))
+        return NoFinding(
+            rule.name, uuid, error.reading, view.absence(error.reading)
+        )
     if found is None:
         return NoFinding(rule.name, uuid)
     began = since if found.since is None else found.since

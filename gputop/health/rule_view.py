@@ -269,7 +269,10 @@ class RuleView:
 
         The clocks of an idle device say nothing.
         """
-        if self.mean_or_none(name) is None or self.mean_or_none(self.activity) is None:
+        if (
+            self.mean_or_none(name) is None
+            or self.mean_or_none(self.activity) is None
+        ):
             return None
         numbers = self._read(name, t.WINDOW_SECONDS).numbers
         loads = self._read(self.activity, t.WINDOW_SECONDS).numbers
@@ -283,7 +286,10 @@ class RuleView:
     def activity(self) -> str:
         """The reading that shows work: SM active if there is no *busy*, as on MIG instances."""
         busy, active = "gpu_utilization_percent", "sm_active_percent"
-        if self.mean_or_none(busy) is not None or self.mean_or_none(active) is None:
+        if (
+            self.mean_or_none(busy) is not None
+            or self.mean_or_none(active) is None
+        ):
             return busy
         return active
 
@@ -354,7 +360,9 @@ class RuleView:
     ) -> Evidence:
         """Return a number of that time as evidence; `unit` is that of the reading by default."""
         span = self.windows.within(seconds).span
-        return Evidence(label, name, value, unit or unit_of(name), span, headline)
+        return Evidence(
+            label, name, value, unit or unit_of(name), span, headline
+        )
 
     def driver_samples(self, name: str) -> EvenSamples | None:
         """Return the driver's own samples of a reading.
@@ -376,7 +384,9 @@ class RuleView:
     def samples(self, name: str) -> EvenSamples:
         """Return the newest numbers of that name, which has some, as if none were missing."""
         many, span, _ = self.windows.within(t.WINDOW_SECONDS)
-        numbers = finite(self.windows.history.last(self.device.uuid, name, many))
+        numbers = finite(
+            self.windows.history.last(self.device.uuid, name, many)
+        )
         return EvenSamples(numbers, span / max(1, len(numbers) - 1))
 
 

@@ -154,7 +154,7 @@ LESS_BUSY = Limit(25, 20)
 LOG_SECONDS = 86_400.0
 """Age up to which an Xid in the kernel's log is a finding of doctor."""
 XID_SECONDS = 3600.0
-"""Seconds for which an Xid is a finding and an alert."""
+"""Seconds for which an Xid is a finding."""
 ECC_SECONDS = LONG_SECONDS
 """Window in which corrected errors are counted."""
 ECC_MANY = 10

@@ -22,7 +22,12 @@ from gputop.health.causes import (
     place_of,
     shared_numbers,
 )
-from gputop.health.conditions import Fault, fault_of, machine_findings, state_findings
+from gputop.health.conditions import (
+    Fault,
+    fault_of,
+    machine_findings,
+    state_findings,
+)
 from gputop.health.findings import (
     Evidence,
     Finding,
@@ -32,7 +37,13 @@ from gputop.health.findings import (
     phrase,
     summarize,
 )
-from gputop.health.judge import RULES, Judge, Judgement, NoFinding, judge_snapshot
+from gputop.health.judge import (
+    RULES,
+    Judge,
+    Judgement,
+    NoFinding,
+    judge_snapshot,
+)
 from gputop.health.rule_view import NO_INVENTORY, NO_SAMPLE, lack_text
 from gputop.schema.advice import fill_index
 from gputop.schema.derived import label_of
@@ -69,32 +80,20 @@ class Entry(NamedTuple):
         return phrase(self.title, self.numbers, (), room)
 
 
-class NumberText(NamedTuple):
-    """A number as it is shown: `idle`, `48 %`, and ` in 1:00` if it covers another time."""
+def figures(evidence: Iterable[Evidence]) -> list[tuple[str, str, str]]:
+    """Return label, number and time of each, such as `idle`, `48 %` and ` in 1:00`.
 
-    label: str
-    text: str
-    time: str
-
-
-def figures(evidence: Iterable[Evidence]) -> list[NumberText]:
-    """Return the numbers, each with the time that it covers unless that was just named."""
+    The time that a number covers is empty if it was just named.
+    """
     found = []
     named = ""
     for each in evidence:
         time = ""
         if each.seconds and each.unit != "s":
             time = f" in {duration(each.seconds)}"
-        found.append(NumberText(each.label, each.text, "" if time == named else time))
+        found.append((each.label, each.text, "" if time == named else time))
         named = time or named
     return found
-
-
-class Lack(NamedTuple):
-    """Checks that cannot tell, with the reason."""
-
-    checks: Sequence[str]
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,8 @@ class WhyReport:
     entries: Sequence[Entry]
     fine: Sequence[str]
     """Titles of the checks that found nothing."""
-    lacking: Sequence[Lack]
+    lacking: Mapping[str, Sequence[str]]
+    """Titles of the checks that cannot tell, by the reason."""
     done: int
     """Number of checks that found something, or could tell that there is nothing."""
     waiting: int
@@ -116,7 +116,9 @@ class WhyReport:
         """A line for each word: its devices, and why; with numbers if it is one device."""
         groups: dict[tuple[str, str], list[tuple[Device, BoundBy]]] = {}
         for device, each in self.bound_by:
-            groups.setdefault((each.bound.shown, each.text), []).append((device, each))
+            groups.setdefault((each.bound.shown, each.text), []).append(
+                (device, each)
+            )
         lines = []
         for (word, text), pairs in groups.items():
             why = pairs[0][1].why if len(pairs) == 1 else text
@@ -127,13 +129,19 @@ class WhyReport:
     @property
     def problems(self) -> list[Entry]:
         """Entries that are more than normal, the gravest first."""
-        found = [each for each in self.entries if each.severity > Severity.INFORMATION]
+        found = [
+            each
+            for each in self.entries
+            if each.severity > Severity.INFORMATION
+        ]
         return sorted(found, key=lambda entry: -entry.severity)
 
     @property
     def severity(self) -> Severity:
         """Severity of the gravest entry; OK without any."""
-        return max((each.severity for each in self.entries), default=Severity.OK)
+        return max(
+            (each.severity for each in self.entries), default=Severity.OK
+        )
 
     @property
     def total(self) -> int:
@@ -157,7 +165,9 @@ class WhyReport:
         if many[Severity.WARNING]:
             parts.append(count(many[Severity.WARNING], "warning"))
         if not parts:
-            parts.append("No problem so far" if self.waiting else "No problem found")
+            parts.append(
+                "No problem so far" if self.waiting else "No problem found"
+            )
         return f"{', '.join(parts)}: {self.checks}"
 
 
@@ -186,8 +196,12 @@ class Observation:
         inventory, sample = self.inventory, self.sample
         assert inventory is not None
         assert sample is not None
-        judgement = Judge().judge(self._history, inventory, sample, self._events)
-        return Situation(inventory, sample, judgement).report(inventory.devices)
+        judgement = Judge().judge(
+            self._history, inventory, sample, self._events
+        )
+        return Situation(inventory, sample, judgement).report(
+            inventory.devices
+        )
 
 
 class Situation:
@@ -222,13 +236,19 @@ class Situation:
         """Return clocks that are held down now, where the rule about them needs more time."""
         waiting = set()
         for each in self.judgement.verdicts:
-            if isinstance(each, NoFinding) and each.waits and each.rule in THROTTLING:
+            if (
+                isinstance(each, NoFinding)
+                and each.waits
+                and each.rule in THROTTLING
+            ):
                 waiting.add((each.rule, each.device_uuid))
         found: list[Finding] = []
         if waiting:
-            for finding in judge_snapshot(self.inventory, self.sample).findings:
+            for finding in judge_snapshot(
+                self.inventory, self.sample
+            ).findings:
                 if (finding.rule, finding.device_uuid) in waiting:
-                    found.append(replace(finding, evidence=()))
+                    found.append(replace(finding, since=None, evidence=()))
         return found
 
     def report(
@@ -241,12 +261,16 @@ class Situation:
         found = [each for each in self.findings if each.device_uuid in known]
         # A device that does not answer is an entry of its own.
         answering = [
-            each for each in found if self._fault_of(known[each.device_uuid]) is None
+            each
+            for each in found
+            if self._fault_of(known[each.device_uuid]) is None
         ]
         entries = [*self._broken(devices, found), *self._machines(only)]
         for cause in find_causes(answering):
             entries.append(_entry(cause, known, only))
-        return self._with_checks(entries, devices, {each.rule for each in found})
+        return self._with_checks(
+            entries, devices, {each.rule for each in found}
+        )
 
     def _fault_of(self, device: Device) -> Fault | None:
         readings = self.sample.device(device.uuid)
@@ -261,27 +285,41 @@ class Situation:
             fault = self._fault_of(device)
             if fault is None or device.parent_uuid is not None:
                 continue
-            title, remedy = f"GPU {label_of(device)}: {fault.what}", fault.remedy
+            title, remedy = (
+                f"GPU {label_of(device)}: {fault.what}",
+                fault.remedy,
+            )
             xid = xids.get(device.uuid)
             if xid is not None:
                 title = f"{title}. {xid.title}"
                 if needs_reboot(xid):
                     remedy = xid.remedy
             yield Entry(
-                Severity.FAULT, "", title, remedy, devices=(device,), evidence=((),)
+                Severity.FAULT,
+                "",
+                title,
+                remedy,
+                devices=(device,),
+                evidence=((),),
             )
 
     def _machines(self, only: Device | None) -> Iterator[Entry]:
         """Yield what is wrong with the machines, or with that of the only device."""
         for each in self.findings:
             is_news = each.severity is Severity.FAULT or each.remedy
-            is_elsewhere = only is not None and only.machine not in (None, each.label)
+            is_elsewhere = only is not None and only.machine not in (
+                None,
+                each.label,
+            )
             if not each.device_uuid and is_news and not is_elsewhere:
                 ((severity, title),) = summarize([each])
                 yield Entry(severity, "", title, each.remedy)
 
     def _with_checks(
-        self, entries: Sequence[Entry], devices: Sequence[Device], told: set[str]
+        self,
+        entries: Sequence[Entry],
+        devices: Sequence[Device],
+        told: set[str],
     ) -> WhyReport:
         """Return the page with the checks that found nothing and those that cannot tell."""
         silent: dict[str, list[tuple[Device, NoFinding]]] = {}
@@ -310,8 +348,9 @@ class Situation:
                 waiting += 1
             elif not reasons:
                 fine.append(rule.title)
-        lacks = [Lack(titles, reason) for reason, titles in lacking.items()]
-        return WhyReport(entries, fine, lacks, done + len(fine), waiting, bounds)
+        return WhyReport(
+            entries, fine, lacking, done + len(fine), waiting, bounds
+        )
 
     def _reasons(
         self, verdicts: Sequence[tuple[Device, NoFinding]], devices: int

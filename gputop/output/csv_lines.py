@@ -15,7 +15,13 @@ from difflib import get_close_matches
 from operator import attrgetter
 from typing import Any
 
-from gputop.agent.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.agent.device import (
+    GPM_READINGS,
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+)
 from gputop.agent.lines import rounded
 from gputop.agent.snapshot import Inventory, Record, Sample
 from gputop.schema.catalogue import CATALOGUE, RECOVERIES
@@ -81,7 +87,9 @@ class CsvColumn:
         if value is None:
             return self._missing(row)
         # Like nvidia-smi, do not quote: a comma in a name starts another field.
-        parts = re.split("([,;])", visible(str(self.form(value)), LONGEST_TEXT))
+        parts = re.split(
+            "([,;])", visible(str(self.form(value)), LONGEST_TEXT)
+        )
         text = "".join(map(csv_field, parts))
         if units and self.unit:
             return f"{text} {self.unit}"
@@ -100,7 +108,8 @@ class CsvColumn:
             if reason in MISSING:
                 return MISSING[reason]
         if self.name == "temperature.memory":
-            return "N/A"  # the only reading that nvidia-smi prints without brackets
+            # The only reading that nvidia-smi prints without brackets
+            return "N/A"
         return NOT_AVAILABLE
 
 
@@ -113,7 +122,9 @@ def _json_text(value: Any) -> str:
     if isinstance(value, float):
         return str(rounded(value))
     if isinstance(value, Mapping):
-        return " ".join(f"{key}={_json_text(part)}" for key, part in value.items())
+        return " ".join(
+            f"{key}={_json_text(part)}" for key, part in value.items()
+        )
     if isinstance(value, tuple):
         return " ".join(map(_json_text, value))
     return str(value)
@@ -190,7 +201,9 @@ def _count(row: Row) -> int:
 def _all_columns() -> Iterator[CsvColumn]:
     """Yield all columns. If two have the same name, the last one is used: nvidia-smi's."""
     yield CsvColumn("timestamp", of_row=_timestamp)
-    yield CsvColumn("driver_version", of_row=attrgetter("inventory.driver_version"))
+    yield CsvColumn(
+        "driver_version", of_row=attrgetter("inventory.driver_version")
+    )
     yield CsvColumn("count", of_row=_count)
     for name in CATALOGUE:
         yield CsvColumn(name, name, _json_text)
@@ -204,7 +217,9 @@ def _all_columns() -> Iterator[CsvColumn]:
     yield from _clock_event_columns("clocks_throttle_reasons")
 
 
-COLUMNS: Mapping[str, CsvColumn] = {column.name: column for column in _all_columns()}
+COLUMNS: Mapping[str, CsvColumn] = {
+    column.name: column for column in _all_columns()
+}
 ALIASES = {
     "gpu_name": "name",
     "gpu_uuid": "uuid",
@@ -266,7 +281,9 @@ class CsvLines:
     @property
     def needs_gpm(self) -> bool:
         """True if a column is a profiling counter."""
-        return not {each.reading for each in self.columns}.isdisjoint(GPM_READINGS)
+        return not {each.reading for each in self.columns}.isdisjoint(
+            GPM_READINGS
+        )
 
     def lines_of(self, record: Record) -> Iterator[str]:
         """Yield the lines of a record."""
@@ -284,5 +301,6 @@ class CsvLines:
             if readings is not None and device.parent_uuid is None:
                 row = Row(inventory, record, device, readings)
                 yield ", ".join(
-                    column.text(row, units=self.units) for column in self.columns
+                    column.text(row, units=self.units)
+                    for column in self.columns
                 )

@@ -33,7 +33,9 @@ LEAST_WIDTH = 56
 """Minimum width of the page, even on a narrower terminal. It leaves 30 columns for the text."""
 
 
-def document(findings: Sequence[Finding], facts: DoctorFacts) -> dict[str, Any]:
+def document(
+    findings: Sequence[Finding], facts: DoctorFacts
+) -> dict[str, Any]:
     """Return findings and versions as JSON values. Devices are identified by UUID."""
     return {
         "versions": {

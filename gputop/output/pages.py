@@ -22,7 +22,9 @@ GAP = 2
 UNBROKEN = 100_000
 """Width of a page whose lines must not be broken, as for a pipe."""
 _DOT = " · "
-_ASCII = str.maketrans({"–": "-", "…": "~", "·": "|", "°": " ", "µ": "u", "×": "x"})
+_ASCII = str.maketrans(
+    {"–": "-", "…": "~", "·": "|", "°": " ", "µ": "u", "×": "x"}
+)
 
 
 def cell(text: str, style: str = "") -> Text:
@@ -115,7 +117,9 @@ def fitting(
             room -= column.width
     others.sort(key=lambda column: ranked.index(column.name))
     kept = fit_columns(others, room, lambda column: column.width)
-    return [each for each in columns if each.name not in ranked or each in kept]
+    return [
+        each for each in columns if each.name not in ranked or each in kept
+    ]
 
 
 def table_of(columns: Sequence[Column], *, header: bool = True) -> Table:

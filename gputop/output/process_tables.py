@@ -70,7 +70,9 @@ class Holders:
     def __rich_measure__(
         self, console: Console, options: ConsoleOptions
     ) -> Measurement:
-        return Measurement(self.least, cells(processes_text(self._processes, None)))
+        return Measurement(
+            self.least, cells(processes_text(self._processes, None))
+        )
 
     def __rich_console__(
         self, console: Console, options: ConsoleOptions
@@ -135,7 +137,16 @@ def _command(process: Process) -> str:
     return visible(process.command or f"({unseen(process)})", LONGEST_COMMAND)
 
 
-MOST_USEFUL = ("PID", "user", "memory", "command", "container", "busy", "CPU", "time")
+MOST_USEFUL = (
+    "PID",
+    "user",
+    "memory",
+    "command",
+    "container",
+    "busy",
+    "CPU",
+    "time",
+)
 """Columns of the process table after `GPU`, the most useful first. The last are left out first."""
 LEAST_COMMAND = 16
 """Minimum width of a command."""
@@ -174,7 +185,9 @@ def process_table(
         column("PID", lambda process: str(process.pid)),
         column("user", _user, left=True),
         column("memory", lambda process: size(process.memory_used_bytes)),
-        column("busy", lambda process: percentage(process.sm_utilization_percent)),
+        column(
+            "busy", lambda process: percentage(process.sm_utilization_percent)
+        ),
         column("CPU", lambda process: percentage(process.cpu_percent)),
         column("time", lambda process: _time(process, sample)),
     ]
@@ -241,10 +254,18 @@ def _totals(
     totals = UserTotals(user, tuple(uuids), len(pids), memory, is_partial)
     for uuid in totals.devices:
         readings = sample.device(uuid)
-        if readings is not None and readings.gpu_utilization_percent is not None:
+        if (
+            readings is not None
+            and readings.gpu_utilization_percent is not None
+        ):
             percent = readings.gpu_utilization_percent
-            if totals.busiest_percent is None or percent > totals.busiest_percent:
-                totals = replace(totals, busiest_device=uuid, busiest_percent=percent)
+            if (
+                totals.busiest_percent is None
+                or percent > totals.busiest_percent
+            ):
+                totals = replace(
+                    totals, busiest_device=uuid, busiest_percent=percent
+                )
     return totals
 
 

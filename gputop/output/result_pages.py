@@ -51,7 +51,9 @@ def page_text(
         part = _part(block, details=details)
         if part is None:
             continue
-        apart = isinstance(before, TextTable) or isinstance(block, (TextTable, Heading))
+        apart = isinstance(before, TextTable) or isinstance(
+            block, (TextTable, Heading)
+        )
         if before is not None and apart:
             texts.append("")
         room = width
@@ -82,7 +84,9 @@ def _table(block: TextTable) -> Table:
     for title in titles:
         add_column(made, visible(title))
     for name, *texts in lines:
-        made.add_row(cell(INDENT + visible(name)), *(visible(text) for text in texts))
+        made.add_row(
+            cell(INDENT + visible(name)), *(visible(text) for text in texts)
+        )
     return made
 
 

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import RenderableType
 from rich.text import Text
 
-from gputop.agent.device import GPM_READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.agent.device import (
+    GPM_READINGS,
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+)
 from gputop.agent.lines import to_plain
 from gputop.agent.snapshot import DriverState, Inventory, Sample, Source
 from gputop.health import thresholds as t
@@ -18,7 +24,12 @@ from gputop.health.conditions import STATE_NAMES, machine_findings
 from gputop.health.findings import Severity, summarize
 from gputop.output import pages
 from gputop.output.pages import cell, reading
-from gputop.output.process_tables import Holders, SortKey, process_table, user_table
+from gputop.output.process_tables import (
+    Holders,
+    SortKey,
+    process_table,
+    user_table,
+)
 from gputop.schema.derived import gpus_text, label_of, model_of
 from gputop.schema.labels import ROWS, DetailRow, value_of
 from gputop.schema.values import degrees_to_slowdown
@@ -57,7 +68,10 @@ class TableColumn:
 
     def waits(self, device: Device, readings: DeviceSample) -> bool:
         """Return True if the next sample will fill the cell: a rate needs two readings."""
-        if readings.state is not DeviceState.OK or readings.age_seconds is None:
+        if (
+            readings.state is not DeviceState.OK
+            or readings.age_seconds is None
+        ):
             return False
         return any(
             value_of(name, device, readings) is Absence.NO_DATA_YET
@@ -143,7 +157,16 @@ OWN = (
     PROCESSES,
 )
 MOST_USEFUL = (
-    *("busy", "memory", "processes", "temp", "name", "power", "bound-by", "clock"),
+    *(
+        "busy",
+        "memory",
+        "processes",
+        "temp",
+        "name",
+        "power",
+        "bound-by",
+        "clock",
+    ),
     "fan",
 )
 """The default columns, the most useful first. The last are left out first."""
@@ -234,7 +257,9 @@ def bounds_of(inventory: Inventory, sample: Sample) -> Mapping[str, BoundBy]:
 
 
 def document(
-    inventory: Inventory, sample: Sample, bound_by: Mapping[str, BoundBy] | None = None
+    inventory: Inventory,
+    sample: Sample,
+    bound_by: Mapping[str, BoundBy] | None = None,
 ) -> dict[str, Any]:
     """Return the snapshot as one JSON document with the fields of the stream."""
     made: dict[str, Any] = {
@@ -242,7 +267,9 @@ def document(
         "sample": to_plain(sample),
     }
     if bound_by is not None:
-        made["bound_by"] = {uuid: each.plain for uuid, each in bound_by.items()}
+        made["bound_by"] = {
+            uuid: each.plain for uuid, each in bound_by.items()
+        }
     return made
 
 
@@ -280,7 +307,9 @@ def page(
     parts += _remarks(inventory, sample)
     if view.processes == "below" and sample.processes:
         parts.append("")
-        parts.append(process_table(inventory, sample, view.width, view.sort, view.top))
+        parts.append(
+            process_table(inventory, sample, view.width, view.sort, view.top)
+        )
     return pages.rendered(*parts, width=view.width, colour=view.colour)
 
 
@@ -309,7 +338,7 @@ def heading(
     parts = [
         cell(visible(inventory.hostname), pages.BOLD),
         pages.simulated(is_so=inventory.source is Source.SIMULATED),
-        cell(_choice(inventory)),
+        cell(gpus_text(inventory) if inventory.devices_left_out else ""),
         cell(visible(view.chosen), pages.YELLOW),
         cell(moment(sample.time, "%Y-%m-%d %H:%M:%S")),
         cell(_version("driver", inventory.driver_version)),
@@ -318,13 +347,6 @@ def heading(
         cell(f"memory {used}"),
     ]
     return pages.joined(parts, view.width)
-
-
-def _choice(inventory: Inventory) -> str:
-    """Return `2 of 8 GPUs`, or an empty text if all are shown."""
-    if inventory.devices_left_out:
-        return gpus_text(inventory)
-    return ""
 
 
 def _version(name: str, version: str | None) -> str:
@@ -344,7 +366,9 @@ def _device_table(
     columns = list(_columns(inventory, sample, view))
     if not columns or not columns[0].cells:
         return
-    ranked = [column.name for column in columns[1:] if column.name != STATE.name]
+    ranked = [
+        column.name for column in columns[1:] if column.name != STATE.name
+    ]
     if view.columns == OWN:
         ranked = list(MOST_USEFUL)
     kept = pages.fitting(columns, ranked, view.width)
@@ -367,7 +391,9 @@ def _columns(
     for column in dict.fromkeys((*view.columns, STATE)):
         texts = [column.cell(*pair) for pair in pairs]
         if column == BOUND_BY and view.bound_by:
-            texts = [_word(view.bound_by.get(device.uuid)) for device, _ in pairs]
+            texts = [
+                _word(view.bound_by.get(device.uuid)) for device, _ in pairs
+            ]
         if column == PROCESSES and view.processes == "beside":
             holders = [Holders(held[device.uuid]) for device, _ in pairs]
             least = max((each.least for each in holders), default=0)
@@ -394,7 +420,9 @@ def _remarks(inventory: Inventory, sample: Sample) -> Iterator[Text]:
     from gputop.health.judge import judge_snapshot
 
     found = judge_snapshot(inventory, sample).findings
-    for severity, text in summarize([*found, *machine_findings(sample, inventory)]):
+    for severity, text in summarize(
+        [*found, *machine_findings(sample, inventory)]
+    ):
         style = pages.LOUD_YELLOW
         if severity is Severity.FAULT:
             style = pages.LOUD_RED

@@ -60,8 +60,8 @@ def page(
     parts += ["", CHECKED, _indented(", ".join(report.fine) or "nothing yet")]
     if report.lacking:
         parts += ["", LACKING]
-    for lack in report.lacking:
-        parts.append(_indented(f"{', '.join(lack.checks)}: {lack.reason}"))
+    for reason, checks in report.lacking.items():
+        parts.append(_indented(f"{', '.join(checks)}: {reason}"))
     return pages.rendered(*parts, width=width, colour=colour)
 
 
@@ -90,7 +90,9 @@ def _entries() -> Table:
 
 
 def _add_entry(table: Table, entry: Entry) -> None:
-    table.add_row(Text.assemble(WORDS[entry.severity]), Text(visible(entry.title)))
+    table.add_row(
+        Text.assemble(WORDS[entry.severity]), Text(visible(entry.title))
+    )
     for device, evidence in zip(entry.devices, entry.evidence, strict=True):
         if evidence:
             text = _numbers(evidence)
@@ -124,11 +126,14 @@ def document(
         "severity": report.severity.word,
         "checks_done": report.done,
         "checks": report.total,
-        "bound_by": {device.uuid: each.plain for device, each in report.bound_by},
+        "bound_by": {
+            device.uuid: each.plain for device, each in report.bound_by
+        },
         "findings": [_finding(each) for each in report.entries],
         "checked": [*report.fine],
         "not_enough_data": [
-            {"checks": [*each.checks], "reason": each.reason} for each in report.lacking
+            {"checks": checks, "reason": reason}
+            for reason, checks in report.lacking.items()
         ],
     }
 

@@ -33,9 +33,7 @@ LONGEST_STEP_SECONDS = 3600.0
 """Longest step between two samples. A longer one is a break, or a wrong clock."""
 MOST_EVENTS = 10_000
 """Maximum number of events kept for seeks: the newest ones."""
-MAKE_ONE = (
-    "Make one with `gputop stream --output FILE.jsonl.gz`, or with r in the dashboard"
-)
+MAKE_ONE = "Make one with `gputop stream --output FILE.jsonl.gz`, or with r in the dashboard"
 NO_SAMPLE = "it has no sample that can be read"
 UNREADABLE = (OSError, EOFError, zlib.error, DecodeError)
 """Errors of the disk, of gzip data, and of lines that are not records."""
@@ -114,7 +112,9 @@ class Recording:
             self._file = open_content(path)
         except OSError as error:
             why = error.strerror or str(error)
-            raise RecordingError(path, why, "Name one that you may read") from None
+            raise RecordingError(
+                path, why, "Name one that you may read"
+            ) from None
         weakref.finalize(self, self._file.close)
         while not (self.positions or self.is_scanned):
             next(self._scanning, None)
@@ -186,7 +186,9 @@ class Recording:
                 number += 1
         except UNREADABLE as error:
             del self.positions[number:]
-            self.ending = f"sample {number + 1:,} cannot be read again: {error}"
+            self.ending = (
+                f"sample {number + 1:,} cannot be read again: {error}"
+            )
 
     def _record_at(self, offset: int) -> Record:
         self._file.seek(offset)
@@ -202,7 +204,9 @@ class Recording:
                 for data in read_lines(file):
                     record = decode(data)
                     if line == 1 and isinstance(record, Sample):
-                        raise DecodeError("a sample before the first inventory")
+                        raise DecodeError(
+                            "a sample before the first inventory"
+                        )
                     yield offset, record
                     time = record.time
                     line += 1
@@ -216,7 +220,9 @@ class Recording:
             if isinstance(error, gzip.BadGzipFile):
                 place = "before"  # the checksum follows the damaged data
             until = moment(time, "%Y-%m-%d %H:%M:%S")
-            self.ending = f"damaged {place} line {line:,}; played up to {until}"
+            self.ending = (
+                f"damaged {place} line {line:,}; played up to {until}"
+            )
 
     def _refusal(self, error: Exception) -> RecordingError:
         """Return the error of a file whose first line cannot be read."""

@@ -122,7 +122,9 @@ class Replay:
                 records = await asyncio.to_thread(list, self._read(last))
                 self._position = min(self._position, self.end)
                 if records:
-                    yield Played(chain(events, self._process(records)), restarted)
+                    yield Played(
+                        chain(events, self._process(records)), restarted
+                    )
             recording = self.recording
             known = len(recording.positions)
             self.ended = recording.is_scanned and self._number >= known
@@ -167,7 +169,9 @@ class Replay:
 
     def _events_before(self, first: int) -> list[Event]:
         """Return the events before sample `first`."""
-        return [event for number, event in self.recording.events if number < first]
+        return [
+            event for number, event in self.recording.events if number < first
+        ]
 
     def _read(self, last: int) -> Iterator[tuple[float, Record]]:
         """Yield records with their positions up to sample `last`."""
@@ -179,7 +183,9 @@ class Replay:
             if isinstance(record, Sample):
                 self._number += 1
 
-    def _process(self, records: Iterable[tuple[float, Record]]) -> Iterator[Record]:
+    def _process(
+        self, records: Iterable[tuple[float, Record]]
+    ) -> Iterator[Record]:
         """Yield the records. While one is processed, `now` returns its position."""
         try:
             for self._record_position, record in records:

@@ -57,7 +57,9 @@ class GrowingFile:
     def write(self, data: bytes) -> None:
         """Append data. It is readable at once, even if this process is killed."""
         if self._deflate is not None:
-            data = self._deflate.compress(data) + self._deflate.flush(zlib.Z_SYNC_FLUSH)
+            data = self._deflate.compress(data) + self._deflate.flush(
+                zlib.Z_SYNC_FLUSH
+            )
         self._append(data)
 
     def close(self) -> None:
@@ -71,14 +73,17 @@ class GrowingFile:
     def _append(self, data: bytes) -> None:
         if os.fstat(self._descriptor).st_nlink == 0:
             what = f"{self.path} is no longer written"
-            raise OutputError(Problem(what, "it was removed", "Start another one"))
+            raise OutputError(
+                Problem(what, "it was removed", "Start another one")
+            )
         view = memoryview(data)
         try:
             while view:
                 written = os.write(self._descriptor, view)
                 view = view[written:]
         except OSError as error:
-            self._deflate = None  # its trailer would not match the data in the file
+            # Its trailer would not match the data in the file
+            self._deflate = None
             os.ftruncate(self._descriptor, self.size)
             raise _failed(self.path, error) from None
         self.size += len(data)
@@ -97,6 +102,8 @@ def default_name(hostname: str, now: float) -> str:
 
     `now` is a Unix time, shown as local time.
     """
-    host = re.sub(r"[^A-Za-z0-9._-]+", "-", hostname)[:60].strip("-.") or "host"
+    host = (
+        re.sub(r"[^A-Za-z0-9._-]+", "-", hostname)[:60].strip("-.") or "host"
+    )
     stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
     return f"gputop-{host}-{stamp}.jsonl.gz"

@@ -50,7 +50,9 @@ def fill_index(advice: str, devices: Iterable[Device]) -> str:
     return advice.replace(INDEX, ",".join(indices))
 
 
-def reset_advice(device: Device | None, readings: DeviceSample | None = None) -> str:
+def reset_advice(
+    device: Device | None, readings: DeviceSample | None = None
+) -> str:
     """Return how to reset the device, as part of a sentence. Use None for an unknown device.
 
     A MIG instance is reset with its GPU. nvidia-smi refuses a reset while the GPU is in use, and
@@ -63,7 +65,9 @@ def reset_advice(device: Device | None, readings: DeviceSample | None = None) ->
     name = f"GPU {device.index}"
     if not device.is_here:
         name = f"{name} of {visible(device.machine or '')}"
-    command = f"`sudo nvidia-smi --gpu-reset -i {device.index}`{_on_machine(device)}"
+    command = (
+        f"`sudo nvidia-smi --gpu-reset -i {device.index}`{_on_machine(device)}"
+    )
     text = f"quit gputop and the programs that use {name}, then {command}"
     if _has_nvlink(device, readings):
         text = f"{text}; it may be refused while its NVLink peers are in use"

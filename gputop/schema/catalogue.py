@@ -422,7 +422,9 @@ CATALOGUE: Mapping[str, Reading] = {
     r.name: r for group in PAGE_GROUPS.values() for r in group
 }
 PROCESS_READINGS = (
-    Reading("memory_used_bytes", about="Device memory that the process holds."),
+    Reading(
+        "memory_used_bytes", about="Device memory that the process holds."
+    ),
     Reading(
         "sm_utilization_percent",
         about="Share of time in which its kernels ran, 0 to 1.",
@@ -432,10 +434,12 @@ PROCESS_READINGS = (
         about="Share of time in which it read or wrote device memory, 0 to 1.",
     ),
     Reading(
-        "encoder_utilization_percent", about="Its use of the video encoder, 0 to 1."
+        "encoder_utilization_percent",
+        about="Its use of the video encoder, 0 to 1.",
     ),
     Reading(
-        "decoder_utilization_percent", about="Its use of the video decoder, 0 to 1."
+        "decoder_utilization_percent",
+        about="Its use of the video decoder, 0 to 1.",
     ),
 )
 """Fields of a process that are metrics. Other exporters cover its use of the host."""

@@ -51,11 +51,11 @@ CLOCK_EVENTS = (
 )
 # fmt: on
 """Reasons, the gravest first: the gravest explains the others that apply at the same time."""
-BY_WORD: Mapping[str, ClockEvent] = {event.word: event for event in CLOCK_EVENTS}
+BY_WORD: Mapping[str, ClockEvent] = {
+    event.word: event for event in CLOCK_EVENTS
+}
 HEAT_REASONS = tuple(event.word for event in CLOCK_EVENTS if event.is_heat)
 _FAULTS = [event for event in CLOCK_EVENTS if event.fault]
-SLOWDOWNS = tuple(event.word for event in _FAULTS if event.word in CLOCK_EVENT_BITS)
-"""Words of the reasons that mean a fault, the gravest first."""
 _BITS = {**CLOCK_EVENT_BITS, "board_limit": 0x200, "reliability": 0x400}
 """Bits by word, including two words that only recordings of gputop 0.1 contain."""
 _ALL_BITS = (1 << 64) - 1

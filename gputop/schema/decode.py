@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from gputop.agent.snapshot import SCHEMA, Event, Inventory, Record, Sample
-from gputop.schema.limits import NUMBER_LIMIT, OBJECTS, DecodeError, check, cut_lists
+from gputop.agent.snapshot import SCHEMA, Inventory, Record, Sample
+from gputop.schema.limits import OBJECTS, DecodeError, check, cut_lists
 
 T = TypeVar("T")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -22,12 +22,10 @@ class NewerSchemaError(DecodeError):
 
 
 class Head(msgspec.Struct):
-    """Fields of a line that are needed to choose its decoder and to scan a recording."""
+    """Fields of a line that are needed to choose its decoder."""
 
     type: Literal["inventory", "sample"]
-    time: Annotated[float, msgspec.Meta(gt=-NUMBER_LIMIT, lt=NUMBER_LIMIT)]
     schema: Any = SCHEMA
-    events: tuple[Event, ...] = ()
 
 
 _head = msgspec.json.Decoder(Head)
@@ -42,10 +40,12 @@ def decode(line: str | bytes) -> Record:
 
     Raises `DecodeError` with one line that says where the data is wrong.
     """
-    data = line.encode(errors="surrogatepass") if isinstance(line, str) else line
+    data = (
+        line.encode(errors="surrogatepass") if isinstance(line, str) else line
+    )
     if data.count(b"{") > OBJECTS:
         raise DecodeError(f"more than {OBJECTS:,} objects")
-    head = read_head(data)
+    head = _parse(data, _head)
     if isinstance(head.schema, int) and head.schema > SCHEMA:
         raise NewerSchemaError(
             f"the stream has schema {head.schema}, this gputop reads up to {SCHEMA}: "
@@ -55,11 +55,6 @@ def decode(line: str | bytes) -> Record:
     record = cut_lists(record)
     check(record)
     return record
-
-
-def read_head(line: bytes) -> Head:
-    """Return the head of a line. Raises `DecodeError`."""
-    return _parse(line, _head)
 
 
 def from_plain(cls: type[T], document: Any) -> T:

@@ -62,7 +62,8 @@ def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
     hosts = {machine.name: machine.host for machine in sample.machines}
     found: dict[str, dict[str, float | None]] = {}
     for readings in sample.devices:
-        machine, _, _ = readings.uuid.partition("/")  # the reverse of `qualified`
+        # The reverse of `qualified`
+        machine, _, _ = readings.uuid.partition("/")
         held = processes[readings.uuid]
         number: int | None = len(held)
         if not held and "processes" in readings.absent:

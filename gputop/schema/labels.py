@@ -9,7 +9,13 @@ from typing import Any
 from gputop.agent.device import READINGS, Absence, Device, DeviceSample
 from gputop.agent.snapshot import Host
 from gputop.schema.catalogue import CATALOGUE, OF, PAGE_GROUPS, Reading
-from gputop.schema.values import CAUSES, Statistics, absence_text, span_text, value_text
+from gputop.schema.values import (
+    CAUSES,
+    Statistics,
+    absence_text,
+    span_text,
+    value_text,
+)
 from gputop.text import ABSENT, UNITS, in_unit_of
 
 
@@ -109,10 +115,14 @@ GROUPS: Mapping[str, tuple[DetailRow, ...]] = {
     title: tuple(_rows(readings)) for title, readings in PAGE_GROUPS.items()
 }
 """Rows by title, in the order of the catalogue."""
-ROWS: tuple[DetailRow, ...] = tuple(row for rows in GROUPS.values() for row in rows)
+ROWS: tuple[DetailRow, ...] = tuple(
+    row for rows in GROUPS.values() for row in rows
+)
 
 
-def since_start(name: str, of: Callable[[str], Statistics | None]) -> tuple[str, ...]:
+def since_start(
+    name: str, of: Callable[[str], Statistics | None]
+) -> tuple[str, ...]:
     """Return a reading's minimum, mean and maximum as texts, or a counter's increase.
 
     The result is empty for words. `of` returns the statistics of a name.
@@ -125,9 +135,15 @@ def since_start(name: str, of: Callable[[str], Statistics | None]) -> tuple[str,
         return ()
     if reading.is_counter:
         return (f"+{value_text(name, _whole(statistics.increase))}",)
-    figures = (_whole(statistics.minimum), statistics.mean, _whole(statistics.maximum))
+    figures = (
+        _whole(statistics.minimum),
+        statistics.mean,
+        _whole(statistics.maximum),
+    )
     # The value beside it has the "/s" of a rate.
-    return tuple(value_text(name, figure).removesuffix("/s") for figure in figures)
+    return tuple(
+        value_text(name, figure).removesuffix("/s") for figure in figures
+    )
 
 
 def _held_back(of: Callable[[str], Statistics | None]) -> tuple[str, ...]:
@@ -147,7 +163,11 @@ def _whole(value: float) -> float:
 
 
 LEGEND: Mapping[str, str] = {
-    **{r.legend_term or r.label: r.legend for r in CATALOGUE.values() if r.legend},
+    **{
+        r.legend_term or r.label: r.legend
+        for r in CATALOGUE.values()
+        if r.legend
+    },
     "Xid": "an error that the driver reports by number",
 }
 """Explanation of each term that is not obvious."""

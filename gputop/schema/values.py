@@ -13,7 +13,15 @@ from gputop.agent.snapshot import Host, Process
 from gputop.schema.advice import shared_command, smi_command
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.clock_events import CLOCK_EVENTS
-from gputop.text import ABSENT, duration, number, percentage, size, used_of, visible
+from gputop.text import (
+    ABSENT,
+    duration,
+    number,
+    percentage,
+    size,
+    used_of,
+    visible,
+)
 
 LANE_BYTES = {1: 250e6, 2: 500e6, 3: 984.6e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
 """Bytes/s of a PCIe lane by generation, after line coding and before headers (PCI-SIG)."""
@@ -54,7 +62,9 @@ def _reasons(words: tuple[str, ...]) -> str:
 def _durations(seconds: Mapping[str, float]) -> str:
     """Return the causes with more than 0 s, longest first."""
     texts = []
-    for word, spent in sorted(seconds.items(), key=itemgetter(1, 0), reverse=True):
+    for word, spent in sorted(
+        seconds.items(), key=itemgetter(1, 0), reverse=True
+    ):
         if spent > 0:
             texts.append(f"{cause_text(word)} {span_text(spent)}")
     return ", ".join(texts) or "none"
@@ -139,7 +149,9 @@ _FORMS: Mapping[str, Callable[[Any], str]] = {
     "width": lambda width: f"×{width}",
     "links": _links,
     "remap_pending": _either("yes: a reset replaces the row", "no"),
-    "remap_failed": _either("yes: no spare row is left, have it replaced", "no"),
+    "remap_failed": _either(
+        "yes: no spare row is left, have it replaced", "no"
+    ),
     "shared": _either("the host's", "its own"),
     "pci_device": lambda digits: f"0x{visible(digits, 40)}",
     "device_file": lambda minor: f"/dev/nvidia{minor}",
@@ -212,7 +224,11 @@ def _not_supported(
     device: Device,
     host: Host | None,
 ) -> str:
-    if name.startswith("memory_") and "_bytes" in name and device.memory_is_shared:
+    if (
+        name.startswith("memory_")
+        and "_bytes" in name
+        and device.memory_is_shared
+    ):
         text = "shares the host's memory"
         if host is None or host.memory_used_bytes is None:
             return text

@@ -14,7 +14,10 @@ from typing import Any, NamedTuple
 
 from gputop.agent.device import Absence, DeviceState
 from gputop.agent.problem import Problem, ProblemError
-from gputop.agent.process_limit import process_limit_problem, says_process_limit
+from gputop.agent.process_limit import (
+    process_limit_problem,
+    says_process_limit,
+)
 from gputop.agent.snapshot import DriverState, Inventory, Record, Sample
 from gputop.agent.times import IDENTIFY_SECONDS, silence_limit
 from gputop.console import signal_name
@@ -196,7 +199,9 @@ class StreamChild:
                     unreadable += 1
                     if unreadable == UNREADABLE_LINES:
                         why = f"it wrote {UNREADABLE_LINES:,} lines in a row that cannot be read"
-                        raise DecodeError(f"{why}, the last one: {error}") from None
+                        raise DecodeError(
+                            f"{why}, the last one: {error}"
+                        ) from None
                     yield Interruption(self._unreadable(error), left_out=True)
                 else:
                     self._spoke = True
@@ -208,7 +213,10 @@ class StreamChild:
     async def _lines(self) -> AsyncGenerator[bytes]:
         """Send the first input and the current settings, then yield the child's lines."""
         assert self._process is not None
-        async with connected(self._process, self._errors) as (self._input, output):
+        async with connected(self._process, self._errors) as (
+            self._input,
+            output,
+        ):
             if self._first_input:
                 self._input.write(self._first_input)
             if self._wanted:
@@ -331,7 +339,9 @@ def _stopped(interruption: Interruption) -> Problem:
     problem = interruption.problem
     if says_process_limit(problem.why):
         return problem
-    return replace(problem, remedy="Try again, or see what `gputop stream` says")
+    return replace(
+        problem, remedy="Try again, or see what `gputop stream` says"
+    )
 
 
 async def snapshots(
@@ -345,7 +355,9 @@ async def snapshots(
     reason. Later interruptions are yielded. Closes the stream at the end.
     """
     inventory: Inventory | None = None
-    deadline: float | None = asyncio.get_running_loop().time() + timeout_seconds
+    deadline: float | None = (
+        asyncio.get_running_loop().time() + timeout_seconds
+    )
     try:
         async with contextlib.aclosing(stream.records()) as records:
             while True:
@@ -390,12 +402,16 @@ async def one_snapshot(
     options = StreamOptions(0.5)
     child = StreamChild(options.command, options.interval)
     found = snapshots(child, timeout_seconds)
-    return await first_snapshot(found, complete=complete, identified=identified)
+    return await first_snapshot(
+        found, complete=complete, identified=identified
+    )
 
 
 def awaits_identity(inventory: Inventory) -> bool:
     """Return True if a device has not been identified yet."""
-    return any(d.absent.get("uuid") is Absence.NO_DATA_YET for d in inventory.devices)
+    return any(
+        d.absent.get("uuid") is Absence.NO_DATA_YET for d in inventory.devices
+    )
 
 
 def awaits_answer(sample: Sample) -> bool:

@@ -11,9 +11,9 @@ import contextlib
 import faulthandler
 import os
 import signal
-import sys
 
 from gputop.agent.problem import Problem
+from gputop.console import print_message
 
 FATAL = "Fatal Python error: "
 """Start of faulthandler's output. The rest of the line names the signal."""
@@ -24,14 +24,10 @@ def say_if_it_crashes() -> None:
 
     Call this before starting threads, because it forks.
     """
-    if faulthandler.is_enabled():  # by the user, who wants the traceback
-        return
     reading, writing = os.pipe()
     try:
         child = os.fork()
     except OSError:  # no more processes are allowed
-        os.close(reading)
-        os.close(writing)
         return
     if child == 0:
         os.close(writing)
@@ -53,19 +49,12 @@ def _wait(reading: int) -> None:
         with open(reading, encoding="utf-8", errors="replace") as pipe:
             first = pipe.readline().strip()
         if first.startswith(FATAL):
-            cause = first.removeprefix(FATAL).lower()
-            print(
-                f"gputop: error: {crash_problem(cause)}.", file=sys.stderr, flush=True
+            problem = Problem(
+                "The NVIDIA library crashed",
+                f"it took this process with it ({first.removeprefix(FATAL).lower()})",
+                "Start it again. If it goes on, reinstall or update the driver",
+                "nvml",
             )
+            print_message(f"error: {problem}.")
     finally:
         os._exit(0)
-
-
-def crash_problem(cause: str) -> Problem:
-    """Return the problem to print for the user of the command."""
-    return Problem(
-        "The NVIDIA library crashed",
-        f"it took this process with it ({cause})",
-        "Start it again. If it goes on, reinstall or update the driver",
-        "nvml",
-    )

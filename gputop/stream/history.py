@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import fields
-from operator import attrgetter
 
 from gputop.agent.device import READINGS, DeviceSample
 from gputop.agent.snapshot import Sample
@@ -21,7 +20,9 @@ from gputop.schema.values import Statistics
 
 CAPACITY = 1200
 """Samples kept: twenty minutes at one a second."""
-KEPT = tuple(reading.name for reading in CATALOGUE.values() if reading.in_history)
+KEPT = tuple(
+    reading.name for reading in CATALOGUE.values() if reading.in_history
+)
 """Names of the readings that charts draw or rules compare over time."""
 FASTEST = {reading.name: reading.fastest for reading in CATALOGUE.values()}
 """Largest plausible increase of each counter per second."""
@@ -33,11 +34,12 @@ FINE_CAPACITY = 720
 """Numbers kept per device: two minutes at six per second, in 16 kB."""
 
 
-_TYPES = "int | None", "float | None"
-_NUMBERS = [
-    f.name for f in fields(DeviceSample) if f.type in _TYPES and f.name in READINGS
+NUMBERS = [
+    field.name
+    for field in fields(DeviceSample)
+    if field.type in ("int | None", "float | None") and field.name in READINGS
 ]
-_numbers_of = attrgetter(*_NUMBERS)
+"""Names of the readings that are numbers."""
 
 
 class FineSeries:
@@ -99,23 +101,23 @@ class _Figures:
         self.count += 1
         self._seconds += seconds
         # The first value has no weight. It is the mean only until the next one.
-        if value != self.mean and self._seconds:
+        if self._seconds:
             self.mean += (value - self.mean) * (seconds / self._seconds)
-        if value != self.last:
-            if value < self.minimum:
-                self.minimum = value
-            elif value > self.maximum:
-                self.maximum = value
-            if 0 < value - self.last <= fastest * max(1.0, at - self._at):
-                self.increase += value - self.last
-            self.last = value
+        self.minimum = min(self.minimum, value)
+        self.maximum = max(self.maximum, value)
+        rise = value - self.last
+        if 0 < rise <= fastest * max(1.0, at - self._at):
+            self.increase += rise
+        self.last = value
         self._at = at
 
     def frozen(self) -> Statistics:
         """Return the statistics now."""
         # Rounding can move the mean slightly out of range.
         mean = min(float(self.maximum), max(float(self.minimum), self.mean))
-        return Statistics(self.minimum, mean, self.maximum, self.count, self.increase)
+        return Statistics(
+            self.minimum, mean, self.maximum, self.count, self.increase
+        )
 
 
 class _Device:
@@ -137,11 +139,16 @@ class _Device:
         self._nothing = nothing
 
     def write(
-        self, place: int, readings: DeviceSample, derived: Mapping[str, float | None]
+        self,
+        place: int,
+        readings: DeviceSample,
+        derived: Mapping[str, float | None],
     ) -> None:
         """Write the readings at index `place` of the rings."""
         for name, ring in self.rings.items():
-            value = derived[name] if name in derived else getattr(readings, name)
+            value = (
+                derived[name] if name in derived else getattr(readings, name)
+            )
             if value is not None and ring is self._nothing:
                 ring = self.rings[name] = ring[:]  # noqa: PLW2901 - now a copy of its own
             if ring is not self._nothing:
@@ -168,7 +175,9 @@ class History:
         """Add a sample. Devices missing in it get a gap."""
         number, self.count = self.count, self.count + 1
         place = number % self._capacity
-        elapsed = 0.0 if self._newest is None else _between(self._newest, sample)
+        elapsed = (
+            0.0 if self._newest is None else _between(self._newest, sample)
+        )
         seconds = min(elapsed, LONGEST_WEIGHT_SECONDS)
         self._newest = sample
         self._times[place] = sample.time
@@ -184,10 +193,14 @@ class History:
             device.newest = number
             device.write(place, readings, derived[readings.uuid])
             if readings.gpu_utilization_samples_percent:
-                device.fine.add(number, readings.gpu_utilization_samples_percent)
+                device.fine.add(
+                    number, readings.gpu_utilization_samples_percent
+                )
             _count(device.figures, readings, seconds, self._elapsed)
         missing = [
-            pair for pair in reversed(self._devices.items()) if pair[1].newest != number
+            pair
+            for pair in reversed(self._devices.items())
+            if pair[1].newest != number
         ]
         for gone, (uuid, device) in enumerate(missing, 1):
             for ring in device.rings.values():
@@ -239,7 +252,9 @@ class History:
     def span(self, samples: int) -> float:
         """Return the seconds between the first and the last of the newest `samples` samples."""
         axis = self.seconds
-        return self._elapsed - axis[-samples] if 0 < samples <= len(axis) else 0.0
+        return (
+            self._elapsed - axis[-samples] if 0 < samples <= len(axis) else 0.0
+        )
 
     @property
     def _oldest(self) -> int:
@@ -268,9 +283,9 @@ class History:
 
 
 def _between(before: Sample, after: Sample) -> float:
-    ups = before.uptime_seconds, after.uptime_seconds
-    if ups[0] is not None and ups[1] is not None and ups[1] >= ups[0]:
-        return ups[1] - ups[0]
+    first, last = before.uptime_seconds, after.uptime_seconds
+    if first is not None and last is not None and last >= first:
+        return last - first
     # If the clock was set back, count no time instead of a negative time.
     return max(0.0, after.time - before.time)
 
@@ -288,10 +303,13 @@ def _cut(
 
 
 def _count(
-    figures: dict[str, _Figures], readings: DeviceSample, seconds: float, at: float
+    figures: dict[str, _Figures],
+    readings: DeviceSample,
+    seconds: float,
+    at: float,
 ) -> None:
     """Add all numeric readings to the statistics."""
-    numbers = dict(zip(_NUMBERS, _numbers_of(readings), strict=True))
+    numbers = {name: getattr(readings, name) for name in NUMBERS}
     for cause, counted in (readings.clock_event_seconds or {}).items():
         numbers[f"clock_event_seconds.{cause}"] = counted
     for name, number in numbers.items():

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from glob import glob
 from pathlib import Path
 
+from gputop.files import read_at_once
 from gputop.stream.ssh import MOST_HOSTS, parse_host
 from gputop.text import visible
 
@@ -62,19 +63,14 @@ def _words_of(path: Path) -> list[str]:
 
 
 def _lines(path: Path) -> list[str]:
-    shown = visible(str(path), 300)
     try:
-        if not path.is_file():
-            raise FileNotFoundError(2, "it is no file")
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
+        data = read_at_once(path, MOST_BYTES)
     except OSError as error:
-        why = (error.strerror or str(error)).lower()
+        why = error.strerror or str(error)
         raise ValueError(
-            f"{shown} cannot be read: {why}. Name a file with one host on each line."
+            f"{visible(str(path), 300)} cannot be read: {why}. "
+            "Name a file with one host on each line."
         ) from None
-    if len(data) > MOST_BYTES:
-        raise ValueError(f"{shown} is larger than 1 MiB. Name a file of hosts.")
     return data.decode(errors="replace").splitlines()
 
 

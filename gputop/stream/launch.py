@@ -125,7 +125,8 @@ def end_with_parent() -> None:
 
     parent = os.environ.pop(PARENT, None)
     if parent != str(os.getppid()):
-        return  # started by hand, or through another program that may end first
+        # Started by hand, or through another program that may end first
+        return
     with contextlib.suppress(AttributeError, OSError):  # a system without it
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent != str(os.getppid()):

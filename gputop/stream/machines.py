@@ -25,7 +25,12 @@ from gputop.stream.child import (
     snapshots,
 )
 from gputop.stream.launch import StreamOptions
-from gputop.stream.merge import MachineStream, inventory_of, sample_of, still_connects
+from gputop.stream.merge import (
+    MachineStream,
+    inventory_of,
+    sample_of,
+    still_connects,
+)
 from gputop.stream.ssh import (
     CONNECT_SECONDS,
     after_output,
@@ -87,7 +92,9 @@ class Machines:
         self._children: dict[str, StreamChild] = {}
         self._machines: dict[str, MachineStream] = {}
         for host in hosts:
-            child = child_of(host, remote, StreamOptions(interval, control=True))
+            child = child_of(
+                host, remote, StreamOptions(interval, control=True)
+            )
             child.ask(next=True)
             self._children[host] = child
             self._machines[host] = MachineStream(host, uptime())
@@ -111,7 +118,9 @@ class Machines:
     async def close(self) -> None:
         """End all children at the same time."""
         await self._stop_reading()
-        await asyncio.gather(*(child.close() for child in self._children.values()))
+        await asyncio.gather(
+            *(child.close() for child in self._children.values())
+        )
 
     async def records(self) -> AsyncGenerator[Record]:
         """Yield an inventory whenever it changes, and a sample at about the interval, forever."""
@@ -128,10 +137,13 @@ class Machines:
                     yield inventory
                 self._changed = False
                 yield sample_of(streams, uptime(), time.time())
-                await asyncio.gather(self._due(), asyncio.sleep(SOONEST_SECONDS))
+                await asyncio.gather(
+                    self._due(), asyncio.sleep(SOONEST_SECONDS)
+                )
                 for reader in self._readers:
                     if reader.done() and not reader.cancelled():
-                        reader.result()  # our own errors must not look like a silent machine
+                        # Our own errors must not look like a silent machine
+                        reader.result()
         finally:
             await self._stop_reading()
 
@@ -174,7 +186,11 @@ class Machines:
 
 
 async def merged_snapshots(
-    hosts: Sequence[str], remote: Sequence[str] | None, interval: float, *, gpm: bool
+    hosts: Sequence[str],
+    remote: Sequence[str] | None,
+    interval: float,
+    *,
+    gpm: bool,
 ) -> AsyncGenerator[Snapshot | Interruption]:
     """Yield merged snapshots of all hosts, starting when each has answered or failed."""
     machines = Machines(hosts, interval, remote)
@@ -217,7 +233,10 @@ async def host_snapshots(
 
 
 async def _snapshot(
-    host: str, child: StreamChild, waits: Callable[[Snapshot], bool], seconds: float
+    host: str,
+    child: StreamChild,
+    waits: Callable[[Snapshot], bool],
+    seconds: float,
 ) -> Snapshot | Problem:
     explain = partial(explain_absence, host)
     try:
@@ -232,4 +251,6 @@ async def _snapshot(
             return after_output(
                 host, f"it sent no reading within {seconds:g} s", child.printed
             )
-        return Problem(f"{host} is unreachable", why, f"`ssh {host}` may say more")
+        return Problem(
+            f"{host} is unreachable", why, f"`ssh {host}` may say more"
+        )

@@ -168,7 +168,9 @@ class MachineStream:
     def readings(self, now: float) -> tuple[DeviceSample, ...]:
         """Return the readings of each device. All are absent while the machine is away."""
         if self._newest is None:
-            return tuple(DeviceSample(d.uuid, absent=UNREACHABLE) for d in self.devices)
+            return tuple(
+                DeviceSample(d.uuid, absent=UNREACHABLE) for d in self.devices
+            )
         readings = []
         for device in self._newest.devices:
             if not self.fresh:
@@ -205,10 +207,14 @@ class MachineStream:
             host=NO_HOST,
         )
         if self._retry_at is not None:
-            machine = replace(machine, retry_seconds=max(0.0, self._retry_at - now))
+            machine = replace(
+                machine, retry_seconds=max(0.0, self._retry_at - now)
+            )
         if self.inventory is not None:
             problems.append(self.inventory.problem)
-            common = {name: getattr(self.inventory, name) for name in _OF_INVENTORY}
+            common = {
+                name: getattr(self.inventory, name) for name in _OF_INVENTORY
+            }
             machine = replace(machine, **common)
         if self._sample is not None:
             problems.append(self._sample.problem)
@@ -238,8 +244,12 @@ class MachineStream:
         processes = []
         for process in sample.processes:
             uuid = qualified(self.name, process.device_uuid)
-            processes.append(replace(process, machine=self.name, device_uuid=uuid))
-        return replace(sample, devices=tuple(devices), processes=tuple(processes))
+            processes.append(
+                replace(process, machine=self.name, device_uuid=uuid)
+            )
+        return replace(
+            sample, devices=tuple(devices), processes=tuple(processes)
+        )
 
     def _event(
         self,
@@ -281,7 +291,9 @@ def inventory_of(
     return Inventory(
         time=time,
         hostname=", ".join(each.name for each in machines),
-        source=Source.SIMULATED if sources == {Source.SIMULATED} else Source.NVML,
+        source=Source.SIMULATED
+        if sources == {Source.SIMULATED}
+        else Source.NVML,
         driver_state=DriverState.OK if settled else DriverState.STARTING,
         interval_seconds=interval,
         cpu_name=cpu_name,

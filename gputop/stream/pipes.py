@@ -43,7 +43,9 @@ async def connected(
             lambda: asyncio.StreamReaderProtocol(output), process.stdout
         )
         pipes.callback(pipe.close)
-        requests, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
+        requests, _ = await loop.connect_write_pipe(
+            asyncio.BaseProtocol, process.stdin
+        )
         pipes.callback(_abort, requests)
         yield requests, output
 
@@ -68,7 +70,9 @@ async def read_within(output: asyncio.StreamReader, seconds: float) -> bytes:
             return await output.read(CHUNK_BYTES)
 
 
-async def ends_within(process: subprocess.Popen[bytes], seconds: float) -> bool:
+async def ends_within(
+    process: subprocess.Popen[bytes], seconds: float
+) -> bool:
     """Return True if the process ends in time. Use no thread, because a limit may forbid one."""
     deadline = time.monotonic() + seconds
     while process.poll() is None:

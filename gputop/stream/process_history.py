@@ -69,7 +69,9 @@ class ProcessHistory:
         usages: dict[Key, Usage] = {}
         for process in processes:
             key = key_of(process)
-            usage = Usage(*(math.nan if v is None else v for v in _read(process)))
+            usage = Usage(
+                *(math.nan if v is None else v for v in _read(process))
+            )
             if key in usages:
                 usage = _together(usages[key], usage)
             usages[key] = usage
@@ -98,4 +100,6 @@ def _together(one: Usage, other: Usage) -> Usage:
     busiest = other.sm_utilization_percent
     if one.sm_utilization_percent > busiest or math.isnan(busiest):
         busiest = one.sm_utilization_percent
-    return one._replace(memory_used_bytes=memory, sm_utilization_percent=busiest)
+    return one._replace(
+        memory_used_bytes=memory, sm_utilization_percent=busiest
+    )

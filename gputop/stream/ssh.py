@@ -25,8 +25,10 @@ OPTIONS = (
     # line of 8 kB/s, sending the agent delays answers for this long.
     "ServerAliveInterval=5",
     "ServerAliveCountMax=5",
-    "ControlMaster=no",  # use an existing master; a new one would outlive gputop
-    "Compression=yes",  # makes JSON 12 times smaller, for 1 ms of work per sample
+    # Use an existing master; a new one would outlive gputop
+    "ControlMaster=no",
+    # Makes JSON 12 times smaller, for 1 ms of work per sample
+    "Compression=yes",
     "ClearAllForwardings=yes",
     "ForwardAgent=no",
     "ForwardX11=no",
@@ -81,8 +83,12 @@ def parse_command(text: str) -> tuple[str, ...]:
             f"{visible(text, 64)!r} is not a command: {error}. Quote it as in a shell."
         ) from None
     if not words or not words[0]:
-        raise ValueError("'' is not a command. Give one such as ~/venv/bin/gputop.")
-    return tuple(f".{word[1:]}" if word.startswith("~/") else word for word in words)
+        raise ValueError(
+            "'' is not a command. Give one such as ~/venv/bin/gputop."
+        )
+    return tuple(
+        f".{word[1:]}" if word.startswith("~/") else word for word in words
+    )
 
 
 def ssh_command(host: str, words: Sequence[str]) -> list[str]:
@@ -91,10 +97,10 @@ def ssh_command(host: str, words: Sequence[str]) -> list[str]:
     return ["ssh", *options, "--", host, shlex.join(words)]
 
 
-STARTUP_FILE = (
-    "A start-up file there (such as ~/.bashrc) should print and ask in terminals only"
+STARTUP_FILE = "A start-up file there (such as ~/.bashrc) should print and ask in terminals only"
+_UPGRADE_THERE = (
+    f"Upgrade it: {FROM_CHECKOUT} there, or leave out --remote-command"
 )
-_UPGRADE_THERE = f"Upgrade it: {FROM_CHECKOUT} there, or leave out --remote-command"
 _NO_PYTHON = (
     r"(?i)python3: (command not found|not found|no such file)"
     r"|(command not found|unknown command): ?python3"
@@ -119,7 +125,9 @@ _RULES = (
         "its jump host does not let it pass: {0}",
         "Try `ssh` with the jump host alone",
     ),
-    _Rule(_NO_PYTHON, "there is no python3", "Install Python 3.9 or later there"),
+    _Rule(
+        _NO_PYTHON, "there is no python3", "Install Python 3.9 or later there"
+    ),
     _Rule(
         r"python3 there is ([\d.]+)",
         "its python3 is {0}, and 3.9 or later is needed",
@@ -190,16 +198,24 @@ def explain_absence(host: str, interruption: Interruption) -> Problem:
         if host == THIS_MACHINE or not interruption.errors:
             return replace(interruption.problem, what=what)
         why = "no more threads or processes can be started there"
-        return Problem(what, why, "Raise `ulimit -u` or pids.max of its cgroup there")
+        return Problem(
+            what, why, "Raise `ulimit -u` or pids.max of its cgroup there"
+        )
     for rule in _RULES:
         found = re.search(rule.pattern, said)
         if found and rule.status in (None, status):
             why = visible(rule.why.format(*found.groups()), 300)
             return Problem(what, why, rule.remedy.format(host=host))
-    if interruption.printed and not interruption.errors and host != THIS_MACHINE:
+    if (
+        interruption.printed
+        and not interruption.errors
+        and host != THIS_MACHINE
+    ):
         return after_output(host, _end(interruption), interruption.printed)
     remedy = (
-        "It is tried again" if host == THIS_MACHINE else f"`ssh {host}` may say more"
+        "It is tried again"
+        if host == THIS_MACHINE
+        else f"`ssh {host}` may say more"
     )
     return Problem(what, visible(_end(interruption), 300), remedy)
 
@@ -221,5 +237,7 @@ def after_output(
 ) -> Problem:
     """Return the problem of a host that printed other text instead of a stream."""
     return Problem(
-        f"{host} is unreachable", f"{why}, after it printed '{printed}'", STARTUP_FILE
+        f"{host} is unreachable",
+        f"{why}, after it printed '{printed}'",
+        STARTUP_FILE,
     )

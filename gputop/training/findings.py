@@ -83,9 +83,15 @@ def find_slowdown(points: Sequence[Point], now: float) -> Slowdown | None:
     usual = median(before)
     drop = usual - median(after)
     noise = max(_deviation(before), _deviation(after))
-    if usual <= 0 or 100 * drop / usual < SLOWER_PERCENT or drop < NOISES * noise:
+    if (
+        usual <= 0
+        or 100 * drop / usual < SLOWER_PERCENT
+        or drop < NOISES * noise
+    ):
         return None
-    if max(after) > usual - drop / 2:  # some of the time it is as fast as before
+    if (
+        max(after) > usual - drop / 2
+    ):  # some of the time it is as fast as before
         return None
     return Slowdown(100 * drop / usual, edges[place])
 
@@ -107,7 +113,9 @@ def _deviation(values: Sequence[float]) -> float:
     return median(abs(value - middle) for value in values)
 
 
-def step_sentence(steps_per_second: float | None, busy: Iterable[float | None]) -> str:
+def step_sentence(
+    steps_per_second: float | None, busy: Iterable[float | None]
+) -> str:
     """Return for how long the GPU works in a step: `busy` are percentages of the last minute.
 
     Empty if that is not known, or if the GPU works nearly all the time.

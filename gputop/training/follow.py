@@ -131,11 +131,15 @@ def attach(pid: int, parse: Parse = parse_line) -> Training:
         for descriptor in (1, 2):
             path = Path(f"/proc/{pid}/fd/{descriptor}").readlink()
             if path.is_absolute() and stat.S_ISREG(path.stat().st_mode):
-                words = command.decode(errors="replace").strip("\0").split("\0")
+                words = (
+                    command.decode(errors="replace").strip("\0").split("\0")
+                )
                 return Training(words, pid, FileReader(path), parse)
     except FileNotFoundError:
         problem = Problem(
-            what, "there is no such process, or its file is gone", "Look at `ps`"
+            what,
+            "there is no such process, or its file is gone",
+            "Look at `ps`",
         )
         raise RunError(problem) from None
     except PermissionError:
@@ -144,6 +148,8 @@ def attach(pid: int, parse: Parse = parse_line) -> Training:
         )
         raise RunError(problem) from None
     except OSError as error:
-        raise RunError(Problem(what, str(error.strerror), "Try again")) from None
+        raise RunError(
+            Problem(what, str(error.strerror), "Try again")
+        ) from None
     why = "its output goes to no file, but to a terminal or a pipe"
     raise RunError(Problem(what, why, "Start it with `gputop run -- COMMAND`"))

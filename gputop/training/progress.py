@@ -63,7 +63,9 @@ class Counter:
         points = self.points
         if len(points) < 2:
             return None
-        first = bisect_left(points, now - seconds, key=lambda point: point.time)
+        first = bisect_left(
+            points, now - seconds, key=lambda point: point.time
+        )
         while (
             first > 0
             and points[-1].value - points[min(first, len(points) - 1)].value
@@ -100,7 +102,11 @@ class Progress:
             values["loss"] = reading.loss
         for name, value in values.items():
             points = self.values.setdefault(name, deque(maxlen=POINTS))
-            if not points or points[-1].value != value or time - points[-1].time > 1.0:
+            if (
+                not points
+                or points[-1].value != value
+                or time - points[-1].time > 1.0
+            ):
                 points.append(Point(time, value))
 
     def main(self, now: float) -> Counter | None:
@@ -120,7 +126,9 @@ class Progress:
         return points[-1].value if points else None
 
 
-def rates(points: Sequence[Point], edges: Iterable[float]) -> list[float | None]:
+def rates(
+    points: Sequence[Point], edges: Iterable[float]
+) -> list[float | None]:
     """Return the steps per second between each two neighbouring `edges`, which are times.
 
     The steps between two points are spread evenly over the time between them. None stands for a

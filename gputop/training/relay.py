@@ -79,7 +79,9 @@ def start(command: Sequence[str], columns: int, rows: int) -> tuple[int, int]:
     pid, terminal = pty.fork()
     if pid == 0:
         _become(command)
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    fcntl.ioctl(
+        terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0)
+    )
     return pid, terminal
 
 
@@ -93,7 +95,9 @@ def _become(command: Sequence[str]) -> None:
     try:
         os.execvp(command[0], [*command])  # noqa: S606 - this is the purpose
     except OSError as error:
-        os.write(2, f"{command[0]}: {error.strerror}\n".encode(errors="replace"))
+        os.write(
+            2, f"{command[0]}: {error.strerror}\n".encode(errors="replace")
+        )
     os._exit(NOT_FOUND)
 
 

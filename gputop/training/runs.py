@@ -73,7 +73,9 @@ def runs_folder() -> Path:
     try:
         return user_folder("data") / "runs"
     except NoHomeError as error:
-        problem = Problem("The output cannot be kept", str(error), "Set XDG_DATA_HOME")
+        problem = Problem(
+            "The output cannot be kept", str(error), "Set XDG_DATA_HOME"
+        )
         raise RunError(problem) from None
 
 
@@ -129,7 +131,9 @@ def start_run(
     name: str = "",
 ) -> tuple[Run, subprocess.Popen[bytes]]:
     """Start a command under a relay. Return the run and the relay's process."""
-    folder = runs_folder() / (name or time.strftime(f"%Y%m%d-%H%M%S-{os.getpid()}"))
+    folder = runs_folder() / (
+        name or time.strftime(f"%Y%m%d-%H%M%S-{os.getpid()}")
+    )
     try:
         folder.mkdir(mode=0o700, parents=True)
     except OSError as error:
@@ -141,7 +145,14 @@ def start_run(
                 "Free some space, or set XDG_DATA_HOME",
             )
         ) from None
-    words = [sys.executable, "-I", relay.__file__, str(folder), str(columns), str(rows)]
+    words = [
+        sys.executable,
+        "-I",
+        relay.__file__,
+        str(folder),
+        str(columns),
+        str(rows),
+    ]
     with (folder / "relay.err").open("wb") as errors:
         process = subprocess.Popen(
             [*words, *command],
@@ -159,9 +170,16 @@ def start_run(
             break
         time.sleep(0.01)
     process.kill()
-    why = (folder / "relay.err").read_text(errors="replace").strip().rpartition("\n")[2]
+    why = (
+        (folder / "relay.err")
+        .read_text(errors="replace")
+        .strip()
+        .rpartition("\n")[2]
+    )
     problem = Problem(
-        "The command was not started", why or "its relay is silent", "Try again"
+        "The command was not started",
+        why or "its relay is silent",
+        "Try again",
     )
     raise RunError(problem)
 

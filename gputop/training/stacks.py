@@ -21,8 +21,12 @@ SAMPLES_PER_SECOND = 50
 PATIENCE_SECONDS = 20.0
 DATA_LOADER = "torch/utils/data/dataloader.py"
 PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
-_STANDARD = re.compile(r"(?:^<|/lib(?:64)?/python3\.\d+/(?!(?:site|dist)-packages/))")
-_FRAME = re.compile(r"(?P<function>.*) \((?P<file>[^()]*?)(?::(?P<line>\d+))?\)$")
+_STANDARD = re.compile(
+    r"(?:^<|/lib(?:64)?/python3\.\d+/(?!(?:site|dist)-packages/))"
+)
+_FRAME = re.compile(
+    r"(?P<function>.*) \((?P<file>[^()]*?)(?::(?P<line>\d+))?\)$"
+)
 
 
 class StacksError(ProblemError):
@@ -62,7 +66,9 @@ class Stacks(NamedTuple):
         """One line that says where the time goes."""
         if not self.shares:
             return "No Python code was running"
-        parts = [f"{percent:.0f} % in {name}" for name, percent in self.shares[:3]]
+        parts = [
+            f"{percent:.0f} % in {name}" for name, percent in self.shares[:3]
+        ]
         return ", ".join(parts)
 
 
@@ -81,7 +87,9 @@ def summarize(raw: str) -> Stacks:
             continue
         counts[_place(frames)] += int(number)
     total = counts.total()
-    return Stacks(tuple((name, 100 * n / total) for name, n in counts.most_common()))
+    return Stacks(
+        tuple((name, 100 * n / total) for name, n in counts.most_common())
+    )
 
 
 def _place(frames: Iterable[str]) -> str:
@@ -107,11 +115,15 @@ async def sample_stacks(pid: int) -> Stacks:
     """Sample the stacks of a process for two seconds. Raises `StacksError`."""
     what = f"The stacks of process {pid} were not read"
     if not _is_there(pid):
-        raise StacksError(Problem(what, "it has ended", "Choose another process"))
+        raise StacksError(
+            Problem(what, "it has ended", "Choose another process")
+        )
     program = find_py_spy()
     if program is None:
         install = from_checkout("'.[stacks]'")
-        raise StacksError(Problem(what, "py-spy is not installed", f"Type {install}"))
+        raise StacksError(
+            Problem(what, "py-spy is not installed", f"Type {install}")
+        )
     words = [
         "record",
         "--pid",
@@ -121,7 +133,13 @@ async def sample_stacks(pid: int) -> Stacks:
         "--idle",
         "--threads",
     ]
-    words += ["--rate", str(SAMPLES_PER_SECOND), "--format", "raw", "--full-filenames"]
+    words += [
+        "--rate",
+        str(SAMPLES_PER_SECOND),
+        "--format",
+        "raw",
+        "--full-filenames",
+    ]
     words += ["--output", "/dev/stdout"]
     process = await asyncio.create_subprocess_exec(
         program, *words, stdin=DEVNULL, stdout=PIPE, stderr=PIPE
@@ -150,7 +168,9 @@ def _refusal(what: str, pid: int, errors: str) -> Problem:
         return Problem(what, why, remedy)
     if "ython" in errors:
         return Problem(
-            what, "it is no Python process that py-spy knows", "Try `gdb -p PID`"
+            what,
+            "it is no Python process that py-spy knows",
+            "Try `gdb -p PID`",
         )
     line = errors.strip().rpartition("\n")[2]
     return Problem(what, visible(line, 100) or "py-spy failed", "Try again")

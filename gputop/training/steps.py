@@ -86,7 +86,9 @@ def pattern_parser(pattern: str) -> Parse:
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}.") from None
+        raise ValueError(
+            f"{pattern!r} is no regular expression: {error}."
+        ) from None
     if "step" not in compiled.groupindex:
         raise ValueError(
             f"{pattern!r} has no group for the step. Name it, as in '(?P<step>[0-9]+)'."
@@ -97,7 +99,10 @@ def pattern_parser(pattern: str) -> Parse:
         if match is None or match["step"] is None:
             return None
         groups = match.groupdict()
-        step, total = _whole(groups.pop("step")), _whole(groups.pop("total", None))
+        step, total = (
+            _whole(groups.pop("step")),
+            _whole(groups.pop("total", None)),
+        )
         values = {}
         for name, text in groups.items():
             value = _float(text)
@@ -165,7 +170,9 @@ def _bar(bar: re.Match[str]) -> StepReading | None:
     values = _values(" ".join((groups["rest"], groups.get("tail") or "")))
     values.pop("v_num", None)
     step = _whole(groups["step"])
-    return StepReading(f"bar {name}".strip(), step, _whole(groups.get("total")), values)
+    return StepReading(
+        f"bar {name}".strip(), step, _whole(groups.get("total")), values
+    )
 
 
 def _logged(line: str) -> StepReading | None:
@@ -182,7 +189,9 @@ def _logged(line: str) -> StepReading | None:
         return StepReading("log", None, None, values)
     if _NO_TRAINING.search(line[: found.start()]):
         return None
-    return StepReading("log", int(found["step"]), _whole(found["total"]), values)
+    return StepReading(
+        "log", int(found["step"]), _whole(found["total"]), values
+    )
 
 
 def _values(text: str) -> dict[str, float]:
@@ -195,7 +204,10 @@ def _values(text: str) -> dict[str, float]:
 
 
 def _unless_empty(
-    counter: str, step: int | None, total: int | None, values: Mapping[str, float]
+    counter: str,
+    step: int | None,
+    total: int | None,
+    values: Mapping[str, float],
 ) -> StepReading | None:
     reading = StepReading(counter, step, total, values)
     if step is None and reading.loss is None:

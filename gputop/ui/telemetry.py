@@ -125,7 +125,8 @@ class Telemetry:
             else:
                 fresh.receive(record)
         fresh.host_name = self.host_name
-        self.__dict__.update(fresh.__dict__)  # at once: another thread may read it
+        # At once: another thread may read it
+        self.__dict__.update(fresh.__dict__)
 
     def pause(self) -> None:
         """Freeze the picture, or let it catch up."""
@@ -139,7 +140,8 @@ class Telemetry:
         else:
             for event in (*record.events, *self._changes_of_state(record)):
                 self._events[event.device_uuid or event.machine].append(event)
-            while len(self._events) > 2 * DEVICES:  # events may name unknown devices
+            # Events may name unknown devices
+            while len(self._events) > 2 * DEVICES:
                 del self._events[next(iter(self._events))]
             self.sample, self.host = record, record.host
             self._known = {each.uuid: each for each in record.devices}
@@ -217,7 +219,9 @@ class Telemetry:
         """Devices of the hosts that are shown."""
         if self.host_name is None:
             return self._all_devices
-        return tuple(d for d in self._all_devices if d.machine == self.host_name)
+        return tuple(
+            d for d in self._all_devices if d.machine == self.host_name
+        )
 
     def find_device(self, uuid: str | None) -> Device | None:
         """Return the device with that UUID; a placeholder of an unknown one is found by index."""
@@ -245,7 +249,8 @@ class Telemetry:
     def machine_of(self, device: Device) -> Machine | None:
         """Return the device's machine, if the stream has several."""
         return next(
-            (each for each in self.machines if each.name == device.machine), None
+            (each for each in self.machines if each.name == device.machine),
+            None,
         )
 
     def host_of(self, device: Device) -> Host | None:
@@ -255,17 +260,24 @@ class Telemetry:
 
     @property
     def simulated(self) -> bool:
-        return self.inventory is not None and self.inventory.source is Source.SIMULATED
+        return (
+            self.inventory is not None
+            and self.inventory.source is Source.SIMULATED
+        )
 
     @property
     def scraped(self) -> bool:
         """True if the readings come from a server and are of another machine."""
-        return self.inventory is not None and self.inventory.source is Source.SCRAPED
+        return (
+            self.inventory is not None
+            and self.inventory.source is Source.SCRAPED
+        )
 
     def remote_name(self, device: Device) -> str:
         """Return the name of the device's machine, as foreign text; "" if it is this one."""
         if self.inventory is not None and self.scraped:
-            return self.inventory.hostname.rpartition("/")[2]  # without its cluster
+            # Without its cluster
+            return self.inventory.hostname.rpartition("/")[2]
         return "" if device.is_here else device.machine or ""
 
     @property
@@ -292,7 +304,10 @@ class Telemetry:
 
     def tick(self) -> None:
         """Note that the dashboard runs. It calls this more often than each second."""
-        self._stopped_seconds, self._ticked_at = self._unread_seconds, time.monotonic()
+        self._stopped_seconds, self._ticked_at = (
+            self._unread_seconds,
+            time.monotonic(),
+        )
 
     @property
     def _unread_seconds(self) -> float:
@@ -336,7 +351,9 @@ class Telemetry:
 
 def local_inventory(inventory: Inventory | None) -> Inventory | None:
     """Return this machine's part of an inventory of several, as if it were alone."""
-    if inventory is None or all(device.machine is None for device in inventory.devices):
+    if inventory is None or all(
+        device.machine is None for device in inventory.devices
+    ):
         return inventory
     return replace(
         inventory, devices=tuple(d.own for d in inventory.devices if d.is_here)

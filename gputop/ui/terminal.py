@@ -9,39 +9,29 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import select
 import termios
-import time
-from itertools import groupby, repeat
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import Any
 
 from rich.cells import split_graphemes
 
-from gputop.console import open_terminal
+from gputop.console import open_terminal, terminal_size
 from gputop.ui.drawing.cells import is_narrow
 from gputop.ui.textual_workarounds import SteadyDriver
 
-if TYPE_CHECKING:
-    from textual.app import App
-
-MOVE = re.compile(r"\x1b\[\d+;\d+H")
-"""Begins each of Textual's updates."""
+MOVE = re.compile(r"\x1b\[\d+;\d+H")  # begins each of Textual's updates
 TOKEN = re.compile(
     r"\x1b\[(\d+);(\d+)H|\x1b\[([\d;]*)m|([^\x1b\n]+)|\x1b\][^\x1b]*\x1b\\"
 )
 """A move, a style, text, or a link, which is left out."""
 CODE = re.compile(r"[34]8;5;\d+|[34]8;2;\d+;\d+;\d+|\d+")
-"""A colour with its numbers, or another SGR code."""
 DEFAULTS = {"0", "39", "49"}
-"""Codes that do nothing after a reset. Textual writes them under a dialog."""
+"""SGR codes that do nothing after a reset. Textual writes them under a dialog."""
 SYNC = "\x1b[?2026h", "\x1b[?2026l"
 """Textual's marks around an update, which is sent at another time."""
-CANCEL = b"\x18\x1b[m"
-"""Ends a sequence whose rest is dropped."""
+CANCEL = b"\x18\x1b[m"  # ends a sequence whose rest is dropped
 GAP = 4
 """Unchanged cells that are sent again, because a move over them is as long."""
-END_SECONDS = 0.3
-"""Time for the terminal to take the last output."""
 
 Cell = tuple[str, str]
 """A character and its SGR codes. The second cell of a wide character has no character."""
@@ -60,7 +50,9 @@ class ScreenCells:
         if [len(row) for row in self._rows] != [width] * height:
             blank = [(" ", "")] * width
             rows = [(row + blank)[:width] for row in self._rows[:height]]
-            self._rows = rows + [blank.copy() for _ in range(height - len(rows))]
+            self._rows = rows + [
+                blank.copy() for _ in range(height - len(rows))
+            ]
             self.known = False
 
     def apply(self, update: str) -> None:
@@ -70,7 +62,10 @@ class ScreenCells:
             if line:
                 x, y = int(column) - 1, int(line) - 1
             elif not text:
-                codes = significant_codes(style)
+                found = CODE.findall(style)
+                codes = ";".join(
+                    code for code in found if code not in DEFAULTS
+                )
             elif y < len(self._rows):
                 row, cells = self._rows[y], to_cells(text, codes)
                 width = len(row)
@@ -85,26 +80,27 @@ class ScreenCells:
             output.append("\x1b[m\x1b[2J")
             self._sent = [[(" ", "")] * len(row) for row in self._rows]
             self.known = True
-        for y, (row, sent) in enumerate(zip(self._rows, self._sent, strict=True), 1):
+        for y, (row, sent) in enumerate(
+            zip(self._rows, self._sent, strict=True), 1
+        ):
             for start, end in changes(row, sent):
                 output.append(f"\x1b[{y};{start + 1}H")
-                for codes, cells in groupby(row[start:end], lambda cell: cell[1]):
+                for codes, cells in groupby(
+                    row[start:end], lambda cell: cell[1]
+                ):
                     if codes != current:
-                        output.append(f"\x1b[0;{codes}m" if codes else "\x1b[m")
+                        output.append(
+                            f"\x1b[0;{codes}m" if codes else "\x1b[m"
+                        )
                         current = codes
                     output.extend(character for character, _ in cells)
             sent[:] = row
         return "".join(output) + ("\x1b[m" if current else "")
 
 
-def significant_codes(style: str) -> str:
-    """Return SGR codes without those of default colours, so that equal looks are equal."""
-    return ";".join(code for code in CODE.findall(style) if code not in DEFAULTS)
-
-
 def to_cells(text: str, codes: str) -> list[Cell]:
     if is_narrow(text):
-        return list(zip(text, repeat(codes), strict=False))
+        return [(character, codes) for character in text]
     cells: list[Cell] = []
     for start, end, width in split_graphemes(text)[0]:
         if width:
@@ -127,18 +123,16 @@ def changes(row: list[Cell], sent: list[Cell]) -> list[list[int]]:
 class TerminalDriver(SteadyDriver):
     """Driver for the terminal of standard output."""
 
-    def __init__(self, app: App[Any], **options: Any) -> None:
+    def __init__(self, app: Any, **options: Any) -> None:
+        options["size"] = options.get("size") or terminal_size()
         super().__init__(app, **options)
+        app.terminal = self
         self._cells = ScreenCells()
         self._output = -1
         """Descriptor of the terminal while the app uses it."""
         self._pending = b""
         """Output that the terminal has not taken yet."""
         self._draws = self._blocked = False
-
-    def _get_terminal_size(self) -> tuple[int, int]:
-        self._cells.known = False  # after SIGWINCH
-        return super()._get_terminal_size()
 
     def write(self, data: str) -> None:
         if MOVE.match(data):
@@ -152,11 +146,15 @@ class TerminalDriver(SteadyDriver):
         """Send as much as the terminal takes, and the rest once it takes more."""
         while self._output >= 0 and not self._blocked:
             if not self._pending and self._draws:
-                self._pending = self._cells.difference().encode(errors="replace")
+                self._pending = self._cells.difference().encode(
+                    errors="replace"
+                )
             if not self._pending:
                 return
             try:
-                self._pending = self._pending[os.write(self._output, self._pending) :]
+                self._pending = self._pending[
+                    os.write(self._output, self._pending) :
+                ]
             except BlockingIOError:
                 self._blocked = True
                 self._loop.add_writer(self._output, self._unblock)
@@ -185,16 +183,12 @@ class TerminalDriver(SteadyDriver):
 
     def stop_application_mode(self) -> None:
         self._draws = False
-        if self._pending:
+        if self._blocked:  # the end takes the place of what nobody has read
+            with contextlib.suppress(termios.error):
+                termios.tcflush(self._output, termios.TCOFLUSH)
             self._pending = CANCEL
+            self._unblock()
         super().stop_application_mode()
-        deadline = time.monotonic() + END_SECONDS
-        while self._pending and time.monotonic() < deadline:
-            select.select([], [self._output], [], END_SECONDS)
-            self._unblock()
-        if self._pending:  # nobody reads: replace what was sent before
-            termios.tcflush(self._output, termios.TCOFLUSH)
-            self._unblock()
 
     def close(self) -> None:
         with contextlib.suppress(RuntimeError):  # the thread was not started

@@ -26,19 +26,25 @@ class BackgroundAnswered(Message):
 class AnswerFilter:
     """Takes the answer out of what is typed: its letters would be keys."""
 
-    _held = ""
-
     def __init__(self) -> None:
-        self.found: list[Message] = []
-        """Answers that nobody has taken yet."""
+        self._held = ""
+        self._found: list[Message] = []
+
+    def take(self) -> list[Message]:
+        """Return the answers since the last call."""
+        found, self._found = self._found, []
+        return found
 
     def feed(self, text: str) -> str:
         """Return the text without answers. The start of an answer is held back."""
         text, self._held = self._held + text, ""
         answer = ANSWER.search(text)
         if answer:
-            shares = [int(each, 16) / (16 ** len(each) - 1) for each in answer.groups()]
-            self.found.append(BackgroundAnswered(is_light=sum(shares) > 1.5))
+            shares = [
+                int(each, 16) / (16 ** len(each) - 1)
+                for each in answer.groups()
+            ]
+            self._found.append(BackgroundAnswered(is_light=sum(shares) > 1.5))
             text = text.replace(answer[0], "")
         begun = BEGUN_ANSWER.search(text)
         if begun:

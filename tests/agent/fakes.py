@@ -111,6 +111,16 @@ class FakeDriver:
         self.closed.set()
 
 
+class Time:
+    """Stands in for a module's `time`: seconds that pass when told to."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
 LONG = 30.0
 
 

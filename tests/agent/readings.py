@@ -35,6 +35,11 @@ class Row(NamedTuple):
     """The functions or fields that it comes from."""
 
 
+def same(name: str, value: Any, fails: tuple[str, ...]) -> Row:
+    """A reading that is the number which the fake driver has under the same name."""
+    return Row(name, {name: value}, value, fails)
+
+
 def get(function: str) -> tuple[str, ...]:
     """The function, and the older one that is asked in its place."""
     name = f"nvmlDeviceGet{function}"
@@ -65,7 +70,7 @@ SECONDS = {
 }
 
 SAMPLE = (
-    Row("gpu_utilization_percent", {"gpu_utilization_percent": 93}, 93, get("UtilizationRates")),
+    same("gpu_utilization_percent", 93, get("UtilizationRates")),
     Row(
         "gpu_utilization_samples_percent",
         {"samples": (FakeSample(1_000_000, 70), FakeSample(1_200_000, 71))},
@@ -73,26 +78,11 @@ SAMPLE = (
         get("Samples"),
     ),
     Row("gpu_utilization_samples_seconds", {}, 0.2, get("Samples")),
-    Row(
-        "memory_utilization_percent",
-        {"memory_utilization_percent": 42},
-        42,
-        get("UtilizationRates"),
-    ),
-    Row(
-        "encoder_utilization_percent",
-        {"encoder_utilization_percent": 11},
-        11,
-        get("EncoderUtilization"),
-    ),
-    Row(
-        "decoder_utilization_percent",
-        {"decoder_utilization_percent": 12},
-        12,
-        get("DecoderUtilization"),
-    ),
-    Row("jpeg_utilization_percent", {"jpeg_utilization_percent": 13}, 13, get("JpgUtilization")),
-    Row("ofa_utilization_percent", {"ofa_utilization_percent": 14}, 14, get("OfaUtilization")),
+    same("memory_utilization_percent", 42, get("UtilizationRates")),
+    same("encoder_utilization_percent", 11, get("EncoderUtilization")),
+    same("decoder_utilization_percent", 12, get("DecoderUtilization")),
+    same("jpeg_utilization_percent", 13, get("JpgUtilization")),
+    same("ofa_utilization_percent", 14, get("OfaUtilization")),
     Row("graphics_active_percent", {"gpm.1": 80.5}, 80.5, ("gpm.1",)),
     Row("sm_active_percent", {"gpm.2": 81.5}, 81.5, ("gpm.2",)),
     Row("sm_occupancy_percent", {"gpm.3": 82.5}, 82.5, ("gpm.3",)),
@@ -104,19 +94,14 @@ SAMPLE = (
     Row("memory_used_bytes", MEMORY, 50 * GIB, get("MemoryInfo_v2")),
     Row("memory_total_bytes", MEMORY, 80 * GIB, get("MemoryInfo_v2")),
     Row("memory_free_bytes", MEMORY, 29 * GIB, get("MemoryInfo_v2")),
-    Row("memory_reserved_bytes", {"memory_reserved_bytes": GIB}, GIB, get("MemoryInfo_v2")),
+    same("memory_reserved_bytes", GIB, get("MemoryInfo_v2")),
     Row("memory_attributed_bytes", {"processes": HELD}, 35 * GIB, LISTS),
     Row("memory_unattributed_bytes", MEMORY, 15 * GIB, get("MemoryInfo_v2")),
-    Row("bar1_used_bytes", {"bar1_used_bytes": 3 * GIB}, 3 * GIB, get("BAR1MemoryInfo")),
-    Row("temperature_celsius", {"temperature_celsius": 61}, 61, get("TemperatureV")),
-    Row(
-        "temperature_margin_celsius",
-        {"temperature_margin_celsius": -1},
-        -1,
-        get("MarginTemperature"),
-    ),
+    same("bar1_used_bytes", 3 * GIB, get("BAR1MemoryInfo")),
+    same("temperature_celsius", 61, get("TemperatureV")),
+    same("temperature_margin_celsius", -1, get("MarginTemperature")),
     Row("memory_temperature_celsius", {"field.82": 77}, 77, field(82)),
-    Row("fan_percent", {"fan_percent": 33}, 33, get("FanSpeed")),
+    same("fan_percent", 33, get("FanSpeed")),
     Row("fans_percent", {"fans": 2, "fan_percent.1": 44}, [33, 44], get("NumFans")),
     Row("power_watts", {"power_milliwatts": 301_250}, 301.25, get("PowerUsage")),
     Row("power_average_watts", {"field.185": 302_250}, 302.25, field(185)),
@@ -134,11 +119,11 @@ SAMPLE = (
         get("PowerManagementLimit"),
     ),
     Row("energy_joules", {"field.83": 12_345_678}, 12_345.678, field(83, 191)),
-    Row("sm_clock_mhz", {"sm_clock_mhz": 1701}, 1701, get("ClockInfo")),
-    Row("graphics_clock_mhz", {"graphics_clock_mhz": 1704}, 1704, get("ClockInfo")),
-    Row("memory_clock_mhz", {"memory_clock_mhz": 1702}, 1702, get("ClockInfo")),
-    Row("video_clock_mhz", {"video_clock_mhz": 1703}, 1703, get("ClockInfo")),
-    Row("performance_state", {"performance_state": 2}, 2, get("PerformanceState")),
+    same("sm_clock_mhz", 1701, get("ClockInfo")),
+    same("graphics_clock_mhz", 1704, get("ClockInfo")),
+    same("memory_clock_mhz", 1702, get("ClockInfo")),
+    same("video_clock_mhz", 1703, get("ClockInfo")),
+    same("performance_state", 2, get("PerformanceState")),
     Row(
         "clock_event_reasons",
         {"clock_event_reasons": 0x1000_0000_0144},
@@ -151,8 +136,8 @@ SAMPLE = (
         SECONDS,
         field(74, 75, 76, 77, 78, 79, 269, 270, 271),
     ),
-    Row("pcie_generation", {"pcie_generation": 4}, 4, get("CurrPcieLinkGeneration")),
-    Row("pcie_width", {"pcie_width": 8}, 8, get("CurrPcieLinkWidth")),
+    same("pcie_generation", 4, get("CurrPcieLinkGeneration")),
+    same("pcie_width", 8, get("CurrPcieLinkWidth")),
     Row("pcie_rx_bytes_per_second", {}, 3_000_000_000, (*field(198), *get("PcieThroughput"))),
     Row("pcie_tx_bytes_per_second", {}, 1_000_000_000, (*field(197), *get("PcieThroughput"))),
     Row("pcie_replays", {"field.94": 6}, 6, field(94)),
@@ -171,20 +156,20 @@ SAMPLE = (
     Row("recovery_action", {"field.230": 4}, "drain_and_reset", field(230)),
 )
 INVENTORY = (
-    Row("uuid", {"uuid": "GPU-aaaa"}, "GPU-aaaa", get("UUID")),
-    Row("name", {"name": "NVIDIA Fake"}, "NVIDIA Fake", get("Name")),
-    Row("pci_bus_id", {"pci_bus_id": "00000001:2A:00.0"}, "00000001:2A:00.0", get("PciInfo_v3")),
-    Row("pci_device_id", {"pci_device_id": "26b5"}, "26b5", get("PciInfo_v3")),
-    Row("minor_number", {"minor_number": 5}, 5, get("MinorNumber")),
+    same("uuid", "GPU-aaaa", get("UUID")),
+    same("name", "NVIDIA Fake", get("Name")),
+    same("pci_bus_id", "00000001:2A:00.0", get("PciInfo_v3")),
+    same("pci_device_id", "26b5", get("PciInfo_v3")),
+    same("minor_number", 5, get("MinorNumber")),
     Row("architecture", {"architecture": 8}, "ada", get("Architecture")),
     Row("compute_capability", {"compute_capability_major": 8}, "8.0", get("CudaComputeCapability")),
     Row("sm_count", {"gpu_cores": 142 * 64}, 142, get("NumGpuCores")),
     Row("memory_total_bytes", MEMORY, 80 * GIB, get("MemoryInfo_v2")),
-    Row("bar1_total_bytes", {"bar1_total_bytes": 64 * GIB}, 64 * GIB, get("BAR1MemoryInfo")),
-    Row("sm_clock_max_mhz", {"sm_clock_max_mhz": 2001}, 2001, get("MaxClockInfo")),
-    Row("graphics_clock_max_mhz", {"graphics_clock_max_mhz": 2004}, 2004, get("MaxClockInfo")),
-    Row("memory_clock_max_mhz", {"memory_clock_max_mhz": 2002}, 2002, get("MaxClockInfo")),
-    Row("video_clock_max_mhz", {"video_clock_max_mhz": 2003}, 2003, get("MaxClockInfo")),
+    same("bar1_total_bytes", 64 * GIB, get("BAR1MemoryInfo")),
+    same("sm_clock_max_mhz", 2001, get("MaxClockInfo")),
+    same("graphics_clock_max_mhz", 2004, get("MaxClockInfo")),
+    same("memory_clock_max_mhz", 2002, get("MaxClockInfo")),
+    same("video_clock_max_mhz", 2003, get("MaxClockInfo")),
     Row(
         "power_limit_default_watts",
         {"power_limit_default_milliwatts": 350_000},
@@ -225,8 +210,8 @@ INVENTORY = (
     Row("temperature_slowdown_margin_celsius", {"field.194": -2}, -2, field(194)),
     Row("memory_temperature_max_margin_celsius", {"field.195": 1}, 1, field(195)),
     Row("temperature_max_margin_celsius", {"field.196": 0}, 0, field(196)),
-    Row("pcie_generation_max", {"pcie_generation_max": 6}, 6, get("MaxPcieLinkGeneration")),
-    Row("pcie_width_max", {"pcie_width_max": 32}, 32, get("MaxPcieLinkWidth")),
+    same("pcie_generation_max", 6, get("MaxPcieLinkGeneration")),
+    same("pcie_width_max", 32, get("MaxPcieLinkWidth")),
     Row("compute_mode", {"compute_mode": 3}, "exclusive_process", get("ComputeMode")),
     Row("persistence_mode", {"persistence_mode": 0}, "disabled", get("PersistenceMode")),
     Row("mig_mode", {"mig_mode": 1}, "enabled", get("MigMode")),

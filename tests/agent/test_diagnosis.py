@@ -47,8 +47,12 @@ TABLE: list[tuple[Diagnose, System, str, str]] = [
     (diagnosis.no_library, KUBERNETES_NODE, "library", "it is in /usr/local/nvidia/lib64"),
     (diagnosis.no_library, MUSL, "library", "does not fit"),
     (diagnosis.no_library, NOUVEAU, "nouveau", "nouveau has the GPU"),
-    (diagnosis.no_library, DANGLING, "library", f"{LINK.file} links to libnvidia-ml.so.535.54.03"),
-    (diagnosis.no_library, DANGLING, "library", "Reinstall the driver, then run sudo ldconfig"),
+    (
+        diagnosis.no_library,
+        DANGLING,
+        "library",
+        "535.54.03, which is missing. Reinstall the driver, then run sudo ldconfig",
+    ),
     (
         diagnosis.no_library,
         BOX._replace(broken_library=LINK),
@@ -57,7 +61,6 @@ TABLE: list[tuple[Diagnose, System, str, str]] = [
     ),
     (diagnosis.no_library, DANGLING._replace(wsl=True), "library", "wsl --shutdown"),
     (STUB, System(), "library", "/usr/local/cuda/lib64/stubs/libnvidia-ml.so is the CUDA toolkit"),
-    (STUB, System(), "library", "from LD_LIBRARY_PATH and /etc/ld.so.conf.d"),
     (STUB, BOX, "library", "Start the container with --gpus all"),
     (diagnosis.not_loaded, System(), "module", "sudo modprobe nvidia"),
     (diagnosis.not_loaded, System(container="docker"), "module", "On the host"),

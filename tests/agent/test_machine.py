@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
@@ -82,39 +82,32 @@ def test_cpu_percents(tmp_path: Path, after: Files, expected: tuple[float, ...])
     assert percents(tmp_path, TWO, after) == expected
 
 
-@pytest.mark.parametrize(
-    ("files", "expected", "used"),
-    [
-        (machines.MEMORY, Memory(1000 * KIB, 600 * KIB), 400 * KIB),
-        (meminfo(MemTotal=1000, MemFree=300), Memory(1000 * KIB, None), None),
-        (
-            meminfo(MemTotal=1000, MemFree=300, MemAvailable=9000),
-            Memory(1000 * KIB, 300 * KIB),
-            700 * KIB,
-        ),
-        (
-            meminfo(MemTotal=1000, MemFree=300, MemAvailable=0),
-            Memory(1000 * KIB, 300 * KIB),
-            700 * KIB,
-        ),
-        (meminfo(MemTotal=1000, MemAvailable=9000), Memory(1000 * KIB, None), None),
-        (meminfo(MemAvailable=600), Memory(None, 600 * KIB), None),
-        ({"/proc/meminfo": "MemTotal: many kB\n"}, Memory(None, None), None),
-        ({"/proc/meminfo": ""}, Memory(None, None), None),
-        ({}, Memory(None, None), None),
-    ],
-    ids=[
-        "as usual",
-        "Linux before 3.14",
-        "LXC: the host's estimate",
-        "an estimate of nothing",
-        "a wrong estimate and no free memory",
-        "no total",
-        "no numbers",
-        "empty",
-        "none",
-    ],
-)
+MEMORYS: dict[str, tuple[Any, ...]] = {
+    "as usual": (machines.MEMORY, Memory(1000 * KIB, 600 * KIB), 400 * KIB),
+    "Linux before 3.14": (meminfo(MemTotal=1000, MemFree=300), Memory(1000 * KIB, None), None),
+    "LXC: the host's estimate": (
+        meminfo(MemTotal=1000, MemFree=300, MemAvailable=9000),
+        Memory(1000 * KIB, 300 * KIB),
+        700 * KIB,
+    ),
+    "an estimate of nothing": (
+        meminfo(MemTotal=1000, MemFree=300, MemAvailable=0),
+        Memory(1000 * KIB, 300 * KIB),
+        700 * KIB,
+    ),
+    "a wrong estimate and no free memory": (
+        meminfo(MemTotal=1000, MemAvailable=9000),
+        Memory(1000 * KIB, None),
+        None,
+    ),
+    "no total": (meminfo(MemAvailable=600), Memory(None, 600 * KIB), None),
+    "no numbers": ({"/proc/meminfo": "MemTotal: many kB\n"}, Memory(None, None), None),
+    "empty": ({"/proc/meminfo": ""}, Memory(None, None), None),
+    "none": ({}, Memory(None, None), None),
+}
+
+
+@pytest.mark.parametrize(("files", "expected", "used"), MEMORYS.values(), ids=MEMORYS)
 def test_memory(tmp_path: Path, files: Files, expected: Memory, used: int | None) -> None:
     found = machine.memory(fake_root(tmp_path, files))
     assert found == expected
@@ -135,94 +128,64 @@ def test_load_average(tmp_path: Path, content: str | None, expected: tuple[float
     assert machine.load_average(fake_root(tmp_path, files)) == expected
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        (machines.INTEL, 3000.25),
-        (machines.AMD, 2450.0),
-        (machines.GRACE, 2601.0),
-        (machines.BOARD, None),
-        (machines.CONTAINER_WITHOUT_SYS, 3000.25),
-        (cpuinfo("0.000", "2600.000"), 2600.0),
-        (cpuinfo("Unknown", "2600.000"), 2600.0),
-        (cpuinfo("0.000"), None),
-        (cpuinfo("0.000") | policy(0, "1500000"), 1500.0),
-        (cpuinfo("2600.000") | policy(0, "2600000") | policy(1, None), 2600.0),
-        (policy(0, "1500000") | policy(1, None, None), 1500.0),
-        (policy(0, "1500000") | policy(1, "0", "0"), 1500.0),
-        (policy(0, "1500000") | policy(10, "2500000"), 2000.0),
-        (policy(0, "<unknown>", "1600000"), 1600.0),
-        (policy(0, None, "1700000"), 1700.0),
-        (policy(0, "<unknown>"), None),
-        ({}, None),
-    ],
-    ids=[
-        "Intel",
-        "AMD",
-        "Grace",
-        "a board without frequencies",
-        "a container without /sys",
-        "one unknown",
-        "another unknown",
-        "unknown to a virtual machine",
-        "known to the driver only",
-        "x86 with an offline CPU",
-        "ARM with an offline CPU",
-        "ARM with a CPU that stands",
-        "two digits",
-        "a word in the first file",
-        "the second file only",
-        "a word",
-        "none",
-    ],
-)
+CPU_CLOCKS: dict[str, tuple[Any, ...]] = {
+    "Intel": (machines.INTEL, 3000.25),
+    "AMD": (machines.AMD, 2450.0),
+    "Grace": (machines.GRACE, 2601.0),
+    "a board without frequencies": (machines.BOARD, None),
+    "a container without /sys": (machines.CONTAINER_WITHOUT_SYS, 3000.25),
+    "one unknown": (cpuinfo("0.000", "2600.000"), 2600.0),
+    "another unknown": (cpuinfo("Unknown", "2600.000"), 2600.0),
+    "unknown to a virtual machine": (cpuinfo("0.000"), None),
+    "known to the driver only": (cpuinfo("0.000") | policy(0, "1500000"), 1500.0),
+    "x86 with an offline CPU": (
+        cpuinfo("2600.000") | policy(0, "2600000") | policy(1, None),
+        2600.0,
+    ),
+    "ARM with an offline CPU": (policy(0, "1500000") | policy(1, None, None), 1500.0),
+    "ARM with a CPU that stands": (policy(0, "1500000") | policy(1, "0", "0"), 1500.0),
+    "two digits": (policy(0, "1500000") | policy(10, "2500000"), 2000.0),
+    "a word in the first file": (policy(0, "<unknown>", "1600000"), 1600.0),
+    "the second file only": (policy(0, None, "1700000"), 1700.0),
+    "a word": (policy(0, "<unknown>"), None),
+    "none": ({}, None),
+}
+
+
+@pytest.mark.parametrize(("files", "expected"), CPU_CLOCKS.values(), ids=CPU_CLOCKS)
 def test_cpu_clock(tmp_path: Path, files: Files, expected: float | None) -> None:
     assert machine.cpu_clock_mhz(fake_root(tmp_path, files)) == expected
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        (machines.INTEL, 58.0),
-        (machines.AMD, 67.375),
-        (machines.GRACE, None),
-        (machines.BOARD, 48.5),
-        (machines.CONTAINER_WITHOUT_SYS, None),
-        (machines.LINKED, 58.0),
-        (chip(0, "acpitz", "16800") | chip(1, "coretemp", "40000", folder=machines.PLATFORM), 40.0),
-        (chip(0, "coretemp", "40000") | chip(1, "coretemp", "62000"), 62.0),
-        (chip(0, "zenpower", "55250"), 55.25),
-        (chip(0, "cpu_thermal", "39000"), 39.0),
-        (chip(0, "acpitz", "27800"), 27.8),
-        (chip(0, "coretemp", "", "x", "41000"), 41.0),
-        (chip(0, "coretemp", "") | chip(1, "acpitz", "30000"), 30.0),
-        (chip(0, "coretemp", "-5000"), -5.0),
-        (chip(0, "nvme", "50000") | zone(0, "cpu-thermal", "48500"), None),
-        (zone(0, "cpu_thermal", "48500") | zone(1, "acpitz", "99000"), 48.5),
-        (zone(0, "cpu-thermal", ""), None),
-        ({}, None),
-    ],
-    ids=[
-        "Intel",
-        "AMD",
-        "Grace",
-        "a board with thermal zones",
-        "a container without /sys",
-        "chips are links",
-        "Intel's chip in its own folder only",
-        "two sockets",
-        "another driver for AMD",
-        "a chip for a thermal zone",
-        "the firmware's",
-        "a core that cannot be read",
-        "a chip that cannot be read",
-        "frost",
-        "zones do not count beside chips",
-        "the best zone",
-        "a zone that cannot be read",
-        "none",
-    ],
-)
+CPU_TEMPERATURES: dict[str, tuple[Any, ...]] = {
+    "Intel": (machines.INTEL, 58.0),
+    "AMD": (machines.AMD, 67.375),
+    "Grace": (machines.GRACE, None),
+    "a board with thermal zones": (machines.BOARD, 48.5),
+    "a container without /sys": (machines.CONTAINER_WITHOUT_SYS, None),
+    "chips are links": (machines.LINKED, 58.0),
+    "Intel's chip in its own folder only": (
+        chip(0, "acpitz", "16800") | chip(1, "coretemp", "40000", folder=machines.PLATFORM),
+        40.0,
+    ),
+    "two sockets": (chip(0, "coretemp", "40000") | chip(1, "coretemp", "62000"), 62.0),
+    "another driver for AMD": (chip(0, "zenpower", "55250"), 55.25),
+    "a chip for a thermal zone": (chip(0, "cpu_thermal", "39000"), 39.0),
+    "the firmware's": (chip(0, "acpitz", "27800"), 27.8),
+    "a core that cannot be read": (chip(0, "coretemp", "", "x", "41000"), 41.0),
+    "a chip that cannot be read": (chip(0, "coretemp", "") | chip(1, "acpitz", "30000"), 30.0),
+    "frost": (chip(0, "coretemp", "-5000"), -5.0),
+    "zones do not count beside chips": (
+        chip(0, "nvme", "50000") | zone(0, "cpu-thermal", "48500"),
+        None,
+    ),
+    "the best zone": (zone(0, "cpu_thermal", "48500") | zone(1, "acpitz", "99000"), 48.5),
+    "a zone that cannot be read": (zone(0, "cpu-thermal", ""), None),
+    "none": ({}, None),
+}
+
+
+@pytest.mark.parametrize(("files", "expected"), CPU_TEMPERATURES.values(), ids=CPU_TEMPERATURES)
 def test_cpu_temperature(tmp_path: Path, files: Files, expected: float | None) -> None:
     assert machine.cpu_temperature_celsius(fake_root(tmp_path, files)) == expected
 

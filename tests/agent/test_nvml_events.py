@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import select
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
 
 import pytest
 
 from gputop.agent.device import DeviceState
 from gputop.agent.nvml import xid_events as nvml_events
 from gputop.agent.nvml.driver import NvmlDriver, NvmlReader, start
-from gputop.agent.snapshot import Event, Sample
-from gputop.schema.decode import decode
+from gputop.agent.snapshot import Event
 from tests.driver import GPU_IS_LOST, UNKNOWN, FakeDevice, FakeDriver
 
 pytestmark = pytest.mark.driver
@@ -74,21 +68,6 @@ def test_an_xid_comes_once_with_its_device_and_time(machine: Machine) -> None:
     assert machine.events() == []
 
 
-def test_an_event_that_comes_while_somebody_waits(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(nvml_events, "WAIT_SECONDS", BOUND)
-    found: list[Event] = []
-    thread = threading.Thread(target=lambda: found.extend(machine.driver.events()), daemon=True)
-    machine.nvml.forget_calls()
-    thread.start()
-    while not machine.nvml.calls()[WAIT]:
-        thread.join(0.01)
-    machine.nvml.report_xid(0, 13)
-    thread.join(BOUND)
-    assert [event.code for event in found] == [13]
-
-
 def test_a_device_that_spoils_the_set_is_left_out_of_the_next(nvml: FakeDriver) -> None:
     """NVML: a set is in an undefined state after this code, and has to be freed."""
     machine = Machine(nvml, FakeDevice(), FakeDevice(fail={REGISTER: UNKNOWN}), FakeDevice())
@@ -134,68 +113,3 @@ def test_a_device_that_hangs_holds_up_no_events_of_others(machine: Machine) -> N
     machine.nvml.change(1, hang=False)
     stuck.join(BOUND)
     assert not stuck.is_alive()
-
-
-class Stream:
-    """`gputop stream` on a fake driver, line by line."""
-
-    def __init__(self, driver: FakeDriver) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "gputop", "stream", "--interval", "0.25"],
-            env={**os.environ, **driver.environment()},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-
-    def samples(self) -> Iterator[Sample]:
-        assert self.process.stdout is not None
-        while True:
-            assert select.select([self.process.stdout], [], [], BOUND)[0]
-            record = decode(self.process.stdout.readline())
-            if isinstance(record, Sample):
-                yield record
-
-
-@pytest.fixture
-def stream(driver: FakeDriver) -> Iterator[Callable[[], Stream]]:
-    running: list[Stream] = []
-
-    def open_stream() -> Stream:
-        running.append(Stream(driver))
-        return running[-1]
-
-    yield open_stream
-    for one in running:
-        with one.process:
-            one.process.kill()
-
-
-def known(sample: Sample) -> list[str]:
-    """The devices that were read, which is after they were registered."""
-    return [row.uuid for row in sample.devices if row.temperature_celsius is not None]
-
-
-def test_the_stream_has_each_xid_exactly_once(
-    driver: FakeDriver, stream: Callable[[], Stream]
-) -> None:
-    driver.write(FakeDevice(), FakeDevice())
-    samples = stream().samples()
-    uuids = next(known(sample) for sample in samples if len(known(sample)) == 2)
-    driver.report_xid(1, 79)
-    driver.report_xid(0, 31)
-    found: list[Event] = []
-    for sample in samples:
-        found += sample.events
-        if len(found) >= 2:
-            break
-    assert [(event.device_uuid, event.kind, event.code) for event in found] == [
-        (uuids[1], "xid", 79),
-        (uuids[0], "xid", 31),
-    ]
-    driver.report_xid(1, 48)
-    for sample in samples:
-        found += sample.events
-        if len(found) >= 3:
-            break
-    later = [event for _ in range(3) for event in next(samples).events]
-    assert [event.code for event in (*found, *later)] == [79, 31, 48]

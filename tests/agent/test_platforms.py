@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,8 +14,8 @@ from gputop.agent.snapshot import Host, Sample
 from gputop.schema.decode import decode
 from gputop.schema.derived import label_of
 from tests.agent.readings import WITHOUT_A_DEFAULT
-from tests.driver import FakeDevice, FakeDriver, FakeInstance, FakeProcess
-from tests.driver.platforms import PLATFORMS, gb10, h100, n1x, orin, orin_of_zeros
+from tests.driver import FakeDevice, FakeDriver, FakeProcess
+from tests.driver.platforms import PLATFORMS, h100, n1x, orin_of_zeros
 
 if TYPE_CHECKING:
     from gputop.agent.interface import DeviceReading
@@ -182,64 +178,42 @@ def read(nvml: FakeDriver, *devices: FakeDevice) -> tuple[DeviceReading, ...]:
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_each_absence_has_its_reason(nvml: FakeDriver, platform: str) -> None:
-    device = PLATFORMS[platform]()
-    sample = read(nvml, device)[0].sample
-    counters = () if "field.197" not in device.values else PCIE_RATES
-    links = () if "field.91" not in device.values else NVLINK
-    assert sample.absent == {
+def test_no_number_is_a_wrong_one_and_each_absence_has_its_reason(
+    nvml: FakeDriver, platform: str
+) -> None:
+    preset = PLATFORMS[platform]()
+    reading = read(nvml, preset)[0]
+    numbers = said(preset)
+    assert len(numbers) > 20
+    assert {name: getattr(reading.sample, name) for name in numbers} == numbers
+    counters = PCIE_RATES if "field.197" in preset.values else ()
+    links = NVLINK if "field.91" in preset.values else ()
+    assert reading.sample.absent == {
         **dict.fromkeys(GPM_READINGS, Absence.DISABLED),
         **dict.fromkeys((*counters, *links, *SERIES_READINGS), Absence.NO_DATA_YET),
         **dict.fromkeys((*NOT_THERE[platform], *WITHOUT_A_DEFAULT), Absence.NOT_SUPPORTED),
         **dict.fromkeys(DISABLED.get(platform, ()), Absence.DISABLED),
     }
-    assert sample.state is DeviceState.OK
-
-
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_no_number_is_a_wrong_one(nvml: FakeDriver, platform: str) -> None:
-    device = PLATFORMS[platform]()
-    sample = read(nvml, device)[0].sample
-    numbers = said(device)
-    assert len(numbers) > 20
-    assert {name: getattr(sample, name) for name in numbers} == numbers
-
-
-@pytest.mark.parametrize("platform", PLATFORMS)
-def test_what_a_device_is(nvml: FakeDriver, platform: str) -> None:
-    device = read(nvml, PLATFORMS[platform]())[0].device
-    virtualization, shared, mib = IDENTITY[platform]
-    assert device.virtualization == virtualization
+    device, (virtualization, shared, mib) = reading.device, IDENTITY[platform]
+    assert (device.name, device.virtualization) == (preset.name, virtualization)
     assert device.memory_is_shared is shared
     assert device.memory_total_bytes == (None if mib is None else mib << 20)
-    assert device.name == PLATFORMS[platform]().name
+    assert reading.sample.state is DeviceState.OK
 
 
 def test_instances_have_their_own_memory_and_nothing_of_the_gpus(nvml: FakeDriver) -> None:
-    device = PLATFORMS["a100_mig"]()
-    parent, *readings = read(nvml, device)
-    assert [label_of(reading.device) for reading in readings] == ["0:0", "0:1", "0:3"]
-    instances = [instance for instance in device.instances if instance is not None]
-    for instance, reading in zip(instances, readings, strict=True):
-        check_instance(instance, reading)
+    preset = PLATFORMS["a100_mig"]()
+    parent, *readings = read(nvml, preset)
     assert parent.processes == ()
-
-
-def check_instance(instance: FakeInstance, reading: DeviceReading) -> None:
-    sample = reading.sample
-    has = {name for name in READINGS if getattr(sample, name) is not None}
-    assert has == {*MEMORY, "memory_attributed_bytes", "bar1_used_bytes"}
-    assert sample.memory_used_bytes == instance.memory_used_bytes
-    assert sample.memory_total_bytes == instance.memory_total_bytes
-    assert (reading.device.name, reading.device.sm_count) == (instance.name, instance.sm_count)
-    listed = [(process.pid, process.memory_used_bytes) for process in reading.processes]
-    assert listed == [(process.pid, process.memory_bytes) for process in instance.processes]
-
-
-def test_processes_have_their_memory_where_the_device_has_none(nvml: FakeDriver) -> None:
-    (reading,) = read(nvml, gb10())
-    assert [process.memory_used_bytes for process in reading.processes] == [43 << 20, 61 << 30]
-    assert reading.sample.memory_attributed_bytes == (43 << 20) + (61 << 30)
+    assert [label_of(reading.device) for reading in readings] == ["0:0", "0:1", "0:3"]
+    for instance, reading in zip(filter(None, preset.instances), readings, strict=True):
+        sample = reading.sample
+        has = {name for name in READINGS if getattr(sample, name) is not None}
+        assert has == {*MEMORY, "memory_attributed_bytes", "bar1_used_bytes"}
+        assert sample.memory_used_bytes == instance.memory_used_bytes
+        assert (reading.device.name, reading.device.sm_count) == (instance.name, instance.sm_count)
+        pids = [process.pid for process in reading.processes]
+        assert pids == [process.pid for process in instance.processes]
 
 
 NO = Absence.NOT_SUPPORTED
@@ -251,8 +225,6 @@ NO = Absence.NOT_SUPPORTED
         ("NVIDIA GB10", "12.1", NO, True),
         ("Orin (nvgpu)", None, NO, True),
         ("Orin (nvgpu)", "8.7", NO, True),
-        ("NVIDIA Thor", "11.0", NO, True),
-        ("NVIDIA N1X", "12.1", NO, True),
         # A driver that says the host's memory as the device's does not make it the device's.
         ("NVIDIA GB10", "12.1", 128 << 30, True),
         # Beside a chip that is known by its name alone, what the driver says counts more.
@@ -277,6 +249,7 @@ def test_numbers_of_the_hosts_memory_are_not_the_devices(nvml: FakeDriver) -> No
     assert {reading.sample.absent[name] for name in MEMORY} == {Absence.NOT_SUPPORTED}
     assert reading.device.absent["memory_total_bytes"] is Absence.NOT_SUPPORTED
     assert reading.device.memory_is_shared is True
+    assert [process.memory_used_bytes for process in reading.processes] == [43 << 20, 61 << 30]
     assert reading.sample.memory_attributed_bytes == (43 << 20) + (61 << 30)
 
 
@@ -304,47 +277,3 @@ def test_a_jetson_that_answers_with_zeros_has_no_readings(nvml: FakeDriver) -> N
     assert reading.sample.absent["gpu_utilization_percent"] is Absence.NOT_SUPPORTED
     assert reading.sample.absent["temperature_celsius"] is Absence.NOT_SUPPORTED
     assert reading.device.sm_clock_max_mhz is None
-
-
-@pytest.fixture
-def zoo(driver: FakeDriver) -> FakeDriver:
-    """All of them in one machine."""
-    driver.write(*(preset() for preset in PLATFORMS.values()))
-    return driver
-
-
-def run(driver: FakeDriver, *command: str) -> str:
-    return subprocess.run(
-        [sys.executable, "-m", "gputop", *command],
-        env={**os.environ, **driver.environment()},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=True,
-        text=True,
-        timeout=60,
-    ).stdout
-
-
-def test_the_stream_of_each(zoo: FakeDriver) -> None:
-    records = [decode(line) for line in run(zoo, "stream", "--count", "2").splitlines()]
-    # Those of the host alone, while a driver still starts, do not count.
-    samples = [record for record in records if isinstance(record, Sample) and record.devices]
-    assert len(samples) == 2
-    names = [*PLATFORMS]
-    names[2:2] = ["instance"] * 3
-    for sample in samples:
-        assert [device.state for device in sample.devices] == [DeviceState.OK] * len(names)
-        for name, device in zip(names, sample.devices, strict=True):
-            missing = {reading for reading in READINGS if getattr(device, reading) is None}
-            assert missing == set(device.absent) - {"processes"}
-            assert set(NOT_THERE.get(name, ())) <= {*missing, "processes"}
-    # The status in JSON is the same two records.
-    document = json.loads(run(zoo, "status", "--json"))
-    assert len(document["inventory"]["devices"]) == len(names)
-
-
-def test_a_jetson_has_its_name_and_reasons(nvml: FakeDriver) -> None:
-    (reading,) = read(nvml, orin())
-    assert reading.device.name == "Orin (nvgpu)"
-    assert reading.device.uuid.startswith("GPU-")
-    assert reading.processes == ()

@@ -13,20 +13,10 @@ from gputop.agent.device import Device
 from gputop.agent.interface import DeviceReading, Reader
 from gputop.agent.problem import Problem
 from gputop.agent.reading import STUCK_SECONDS, ReadingThreads
-from tests.agent.fakes import BOUND, FakeReader, answer
+from tests.agent.fakes import BOUND, FakeReader, Time, answer
 
 PATIENCE = 60.0
 """Seconds that a tick would wait for a device that it waits for."""
-
-
-class Time:
-    """Seconds that pass when told to."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -121,23 +111,6 @@ def test_a_device_that_comes_back_keeps_its_thread(machine: Machine, clock: Time
     machine.tick()  # it was slow, and is not waited for
     machine.wait_for(3)
     assert machine.tick() == {stuck: [3], other: [0, 1, 2, 4, 5, 6, 7]}
-
-
-def test_each_slow_device_has_a_thread(machine: Machine, clock: Time) -> None:
-    """Also one that hangs in the thread that took over."""
-    machine.tick()
-    for index in (3, 5):
-        machine.hang(index)
-        clock.now += 1.0
-    ((_, devices),) = machine.tick().items()
-    assert sorted(devices) == [0, 1, 2, 4, 6, 7]
-    for index in (3, 5):
-        machine.readers[index].gate.set()
-        machine.wait_for(index)
-    machine.tick()
-    machine.wait_for(3)
-    machine.wait_for(5)
-    assert sorted(machine.tick().values()) == [[0, 1, 2, 4, 6, 7], [3], [5]]
 
 
 def test_a_slow_machine_reads_every_device_before_one_twice(machine: Machine) -> None:

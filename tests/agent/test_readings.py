@@ -78,24 +78,18 @@ def test_every_reading_has_the_drivers_value(nvml: FakeDriver) -> None:
     }
 
 
-@pytest.mark.parametrize("command", [["stream", "--count", "1"], ["status", "--json"]])
-def test_the_commands_say_the_same(driver: FakeDriver, command: list[str]) -> None:
+def test_the_stream_says_the_same(driver: FakeDriver) -> None:
     driver.write(device())
     done = subprocess.run(
-        [sys.executable, "-m", "gputop", *command],
+        [sys.executable, "-m", "gputop", "stream", "--count", "1"],
         env={**os.environ, **driver.environment()},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=True,
         timeout=60,
     )
-    documents = (
-        [json.loads(line) for line in done.stdout.splitlines()] if command[0] == "stream" else []
-    )
-    if not documents:
-        document = json.loads(done.stdout)
-        documents = [document["inventory"], document["sample"]]
-    (found,), (sample,) = documents[-2]["devices"], documents[-1]["devices"]
+    *_, inventory, last = [json.loads(line) for line in done.stdout.splitlines()]
+    (found,), (sample,) = inventory["devices"], last["devices"]
     assert {row.name: found[row.name] for row in INVENTORY} == {
         row.name: row.value for row in INVENTORY
     }
@@ -152,10 +146,8 @@ RENUMBERED = {
         (None, 75.0, ()),
         ("570.124.06", 75.0, ()),
         ("575.51.03", 51.0, (52.0, 53.0)),
-        ("580.65.06", 51.0, (52.0, 53.0)),
         ("580.76.05", 75.0, ()),  # which numbers it has is not known
         ("580.82.07", 69.0, (70.0, 71.0)),
-        ("595.80", 69.0, (70.0, 71.0)),
     ],
 )
 def test_throttle_times_have_the_numbers_of_the_drivers_version(
@@ -198,16 +190,11 @@ def test_a_throttle_time_that_grows_faster_than_time_is_absent(nvml: FakeDriver)
     ("capability", "cores", "count"),
     [
         ((3, 7), 2_496, 13),  # Tesla K80
-        ((5, 2), 1_024, 8),  # Tesla M4
         ((6, 0), 3_584, 56),  # Tesla P100
-        ((6, 1), 3_840, 30),  # Tesla P40
         ((7, 0), 5_120, 80),  # Tesla V100
         ((7, 5), 2_560, 40),  # Tesla T4
         ((8, 0), 6_912, 108),  # A100
-        ((8, 6), 10_496, 82),  # GeForce RTX 3090
         ((8, 9), 18_176, 142),  # L40S
-        ((9, 0), 16_896, 132),  # H100 SXM
-        ((10, 0), 18_944, 148),  # B200
         ((12, 0), 24_064, 188),  # RTX PRO 6000
         ((8, 0), 0, None),
         ((8, 0), 6_911, None),  # no whole number of SMs

@@ -104,8 +104,8 @@ def test_a_device_that_answers_late_is_found_then(
     sample = stream.until(lambda _: stream.state() is DriverState.UNAVAILABLE)
     assert sample.devices == ()
     assert str(stream.problem()) == (
-        f"No device has the UUID {UUIDS[1]}: this machine has GPUs 0 to 2, and GPU 1 does not "
-        "answer. A GPU that does not answer can be chosen by its index, such as 1"
+        f"No device has the UUID {UUIDS[1]}: this machine has GPU 0, 1, 2, and there is no "
+        "answer from GPU 1. A GPU that does not answer can be chosen by its index, such as 1"
     )
     readers[1].gate.set()
     assert indices(stream, first(stream)) == [1]

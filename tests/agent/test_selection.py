@@ -59,16 +59,19 @@ def test_an_instance_comes_with_its_gpu(text: str, instances: set[str] | None) -
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("3", "There is no GPU 3: this machine has GPUs 0 to 2. `gputop status -L` lists them"),
+        (
+            "3",
+            "There is no GPU 3: this machine has GPU 0, 1, 2. `gputop status -L` lists the devices",
+        ),
         (
             "0,GPU-77",
-            "No device has the UUID GPU-77: this machine has GPUs 0 to 2. `gputop status -L` lists",
+            "No device has the UUID GPU-77: this machine has GPU 0, 1, 2. `gputop status -L` lists",
         ),
         (
             "0000:99:00.0",
             "No GPU has the PCI address 0000:99:00.0: they have 00000000:1A:00.0, 00000000:2A:",
         ),
-        ("2:7", "There is no MIG instance 2:7: this machine has GPUs 0 to 2. "),
+        ("2:7", "There is no MIG instance 2:7: this machine has GPU 0, 1, 2. "),
         (
             "GPU-aa",
             "GPU-aa is ambiguous: it fits GPU 0 (GPU-aa11), GPU 1 (GPU-aa22). Give more of it",
@@ -84,16 +87,6 @@ def test_an_instance_comes_with_its_gpu(text: str, instances: set[str] | None) -
 def test_an_id_without_a_device_is_refused(text: str, why: str) -> None:
     with pytest.raises((ProblemError, ValueError), match=f"^.*{re.escape(why)}"):
         select(text)
-
-
-@pytest.mark.parametrize(
-    ("count", "which"), [(1, "GPU 0"), (2, "GPUs 0 and 1"), (3, "GPUs 0 to 2")]
-)
-def test_the_message_says_which_gpus_there_are(count: int, which: str) -> None:
-    with pytest.raises(ProblemError, match=rf"There is no GPU 9: this machine has {which}\."):
-        Selection(("9",)).among(ALIKE[:count])
-    with pytest.raises(ProblemError, match=r"this machine has GPUs 0, 1 and 5\."):
-        Selection(("9",)).among((*ALIKE[:2], Device(5, "GPU-5", "H100")))
 
 
 def test_only_those_that_cuda_sees(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,15 +124,14 @@ def test_ambiguous_numbers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("text", "needs"), [("0", False), ("0,1", False), ("GPU-aa11", True), ("2:0", True)]
 )
-def test_an_index_is_known_before_devices_are_identified(text: str, needs: bool) -> None:
-    assert Selection(tuple(text.split(","))).needs_identities is needs
-
-
-def test_the_variable_needs_all_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not Selection(only_visible=True).needs_identities
+def test_an_index_is_known_before_devices_are_identified(
+    monkeypatch: pytest.MonkeyPatch, text: str, needs: bool
+) -> None:
+    ids = tuple(text.split(","))
+    assert Selection(ids).needs_identities is needs
+    assert Selection(ids, only_visible=True).needs_identities is needs
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    assert Selection(only_visible=True).needs_identities
-    assert not Selection().needs_identities
+    assert Selection(ids, only_visible=True).needs_identities
 
 
 def test_the_message_names_the_gpu_that_does_not_answer() -> None:
@@ -148,6 +140,6 @@ def test_the_message_names_the_gpu_that_does_not_answer() -> None:
         Selection(("2A:00.0",)).among(HUNG)
     assert str(caught.value) == (
         "No GPU has the PCI address 2A:00.0: they have 00000000:1A:00.0, an unknown one, "
-        "00000000:3A:00.0, and GPU 1 does not answer. "
+        "00000000:3A:00.0, and there is no answer from GPU 1. "
         "A GPU that does not answer can be chosen by its index, such as 1"
     )

@@ -14,7 +14,6 @@ import pytest
 
 from gputop.agent import sender
 from gputop.agent.problem import Problem
-from gputop.agent.sampler import Sampler
 from gputop.agent.snapshot import DriverState, Host, Inventory, Record, Sample, Source
 from gputop.schema.decode import decode
 from gputop.stream.launch import module_command
@@ -66,17 +65,6 @@ def test_so_many_samples_and_no_more(start: Any) -> None:
     assert len(settled) == 3
 
 
-class Prepared(Sampler):
-    """A sampler whose records are known."""
-
-    def __init__(self, *prepared: Record) -> None:
-        self._prepared = prepared
-
-    def records(self) -> Iterator[Record]:
-        yield from self._prepared
-        raise AssertionError("more was asked for than was counted")
-
-
 def inventory(state: DriverState) -> Inventory:
     problem = Problem("a", "b", "c") if state is DriverState.UNAVAILABLE else None
     return Inventory(1.0, "host", Source.NVML, state, 1.0, problem=problem)
@@ -86,8 +74,8 @@ def inventory(state: DriverState) -> Inventory:
 def test_counted_samples_are_those_of_a_driver_that_has_answered(state: DriverState) -> None:
     starting, settled = inventory(DriverState.STARTING), inventory(state)
     early, one, two = (Sample(time, Host()) for time in (1.0, 2.0, 3.0))
-    prepared = (starting, early, early, settled, one, settled, two)
-    found = tuple(sender.counted(Prepared(*prepared).records(), 2))
+    prepared = (starting, early, early, settled, one, settled, two, two)
+    found = tuple(sender.counted(prepared, 2))
     assert found == (starting, settled, one, settled, two)
 
 
@@ -110,24 +98,6 @@ def test_the_end_of_its_input_is_the_end_of_it(start: Any) -> None:
     process.stdin.close()
     assert process.wait(BOUND) == 0
     assert process.stderr.read() == b""
-
-
-def test_the_death_of_its_parent_is_the_end_of_it() -> None:
-    """Killed, it can close nothing; the kernel does."""
-    program = """if True:
-        import subprocess, sys
-        child = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        child.stdout.readline()
-        print(child.pid, flush=True)
-        sys.stdin.read()
-    """
-    arguments = [sys.executable, "-c", program, *COMMAND]
-    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
-        assert parent.stdout is not None
-        child = os.pidfd_open(int(parent.stdout.readline()))
-        parent.kill()
-    assert select.select([child], [], [], BOUND)[0]
-    os.close(child)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

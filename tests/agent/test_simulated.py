@@ -10,8 +10,6 @@ import pytest
 from gputop.agent import simulated
 from gputop.agent.device import READINGS, DeviceSample
 from gputop.agent.interface import with_facts
-from gputop.agent.lines import to_line
-from gputop.agent.sender import make_sampler
 from gputop.agent.simulated import (
     CHECKPOINT_EVERY_SECONDS,
     DEVICES,
@@ -25,31 +23,19 @@ from gputop.agent.simulated import (
     SimulatedReader,
     simulated_owners,
 )
-from gputop.agent.snapshot import Inventory, Sample, Source
-from gputop.schema.decode import decode
-from gputop.stream.launch import StreamOptions
+from tests.agent.fakes import Time
 
 FIVE_MINUTES = 300
 
 
-class Clock:
-    """Stands in for the module's `time`."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Time:
+    clock = Time()
     monkeypatch.setattr(simulated, "time", clock)
     return clock
 
 
-def run(clock: Clock, seconds: int) -> Iterator[tuple[DeviceSample, ...]]:
+def run(clock: Time, seconds: int) -> Iterator[tuple[DeviceSample, ...]]:
     """All devices' readings, second by second."""
     clock.now = 1000.0
     readers = [SimulatedReader(index, 1000.0, {}) for index in range(DEVICES)]
@@ -66,7 +52,7 @@ def test_eight_devices_with_keys_of_their_own() -> None:
     assert devices == [reader.device for reader in SimulatedDriver().readers()]
 
 
-def test_nothing_impossible_in_five_minutes(clock: Clock) -> None:
+def test_nothing_impossible_in_five_minutes(clock: Time) -> None:
     for samples in run(clock, FIVE_MINUTES):
         for sample in samples:
             s: Any = sample
@@ -89,7 +75,7 @@ def test_nothing_impossible_in_five_minutes(clock: Clock) -> None:
             assert 0 < s.memory_clock_mhz <= 2619
 
 
-def test_the_devices_train_in_step_one_waits_and_one_does_nothing(clock: Clock) -> None:
+def test_the_devices_train_in_step_one_waits_and_one_does_nothing(clock: Time) -> None:
     runs = list(run(clock, FIVE_MINUTES))
     busy = [[sample.gpu_utilization_percent or 0 for sample in samples] for samples in runs]
     assert {row[NOTEBOOK_DEVICE] for row in busy} == {0}
@@ -120,18 +106,3 @@ def test_processes_fit_into_the_memory_in_use_and_have_owners() -> None:
         assert owner.start_time
         pids.add(process.pid)
     assert len(pids) == DEVICES
-
-
-def test_the_stream_is_marked() -> None:
-    records = make_sampler(StreamOptions(0.25, demo=True)).records()
-    inventory, sample = next(records), next(records)
-    while isinstance(inventory, Inventory) and not inventory.devices:
-        inventory, sample = sample, next(records)
-    assert isinstance(inventory, Inventory)
-    assert isinstance(sample, Sample)
-    assert inventory.source is Source.SIMULATED
-    assert len(sample.devices) == len(sample.processes) == DEVICES
-    sent = decode(to_line(inventory))
-    assert isinstance(sent, Inventory)
-    assert sent.devices == inventory.devices
-    assert {process.user for process in sample.processes} == {"ada", "bo", "eve"}

@@ -13,7 +13,6 @@ from gputop.agent.device import Absence, DeviceSample
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.nvml.fields import Asked
 from gputop.agent.nvml.traffic import RateCounter
-from tests.agent.readings import RATES
 from tests.agent.test_nvml import Clock
 from tests.driver import ALL_LINKS, NO_PERMISSION, NOT_SUPPORTED, FakeDevice, FakeDriver
 
@@ -61,20 +60,10 @@ def test_a_rate_is_over_the_time_between() -> None:
     assert counter.rate(Absence.TIMED_OUT, at(2.25)) is Absence.TIMED_OUT
     assert counter.rate(WIDE + 3000, at(5.25)) == 500  # over all four seconds
     assert counter.rate(WIDE + 4000, at(5.25)) is NO_DATA_YET  # no time has passed
-
-
-@pytest.mark.parametrize("read_at", [2.0, 31.0])
-def test_a_call_that_hung_makes_no_rate_whenever_it_read_the_counter(read_at: float) -> None:
-    """1,000 bytes a second; the second call takes from 2 to 31."""
-    counter = RateCounter(1, FASTEST)
-
-    def rate(read_at: float, asked: Asked) -> int | Absence:
-        return counter.rate(WIDE + round(1000 * read_at), asked)
-
-    rate(1.0, at(1.0))
-    assert rate(read_at, Asked(2.0, 31.0)) is NO_DATA_YET
-    assert rate(31.1, at(31.1)) is NO_DATA_YET
-    assert rate(32.0, at(32.0)) == 1000
+    # A call that hung read the counter at an unknown moment.
+    assert counter.rate(WIDE + 9000, Asked(6.25, 31.0)) is NO_DATA_YET
+    assert counter.rate(WIDE + 9999, at(31.1)) is NO_DATA_YET
+    assert counter.rate(WIDE + 10_999, at(32.1)) == 1000
 
 
 @dataclass(frozen=True)
@@ -140,15 +129,6 @@ def test_a_rate_is_true_or_absent(
             assert rate == pytest.approx(true, rel=1e-6, abs=1.0)
 
 
-def test_each_direction_is_measured_until_its_own_counter_is_proven(nvml: FakeDriver) -> None:
-    machine = Machine(nvml)
-    measured = {"pcie_throughput_kib.0": 3, "pcie_throughput_kib.1": 4}
-    machine.read(measured | fields(f198=WIDE, f197=10))
-    assert pcie(machine.read(measured | fields(f198=WIDE + 50, f197=20))) == (50, 3 * 1024)
-    assert pcie(machine.read(measured | fields(f198=WIDE + 60, f197=WIDE))) == (10, WIDE - 20)
-    assert nvml.calls(0)["nvmlDeviceGetPcieThroughput"] == 1
-
-
 def fields(**values: int) -> dict[str, int]:
     """The fields of `f197` and `f138_2`: link 2 of 138."""
     return {f"field.{name[1:].replace('_', '.')}": value for name, value in values.items()}
@@ -180,14 +160,14 @@ def nvlink(sample: DeviceSample) -> tuple[object, ...]:
     return tuple(sample.absent.get(name, getattr(sample, name)) for name in names)
 
 
-def test_pcie_counters_are_enough(nvml: FakeDriver) -> None:
+def test_pcie_counters_are_enough_once_they_are_proven(nvml: FakeDriver) -> None:
     machine = Machine(nvml)
-    counts = fields(f198=WIDE + 10, f197=WIDE + 20)
-    assert pcie(machine.read(counts)) == (NO_DATA_YET, NO_DATA_YET)
-    counts = fields(f198=WIDE + 110, f197=WIDE + 22)
-    assert pcie(machine.read(counts, 2.0)) == (50, 1)
-    assert pcie(machine.read(counts)) == (0, 0)
-    assert "nvmlDeviceGetPcieThroughput" not in nvml.calls(0)
+    measured = {"pcie_throughput_kib.0": 3, "pcie_throughput_kib.1": 4}
+    machine.read(measured | fields(f198=WIDE, f197=10))
+    assert pcie(machine.read(measured | fields(f198=WIDE + 50, f197=20))) == (50, 3 * 1024)
+    assert pcie(machine.read(measured | fields(f198=WIDE + 60, f197=WIDE))) == (10, WIDE - 20)
+    machine.read(measured | fields(f198=WIDE + 60, f197=WIDE), 60.0)
+    assert nvml.calls(0)["nvmlDeviceGetPcieThroughput"] == 1
 
 
 def test_the_drivers_own_measurement_is_asked_for_seldom(nvml: FakeDriver) -> None:
@@ -196,7 +176,6 @@ def test_the_drivers_own_measurement_is_asked_for_seldom(nvml: FakeDriver) -> No
     assert pcie(machine.read(measured)) == (4 * 1024, 3 * 1024)
     measured["pcie_throughput_kib.1"] = 9
     assert {pcie(machine.read(measured)) for _ in range(9)} == {(4 * 1024, 3 * 1024)}
-    assert nvml.calls(0)["nvmlDeviceGetPcieThroughput"] == 2
     assert pcie(machine.read(measured)) == (9 * 1024, 3 * 1024)
 
 
@@ -255,12 +234,3 @@ def test_counters_of_nvlink_5_are_in_bytes(nvml: FakeDriver) -> None:
 def test_a_device_without_links(nvml: FakeDriver, links: int) -> None:
     machine = Machine(nvml)
     assert nvlink(machine.read(fields(f91=links))) == (NO_RATE,) * 4
-
-
-def test_one_call_a_second_fetches_all_of_it(nvml: FakeDriver) -> None:
-    machine = Machine(nvml)
-    machine.read(TWO_LINKS | ALL | fields(f197=WIDE, f198=WIDE, f185=1, f82=1, f3=1))
-    nvml.forget_calls()
-    sample = machine.read(LATER | ALL_LATER | fields(f197=WIDE, f198=WIDE, f185=1, f82=1, f3=1))
-    assert not set(RATES) & set(sample.absent)
-    assert nvml.calls(0)["nvmlDeviceGetFieldValues"] == 2  # at every tick, and this

@@ -91,7 +91,7 @@ def test_numbers_on_a_mixed_machine_are_refused(order: str | None) -> None:
         left(MIXED, "0,1", order)
 
 
-@pytest.mark.parametrize("value", [None, "", "-1", "0,1,2", "2,1,0", A, f"{C},{B}"])
+@pytest.mark.parametrize("value", [None, "", "-1", "0,1,2", A, f"{C},{B}"])
 def test_what_is_the_same_in_any_order_is_not_refused(value: str | None) -> None:
     assert left(MIXED, value, None) == left(MIXED, value, BY_BUS)
 

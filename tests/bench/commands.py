@@ -14,11 +14,18 @@ from typing import TYPE_CHECKING
 import psutil
 
 import gputop
+from gputop.commands.parser import parse
 
 if TYPE_CHECKING:
+    import argparse
     from typing import Self
 
 COMMAND = [sys.executable, "-m", "gputop", "bench"]
+
+
+def parsed(*arguments: str) -> argparse.Namespace:
+    """Return the arguments of `gputop bench`."""
+    return parse(["bench", *arguments])
 
 
 def environment() -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gputop.bench.run.worker_launch import WORKER
+from tests.bench.cuda import Runs
 from tests.bench.forked import forking
 from tests.bench.workers import FAKE_WORKER
 
@@ -35,3 +36,9 @@ def _forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 def _no_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Test the worker alone: devices of most tests are none of a driver's."""
     monkeypatch.setattr("gputop.bench.run.worker_launch.agent_folders", lambda: None)
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Runs:
+    """Runs on the fake CUDA."""
+    return Runs(tmp_path)

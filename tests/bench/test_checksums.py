@@ -131,12 +131,6 @@ def test_a_mismatch_is_repeated_and_told_apart(wrong: range, kind: str) -> None:
     assert sums.take().tolist() == RIGHT, "the repetitions are not counted"
 
 
-def test_the_first_product_is_verified_too() -> None:
-    product, _ = verified("float32", 100, 520, 64)
-    product.first[90, 515] += 8  # not in the corner that is compared with float64
-    assert Checksums(product).take().tolist() == [1, 1, 0]
-
-
 SIDES = st.sampled_from((1, 2, 7, 16, 48, 64, 130, 512, 520, 1030))
 INNER = st.sampled_from((48, 64, 130, 512, 520, 1030))
 """Sizes begin at 64. With one term the band is too narrow for a float16 product in thousands."""
@@ -259,25 +253,3 @@ def test_a_gpu_that_compares_some_products_accuses_no_other_bits(
         wrong += ended.wrong or 0
         product.made = 10 * launched  # the repetitions are not of the run
     assert (wrong, device.mismatches) == found
-
-
-@pytest.mark.parametrize(
-    ("fault", "found"),
-    [(round_otherwise, (0, {"other bits": 1})), (zero, (1, {"not repeatable": 1}))],
-)
-def test_a_gpu_without_room_for_a_second_c_accuses_no_other_bits(
-    fault: Callable[[Any], None], found: tuple[int, dict[str, int]]
-) -> None:
-    """The C that is checked stays, as nothing is launched behind it."""
-    product, _ = verified("float32", 192, 192, 192)
-    product.sums, product.made = None, 0
-    device = backends.Cuda(without_a_gpu(), run_in_process()[0].halt)
-    product.faults = {10: fault}
-    pace = throughput.Pace(device, 1e-3, 0.0)
-    assert pace.most_in_flight == 2
-    pace.has_spare = False
-    assert pace.most_in_flight == 1
-    device.launch(product, 10, check=True)
-    while (ended := device.poll()) is None:
-        pass
-    assert (ended.wrong, device.mismatches) == found

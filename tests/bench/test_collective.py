@@ -23,11 +23,10 @@ from gputop.bench.run.run import Run
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import collective, errors
 from gputop.commands import bench as command
-from tests.bench.commands import ran
+from tests.bench.commands import parsed, ran
 from tests.bench.forked import load_torch
 from tests.bench.machines import divided, seen
 from tests.bench.test_peers import GPUS
-from tests.bench.test_several import parsed
 from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch, request
 from tests.sessions import RESULT, PreparedSession
 
@@ -115,15 +114,6 @@ def test_sums_are_compared_exactly(series: str, fault: Callable[[Any], object], 
         assert wrong >= least
 
 
-def test_ranks_of_a_cpu_share_its_memory() -> None:
-    ranks = cpu_ranks(4)
-    assert [each.place for each in ranks] == ["CPU 0", "CPU 1", "CPU 2", "CPU 3"]
-    assert len({each.label for each in ranks}) == 4
-    free = [each.memory_free_bytes or 0 for each in ranks]
-    assert len(set(free)) == 1
-    assert 2 <= len(cpu_ranks(None)) <= 4
-
-
 @pytest.mark.parametrize(
     ("ranks", "says"),
     [
@@ -131,6 +121,7 @@ def test_ranks_of_a_cpu_share_its_memory() -> None:
         (cpu_ranks(2), None),
         (GPUS[:1], "GPU 0, .* is the only device"),
         ((GPUS[0], CPU), "between whole GPUs"),
+        ([each for each in targets(divided(), seen()) if each.parent_uuid], "between whole GPUs"),
     ],
 )
 def test_who_can_be_ranks(ranks: Sequence[Target], says: str | None) -> None:
@@ -139,13 +130,6 @@ def test_who_can_be_ranks(ranks: Sequence[Target], says: str | None) -> None:
     if problem is not None and says is not None:
         assert re.search(says, problem.why)
         assert "--ranks 4" in problem.remedy
-
-
-def test_instances_are_no_ranks() -> None:
-    instances = [each for each in targets(divided(), seen()) if each.parent_uuid]
-    problem = check_together(asked(*instances))
-    assert problem is not None
-    assert "between whole GPUs" in problem.why
 
 
 @pytest.mark.parametrize(
@@ -247,15 +231,6 @@ VALUES = {
     "p99_seconds": 9e-6,
     "wrong": 0,
 }
-
-
-def test_rows_stand_one_operation_after_the_other() -> None:
-    values = {"bytes_per_second": 8.6e5, "seconds": 2.2e-3}
-    points = [Point(name, x, values) for x in (1024.0, 4096.0) for name in ("b", "a")]
-    lines = table("collective", points).lines
-    named = [line[0] for line in lines[1:]]
-    assert named == ["b, 1.00 KiB", "b, 4.00 KiB", "a, 1.00 KiB", "a, 4.00 KiB"]
-    assert lines[1][1:] == ["<0.01", "2.2 ms"]
 
 
 def test_a_row_has_a_line() -> None:

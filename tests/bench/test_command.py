@@ -21,17 +21,15 @@ from gputop.bench.results import store
 from gputop.bench.run.device_run import DeviceRun
 from gputop.cli import main
 from gputop.commands import bench as command
-from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import report_runs
 from gputop.stream import child as snapshots
-from tests.bench.commands import COMMAND, InTerminal, ends, environment, ran
+from tests.bench.commands import COMMAND, InTerminal, ends, environment, parsed, ran
 from tests.bench.machines import divided, seen, trainer, undivided
 from tests.bench.workers import CPU, RESULT, needs_torch
 from tests.runs import ended
 from tests.schemas import problem_of
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterator
 
     from gputop.bench.plan import request as plan
@@ -77,7 +75,10 @@ def test_the_document_fits_its_schema(kind: str, capsys: pytest.CaptureFixture[s
         (["soap"], 2, "soap is not known. Did you mean soak?"),
         (["copy", "--dtype", "float32"], 2, "--dtype is not for copy"),
         (["latency", "--size", "512"], 2, "--size is not for latency"),
+        (["memory", "--size", "512"], 2, "--size is not for memory"),
         (["sweep", "--verify", "all"], 2, "--verify is not for sweep"),
+        (["pulse", "--device", "cpu", "--frequency", "21"], 2, "'21' is not a frequency"),
+        (["soak", "--frequency", "1"], 2, "--frequency is not for soak"),
         (["--compare", "a.json", "b.json", "--json"], 2, "Leave out --json and --csv"),
         (["--compare", "nowhere.json", "1"], 3, "nowhere.json cannot be compared: no such file"),
         (["--compare", "1", "0"], 3, "there is no result"),
@@ -185,12 +186,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(snapshots, "one_snapshot", one_snapshot)
     monkeypatch.setattr(command, "_stress", stress)
     return said
-
-
-def parsed(*arguments: str) -> argparse.Namespace:
-    parser = Parser(exit_on_error=False)
-    command.add_arguments(parser)
-    return parser.parse_args(arguments)
 
 
 def run(*arguments: str) -> int:

@@ -269,15 +269,3 @@ def test_names_of_others_are_inert() -> None:
     line = regression(table("copy", faster(odd, 0.1)), like)
     assert line is not None
     assert line.isprintable()
-
-
-def points_of(series: str, rates: dict[int, float]) -> tuple[Point, ...]:
-    return tuple(Point(series, float(n), {"tflops": rate}) for n, rate in rates.items())
-
-
-def sweep_of(device: str, uuid: str | None, *points: Point, ago: float = 0.0) -> Result:
-    return table("sweep", points, ago, device=device, device_uuid=uuid)
-
-
-LINE = points_of("float32", {1: 0.1, 64: 1.0})
-ON_GPU, ON_CPU = sweep_of("NVIDIA H200", "GPU-a", *LINE), sweep_of("AMD EPYC", None, *LINE)

@@ -7,7 +7,6 @@ import ctypes
 import fcntl
 import math
 import os
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -23,20 +22,17 @@ from gputop.bench.results.tables import pair_tables, table
 from gputop.bench.run.group import group_runner
 from gputop.bench.run.run import Run
 from gputop.bench.worker import backends, copies, copy_paths, errors, rows
-from tests import fake_cuda
 from tests.bench import gpus
 from tests.bench.forked import load_torch
 from tests.bench.pages import devices_text
 from tests.bench.test_peers import GPUS, asked
 from tests.bench.test_tables import Recorded
 from tests.bench.workers import QUICK, STOP_SECONDS, broken_worker, fake_interpreter, needs_torch
-from tests.fake_cuda.settings import Fault, Settings
 from tests.sessions import RESULT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from gputop.bench.events import Result
     from gputop.bench.plan.request import Target
 
 MIB = 1 << 20
@@ -304,47 +300,6 @@ def noting(rows, number, peer):
 copies._rows_of_pair = noting
 """
 """A worker whose turn it is sees that no other could have it."""
-
-
-async def on_a_fake_cuda(
-    monkeypatch: pytest.MonkeyPatch, *faults: Fault, mode: str = "default"
-) -> list[Result]:
-    """The results of two GPUs after a short run, the first one in that compute mode."""
-    for name, text in Settings(memory_gib=1.0, faults=faults).environment().items():
-        monkeypatch.setenv(name, text)
-    monkeypatch.setenv("FAKE_CUDA_PYTHON", sys.executable)
-    targets = [replace(GPUS[0], compute_mode=mode), GPUS[1]]
-    ends = await ends_of(str(fake_cuda.PYTHON), targets=targets, seconds=8.0)
-    found = []
-    for target in targets:
-        end = ends[target]
-        assert isinstance(end, Done), end
-        found.append(end.result)
-    return found
-
-
-def links(results: Sequence[Result]) -> list[str]:
-    return sorted(
-        point.series
-        for result in results
-        for point in result.points
-        if point.series.startswith("GPU") and point.values["bytes_per_second"] > 0
-    )
-
-
-WAYS = ("both directions with", "read from", "write to")
-OF_FIRST = [f"GPU 0: {way} GPU 1" for way in WAYS]
-OF_SECOND = [f"GPU 1: {way} GPU 0" for way in WAYS]
-
-
-@pytest.mark.slow
-@needs_torch
-async def test_eight_seconds_measure_every_link_of_two_gpus(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    results = await on_a_fake_cuda(monkeypatch)
-    assert links(results) == [*OF_FIRST, *OF_SECOND]
-    assert not any("copies are absent" in note for each in results for note in each.notes)
 
 
 DIES = """

@@ -21,12 +21,6 @@ if TYPE_CHECKING:
 pytestmark = needs_torch
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Runs:
-    """Runs on fake GPUs."""
-    return Runs(tmp_path)
-
-
 @pytest.mark.daily(1)
 @pytest.mark.parametrize("kind", ["soak", "latency"])
 async def test_a_device_that_dies_is_a_fault(runs: Runs, tmp_path: Path, kind: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,21 +12,11 @@ from tests.bench.cuda import MACHINE, Runs, target, with_faults
 from tests.bench.workers import QUICK, needs_torch
 from tests.fake_cuda.settings import Fault
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytestmark = needs_torch
 
 BLACKWELL = replace(MACHINE, capability="10.0", name="NVIDIA B200")
-TURING = replace(MACHINE, capability="7.5", name="Tesla T4", rates={"float16": 24.0})
 SLOW = replace(MACHINE, rates={"float32": 0.02})
 """Products of the smallest size take 0.1 s."""
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Runs:
-    """Runs on the fake CUDA."""
-    return Runs(tmp_path)
 
 
 @pytest.mark.daily(3)
@@ -44,21 +33,6 @@ async def test_soak_in_every_data_type(runs: Runs, dtype: str) -> None:
     assert result.tflops_device is not None
     assert heard.samples[-1].iterations <= result.iterations
     assert result.method.startswith(heard.plan.method[:20])
-
-
-async def test_the_rate_is_that_of_the_device(runs: Runs) -> None:
-    heard = await runs.run("soak", "float16", 1024, 1.0, settings=TURING)
-    assert heard.result.device == "Tesla T4"
-    assert heard.result.cuda_version == "12.8"
-    assert heard.result.tflops_peak == pytest.approx(24.0, rel=0.02)
-
-
-@pytest.mark.slow
-async def test_soak_of_long_products_has_one_in_flight(runs: Runs) -> None:
-    heard = await runs.run("soak", "float32", None, 1.0, settings=SLOW)
-    assert (heard.result.n, heard.result.wrong_elements) == (1024, 0)
-    assert heard.result.tflops_device == pytest.approx(0.02, rel=0.01)
-    assert "batches of about 1, 1 in flight" in heard.plan.method
 
 
 async def test_sweep_has_rows_of_each_data_type(runs: Runs) -> None:
@@ -155,21 +129,6 @@ async def test_collective_that_cannot_begin_is_no_fault_of_the_devices(runs: Run
     ends = [heard.failed for heard in await runs.together("collective", 2, 2.0, settings=machine)]
     assert [end.status for end in ends] == [3, 3]
     assert any("unhandled system error" in end.problem.why for end in ends)
-
-
-async def test_a_size_of_which_no_product_ends_in_time_is_refused(runs: Runs) -> None:
-    failed = (await runs.run("soak", "float32", 8192, settings=SLOW)).failed
-    assert failed.status == 3
-    assert failed.problem.what == "No float32 product of size 8192 ends in time"
-
-
-@pytest.mark.slow
-async def test_a_product_that_is_longer_than_the_run_after_all_is_refused(runs: Runs) -> None:
-    """The device is much slower once it has worked for a while."""
-    machine = replace(SLOW, sustained=0.1, burst_seconds=0.68)
-    failed = (await runs.run("soak", "float32", 1024, settings=machine)).failed
-    assert failed.status == 3
-    assert failed.problem.what == "No float32 product of size 1024 ends in time"
 
 
 async def test_products_that_are_too_long_for_pulses_are_refused(runs: Runs) -> None:

@@ -17,14 +17,6 @@ if TYPE_CHECKING:
 pytestmark = needs_torch
 
 LITTLE = replace(MACHINE, memory_gib=1.25)
-LEAST = replace(MACHINE, memory_gib=0.72)
-"""A GPU with room for a few blocks of `memory`."""
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Runs:
-    """Runs on fake GPUs."""
-    return Runs(tmp_path)
 
 
 @pytest.mark.daily(1)
@@ -109,22 +101,6 @@ async def test_a_wrong_word_of_memory_is_described(runs: Runs, tmp_path: Path) -
 
 
 @pytest.mark.slow
-async def test_only_the_first_wrong_words_of_memory_are_described(
-    runs: Runs, tmp_path: Path
-) -> None:
-    wrong = Fault("write", "wrong", after=3, every=5)
-    heard = await runs.run(
-        "memory",
-        size=None,
-        seconds=600.0,
-        settings=with_faults(wrong, settings=LEAST),
-        hear=in_the_middle(tmp_path / "now", lambda check: check.wrong_elements > 20),
-    )
-    notes = [note for note in heard.result.notes if note.startswith("wrong word")]
-    assert 1 <= len(notes) <= 8
-
-
-@pytest.mark.slow
 async def test_wrong_copies_beside_products_are_counted(runs: Runs, tmp_path: Path) -> None:
     file = tmp_path / "now"
     wrong = Fault("copy", "wrong", file=str(file))
@@ -137,35 +113,9 @@ async def test_wrong_copies_beside_products_are_counted(runs: Runs, tmp_path: Pa
     assert heard.result.wrong_elements > 0
 
 
-@pytest.mark.slow
-async def test_copies_that_fail_beside_products_end_the_run(runs: Runs, tmp_path: Path) -> None:
-    file = tmp_path / "now"
-    error = Fault("copy", message="CUDA error: an illegal memory access", file=str(file))
-    settings = with_faults(error, settings=LITTLE)
-    heard = await runs.run("burn", seconds=600.0, settings=settings, hear=in_the_middle(file))
-    assert heard.failed.status == 1
-    assert "an illegal memory access" in heard.failed.problem.why
-
-
 async def test_a_wrong_corner_of_the_first_product_is_found(runs: Runs) -> None:
     machine = with_faults(Fault("product", "wrong", size=32, after=1, times=1))
     heard = await runs.run("sweep", size=64, seconds=20.0, settings=machine, fault=QUICK)
-    assert heard.result.wrong_elements > 0
-
-
-WRONG_ROW_MAJOR = """
-check = backends.Cuda.check
-def checked(self, product):
-    if not product.column_major:
-        product.c[3, 5] = 1e6
-    return check(self, product)
-backends.Cuda.check = checked
-"""
-
-
-@pytest.mark.slow
-async def test_a_wrong_product_with_b_row_major_is_found(runs: Runs) -> None:
-    heard = await runs.run("peak", seconds=20.0, fault=QUICK + WRONG_ROW_MAJOR)
     assert heard.result.wrong_elements > 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,19 +11,10 @@ from tests.bench.cuda import MACHINE, Runs, fake_cuda, with_faults
 from tests.bench.workers import QUICK, STOP_SECONDS, RawWorker, needs_torch
 from tests.fake_cuda.settings import Fault
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 pytestmark = needs_torch
 
 LITTLE = replace(MACHINE, memory_gib=1.25)
 """A GPU with room for copies of 16 MiB, and for no larger ones."""
-
-
-@pytest.fixture
-def runs(tmp_path: Path) -> Runs:
-    """Runs on the fake CUDA."""
-    return Runs(tmp_path)
 
 
 def halted_where(condition: str) -> str:
@@ -213,3 +203,11 @@ async def test_a_way_that_fails_is_noted_and_the_others_are_measured(
     heard = await runs.run(kind, size=size, seconds=10.0, settings=with_faults(fault), fault=QUICK)
     assert any(says in note for note in heard.result.notes), heard.result.notes
     assert heard.rows
+
+
+async def test_a_product_that_does_not_end_leaves_the_rows_before_it(runs: Runs) -> None:
+    machine = with_faults(Fault("product", "hang", size=8))
+    fault = QUICK + "rows.COLD_SECONDS = 0.1\n"
+    result = (await runs.run("sweep", size=8, seconds=1.0, settings=machine, fault=fault)).result
+    assert [point.x for point in result.points] == [1, 2, 4]
+    assert any(note.startswith("the run ended early, ") for note in result.notes)

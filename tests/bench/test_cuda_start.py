@@ -27,12 +27,6 @@ NO_ROOM = Fault("allocate", exception="OutOfMemoryError", message="CUDA out of m
 NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Runs:
-    """Runs on fake GPUs."""
-    return Runs(tmp_path)
-
-
 @pytest.mark.daily(4)
 @pytest.mark.parametrize(
     ("settings", "says"),
@@ -52,15 +46,6 @@ async def test_a_device_that_cannot_be_used_is_not_called_faulty(
     assert failed.status == 3
     assert says in failed.problem.why
     assert "\n" not in str(failed.problem)
-
-
-@pytest.mark.slow
-async def test_products_that_do_not_fit_are_refused(runs: Runs) -> None:
-    slow = replace(MACHINE, rates={"bfloat16": 0.1})
-    unknown = replace(target(slow), memory_free_bytes=None)
-    heard = await runs.run("soak", "bfloat16", 32768, 6000.0, settings=slow, target=unknown)
-    assert heard.failed.status == 3
-    assert heard.failed.problem.what.startswith("Products of size 32768 do not fit")
 
 
 async def test_a_torch_for_cpus_says_what_to_install(runs: Runs) -> None:
@@ -99,9 +84,3 @@ async def test_the_version_of_cublas_is_that_of_the_loaded_library(
 async def test_the_memory_of_the_context_is_that_of_neither_torch_nor_others(runs: Runs) -> None:
     known = (await runs.run("soak", target=replace(target(), memory_share=1.0))).result
     assert known.context_bytes == 600 << 20
-
-
-async def test_memory_that_is_gone_since_the_plan_is_no_fault(runs: Runs) -> None:
-    failed = (await runs.run("memory", size=None, settings=with_faults(NO_ROOM))).failed
-    assert failed.status == 3
-    assert failed.problem.what == "The memory to test cannot be had"

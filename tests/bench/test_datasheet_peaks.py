@@ -182,27 +182,6 @@ def test_systems_on_a_chip_by_the_formula(chip: Chip, dtype: str, tflops: float 
     assert computed(chip, dtype) == (tflops and pytest.approx(tflops, rel=0.01))
 
 
-@pytest.mark.parametrize(
-    ("name", "capability", "fp32", "fp16"),
-    [
-        ("NVIDIA GeForce GTX 1660 Ti", "7.5", True, False),  # Turing without tensor cores
-        ("NVIDIA GeForce RTX 2080 Ti", "7.5", True, True),
-        ("NVIDIA T1000 8GB", "7.5", True, False),
-        ("Quadro RTX 6000", "7.5", True, True),
-        ("NVIDIA GeForce MX570", "8.6", True, False),
-        ("NVIDIA CMP 170HX", "8.0", False, False),
-        ("NVIDIA GeForce RTX 5090 D", "12.0", True, False),
-        ("NVIDIA L20", "8.9", True, False),
-        ("NVIDIA L4", "8.9", True, True),
-        (None, "8.9", True, False),  # half rate, or not
-        ("", "9.0", True, False),
-    ],
-)
-def test_what_was_cut_is_unknown(name: str | None, capability: str, fp32: bool, fp16: bool) -> None:
-    for dtype, known in (("float32", fp32), ("float16", fp16)):
-        assert (by_formula(capability, 60, 1500, dtype, name=name) is not None) == known
-
-
 def test_the_denominators_have_names() -> None:
     assert denominators(named("H100 SXM"), "bfloat16", 1400.0) == {
         DATASHEET: 989,

@@ -19,7 +19,7 @@ from gputop.bench.events import Done, Failed, Progress
 from gputop.bench.results import store
 from gputop.commands import bench as command
 from gputop.commands import bench_results
-from gputop.commands.arguments import Parser
+from gputop.commands.parser import parse
 from tests.bench.commands import COMMAND, environment, ran
 from tests.bench.kept import soak
 from tests.bench.workers import RESULT, needs_torch
@@ -51,9 +51,7 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def run(*arguments: str) -> int:
-    parser = Parser(exit_on_error=False)
-    command.add_arguments(parser)
-    return command.run(parser.parse_args(["--device", "cpu", *arguments]))
+    return command.run(parse(["bench", "--device", "cpu", *arguments]))
 
 
 @pytest.mark.slow

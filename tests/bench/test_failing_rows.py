@@ -69,14 +69,6 @@ async def test_the_rows_before_an_error_are_kept(tmp_path: Path, kind: str) -> N
     assert any("TypeError: unsupported operand" in each for each in result.notes)
 
 
-async def test_rows_with_the_same_error_share_a_note(tmp_path: Path) -> None:
-    result = await result_of(tmp_path, "sweep", failing("len(calls) > 2"))
-    assert [point.x for point in result.points] == [1, 2]
-    (note,) = (each for each in result.notes if "TypeError" in each)
-    assert note.startswith("float32 4×4, float32 8×8, ")
-    assert note.endswith(": not measured, TypeError: unsupported operand")
-
-
 async def failure_of(folder: Path, kind: str, fault: str) -> tuple[Failed, list[Event]]:
     *events, last = await heard(broken(folder, kind, fault, SECONDS))
     assert isinstance(last, Failed), last

@@ -122,19 +122,6 @@ async def test_a_first_product_that_is_wrong_is_a_fault_for_every_data_type(
     assert int(last.problem.why.split("; ")[1].split()[0]) >= least
 
 
-@pytest.mark.slow
-async def test_a_product_longer_than_the_run_is_refused_while_it_is_made(tmp_path: Path) -> None:
-    fault = """
-loads.COLD_SECONDS = 0.5
-Product.exact = lambda self: threading.Event().wait()
-"""
-    *_, last = await heard(broken(tmp_path, fault, seconds=0.5))
-    assert isinstance(last, Failed)
-    assert last.status == 3
-    assert "ends in time" in last.problem.what
-    assert "more than 0.5 s" in last.problem.why
-
-
 async def test_a_preparation_without_an_end_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,33 +231,6 @@ KINDS["soak"] = seen
     assert {"OMP_NUM_THREADS", "CUDA_CACHE_PATH"} <= set(left)
     said = dict(method_facts(last.result))["unset"]
     assert said.startswith("CUBLASLT_HEURISTICS_CACHE_CAPACITY=1; CUBLASLT_HEURISTICS_LUT_FILE=1; ")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("error", "status"),
-    [
-        ("CUDA error: unspecified launch failure", 1),
-        ("CUDA error: uncorrectable ECC error encountered", 1),
-        ("CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasGemmEx`", 3),
-        ("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate`", 3),
-        ("CUDA error: no kernel image is available for execution on the device", 3),
-        ("CUDA error: device not ready", 3),
-        ("CUDA error: out of memory", 3),
-        ("mat1 and mat2 shapes cannot be multiplied", 3),
-    ],
-)
-async def test_a_gpu_that_dies_at_its_first_product_is_faulty(
-    tmp_path: Path, error: str, status: int
-) -> None:
-    fault = f"def failing(self, times=1):\n    raise RuntimeError({error!r})\n"
-    fault += "Product.multiply = failing\n"
-    *_, last = await heard(broken(tmp_path, fault))
-    assert isinstance(last, Failed)
-    assert last.status == status
-    assert error.partition(" when")[0] in str(last.problem)
-    assert "Traceback" not in str(last.problem)
-    assert ("Xid" in last.problem.remedy) == (status == 1)
 
 
 DIES_LATER = """

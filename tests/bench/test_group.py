@@ -203,28 +203,6 @@ async def test_a_stop_reaches_those_that_wait_for_others(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @needs_torch
-async def test_who_leaves_in_the_middle_leaves_no_worker() -> None:
-    begun: list[int] = []
-    measured = asyncio.Event()
-
-    def take(_: Target, event: Event) -> None:
-        if isinstance(event, Hello):
-            begun.append(event.pid)
-        if isinstance(event, Progress):
-            measured.set()
-
-    runs = DeviceGroup(halves(600.0))
-    async with asyncio.timeout(60):
-        following = asyncio.create_task(runs.follow(take))
-        await measured.wait()
-        following.cancel()
-        await asyncio.wait([following])
-    assert len(begun) == 2
-    assert all(map(gone, begun))
-
-
-@pytest.mark.slow
-@needs_torch
 def test_a_worker_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "tests.bench.workers.worker_request", partial(worker_request, wait_seconds=0.2)
@@ -280,9 +258,3 @@ async def test_what_nobody_foresaw_is_not_swallowed(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(group, "Session", Broken)
     with pytest.raises(RuntimeError, match="on purpose"):
         await heard(DeviceGroup([Request(target, "bfloat16", None, 60.0) for target in GPUS]))
-
-
-def test_no_device_is_in_it_twice() -> None:
-    asked = request()
-    with pytest.raises(ValueError, match="twice"):
-        DeviceGroup([asked, dataclasses.replace(asked, dtype="float64")])

@@ -10,9 +10,8 @@ import json
 import re
 import sqlite3
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,7 +22,7 @@ from gputop.bench.events import Conditions, Point
 from gputop.bench.results import columns, exports, store
 from gputop.bench.results.columns import COLUMNS, DEVICE
 from gputop.commands import bench as command
-from gputop.commands.arguments import Parser
+from gputop.commands.parser import parse
 from gputop.output.result_pages import result_list
 from gputop.stream import child as snapshots
 from tests.bench.kept import BASE, COPY, SWEEP, soak, table, with_comparisons
@@ -42,9 +41,7 @@ RUNS = [
 
 
 def run(*arguments: str) -> int:
-    parser = Parser(exit_on_error=False)
-    command.add_arguments(parser)
-    return command.run(parser.parse_args(["--history", *arguments]))
+    return command.run(parse(["bench", "--history", *arguments]))
 
 
 @pytest.fixture
@@ -318,16 +315,3 @@ def test_to_forget_one_leaves_all_others(kept: list[Result]) -> None:
 def test_to_forget_makes_no_file() -> None:
     store.forget(BASE)
     assert not store.results_path().exists()
-
-
-def test_who_forgets_and_who_keeps_lose_nothing_of_each_other() -> None:
-    old = [soak(700.0, ago=60.0 * n) for n in range(1, 21)]
-    new = [soak(800.0, ago=60.0 * n + 1) for n in range(1, 21)]
-    for result in old:
-        store.append(result, CURVES)
-    with ThreadPoolExecutor(2) as together:
-        tasks: list[Future[Any]] = [together.submit(store.append, result, CURVES) for result in new]
-        tasks += [together.submit(store.forget, result) for result in old]
-        for task in tasks:
-            task.result()
-    assert store.recent() == new

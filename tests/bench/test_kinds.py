@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.events import Done, Failed, Planned, Point
+from gputop.bench.events import Done, Failed, Planned
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Request
 from gputop.bench.run.session import Session
@@ -92,24 +91,6 @@ def test_a_table_from_hello_to_its_result(kind: str) -> None:
         assert 0 < done["tflops_mean"] <= best["values"]["tflops"] * 1.5
     else:
         assert done["tflops_mean"] is done["tflops_peak"] is None
-
-
-LOADS_SLOWLY = """
-import time, torch
-begin = torch.optim.AdamW.__init__
-def load(*arguments, **options):
-    torch.optim.AdamW.__init__ = begin
-    time.sleep(12)  # longer than a first step may take
-    begin(*arguments, **options)
-torch.optim.AdamW.__init__ = load
-"""
-
-
-@pytest.mark.slow
-def test_a_compiler_that_takes_long_to_load_is_no_step_that_does() -> None:
-    with RawWorker(asked("step"), LOADS_SLOWLY) as raw:
-        first = next(event for event in raw.events() if event["event"] in ("point", "error"))
-    assert first["event"] == "point", first
 
 
 def broken(folder: Path, kind: str, fault: str, seconds: float = 600.0) -> Session:
@@ -209,20 +190,6 @@ async def test_a_table_that_is_stuck_in_one_call_is_stopped_with_its_rows(
 
 
 @pytest.mark.slow
-async def test_a_table_without_a_row_is_no_result(tmp_path: Path) -> None:
-    fault = LONG.format(work="Product.multiply").replace("if sent and times", "if times")
-    fault += "backends.Cpu.patience = 1000.0\n"
-    session = broken(tmp_path, "latency", fault)
-    listening = asyncio.create_task(heard(session))
-    while b"long" not in errors_of(session):  # noqa: ASYNC110 - another process says it
-        await asyncio.sleep(0.01)
-    await session.stop()
-    *_, last = await listening
-    assert isinstance(last, Failed)
-    assert last.status == 130
-
-
-@pytest.mark.slow
 async def test_a_table_whose_device_hangs_is_a_fault(tmp_path: Path, kind: str) -> None:
     fault = LONG.format(work=WORK.get(kind, "Product.multiply")) + "backends.Cpu.patience = 1.0\n"
     *_, last = await heard(broken(tmp_path, kind, fault))
@@ -257,19 +224,6 @@ def test_rows_for_which_there_is_no_time_are_absent(n: int, seconds: float, abse
     assert max(event["x"] for event in events if event["event"] == "point") == 100
     (note,) = (each for each in events[-1]["notes"] if NO_TIME in each)
     assert note.startswith(absent)
-
-
-@pytest.mark.slow
-async def test_a_session_collects_the_rows() -> None:
-    events = await heard(Session(asked("sweep")))
-    last = events[-1]
-    assert isinstance(last, Done)
-    points = tuple(event for event in events if isinstance(event, Point))
-    assert last.result.points == points
-    assert last.result.kind == "sweep"
-    sizes = [point.x for point in points]
-    assert sizes == sorted(sizes)
-    assert all(after > before for before, after in itertools.pairwise(sizes))
 
 
 def planned(kind: str, **fields: Any) -> dict[str, Any]:

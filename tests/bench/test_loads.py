@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from dataclasses import replace
@@ -22,7 +21,6 @@ from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import loads, throughput
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import product as products
-from tests.bench.commands import ran
 from tests.bench.test_kinds import heard
 from tests.bench.test_worker import cpu, made
 from tests.bench.workers import CPU, RawWorker, broken_worker, fake_interpreter, needs_torch
@@ -277,22 +275,6 @@ def test_a_wrong_operand_anywhere_in_the_ring_is_found(monkeypatch: pytest.Monke
         wrong.append(cpu().compare(product))
     assert [bool(each) for each in wrong] == [False] * (count - 1) + [True]
     assert product.exact() == 0, "the same operands are filled and multiplied"
-
-
-@pytest.mark.slow
-def test_pulses_of_other_frequencies_are_not_compared(tmp_path: Path) -> None:
-    run = ran("pulse", "--device", "cpu", "--seconds", "1", "--frequency", "5", "--json")
-    assert run.returncode == 0, run.stderr
-    document = json.loads(run.stdout)
-    assert (document["kind"], document["droop_percent"]) == ("pulse", None)
-    assert document["data"] == "random normal in pulses of 5 Hz"
-    states = {part["name"]: part["why"] for part in document["verdict"]["parts"]}
-    assert states["droop"] == states["datasheet"] == "the load was pulsed"
-    for wrong in ("0.05", "21", "fast", "nan"):
-        refused = ran("pulse", "--device", "cpu", "--frequency", wrong)
-        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
-    refused = ran("soak", "--device", "cpu", "--frequency", "1")
-    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
 
 
 def test_every_kind_of_the_worker_is_offered() -> None:

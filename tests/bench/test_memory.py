@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import replace
@@ -25,7 +24,6 @@ from gputop.bench.worker import backends
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import memory as worker
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
-from tests.bench.commands import ran
 from tests.bench.forked import load_torch
 from tests.bench.pages import result_text
 from tests.bench.test_kinds import heard
@@ -213,22 +211,6 @@ async def test_a_flipped_bit_is_in_every_form_of_the_result(tmp_path: Path) -> N
     assert named in judged.verdict.bad[0].why
     assert named in result_text(judged)
     assert named in html_page(judged, RunCurves())
-
-
-@pytest.mark.slow
-@needs_torch
-def test_the_command_runs_it_and_refuses_what_it_has_not(tmp_path: Path) -> None:
-    report = tmp_path / "memory.html"
-    arguments = ("memory", "--device", "cpu", "--seconds", "1", "--memory-share", "0.03")
-    run = ran(*arguments, "--json", "--report", str(report))
-    assert run.returncode == 0, run.stderr
-    document = json.loads(run.stdout)
-    assert (document["kind"], document["tflops_mean"]) == ("memory", None)
-    assert "GB/s" in report.read_text()
-    assert "memory" in ran("--history").stdout
-    for wrong in ("--size 512", "--dtype float32", "--memory-share 1.5"):
-        refused = ran("memory", "--device", "cpu", *wrong.split())
-        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
 
 
 def test_windows_in_bytes_are_joined_and_drawn_in_their_unit() -> None:

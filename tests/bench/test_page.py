@@ -16,7 +16,6 @@ from gputop.bench.results.tables import device_tables
 from gputop.bench.results.tables import table as table_of
 from gputop.bench.results.verdict import with_verdicts
 from gputop.output.result_pages import page_text
-from gputop.text import brief
 from tests.bench.kept import BASE, table
 from tests.bench.pages import result_text
 from tests.bench.workers import RESULT
@@ -218,14 +217,6 @@ def test_when_a_soak_was_steady_and_how_far_it_drooped() -> None:
     assert "0.150 TFLOP/s, 25.0 % below the peak" in result_text(long)
     assert "after 4.5 s" in result_text(replace(long, time_to_steady_seconds=4.5))
     assert "sustained" not in result_text(RESULT)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [(3.2e-8, "32 ns"), (1.234e-6, "1.23 µs"), (0.0123, "12.3 ms"), (62.0, "62 s"), (None, "–")],
-)
-def test_times_are_in_the_unit_that_suits_them(seconds: float | None, said: str) -> None:
-    assert brief(seconds) == said
 
 
 def test_each_peak_has_a_line() -> None:

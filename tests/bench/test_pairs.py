@@ -11,7 +11,7 @@ import pytest
 from gputop.agent.problem import Problem
 from gputop.bench.events import Conditions, Done, Event, Failed, Planned, Result
 from gputop.bench.plan import target_choice
-from gputop.bench.plan.request import Request, Target, check_pairs
+from gputop.bench.plan.request import Request, Target, check_together
 from gputop.bench.results.measures import rates_of_pair, score
 from gputop.bench.results.verdict import judge
 from gputop.bench.run import group
@@ -173,19 +173,16 @@ async def test_who_was_done_alone_is_stopped_with_the_others(measured: type[Meas
     assert "it was stopped" in result_of(found[GPUS[0]]).notes[0]
 
 
-def test_what_cannot_be_paired() -> None:
-    alone, none, short = (
-        check_pairs(asked(CPU)),
-        check_pairs([]),
-        check_pairs(asked(*GPUS, seconds=1.0)),
-    )
-    assert alone is not None
-    assert alone.why == f"pairs needs two devices, but {CPU.label} is the only device"
-    assert none is not None
-    assert "there is none" in none.why
-    assert short is not None
-    assert "--seconds 1.5" in short.remedy
-    assert check_pairs(asked(*GPUS)) is None
+@pytest.mark.parametrize(
+    ("requests", "says"),
+    [
+        (asked(CPU), f"pairs needs two devices, but {CPU.label} is the only device"),
+        (asked(*GPUS, seconds=1.0), "--seconds 1.5"),
+        (asked(*GPUS), "None"),
+    ],
+)
+def test_what_cannot_be_paired(requests: list[Request], says: str) -> None:
+    assert says in str(check_together(requests))
 
 
 @pytest.mark.slow

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
 import sqlite3
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -50,21 +52,53 @@ def both(says: str) -> None:
         store.recent(10)
 
 
-def test_a_corrupt_file_is_left_as_it_is(file: Path) -> None:
+def changed(file: Path, *statement: object) -> None:
+    """Keep a result, and change the file by SQL."""
+    store.append(RESULT)
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute(*statement)  # type: ignore[arg-type]
+
+
+def corrupt(file: Path) -> None:
     file.parent.mkdir(parents=True)
     file.write_bytes(b"this is no database, " * 500)
-    both("Move .* away")
-    assert file.read_bytes() == b"this is no database, " * 500
 
 
-def test_a_file_of_a_newer_version_is_left_as_it_is(file: Path) -> None:
-    store.append(RESULT)
-    with sqlite3.connect(file) as connection:
-        connection.execute(f"PRAGMA user_version = {store.VERSION + 1}")
-    connection.close()
-    before = file.read_bytes()
-    both("a newer gputop made it")
-    assert file.read_bytes() == before
+def newer(file: Path) -> None:
+    changed(file, f"PRAGMA user_version = {store.VERSION + 1}")
+
+
+def another_table(file: Path) -> None:
+    file.parent.mkdir(parents=True)
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE something (else_)")
+        connection.execute(f"PRAGMA user_version = {store.VERSION}")
+
+
+def cut_off(file: Path) -> None:
+    for n in range(200):
+        store.append(replace(RESULT, started_at=float(n)))
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (corrupt, "Move .* away"),
+        (newer, "a newer gputop made it"),
+        (another_table, "no such table|no table named"),
+        (cut_off, "Move .* away"),
+        (lambda file: file.mkdir(parents=True), "permissions"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_left_as_it_is(
+    file: Path, damage: Callable[[Path], None], says: str
+) -> None:
+    damage(file)
+    before = file.read_bytes() if file.is_file() else b""
+    both(says)
+    assert not before or file.read_bytes() == before
 
 
 def test_a_locked_file_is_not_waited_for(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,10 +139,7 @@ def test_a_folder_that_cannot_be_made(file: Path) -> None:
     ],
 )
 def test_a_document_that_is_none(file: Path, document: object, says: str) -> None:
-    store.append(RESULT)
-    with sqlite3.connect(file) as connection:
-        connection.execute("UPDATE results SET document = ?", (document,))
-    connection.close()
+    changed(file, "UPDATE results SET document = ?", (document,))
     before = file.read_bytes()
     with pytest.raises(ProblemError, match=says) as caught:
         store.recent(10)
@@ -116,20 +147,8 @@ def test_a_document_that_is_none(file: Path, document: object, says: str) -> Non
     assert file.read_bytes() == before
 
 
-def test_a_table_that_is_another_one(file: Path) -> None:
-    file.parent.mkdir(parents=True)
-    with sqlite3.connect(file) as connection:
-        connection.execute("CREATE TABLE something (else_)")
-        connection.execute(f"PRAGMA user_version = {store.VERSION}")
-    connection.close()
-    both("no such table|no table named")
-
-
 def test_a_document_with_more_in_it_is_read(file: Path) -> None:
-    store.append(RESULT)
-    with sqlite3.connect(file) as connection:
-        connection.execute("UPDATE results SET document = json_set(document, '$.later', 1)")
-    connection.close()
+    changed(file, "UPDATE results SET document = json_set(document, '$.later', 1)")
     assert store.recent(10) == [RESULT]
 
 
@@ -240,11 +259,6 @@ def test_a_result_that_is_no_document_does_not_touch_the_file(file: Path) -> Non
     with pytest.raises(ValueError, match="JSON"):
         store.append(replace(RESULT, tflops_mean=float("nan")))
     assert store.recent() == [RESULT]
-
-
-def test_a_folder_where_the_file_should_be(file: Path) -> None:
-    file.mkdir(parents=True)
-    both("permissions")
 
 
 def test_a_folder_that_may_not_be_looked_into(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

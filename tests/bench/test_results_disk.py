@@ -261,12 +261,3 @@ def test_a_file_that_another_program_holds_is_on_a_disk_with_locks(
         other.execute("BEGIN EXCLUSIVE")
         with pytest.raises(ProblemError, match="See whether another program holds"):
             store.append(RESULT)
-
-
-def test_a_file_cut_off_is_left_as_it_is(file: Path) -> None:
-    keeping(40, 2000)
-    whole = file.read_bytes()
-    file.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ProblemError, match=r"Move .* away"):
-        store.recent()
-    assert file.read_bytes() == whole[: len(whole) // 2]

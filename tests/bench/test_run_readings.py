@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputop.agent.device import Device
-from gputop.agent.lines import to_plain
 from gputop.agent.snapshot import Sample
 from gputop.bench.events import Conditions, Point, Progress
 from gputop.bench.plan import request, target_choice
@@ -21,7 +20,6 @@ from gputop.bench.run.conditions import WITHIN
 from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.readings import LONGEST_SECONDS
 from gputop.bench.run.series import MOST_ITEMS, Moment
-from gputop.schema.decode import from_plain
 from tests.bench.workers import CPU, RESULT
 from tests.runs import Clock, gpu_result, gpu_sample
 from tests.sessions import PLANNED
@@ -84,14 +82,6 @@ def test_a_power_cap_of_the_second_half_is_counted_and_what_is_not_reported_is_n
     assert capped(*[held] * 5, *[()] * 5) == 0
     assert capped(*[()] * 7, *[held] * 3) == pytest.approx(3)
     assert capped(*[None] * 10) is None
-
-
-def test_a_state_of_the_memory_that_was_bad_before_is_kept() -> None:
-    samples = [gpu_sample(NOW + n, remap_pending=True, ecc_corrected=7) for n in range(-1, 10)]
-    found = conditions(sampled(*samples))
-    assert found.memory_errors == {"remap_pending": (1, 1)}
-    read = from_plain(Conditions, to_plain(found))  # from the file of earlier results
-    assert read.memory_errors == found.memory_errors
 
 
 def test_energy_is_what_the_counter_says_between_begin_and_end() -> None:

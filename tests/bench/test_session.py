@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
-from gputop.bench.plan.request import Request, Target
+from gputop.bench.plan.request import Request
 from gputop.bench.run import session as module
 from gputop.bench.run.session import Session
 from tests.bench.workers import CPU, fake_interpreter, needs_torch, request
@@ -277,42 +277,12 @@ async def test_a_stop_before_the_worker_speaks_ends_it(tmp_path: Path) -> None:
     assert last.status == 130
 
 
-async def test_a_stop_while_interpreters_are_looked_at(tmp_path: Path) -> None:
-    path = tmp_path / "python"
-    path.write_text(f"#!/bin/sh\n: > {tmp_path}/begun\nexec sleep 600\n")
-    path.chmod(0o755)
-    session = Session(replace(request(), python=str(path)))
-    listening = asyncio.create_task(heard(session))
-    await eventually((tmp_path / "begun").exists)
-    await asyncio.wait_for(session.stop(), 10)
-    (last,) = await asyncio.wait_for(listening, 10)
-    assert isinstance(last, Failed)
-    assert last.status == 130
-
-
 async def test_what_does_not_fit_starts_nothing(tmp_path: Path) -> None:
     path = fake_interpreter(tmp_path, "raise SystemExit('started')")
     (last,) = await heard(Session(Request(CPU, "float32", 1 << 20, 1.0, path)))
     assert isinstance(last, Failed)
     assert last.status == 3
     assert "do not fit" in last.problem.what
-
-
-async def test_a_gpu_is_named_to_the_worker_by_its_uuid(tmp_path: Path) -> None:
-    body = (
-        "import json, os, sys\n"
-        "asked = json.loads(sys.stdin.readline())\n"
-        "names = 'CUDA_VISIBLE_DEVICES', 'CUDA_DEVICE_ORDER'\n"
-        "said = [os.environ.get(name) for name in names] + [asked['device']]\n"
-        "said.append(asked['dtypes'][0]['largest'])\n"
-        "fields = dict(what=str(said), why='', remedy='', kind='k')\n"
-        "print(json.dumps(dict(event='error', **fields)))\n"
-    )
-    target = Target("cuda", "GPU-0a1b", 3, "a GPU", "9.0", 100 << 30)
-    path = fake_interpreter(tmp_path, body)
-    (last,) = await heard(Session(Request(target, "bfloat16", None, 1.0, path)))
-    assert isinstance(last, Failed)
-    assert last.problem.what == "['GPU-0a1b', 'PCI_BUS_ID', 'cuda', 8192]"
 
 
 async def test_a_line_that_came_while_this_process_was_suspended_is_read() -> None:

@@ -16,16 +16,15 @@ from gputop.bench.plan import target_choice
 from gputop.bench.results import store
 from gputop.commands import bench as command
 from gputop.commands import bench_results
-from gputop.commands.arguments import Parser
 from gputop.commands.bench_results import gravest, report_runs
 from gputop.stream import child as snapshots
 from tests import runs
+from tests.bench.commands import parsed
 from tests.bench.machines import divided, seen
 from tests.sessions import RESULT
 from tests.streams import inventory, process, readings, sample
 
 if TYPE_CHECKING:
-    import argparse
     from pathlib import Path
 
     from gputop.bench.plan.request import Request, Target
@@ -57,12 +56,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(snapshots, "one_snapshot", one_snapshot)
     monkeypatch.setattr(command, "_stress", stress)
     return said
-
-
-def parsed(*arguments: str) -> argparse.Namespace:
-    parser = Parser(exit_on_error=False)
-    command.add_arguments(parser)
-    return parser.parse_args(arguments)
 
 
 def run(*arguments: str) -> int:
@@ -208,14 +201,6 @@ def test_what_is_refused(
     assert says in line
 
 
-def test_the_history_of_all_is_that_of_no_device_in_particular(
-    asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("--history", "--device", "all") == 0
-    assert capsys.readouterr().out == "No results\n"
-    assert asked["requests"] == []
-
-
 def test_pairs_are_all_gpus_and_the_cpu_where_there_is_one_gpu(asked: dict[str, Any]) -> None:
     assert run("pairs") == 0
     assert [request.target.number for request in asked["requests"]] == ["0", "1", "2"]
@@ -311,15 +296,6 @@ def test_json_is_a_list_also_where_one_has_failed(capsys: pytest.CaptureFixture[
         "status": 3,
     }
     assert said.err == "gputop: error: It broke: it did. Mend it\n"
-
-
-def test_nothing_is_on_standard_output_where_all_have_failed(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert report_runs([failed(GPUS[0]), failed(GPUS[1], 1)], parsed()) == 1
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert len(said.err.splitlines()) == 2
 
 
 def earlier(target: Target, mean: float) -> Result:

@@ -57,19 +57,6 @@ def made(dtype: str = "float32") -> step.Step:
     return step.Step(torch, BLOCK, getattr(torch, dtype), "cpu", compiled=False)
 
 
-@pytest.mark.slow
-def test_rows_of_each_block_eager_and_compiled() -> None:
-    run, sent = stepped()
-    points = [event for event in sent if event["event"] == "point"]
-    assert [point["series"] for point in points] == ["tiny, eager", "tiny, compiled"]
-    for point in points:
-        values = point["values"]
-        assert values["tokens_per_second"] == pytest.approx(32 / values["seconds"])
-        assert values["tflops"] == pytest.approx(BLOCK.flop / values["seconds"] / 1e12)
-    assert (run.totals.wrong, run.totals.checks, run.totals.verified) == (0, 4, 2)
-    assert "scaled for a CPU" in run.notes[0]
-
-
 def test_products_are_counted_as_torch_counts_them() -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -146,17 +133,6 @@ def test_a_compiled_step_has_the_loss_of_the_eager_one(monkeypatch: pytest.Monke
     found = [event["wrong_elements"] for event in sent if event["event"] == "verify"]
     assert found[:2] == [0, 0]
     assert run.totals.wrong == found[-1] > 0
-
-
-def test_without_a_compiler_eager_steps_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(*_: object, **__: object) -> None:
-        raise RuntimeError("backend='inductor' raised:\nNo working C++ compiler found\nAdvice")
-
-    monkeypatch.setattr(load_torch(), "compile", failing)
-    run, sent = stepped()
-    assert [each["series"] for each in sent if each["event"] == "point"] == ["tiny, eager"]
-    why = "torch.compile: No working C++ compiler found"
-    assert run.notes[1:] == [f"tiny, compiled: left out, {why}"]
 
 
 def test_the_telling_line_of_a_compiler_is_its_error() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.agent.problem import Problem
-from gputop.bench.events import Done, Failed, Progress
+from gputop.bench.events import Done, Failed
 from gputop.bench.plan import request as plan
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, RunRefusedError, cpu_target
@@ -25,9 +25,9 @@ from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import copies
 from gputop.commands import bench as command
-from gputop.commands.arguments import Parser
 from gputop.console import COULD_NOT_RUN, USAGE
 from gputop.output.result_pages import page_text
+from tests.bench.commands import parsed
 from tests.runs import begin, gpu_result
 from tests.schemas import problem_of
 from tests.sessions import RESULT, table_result
@@ -89,15 +89,11 @@ def ends(monkeypatch: pytest.MonkeyPatch) -> Ends:
 
 
 def run(*arguments: str) -> int:
-    parser = Parser(exit_on_error=False)
-    command.add_arguments(parser)
-    return command.run(parser.parse_args(["check", "--device", "cpu", *arguments]))
+    return command.run(parsed("check", "--device", "cpu", *arguments))
 
 
 def test_suite_is_the_former_name_of_a_check() -> None:
-    parser = Parser(exit_on_error=False)
-    command.add_arguments(parser)
-    assert parser.parse_args(["suite"]).kind == parser.parse_args(["check"]).kind == "check"
+    assert parsed("suite").kind == parsed("check").kind == "check"
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -150,16 +146,6 @@ def test_a_suite_that_is_stopped_prints_what_was_done(
     assert page.startswith("Only 3 of 6 parts ran. No fault found in them.\n")
     assert page.splitlines()[2].endswith(", 3 of 6 parts ran: stopped")
     assert ends.kinds == QUICK[:3]
-
-
-def test_devices_that_are_gone_in_the_middle_leave_the_page_of_what_was_done(
-    ends: Ends, capsys: pytest.CaptureFixture[str]
-) -> None:
-    ends.refused = "memory"
-    assert run() == 3
-    page, said = capsys.readouterr()
-    assert page.splitlines()[2].endswith(", 2 of 6 parts ran: ok")
-    assert "error: There are no 8 GPUs" in said
 
 
 def test_json_and_the_page_have_every_part(
@@ -238,11 +224,3 @@ def test_many_devices_are_counted_and_their_common_problem_is_told_once() -> Non
     assert last == "soak, node-2, GPU 0, node-2, GPU 1: no driver"
     details = [block for block in suite_details(suite) if isinstance(block, Heading)]
     assert not details, "only outliers of so many have their charts"
-
-
-def test_a_long_run_is_kept_with_few_points() -> None:
-    run, _ = begin(GPU, 3600.0)
-    for n in range(3000):
-        run.add_event(Progress(n + 1.0, 1.0, n, 700.0))
-    part = suites.part_result(PartResult("soak", 3600.0), [run])
-    assert 64 < len(part.series[0].progress) <= 256

@@ -72,15 +72,6 @@ def test_the_windows_add_up_to_the_run() -> None:
     assert events[-1]["tflops_peak"] >= max(sample["tflops"] for sample in samples)
 
 
-@pytest.mark.slow
-def test_a_product_that_cannot_end_in_time_is_refused_before_it_is_begun() -> None:
-    with RawWorker(request("float32", 65536, 0.5)) as raw:  # hours, on any CPU
-        names = [event for event in raw.events() if event["event"] != "hello"]
-    assert [event["event"] for event in names] == ["error"]
-    assert names[0]["kind"] == "too_slow"
-    assert "smaller --size" in names[0]["remedy"]
-
-
 SAYS_WHEN_IT_MULTIPLIES = """
 begin, multiply = main.Run.__init__, Product.multiply
 def run(self, *arguments):
@@ -185,15 +176,6 @@ def cpu() -> backends.Cpu:
     return backends.Cpu(torch, threading.Event())
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
-@pytest.mark.parametrize("n", [64, 191, 192])
-def test_the_exact_product_finds_what_is_wrong_and_nothing_else(dtype: str, n: int) -> None:
-    product = made(dtype, n)
-    assert product.exact() == 0
-    product.faulty = True
-    assert product.exact() == 2
-
-
 def test_the_exact_product_with_b_column_major() -> None:
     product = made(shape=(100, 192, 250), column_major=True)  # as on a GPU
     assert product.b.stride() == (1, 250)
@@ -254,16 +236,6 @@ def test_partial_sums_of_the_exact_product_are_small(monkeypatch: pytest.MonkeyP
     for stride in (2, 4, 8):
         for at in range(stride):
             assert terms[at::stride].cumsum(0).abs().max() < 2048
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-def test_this_cpu_gives_the_same_bits_every_time(dtype: str) -> None:
-    product = made(dtype, 512)
-    product.keep_first()
-    for _ in range(50):
-        product.multiply()
-        assert product.c_bits.equal(product.first_bits)
 
 
 def run_in_process(seconds: float = 0.3) -> tuple[runs.Run, list[dict[str, Any]]]:
@@ -401,17 +373,6 @@ def test_two_batches_are_in_flight_and_all_of_them_are_counted(
     product.faulty = True
     loads.measure(device, run, product, paced(device, 3))
     assert run.totals.wrong == 2 * run.totals.checks > 0
-
-
-def test_a_gpu_is_not_waited_for_after_a_stop() -> None:
-    run, _ = run_in_process(600.0)
-    product = made()
-    product.keep_first()
-    device = backends.Cuda(without_a_gpu(), run.halt)
-    run.totals = throughput.SoakTotals(2 * product.n**3)
-    run.halt.set()
-    loads.measure(device, run, product, paced(device, 3))
-    assert run.totals.iterations == 0
 
 
 class Instant:
@@ -555,14 +516,6 @@ def test_windows_of_a_gpu_are_of_its_own_time() -> None:
     assert result["tflops_peak"] == pytest.approx(10.0)
 
 
-def test_the_first_windows_are_shorter_to_show_a_burst() -> None:
-    totals = throughput.SoakTotals(flop=10**12)
-    samples = [totals.add(1, 0.0625, None) for _ in range(160)]
-    lengths = [sample.window_seconds for sample in samples if sample]
-    assert lengths[:16] == [0.125] * 16
-    assert lengths[16:] == [0.25] * 32
-
-
 @pytest.mark.parametrize(
     ("archs", "capability", "runs"),
     [
@@ -606,16 +559,6 @@ def test_precision_is_set_by_one_switch_only() -> None:
     assert new.fp32_precision == "ieee"
     formats.set_precision(old, "float32")
     assert old.allow_tf32 is False
-
-
-def test_the_switches_exist_in_this_torch() -> None:
-    torch = load_torch()
-    matmul = torch.backends.cuda.matmul
-    before = matmul.fp32_precision
-    formats.set_precision(matmul, "tf32")
-    assert matmul.fp32_precision == "tf32"
-    assert matmul.allow_bf16_reduced_precision_reduction is False
-    matmul.fp32_precision = before
 
 
 @pytest.mark.parametrize(

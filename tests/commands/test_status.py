@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import re
 import signal
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from gputop.agent.problem import Problem
 from gputop.commands import status
 from gputop.stream.child import Interruption, Snapshot, StreamError
 from gputop.stream.launch import module_command
-from tests.driver import GPU_IS_LOST, FakeDevice, FakeProcess, platforms
+from tests.driver import GPU_IS_LOST, FakeDevice, FakeProcess
 from tests.streams import NO_DRIVER, device, inventory, no_driver, process, readings, sample
 from tests.terminal import SHOW_CURSOR, Terminal
 
@@ -109,12 +108,6 @@ def test_a_list_is_of_gpus_and_instances_only(
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("option", ["--json", "--columns=GPU", "-l=2"])
-def test_a_list_has_no_other_form(option: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended("-L", option) == 2
-    assert "is not for a list of the GPUs" in capsys.readouterr().err
-
-
 def test_an_order_or_a_number_of_processes_shows_their_table(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,6 +140,7 @@ def test_totals_of_users_as_json(
     [
         (["--by-user", "--columns", "busy"], "--columns is not for totals by user"),
         (["--by-user", "--top", "3"], "--top is not for totals by user"),
+        (["-L", "--json"], "--json is not for a list of the GPUs"),
         (["--json", "--sort", "pid"], "--sort is not for JSON, which has every reading"),
         (["--no-processes", "--sort", "pid"], "--sort is not for a page without them"),
         (["--sort", "name"], "invalid choice: 'name'"),
@@ -265,24 +259,6 @@ def run(*command: str, environment: dict[str, str]) -> str:
 
 
 @pytest.mark.driver
-def test_the_document_is_that_of_the_stream(driver: FakeDriver) -> None:
-    """Field for field, but for what changes from one moment to the next."""
-    driver.write(FakeDevice())
-    document = json.loads(run("status", "--json", environment=driver.environment()))
-    (bound_by,) = document.pop("bound_by").values()
-    assert bound_by.keys() == {"word", "why"}
-    stream = run("stream", "--count", "1", environment=driver.environment())
-    records = {record.pop("type"): record for record in map(json.loads, stream.splitlines())}
-    assert {kind: fields(record) for kind, record in records.items()} == {
-        kind: fields(record) for kind, record in document.items()
-    }
-
-
-def fields(record: dict[str, Any]) -> tuple[list[str], list[str]]:
-    return [*record], [*record["devices"][0]]
-
-
-@pytest.mark.driver
 def test_in_a_terminal_it_is_in_colour_and_fits(driver: FakeDriver) -> None:
     process = FakeProcess(os.getpid(), memory_bytes=24 << 30)
     driver.write(FakeDevice(processes=(process,)), FakeDevice(name="NVIDIA Test", fan_percent=30))
@@ -297,36 +273,6 @@ def test_in_a_terminal_it_is_in_colour_and_fits(driver: FakeDriver) -> None:
             column, row = terminal.find("LOST")
             assert terminal.screen.buffer[row][column].fg == "red"
             terminal.wait_until_gone()
-
-
-@pytest.mark.driver
-@pytest.mark.parametrize(
-    ("arguments", "environment", "colour"),
-    [
-        ([], {}, True),
-        ([], {"NO_COLOR": "1"}, False),
-        (["--color"], {"NO_COLOR": "1"}, True),
-        (["--no-color"], {}, False),
-    ],
-)
-def test_colours_as_they_are_wanted(
-    arguments: list[str], environment: dict[str, str], colour: bool, driver: FakeDriver
-) -> None:
-    driver.write(FakeDevice())
-    env = {**driver.environment(), **environment}
-    with Terminal([*STATUS, *arguments], env=env) as terminal:
-        assert terminal.wait(BOUND) == 0
-        assert (b"\x1b[" in terminal.raw) is colour
-
-
-@pytest.mark.driver
-def test_instances_are_under_their_gpu(driver: FakeDriver) -> None:
-    driver.write(platforms.a100_mig())
-    shown = run("status", "--columns", "gpu,memory", environment=driver.environment())
-    labels = [line.split()[0] for line in shown.splitlines()[2:]]
-    assert labels[0] == "0"
-    assert len(labels) > 2
-    assert all(re.fullmatch("0:[0-9]", label) for label in labels[1:])
 
 
 @pytest.mark.driver

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -30,6 +31,19 @@ def dashboard(
     *arguments: str, env: Mapping[str, str] | None = None, columns: int = 120, rows: int = 40
 ) -> Terminal:
     return Terminal([*GPUTOP, *arguments], env=env or NO_DRIVER, columns=columns, rows=rows)
+
+
+def run(*arguments: object, env: Mapping[str, str] = NO_DRIVER) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, without a terminal."""
+    return subprocess.run(
+        [*GPUTOP, *map(str, arguments)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+        timeout=60,
+        env={**os.environ, **env},
+    )
 
 
 def click(terminal: Terminal, column: int, row: int) -> None:

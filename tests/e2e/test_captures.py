@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +12,7 @@ import pytest
 from gputop.output.csv_lines import COLUMNS
 from tests.driver import FakeDevice, FakeDriver, FakeInstance
 from tests.driver.captures import CAPTURES, Capture, device_of
-from tests.e2e.shipped import GPUTOP
+from tests.e2e.shipped import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,22 +23,10 @@ COMPARED = [name for name in COLUMNS if name in CAPTURES[0].row and name != "tim
 """Columns of gputop that nvidia-smi has under the same name."""
 
 
-def run(driver: FakeDriver, *arguments: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [*GPUTOP, *arguments],
-        env={**os.environ, **driver.environment()},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done
-
-
 def gputop(driver: FakeDriver, *arguments: str) -> str:
-    return run(driver, *arguments).stdout
+    done = run(*arguments, env=driver.environment())
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def csv_of(driver: FakeDriver, *names: str) -> tuple[list[str], list[str]]:
@@ -68,30 +54,6 @@ def test_the_list_is_that_of_the_real_card(driver: FakeDriver, capture: Capture)
     mig = tuple(FakeInstance(uuid=part[-1], name=f"{name} MIG {part[1]}") for part in parts)
     driver.write(dataclasses.replace(device_of(capture), instances=mig))
     assert gputop(driver, "status", "-L").splitlines() == [*capture.gpus]
-
-
-def test_the_requested_limit_is_another_than_the_enforced_one(driver: FakeDriver) -> None:
-    driver.write(
-        FakeDevice(power_limit_milliwatts=650_000, power_limit_enforced_milliwatts=480_500)
-    )
-    _, row = csv_of(driver, "power.limit", "enforced.power.limit")
-    assert row == ["650.00 W", "480.50 W"]
-
-
-@pytest.mark.parametrize(
-    ("mask", "active"),
-    [
-        (0x200, "0x0000000000000200"),
-        (0x6A4, "0x00000000000006A4"),
-        (0x8000_0000_0000_0004, "0x8000000000000004"),
-    ],
-)
-def test_the_mask_is_the_drivers(driver: FakeDriver, mask: int, active: str) -> None:
-    """Also bits without a name, and several of them."""
-    driver.write(FakeDevice(clock_event_reasons=mask))
-    columns = [f"clocks_event_reasons.{name}" for name in ("active", "sw_power_cap", "sync_boost")]
-    _, row = csv_of(driver, *columns)
-    assert row == [active, "Active" if mask & 0x4 else "Not Active", "Not Active"]
 
 
 def test_a_driver_that_does_not_tell_reserved_memory_apart(

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
-from tests.e2e.shipped import GPUTOP, dashboard, leave, see
+from tests.e2e.shipped import run
 from tests.faults.pretend import Pretended, pretended
 
 pytestmark = pytest.mark.driver
 
-BOUND = 60.0
 NAMED, NAMELESS = 4_000_001, 4_000_002
 ID = "4f1c0ab2d9e7" + "8635" * 13
 OTHER = "b00b1e5c0de5" + "9ace" * 13
@@ -37,23 +34,8 @@ def machine(driver: FakeDriver, tmp_path: Path) -> Pretended:
 
 
 def test_in_json(machine: Pretended) -> None:
-    page = subprocess.run(
-        [*GPUTOP, "status", "--json"],
-        env={**os.environ, **machine.environment},
-        capture_output=True,
-        check=True,
-        stdin=subprocess.DEVNULL,
-        timeout=BOUND,
-    ).stdout
+    page = run("status", "--json", env=machine.environment).stdout
     containers = {
         each["pid"]: each["container"] for each in json.loads(page)["sample"]["processes"]
     }
     assert containers == {NAMED: "trainer", NAMELESS: OTHER[:12]}
-
-
-def test_on_the_screen(machine: Pretended) -> None:
-    with dashboard(env=machine.environment) as terminal:
-        see(terminal, "train.py")
-        terminal.send("3")
-        see(terminal, "ctr trainer", f"ctr {OTHER[:7]}")
-        leave(terminal)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.shipped import ESCAPE, F9, dashboard, see
+from tests.e2e.shipped import dashboard, see
 from tests.perf.machine import Machine, Scene
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ BYTES_OF_A_TICK = 1_600
 """Of eight devices whose every number moves: a third more than it is."""
 BYTES_OF_THE_START = 26_000
 """Until every number is there, and once more as rates and charts begin: a third more than it is."""
-BYTES_OF_A_DIALOG = 2_600
-"""To open one, or to close it: a third more than it is, and a fifth of the screen below."""
 
 
 def has_powers(machine: Machine, second: int) -> tuple[str, ...]:
@@ -49,18 +47,3 @@ def test_the_start_and_a_tick_of_eight_busy_devices_are_few_bytes(
                 terminal.collect(0.2)  # the rest of the same picture
                 sent += terminal.bytes_received - before
     assert sent / STATES < BYTES_OF_A_TICK
-
-
-def test_a_dialog_leaves_the_screen_below_as_it_is(driver: FakeDriver, tmp_path: Path) -> None:
-    with Machine(BUSY, driver, tmp_path) as machine:
-        driver.write(*machine.state(1))
-        with dashboard("--interval", "30", env=driver.environment(), columns=160, rows=50) as t:
-            see(t, *has_powers(machine, 1), "job-0")
-            t.collect(1.0)
-            for key, missing in ((F9, ()), (ESCAPE, ("Send a signal",))):
-                before = t.bytes_received
-                t.send(key)
-                see(t, *has_powers(machine, 1)[:2], *(() if missing else ("Send a signal",)))
-                see(t, without=missing)
-                t.collect(0.5)
-                assert t.bytes_received - before < BYTES_OF_A_DIALOG

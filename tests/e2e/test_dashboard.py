@@ -6,15 +6,14 @@ import json
 import os
 import re
 import signal
-import subprocess
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
-from tests.e2e.shipped import GIB, GPUTOP, NO_DRIVER, dashboard, see
+from tests.e2e.shipped import GIB, NO_DRIVER, dashboard, run, see
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -42,25 +41,6 @@ def eight(process: int) -> list[FakeDevice]:
     ]
 
 
-def status(driver: FakeDriver) -> dict[str, Any]:
-    done = subprocess.run(
-        [*GPUTOP, "status", "--json"],
-        env={**os.environ, **driver.environment()},
-        capture_output=True,
-        check=True,
-        timeout=30,
-    )
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
-
-
-def test_it_shows_the_chosen_devices_and_says_so() -> None:
-    with dashboard("--demo", "-i", "0,2") as terminal:
-        see(terminal, "2 of 8 GPUs", without=("GPU 1 ", "GPU 3 "))
-        terminal.send("q")
-        assert terminal.wait() == 0
-
-
 @pytest.mark.driver
 def test_eight_panels_show_the_driver_s_numbers_and_status_agrees(driver: FakeDriver) -> None:
     pid = os.getpid()
@@ -69,7 +49,7 @@ def test_eight_panels_show_the_driver_s_numbers_and_status_agrees(driver: FakeDr
     with dashboard(env=driver.environment()) as terminal:
         terminal.wait_for(lambda t: "7 Test 7" in t.text and t.text.count(f" {pid} ") == 8)
         text = terminal.text
-    document = status(driver)
+    document = json.loads(run("status", "--json", env=driver.environment()).stdout)
     for index, fake in enumerate(devices):
         watts = (fake.power_milliwatts or 0) / 1000
         panel = panel_of(text, index)
@@ -114,30 +94,12 @@ def test_the_screen_is_there_while_the_driver_still_starts(driver: FakeDriver) -
 
 
 @pytest.mark.driver
-@pytest.mark.parametrize(
-    ("machine", "words"),
-    [
-        ({"init_code": 9}, "NVIDIA driver not loaded"),
-        ({"init_code": 18}, "NVIDIA driver half upgraded"),
-        ({"init_code": 4}, "No permission for the GPUs"),
-        ({"init_code": 999}, "NVML does not work"),
-    ],
-)
-def test_status_explains_a_driver_that_cannot_be_used(
-    driver: FakeDriver, machine: dict[str, int], words: str
-) -> None:
-    driver.write(FakeDevice(), **machine)
-    done = subprocess.run(
-        [*GPUTOP, "status"],
-        env={**os.environ, **driver.environment()},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=30,
-    )
+def test_status_explains_a_driver_that_cannot_be_used(driver: FakeDriver) -> None:
+    driver.write(FakeDevice(), init_code=18)
+    done = run("status", env=driver.environment())
     assert done.returncode == 3
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"gputop: error: {words}")
+    assert line.startswith("gputop: error: NVIDIA driver half upgraded")
 
 
 @pytest.mark.driver
@@ -221,14 +183,7 @@ def test_however_it_ends_nothing_of_it_is_left(end: Callable[[Terminal], None]) 
 
 
 def test_without_a_terminal_it_is_status() -> None:
-    done = subprocess.run(
-        [*GPUTOP, "--demo"],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=30,
-    )
+    done = run("--demo")
     assert "SIMULATED" in done.stdout
     assert done.stdout.count("H100") == 8
 

@@ -19,16 +19,13 @@ from urllib.request import urlopen
 import pytest
 
 from gputop.fleet.builder import SETTLE_SECONDS
-from gputop.fleet.client import Client
-from gputop.fleet.queries import SELDOM
 from gputop.fleet.server import PrometheusServer
-from gputop.fleet.watch import FleetWatch, Refresher
+from gputop.fleet.watch import FleetWatch
 from gputop.stream.launch import module_command
 from tests.demo_fleet.exporter import Simulator
 from tests.demo_fleet.site import Flaw
 from tests.e2e.shipped import SOON
 from tests.e2e.test_exporter import BOUND, answer, demo_fleet
-from tests.fleet.moments import contradictions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,19 +93,6 @@ def wanted(fleet: Fleet) -> dict[str, str]:
     expected = {f"{PLANTED[flaw].host}:{PLANTED[flaw].index}": kind for flaw, kind in kinds.items()}
     expected |= dict.fromkeys(AWAY, "stale")
     return {at: kind for at, kind in expected.items() if (gpus.get(at), kind) not in found}
-
-
-@pytest.mark.slow
-def test_no_row_contradicts_itself(tmp_path: Path) -> None:
-    """While Prometheus scrapes every second, the simulator says what fits what."""
-    simulator = Simulator(GPUS, started=0.0)
-    with prometheus(tmp_path) as url:
-        asking = Refresher(Client(PrometheusServer(url)), "")
-        fleets = [asking.refresh() for _ in range(2 * SELDOM)]
-        asking.client.close()
-    assert all(fleet.fresh for fleet in fleets)
-    assert all(len(fleet.gpus) > GPUS / 2 for fleet in fleets)
-    assert [contradictions(fleet, simulator) for fleet in fleets] == [{}] * len(fleets)
 
 
 @pytest.mark.slow

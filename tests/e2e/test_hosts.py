@@ -17,7 +17,19 @@ from gputop.agent.snapshot import MachineState, Sample
 from gputop.schema.decode import decode
 from tests import fake_ssh, streams
 from tests.e2e import sshd
-from tests.e2e.shipped import DOWN, ENTER, F9, GPUTOP, NO_DRIVER, SOON, TAB, dashboard, device, see
+from tests.e2e.shipped import (
+    DOWN,
+    ENTER,
+    F9,
+    GPUTOP,
+    NO_DRIVER,
+    SOON,
+    TAB,
+    dashboard,
+    device,
+    run,
+    see,
+)
 from tests.e2e.sshd import Sshd
 from tests.fake_ssh import FakeSsh
 from tests.terminal import MARKER, processes_of
@@ -170,21 +182,14 @@ def test_what_is_for_this_machine_says_so_on_another(ssh: FakeSsh) -> None:
         see(terminal, "b:1 H100")
 
 
-def run(ssh: FakeSsh, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*GPUTOP, *arguments],
-        env={**os.environ, **NO_DRIVER, "PATH": ssh.path},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=LONG,
-    )
+def asked(ssh: FakeSsh, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run(*arguments, env={**NO_DRIVER, "PATH": ssh.path})
 
 
 def test_the_stream_of_several_hosts(ssh: FakeSsh) -> None:
     ssh.does("b", fake_ssh.REFUSED)
     words = shlex.join(fake_ssh.stream(seconds=0.2))
-    done = run(
+    done = asked(
         ssh,
         *("stream", "--host", "a", "--host", "b", "--remote-command", words),
         *("--interval", "0.25", "--count", "2"),
@@ -203,12 +208,11 @@ def test_the_stream_of_several_hosts(ssh: FakeSsh) -> None:
     assert "machines" in json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("command", [["status"], []], ids=["status", "no terminal"])
-def test_the_status_of_several_hosts(ssh: FakeSsh, command: list[str]) -> None:
+def test_the_status_of_several_hosts(ssh: FakeSsh) -> None:
     ssh.does("b", fake_ssh.REFUSED)
     words = shlex.join(fake_ssh.stream(seconds=0.2))
     hosts = ("--host", "b", "--host", "a", "--remote-command", words)
-    done = run(ssh, *hosts, *command)
+    done = asked(ssh, "status", *hosts)
     heading, titles, *devices = done.stdout.splitlines()
     assert heading.startswith(f"a ({streams.inventory(2).hostname}) · ")
     assert titles.split()[:2] == ["GPU", "name"]
@@ -216,24 +220,6 @@ def test_the_status_of_several_hosts(ssh: FakeSsh, command: list[str]) -> None:
     assert done.returncode == 3
     assert done.stderr.startswith("gputop: error: b is unreachable: ")
     assert done.stderr.count("\n") == 1
-
-
-def test_each_section_of_a_status_is_headed_by_the_name_that_was_asked_for(ssh: FakeSsh) -> None:
-    """Hosts may call themselves alike, as clones of one machine do."""
-    words = shlex.join(fake_ssh.stream(seconds=0.2))
-    done = run(ssh, "status", "--host", "a", "--host", "node07", "--remote-command", words)
-    headings = [line.split(" · ")[0] for line in done.stdout.splitlines() if " · " in line]
-    assert headings == ["a (node07)", "node07"]
-
-
-def test_the_status_of_several_hosts_in_json(ssh: FakeSsh) -> None:
-    ssh.does("b", fake_ssh.REFUSED)
-    words = shlex.join(fake_ssh.stream(seconds=0.2))
-    done = run(ssh, "status", "--json", *("--host", "b", "--host", "a", "--remote-command", words))
-    away, there = json.loads(done.stdout)
-    assert (away["host"], there["host"]) == ("b", "a")
-    assert away["problem"]["what"] == "b is unreachable"
-    assert len(there["inventory"]["devices"]) == len(there["sample"]["devices"]) == 2
 
 
 def test_a_stream_of_several_hosts_ends_with_its_reader(ssh: FakeSsh) -> None:
@@ -250,25 +236,3 @@ def test_a_stream_of_several_hosts_ends_with_its_reader(ssh: FakeSsh) -> None:
         process.stdout.close()
         assert process.wait(LONG) == 0
     until_gone(run_id)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--host=-oProxyCommand=sh"], "'-oProxyCommand=sh' is not a host: it begins with `-`"),
-        (["--host="], "'' is not a host: it is empty"),
-        (["stream", "--host", "a b"], "'a b' is not a host: it has spaces"),
-        (["--host", "a", "--demo"], "--demo is not for other machines"),
-        (["--remote-command", "x"], "--remote-command is for other machines"),
-        (["--host", "a", "--remote-command", "'x"], "is not a command: No closing quotation"),
-        (["--host", "a", "bench"], "--host is not for `bench`"),
-        (["status", "--host", "a", "--watch"], "--watch is not for other machines"),
-    ],
-)
-def test_misuse(ssh: FakeSsh, arguments: list[str], said: str) -> None:
-    done = run(ssh, *arguments)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert said in done.stderr
-    assert done.stderr.startswith("gputop: error: ")
-    assert done.stderr.count("\n") == 1

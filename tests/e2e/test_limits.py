@@ -39,10 +39,10 @@ SETTINGS = {
 
 
 class Bench:
-    """The shipped command on the first device of a driver, with its output."""
+    """The shipped command on devices of a driver, with its output."""
 
-    def __init__(self, driver: FakeDriver, seconds: float) -> None:
-        words = f"bench --device 0 --size 256 --seconds {seconds:g} --json --python {PYTHON}"
+    def __init__(self, driver: FakeDriver, seconds: float, device: str = "0") -> None:
+        words = f"bench --device {device} --size 256 --seconds {seconds:g} --json --python {PYTHON}"
         self.terminal, stdin = os.openpty()
         self.process = subprocess.Popen(
             [*GPUTOP, *words.split()],
@@ -62,16 +62,15 @@ class Bench:
             assert ready
             self.said += os.read(self.terminal, 4096).decode()
 
-    def result(self) -> dict[str, Any]:
-        """Wait for the end, and return the result."""
+    def result(self) -> Any:
+        """Wait for the end, and return the result, or a list of those of several devices."""
         reading = threading.Thread(target=self._read)
         reading.start()
         with self.process:
             out, _ = self.process.communicate(timeout=60)
         reading.join()
         os.close(self.terminal)
-        document: dict[str, Any] = json.loads(out)
-        return document
+        return json.loads(out)
 
     def _read(self) -> None:
         with contextlib.suppress(OSError):  # nobody writes any more
@@ -107,6 +106,16 @@ def test_heat_ends_a_run_without_the_dashboard(driver: FakeDriver) -> None:
     assert run.process.returncode == 4
     assert result["stopped"] == "limit"
     assert "too hot, it reached 88°C, and its limit is 86°C" in run.said
+
+
+@pytest.mark.slow
+def test_heat_of_one_of_three_gpus_ends_its_run_and_no_other(driver: FakeDriver) -> None:
+    driver.write(FREE, FREE, FREE)
+    run = Bench(driver, 8.0, "all")
+    run.wait_until_measuring()
+    driver.change(1, temperature_celsius=88)
+    results = run.result()
+    assert [each["stopped"] for each in results] == ["time", "limit", "time"]
 
 
 def test_heat_ends_a_run_on_a_terminal_that_nobody_reads(

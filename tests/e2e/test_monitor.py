@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -72,27 +70,3 @@ def test_gpm_is_read_only_where_it_is_shown(driver: FakeDriver) -> None:
         terminal.send(ENTER)
         see(terminal, "statistics since")
         terminal.wait_for(lambda t: calls_of(t, driver)[GPM], timeout=2 * SOON)
-
-
-def test_gpm_is_left_alone_where_it_is_not_wanted(driver: FakeDriver) -> None:
-    driver.write(device(0))
-    with opened(driver, "--no-gpm", columns=160, rows=50) as terminal:
-        see(terminal, "0 Test 0")
-        calls_of(terminal, driver)
-        terminal.send(ENTER)
-        see(terminal, "statistics since", "SM active     –")
-        assert not calls_of(terminal, driver)[GPM]
-        see(terminal, "SM active     – GPM is off")
-
-
-def test_the_sampler_that_is_started_again_knows_interval_and_gpm(driver: FakeDriver) -> None:
-    driver.write(device(0))
-    with opened(driver, interval="1") as terminal:
-        see(terminal, "tensor")
-        terminal.send("++")
-        see(terminal, "every 0.25 s")
-        for pid in set(terminal.processes()) - {terminal.pid}:
-            os.kill(pid, signal.SIGKILL)
-        driver.change(0, temperature_celsius=77)
-        see(terminal, "77°C", "every 0.25 s")
-        assert calls_of(terminal, driver)[GPM] > 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from gputop.text import moment
 from gputop.ui.telemetry import Telemetry
 from tests import recordings, streams
 from tests.driver import GPU_IS_LOST, RESET_REQUIRED, FakeDevice
-from tests.e2e.shipped import GPUTOP, SOON, children, dashboard, device, held_by, see
+from tests.e2e.shipped import GPUTOP, SOON, children, dashboard, device, held_by, run, see
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,20 +32,6 @@ if TYPE_CHECKING:
 BOUND = 60.0
 FAST = ("--interval", "0.25")
 RIGHT, SHIFT_LEFT = "\x1b[C", "\x1b[1;2D"
-
-
-def gputop(
-    *arguments: str | Path, env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*GPUTOP, *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
-        timeout=BOUND,
-        env={**os.environ, "LD_LIBRARY_PATH": "", **(env or {})},
-    )
 
 
 def names(cls: type) -> set[str]:
@@ -62,18 +47,18 @@ def test_one_schema_in_status_stream_recording_and_replay(
         driver.write(device(0, processes=held_by(processes)), device(1))
         env = driver.environment()
         path = tmp_path / "a.jsonl.gz"
-        done = gputop("stream", *FAST, "--count", "3", "--output", path, env=env)
+        done = run("stream", *FAST, "--count", "3", "--output", path, env=env)
         assert (done.returncode, done.stdout) == (0, "")
         assert done.stderr == f"gputop: writing JSON lines to {path}\n"
-        live = gputop("status", "--json", env=env)
-        streamed = gputop("stream", *FAST, "--count", "1", env=env).stdout.splitlines()
+        live = run("status", "--json", env=env)
+        streamed = run("stream", *FAST, "--count", "1", env=env).stdout.splitlines()
     recorded = gzip.decompress(path.read_bytes()).decode().splitlines()
-    assert gputop("stream", "--replay", path).stdout.splitlines() == recorded
+    assert run("stream", "--replay", path).stdout.splitlines() == recorded
     records = [decode(line) for line in recorded]
     assert [to_line(record) for record in records] == recorded
     assert list(Recording(path).records()) == records
 
-    status = gputop("status", "--replay", path, "--json")
+    status = run("status", "--replay", path, "--json")
     assert (status.returncode, status.stderr) == (0, "")
     inventory, sample = (json.loads(line) for line in (_last(recorded, k) for k in KINDS))
     document = json.loads(status.stdout)
@@ -124,42 +109,23 @@ def _is_the_schema(document: dict[str, Any]) -> None:
 
 
 @pytest.mark.driver
-def test_csv_of_the_driver(driver: FakeDriver, tmp_path: Path) -> None:
-    driver.write(device(0, temperature_celsius=41), device(1, temperature_celsius=42))
-    query = "index,name,temperature.gpu,memory.total,driver_version"
-    arguments = ("stream", "--format", "csv", "--query", query, *FAST, "--count", "2")
-    done = gputop(*arguments, env=driver.environment())
-    assert (done.returncode, done.stderr) == (0, "")
-    header, *rows = done.stdout.splitlines()
-    assert header == "index, name, temperature.gpu, memory.total [MiB], driver_version"
-    assert [row.split(", ")[:3] for row in rows] == [
-        ["0", "NVIDIA Test 0", "41"],
-        ["1", "NVIDIA Test 1", "42"],
-    ] * 2
-    path = tmp_path / "a.csv.gz"
-    done = gputop(*arguments, "--output", path, env=driver.environment())
-    assert done.stderr == f"gputop: writing CSV to {path}\n"
-    assert gzip.decompress(path.read_bytes()).decode().splitlines() == [header, *rows]
-
-
-@pytest.mark.driver
 def test_gpus_that_do_not_answer_are_named(driver: FakeDriver) -> None:
     faults = (FakeDevice(hang=True), FakeDevice(code=GPU_IS_LOST), FakeDevice(code=RESET_REQUIRED))
     driver.write(device(0), *faults)
-    listed = gputop("status", "-L", env=driver.environment())
+    listed = run("status", "-L", env=driver.environment())
     assert (listed.returncode, listed.stderr) == (0, "")
     first, *others = listed.stdout.splitlines()
     assert first.startswith("GPU 0: NVIDIA Test 0 (UUID: GPU-")
     assert others == ["GPU 1: no answer yet", "GPU 2: lost", "GPU 3: needs reset"]
     words = ("stream", "--query-gpu", "index,temperature.gpu", "--count", "1", *FAST)
-    done = gputop(*words, env=driver.environment())
+    done = run(*words, env=driver.environment())
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[2] == "1, [N/A]"
 
 
 def test_a_recording_becomes_csv(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl.gz", 5, 2)
-    done = gputop("stream", "--replay", path, "--query-gpu=index,utilization.gpu", "--count", "2")
+    done = run("stream", "--replay", path, "--query-gpu=index,utilization.gpu", "--count", "2")
     assert done.stdout.splitlines() == [
         "index, utilization.gpu [%]",
         *("0, 0 %", "1, 0 %", "0, 1 %", "1, 1 %"),
@@ -184,19 +150,6 @@ def test_a_signal_ends_a_file_whole(tmp_path: Path, number: signal.Signals) -> N
     assert all(decode(line) for line in lines)
 
 
-def test_killed_it_is_readable(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl.gz"
-    arguments = [*GPUTOP, "stream", "--demo", *FAST, "--output", str(path)]
-    with subprocess.Popen(
-        arguments, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
-        _grown(path, 3000)
-        process.kill()
-    done = gputop("status", "--replay", path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "SIMULATED" in done.stdout
-
-
 def _grown(path: Path, size: int) -> None:
     """Waits until the file has grown to that size."""
     program = (
@@ -207,35 +160,21 @@ def _grown(path: Path, size: int) -> None:
     subprocess.run([sys.executable, "-c", program, path, str(size)], check=True, timeout=BOUND)
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
-    path = recordings.make(tmp_path / "a.jsonl", 1)
-    before = path.read_bytes()
-    done = gputop("stream", "--demo", "--count", "1", "--output", path)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == (
-        f"gputop: error: {path} cannot be written: it is there already. Remove it, or name "
-        "another.\n"
-    )
-    assert path.read_bytes() == before
-
-
-@pytest.mark.parametrize("command", ["stream", "status"])
-def test_one_line_says_where_it_is_damaged(tmp_path: Path, command: str) -> None:
+def test_one_line_says_where_it_is_damaged(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 5)
     path.write_bytes(path.read_bytes()[:-9])
-    done = gputop(command, "--replay", path)
+    done = run("stream", "--replay", path)
     assert done.returncode == 0
     last = moment(streams.NOW + 3, "%Y-%m-%d %H:%M:%S")
     assert done.stderr == f"gputop: {path}: damaged at line 6; played up to {last}\n"
-    if command == "stream":
-        assert len(done.stdout.splitlines()) == 5
+    assert len(done.stdout.splitlines()) == 5
 
 
-@pytest.mark.parametrize("command", [["status"], ["stream"], []])
+@pytest.mark.parametrize("command", [["status"], []])
 def test_what_is_no_recording_is_one_line(tmp_path: Path, command: list[str]) -> None:
     path = tmp_path / "a\x1b[31m"
     path.write_text("no\n")
-    done = gputop(*command, "--replay", path)
+    done = run(*command, "--replay", path)
     assert (done.returncode, done.stdout) == (3, "")
     (line,) = done.stderr.splitlines()
     assert line.startswith("gputop: error: ")
@@ -249,21 +188,13 @@ def test_a_replay_in_a_terminal(tmp_path: Path, columns: int) -> None:
     path = recordings.make(tmp_path / "a.jsonl.gz", 600, 2)
     with dashboard("--replay", str(path), columns=columns, rows=24) as terminal:
         see(terminal, " REPLAY  2025-11-20 ", "×1", "node07", "H100 80GB HBM3")
+        assert len(_gputops(terminal)) == 1  # there is nothing to sample
         terminal.send(" ")
         see(terminal, "paused", "Play")
         terminal.send(RIGHT * 12)
         see(terminal, "2:0", "of 9:59", without=("No data",))
         terminal.send(SHIFT_LEFT)
         see(terminal, "1:0")
-        terminal.send("q")
-        assert terminal.wait(SOON) == 0
-
-
-def test_a_replay_needs_no_other_process(tmp_path: Path) -> None:
-    path = recordings.make(tmp_path / "a.jsonl.gz", 5)
-    with dashboard("--replay", str(path)) as terminal:
-        see(terminal, " REPLAY ")
-        assert len(_gputops(terminal)) == 1
         terminal.send("q")
         assert terminal.wait(SOON) == 0
 

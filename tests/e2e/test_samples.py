@@ -8,14 +8,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import pytest
 
-from gputop.agent.snapshot import Sample
-from gputop.schema.decode import decode
-from gputop.stream.history import History
 from tests.agent.fakes import BOUND
 from tests.driver import FakeDevice, FakeDriver, FakeSample
 
@@ -73,27 +69,3 @@ def test_each_sample_comes_once_however_late_the_device(driver: FakeDriver) -> N
             assert count < 300, told
     assert late
     assert told == [*range(11, 61)]
-
-
-def test_a_recording_has_them_and_a_history_of_it_too(driver: FakeDriver, tmp_path: Path) -> None:
-    driver.write(FakeDevice(samples=(), samples_wave="50 400 95 5"))
-    recording = tmp_path / "run.jsonl"
-    command = [sys.executable, "-m", "gputop", "stream", "--interval", "0.5", "--count", "6"]
-    subprocess.run(
-        [*command, "--output", str(recording)],
-        env={**os.environ, **driver.environment()},
-        stdin=subprocess.DEVNULL,
-        check=True,
-        timeout=60,
-    )
-    history, devices = History(), list[Any]()
-    for line in recording.read_text().splitlines():
-        record = decode(line)
-        if isinstance(record, Sample):
-            history.add(record)
-            devices += record.devices
-    pieces = [getattr(device, NAME) for device in devices if getattr(device, NAME)]
-    told = [each for piece in pieces for each in piece]
-    assert [*history.busy_samples(devices[0].uuid, 99)] == told
-    assert devices[-1].gpu_utilization_samples_seconds == pytest.approx(0.05, abs=1e-3)
-    assert {*told} == {95, 5}

@@ -125,17 +125,3 @@ def test_a_host_on_a_line_that_stalls_is_behind_until_it_goes_on(
         wait_for(terminal, "─ far ", without=("behind", " old", "UNREACHABLE", "connecting"))
         terminal.send("q")
         assert terminal.wait() == 0
-
-
-def test_the_status_of_a_host_on_a_slow_line(line: SlowLine, watching: dict[str, Any]) -> None:
-    done = subprocess.run(
-        [*GPUTOP, "status", *watching["arguments"]],
-        env={**os.environ, **watching["env"]},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("far (")
-    assert done.stdout.count("Test") == 2

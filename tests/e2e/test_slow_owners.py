@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
-from tests.e2e.shipped import GPUTOP, dashboard, leave, see
+from tests.e2e.shipped import run
 from tests.faults.pretend import Pretended, pretended
 
 pytestmark = pytest.mark.driver
 
-BOUND = 60.0
 PID, OTHER, USER = 4_000_001, 4_000_002, 4242
 GIB = 1 << 30
 
@@ -43,18 +41,6 @@ def block(file: Path) -> None:
     os.mkfifo(file)
 
 
-def run(machine: Pretended, *arguments: str) -> str:
-    return subprocess.run(
-        [*GPUTOP, *arguments],
-        env={**os.environ, **machine.environment},
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
-        stdin=subprocess.DEVNULL,
-        timeout=BOUND,
-    ).stdout
-
-
 def check_readings(samples: list[dict[str, Any]]) -> None:
     """Every reading of both GPUs is there, also after the time in which a hang is noticed."""
     assert len(samples) >= 5
@@ -70,7 +56,8 @@ def check_readings(samples: list[dict[str, Any]]) -> None:
 
 def samples_of(machine: Pretended) -> list[dict[str, Any]]:
     """Samples of four seconds, once the devices have answered; a hang counts after three."""
-    lines = run(machine, "stream", "--count", "9", "--interval", "0.5").splitlines()
+    words = ("stream", "--count", "9", "--interval", "0.5")
+    lines = run(*words, env=machine.environment).stdout.splitlines()
     records = [json.loads(line) for line in lines]
     samples = [each for each in records if each["type"] == "sample" and each["devices"]]
     while any(device.get("age_seconds") is None for device in samples[0]["devices"]):
@@ -88,7 +75,7 @@ def test_a_user_whose_name_is_never_answered(machine: Pretended) -> None:
     check_readings(samples)
     wanted = {PID: ("4242", "python train.py"), OTHER: ("ada", "python other.py")}
     assert owners_in(samples[-1]) == wanted
-    page = run(machine, "status", "--processes")
+    page = run("status", "--processes", env=machine.environment).stdout
     assert "NOT RESPONDING" not in page
     assert "4242" in page
 
@@ -100,18 +87,11 @@ def test_a_command_line_that_is_never_answered(machine: Pretended) -> None:
     assert owners_in(samples[-1]) == {PID: ("bob", "python"), OTHER: ("ada", "python other.py")}
 
 
-def test_the_screen_shows_the_number_of_the_user(machine: Pretended) -> None:
-    block(machine.folder / f"user.{USER}")
-    with dashboard(env=machine.environment) as terminal:
-        see(terminal, "4242", "train.py", "97 %", without=("NOT RESPONDING", "hang"))
-        leave(terminal)
-
-
 def test_the_doctor_says_that_names_are_slow_and_not_that_the_driver_hangs(
     machine: Pretended,
 ) -> None:
     block(machine.folder / f"user.{USER}")
-    page = " ".join(run(machine, "doctor").split())
+    page = " ".join(run("doctor", env=machine.environment).stdout.split())
     assert "hangs" not in page
     assert "user names" in page
     assert "the name of user 4242 is not answered within 1 s" in page

@@ -250,11 +250,6 @@ def test_another_host_key(lab: Lab) -> None:
     assert "`ssh-keygen -R far`" in found.remedy
 
 
-def test_an_unknown_host_key(lab: Lab) -> None:
-    lab.add("far", options="UserKnownHostsFile /dev/null")
-    assert problem(lab).why == "its host key is not known"
-
-
 def test_a_password_is_wanted(lab: Lab) -> None:
     key = sshd.make_key(lab.folder / "unknown-key")
     lab.add("far", options=f"IdentityFile {key}\nIdentitiesOnly yes\nIdentityAgent none")

@@ -110,19 +110,6 @@ def test_no_more_colours_than_there_are(
         assert bool(MORE_COLOURS.search(terminal.raw)) == more
 
 
-def test_what_another_program_wrote_goes_with_ctrl_l(driver: FakeDriver) -> None:
-    with opened(driver) as terminal:
-        see(terminal, "0 Test 0", "Throttled by heat")
-        for place in ("", "?"):  # also over a page of another kind
-            terminal.send(place)
-            see(terminal, "Main keys" if place else "0 Test 0")
-            message = "Broadcast message from root"
-            terminal.feed(f"\x1b[3;5H{message}\x1b[7;9H\x1b[41m{message}\x1b[m".encode())
-            assert message in terminal.text
-            terminal.send("\x0c")
-            see(terminal, "Main keys" if place else "0 Test 0", without=(message,))
-
-
 def test_what_was_sent_bit_by_bit_is_what_a_repaint_shows(driver: FakeDriver) -> None:
     with opened(driver) as terminal:
         tour(terminal)
@@ -180,18 +167,6 @@ def test_a_broken_settings_file_is_said_and_left_alone(driver: FakeDriver, tmp_p
     assert file.read_text() == "theme = [\n"
 
 
-def test_a_setting_that_cannot_be_is_said_and_the_others_count(
-    driver: FakeDriver, tmp_path: Path
-) -> None:
-    file = tmp_path / "config.toml"
-    file.write_text('interval = 5000\nsort = "PID"\ncolour = "red"\n')
-    with child("train-alpha") as process:
-        driver.write(device(0, processes=held_by({"train-alpha": process})))
-        with dashboard("--config", str(file), env=driver.environment()) as terminal:
-            see(terminal, "interval = 5000", "colour in")
-            see(terminal, "PID▲", without=("every 5000",))
-
-
 @pytest.mark.daily(2)
 @pytest.mark.parametrize("limit", [6, 9, 12, 13, 14, 64])
 def test_too_few_descriptors_are_one_line(limit: int) -> None:
@@ -226,27 +201,8 @@ def test_a_dashboard_without_threads_or_processes_is_one_line(kind: str, left: s
         assert terminal.line_modes == terminal.line_modes_before
 
 
-def test_a_sampler_without_threads_says_which_limit_to_raise() -> None:
-    """The dashboard's own thread can be started, and those of eight devices cannot."""
-    environment = {**NO_DRIVER, "PYTHONPATH": str(NO_THREADS)}
-    with dashboard("--demo", env={**environment, "MORE_THREADS": "4"}) as terminal:
-        see(terminal, "The sampler stopped: no more threads or processes", "pids.max")
-        terminal.send("q")
-        assert terminal.wait() == 0
-
-
 def test_colours_that_textual_does_not_know_are_one_line() -> None:
     with dashboard("--demo", env={**NO_DRIVER, "TEXTUAL_COLOR_SYSTEM": "nonsense"}) as terminal:
         assert terminal.wait() == 2
         assert "Traceback" not in terminal.text
         assert "TEXTUAL_COLOR_SYSTEM=nonsense is not known. Unset it, or give" in terminal.text
-
-
-@pytest.mark.parametrize("name", ["/dev/stdin", "/dev/tty"])
-def test_settings_are_not_read_from_the_terminal(name: str) -> None:
-    with dashboard("--demo", "--config", name) as terminal:
-        see(terminal, "GPU▲", "are not used")
-        terminal.send("S")
-        see(terminal, "Not saved")
-        terminal.send("q")
-        assert terminal.wait() == 0

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +11,7 @@ import pytest
 from tests.bench.workers import fake_interpreter
 from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.pretender import worker
-from tests.e2e.shipped import DOWN, END, ENTER, GPUTOP, SOON, TAB, UP, leave, see
+from tests.e2e.shipped import DOWN, END, ENTER, GPUTOP, SOON, TAB, UP, run, see
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -70,20 +68,8 @@ def see_words(terminal: Terminal, *words: str) -> None:
     )
 
 
-def cost(terminal: Terminal, number: int) -> float:
-    """Percent that running together costs a device; 0 while it is not there."""
-    found = re.search(r"(\d\.\d) %", row(terminal, number))
-    return float(found[1]) if found else 0.0
-
-
 def kept(driver: FakeDriver, folder: Path) -> list[dict[str, Any]]:
-    done = subprocess.run(
-        [*GPUTOP, "bench", "--history", "--json"],
-        env={**os.environ, **environment(driver, folder)},
-        capture_output=True,
-        check=True,
-        timeout=60,
-    )
+    done = run("bench", "--history", "--json", env=environment(driver, folder))
     document: list[dict[str, Any]] = json.loads(done.stdout)
     return document
 
@@ -100,7 +86,7 @@ def test_all_gpus_run_together_and_who_is_behind_is_named(
         assert row(terminal, 3).rstrip().endswith("failed")
         see(terminal, "GPU 3: The products do not fit: too little is free. Choose a smaller size")
         see(terminal, "TFLOP/s over time (s)  GPU 0  GPU 1  GPU 2  GPU 3")
-        terminal.wait_for("3 of 4 done: GPU 3 failed", timeout=RUN_SECONDS)
+        terminal.wait_for("3 of 4 done: GPU 3 ended early", timeout=RUN_SECONDS)
         see_words(terminal, "ok", "ok", "DEGRADED", "failed")
         assert workers(terminal) == []
         terminal.send("q")
@@ -109,28 +95,6 @@ def test_all_gpus_run_together_and_who_is_behind_is_named(
     results = kept(driver, tmp_path)
     assert {each["device_uuid"][-1] for each in results} == {"0", "1", "2"}
     assert {each["stopped"] for each in results} == {"time"}
-
-
-@pytest.mark.slow
-def test_pairs_say_what_running_together_costs(driver: FakeDriver, tmp_path: Path) -> None:
-    driver.write(FakeDevice(), FakeDevice())
-    with opened(driver, tmp_path, worker()) as terminal:
-        choose_all(terminal, 2, "6")
-        terminal.send(TAB * 2 + ENTER)  # past the button, to the kind
-        terminal.wait_for(lambda t: t.text.count("pairs") >= 1 and "│sweep" in t.text)
-        terminal.send(END + UP + ENTER)
-        see(terminal, "Kind pairs", "Device all 2 GPUs")
-        terminal.send("b")
-        terminal.wait_for(lambda t: row(t, 1).rstrip().endswith("alone"), timeout=RUN_SECONDS)
-        terminal.wait_for("Done pairs, bfloat16", timeout=RUN_SECONDS)
-        terminal.wait_for(lambda t: all(4 < cost(t, n) < 10 for n in range(2)), what="both costs")
-        assert workers(terminal) == []
-        leave(terminal)
-    results = kept(driver, tmp_path)
-    assert [each["kind"] for each in results] == ["pairs", "pairs"]
-    assert [[p["series"] for p in each["points"]] for each in results] == [
-        ["alone", "together"]
-    ] * 2
 
 
 def test_the_end_of_the_terminal_ends_all_workers(driver: FakeDriver, tmp_path: Path) -> None:

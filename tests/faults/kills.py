@@ -9,9 +9,7 @@ back; where a worker is, the run must say so, and everything else goes on.
 from __future__ import annotations
 
 import argparse
-import collections
 import contextlib
-import datetime as dt
 import os
 import random
 import re
@@ -254,7 +252,6 @@ def main() -> int:
     options = parser.parse_args()
     compiler = shutil.which("cc")
     assert compiler is not None, "the fake driver needs a C compiler"
-    took: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
     failed = 0
     drawn = kills(options.seed)
     with tempfile.TemporaryDirectory() as home:
@@ -270,21 +267,10 @@ def main() -> int:
                 failed += 1
                 print(f"{kill}: FAILED: {error}", flush=True)
                 continue
-            took[kill.play, killed.role].append(killed.seconds)
             late = "  LATE" if killed.role != WORKER and killed.seconds > LIMIT_SECONDS else ""
             print(f"{kill}: {killed.role}, {killed.seconds:.2f} s{late}", flush=True)
-    report(took, failed, options.seed)
+    print(f"seed {options.seed}: {options.times} kills, {failed} failed")
     return 1 if failed else 0
-
-
-def report(took: dict[tuple[str, str], list[float]], failed: int, seed: int) -> None:
-    """A table, as it is committed."""
-    total = sum(map(len, took.values())) + failed
-    today = dt.datetime.now(tz=dt.UTC).date()
-    print(f"\n{today}, seed {seed}: {total} kills, {failed} failed\n")
-    print("| command | killed | times | longest |\n|---|---|--:|--:|")
-    for (play, role), seconds in sorted(took.items()):
-        print(f"| {play} | {role} | {len(seconds)} | {max(seconds):.2f} s |")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 import signal
 from typing import TYPE_CHECKING
 
@@ -76,7 +77,7 @@ def begun(stage: Stage) -> None:
     opened(stage)
     stage.terminal.send("b")
     stage.terminal.wait_for(RUNNING, START_SECONDS)
-    stage.see("TFLOP/s")
+    stage.until(lambda terminal: re.search(r"now +\d", terminal.text), "throughput")
 
 
 def by_itself(stage: Stage) -> None:

@@ -16,13 +16,8 @@ from pathlib import Path
 import pytest
 
 from gputop.agent.lines import to_line
-from gputop.bench.plan.request import Target
-from gputop.bench.results.outliers import DeviceOutcome
-from gputop.console import print_message, print_output
 from gputop.text import cells
 from tests import fake_ssh
-from tests.bench.pages import devices_text, result_text
-from tests.bench.workers import RESULT
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.e2e.shipped import GIB, GPUTOP, NO_DRIVER
 from tests.e2e.test_exporter import exporting
@@ -150,23 +145,6 @@ def test_a_recording_is_inert(arguments: list[str], tmp_path: Path) -> None:
     assert inert(*arguments, "--replay", str(file), env=NO_DRIVER)
 
 
-def test_tables_of_the_benchmark_are_inert_and_straight(capsys: pytest.CaptureFixture[str]) -> None:
-    devices = [Target("cuda", f"GPU-{n}", n, f"{name}{ALL}", None, 80 * GIB)
-               for n, name in enumerate(("a", "宽宽", "bbbb"))]  # fmt: skip
-    result = dataclasses.replace(RESULT, device=f"宽{ALL}", notes=(ALL,), torch_version=f"2{ALL}")
-    print_output(result_text(result))
-    members = [DeviceOutcome("", None, each.place, each.name, result) for each in devices]
-    print_output(devices_text(members))
-    print_message(f"error: {devices[0].label} and {ALL}")
-    out, err = capsys.readouterr()
-    assert not active(out)
-    assert not active(err)
-    rows = [line for line in out.split("\n") if "  GPU " in line and "TFLOP" not in line]
-    lines = [line for line in rows if line.strip().startswith("GPU ") and ": " not in line]
-    assert len(lines) == len(devices)
-    assert len(set(map(cells, lines))) == 1
-
-
 @pytest.fixture
 def garbage(driver: FakeDriver) -> Iterator[dict[str, str]]:
     """A machine whose second device says no number that is one."""
@@ -184,12 +162,6 @@ def test_no_number_is_none(arguments: list[str], garbage: dict[str, str]) -> Non
     text = re.sub(r'"(time|uptime_seconds|start_time)": ?[\d.]+', "", done.stdout + done.stderr)
     wrong = re.search(NO_NUMBER, text)
     assert wrong is None, text[max(0, wrong.start() - 200) : wrong.end() + 20]
-
-
-def test_metrics_have_no_number_that_is_none(garbage: dict[str, str]) -> None:
-    with exporting(env=garbage) as exporter:
-        exporter.until(exporter.up)
-        assert not re.search(NO_NUMBER, exporter.text())
 
 
 def test_a_device_of_which_the_memory_is_not_known_is_not_picked(driver: FakeDriver) -> None:

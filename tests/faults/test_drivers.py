@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,6 @@ from gputop.agent.nvml import diagnosis
 from gputop.console import COULD_NOT_RUN, FAULT
 from tests.driver import DRIVER_NOT_LOADED, UNKNOWN, FakeDriver
 from tests.e2e.shipped import GPUTOP
-from tests.e2e.test_exporter import exporting
-from tests.e2e.test_samples import streaming
 from tests.faults.drivers import LACKING, older
 from tests.faults.scenario import three
 from tests.faults.test_commands import written
@@ -146,51 +143,3 @@ def test_a_command_says_that_a_device_fails_every_call(driver: FakeDriver, comma
         devices = json.loads(done.stdout)["sample"]["devices"]
         assert [device["state"] for device in devices] == ["not_responding"] * 3
         assert {device["absent"]["power_watts"] for device in devices} == {"error"}
-
-
-def test_a_stream_says_when_the_driver_goes_and_comes_back(driver: FakeDriver) -> None:
-    driver.write(*three(os.getpid()))
-    with streaming(driver, "--interval", "0.25") as lines:
-        said = ""
-
-        def states(since: float) -> tuple[str, ...]:
-            """Those of the driver and of its devices, in the next sample made after that time."""
-            nonlocal said
-            while (record := json.loads(next(lines)))["type"] == "inventory" or (
-                record["time"] < since
-            ):
-                said = record.get("driver_state", said)
-            return said, *(device["state"] for device in record["devices"])
-
-        def within(samples: int, *wanted: str) -> None:
-            since = time.time()
-            assert any(states(since) == wanted for _ in range(samples))
-
-        well, failing = ("ok", *["ok"] * 3), ("ok", *["not_responding"] * 3)
-        within(20, *well)
-        fail(driver, version=DRIVER_NOT_LOADED)
-        within(8, "unavailable")
-        driver.write(*three(os.getpid()), fail={})
-        within(40, *well)  # it is tried again every 2 s
-        fail(driver)
-        within(8, *failing)
-        driver.write(*three(os.getpid()))
-        within(8, *well)
-
-
-def test_an_exporter_is_down_while_the_driver_is_gone(driver: FakeDriver) -> None:
-    driver.write(*three(os.getpid()))
-    with exporting(env=driver.environment()) as exporter:
-        exporter.until(exporter.up)
-        exporter.until(lambda: exporter.value("gputop_power_watts", index="1") == 313.0)
-        fail(driver, version=DRIVER_NOT_LOADED)
-        exporter.until(lambda: exporter.value("gputop_up") == 0.0)
-        assert exporter.value("gputop_power_watts", index="1") is None
-        fail(driver)
-        state = "gputop_device_state"
-        exporter.until(lambda: exporter.value(state, index="1", state="not_responding") == 1.0)
-        assert exporter.up()
-        assert exporter.value(state, index="1", state="ok") == 0.0
-        driver.write(*three(os.getpid()))
-        exporter.until(lambda: exporter.value("gputop_power_watts", index="1") == 313.0)
-        assert exporter.value(state, index="1", state="ok") == 1.0

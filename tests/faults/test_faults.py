@@ -25,7 +25,7 @@ SCENARIOS = [
 ]
 
 
-@pytest.mark.daily(6)
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_it_is_named_and_mended(
     scenario: Scenario, build_driver: Callable[..., Path], tmp_path: Path

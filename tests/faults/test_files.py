@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +10,7 @@ from tests.bench.workers import fake_interpreter
 from tests.driver import FakeDriver, FakeProcess
 from tests.e2e.pretender import worker
 from tests.e2e.shipped import GPUTOP, see
-from tests.e2e.test_together import kept, workers
+from tests.e2e.test_together import workers
 from tests.faults.processes import RUNNING, free
 from tests.terminal import Terminal
 
@@ -45,26 +44,3 @@ def test_who_stresses_a_device_second_is_told_of_the_first(
         second.send("n")
         see(second, without=("Start anyway",))
         assert workers(second) == []
-
-
-@pytest.mark.slow
-def test_both_keep_their_results_and_settings(driver: FakeDriver, tmp_path: Path) -> None:
-    fake_interpreter(tmp_path, worker().replace('asked["seconds"]:', "0.5:"))
-    driver.write(*free(0))
-    config = tmp_path / "config.toml"
-    config.touch()
-    named = "--config", str(config)
-    with opened(driver, tmp_path, *named) as first, opened(driver, tmp_path, *named) as second:
-        for each in (first, second):
-            see(each, "2 Test 2")
-        for each in (first, second):
-            each.send("b")
-        for each in (first, second):
-            see(each, "Done bfloat16", without=("Not kept",))
-            each.send("1TS")
-            see(each, "Saved in")
-        for each in (first, second):
-            each.send("q")
-            assert each.wait() == 0
-    assert len(kept(driver, tmp_path)) == 2
-    assert tomllib.loads(config.read_text()).keys() == {"theme"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import signal
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -85,22 +84,6 @@ def test_a_worker_that_does_not_listen_ends_with_its_dashboard(
         wait(begun.exists, terminal)
         if stop:
             stopped(terminal, "fake_worker")
-        gone(terminal)
-
-
-def test_a_python_that_is_asked_for_its_torch_ends_with_its_dashboard(
-    driver: FakeDriver, tmp_path: Path
-) -> None:
-    driver.write(*free(0))
-    begun = tmp_path / "begun"
-    slow = tmp_path / "python"
-    program = f"$2\nopen({str(begun)!r}, 'w').close()\nimport time\ntime.sleep(600)"
-    slow.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{program}"\n')
-    slow.chmod(0o755)
-    with dashboard("--python", str(slow), env=driver.environment()) as terminal:
-        terminal.wait_for("2 Test 2")
-        terminal.send("b")
-        wait(begun.exists, terminal)
         gone(terminal)
 
 

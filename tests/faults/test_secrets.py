@@ -12,10 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.agent.interface import with_facts
-from gputop.agent.linux.owners import Owners
 from gputop.agent.masking import MASK
-from gputop.agent.snapshot import Process, ProcessKind
 from tests.e2e.shipped import ENTER, ESCAPE, GPUTOP, dashboard, device, held_by, see
 
 if TYPE_CHECKING:
@@ -128,17 +125,3 @@ def test_elsewhere_it_is_refused(arguments: list[str], said: str) -> None:
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-def test_without_the_option_a_sampler_has_no_secrets() -> None:
-    with trainer() as process:
-        listed = Process(process.pid, "GPU-1", ProcessKind.COMPUTE)
-        plain, asked = (
-            with_facts(listed, facts)
-            for secrets in (False, True)
-            for _, facts in Owners(secrets=secrets).look_up([listed.pid])
-        )
-    assert plain.unmasked is None
-    assert asked.command == plain.command
-    assert MASK in str(asked.command)
-    assert str(asked.unmasked).endswith(" ".join(WORDS))

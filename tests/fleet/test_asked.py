@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.agent.problem import ProblemError
-from gputop.fleet.queries import READ_AS, gone_of, names_of, values_of
+from gputop.fleet.queries import gone_of, names_of, values_of
 from gputop.fleet.server import PrometheusServer, parse_match, parse_url
 
 if TYPE_CHECKING:
@@ -105,13 +105,6 @@ def test_a_broken_netrc_is_not_quoted(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(ProblemError, match="it cannot be read") as failed:
         PrometheusServer("http://a").authorization()
     assert "s3cret" not in str(failed.value)
-
-
-@pytest.mark.usefixtures("no_home")
-def test_a_file_in_a_home_folder_that_is_not_known() -> None:
-    environment = {"GPUTOP_PROMETHEUS_CERT": "~/cert.pem"}
-    with pytest.raises(ValueError, match=r"GPUTOP_PROMETHEUS_CERT is in a home .*the whole path"):
-        PrometheusServer.from_environment("http://a", environment)
 
 
 @pytest.mark.parametrize(
@@ -215,11 +208,3 @@ def test_each_query_has_a_name_of_its_own_and_each_selector_the_matchers() -> No
         selectors = re.findall(r"\b(?:\w+)?\{[^}]*\}", query.text)
         assert selectors, query
         assert all('cluster="a"' in selector for selector in selectors)
-
-
-def test_busy_is_that_of_the_engine_where_it_is_not_scraped_itself() -> None:
-    assert [metric.name for metric in READ_AS["gpu_utilization_percent"]] == [
-        "DCGM_FI_DEV_GPU_UTIL",
-        "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
-        "gputop_gpu_utilization_ratio",
-    ]

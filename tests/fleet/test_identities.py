@@ -77,14 +77,6 @@ def test_hosts_of_one_name_are_with_clusters_by_their_clusters() -> None:
     assert [place.host for place in fewer.all.values()] == ["node0"]
 
 
-def test_where_nobody_says_the_host_it_is_the_target() -> None:
-    row = labels(3)
-    del row["Hostname"]
-    assert [place.host for place in Identities([row]).all.values()] == ["node0"]
-    row["instance"] = "[fd00::1]:9400"
-    assert [place.host for place in Identities([row]).all.values()] == ["[fd00::1]"]
-
-
 def test_the_pod_is_the_one_that_uses_the_gpu() -> None:
     exporter = {"pod": "nvidia-dcgm-exporter-x7k2p", "namespace": "gpu-operator", "container": "e"}
     theirs = {"exported_pod": "train-0", "exported_namespace": "ml", "exported_container": "main"}
@@ -98,12 +90,6 @@ def test_the_pod_is_the_one_that_uses_the_gpu() -> None:
     assert "pod" not in found[uuid(1)].labels
     assert "namespace" not in found[uuid(2)].labels
     assert found[uuid(3)].labels["pod"] == "train-1"
-
-
-def test_a_gpu_of_several_pods_names_them() -> None:
-    rows = [labels(0, pod=f"p{n}", job="other") for n in range(5)]
-    (place,) = only(*rows).all.values()
-    assert place.labels["pod"] == "p0, p1, p2, …"
 
 
 def test_order_and_what_can_be_grouped_by() -> None:

@@ -81,19 +81,6 @@ def test_the_number_of_requests_is_the_same_for_any_number_of_gpus() -> None:
     assert counts[0][SELDOM] == max(counts[0]) - 1 < 30  # those that are gone are asked for once
 
 
-def test_readings_come_together() -> None:
-    fleet = asked(Site(3))
-    assert fleet.fresh
-    assert fleet.took_seconds is not None
-    gpu = fleet.gpus[2]
-    assert (gpu.key, gpu.host, gpu.index) == (uuid(2), "node0", "2")
-    assert (gpu.gpu_utilization_percent, gpu.sm_active_percent) == (90, 80)
-    assert gpu.memory_used_percent == 75
-    assert (gpu.power_watts, gpu.power_limit_watts, gpu.remap_failed) == (600.5, None, None)
-    assert (gpu.age_seconds, gpu.xid, gpu.clock_event_reasons) == (5, None, None)
-    assert fleet.findings == ()
-
-
 def test_both_exporters_and_what_only_one_of_them_says() -> None:
     ours = {"uuid": uuid(0), "host": "node0", "index": "0", "name": "H100"}
     fleet = asked(
@@ -233,21 +220,6 @@ def test_one_that_was_gone_before_it_was_first_asked_is_there() -> None:
     assert [gpu.age_seconds for gpu in fleet.gpus] == [5, 5, 700]
     assert [wrong.title for wrong in fleet.findings] == ["No readings for 11:40: its scrape fails"]
     assert "whose GPUs are unknown: `up` is 0 for node9:9400. Check" in said(fleet)
-
-
-def test_an_old_answer_is_dropped() -> None:
-    site = Site(1)
-
-    def respond(request: Request) -> Response:
-        broken = site.now > NOW and request.name == "sm_clock_mhz"
-        return error("execution", "x", 422) if broken else site(request)
-
-    def later() -> None:
-        site.now += 200
-
-    fleets, _ = refreshed(respond, 3, later)
-    assert [fleet.gpus[0].sm_clock_mhz for fleet in fleets] == [1900, 1900, None]
-    assert fleets[1].lag_seconds("sm_clock_mhz") == 200
 
 
 @pytest.mark.parametrize("response", [EMPTY, vector([({}, "NaN")]), vector([({}, 1e300)])])

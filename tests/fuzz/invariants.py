@@ -21,7 +21,7 @@ from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.state import StreamFollower
 from gputop.output.status_page import View, page, users_page
 from gputop.recording.reader import CHUNK_BYTES, GZIP_MAGIC, UNREADABLE, read_lines
-from gputop.schema.decode import decode, read_head
+from gputop.schema.decode import decode
 from gputop.schema.limits import LINE_BYTES, NUMBER_LIMIT, DecodeError
 from gputop.ui.telemetry import Telemetry
 
@@ -57,7 +57,7 @@ def check_stream(data: bytes) -> list[Record]:
         record = check_line(line)
         if record is not None:
             records.append(record)
-            assert abs(read_head(line).time) < NUMBER_LIMIT
+            assert abs(record.time) < NUMBER_LIMIT
     check_shown(records)
     sampler: Any = _Asked()
     handle_requests(sampler, Pacing(), data.splitlines())

@@ -109,7 +109,6 @@ def test_the_processes_however_they_are_sorted(
     records: list[Inventory | Sample], size: tuple[int, int], words: str, tree: bool, column: int
 ) -> None:
     view = ProcessesView(known(records))
-    view.action_filter()
     view.type(words)
     view.action_sort(column)
     if tree:

@@ -17,6 +17,14 @@ from gputop.stream.history import History
 from tests import streams
 from tests.streams import GIB, NOW
 
+BUSY, SM = "gpu_utilization_percent", "sm_active_percent"
+TENSOR, DRAM = "tensor_active_percent", "dram_active_percent"
+USED, FREE = "memory_used_bytes", "memory_free_bytes"
+HELD, UNATTRIBUTED = "memory_attributed_bytes", "memory_unattributed_bytes"
+WATTS, LIMIT, CLOCK = "power_watts", "power_limit_watts", "sm_clock_mhz"
+REASONS, GENERATION, WIDTH = "clock_event_reasons", "pcie_generation", "pcie_width"
+RX, TX = "pcie_rx_bytes_per_second", "pcie_tx_bytes_per_second"
+"""Names of readings."""
 Value = Any
 """A value, or a function of the tick that gives one."""
 
@@ -124,7 +132,7 @@ class Machine:
     state: DeviceState = DeviceState.OK
     host_cpu: float | None = 40.0
     host_memory: tuple[int | None, int | None] = (None, None)
-    """Bytes in use and available."""
+    """GiB in use and available."""
     said: list[Judgement] = field(default_factory=list)
     history: History = field(default_factory=History)
     judge: Judge = field(default_factory=Judge)
@@ -153,7 +161,7 @@ class Machine:
             for each, readings in zip(self.devices, self.readings, strict=True)
         ]
         processes = tuple(self._process(process) for process in self.processes)
-        used, available = self.host_memory
+        used, available = (each and each * GIB for each in self.host_memory)
         host = Host(self.host_cpu, memory_used_bytes=used, memory_available_bytes=available)
         return Sample(NOW + self.ticks * self.interval, host, tuple(made), processes)
 

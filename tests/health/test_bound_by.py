@@ -15,14 +15,30 @@ from gputop.agent.snapshot import Process, ProcessKind
 from gputop.health.bound_by import CONDITIONS
 from gputop.health.findings import Bound, BoundBy, Finding, Severity
 from gputop.health.judge import judge_snapshot
-from tests.health.histories import IDLE, NO_GPM, WORKING, Machine, device, saw, trainer
+from tests.health.histories import (
+    BUSY,
+    IDLE,
+    NO_GPM,
+    REASONS,
+    RX,
+    TX,
+    WORKING,
+    Machine,
+    device,
+    saw,
+    trainer,
+)
 
 A100 = replace(device(), name="NVIDIA A100-SXM4-80GB", compute_capability="8.0", sm_count=108)
 T4 = replace(device(), name="Tesla T4", compute_capability="7.5", sm_count=40)
 RTX_4090 = replace(device(), name="NVIDIA GeForce RTX 4090", compute_capability="8.9")
 VGPU = replace(device(), name="GRID A100X-10C", virtualization="vgpu")
 MIG = replace(device(), name="NVIDIA H100 MIG 1g.10gb", mig_index=0, parent_uuid="GPU-p")
-NO_COUNTERS = (*NO_GPM, "gpu_utilization_percent", "memory_utilization_percent")
+NO_BUSY = ("gpu_utilization_percent", "memory_utilization_percent")
+NO_WATTS = (*NO_GPM, "power_watts", "power_limit_watts")
+NO_COUNTERS = (*NO_GPM, *NO_BUSY)
+NO_POWER = (*NO_COUNTERS, "power_watts")
+OFF = Absence.DISABLED
 UNSUPPORTED = Absence.NOT_SUPPORTED
 NOBODY: tuple[Process, ...] = ()
 GAME = (trainer(kind=ProcessKind.GRAPHICS, command="game"),)
@@ -63,228 +79,92 @@ def nvml(busy: int, memory: int, watts: float, limit: float, **more: Any) -> dic
     }
 
 
-HOT = {"clock_event_reasons": ("sw_thermal",), "sm_clock_mhz": 900}
-CAPPED = {"clock_event_reasons": ("sw_power_cap",), "power_watts": 699.0}
+NVLINK = {f"nvlink_{way}_bytes_per_second": 200e9 for way in ("rx", "tx")}
+HOT = {REASONS: ("sw_thermal",), "sm_clock_mhz": 900}
+CAPPED: dict[str, Any] = {REASONS: ("sw_power_cap",), "power_watts": 699.0}
+BRAKED = {REASONS: ("hw_slowdown", "hw_power_brake")}
+IN_FP64 = gpm(93, 0, 35, 3, fp64_active_percent=55.0)
+IN_FP16 = gpm(90, 0, 30, 8, fp16_active_percent=48.0)
+COPIES = {RX: 51e9, BUSY: 2, "pcie_generation": 5}
+OLDER_COPIES = nvml(30, 25, 90, 400, pcie_rx_bytes_per_second=24e9, pcie_generation=4)
+T4_CAPPED = nvml(100, 61, 69.5, 70, clock_event_reasons=("sw_power_cap",))
 LOADER = saw(96, 0, 8, 4)
+
+
+def without_gpm(
+    gpu: Device, what: str, word: Bound, why: str, changes: Mapping[str, Any], **more: Any
+) -> Case:
+    return Case(what, word, why, changes, gpu=gpu, without=NO_GPM, **more)
+
+
+COMPUTE, MEMORY, FP32, LATENCY = Bound.COMPUTE, Bound.MEMORY, Bound.FP32, Bound.LATENCY
+LAUNCHES, TRANSFERS, PEERS = Bound.LAUNCHES, Bound.TRANSFERS, Bound.PEERS
+INPUT, POWER, HEAT, IDLES = Bound.INPUT, Bound.POWER, Bound.HEAT, Bound.IDLE
+UNKNOWN = Bound.UNKNOWN
 CASES = [
     # Hopper and later, with GPM
-    Case("training in bf16", Bound.COMPUTE, "tensor active 52 %, DRAM active 45 %", {}),
-    Case("burn of 8192³ in bf16", Bound.COMPUTE, "tensor active 93 %", gpm(99, 93, 31)),
-    Case("prefill of a long prompt", Bound.COMPUTE, "tensor active 41 %", gpm(95, 41, 72)),
-    Case("decode of one sequence", Bound.MEMORY, "DRAM active 84 %", gpm(86, 4, 84)),
-    Case("decode of a batch", Bound.MEMORY, "tensor active 22 %", gpm(92, 22, 78)),
-    Case("optimizer step", Bound.MEMORY, "memory bandwidth", gpm(97, 0, 88, 12)),
-    Case("training in FP32", Bound.FP32, "bf16 or TF32 would help", gpm(91, 0.2, 30, 71)),
-    Case(
-        "simulation in FP64",
-        Bound.COMPUTE,
-        "FP64 active 55 %",
-        gpm(93, 0, 35, 3, fp64_active_percent=55.0),
-    ),
-    Case(
-        "half precision without tensor cores",
-        Bound.COMPUTE,
-        "FP16 active 48 %",
-        gpm(90, 0, 30, 8, fp16_active_percent=48.0),
-    ),
-    Case("game in FP32", Bound.COMPUTE, "FP32 active 62 %", gpm(88, 0, 41, 62), processes=GAME),
-    Case("random access", Bound.LATENCY, "SMs are busy, units and", gpm(94, 0, 33, 6)),
-    Case("small matmuls one after another", Bound.LATENCY, "tensor active 12 %", gpm(61, 12, 25)),
-    Case("eager mode, tiny kernels", Bound.LAUNCHES, "SM active 21 %", gpm(21, 4, 9)),
-    Case("one block", Bound.LAUNCHES, "SM active 1 %", gpm(0.7, 0, 0)),
-    Case("half of the SMs", Bound.LAUNCHES, "half of the SMs are idle", gpm(41, 9, 22)),
-    Case(
-        "all-reduce over NVLink",
-        Bound.TRANSFERS,
-        "NVLink 186 GiB/s",
-        gpm(17, 0, 24, nvlink_rx_bytes_per_second=200e9, nvlink_tx_bytes_per_second=200e9),
-    ),
-    Case("burn at the power limit", Bound.POWER, "by the power limit: 100 %", CAPPED),
-    Case(
-        "decode at the power limit: memory is no slower by it",
-        Bound.MEMORY,
-        "DRAM active 84 %",
-        {**gpm(86, 4, 84), **CAPPED},
-    ),
-    Case("too hot", Bound.HEAT, "by heat: 100 % of the time", HOT),
-    Case(
-        "braked by its power supply",
-        Bound.POWER,
-        "by hardware: 100 % of the time",
-        {"clock_event_reasons": ("hw_slowdown", "hw_power_brake")},
-    ),
+    Case("training in bf16", COMPUTE, "tensor active 52 %, DRAM active 45 %", {}),
+    Case("burn of 8192³ in bf16", COMPUTE, "tensor active 93 %", gpm(99, 93, 31)),
+    Case("prefill of a long prompt", COMPUTE, "tensor active 41 %", gpm(95, 41, 72)),
+    Case("decode of one sequence", MEMORY, "DRAM active 84 %", gpm(86, 4, 84)),
+    Case("decode of a batch", MEMORY, "tensor active 22 %", gpm(92, 22, 78)),
+    Case("optimizer step", MEMORY, "memory bandwidth", gpm(97, 0, 88, 12)),
+    Case("training in FP32", FP32, "bf16 or TF32 would help", gpm(91, 0.2, 30, 71)),
+    Case("simulation in FP64", COMPUTE, "FP64 active 55 %", IN_FP64),
+    Case("half precision without tensor cores", COMPUTE, "FP16 active 48 %", IN_FP16),
+    Case("game in FP32", COMPUTE, "FP32 active 62 %", gpm(88, 0, 41, 62), processes=GAME),
+    Case("random access", LATENCY, "SMs are busy, units and", gpm(94, 0, 33, 6)),
+    Case("small matmuls one after another", LATENCY, "tensor active 12 %", gpm(61, 12, 25)),
+    Case("eager mode, tiny kernels", LAUNCHES, "SM active 21 %", gpm(21, 4, 9)),
+    Case("one block", LAUNCHES, "SM active 1 %", gpm(0.7, 0, 0)),
+    Case("half of the SMs", LAUNCHES, "half of the SMs are idle", gpm(41, 9, 22)),
+    Case("all-reduce over NVLink", TRANSFERS, "NVLink 186 GiB/s", {**gpm(17, 0, 24), **NVLINK}),
+    Case("burn at the power limit", POWER, "by the power limit: 100 %", CAPPED),
+    Case("decode at the power limit", MEMORY, "DRAM active 84 %", gpm(86, 4, 84, **CAPPED)),
+    Case("too hot", HEAT, "by heat: 100 % of the time", HOT),
+    Case("braked by its power supply", POWER, "by hardware: 100 % of the time", BRAKED),
     # The rest of the machine
-    Case(
-        "loader with a slow disk",
-        Bound.INPUT,
-        "idle 51 %, every 8.0 s",
-        {"gpu_utilization_percent": LOADER},
-    ),
-    Case("loader behind a full core", Bound.INPUT, "idle 45 %", {"gpu_utilization_percent": 55}),
-    Case(
-        "hot in between, but it waits",
-        Bound.INPUT,
-        "idle 45 %",
-        {**HOT, "gpu_utilization_percent": 55},
-    ),
-    Case(
-        "load of another container",
-        Bound.UNKNOWN,
-        "no process is listed: idle 45 %",
-        {"gpu_utilization_percent": 55},
-        processes=NOBODY,
-    ),
-    Case(
-        "copies from the host, and no kernel",
-        Bound.TRANSFERS,
-        "nearly full: 81 % of 58.7 GiB/s",
-        {
-            "pcie_rx_bytes_per_second": 51_000_000_000,
-            "gpu_utilization_percent": 2,
-            "pcie_generation": 5,
-        },
-        of=IDLE,
-    ),
-    Case(
-        "offload to the host's memory",
-        Bound.TRANSFERS,
-        "73 % of 58.7",
-        {"pcie_tx_bytes_per_second": 46e9},
-    ),
-    Case("nobody", Bound.IDLE, "hardly any work: busy 0 %", {}, of=IDLE, processes=NOBODY),
-    Case("notebook that was left open", Bound.IDLE, "busy 0 %", {}, of=IDLE),
-    Case(
-        "desktop", Bound.IDLE, "busy 6 %", {"gpu_utilization_percent": 6}, of=IDLE, processes=GAME
-    ),
+    Case("loader with a slow disk", INPUT, "idle 51 %, every 8.0 s", {BUSY: LOADER}),
+    Case("loader behind a full core", INPUT, "idle 45 %", {BUSY: 55}),
+    Case("hot in between, but it waits", INPUT, "idle 45 %", {**HOT, BUSY: 55}),
+    Case("load of a container", UNKNOWN, "no process is listed", {BUSY: 55}, processes=NOBODY),
+    Case("copies without a kernel", TRANSFERS, "nearly full: 81 % of 58.7", COPIES, of=IDLE),
+    Case("offload to host memory", TRANSFERS, "73 % of 58.7", {TX: 46e9}),
+    Case("nobody", IDLES, "hardly any work: busy 0 %", {}, of=IDLE, processes=NOBODY),
+    Case("notebook that was left open", IDLES, "busy 0 %", {}, of=IDLE),
+    Case("desktop", IDLES, "busy 6 %", {BUSY: 6}, of=IDLE, processes=GAME),
     # Ampere and older, and GeForce before the 50 series: no GPM
-    Case(
-        "A100, training",
-        Bound.COMPUTE,
-        "power 93 % of the limit",
-        nvml(99, 41, 371, 400),
-        gpu=A100,
-        without=NO_GPM,
+    without_gpm(A100, "A100, training", COMPUTE, "power 93 % of the limit", nvml(99, 41, 371, 400)),
+    without_gpm(A100, "A100, decode", MEMORY, "memory busy 88 %", nvml(100, 88, 262, 400)),
+    without_gpm(A100, "A100, between", UNKNOWN, "needs GPM: Hopper", nvml(97, 38, 210, 400)),
+    without_gpm(
+        A100, "A100, kernel of one SM", LAUNCHES, "19 % of the limit", nvml(100, 0, 75, 400)
     ),
-    Case(
-        "A100, decode",
-        Bound.MEMORY,
-        "memory busy 88 %",
-        nvml(100, 88, 262, 400),
-        gpu=A100,
-        without=NO_GPM,
-    ),
-    Case(
-        "A100, something between",
-        Bound.UNKNOWN,
-        "needs GPM: Hopper or later",
-        nvml(97, 38, 210, 400),
-        gpu=A100,
-        without=NO_GPM,
-    ),
-    Case(
-        "A100, kernel of one SM",
-        Bound.LAUNCHES,
-        "19 % of the limit",
-        nvml(100, 0, 75, 400),
-        gpu=A100,
-        without=NO_GPM,
-    ),
-    Case(
-        "A100, loader", Bound.INPUT, "idle 52 %", nvml(48, 20, 190, 400), gpu=A100, without=NO_GPM
-    ),
-    Case(
-        "A100, PCIe",
-        Bound.TRANSFERS,
-        "of 29.3 GiB/s",
-        nvml(30, 25, 90, 400, pcie_rx_bytes_per_second=24e9, pcie_generation=4),
-        gpu=A100,
-        without=NO_GPM,
-    ),
-    Case(
-        "T4 at its 70 W",
-        Bound.POWER,
-        "by the power limit",
-        nvml(100, 61, 69.5, 70, clock_event_reasons=("sw_power_cap",)),
-        gpu=T4,
-        without=NO_GPM,
-    ),
-    Case(
-        "T4 that is passively cooled by nobody",
-        Bound.HEAT,
-        "by heat",
-        nvml(100, 61, 48, 70, **HOT),
-        gpu=T4,
-        without=NO_GPM,
-    ),
-    Case(
-        "4090, diffusion",
-        Bound.COMPUTE,
-        "power 91 % of the limit",
-        nvml(99, 52, 410, 450),
-        gpu=RTX_4090,
-        without=NO_GPM,
-    ),
-    Case(
-        "4090, game with vsync",
-        Bound.INPUT,
-        "idle 40 %",
-        nvml(60, 30, 220, 450),
-        gpu=RTX_4090,
-        without=NO_GPM,
-        processes=GAME,
+    without_gpm(A100, "A100, loader", INPUT, "idle 52 %", nvml(48, 20, 190, 400)),
+    without_gpm(A100, "A100, PCIe", TRANSFERS, "of 29.3 GiB/s", OLDER_COPIES),
+    without_gpm(T4, "T4 at its 70 W", POWER, "by the power limit", T4_CAPPED),
+    without_gpm(T4, "T4 without airflow", HEAT, "by heat", nvml(100, 61, 48, 70, **HOT)),
+    without_gpm(RTX_4090, "diffusion", COMPUTE, "power 91 % of the limit", nvml(99, 52, 410, 450)),
+    without_gpm(
+        RTX_4090, "game, vsync", INPUT, "idle 40 %", nvml(60, 30, 220, 450), processes=GAME
     ),
     # Readings that are missing
-    Case(
-        "H100 with --no-gpm",
-        Bound.UNKNOWN,
-        "GPM is off",
-        nvml(99, 40, 400, 700),
-        without=NO_GPM,
-        absence=Absence.DISABLED,
-    ),
-    Case(
-        "MIG instance",
-        Bound.COMPUTE,
-        "tensor active 52 %",
-        {},
-        gpu=MIG,
-        without=("gpu_utilization_percent", "memory_utilization_percent"),
-    ),
-    Case(
-        "MIG instance without counters",
-        Bound.UNKNOWN,
-        "no busy (counted for the whole GPU only",
-        {"power_watts": None},
-        gpu=MIG,
-        without=NO_COUNTERS,
-    ),
+    without_gpm(device(), "--no-gpm", UNKNOWN, "GPM is off", nvml(99, 40, 400, 700), absence=OFF),
+    Case("MIG", COMPUTE, "tensor active 52 %", {}, gpu=MIG, without=NO_BUSY),
+    Case("MIG alone", UNKNOWN, "no busy (counted for the whole", {}, gpu=MIG, without=NO_POWER),
     Case(
         "vGPU, busy",
-        Bound.UNKNOWN,
+        UNKNOWN,
         "no SM active (needs GPM",
         nvml(97, 30, 0, 0),
         gpu=VGPU,
-        without=(*NO_GPM, "power_watts", "power_limit_watts"),
+        without=NO_WATTS,
     ),
-    Case(
-        "vGPU, idle",
-        Bound.IDLE,
-        "busy 3 %",
-        nvml(3, 0, 0, 0),
-        gpu=VGPU,
-        without=(*NO_GPM, "power_watts", "power_limit_watts"),
-    ),
-    Case(
-        "vGPU without utilization",
-        Bound.UNKNOWN,
-        "no busy (not supported",
-        {},
-        gpu=VGPU,
-        without=NO_COUNTERS,
-    ),
-    Case("lost", Bound.UNKNOWN, "LOST: it no longer answers", {}, state=DeviceState.LOST),
-    Case("hung", Bound.UNKNOWN, "NOT RESPONDING", {}, state=DeviceState.NOT_RESPONDING),
-    Case("needs a reset", Bound.UNKNOWN, "NEEDS RESET", {}, state=DeviceState.NEEDS_RESET),
+    Case("vGPU, idle", IDLES, "busy 3 %", nvml(3, 0, 0, 0), gpu=VGPU, without=NO_WATTS),
+    Case("vGPU alone", UNKNOWN, "no busy (not supported", {}, gpu=VGPU, without=NO_COUNTERS),
+    Case("lost", UNKNOWN, "LOST: it no longer answers", {}, state=DeviceState.LOST),
+    Case("hung", UNKNOWN, "NOT RESPONDING", {}, state=DeviceState.NOT_RESPONDING),
+    Case("needs a reset", UNKNOWN, "NEEDS RESET", {}, state=DeviceState.NEEDS_RESET),
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,9 +14,24 @@ from gputop.agent.snapshot import Event, ProcessKind
 from gputop.health.findings import Finding, Severity
 from gputop.health.judge import BY_NAME, RULES, NoFinding
 from tests.health.histories import (
-    GPM_OFF,
+    BUSY,
+    CLOCK,
+    DRAM,
+    FREE,
+    GENERATION,
+    HELD,
     IDLE,
+    LIMIT,
     NO_GPM,
+    REASONS,
+    RX,
+    SM,
+    TENSOR,
+    TX,
+    UNATTRIBUTED,
+    USED,
+    WATTS,
+    WIDTH,
     WORKING,
     Machine,
     device,
@@ -31,8 +47,18 @@ from tests.streams import GIB, NOW
 
 WARNING, INFORMATION, FAULT = Severity.WARNING, Severity.INFORMATION, Severity.FAULT
 UNSUPPORTED = Absence.NOT_SUPPORTED
-STARVED = {"gpu_utilization_percent": saw(95, 0, 8, 3)}
-FULL_CORE = trainer(cpu_percent=99.0)
+HELD_BACK = ("power_capped", "thermal", "hardware_slowdown")
+CAP, HEAT, HARDWARE_HEAT = ("sw_power_cap",), ("sw_thermal",), ("hw_thermal", "hw_slowdown")
+STARVED = {BUSY: saw(95, 0, 8, 3)}
+WAVES = {BUSY: noise(45, 6)}
+QUIET = {WATTS: 130.0}
+BRAKED = {REASONS: ("hw_slowdown", "hw_power_brake")}
+HOT_AT_TIMES = {REASONS: saw(HEAT, (), 40, 20), CLOCK: saw(900, 1800, 40, 20)}
+FULL_CORE, WAITS = trainer(cpu_percent=99.0), trainer(io_wait=lambda tick: tick % 2 == 0)
+FULL_WORKER = trainer(children_cpu_most_percent=97.0)
+NO_WORKERS = trainer(children_cpu_most_percent=None)
+"""A kernel that does not list child processes: workers may be full."""
+UNKNOWN = trainer(cpu_percent=None, children_cpu_most_percent=None)
 MINUTE = GIB // 60
 
 
@@ -52,11 +78,17 @@ def at(seconds: float, code: int | None) -> Event:
     return Event(NOW + seconds, device().uuid, "xid", code)
 
 
+def left_open(seconds: float) -> Machine:
+    """A notebook that nobody uses."""
+    process = trainer(user="bo", command="python -m notebook")
+    return one({HELD: 18 * GIB}, of=IDLE, process=process, seconds=seconds)
+
+
 def growing(per_second: float, start: float = 40 * GIB) -> Mapping[str, Any]:
     def used(tick: int) -> float:
         return min(79.4 * GIB, start + tick * per_second)
 
-    return {"memory_used_bytes": used, "memory_free_bytes": lambda tick: 79.5 * GIB - used(tick)}
+    return {USED: used, FREE: lambda tick: 79.5 * GIB - used(tick)}
 
 
 def job(changes: Mapping[str, Any], many: int = 4, **process: Any) -> Machine:
@@ -69,231 +101,141 @@ def job(changes: Mapping[str, Any], many: int = 4, **process: Any) -> Machine:
     ).run(90)
 
 
-SPEAKS: list[tuple[str, Callable[[], Machine], Severity, str]] = [
-    ("input_bound", lambda: one(STARVED, process=FULL_CORE), WARNING, "idle 6"),
-    ("input_bound", lambda: one(STARVED, process=FULL_CORE), WARNING, "every 8.0 s"),
-    (
-        "input_bound",
-        lambda: one({"gpu_utilization_percent": noise(45, 6)}, process=FULL_CORE),
-        WARNING,
-        "may be waiting for input, a CPU core is full: idle 55 %",
+Case = tuple[str, Callable[[], Machine], Severity, str]
+
+
+def says(
+    rule: str, severity: Severity, words: str, make: Callable[..., Machine], *args: Any, **how: Any
+) -> Case:
+    return rule, partial(make, *args, **how), severity, words
+
+
+def quiet(
+    rule: str, make: Callable[..., Machine], *args: Any, **how: Any
+) -> tuple[str, Callable[[], Machine]]:
+    return rule, partial(make, *args, **how)
+
+
+def lacks(
+    rule: str,
+    missing: str | tuple[str, ...] | Mapping[str, Absence | None],
+    make: Callable[..., Machine],
+    *args: Any,
+    **how: Any,
+) -> tuple[str, Callable[[], Machine], Mapping[str, Absence | None]]:
+    """A missing reading is not supported, unless the reason is given."""
+    if isinstance(missing, str):
+        missing = (missing,)
+    if isinstance(missing, tuple):
+        missing = dict.fromkeys(missing, UNSUPPORTED)
+    return rule, partial(make, *args, **how), missing
+
+
+SPEAKS: list[Case] = [
+    says("input_bound", WARNING, "idle 6", one, STARVED, process=FULL_CORE),
+    says("input_bound", WARNING, "every 8.0 s", one, STARVED, process=FULL_CORE),
+    says("input_bound", WARNING, "a CPU core is full: idle 55 %", one, WAVES, process=FULL_CORE),
+    says("input_bound", WARNING, "a CPU core is full", one, STARVED, process=FULL_WORKER),
+    says("input_bound", WARNING, "a process waits for storage", one, STARVED, process=WAITS),
+    says("input_bound", WARNING, "the host's CPU is full", one, STARVED, host_cpu=100.0),
+    # nothing of the host is busy: it may have nothing to do
+    says("input_bound", INFORMATION, "gaps, cause not seen: idle 64 %, every 8.0 s", one, STARVED),
+    says(
+        "input_bound", INFORMATION, "the CPU time of its processes", one, STARVED, process=UNKNOWN
     ),
-    (
+    says(
         "input_bound",
-        lambda: one(STARVED, process=trainer(children_cpu_most_percent=97.0)),
-        WARNING,
-        "a CPU core is full",
-    ),
-    (
-        "input_bound",
-        lambda: one(STARVED, process=trainer(io_wait=lambda tick: tick % 2 == 0)),
-        WARNING,
-        "a process waits for storage",
-    ),
-    ("input_bound", lambda: one(STARVED, host_cpu=100.0), WARNING, "the host's CPU is full"),
-    (
-        "input_bound",  # nothing of the host is busy: it may have nothing to do
-        lambda: one(STARVED),
         INFORMATION,
-        "work has gaps, cause not seen: idle 64 %, every 8.0 s",
+        "the CPU time of its processes",
+        one,
+        STARVED,
+        process=NO_WORKERS,
     ),
-    (
-        "input_bound",
-        lambda: one(STARVED, process=trainer(cpu_percent=None, children_cpu_most_percent=None)),
-        INFORMATION,
-        "work has gaps, the CPU time of its processes is not known: idle 64 %",
-    ),
-    (
-        "input_bound",  # a kernel that does not list child processes: workers may be full
-        lambda: one(STARVED, process=trainer(children_cpu_most_percent=None)),
-        INFORMATION,
-        "the CPU time of its processes is not known",
-    ),
-    (
-        "input_bound",  # a MIG instance has no *busy*
-        lambda: without(
-            "gpu_utilization_percent", changes={"sm_active_percent": 40.0}, process=FULL_CORE
-        ),
-        WARNING,
-        "idle 60 %",
-    ),
-    (
+    # a MIG instance has no *busy*
+    says("input_bound", WARNING, "idle 60 %", without, BUSY, changes={SM: 40.0}, process=FULL_CORE),
+    says(
         "not_working",
-        lambda: one({"gpu_utilization_percent": 100, "sm_active_percent": 12.0}),
         WARNING,
-        "busy, but few SMs work: busy 100 %, SM active 12 %",
+        "few SMs work: busy 100 %, SM active 12 %",
+        one,
+        {BUSY: 100, SM: 12.0},
     ),
-    (
+    says(
+        "not_working", WARNING, "about one SM of 132 works: busy 100 %", one, {BUSY: 100, SM: 0.7}
+    ),
+    says(
         "not_working",
-        lambda: one({"gpu_utilization_percent": 100, "sm_active_percent": 0.7}),
         WARNING,
-        "busy, but about one SM of 132 works: busy 100 %",
+        "little power: busy 97 %, 19 % of the limit",
+        without,
+        *NO_GPM,
+        changes=QUIET,
     ),
-    (
-        "not_working",
-        lambda: without(*NO_GPM, why=Absence.DISABLED, changes={"power_watts": 130.0}),
-        WARNING,
-        "busy, but draws little power: busy 97 %, 19 % of the limit",
-    ),
-    ("no_tensor_cores", lambda: one({"tensor_active_percent": 0.0}), INFORMATION, "FP32"),
-    (
+    says("no_tensor_cores", INFORMATION, "FP32", one, {TENSOR: 0.0}),
+    says(
         "memory_bound",
-        lambda: one({"dram_active_percent": 86.0, "tensor_active_percent": 4.0}),
         INFORMATION,
-        "limited by memory bandwidth: DRAM active 86 %, tensor active 4 %",
+        "DRAM active 86 %, tensor active 4 %",
+        one,
+        {DRAM: 86, TENSOR: 4},
     ),
-    (
-        "pcie_bound",
-        lambda: one({"pcie_rx_bytes_per_second": 50_000_000_000}),
-        WARNING,
-        "PCIe link nearly full, receives most: 79 % of 58.7 GiB/s",
-    ),
-    (
-        "pcie_bound",
-        lambda: one({"pcie_tx_bytes_per_second": 13_000_000_000, "pcie_generation": 3}),
-        WARNING,
-        "sends",
-    ),
-    (
-        "link_degraded",
-        lambda: one({"pcie_generation": 3, "pcie_width": 8}),
-        WARNING,
-        "gen 3 ×8 of gen 5 ×16",
-    ),
-    (
+    says("pcie_bound", WARNING, "nearly full, receives most: 79 % of 58.7 GiB/s", one, {RX: 50e9}),
+    says("pcie_bound", WARNING, "sends", one, {TX: 13e9, GENERATION: 3}),
+    says("link_degraded", WARNING, "gen 3 ×8 of gen 5 ×16", one, {GENERATION: 3, WIDTH: 8}),
+    says("power_capped", INFORMATION, "normal at full load", one, {REASONS: CAP}),
+    says(
         "power_capped",
-        lambda: one({"clock_event_reasons": ("sw_power_cap",)}),
-        INFORMATION,
-        "normal at full load",
-    ),
-    (
-        "power_capped",
-        lambda: one({"clock_event_reasons": ("sw_power_cap",), "power_limit_watts": 300.0}),
         WARNING,
-        "power limit of 300 W, below its default of 700 W",
+        "300 W, below its default of 700 W",
+        one,
+        {REASONS: CAP, LIMIT: 300},
     ),
-    (
-        "thermal",
-        lambda: one(
-            {
-                "clock_event_reasons": saw(("sw_thermal",), (), 40, 20),
-                "sm_clock_mhz": saw(900, 1800, 40, 20),
-            },
-            seconds=121,
-        ),
-        WARNING,
-        "of the time, lost 30.5 s in 2:00",
-    ),
-    (
-        "thermal",
-        lambda: one({"clock_event_reasons": ("hw_thermal", "hw_slowdown")}),
-        WARNING,
-        "throttled by heat: 100 % of the time",
-    ),
-    (
+    says("thermal", WARNING, "of the time, lost 30.5 s in 2:00", one, HOT_AT_TIMES, seconds=121),
+    says("thermal", WARNING, "by heat: 100 % of the time", one, {REASONS: HARDWARE_HEAT}),
+    says(
         "hardware_slowdown",
-        lambda: one({"clock_event_reasons": ("hw_slowdown",)}),
         WARNING,
-        "slowed down by hardware: 100 % of the time",
+        "by hardware: 100 % of the time",
+        one,
+        {REASONS: ("hw_slowdown",)},
     ),
-    (
-        "hardware_slowdown",
-        lambda: one({"clock_event_reasons": ("hw_slowdown", "hw_power_brake")}),
-        WARNING,
-        "braked by its power supply",
+    says("hardware_slowdown", WARNING, "braked by its power supply", one, BRAKED),
+    says("clocks_low", WARNING, "for no stated reason: 1110 MHz, of 1980 MHz", one, {CLOCK: 1110}),
+    says(
+        "held_idle", INFORMATION, "by bo (python -m notebook): 18.0 GiB, for 6:39", left_open, 400
     ),
-    (
-        "clocks_low",
-        lambda: one({"sm_clock_mhz": 1110}),
-        WARNING,
-        "clocks are low under load for no stated reason: 1110 MHz, of 1980 MHz",
+    says(
+        "unattributed", WARNING, "no listed process holds: 9.00 GiB", one, {UNATTRIBUTED: 9 * GIB}
     ),
-    (
-        "held_idle",
-        lambda: one(
-            {"memory_attributed_bytes": 18 * GIB},
-            of=IDLE,
-            process=trainer(user="bo", command="python -m ipykernel_launcher"),
-            seconds=400,
-        ),
-        INFORMATION,
-        "memory held while idle by bo (python -m ipykernel_launcher): 18.0 GiB, for 6:39",
+    says("ghost_load", WARNING, "busy without any listed process: 97 %", one, processes=()),
+    says("almost_full", WARNING, "out of memory: 99 % in use", one, {USED: 79 * GIB, FREE: GIB}),
+    says(
+        "almost_full", WARNING, "the host's: 99 % in use", one, devices=SHARED, host_memory=(119, 1)
     ),
-    (
-        "unattributed",
-        lambda: one({"memory_unattributed_bytes": 9 * GIB}),
-        WARNING,
-        "memory in use that no listed process holds: 9.00 GiB",
-    ),
-    ("ghost_load", lambda: one(processes=()), WARNING, "busy without any listed process: 97 %"),
-    (
-        "almost_full",
-        lambda: one({"memory_used_bytes": 79 * GIB, "memory_free_bytes": GIB}),
-        WARNING,
-        "almost out of memory: 99 % in use",
-    ),
-    (
-        "almost_full",
-        lambda: one(devices=SHARED, host_memory=(119 * GIB, GIB)),
-        WARNING,
-        "almost out of memory, which is the host's: 99 % in use",
-    ),
-    (
-        "almost_full",
-        lambda: one(growing(4 * MINUTE), seconds=400),
-        WARNING,
-        "may run out of memory: full in about 3:1",
-    ),
-    ("leak", lambda: one(growing(MINUTE), seconds=560), WARNING, "1.00 GiB a minute"),
-    (
-        "straggler",
-        lambda: job({"sm_clock_mhz": 1500}),
-        WARNING,
-        "may delay its job, SM clock below the median of its 3 peers: by 15 %",
-    ),
-    ("straggler", lambda: job({"sm_clock_mhz": 1500}, 2), WARNING, "SM clock below GPU 1: by 15 %"),
-    (
-        "straggler",
-        lambda: job({"sm_clock_mhz": 1500}, slurm_job=None, parent_pid=390),
-        WARNING,
-        "15 %",
-    ),
-    (
+    says("almost_full", WARNING, "full in about 3:1", one, growing(4 * MINUTE), seconds=400),
+    says("leak", WARNING, "1.00 GiB a minute", one, growing(MINUTE), seconds=560),
+    says("straggler", WARNING, "below the median of its 3 peers: by 15 %", job, {CLOCK: 1500}),
+    says("straggler", WARNING, "SM clock below GPU 1: by 15 %", job, {CLOCK: 1500}, 2),
+    says("straggler", WARNING, "15 %", job, {CLOCK: 1500}, slurm_job=None, parent_pid=390),
+    says(
         "imbalance",
-        lambda: job({"memory_used_bytes": 76 * GIB}),
         INFORMATION,
-        "more memory in use than the median of its 3 peers: by 16.0 GiB",
+        "more memory in use than the median of its 3",
+        job,
+        {USED: 76 * GIB},
     ),
-    (
-        "imbalance",
-        lambda: job({"gpu_utilization_percent": 41}),
-        INFORMATION,
-        "less busy than the median of its 3 peers, work may be uneven: 41 %, they 97 %",
+    says("imbalance", INFORMATION, "work may be uneven: 41 %, they 97 %", job, {BUSY: 41}),
+    says("xid", FAULT, "Xid 79: the GPU has", one, events=(at(10, 79), at(20, 31))),
+    says("xid", WARNING, "Xid 31", one, events=(at(20, 31),)),
+    says("xid", FAULT, "does not say which", one, events=(at(20, None),)),
+    says("ecc", FAULT, "2 uncorrected ECC errors", one, {"ecc_uncorrected": 2}),
+    says(
+        "ecc", INFORMATION, "ECC errors: 2 in 1:29", one, {"ecc_corrected": lambda n: 3 + n // 40}
     ),
-    (
-        "xid",
-        lambda: one(events=(at(10, 79), at(20, 31))),
-        FAULT,
-        "Xid 79: the GPU has fallen off the bus",
-    ),
-    ("xid", lambda: one(events=(at(20, 31),)), WARNING, "Xid 31"),
-    ("xid", lambda: one(events=(at(20, None),)), FAULT, "does not say which"),
-    ("ecc", lambda: one({"ecc_uncorrected": 2}), FAULT, "2 uncorrected ECC errors"),
-    (
-        "ecc",
-        lambda: one({"ecc_corrected": lambda n: 3 + n // 40}),
-        INFORMATION,
-        "corrected ECC errors: 2 in 1:29",
-    ),
-    (
-        "ecc",
-        lambda: one({"ecc_corrected": lambda n: n}),
-        WARNING,
-        "corrected ECC errors: 89 in 1:29",
-    ),
-    ("remap", lambda: one({"remap_pending": True}), WARNING, "at the next reset"),
-    ("remap", lambda: one({"remap_failed": True}), FAULT, "no spare memory rows"),
-    ("recovery", lambda: one({"recovery_action": "gpu_reset"}), FAULT, "needs a reset"),
+    says("ecc", WARNING, "corrected ECC errors: 89 in 1:29", one, {"ecc_corrected": lambda n: n}),
+    says("remap", WARNING, "at the next reset", one, {"remap_pending": True}),
+    says("remap", FAULT, "no spare memory rows", one, {"remap_failed": True}),
+    says("recovery", FAULT, "needs a reset", one, {"recovery_action": "gpu_reset"}),
 ]
 
 
@@ -317,78 +259,50 @@ def test_every_rule_is_seen_to_speak_to_be_silent_and_to_lack() -> None:
 
 SILENT: list[tuple[str, Callable[[], Machine]]] = [
     *((rule.name, one) for rule in RULES if rule.name != "leak"),
-    *((rule.name, lambda: one(of=IDLE, processes=())) for rule in RULES if rule.name != "leak"),
-    ("input_bound", lambda: one(process=FULL_CORE)),
-    ("input_bound", lambda: one(host_cpu=100.0)),
-    ("input_bound", lambda: one(STARVED, host_cpu=100.0, processes=())),
-    ("input_bound", lambda: one({"gpu_utilization_percent": 2}, process=FULL_CORE)),
-    ("not_working", lambda: one({"gpu_utilization_percent": 60, "sm_active_percent": 5.0})),
-    ("not_working", lambda: without(*NO_GPM)),
-    ("no_tensor_cores", lambda: one({"tensor_active_percent": 0.0, "fp64_active_percent": 60.0})),
-    (
-        "no_tensor_cores",
-        lambda: one({"tensor_active_percent": 0.0}, process=trainer(kind=ProcessKind.GRAPHICS)),
-    ),
-    (
-        "no_tensor_cores",  # that is for the memory-bound rule
-        lambda: one({"tensor_active_percent": 0.0, "dram_active_percent": 90.0}),
-    ),
-    ("memory_bound", lambda: one({"dram_active_percent": 86.0})),
-    ("pcie_bound", lambda: one({"pcie_rx_bytes_per_second": 20_000_000_000})),
-    (
-        "pcie_bound",  # an idle link has slowed down: what it carried was little for what it can
-        lambda: one(
-            {
-                "pcie_generation": lambda tick: 1 if tick % 9 == 8 else 5,
-                "pcie_rx_bytes_per_second": 9_000_000_000,
-            }
-        ),
-    ),
-    ("link_degraded", lambda: one({"pcie_generation": 1}, of=IDLE)),
-    ("link_degraded", lambda: one({"pcie_generation": saw(5, 1, 9, 2)})),
-    ("link_degraded", lambda: one({"pcie_generation": 1, "performance_state": 5})),
-    ("power_capped", lambda: one({"clock_event_reasons": saw(("sw_power_cap",), (), 30, 2)})),
-    ("power_capped", lambda: one({"power_limit_watts": 300.0, "power_watts": 120.0})),
-    ("thermal", lambda: one({"clock_event_reasons": saw(("sw_thermal",), (), 60, 1)})),
+    *(quiet(rule.name, one, of=IDLE, processes=()) for rule in RULES if rule.name != "leak"),
+    quiet("input_bound", one, process=FULL_CORE),
+    quiet("input_bound", one, host_cpu=100.0),
+    quiet("input_bound", one, STARVED, host_cpu=100.0, processes=()),
+    quiet("input_bound", one, {BUSY: 2}, process=FULL_CORE),
+    quiet("not_working", one, {BUSY: 60, SM: 5.0}),
+    quiet("not_working", without, *NO_GPM),
+    quiet("no_tensor_cores", one, {TENSOR: 0.0, "fp64_active_percent": 60.0}),
+    quiet("no_tensor_cores", one, {TENSOR: 0.0}, process=trainer(kind=ProcessKind.GRAPHICS)),
+    # that is for the memory-bound rule
+    quiet("no_tensor_cores", one, {TENSOR: 0.0, DRAM: 90.0}),
+    quiet("memory_bound", one, {DRAM: 86.0}),
+    quiet("pcie_bound", one, {RX: 20e9}),
+    # an idle link has slowed down: what it carried was little for what it can
+    quiet("pcie_bound", one, {GENERATION: saw(5, 1, 9, 8), RX: 9e9}),
+    quiet("link_degraded", one, {GENERATION: 1}, of=IDLE),
+    quiet("link_degraded", one, {GENERATION: saw(5, 1, 9, 2)}),
+    quiet("link_degraded", one, {GENERATION: 1, "performance_state": 5}),
+    quiet("power_capped", one, {REASONS: saw(CAP, (), 30, 2)}),
+    quiet("power_capped", one, {LIMIT: 300.0, WATTS: 120.0}),
+    quiet("thermal", one, {REASONS: saw(HEAT, (), 60, 1)}),
     # The bit of the hardware's slowdown comes with that of its heat.
-    ("hardware_slowdown", lambda: one({"clock_event_reasons": ("hw_thermal", "hw_slowdown")})),
-    ("clocks_low", lambda: one({"sm_clock_mhz": 1110, "clock_event_reasons": ("sw_power_cap",)})),
-    ("clocks_low", lambda: one({"sm_clock_mhz": 345, "gpu_utilization_percent": 20})),
-    (
-        "held_idle",  # somebody works with it now and then
-        lambda: one(
-            {"memory_attributed_bytes": 18 * GIB, "gpu_utilization_percent": saw(80, 0, 120, 3)},
-            of=IDLE,
-            seconds=400,
-        ),
-    ),
-    ("unattributed", lambda: one({"memory_unattributed_bytes": saw(9 * GIB, GIB, 20, 15)})),
-    ("ghost_load", lambda: one({"gpu_utilization_percent": 3}, processes=())),
-    (
-        "almost_full",  # taken ahead by its allocator
-        lambda: one({"memory_used_bytes": 75 * GIB, "memory_free_bytes": 5 * GIB}, seconds=400),
-    ),
-    ("almost_full", lambda: one(growing(MINUTE, GIB), seconds=400)),
-    (
-        "almost_full",  # a part of the host's memory that was set aside
-        lambda: one(
-            {"memory_used_bytes": 4 * GIB, "memory_free_bytes": 0},
-            devices=SHARED,
-            host_memory=(3 * GIB, 21 * GIB),
-        ),
-    ),
-    ("link_degraded", lambda: one({"pcie_generation": 1, "pcie_width": 1}, devices=SHARED)),
-    ("leak", lambda: one({"memory_used_bytes": noise(60 * GIB, GIB)}, seconds=560)),
-    (
-        "leak",  # it was loaded, and stays
-        lambda: one({"memory_used_bytes": lambda t: min(60, 10 + t) * GIB}, seconds=560),
-    ),
-    ("straggler", lambda: job({"sm_clock_mhz": 1710})),
-    ("straggler", lambda: job({"sm_clock_mhz": 1500}, slurm_job=None, parent_pid=1)),
-    ("straggler", lambda: job({"sm_clock_mhz": 1500, "gpu_utilization_percent": 5})),
-    ("imbalance", lambda: job({"memory_used_bytes": 66 * GIB})),
-    ("xid", lambda: one(events=(at(-4000, 79),))),
-    ("ecc", lambda: one({"ecc_corrected": 400})),
+    quiet("hardware_slowdown", one, {REASONS: HARDWARE_HEAT}),
+    quiet("clocks_low", one, {CLOCK: 1110, REASONS: CAP}),
+    quiet("clocks_low", one, {CLOCK: 345, BUSY: 20}),
+    # somebody works with it now and then
+    quiet("held_idle", one, {HELD: 18 * GIB, BUSY: saw(80, 0, 120, 3)}, of=IDLE, seconds=400),
+    quiet("unattributed", one, {UNATTRIBUTED: saw(9 * GIB, GIB, 20, 15)}),
+    quiet("ghost_load", one, {BUSY: 3}, processes=()),
+    # taken ahead by its allocator
+    quiet("almost_full", one, {USED: 75 * GIB, FREE: 5 * GIB}, seconds=400),
+    quiet("almost_full", one, growing(MINUTE, GIB), seconds=400),
+    # a part of the host's memory that was set aside
+    quiet("almost_full", one, {USED: 4 * GIB, FREE: 0}, devices=SHARED, host_memory=(3, 21)),
+    quiet("link_degraded", one, {GENERATION: 1, WIDTH: 1}, devices=SHARED),
+    quiet("leak", one, {USED: noise(60 * GIB, GIB)}, seconds=560),
+    # it was loaded, and stays
+    quiet("leak", one, {USED: lambda t: min(60, 10 + t) * GIB}, seconds=560),
+    quiet("straggler", job, {CLOCK: 1710}),
+    quiet("straggler", job, {CLOCK: 1500}, slurm_job=None, parent_pid=1),
+    quiet("straggler", job, {CLOCK: 1500, BUSY: 5}),
+    quiet("imbalance", job, {USED: 66 * GIB}),
+    quiet("xid", one, events=(at(-4000, 79),)),
+    quiet("ecc", one, {"ecc_corrected": 400}),
 ]
 
 
@@ -399,78 +313,31 @@ def test_it_is_silent(rule: str, machine: Callable[[], Machine]) -> None:
 
 
 LACKS: list[tuple[str, Callable[[], Machine], Mapping[str, Absence | None]]] = [
-    (
-        "input_bound",
-        lambda: without("gpu_utilization_percent", *NO_GPM, process=FULL_CORE),
-        {"gpu_utilization_percent": UNSUPPORTED},
-    ),
-    (
-        "not_working",
-        lambda: without(*NO_GPM, "power_watts", why=Absence.DISABLED),
-        {"sm_active_percent": Absence.DISABLED, "power_watts": Absence.DISABLED},
-    ),
-    (
-        "no_tensor_cores",
-        lambda: without(*NO_GPM, why=Absence.DISABLED),
-        {name: GPM_OFF[name] for name in ("sm_active_percent", "tensor_active_percent")},
-    ),
-    ("memory_bound", lambda: without("dram_active_percent"), {"dram_active_percent": UNSUPPORTED}),
-    (
-        "pcie_bound",
-        lambda: without("pcie_rx_bytes_per_second", "pcie_tx_bytes_per_second"),
-        dict.fromkeys(("pcie_rx_bytes_per_second", "pcie_tx_bytes_per_second"), UNSUPPORTED),
-    ),
-    ("pcie_bound", lambda: without("pcie_generation"), {"pcie_generation": UNSUPPORTED}),
-    ("pcie_bound", lambda: one({"pcie_generation": 9}), {"pcie_generation": None}),
-    ("link_degraded", lambda: without("pcie_width"), {"pcie_width": UNSUPPORTED}),
-    *(
-        (rule, lambda: without("clock_event_reasons"), {"slowdown_bits": UNSUPPORTED})
-        for rule in ("power_capped", "thermal", "hardware_slowdown")
-    ),
-    (
-        "clocks_low",
-        lambda: without("clock_event_reasons", changes={"sm_clock_mhz": 1000}),
-        {"slowdown_bits": UNSUPPORTED},
-    ),
-    ("clocks_low", lambda: without("sm_clock_mhz"), {"sm_clock_mhz": UNSUPPORTED}),
-    (
-        "held_idle",
-        lambda: without("memory_attributed_bytes"),
-        {"memory_attributed_bytes": UNSUPPORTED},
-    ),
-    (
-        "held_idle",
-        lambda: one({"memory_attributed_bytes": 18 * GIB}, of=IDLE, seconds=200),
-        {"gpu_utilization_percent": None},
-    ),
-    (
-        "unattributed",
-        lambda: without("memory_unattributed_bytes"),
-        {"memory_unattributed_bytes": UNSUPPORTED},
-    ),
-    (
-        "ghost_load",
-        lambda: without("processes", why=Absence.NO_PERMISSION, processes=()),
-        {"process_count": Absence.NO_PERMISSION},
-    ),
-    ("almost_full", lambda: without("memory_used_bytes"), {"memory_used_bytes": UNSUPPORTED}),
-    (
-        "almost_full",
-        lambda: without("memory_free_bytes", devices=SHARED),
-        {"memory_free_bytes": UNSUPPORTED},
-    ),
-    ("leak", lambda: without("memory_used_bytes"), {"memory_used_bytes": UNSUPPORTED}),
-    ("leak", one, {"memory_used_bytes": None}),
-    ("straggler", lambda: job({"sm_clock_mhz": None}), {"sm_clock_mhz": None}),
-    (
-        "imbalance",
-        lambda: job({"memory_used_bytes": None, "gpu_utilization_percent": None, **NO_GPM}),
-        {"memory_used_bytes": None},
-    ),
-    ("ecc", lambda: without("ecc_corrected"), {"ecc_corrected": UNSUPPORTED}),
-    ("ecc", lambda: without("ecc_uncorrected"), {"ecc_uncorrected": UNSUPPORTED}),
-    ("remap", lambda: without("remap_pending"), {"remap_pending": UNSUPPORTED}),
-    ("recovery", lambda: without("recovery_action"), {"recovery_action": UNSUPPORTED}),
+    lacks("input_bound", BUSY, without, BUSY, *NO_GPM, process=FULL_CORE),
+    lacks("not_working", (SM, WATTS), without, *NO_GPM, WATTS),
+    lacks("no_tensor_cores", (SM, TENSOR), without, *NO_GPM),
+    lacks("memory_bound", DRAM, without, DRAM),
+    lacks("pcie_bound", (RX, TX), without, RX, TX),
+    lacks("pcie_bound", GENERATION, without, GENERATION),
+    lacks("pcie_bound", {GENERATION: None}, one, {GENERATION: 9}),
+    lacks("link_degraded", WIDTH, without, WIDTH),
+    *(lacks(rule, "slowdown_bits", without, REASONS) for rule in HELD_BACK),
+    lacks("clocks_low", "slowdown_bits", without, REASONS, changes={CLOCK: 1000}),
+    lacks("clocks_low", CLOCK, without, CLOCK),
+    lacks("held_idle", HELD, without, HELD),
+    lacks("held_idle", {BUSY: None}, one, {HELD: 18 * GIB}, of=IDLE, seconds=200),
+    lacks("unattributed", UNATTRIBUTED, without, UNATTRIBUTED),
+    lacks("ghost_load", "process_count", without, "processes", processes=()),
+    lacks("almost_full", USED, without, USED),
+    lacks("almost_full", FREE, without, FREE, devices=SHARED),
+    lacks("leak", USED, without, USED),
+    lacks("leak", {USED: None}, one),
+    lacks("straggler", {CLOCK: None}, job, {CLOCK: None}),
+    lacks("imbalance", {USED: None}, job, {USED: None, BUSY: None, **NO_GPM}),
+    lacks("ecc", "ecc_corrected", without, "ecc_corrected"),
+    lacks("ecc", "ecc_uncorrected", without, "ecc_uncorrected"),
+    lacks("remap", "remap_pending", without, "remap_pending"),
+    lacks("recovery", "recovery_action", without, "recovery_action"),
 ]
 
 
@@ -492,16 +359,16 @@ def test_advice_is_for_the_cause() -> None:
 
 def test_idle_clocks_are_not_low_clocks() -> None:
     """Between its steps a device lowers its clock, which says nothing about its work."""
-    gaps = {"gpu_utilization_percent": saw(100, 30, 8, 6), "sm_clock_mhz": saw(1755, 345, 8, 6)}
+    gaps = {BUSY: saw(100, 30, 8, 6), CLOCK: saw(1755, 345, 8, 6)}
     silent(one(gaps), "clocks_low")
     silent(job(gaps), "straggler")
-    slow = {**gaps, "sm_clock_mhz": saw(1110, 345, 8, 6)}
+    slow = {**gaps, CLOCK: saw(1110, 345, 8, 6)}
     assert "1110 MHz" in finding(one(slow), "clocks_low").line
     assert "by 37 %" in finding(job(slow), "straggler").line
 
 
 def test_a_device_that_waits_for_input_is_not_called_slow_or_uneven() -> None:
-    gaps = {"gpu_utilization_percent": saw(100, 0, 9, 5), "sm_clock_mhz": 1500}
+    gaps = {BUSY: saw(100, 0, 9, 5), CLOCK: 1500}
     waiting = job(gaps, cpu_percent=99.0)
     assert finding(waiting, "input_bound").severity is WARNING
     silent(waiting, "straggler")
@@ -514,7 +381,7 @@ def test_a_device_that_waits_for_input_is_not_called_slow_or_uneven() -> None:
 
 def test_foreign_text_is_inert() -> None:
     process = trainer(user="\x1b[31m", command="a\x1b]0;owned\x07b " * 20)
-    machine = one({"memory_attributed_bytes": 9 * GIB}, of=IDLE, process=process, seconds=400)
+    machine = one({HELD: 9 * GIB}, of=IDLE, process=process, seconds=400)
     sentence = finding(machine, "held_idle").line
     assert sentence.isprintable()
     assert len(sentence) < 200
@@ -551,7 +418,7 @@ def test_a_device_that_is_lost_is_asked_for_its_errors_only() -> None:
 
 def test_peers_are_of_the_same_kind_and_of_the_same_job() -> None:
     def alone(**changes: Any) -> Machine:
-        machine = job({"sm_clock_mhz": 1500})
+        machine = job({CLOCK: 1500})
         return replace(machine, **changes, said=[], ticks=0).run(90)
 
     others = tuple(trainer(n, slurm_job=str(n), parent_pid=1) for n in range(4))

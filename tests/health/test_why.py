@@ -54,7 +54,7 @@ def test_it_says_how_many_checks_have_been_done(seconds: float, summary: str) ->
     assert report.summary == summary
     assert report.severity is Severity.OK
     assert report.done == len(report.fine)
-    lacking = [title for lack in report.lacking for title in lack.checks]
+    lacking = [title for titles in report.lacking.values() for title in titles]
     assert len(report.fine) + len(lacking) == len(RULES)
 
 
@@ -62,8 +62,8 @@ def test_checks_that_lack_a_reading_are_not_done_and_do_not_wait() -> None:
     absent = dict.fromkeys(NO_GPM, Absence.NOT_SUPPORTED)
     report = report_of(situation(dict(NO_GPM), seconds=400, absent=absent))
     assert report.summary == "No problem found: 19 of 21 checks done"
-    assert [lack.checks for lack in report.lacking] == [["tensor cores"], ["memory bandwidth"]]
-    assert report.lacking[0].reason.startswith("no SM active (needs GPM")
+    assert [*report.lacking.values()] == [["tensor cores"], ["memory bandwidth"]]
+    assert next(iter(report.lacking)).startswith("no SM active (needs GPM")
     assert report.waiting == 0
 
 
@@ -99,7 +99,10 @@ def test_heat_counts_at_once_while_its_rule_needs_more_time() -> None:
     report = report_of(situation(HOT, {}, seconds=5))
     (entry,) = report.entries
     assert (entry.title, entry.section) == ("GPU 0: throttled by heat", "What slows the work")
-    assert "heat" not in [title for lack in report.lacking for title in lack.checks]
+    assert "heat" not in [title for titles in report.lacking.values() for title in titles]
+    # It stays the same finding, for which the bell rings once.
+    found = [situation(HOT, seconds=each).findings for each in (3, 5, 40)]
+    assert len({finding.key for (finding,) in found}) == 1
 
 
 def test_a_lost_device_is_one_fault_before_all_others() -> None:

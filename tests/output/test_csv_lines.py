@@ -3,30 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.agent.device import Absence, DeviceSample, DeviceState
 from gputop.agent.lines import to_line
 from gputop.agent.snapshot import Sample
-from gputop.output.csv_lines import COLUMNS, DEFAULT_QUERY, CsvLines, parse_query
+from gputop.output.csv_lines import DEFAULT_QUERY, CsvLines, parse_query
 from gputop.schema.decode import decode
 from gputop.schema.values import value_text
 from tests import streams
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture(autouse=True)
-def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
 
 
 def printed(query: str, *, devices: int = 1, **changes: object) -> list[str]:
@@ -34,25 +20,6 @@ def printed(query: str, *, devices: int = 1, **changes: object) -> list[str]:
     csv = CsvLines(parse_query(query), **changes)  # type: ignore[arg-type]
     records = (streams.inventory(devices), streams.sample(devices))
     return [line for record in records for line in csv.lines_of(record)]
-
-
-def test_a_row_for_each_gpu() -> None:
-    query = (
-        "timestamp,index,name,pci.bus_id,utilization.gpu,memory.used,memory.total,power.draw,"
-        "power.limit,temperature.gpu,clocks.sm,pstate,fan.speed,driver_version,compute_cap"
-    )
-    header, *rows = printed(query, devices=2)
-    assert len(header.split(", ")) == 15
-    assert rows == [
-        (
-            "2025/11/20 12:00:00.000, 0, NVIDIA H100 80GB HBM3, 00000000:10:00.0, 97 %, 3072 MiB, "
-            "81920 MiB, 100.00 W, 700.00 W, 40, 1980 MHz, P0, [N/A], 580.65.06, 9.0"
-        ),
-        (
-            "2025/11/20 12:00:00.000, 1, NVIDIA H100 80GB HBM3, 00000000:11:00.0, 93 %, 10240 MiB, "
-            "81920 MiB, 137.00 W, 700.00 W, 41, 1965 MHz, P0, [N/A], 580.65.06, 9.0"
-        ),
-    ]
 
 
 def test_without_header_and_units() -> None:
@@ -89,24 +56,6 @@ def _with(readings: DeviceSample) -> Sample:
     return dataclasses.replace(streams.sample(1), devices=(readings,))
 
 
-def test_every_column_has_a_value_for_every_device() -> None:
-    rows = printed(",".join(COLUMNS), devices=3)
-    assert {len(row.split(", ")) for row in rows} == {len(COLUMNS)}
-
-
-def test_the_reasons_are_a_mask_and_words() -> None:
-    csv = CsvLines(
-        parse_query(
-            "clocks_event_reasons.active,clocks_event_reasons.sw_power_cap,"
-            "clocks_throttle_reasons.hw_slowdown"
-        ),
-        header=False,
-    )
-    sample = _with(streams.readings(0, clock_event_reasons=("sw_power_cap", "bit_0x400")))
-    list(csv.lines_of(streams.inventory(1)))
-    assert list(csv.lines_of(sample)) == ["0x0000000000000404, Active, Not Active"]
-
-
 def test_a_recording_with_the_words_of_gputop_0_1() -> None:
     """It had names for two bits that nvml.h does not name."""
     old = streams.readings(0, clock_event_reasons=("sw_power_cap", "board_limit", "reliability"))
@@ -117,17 +66,6 @@ def test_a_recording_with_the_words_of_gputop_0_1() -> None:
     assert list(csv.lines_of(sample)) == ["0x0000000000000604"]
     text = value_text("clock_event_reasons", sample.devices[0].clock_event_reasons)
     assert text == "power cap (normal at full load), board limit, reliability voltage"
-
-
-def test_instances_have_no_rows() -> None:
-    """As with nvidia-smi: a script counts the rows."""
-    gpu = streams.device(0)
-    instance = streams.device(
-        0, uuid="MIG-1", parent_uuid=gpu.uuid, mig_index=0, name="H100 MIG 1g"
-    )
-    csv = CsvLines(parse_query("count,uuid"), header=False)
-    list(csv.lines_of(dataclasses.replace(streams.inventory(), devices=(gpu, instance))))
-    assert list(csv.lines_of(_with(streams.readings(0)))) == [f"1, {gpu.uuid}"]
 
 
 OWN = {

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +16,7 @@ from gputop.agent.snapshot import DriverState, Host, Inventory, Process, Process
 from gputop.health.findings import Bound, BoundBy
 from gputop.output.pages import LOUD_RED, YELLOW, as_ascii, cell
 from gputop.output.process_tables import SORT_KEYS, processes_text, users_document
-from gputop.output.status_page import View, document, page, parse_columns, slug, users_page
+from gputop.output.status_page import View, page, parse_columns, slug, users_page
 from gputop.schema.labels import ROWS
 from gputop.text import cells
 
@@ -120,15 +118,6 @@ GPU   busy         memory  state
 """
 
 
-@pytest.fixture(autouse=True)
-def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
-
-
 @pytest.mark.parametrize(
     ("view", "wanted"),
     [
@@ -141,12 +130,6 @@ def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_page(view: View, wanted: str) -> None:
     """The least useful columns go first, and of the processes first the pid and the command."""
     assert page(INVENTORY, SAMPLE, view) + "\n" == wanted
-
-
-def test_without_processes() -> None:
-    text = page(INVENTORY, SAMPLE, View(processes="none"))
-    assert "ada" not in text
-    assert "processes" not in text
 
 
 NUMBERS = re.compile(r"[0-9.]+ (?:GiB|MiB|%|W|MHz)|[0-9]+°C|/[0-9]+\(")
@@ -280,21 +263,6 @@ def test_an_instance_has_a_line_of_its_own_and_shared_memory_is_said() -> None:
     ]
 
 
-def test_simulated_numbers_are_marked() -> None:
-    inventory = dataclasses.replace(INVENTORY, source=Source.SIMULATED)
-    assert page(inventory, SAMPLE).splitlines()[0].startswith("node7 · SIMULATED · ")
-
-
-@pytest.mark.parametrize("view", [View(), View(width=24), View(parse_columns("busy"))])
-def test_every_state_that_is_not_well_is_said(view: View) -> None:
-    for state in DeviceState:
-        devices = (DeviceSample("GPU-a", state, 0.0),)
-        sample = dataclasses.replace(SAMPLE, devices=devices, processes=())
-        line = page(INVENTORY, sample, view).splitlines()[2]
-        wanted = "" if state is DeviceState.OK else state.upper().replace("_", " ")
-        assert (wanted in line) if wanted else line.split()[-1] == "–"
-
-
 def test_foreign_text_is_inert() -> None:
     evil = "\x1b[2J\x1b]0;owned\x07 [red]\u202e\n[9]  fake row"
     inventory = dataclasses.replace(
@@ -412,15 +380,6 @@ def test_totals_by_user() -> None:
     assert made["users"][1]["memory_is_partial"] is True
     assert made["users"][2]["user"] is None
     assert made["users"][2]["memory_used_bytes"] is None
-
-
-def test_the_document_has_the_fields_of_the_stream() -> None:
-    made = json.loads(json.dumps(document(INVENTORY, SAMPLE)))
-    assert made.keys() == {"inventory", "sample"}
-    assert made["inventory"]["devices"][1]["name"] == "NVIDIA GeForce RTX 4090"
-    first = made["sample"]["devices"][0]
-    assert (first["fan_percent"], first["absent"]) == (None, {"fan_percent": "not_supported"})
-    assert first["power_watts"] == 612.4
 
 
 def test_a_gpu_that_the_driver_does_not_list_is_told() -> None:

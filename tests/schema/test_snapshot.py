@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.agent.device import READINGS, Absence, Device, DeviceSample, Word
+from gputop.agent.device import Absence, Device, DeviceSample, Word
 from gputop.agent.lines import to_line, to_plain
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import (
@@ -124,13 +124,9 @@ def test_floats_are_rounded_to_three_digits() -> None:
 def test_the_absent_are_left_out_where_there_are_none() -> None:
     document = plain(SAMPLE)
     assert document["devices"][0]["absent"] == {"fan_percent": "not_supported"}
-    assert "absent" not in document["host"]
-    assert "absent" not in document["processes"][0]
-    assert "absent" not in plain(INVENTORY)["devices"][0]
-
-
-def test_a_missing_reading_is_null() -> None:
-    assert plain(SAMPLE)["devices"][0]["fan_percent"] is None
+    assert document["devices"][0]["fan_percent"] is None
+    for record in (document["host"], document["processes"][0], plain(INVENTORY)["devices"][0]):
+        assert "absent" not in record
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -162,29 +158,18 @@ def test_a_damaged_line(record: Record, at: int, gone: int, instead: bytes) -> N
     check_line(line[:at] + instead + line[at + gone :])
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "",
-        "null",
-        "[]",
-        "{}",
-        '"sample"',
-        '{"type":"sample"',
-        '{"type":"other"}',
-        '{"type":["sample"]}',
-        '{"type":null}',
-        "[" * 100_000,
-        '{"type":"sample","time":1,"host":' + '{"a":' * 100_000,
-        '{"type":"sample","time":' + "9" * 5000 + ',"host":{}}',
-        b"\xff\xfe\xfd",
-        b'{"type":"sample\xff"}',
-        "\ufeff{}",
-        '\ufeff{"type":"sample","time":1,"host":{},"unknown":"\\ud800"}',
-        '{"type":"sample","time":1,"host":{},"unknown":NaN}',
-    ],
-    ids=range(17),
+NO_RECORDS: tuple[str | bytes, ...] = (
+    *("", "null", "[]", "{}", '"sample"', '{"type":"sample"', '{"type":"other"}'),
+    *('{"type":["sample"]}', '{"type":null}', "[" * 100_000, "\ufeff{}"),
+    '{"type":"sample","time":1,"host":' + '{"a":' * 100_000,
+    '{"type":"sample","time":' + "9" * 5000 + ',"host":{}}',
+    *(b"\xff\xfe\xfd", b'{"type":"sample\xff"}'),
+    '\ufeff{"type":"sample","time":1,"host":{},"unknown":"\\ud800"}',
+    '{"type":"sample","time":1,"host":{},"unknown":NaN}',
 )
+
+
+@pytest.mark.parametrize("line", NO_RECORDS, ids=range(len(NO_RECORDS)))
 def test_what_is_no_record(line: str | bytes) -> None:
     with pytest.raises(DecodeError):
         decode(line)
@@ -194,17 +179,11 @@ def test_what_is_no_record(line: str | bytes) -> None:
     ("change", "place"),
     [
         ({"time": True}, "`$.time`"),
-        ({"time": "1"}, "`$.time`"),
-        ({"time": None}, "`$.time`"),
         ({"host": None}, "`$.host`"),
-        ({"host": []}, "`$.host`"),
-        ({"host": {"memory_used_bytes": False}}, "`$.host.memory_used_bytes`"),
         ({"host": {"memory_used_bytes": 1.5}}, "`$.host.memory_used_bytes`"),
         ({"host": {"load_average": [1, "2"]}}, "`$.host.load_average[1]`"),
         ({"host": {"absent": {"x": 7}}}, "`$.host.absent[...]`"),
-        ({"host": {"absent": ["x"]}}, "`$.host.absent`"),
         ({"devices": {}}, "`$.devices`"),
-        ({"devices": [7]}, "`$.devices[0]`"),
         ({"devices": [{"uuid": "a"}, {"uuid": 1}]}, "`$.devices[1].uuid`"),
         ({"devices": [{"uuid": "a", "state": "fine"}]}, "`$.devices[0].state`"),
     ],
@@ -271,15 +250,6 @@ def test_a_device_is_found_by_its_uuid() -> None:
     assert SAMPLE.device("GPU-0") is SAMPLE.devices[0]
     assert INVENTORY.device("GPU-1") is None
     assert SAMPLE.device("GPU-1") is None
-
-
-def test_the_readings_are_what_a_device_is_asked_for() -> None:
-    fields = {f.name for f in dataclasses.fields(DeviceSample)}
-    others = {"uuid", "state", "age_seconds", "slow_age_seconds", "absent"}
-    assert set(READINGS) == fields - others
-    assert len(set(READINGS)) == len(READINGS)
-    hints = get_type_hints(DeviceSample)
-    assert all(NoneType in get_args(hints[name]) for name in READINGS)
 
 
 UNITS = ("_percent", "_bytes", "_celsius", "_watts", "_mhz", "_seconds", "_joules")

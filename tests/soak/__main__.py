@@ -1,16 +1,15 @@
-"""Soaks the dashboard: `python -m tests.soak [--minutes 30] [--torch]`.
+"""Soaks the dashboard: `python -m tests.soak [--minutes 30]`.
 
 Eight devices of the fake driver, sampled every 0.25 s, whose readings change at each tick; devices
 that are lost, hang and come back, Xids, processes that start and end, keys, sizes of the terminal,
-stress tests (with `--torch` real ones, of the CPU), and a sampler that is killed now and then. Once
-a minute everything rests, and a row is printed. Exits with 1 where anything failed or was left, or
-where a process has over 5 % more memory at the end than after its first five minutes.
+stress tests, and a sampler that is killed now and then. Once a minute everything rests, and a row
+is printed. Exits with 1 where anything failed or was left, or where a process has over 5 % more
+memory at the end than after its first five minutes.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import os
 import shutil
 import tempfile
@@ -18,7 +17,6 @@ from pathlib import Path
 
 from gputop.bench.results.store import recent
 from tests.driver import FakeDriver, build
-from tests.soak.errands import ERRANDS
 from tests.soak.soak import INTERVAL, Row, Soak, say, summary, verdict
 
 WARM_MINUTES = 5.0
@@ -29,8 +27,8 @@ KILLS = (0.02, 0.05, 0.1, 0.45)
 
 def head() -> str:
     """The title of the columns."""
-    each = "    MiB  objects thr  fd"
-    return f"{'':7}{'dashboard':>25}{'sampler':>27}\nminutes {each}   {each}"
+    each = "    MiB thr  fd"
+    return f"{'':7}{'dashboard':>16}{'sampler':>18}\nminutes {each}   {each}"
 
 
 def line(row: Row) -> str:
@@ -44,11 +42,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--rows", type=int, help="as many as minutes unless given")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--torch", action="store_true", help="real stress tests of the CPU")
-    parser.add_argument("--errands", default=",".join(ERRANDS), help="others than all, by a comma")
     arguments = parser.parse_args()
-    if arguments.torch and importlib.util.find_spec("torch") is None:
-        parser.error("--torch needs torch in this Python")
     seconds = 60 * arguments.minutes
     compiler = shutil.which("cc")
     if compiler is None:
@@ -62,8 +56,7 @@ def main() -> int:
         here = os.environ.get("PYTHONPATH") or str(Path.cwd())
         os.environ["PYTHONPATH"] = here
         os.chdir(folder)  # recordings are written there
-        errands = tuple(arguments.errands.split(","))
-        soak = Soak(driver, folder, arguments.seed, arguments.torch, errands)
+        soak = Soak(driver, folder, arguments.seed)
         say(head())
         kills = tuple(seconds * part for part in KILLS)
         rows = arguments.rows or max(1, round(arguments.minutes))

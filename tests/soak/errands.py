@@ -31,16 +31,6 @@ SIZE = (160, 50)
 STRESS_TEST = "stress test"
 TESTS_A_MINUTE = 2.5
 """Stress tests, whatever else is to be done."""
-OF_THE_CPU = (
-    Step("2", 3.0),
-    Step(TAB, 1.0),
-    Step(TAB),
-    Step(ENTER, 1.0),
-    Step(DOWN * 8, 1.0),
-    Step(ENTER, 1.0),
-    Step(f"{TAB}{TAB}256{TAB}5", 1.0),
-)
-"""Has stress tests be of the CPU, with matrices of 256 by 256 for five seconds."""
 ERRANDS: dict[str, tuple[Step, ...]] = {
     "page": (
         Step(f"{DOWN}{DOWN}"),

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.bench.workers import fake_interpreter
+from tests.e2e.pretender import worker
 from tests.e2e.shipped import ESCAPE, dashboard
 from tests.soak import witness
-from tests.soak.errands import ERRANDS, OF_THE_CPU, SIZE, STRESS_TEST, TESTS_A_MINUTE, Step
-from tests.soak.footprint import Footprint, footprint
+from tests.soak.errands import ERRANDS, SIZE, STRESS_TEST, TESTS_A_MINUTE, Step
 from tests.soak.load import DEVICES, Load
 
 if TYPE_CHECKING:
@@ -26,34 +26,36 @@ if TYPE_CHECKING:
     from tests.terminal import Terminal
 
 INTERVAL = 0.25
-MOST_GROWTH, MOST_MORE_OBJECTS = 0.05, 0.2
-"""Of memory; and of objects, of which the caches of Textual have more and less."""
+MOST_GROWTH = 0.05
+"""Of memory."""
 SPARE_THREADS, SPARE_DESCRIPTORS = 4, 3
 """A pool of threads fills by and by; what has just ended may still be closing."""
 OWN_FAULT = b"A fault in gputop"
-WORKER = """
-import json, os, select, sys, time
-asked = json.loads(sys.stdin.readline())
-def say(event, **fields): print(json.dumps({"event": event, **fields}), flush=True)
-say("hello", python="3.11.0", torch_version="9.9.9", device_name="a GPU", threads=1, pid=1)
-say("plan", m=1024, n=1024, k=1024, dtype=asked["dtype"], accumulate="float32", layout="any",
-    data="none", relative_error=1e-6,
-    method="by hand")
-began, n, stopped = time.monotonic(), 0, "time"
-while time.monotonic() - began < asked["seconds"]:
-    if select.select([0], [], [], 0.1)[0]:
-        if not os.read(0, 100): os._exit(1)
-        stopped = "user"
-        break
-    n += 1
-    say("sample", elapsed_seconds=time.monotonic() - began, window_seconds=0.1, iterations=n,
-        tflops=700.0, tflops_device=700.0)
-    open(__file__ + ".begun", "w").close()
-say("done", tflops_mean=700.0, tflops_peak=700.0, tflops_sustained=None, droop_percent=None,
-    tflops_device=700.0, seconds=time.monotonic() - began, iterations=n, wrong_elements=0,
-    checks=1, stopped=stopped)
-"""
-"""A worker that does no work, and stops when it is told to. A file says that it has measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """What one process takes at one moment."""
+
+    pid: int
+    bytes: int
+    """Memory of its own that it has written to: shared memory, such as code, comes and goes."""
+    threads: int
+    descriptors: int
+
+    def __str__(self) -> str:
+        return f"{self.bytes / (1 << 20):7.1f} {self.threads:3d} {self.descriptors:3d}"
+
+
+def footprint(pid: int) -> Footprint:
+    """Return the footprint of a process."""
+    proc = Path("/proc") / str(pid)
+    threads, descriptors = (len(list((proc / kind).iterdir())) for kind in ("task", "fd"))
+    own = 0
+    for line in (proc / "smaps_rollup").read_text().splitlines():
+        if line.startswith("Private_Dirty:"):
+            own += int(line.split()[1]) << 10
+    return Footprint(pid, own, threads, descriptors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +77,6 @@ class Soak:
     driver: FakeDriver
     folder: Path
     seed: int = 1
-    torch: bool = False
-    """Whether stress tests are real ones of the CPU; else a worker only says that it works."""
-    errands: tuple[str, ...] = tuple(ERRANDS)
     rows: list[Row] = field(default_factory=list)
     done: dict[str, int] = field(default_factory=dict)
     """How often each errand was run, and each thing happened."""
@@ -93,11 +92,6 @@ class Soak:
         load.rest(40)
         with contextlib.closing(load), self._dashboard() as terminal:
             self._at_rest(terminal, load, 40)
-            if self.torch:
-                self._do(OF_THE_CPU, terminal, load)
-                for chosen in ("Device CPU", "Size 256", "Time s 5 "):
-                    assert chosen in terminal.text, terminal.text
-                self._at_rest(terminal, load, 40)
             began = self._began = time.monotonic()
             due = [*kills]
             while time.monotonic() - began < seconds:
@@ -127,13 +121,13 @@ class Soak:
             witness.NAME: str(self.folder),
         }
         del environment["FAKE_NVML_CALLS"]  # nobody counts them, and there are millions
-        python = sys.executable if self.torch else fake_interpreter(self.folder, WORKER)
+        python = fake_interpreter(self.folder, worker())
         arguments = ("--interval", f"{INTERVAL:g}", "--python", python)
         return dashboard(*arguments, env=environment, columns=SIZE[0], rows=SIZE[1])
 
     def _errand(self, terminal: Terminal, load: Load) -> None:
         if not self._to_do:
-            self._to_do = load.chance.sample(self.errands, len(self.errands))
+            self._to_do = load.chance.sample(list(ERRANDS), len(ERRANDS))
         wanted = TESTS_A_MINUTE * (time.monotonic() - self._began) / 60
         name = STRESS_TEST if self.done.get(STRESS_TEST, 0) < wanted else self._to_do.pop()
         self._count(name)
@@ -162,7 +156,7 @@ class Soak:
     def _measure(self, terminal: Terminal, load: Load, began: float) -> Row:
         self._at_rest(terminal, load, 41 + len(self.rows) % 30)
         pids = terminal.pid, sampler_of(terminal)
-        feet = (footprint(pid, self.folder) for pid in pids)
+        feet = map(footprint, pids)
         return Row((time.monotonic() - began) / 60, *feet)
 
     def _at_rest(self, terminal: Terminal, load: Load, temperature: int) -> None:
@@ -243,9 +237,6 @@ def verdict(rows: list[Row], warm: float, few: int = 3) -> list[str]:
         more = growth([each.bytes for each in first], [each.bytes for each in last])
         if more > MOST_GROWTH:
             found.append(f"{who} grew by {more:.1%}")
-        more = growth([each.objects for each in first], [each.objects for each in last])
-        if more > MOST_MORE_OBJECTS:
-            found.append(f"{who} has {more:.1%} more objects")
         if min(e.threads for e in last) > max(e.threads for e in first) + SPARE_THREADS:
             found.append(f"{who} has more and more threads")
         files = SPARE_DESCRIPTORS + max(e.descriptors for e in first)

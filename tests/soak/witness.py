@@ -1,16 +1,13 @@
 """What a process of the soak notes down, loaded as its `sitecustomize`; the program is as shipped.
 
 Every exception that nobody caught, wherever it was, goes to `faults` in the folder that
-`GPUTOP_SOAK` names, and what was left open. On SIGUSR2 it writes how many objects it has to a file
-called by its pid.
+`GPUTOP_SOAK` names, and what was left open.
 """
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
-import signal
 import sys
 import threading
 import traceback
@@ -24,12 +21,6 @@ def _install(folder: Path) -> None:
     def note(what: str) -> None:
         with (folder / "faults").open("a") as file:
             file.write(f"{os.getpid()} {' '.join(sys.argv)}: {what}\n")
-
-    def count(*_: object) -> None:
-        # Nothing is collected: what is left lying about until Python looks for it is growth, too.
-        new = folder / f"{os.getpid()}.new"
-        new.write_text(f"{len(gc.get_objects())}")
-        new.rename(folder / f"{os.getpid()}")
 
     class Faults(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -48,7 +39,6 @@ def _install(folder: Path) -> None:
         "".join(traceback.format_exception(kind, error, trace))
     )
     logging.getLogger("asyncio").addHandler(Faults(logging.WARNING))
-    signal.signal(signal.SIGUSR2, count)
 
 
 if NAME in os.environ and "gputop" in sys.orig_argv:  # not in its workers, whose Python has torch

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import gc
 import os
 import signal
@@ -103,11 +102,6 @@ def why(received: Received) -> str:
     assert isinstance(received, Interruption)
     assert received.problem.what == "The sampler stopped"
     return received.problem.why
-
-
-async def test_records_arrive_as_they_are_sent(spawn: Spawn) -> None:
-    child = spawn("say(INVENTORY); say(SAMPLE); until_the_end()")
-    assert await first(child, 2) == [INVENTORY, SAMPLE]
 
 
 async def test_a_child_may_be_started_before_anybody_listens(spawn: Spawn) -> None:
@@ -273,18 +267,6 @@ async def test_a_child_that_can_start_no_threads_says_which_limit_to_raise(spawn
     assert isinstance(death, Interruption)
     assert death.problem == process_limit_problem("The sampler stopped")
     assert module._stopped(death) == death.problem, "another try would not help"
-
-
-async def test_a_child_that_cannot_be_forked_says_which_limit_to_raise(
-    monkeypatch: pytest.MonkeyPatch, spawn: Spawn
-) -> None:
-    def refused(_: object) -> None:
-        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-
-    monkeypatch.setattr(module, "launch", refused)
-    (death,) = await first(spawn("pass"), 1)
-    assert isinstance(death, Interruption)
-    assert death.problem == process_limit_problem("The sampler stopped")
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS])

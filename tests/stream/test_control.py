@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import select
 import signal
 import subprocess
 from typing import Any
@@ -109,32 +108,3 @@ async def test_a_child_that_is_started_again_is_told_again() -> None:
                 assert child._process is not None
                 child._process.send_signal(signal.SIGKILL)
     await child.close()
-
-
-def test_a_sample_that_was_not_asked_for_is_dropped() -> None:
-    with subprocess.Popen(
-        StreamOptions(0.25, demo=True, control=True).command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        bufsize=0,
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-
-        def sample() -> Sample:
-            assert process.stdout is not None
-            while not isinstance(record := decode(process.stdout.readline()), Sample):
-                pass
-            return record
-
-        process.stdin.write(request(next=True))
-        while (last := sample()).waited_seconds is None:  # it was not asked for
-            process.stdin.write(request(next=True))
-        assert not select.select([process.stdout], [], [], 1.0)[0]
-        process.stdin.write(request(next=True))
-        after = sample()
-        assert after.time - last.time >= 0.9  # three that were made meanwhile are not sent
-        assert after.waited_seconds is not None
-        assert after.waited_seconds <= 0.9
-        process.stdin.close()
-        assert process.wait(BOUND) == 0

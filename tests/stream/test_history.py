@@ -45,14 +45,6 @@ def told(*readings: tuple[float, dict[str, Any]]) -> History:
     return history
 
 
-def test_readings_oldest_first() -> None:
-    history = History()
-    for temperature in (30, 31, None, 33):
-        history.add(sample(a=temperature))
-    assert list(history.series("a", NAME)) == [30, 31, None, 33]
-    assert history.count == 4
-
-
 def test_the_drivers_own_samples_by_the_sample_that_brought_them() -> None:
     pieces = [(1, 2), (3, 4), None, (), (5,), (50, 101), (-1,), (6, 7)]
     history = told(*((float(n), {SAMPLES: piece}) for n, piece in enumerate(pieces)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import uuid
@@ -14,7 +13,7 @@ import pytest
 
 from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import SCHEMA, DriverState, Inventory, MachineState, Sample
+from gputop.agent.snapshot import DriverState, Inventory, MachineState, Sample
 from gputop.schema.derived import label_of
 from gputop.stream import child, pipes
 from gputop.stream import machines as module
@@ -187,41 +186,6 @@ async def test_one_that_dies_returns_and_its_devices_keep_their_place(ssh: FakeS
         ssh.does("b")
         sample = await watch.until(all_ok)
         assert all(r.power_watts is not None for r in sample.devices)
-
-
-async def test_what_a_start_up_file_printed_before_the_end_is_said(ssh: FakeSsh) -> None:
-    ssh.does("a", fake_ssh.MAINTENANCE)
-    async with watching("a") as watch:
-        sample = await watch.until(lambda s: states(s) == {"a": "away"})
-    problem = of(sample, "a").problem
-    assert problem is not None
-    assert problem.why == "the connection ended, after it printed 'This node is in maintenance'"
-    assert "~/.bashrc" in problem.remedy
-
-
-async def test_a_newer_gputop_over_there(ssh: FakeSsh) -> None:
-    newer = json.loads(to_line(streams.inventory(1))) | {"schema": SCHEMA + 1}
-    ssh.does("b", f"printf '%s\\n' '{json.dumps(newer)}'\n{fake_ssh.HANGING}")
-    async with watching("a", "b") as watch:
-        sample = await watch.until(lambda s: states(s) == {"a": "ok", "b": "away"})
-        problem = of(sample, "b").problem
-        assert problem is not None
-        assert problem.why == "its gputop is newer than this one"
-        assert "this one" in problem.remedy
-
-
-async def test_there_may_be_no_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    machines = Machines(["a"], INTERVAL)
-    machines.spawn()
-    async with contextlib.aclosing(machines.records()) as records:
-        async for record in records:
-            if isinstance(record, Sample) and record.machines[0].state is MachineState.AWAY:
-                problem = record.machines[0].problem
-                assert problem is not None
-                assert problem.why == "there is no `ssh` here"
-                break
-    await machines.close()
 
 
 async def test_this_machine_is_one_of_them_without_ssh(

@@ -184,17 +184,6 @@ def test_devices_come_with_their_readings(devices: int) -> None:
     assert made.machine(3.0).driver_state is DriverState.OK
 
 
-def test_what_several_machines_say_can_be_sent_and_read() -> None:
-    made = answering()
-    inventory = dataclasses.replace(streams.inventory(), devices=made.devices)
-    sample = Sample(
-        *(NOW, streams.host(), made.readings(1.0), made.processes, made.pop_events()),
-        machines=(made.machine(1.0),),
-    )
-    assert decode(to_line(inventory)) == inventory
-    assert decode(to_line(sample)) == sample
-
-
 MOMENTS = st.sampled_from(
     [
         streams.inventory(2),

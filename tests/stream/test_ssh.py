@@ -21,14 +21,10 @@ from gputop.stream.ssh import explain_absence, parse_command, parse_host, ssh_co
     "name",
     [
         "gpu-1",
-        "ada@gpu-1.example.org",
-        "10.0.0.7",
         "::1",
         "fe80::1%eth0",
         "ssh://ada@gpu-1:2222",
-        "node_7",
         "bücher",
-        "localhost",
     ],
 )
 def test_names_that_ssh_knows(name: str) -> None:
@@ -40,23 +36,13 @@ def test_names_that_ssh_knows(name: str) -> None:
     [
         ("", "it is empty"),
         ("-oProxyCommand=sh", "begins with `-`"),
-        ("--", "begins with `-`"),
         ("ada@-oProxyCommand=sh", "begins with `-`"),
-        ("ssh://-oProxyCommand=sh", "begins with `-`"),
-        (" gpu-1", "spaces, or signs"),
         ("gpu-1\n", "spaces, or signs"),
-        ("gpu 1", "spaces, or signs"),
-        ("gpu\t1", "spaces, or signs"),
         ("gpu\x1b[2J", "spaces, or signs"),
-        ("gpu\0", "spaces, or signs"),
         ("gpu\u202e1", "spaces, or signs"),
         ("gpu\u31641", "spaces, or signs"),  # a letter to Unicode, and nothing to see
         ("$(reboot)", "spaces, or signs"),
-        ("`reboot`", "spaces, or signs"),
-        ("a;b", "spaces, or signs"),
-        ("a|b", "spaces, or signs"),
         ("a'b", "spaces, or signs"),
-        ("a,b", "spaces, or signs"),
         ("a" * 256, "longer than 255"),
     ],
 )
@@ -204,11 +190,6 @@ Host key verification failed."""
             "Upgrade it: `pip install .` in a checkout of gputop there, or leave out",
         ),
         (
-            ended("gputop: error: `gputop stream` has no --control. Try `gputop ...", 2),
-            "its gputop is too old, or is another program",
-            "Upgrade it: `pip install .` in a checkout of gputop there, or leave out",
-        ),
-        (
             ended("gputop: error: --controls is not known. Did you mean --control?", 2),
             "its gputop is too old, or is another program",
             "Upgrade it: `pip install .` in a checkout of gputop there, or leave out",
@@ -229,11 +210,6 @@ Host key verification failed."""
             "Raise `ulimit -u` (RLIMIT_NPROC)",
         ),
         (
-            ended("ssh: connect to host b port 22: Connection refused"),
-            "connect to host b port 22: Connection refused",
-            "`ssh b` may say more",
-        ),
-        (
             ended("ssh: Could not resolve hostname b: Name or service not known"),
             "Could not resolve hostname b: Name or service not known",
             "Correct the name, or add it to ~/.ssh/config with its HostName",
@@ -243,15 +219,9 @@ Host key verification failed."""
             "connect to host b port 22: Connection timed out",
             "See whether the machine is on",
         ),
-        (
-            ended("Connection timed out during banner exchange"),
-            "Connection timed out during banner exchange",
-            "See whether the machine is on",
-        ),
         (ended("Timeout, server b not responding."), "Timeout, server b not responding", "`ssh b`"),
         (ended("evil \x1b[2J\u202e words"), "evil ␛[2J⟨202e⟩ words", "`ssh b`"),
         (ended("", 255), "the connection ended", "`ssh b`"),
-        (ended("", 0), "the connection ended", "`ssh b`"),
         (ended("", -15), "the connection ended", "`ssh b`"),
         (ended("", 3), "gputop there ended with status 3", "`ssh b`"),
         (

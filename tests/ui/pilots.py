@@ -6,11 +6,12 @@ import asyncio
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from textual import events
 from textual.widgets import Select, Static
 
 from gputop.fleet.screens.screen import FleetScreen
 from gputop.fleet.watch import FleetWatch
-from gputop.ui.shell.actions import KeysView
+from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import Dashboard
 from gputop.ui.shell.help_and_settings import HelpPage
@@ -126,6 +127,13 @@ async def settle(pilot: Pilot[None]) -> None:
             if _rests():
                 break
             await pilot.pause(0.01)
+
+
+async def type_at_once(pilot: Pilot[None], *keys: str) -> None:
+    """Sends keys as one packet does: all are there before the first is handled."""
+    for key in keys:
+        pilot.app.post_message(events.Key(key, key if len(key) == 1 else None))
+    await settle(pilot)
 
 
 async def open_form(pilot: Pilot[None], kind: str = "soak") -> None:

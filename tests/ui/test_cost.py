@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from gputop.ui.drawing.live import LiveView
-from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.app import GputopApp
-from tests.streams import PreparedStream, inventory, no_driver, readings, sample
-from tests.ui.pilots import dashboard_of, settle, until
+from tests.streams import PreparedStream, no_driver, sample
+from tests.ui.pilots import dashboard_of, until
 
 if TYPE_CHECKING:
     import pytest
@@ -38,29 +35,3 @@ async def test_one_timer_ticks_where_nothing_runs(
         await until(pilot, lambda: len(ticking(app)) == 3)  # what a run shows between samples
         await pilot.press("x")
         await until(pilot, lambda: len(ticking(app)) == 1)
-
-
-async def test_a_tick_draws_each_view_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hidden views are not drawn at all."""
-    stream = PreparedStream(inventory(2), sample(2))
-    app = GputopApp(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        await dashboard_of(app).tabs.get_benchmark()
-        await settle(pilot)
-        drawn: list[LiveView] = []
-        draw = LiveView._draw
-
-        def drawing(view: LiveView) -> None:
-            drawn.append(view)
-            draw(view)
-
-        monkeypatch.setattr(LiveView, "_draw", drawing)
-        stream.send(
-            dataclasses.replace(
-                sample(2), devices=(readings(0, gpu_utilization_percent=3), readings(1))
-            )
-        )
-        await until(pilot, lambda: "  3 %" in app.query_one(DevicesView).text())
-        await settle(pilot)
-        assert len(drawn) == len(set(drawn)) == 3  # header, devices, processes

@@ -77,12 +77,6 @@ def test_what_it_is_now_is_at_the_right_and_afterwards_what_it_was() -> None:
     assert labelled(rows, "heat").endswith(" 24.0 s")
 
 
-def test_at_80_by_24_there_are_power_and_a_strip() -> None:
-    rows = drawn(gpu_run(60.0, 42.0), 80, 11)
-    assert labelled(rows, "power")
-    assert BARS in labelled(rows, "heat"), "the gravest first"
-
-
 @pytest.mark.parametrize("height", range(1, 60))
 def test_the_plot_keeps_its_room_at_any_height(height: int) -> None:
     rows = drawn(gpu_run(60.0, 42.0), 80, height)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from gputop.agent.device import DeviceState
@@ -76,8 +77,7 @@ async def test_a_command_is_run_and_the_terminal_shows_a_note(
     async with app.run_test() as pilot:
         await settle(pilot)
         written: list[str] = []
-        assert app._driver is not None
-        monkeypatch.setattr(app._driver, "write", written.append)
+        monkeypatch.setattr(app, "terminal", SimpleNamespace(write=written.append))
         stream.send(sample(2, JOB[:2]))
         await until(pilot, lambda: said.exists() and bool(said.read_text()))
         assert said.read_text() == "job-ended: Ended: python train.py\n"

@@ -6,7 +6,6 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from textual import events
 from textual.widgets import Input, Select
 
 from gputop.agent.snapshot import DriverState
@@ -16,19 +15,12 @@ from gputop.ui.benchmark.form import Form
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.shell.app import GputopApp
 from tests.streams import PreparedStream, device, inventory, no_driver, sample
-from tests.ui.pilots import lines, open_form, reason, settle, text_of, wrong_fields
+from tests.ui.pilots import lines, open_form, reason, settle, text_of, type_at_once, wrong_fields
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from tests.sessions import EndlessSession, PreparedSession
-
-
-async def type_at_once(pilot: Pilot[None], *keys: str) -> None:
-    """Sends keys as one packet does: all are there before the first is handled."""
-    for key in keys:
-        pilot.app.post_message(events.Key(key, key if len(key) == 1 else None))
-    await settle(pilot)
 
 
 def field(app: GputopApp, name: str) -> Input:
@@ -71,14 +63,6 @@ async def test_keys_that_come_together_act_in_the_order_typed(
         await in_the_size_field(pilot, "1024")
         await type_at_once(pilot, *keys)
         assert (field(app, "size").value, field(app, "seconds").value) == (size, seconds)
-
-
-async def test_a_tab_its_fields_and_their_values_can_be_typed_at_once() -> None:
-    app = GputopApp(PreparedStream(no_driver(), sample()))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await open_form(pilot)
-        await type_at_once(pilot, "1", "2", *["tab"] * 4, *"512", "tab", *"30")
-        assert (field(app, "size").value, field(app, "seconds").value) == ("512", "30")
 
 
 async def test_a_size_and_b_in_one_packet_test_that_size(session: type[PreparedSession]) -> None:
@@ -332,17 +316,6 @@ async def test_b_on_several_in_an_open_list_asks_which(session: type[PreparedSes
         assert isinstance(app.screen, DevicesDialog)
 
 
-async def test_b_on_the_choice_in_an_open_list_runs_it_and_escape_chooses_nothing(
-    session: type[PreparedSession],
-) -> None:
-    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await open_form(pilot)
-        await pilot.press("tab", "enter", "down", "escape", "b")
-        await settle(pilot)
-        assert [request.kind for request in session.requests] == ["soak"]
-
-
 LONGEST = {"size": str(plan.LARGEST_SIZE), "seconds": "604799.5"}
 
 
@@ -426,12 +399,3 @@ async def test_a_field_is_judged_when_it_is_left() -> None:
         await settle(pilot)
         assert reason(app).startswith("'40' is not a size")
         assert wrong_fields(app) == ["size"]
-
-
-async def test_no_digit_is_dropped_to_make_another_number(session: type[PreparedSession]) -> None:
-    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await in_the_size_field(pilot, "")
-        await type_at_once(pilot, *"4096000000", "b")
-        assert field(app, "size").value == "4096000000"
-        assert session.requests == []

@@ -24,13 +24,6 @@ def test_any_text_becomes_ascii_of_the_same_length(text: str) -> None:
     assert cell_len(plain) == cell_len(text)
 
 
-@given(st.characters(exclude_categories=["Cc", "Cs"]))
-def test_any_character_becomes_as_many_as_it_has_cells(character: str) -> None:
-    plain = ascii_text(character)
-    assert plain.isascii()
-    assert len(plain) == cell_len(character)
-
-
 @given(st.text(st.characters(max_codepoint=0x7F)))
 def test_ascii_stays_as_it_is(text: str) -> None:
     assert ascii_text(text) == text

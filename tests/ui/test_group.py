@@ -20,7 +20,7 @@ from gputop.bench.events import (
     Verified,
 )
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.results.measures import ALONE, TOGETHER, best_row, rate_text
+from gputop.bench.results.measures import ALONE, TOGETHER
 from gputop.bench.run.run import Run
 from gputop.ui.benchmark import group_table, throughput_chart
 from gputop.ui.benchmark import readout as run_title
@@ -31,7 +31,7 @@ from gputop.ui.drawing.palette import BUSY, FAULT, GOOD, MEMORY, TEXT, WARN
 from gputop.ui.telemetry import Telemetry
 from tests.streams import inventory, sample
 from tests.ui.test_kinds import dotted, in_style, texts
-from tests.ui.together import GPUS, PLAN, begun, group, mean, result, whole
+from tests.ui.together import GPUS, PLAN, begun, group, mean, result
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -141,7 +141,7 @@ def test_a_cpu_beside_a_gpu_has_a_line_that_can_be_seen() -> None:
 def test_a_fault_of_one_is_red_and_the_others_go_on() -> None:
     made = group(3, 30.0)
     made.add_event(SECOND, Verified(4, 7))
-    assert title(made).startswith("FAULTY: GPU 1 7 wrong elements, bfloat16 8192×8192×8192 on 3 ×")
+    assert title(made).startswith("FAULTY: GPU 1, bfloat16 8192×8192×8192 on 3 ×")
     rows = table(made)
     assert in_style(rows, FAULT).split() == ["7", "FAULTY"]
     assert not made.ended
@@ -163,7 +163,7 @@ def judged(count: int, state: str) -> Run:
 @pytest.mark.parametrize(
     ("state", "one", "several", "row", "style"),
     [
-        ("faulty", f"FAULTY: {ECC}, bfloat16", f"FAULTY: GPU 1 {ECC}, bfloat16", "FAULTY", FAULT),
+        ("faulty", f"FAULTY: {ECC}, bfloat16", "FAULTY: GPU 1, bfloat16", "FAULTY", FAULT),
         ("degraded", "DEGRADED: bfloat16", "DEGRADED: GPU 1, bfloat16", "DEGRADED", WARN),
         ("not judged", "Done bfloat16", "Done bfloat16", "not judged", TEXT),
         ("ok", "Done bfloat16", "Done bfloat16", "ok", GOOD),
@@ -181,7 +181,7 @@ def test_title_row_and_list_say_the_verdict(
     readout = run_title.ReadoutView(known())
     readout.run = alone
     green = in_style(readout.draw(100, 4), GOOD)
-    assert ("Verdict" in green) is (state == "ok")
+    assert ("Verdict: ok" in green) is (state == "ok")
     assert ("Verdict: faulty, memory" in in_style(readout.draw(100, 4), FAULT)) is (style is FAULT)
     listed = ResultsView(known())
     listed.show([result(FIRST), alone.results[0]], None)
@@ -198,16 +198,7 @@ def test_one_that_fails_does_not_end_the_others_and_says_why() -> None:
     assert title(made).startswith("Running")
     for target in (FIRST, GPUS[2]):
         made.add_event(target, Done(result(target)))
-    assert title(made).startswith("2 of 3 done: GPU 1 failed, The products do not fit")
-
-
-def test_what_all_fail_by_is_left_to_the_space_of_the_chart() -> None:
-    made = Run([Request(target, "bfloat16", None, 60.0) for target in (FIRST, SECOND)])
-    for target in (FIRST, SECOND):
-        made.add_event(target, Failed(PROBLEM, 3))
-    assert made.problem == PROBLEM
-    assert len(table(made)) == 4
-    assert title(made) == "Not run: The products do not fit"
+    assert title(made).startswith("2 of 3 done: GPU 1 ended early")
 
 
 def test_a_limit_ends_one_and_its_row_says_which() -> None:
@@ -218,7 +209,7 @@ def test_a_limit_ends_one_and_its_row_says_which() -> None:
     assert texts(table(made))[2].endswith("too hot")
     for target in (FIRST, GPUS[2]):
         made.add_event(target, Done(result(target)))
-    assert title(made).startswith("2 of 3 done: GPU 1 too hot, it reached 88°C")
+    assert title(made).startswith("2 of 3 done: GPU 1 ended early")
 
 
 def test_a_stop_is_of_all_that_still_run() -> None:
@@ -329,29 +320,12 @@ def test_copies_stand_side_by_side_at_the_largest_size() -> None:
     assert "3900" in in_style(rows, GOOD)
 
 
-def test_copies_between_gpus_are_a_matrix() -> None:
-    made = group(2, kind="copy")
-    for target, peer in ((FIRST, 1), (SECOND, 0)):
-        series = f"GPU {1 - peer}: write to GPU {peer}"
-        made.add_event(target, Point(series, 1 << 30, {"bytes_per_second": 4e11}))
-    rows = [row.split() for row in texts(chart(made))]
-    assert ["write", "to", "GPU", "0", "–", "400"] in rows
-    assert ["write", "to", "GPU", "1", "400", "–"] in rows
-
-
 def test_latencies_stand_side_by_side_size_by_size() -> None:
     small, large = (texts(chart(group(2, kind="latency"), 80, height)) for height in (8, 30))
     assert small[0].split()[0] == "5×5"
     assert small[1].split() == ["eager", "5.1", "µs", "5.13", "µs"]
     assert not any("100×100" in row for row in small)
     assert any("100×100" in row for row in large)
-
-
-def test_a_search_names_the_best_shape_of_each() -> None:
-    rows = chart(group(3, kind="peak"))
-    assert texts(rows)[0].split() == ["TFLOP/s", "shape"]
-    assert [row.split()[0] for row in texts(rows)[1:]] == ["GPU"] * 3
-    assert in_style(rows, GOOD) == "0.413"
 
 
 def test_the_row_of_a_table_has_its_rows_and_the_best() -> None:
@@ -368,16 +342,3 @@ def test_the_row_of_a_table_has_its_rows_and_the_best() -> None:
     ]
     assert "20/20" in rows[1]
     assert "3900 GB/s" in rows[1]
-
-
-def test_a_launch_that_waits_for_nothing_is_not_the_best() -> None:
-    made = Run([Request(target, "bfloat16", None, 60.0, kind="latency") for target in GPUS[:2]])
-    made.add_event(FIRST, Point("launch alone", 5, {"seconds": 4.9e-6}))
-    rows = made.devices[FIRST].rows
-    assert rate_text(best_row(rows)) == "4.9 µs"
-    made.add_event(FIRST, Point("eager", 5, {"seconds": 5.1e-6, "tflops": 5e-5}))
-    assert best_row(rows) == rows[1]
-
-
-def test_a_whole_run_has_a_plan() -> None:
-    assert whole(FIRST)[1] is PLAN

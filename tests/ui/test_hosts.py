@@ -21,11 +21,10 @@ from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.processes.signal_dialog import SendSignal
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
-from gputop.ui.shell.help_and_settings import Help
 from tests import streams
 from tests.streams import NOW, PreparedStream
 from tests.ui import fleets, scenes
-from tests.ui.pilots import app_with, dashboard_of, settle, shown, text_of_help, until
+from tests.ui.pilots import app_with, dashboard_of, settle, shown, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -88,15 +87,6 @@ async def test_a_host_without_devices_says_why_below_its_title() -> None:
         assert rows[2].startswith("  `ssh-copy-id gpu-1`, or")
         assert rows[3].startswith("─ gpu-3 ")
         assert rows[3].endswith(" connecting")
-
-
-async def test_what_is_away_is_in_no_sum() -> None:
-    for records, total in ((fleets.two(away=None), "320 GiB"), (fleets.two(), "160 GiB")):
-        async with app_with(*records).run_test(size=USUAL) as pilot:
-            await monitor(pilot)
-            header = shown(pilot, Header)
-            assert "4 GPUs" in header
-            assert f"/{total}" in header
 
 
 async def test_a_new_host_that_is_away_rings() -> None:
@@ -163,14 +153,6 @@ async def test_simulated_hosts_are_marked_each() -> None:
         assert "SIMULATED" not in shown(pilot, Header)
 
 
-async def test_a_host_without_devices_has_its_title_alone() -> None:
-    records = fleets.merged({"a": [streams.no_driver(), streams.sample(0)]})
-    async with app_with(*records).run_test(size=NARROW) as pilot:
-        await monitor(pilot)
-        assert "No NVIDIA driver: libnvidia-ml.so.1 is not found" in shown(pilot, DevicesView)
-        assert "No devices yet on 1 host" in shown(pilot, Header)
-
-
 # Moving among them.
 
 
@@ -223,20 +205,6 @@ async def test_processes_say_which_host_they_run_on() -> None:
         assert "gpu-1" not in shown(pilot, ProcessesView)
 
 
-async def test_all_columns_can_be_sorted_by_round_and_round() -> None:
-    app = app_with(*fleets.two(away=None))
-    async with app.run_test(size=USUAL) as pilot:
-        await monitor(pilot)
-        seen = set()
-        for _ in range(16):
-            await pilot.press("full_stop")
-            await settle(pilot)
-            heading = shown(pilot, ProcessesView).splitlines()[0]
-            seen |= {word[:-1] for word in heading.split() if word[-1] in "▲▼"}
-        assert "HOST" in seen
-        assert "COMMAND" in seen
-
-
 async def test_the_age_of_a_process_goes_by_the_clock_of_its_host() -> None:
     ahead = streams.process(100, 0, start_time=NOW + 86_400 - 60)
     behind = streams.process(200, 0, start_time=NOW - 86_400 - 60)
@@ -272,17 +240,6 @@ async def test_no_process_of_another_machine_is_touched(monkeypatch: pytest.Monk
         assert read == []
 
 
-async def test_a_process_of_this_machine_is_offered_signals_among_others() -> None:
-    records = fleets.merged({"localhost": scenes.job(2, 3), "b": scenes.job(2, 3)})
-    app = app_with(*records)
-    async with app.run_test(size=USUAL) as pilot:
-        await monitor(pilot)
-        await pilot.press("f9")
-        await settle(pilot)
-        assert isinstance(app.screen, SendSignal)
-        assert app.screen.target.labels == ("localhost:0",)
-
-
 async def test_no_device_of_another_machine_is_put_under_stress(
     session: type[PreparedSession],
 ) -> None:
@@ -299,23 +256,6 @@ async def test_no_device_of_another_machine_is_put_under_stress(
         offered = (await dashboard_of(app).tabs.get_benchmark())._form.choice.offered
         assert [target.kind for target in offered] == ["cpu"]
         assert "GPUs of other hosts are not offered here" in shown(pilot, ThroughputChart)
-
-
-async def test_a_device_of_this_machine_is_put_under_stress_among_others(
-    session: type[PreparedSession],
-) -> None:
-    quiet = dataclasses.replace(streams.sample(2), processes=())
-    hosts: dict[str, list[Record]] = {
-        "b": [streams.inventory(2), streams.sample(2)],
-        "localhost": [streams.inventory(2), quiet],
-    }
-    app = app_with(*fleets.merged(hosts))
-    async with app.run_test(size=USUAL) as pilot:
-        await monitor(pilot)
-        await pilot.press("end", "b")
-        await settle(pilot)
-        (request,) = session.requests
-        assert request.target.uuid == streams.device(1).uuid
 
 
 # Pages, events, help, and what all are asked.
@@ -362,14 +302,3 @@ async def test_an_event_of_no_device_is_not_told_of_other_hosts() -> None:
         await pilot.press("n")
         await settle(pilot)
         assert "Xid 79" not in shown(pilot, EventsView)
-
-
-@pytest.mark.parametrize("several", [False, True])
-async def test_help_explains_hosts_where_there_are_any(several: bool) -> None:
-    app = app_with(*fleets.two() if several else scenes.job(2, 3))
-    async with app.run_test(size=USUAL) as pilot:
-        await monitor(pilot)
-        await pilot.press("question_mark")
-        await settle(pilot)
-        assert isinstance(app.screen, Help)
-        assert ("Several hosts" in text_of_help(app)) is several

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from textual import events
-from textual.command import CommandList
+from textual.command import CommandList, CommandPalette
 from textual.widgets import ContentSwitcher, OptionList
 
 from gputop import settings
@@ -21,30 +20,28 @@ from gputop.ui.drawing.dialogs import ConfirmScreen, NumberDialog
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.processes.screen import ProcessesTab, ProcessesView
-from gputop.ui.shell import actions
-from gputop.ui.shell.actions import ACTIONS, OTHERS, KeysView, key_name
+from gputop.ui.shell.action_screen import KeysView
+from gputop.ui.shell.actions import ACTIONS, OTHERS, key_name
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import ABOUT, FIRST, SORTS, Help, SettingsScreen
-from gputop.ui.textual_workarounds import Palette
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import app_with, dashboard_of, lines, settle, shown, text_of, until
+from tests.ui.pilots import (
+    app_with,
+    dashboard_of,
+    lines,
+    settle,
+    shown,
+    text_of,
+    type_at_once,
+    until,
+)
 
 if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
     from tests.sessions import EndlessSession, PreparedSession
 
 README = Path(__file__).parents[2] / "README.md"
-
-
-async def type_at_once(pilot: Pilot[None], *keys: str) -> None:
-    """Sends keys as one packet does: all are there before the first is handled."""
-    for key in keys:
-        character = key if len(key) == 1 else None
-        pilot.app.post_message(events.Key(key, character))
-    await settle(pilot)
 
 
 async def test_b_starts_nothing_while_the_driver_is_still_starting(
@@ -109,7 +106,9 @@ async def test_these_keys_quit_everywhere(
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         await pilot.press(*before)
-        assert before == ["2", "tab"] or isinstance(app.screen, (Help, ConfirmScreen, Palette))
+        assert before == ["2", "tab"] or isinstance(
+            app.screen, (Help, ConfirmScreen, CommandPalette)
+        )
         await pilot.press(key)
         await pilot.pause()
         assert not app.is_running
@@ -471,19 +470,13 @@ async def test_a_key_that_is_not_on_offer_says_why(
         assert note.message == said
 
 
-async def test_keys_that_do_nothing_are_explained_once_a_second(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_keys_that_do_nothing_are_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     app = app_with(inventory(1), sample(1))
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         monkeypatch.setattr(app.screen, "notify", lambda text, **_: told.append(text))
-        monkeypatch.setattr(actions, "EXPLAIN_SECONDS", 3600.0)
-        dashboard_of(app)._explained_at = -3600.0
-        await type_at_once(pilot, *"iiyi", "left", "ctrl+x")
-        dashboard_of(app)._explained_at -= 3600.0
-        await type_at_once(pilot, *"yi")
+        await type_at_once(pilot, *"iy", "left", "ctrl+x")
     assert [text.split()[2] for text in told] == ["i", "y"]
 
 

@@ -76,18 +76,6 @@ def test_the_list_scrolls_to_the_selection_and_counts() -> None:
     assert shown[4].split(" · ")[0] == "  7 to 9 of 9 pets"
 
 
-@pytest.mark.parametrize("height", range(3, 14))
-def test_the_filter_of_a_small_list_hides_no_match(height: int) -> None:
-    view = crowd(9)
-    view.typing = True
-    view.state.set_filter("pet")
-    shown = texts(view, width=60, height=height)
-    assert len(shown) <= height
-    assert sum("pet" in line.partition("/")[0] for line in shown) == min(9, height - 1)
-    bar = next(line for line in shown if " / pet" in line)
-    assert ("9 of 9 match" in bar) == (height >= 10)
-
-
 def test_no_match_and_no_item_are_said() -> None:
     view = crowd(2)
     view.state.set_filter("cow")

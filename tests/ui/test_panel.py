@@ -102,11 +102,6 @@ def test_a_finding_and_a_word_have_a_row_of_their_own(density: Density, width: i
     assert re.match(r" +bound by input +its work has gaps", why[1])
 
 
-def test_sm_active_does_not_stand_for_busy_that_is_missing_for_now() -> None:
-    late = h100(gpu_utilization_percent=None, absent={"gpu_utilization_percent": Absence.TIMED_OUT})
-    assert late.activity is charts.BUSY
-
-
 def test_what_is_missing_for_now_has_its_sign_of_absence() -> None:
     late = h100(
         temperature_celsius=None,
@@ -168,13 +163,6 @@ def test_what_is_received_and_what_is_sent_stand_together(width: int, height: in
             assert (told, where) == before
     if width >= 52 and height >= 12:
         assert told == ["PCIe", "NVLink"]
-
-
-@pytest.mark.parametrize("width", range(60, 220))
-def test_columns_of_both_directions_come_together(width: int) -> None:
-    shown = headings(width, h100())
-    for link in ("PCIE", "NVLINK"):
-        assert (f"{link} RX" in shown) == (f"{link} TX" in shown)
 
 
 def test_a_title_gives_up_its_last_figures_for_the_name() -> None:
@@ -242,16 +230,6 @@ def test_a_column_that_no_device_has_leaves_its_room_to_others() -> None:
     assert "FAN" in headings(200, h100(), with_fan)
     assert "TENSOR" in headings(200, h100(), without_gpm)
     assert "TENSOR" not in headings(200, without_gpm)
-
-
-def test_the_row_of_an_instance_is_blank_where_it_never_has_anything() -> None:
-    made = instance(sm_active_percent=81.0)
-    around = layout(120, made, h100())
-    (row,) = text_of([panel_row.draw_row(made, around)])
-    assert ABSENT not in row
-    assert re.search(r"━ *─* SM +81%", row)
-    (other,) = text_of([panel_row.draw_row(instance(), around)])
-    assert other.count(ABSENT) == 1
 
 
 @pytest.mark.parametrize("width", range(30, 260, 7))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,15 +12,13 @@ from gputop.agent.device import Absence
 from gputop.agent.masking import MASK
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Source
-from gputop.stream.process_history import ProcessHistory
 from gputop.ui.device.screen import DevicePage
-from gputop.ui.drawing.cells import text_of
+from gputop.ui.drawing.filter_bar import FilterBar
 from gputop.ui.drawing.palette import DIM
-from gputop.ui.processes.process_charts import chart_rows
 from gputop.ui.processes.process_details import ProcessDetails
 from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage
 from gputop.ui.processes.signal_dialog import SendSignal
-from gputop.ui.shell.actions import KeysView
+from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from tests.streams import PreparedStream, inventory, process, sample, unseen
@@ -139,23 +136,6 @@ async def test_it_has_all_that_is_known_the_command_first() -> None:
         assert facts[20] == "Environment  / filter".ljust(54) + "9 of 9 · v shows 3 secrets"
 
 
-def test_four_charts_show_the_last_minutes_of_a_process() -> None:
-    history = ProcessHistory()
-    for tick in range(120):
-        known = process(7, 0, cpu_percent=tick * 2.0, memory_resident_bytes=3 << 30)
-        history.add([dataclasses.replace(known, sm_utilization_percent=50)])
-    for width, rows in ((200, 4), (80, 8)):
-        drawn = [text_of(row) for row in chart_rows(history, known, width, 1.0)]
-        assert len(drawn) == rows
-        titles = "".join(row for row in drawn if "⣿" not in row)
-        assert "CPU 238 %" in titles
-        assert "0–300 %, " in titles
-        assert "host memory 3.00 GiB" in titles
-        assert "0–4.00 GiB, " in titles
-        assert "SM 50 %" in titles
-        assert all(width - 4 < len(row) <= width for row in drawn)
-
-
 @pytest.mark.parametrize(
     ("hidden", "machine", "why"),
     [
@@ -265,7 +245,7 @@ async def test_what_is_typed_at_once_is_taken_in_its_order_letters_of_other_keys
             "CUDA_VISIBLE_DEVICES",
             "NVIDIA_VISIBLE_DEVICES",
         ]
-        assert any(line.startswith("Environment  / vis") for line in lines(pilot))
+        assert page(pilot).screen.query_one(FilterBar).field.value == "vis"
 
 
 async def test_e_begins_with_the_environment_and_keys_scroll_over_all_of_it(
@@ -303,13 +283,3 @@ async def test_foreign_text_is_inert(details: Callable[..., None]) -> None:
         assert "[red]x␛" in text
         assert "Directory  /␇" in text
         assert "\x1b" not in text
-
-
-@pytest.mark.parametrize("key", ["enter", "e"])
-@pytest.mark.parametrize("size", [(80, 24), (5, 6), (1, 1)])
-@pytest.mark.usefixtures("details")
-async def test_it_survives_any_size(key: str, size: tuple[int, int]) -> None:
-    async with page_of(key=key, size=size) as pilot:
-        await pilot.press("slash", "a", "enter", "pagedown", "v", "escape", "escape")
-        await settle(pilot)
-        assert tab(pilot) == "processes"

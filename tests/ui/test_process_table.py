@@ -159,13 +159,6 @@ def test_a_filter_finds_by_everything_that_a_row_shows(words: str) -> None:
     assert len(table.lines) == 2
 
 
-def test_all_words_must_occur_and_none_across_two_things() -> None:
-    table = table_of(process(1, 0, user="ada", command="train"), unseen(2, 0))
-    for words, found in (("ada sleep", []), ("adatrain", []), ("namespace", [2])):
-        table.set_filter(words)
-        assert pids(table) == found
-
-
 def test_children_are_drawn_under_their_parents() -> None:
     table = table_of(
         process(1, 0, memory_used_bytes=9),

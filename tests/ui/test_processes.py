@@ -6,22 +6,22 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from rich.cells import cell_len
 from textual import events
 from textual.app import App
 
 from gputop.agent.device import Absence
 from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import DIM
+from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.processes.columns import COLUMNS
 from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.telemetry import Telemetry
 from tests.streams import GIB, NOW, crowd, device, inventory, process, readings, sample, unseen
-from tests.ui.pilots import settle
+from tests.ui import pilots, scenes
+from tests.ui.pilots import app_with, dashboard_of, settle, type_at_once
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
-    from textual.events import Event
     from textual.pilot import Pilot
 
     from gputop.agent.snapshot import Process
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class TableApp(App[None]):
-    """Nothing but the table; keys go to it as the dashboard gives them to it."""
+    """Nothing but the table."""
 
     def __init__(self, *processes: Process, devices: int = 2) -> None:
         super().__init__()
@@ -47,16 +47,6 @@ class TableApp(App[None]):
     def compose(self) -> ComposeResult:
         yield self.view
 
-    async def on_event(self, event: Event) -> None:
-        """As the dashboard does it: at once, so that keys stay in order."""
-        if isinstance(event, events.Key):
-            if self.view.typing and self.view.filter_key(event.key, event.character):
-                return
-            if event.key == "slash":
-                self.view.action_filter()
-                return
-        await super().on_event(event)
-
     def on_list_view_row_clicked(self) -> None:
         self.rows_clicked += 1
 
@@ -71,13 +61,6 @@ def text_of(row: Row) -> str:
 
 def view_of(*processes: Process, devices: int = 2) -> ProcessesView:
     return TableApp(*processes, devices=devices).view
-
-
-async def type_at_once(pilot: Pilot[None], *keys: str) -> None:
-    """Sends keys as one packet does: all are there before the first is handled."""
-    for key in keys:
-        pilot.app.post_message(events.Key(key, key if len(key) == 1 else None))
-    await settle(pilot)
 
 
 def lines(pilot: Pilot[None]) -> list[str]:
@@ -119,26 +102,6 @@ def test_what_is_unknown_is_a_dim_dash_and_zero_is_not() -> None:
     zeros = [span for span in row if span.text.strip() == "0"]
     assert len(zeros) == 2  # the device, too
     assert DIM not in {span.style for span in zeros}
-
-
-@pytest.mark.parametrize(
-    ("reason", "width", "said"),
-    [
-        (Absence.LOST, 120, "gone, or in another namespace: try --pid=host"),
-        (Absence.LOST, 80, "gone, or elsewhere: --pid=host"),
-        (Absence.NO_PERMISSION, 160, "not permitted to look: run as its user or root"),
-        (Absence.NO_PERMISSION, 80, "no permission: needs root"),
-        (Absence.TIMED_OUT, 160, "the host did not say in time: wait for the next sample"),
-        (Absence.ERROR, 80, "the host does not say what it is"),
-    ],
-)
-def test_a_process_that_cannot_be_seen_says_why_dimly(
-    reason: Absence, width: int, said: str
-) -> None:
-    known = process(78, 1, cpu_percent=1.0, sm_utilization_percent=1)
-    row = drawn(view_of(unseen(77, 0, reason), known), width)[1]
-    (found,) = (span for span in row if span.text.startswith(said))
-    assert found.style == DIM
 
 
 @pytest.mark.parametrize("width", [1, 5, 20, 60, 80, 120, 200, 250])
@@ -204,44 +167,49 @@ def test_a_driver_that_lists_nothing_is_told_from_no_process() -> None:
 
 
 async def test_typing_narrows_down_and_nothing_typed_is_lost() -> None:
-    app = TableApp(*crowd(1000, 2))
+    app = app_with(inventory(2), sample(2, tuple(crowd(1000, 2))))
+
+    def bar() -> str:
+        return pilots.text_of(pilots.lines(app)).splitlines()[-2]
+
     async with app.run_test(size=(120, 20)) as pilot:
-        await type_at_once(pilot, "slash", *"grace rank 7", "backspace", "backspace", "x")
-        assert lines(pilot)[-1].startswith(" / grace rankx▏")
-        assert "0 of 1000 match" in lines(pilot)[-1]
-        assert "No process matches all of these words" in lines(pilot)[1]
-        assert app.view.process is None
-        await type_at_once(pilot, "ctrl+w", "backspace", "enter")
-        assert lines(pilot)[-1].startswith(" / grace ")
-        assert "/ changes it · Esc clears" in lines(pilot)[-1]
-        assert all("grace" in line for line in lines(pilot)[1:-1])
-        assert not app.view.typing
+        await settle(pilot)
+        await pilot.press("3")
+        await type_at_once(pilot, "slash", *"grace rankx")
+        view = dashboard_of(app).tabs.query_one("#processes").query_one(ProcessesView)
+        assert bar().startswith(" / grace rankx ")
+        assert bar().endswith(" 0 of 1000 match  Enter keeps · Esc clears ")
+        assert "No process matches all of these words" in view.text()
+        await type_at_once(pilot, "ctrl+w", "enter")
+        assert bar().startswith(" / grace ")
+        assert bar().endswith("200 of 1000 match  / changes it · Esc clears ")
+        assert all("grace" in line for line in view.text().splitlines()[1:-1])
         await type_at_once(pilot, "slash", "escape", "x")
-        assert "1 to 18 of 1000 processes" in lines(pilot)[-1]
+        assert "1 to 14 of 1000 processes" in bar()
 
 
-async def test_other_keys_keep_their_meaning_while_one_types() -> None:
-    app = TableApp(*(process(n, 0, memory_used_bytes=-n) for n in range(1, 30)))
-    async with app.run_test(size=(120, 12)) as pilot:
+@pytest.mark.parametrize(("end", "kept"), [("enter", "grace"), ("escape", "")])
+async def test_keys_typed_right_after_the_end_of_a_filter_are_commands(end: str, kept: str) -> None:
+    app = app_with(inventory(2), sample(2, tuple(crowd(50, 2))))
+    async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
-        view = app.view
-        await type_at_once(pilot, "slash", *"ada")
-        assert not any(view.filter_key(key, None) for key in ("down", "pageup", "f9"))
-        assert not view.filter_key("ctrl+c", "\x03")
-        assert view.filter_key("ctrl+u", None)
-        assert lines(pilot)[0].startswith(" / ▏")
+        await type_at_once(pilot, "slash", *"grace", end, "t")
+        view = app.screen.query_one(ProcessesView)
+        assert (view.typed, view.state.tree) == (kept, True)
 
 
-async def test_a_filter_that_is_too_long_shows_its_end() -> None:
-    app = TableApp(process(1, 0))
-    async with app.run_test(size=(60, 12)) as pilot:
+async def test_a_filter_moves_no_panel_and_takes_no_control_characters() -> None:
+    app = app_with(*scenes.job(8))
+    async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
-        app.view.action_filter()
-        app.view.type("漢" * 80 + "end")
-        assert "end▏" in lines(pilot)[-1]
-        assert cell_len(lines(pilot)[-1]) <= 60
-        app.view.type("\x1b[2J")
-        assert "␛[2J" in lines(pilot)[-1]
+        devices = app.screen.query_one(DevicesView)
+        before = devices.region, devices.text()
+        await pilot.press("slash", "a")
+        assert app.screen.focused is not None
+        app.screen.focused.post_message(events.Paste("\x1b[2J"))
+        await settle(pilot)
+        assert app.screen.query_one(ProcessesView).typed == "a"
+        assert (devices.region, devices.text()) == before
 
 
 async def test_a_click_on_a_title_sorts_and_again_reverses() -> None:
@@ -324,8 +292,8 @@ async def test_any_size_is_survived(size: tuple[int, int]) -> None:
     app = TableApp(*crowd(50, 2))
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
-        keys: list[Any] = ["slash", "a", "down", "enter"]
-        await pilot.press(*keys)
+        app.view.type("a")
+        app.view.action_move(1)
         app.view.action_tree()
         app.view.action_page(1)
         await settle(pilot)

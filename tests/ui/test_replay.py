@@ -18,7 +18,8 @@ from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.signal_dialog import SendSignal
-from gputop.ui.shell.actions import ACTIONS, KeysView
+from gputop.ui.shell.action_screen import KeysView
+from gputop.ui.shell.actions import ACTIONS
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.telemetry import Telemetry

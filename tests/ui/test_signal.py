@@ -12,7 +12,6 @@ from signal import Signals
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from textual import events
 from textual.app import App
 from textual.containers import Vertical
 from textual.widgets import OptionList, Static
@@ -125,16 +124,6 @@ def test_a_job_has_one_launcher_or_one_slurm_job(changes: dict[str, Any], names:
     assert [target.name for target in signal_targets(both[0], both, DEVICES)] == names
 
 
-@pytest.mark.parametrize("keys", [["escape"], ["q"], ["f9"], ["enter", "n", "escape"]])
-async def test_every_other_way_out_sends_nothing(keys: list[str]) -> None:
-    app = SignalApp(process(4242, 0))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await pilot.press(*keys)
-        await settle(pilot)
-        assert app.answers == [None]
-
-
 @pytest.mark.parametrize("key", ["enter", "space", "f9", "up"])
 async def test_only_y_answers_the_question(key: str) -> None:
     app = SignalApp(process(4242, 0))
@@ -157,16 +146,6 @@ async def test_a_click_on_a_signal_asks() -> None:
         await pilot.press("n", "end", "enter", "y")
         await settle(pilot)
         assert sent(app) == [(Signals.SIGUSR2, [4242])]
-
-
-async def test_keys_that_come_at_once_are_taken_in_their_order() -> None:
-    app = SignalApp(process(4242, 0))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        for key in ("down", "j", "enter", "n", "up", "enter", "y", "y", "escape"):
-            app.post_message(events.Key(key, key if len(key) == 1 else None))
-        await settle(pilot)
-        assert sent(app) == [(Signals.SIGINT, [4242])]
 
 
 @pytest.mark.parametrize("size", [(60, 12), (80, 24), (30, 7), (1, 1)])

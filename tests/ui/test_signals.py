@@ -6,14 +6,11 @@ import errno
 import os
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from gputop.agent.linux import procfs
 from gputop.agent.linux.procfs import Stat, read_stat
-from gputop.agent.problem import ProblemError
-from gputop.ui.processes.process_details import read_details
 from gputop.ui.processes.signals import send_signal
 from tests.agent.test_procfs import BOUND, NOBODY, child, proc, start_of
 
@@ -121,16 +118,3 @@ def test_a_signal_that_is_refused(
     assert problem is not None
     assert problem.why == "it is not yours, or protected"
     assert "root" in problem.remedy
-
-
-def test_no_handle_is_left_behind(child: subprocess.Popen[bytes]) -> None:
-    def handles() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
-    before = handles()
-    send_signal(child.pid, start_of(child), 0)
-    send_signal(child.pid, 0.0, 0)
-    send_signal(child.pid, start_of(child), 4096)
-    with pytest.raises(ProblemError):
-        read_details(child.pid, 0.0)
-    assert handles() == before

@@ -200,13 +200,6 @@ def test_the_cursor_is_always_seen(samples: int, step: int, room: int, zoom: int
     assert min(marked(rows), default=GUTTER) >= GUTTER
 
 
-def test_a_gap_is_read_as_one() -> None:
-    samples = [said(0), said(1, gpu_utilization_percent=None), said(2)]
-    view = view_of(telemetry_of(*samples))
-    view.action_side(-1)
-    assert value(drawn(view, 80, 20), "busy") == "–"
-
-
 def test_zoomed_out_a_dot_is_the_mean_of_its_samples() -> None:
     view = view_of(telemetry_of(*(said(n) for n in range(100))))
     view.action_zoom(3)

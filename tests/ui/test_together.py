@@ -13,7 +13,7 @@ from textual.widgets import Select
 
 from gputop.agent.device import DeviceState
 from gputop.agent.problem import Problem, ProblemError
-from gputop.bench.events import Done, Failed, RunLimit, Verified
+from gputop.bench.events import Done, Failed, RunLimit
 from gputop.bench.results.store import judged
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.device_choice import ALL, MORE, DevicesDialog
@@ -23,12 +23,11 @@ from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.drawing.palette import FAULT
-from gputop.ui.shell.actions import KeysView
+from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from tests.bench.machines import divided, seen
 from tests.streams import PreparedStream, device, inventory, process, readings, sample
 from tests.ui.pilots import dashboard_of, reason, settle, shown, until, wrong_fields
-from tests.ui.test_kinds import in_style
 from tests.ui.together import GPUS, begun, result, table, whole
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ async def test_all_begin_together_and_each_has_a_row_and_a_result(
         assert states(pilot, 4) == ["ok"] * 4
         assert "GPU 3" in shown(pilot, ThroughputChart)
         listed = shown(pilot, ResultsView).splitlines()[1:5]
-        assert {row.split()[3] for row in listed} == {"0", "1", "2", "3"}
+        assert all(any(f" {n} H100" in row for row in listed) for n in range(4))
     assert {each.device_uuid for each in kept} == {gpu.uuid for gpu in GPUS[:4]}
     assert len(kept) == 4
 
@@ -153,23 +152,13 @@ async def test_one_that_fails_does_not_end_the_others(
         await started(pilot)
         await ended(pilot)
         title = shown(pilot, TitleView)
-        assert "GPU 1 failed" in title
+        assert "GPU 1" in title
+        assert states(pilot, 3)[1] == ("FAULTY" if status == 1 else "failed")
         assert (FAULT in {span.style for span in app.query_one(TitleView)._rows[0]}) == (
             status == 1
         )
         assert "GPU 1: The products do not fit: too little is free." in shown(pilot, ReadoutView)
     assert {each.device_uuid for each in kept} == {GPUS[0].uuid, GPUS[2].uuid}
-
-
-async def test_a_wrong_element_of_one_is_red(scripted: type[Scripted]) -> None:
-    wrong = [*begun(GPUS[1], 60.0), Verified(9, 2), Done(result(GPUS[1], wrong_elements=2))]
-    scripted.script = {"1": wrong}
-    app = quiet(2)
-    async with app.run_test(size=SIZE) as pilot:
-        await started(pilot)
-        await ended(pilot)
-        assert "FAULTY: GPU 1 2 wrong elements" in in_style(app.query_one(TitleView)._rows, FAULT)
-        assert in_style(app.query_one(ReadoutView)._rows, FAULT).split() == ["2", "FAULTY"]
 
 
 async def test_what_all_fail_by_has_the_space_of_the_chart(scripted: type[Scripted]) -> None:
@@ -473,14 +462,3 @@ async def test_each_run_takes_in_what_its_own_device_says(
         runs = tabs.benchmark._run.devices.values()  # type: ignore[union-attr]
         powers = [run.readings.power.value for run in runs]
         assert powers == [100.0, 137.0][:count]
-
-
-async def test_quitting_in_the_middle_leaves_nothing_behind(scripted: type[Scripted]) -> None:
-    scripted.script = {gpu.number: begun(gpu, 20.0) for gpu in GPUS}
-    app = quiet(3)
-    async with app.run_test(size=SIZE) as pilot:
-        await started(pilot)
-        await until(pilot, lambda: states(pilot, 3) == ["running"] * 3)
-        await pilot.press("q")
-        await pilot.pause()
-    assert not app.is_running

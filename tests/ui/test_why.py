@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.agent.device import Absence, DeviceState
+from gputop.agent.device import DeviceState
 from gputop.agent.snapshot import Event, Sample
 from gputop.health.conditions import STATES
-from gputop.ui.device.why_page import FindingsView, WhyPage, WhyTitle
+from gputop.ui.device.why_page import FindingsView, WhyTitle
 from gputop.ui.monitor.device_list import DevicesView
-from gputop.ui.shell.actions import KeysView
+from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.header import Header
 from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.health.histories import GPM_OFF, NO_GPM, WORKING, Machine, device, saw, trainer
-from tests.streams import NOW, PreparedStream
+from tests.streams import NOW
 from tests.ui.pilots import app_with, dashboard_of, settle, shown
 
 if TYPE_CHECKING:
@@ -122,18 +122,6 @@ async def test_the_second_line_says_how_things_are_the_gravest_first(width: int)
         assert re.fullmatch(r" No problem so far: \d+ of 21 checks done", second)
 
 
-async def test_what_is_normal_is_no_finding_of_a_panel() -> None:
-    capped = {"clock_event_reasons": ("sw_power_cap",)}
-    app = app_with(*records(capped, seconds=90))
-    async with app.run_test(size=LARGE) as pilot:
-        await settle(pilot)
-        assert "▲" not in shown(pilot, DevicesView)
-        assert "▲" not in shown(pilot, Header)
-        await pilot.press("w")
-        await settle(pilot)
-        assert "At the power limit" in findings(pilot)
-
-
 async def test_nothing_found_says_what_was_looked_for_and_what_cannot_be_told() -> None:
     app = app_with(*records(NO_GPM, absent=GPM_OFF))
     async with app.run_test(size=USUAL) as pilot:
@@ -146,23 +134,6 @@ async def test_nothing_found_says_what_was_looked_for_and_what_cannot_be_told() 
         assert "busy with idle SMs" in said
         assert "tensor cores: no SM active (GPM is off" in said
         assert "memory bandwidth: no DRAM active (GPM is off" in said
-
-
-async def test_what_only_some_devices_lack_is_said_of_these() -> None:
-    first, *told = records(WORKING, WORKING, seconds=40)
-    for n, each in enumerate(told):
-        assert isinstance(each, Sample)
-        lacking: dict[str, Any] = {**NO_GPM, "absent": dict.fromkeys(NO_GPM, Absence.NOT_SUPPORTED)}
-        without = dataclasses.replace(each.devices[1], **lacking)
-        told[n] = dataclasses.replace(each, devices=(each.devices[0], without))
-    app = app_with(first, *told)
-    async with app.run_test(size=LARGE) as pilot:
-        await settle(pilot)
-        await pilot.press("w")
-        await settle(pilot)
-        lack = findings(pilot).partition("Not enough data")[2]
-        assert "tensor cores: on GPU 1, no SM active (needs GPM" in lack
-        assert lack.count("tensor cores") == 1
 
 
 async def test_without_a_device_there_is_nothing_to_judge() -> None:
@@ -219,18 +190,6 @@ async def test_a_device_with_a_fault_shows_the_fault(state: DeviceState) -> None
         assert "no device (the device is lost" in said
 
 
-async def test_a_command_for_several_devices_names_all_of_them() -> None:
-    lowered = {"clock_event_reasons": ("sw_power_cap",), "power_limit_watts": 500.0}
-    app = app_with(*records(lowered, lowered))
-    async with app.run_test(size=(160, 60)) as pilot:
-        await settle(pilot)
-        await pilot.press("w")
-        await settle(pilot)
-        said = findings(pilot)
-        assert "GPUs 0 and 1: held back by a power limit" in said
-        assert "If this limit is not intended, restore it: `sudo nvidia-smi -i 0,1 -pl 700`" in said
-
-
 def test_a_sample_is_judged_once_and_a_pause_at_its_end() -> None:
     telemetry = Telemetry()
     first, *told = records(STARVED)
@@ -243,15 +202,3 @@ def test_a_sample_is_judged_once_and_a_pause_at_its_end() -> None:
         telemetry.receive(record)
     telemetry.pause()
     assert telemetry.judgement.time == NOW + len(told) - 1
-
-
-async def test_the_page_asks_for_gpm() -> None:
-    app = app_with(*records(WORKING, seconds=2))
-    async with app.run_test(size=USUAL) as pilot:
-        await settle(pilot)
-        await pilot.press("w")
-        await settle(pilot)
-        assert app.query_one(WhyPage).wants_gpm
-        stream = dashboard_of(app)._stream
-        assert isinstance(stream, PreparedStream)
-        assert stream.asked["gpm"] is True

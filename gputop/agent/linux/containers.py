@@ -32,7 +32,8 @@ DOCKER_SETTINGS = "etc/docker/daemon.json"
 OCI = (
     "run/containerd/io.containerd.runtime.v2.task/*/{}*/config.json",
     "run/k3s/containerd/io.containerd.runtime.v2.task/*/{}*/config.json",
-    "run/containers/storage/overlay-containers/{}*/userdata/config.json",  # CRI-O
+    # CRI-O
+    "run/containers/storage/overlay-containers/{}*/userdata/config.json",
 )
 OCI_NAMES = (
     "nerdctl/name",
@@ -58,7 +59,8 @@ def container_names(cgroup: str, root: Path = Path("/")) -> dict[str, str]:
             names["pod"], _, rest = link.name.split("_", 2)
             names["container"] = rest.rpartition("-")[0]
             return names
-        with contextlib.suppress(AttributeError, TypeError):  # a file of another form
+        # A file of another form
+        with contextlib.suppress(AttributeError, TypeError):
             for name in _names(container, root, _homes(cgroup, root)):
                 if name:
                     names["container"] = name.lstrip("/")[:NAME_LENGTH]
@@ -90,7 +92,10 @@ def _names(
             annotations = _load(file).get("annotations", {})
             for name in OCI_NAMES:
                 yield annotations.get(name)
-    for folder in (root / "var/lib", *(home / ".local/share" for home in homes)):
+    for folder in (
+        root / "var/lib",
+        *(home / ".local/share" for home in homes),
+    ):
         for each in _load(folder / PODMAN):
             if each["id"].startswith(container):
                 yield from each.get("names", ())

@@ -92,7 +92,9 @@ class System(NamedTuple):
 
     def held_by(self, driver: str) -> tuple[str, ...]:
         """Return the addresses of the GPUs that this kernel driver has."""
-        return tuple(gpu.address for gpu in self.gpus or () if gpu.driver == driver)
+        return tuple(
+            gpu.address for gpu in self.gpus or () if gpu.driver == driver
+        )
 
     @property
     def usable_gpus(self) -> tuple[str, ...]:
@@ -128,7 +130,8 @@ def inspect_system(
         refusals=tuple(_refusals(files)),
         container=_container(root, environment),
         batch_job=any(environment.get(variable) for variable in JOB_VARIABLES),
-        wsl="microsoft" in (kernel or "").lower() or (root / "dev/dxg").exists(),
+        wsl="microsoft" in (kernel or "").lower()
+        or (root / "dev/dxg").exists(),
         library=library,
         library_version=_library_version(root, library),
         library_aside=aside,
@@ -164,8 +167,12 @@ def _gpus(root: Path) -> tuple[PciGpu, ...] | None:
             driver = None
             with contextlib.suppress(OSError):
                 driver = (device / "driver").readlink().name
-            about = root / "proc/driver/nvidia/gpus" / device.name / "information"
-            excluded = re.search(r"Excluded:\s*Yes", text_of(about)) is not None
+            about = (
+                root / "proc/driver/nvidia/gpus" / device.name / "information"
+            )
+            excluded = (
+                re.search(r"Excluded:\s*Yes", text_of(about)) is not None
+            )
             gpus.append(PciGpu(device.name, driver, excluded))
     return tuple(gpus)
 
@@ -284,7 +291,10 @@ def loaded_stub(root: Path = Path("/")) -> str | None:
     """Return the stub of NVML that this process has loaded in place of the driver's library."""
     maps = text_of(root / "proc/self/maps")
     for file in dict.fromkeys(re.findall(r"(/\S*libnvidia-ml\.so\S*)", maps)):
-        with contextlib.suppress(OSError), (root / file[1:]).open("rb") as library:
+        with (
+            contextlib.suppress(OSError),
+            (root / file[1:]).open("rb") as library,
+        ):
             if _STUB_TEXT in library.read(_STUB_BYTES):
                 return str(file)
     return None
@@ -318,5 +328,7 @@ def unlisted_gpus(
         return ()
     known = [_address_numbers(address or "") for address in listed]
     return tuple(
-        address for address in plugged if _address_numbers(address) not in known
+        address
+        for address in plugged
+        if _address_numbers(address) not in known
     )

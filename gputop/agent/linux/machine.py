@@ -74,7 +74,8 @@ def cpu_times(root: Path = ROOT) -> CpuTimes:
         with (root / "proc/stat").open("rb") as file:
             for line in file:
                 if not line.startswith(b"cpu"):
-                    break  # the rest is long, and slow to produce for the kernel
+                    # The rest is long, and slow to produce for the kernel
+                    break
                 name, *columns = line.split()
                 ticks = tuple(map(int, columns[: len(CPU_COLUMNS)]))
                 if name != b"cpu" and any(ticks):  # `cpu` is the sum of all
@@ -95,7 +96,9 @@ def cpu_percents(before: CpuTimes, after: CpuTimes) -> tuple[float, ...]:
     return tuple(percents)
 
 
-def _busy_percent(before: tuple[int, ...], after: tuple[int, ...]) -> float | None:
+def _busy_percent(
+    before: tuple[int, ...], after: tuple[int, ...]
+) -> float | None:
     """Return how busy a CPU was, or None if its clock stood still."""
     # `iowait` may go backwards on any machine, and every column in a container with lxcfs.
     spent = [max(0, later - earlier) for earlier, later in zip(before, after)]
@@ -112,7 +115,11 @@ def memory(root: Path = ROOT) -> Memory:
     rows = dict(re.findall(pattern, text_of(root / "proc/meminfo")))
     total = _bytes(rows.get("MemTotal"))
     available = _bytes(rows.get("MemAvailable"))
-    if total is not None and available is not None and not 0 < available <= total:
+    if (
+        total is not None
+        and available is not None
+        and not 0 < available <= total
+    ):
         # A container with its own total beside the host's estimate, or a kernel's miscount. The
         # free memory is certainly available.
         available = _bytes(rows.get("MemFree"))

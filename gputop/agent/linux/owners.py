@@ -38,6 +38,9 @@ CGROUP_BYTES = 1 << 16
 IDENTITY_SECONDS = 10.0
 """Seconds between looks at who a process is: it may execute another program, change its title or
 user, or be moved into a container, all with the same pid and start time."""
+LISTED_SECONDS = 1.0
+"""Age in seconds that the driver's list of processes may have. Within this time a reused pid could
+be mistaken for the process before."""
 CHILDREN_SECONDS = 2.0
 """Seconds between looks at the child processes: a trainer may have tens of them."""
 MOST_CHILDREN = 64
@@ -77,10 +80,12 @@ class _Known:
     pid: int
     stat: Stat
     cpu: _Cpu
+    seen_from: float = -math.inf
+    """Moment from which the pid is its own, if another process had it before."""
     facts: dict[str, Any] = field(default_factory=dict)
     identity_at: float = -math.inf
-    user: int | None = None
-    """Number of the user; None if it may not be read."""
+    user: int = 0
+    """Number of the user."""
     cgroup: str = ""
     """Text of its control groups; empty if it is in no container."""
     parent_pid: int = 0
@@ -108,7 +113,11 @@ class Owners:
     """
 
     def __init__(
-        self, proc: str = PROC, *, secrets: bool = False, root: Path = Path("/")
+        self,
+        proc: str = PROC,
+        *,
+        secrets: bool = False,
+        root: Path = Path("/"),
     ) -> None:
         """Read `proc`, and the files of container runtimes under `root`.
 
@@ -116,6 +125,7 @@ class Owners:
         """
         self._proc = proc
         self._secrets = secrets
+        self._boot = procfs.BootTime(proc)
         self._known: dict[int, _Known] = {}
         # Reading a command line blocks while the process holds its memory, as it may while it
         # waits for storage. A directory service or a network file system may never answer.
@@ -144,10 +154,11 @@ class Owners:
         self._containers.keep(containers)
 
     def _owner_of(self, pid: int) -> Facts:
+        now = time.monotonic()
         try:
-            known = self._look(pid, time.monotonic())
-        except PermissionError:
-            return self._hidden(pid)
+            known = self._look(pid, now)
+        except PermissionError:  # hidepid=1
+            return unseen(Absence.NO_PERMISSION)
         except (FileNotFoundError, ProcessLookupError):
             if _exists(pid):  # hidepid=2 hides the directory, too
                 return unseen(Absence.NO_PERMISSION)
@@ -155,14 +166,19 @@ class Owners:
             return unseen(Absence.LOST)
         except (OSError, ValueError):
             return unseen(Absence.ERROR)
+        if now - known.seen_from < LISTED_SECONDS:
+            # The driver may have listed the process that had the pid before.
+            return unseen(Absence.NO_DATA_YET)
         return known.facts.copy()
 
     def _look(self, pid: int, now: float) -> _Known:
         """Return the process that has the pid. Raises OSError or ValueError if it is hidden."""
         stat = procfs.read_stat(pid, self._proc)
         known = self._known.get(pid)
-        if known is None or known.stat.start_ticks != stat.start_ticks:
+        if known is None:
             known = _Known(pid, stat, _Cpu(now, stat.cpu_ticks))
+        elif known.stat.start_ticks != stat.start_ticks:
+            known = _Known(pid, stat, _Cpu(now, stat.cpu_ticks), seen_from=now)
         known.stat = stat
         known.cpu = known.cpu.after(now, stat.cpu_ticks)
         if now - known.children_at >= CHILDREN_SECONDS:
@@ -174,7 +190,7 @@ class Owners:
             known.identity_at = now
         self._add_names(known, again=is_due)
         known.facts.update(
-            start_time=stat.started,
+            start_time=self._boot.start_of(stat),
             cpu_percent=known.cpu.percent,
             memory_resident_bytes=stat.resident_bytes,
             parent_pid=stat.parent_pid,
@@ -194,9 +210,6 @@ class Owners:
         known.children = {}
         try:
             pids = procfs.read_children(known.pid, self._proc)
-        except PermissionError:
-            known.facts.update(dict.fromkeys(CHILDREN, Absence.NO_PERMISSION))
-            return
         except (OSError, ValueError):
             # The kernel does not list them, or the process is gone.
             known.facts.update(dict.fromkeys(CHILDREN, Absence.NOT_SUPPORTED))
@@ -219,10 +232,7 @@ class Owners:
         """Read the user's number and the control groups. Raises OSError if the process is gone."""
         known.cgroup, place = self._read_cgroup(known.pid)
         known.facts.update(place)
-        try:
-            known.user = self._user_number(known.pid)
-        except PermissionError:
-            known.user = None
+        known.user = self._user_number(known.pid)
         known.parent = None
         known.parent_pid = known.stat.parent_pid
         with contextlib.suppress(OSError, ValueError):
@@ -231,15 +241,13 @@ class Owners:
     def _read_cgroup(self, pid: int) -> tuple[str, Facts]:
         """Return the text of a process's control groups, and its facts.
 
-        The text is empty if the process is in no container. Raises OSError.
+        The text is empty if the process is in no container.
         """
         try:
             data = procfs.read(f"{self._proc}/{pid}/cgroup", CGROUP_BYTES)
-        except FileNotFoundError:
+        except OSError:
             # The kernel has no control groups, or the process is gone: the next read fails, too.
             return "", dict.fromkeys(Cgroup._fields, Absence.NOT_SUPPORTED)
-        except PermissionError:
-            return "", dict.fromkeys(Cgroup._fields, Absence.NO_PERMISSION)
         text = procfs.text(data)
         place = parse_cgroup(text)
         if place.container is None and place.pod is None:
@@ -253,9 +261,7 @@ class Owners:
         of the executable. Raises OSError if the process is gone.
         """
         facts = known.facts
-        facts["user"] = Absence.NO_PERMISSION
-        if known.user is not None:
-            facts["user"] = self._user_text(known.user)
+        facts["user"] = self._users.get(known.user) or str(known.user)
         masked, unmasked = self._command(known.key, again=again)
         facts["command"] = masked or known.stat.name
         facts["unmasked"] = None
@@ -265,7 +271,7 @@ class Owners:
         if known.parent is not None:
             masked, _ = self._command(known.parent_key, again=again)
             facts["parent_command"] = masked or known.parent.name
-            facts["parent_start_time"] = known.parent.started
+            facts["parent_start_time"] = self._boot.start_of(known.parent)
         if known.cgroup:
             facts.update(self._containers.get(known.cgroup, again=again) or {})
 
@@ -273,20 +279,9 @@ class Owners:
         """Return a command line, masked and unmasked; both empty until it is known."""
         return self._commands.get(key, again=again) or ("", "")
 
-    def _user_text(self, number: int) -> str:
-        """Return the user's name, or the number until the name is known."""
-        return self._users.get(number) or str(number)
-
     def _user_number(self, pid: int) -> int:
         """Return the user's number. Raises OSError if it is hidden, ValueError for nonsense."""
-        try:
-            status = procfs.read(f"{self._proc}/{pid}/status")
-        except PermissionError:
-            # The directory belongs to the user, or to root if the process protects itself.
-            owner = Path(f"{self._proc}/{pid}").stat().st_uid
-            if owner == 0:
-                raise
-            return owner
+        status = procfs.read(f"{self._proc}/{pid}/status")
         match = re.search(rb"^Uid:\s+(\d+)", status, re.MULTILINE)
         if match is None:
             raise ValueError("not the content of /proc/PID/status")
@@ -300,17 +295,12 @@ class Owners:
             return "", ""
         return parse_command_line(data)
 
-    def _hidden(self, pid: int) -> Facts:
-        """Return what hidepid=1 shows of a process: the directory, but nothing in it."""
-        facts = {**unseen(Absence.NO_PERMISSION)}
-        with contextlib.suppress(OSError, ValueError):
-            facts["user"] = self._user_text(self._user_number(pid))
-        return facts
-
 
 def _children_facts(cpus: Mapping[_Key, _Cpu]) -> Facts:
     """Return the facts of `CHILDREN`: how many there are, and the CPU of those seen twice."""
-    percents = [cpu.percent for cpu in cpus.values() if cpu.percent is not None]
+    percents = [
+        cpu.percent for cpu in cpus.values() if cpu.percent is not None
+    ]
     if cpus and not percents:
         absent = dict.fromkeys(CHILDREN_CPU, Absence.NO_DATA_YET)
         return {"children": len(cpus), **absent}

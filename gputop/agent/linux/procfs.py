@@ -109,15 +109,48 @@ def boot_time(proc: str = PROC) -> float:
         match = re.search(rb"^btime (\d+)$", data, re.MULTILINE)
         if match:
             return int(match[1])
-    return math.floor(time.time() - time.clock_gettime(time.CLOCK_BOOTTIME))
+    return math.floor(_ahead())
+
+
+def _ahead() -> float:
+    """Return seconds from boot time to time of day. They change if the clock is set, not slewed."""
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 BOOT_TIME = boot_time()
-"""Moment from which start times are counted, also after the clock was set.
+"""Moment from which start times are counted, until the clock is set.
 
 A program that acts on processes loads this module at its start, so that its sampler counts from the
 same moment.
 """
+
+
+STEP_SECONDS = 1.5
+"""Change that means that a clock was set; a leap second is less."""
+
+
+class BootTime:
+    """Moment from which start times are counted: `BOOT_TIME`, or the kernel's after a clock step.
+
+    So the age of a process stays right after the step, and its start time the same until then.
+    """
+
+    def __init__(self, proc: str = PROC) -> None:
+        self._proc = proc
+        self._seconds = BOOT_TIME
+        self._ahead = _ahead()
+
+    def now(self) -> float:
+        """Return it in Unix seconds."""
+        ahead = _ahead()
+        if abs(ahead - self._ahead) > STEP_SECONDS:
+            self._seconds = boot_time(self._proc)
+            self._ahead = ahead
+        return self._seconds
+
+    def start_of(self, stat: Stat) -> float:
+        """Return when a process started, in Unix seconds."""
+        return round(self.now() + stat.start_ticks / TICKS_PER_SECOND, 3)
 
 
 def is_process(

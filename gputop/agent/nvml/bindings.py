@@ -36,7 +36,8 @@ def _modules() -> Iterator[Any]:
 
     pynvml before 12 is a package, which hides nvidia-ml-py's file in the same directory.
     """
-    with contextlib.suppress(Exception):  # a stranger's file may raise anything
+    # A stranger's file may raise anything
+    with contextlib.suppress(Exception):
         with warnings.catch_warnings():
             # pynvml 13 warns at every import, also where nvidia-ml-py's file is the one imported.
             warnings.simplefilter("ignore", FutureWarning)
@@ -45,7 +46,10 @@ def _modules() -> Iterator[Any]:
     for folder in sys.path:
         file = Path(folder, "pynvml.py")
         if file.is_file():
-            from importlib.util import module_from_spec, spec_from_file_location
+            from importlib.util import (
+                module_from_spec,
+                spec_from_file_location,
+            )
 
             with contextlib.suppress(Exception):
                 spec = spec_from_file_location("pynvml", file)

@@ -9,7 +9,13 @@ from typing import Any
 
 from gputop.agent.device import Absence
 from gputop.agent.nvml.bindings import nvml
-from gputop.agent.nvml.fields import Durations, FieldBatch, FieldSum, FirstField, signed
+from gputop.agent.nvml.fields import (
+    Durations,
+    FieldBatch,
+    FieldSum,
+    FirstField,
+    signed,
+)
 from gputop.agent.nvml.processes import process_lists, process_utilization
 from gputop.agent.nvml.query import (
     EVERY_10_SECONDS,
@@ -19,7 +25,6 @@ from gputop.agent.nvml.query import (
     Question,
     Source,
     scalar,
-    string,
 )
 from gputop.agent.nvml.traffic import NvLink, Pcie
 from gputop.agent.nvml.utilization import BusySamples
@@ -33,7 +38,10 @@ from gputop.agent.words import (
     clock_event_words,
 )
 
-_CORES_PER_SM = {"3": 192, **dict.fromkeys(("5", "6", "8", "9", "10", "11", "12"), 128)}
+_CORES_PER_SM = {
+    "3": 192,
+    **dict.fromkeys(("5", "6", "8", "9", "10", "11", "12"), 128),
+}
 _CORES_PER_SM |= dict.fromkeys(("6.0", "7", "8.0"), 64)
 """CUDA cores per SM by compute capability, or its first part. Source: CUDA's helper_cuda.h."""
 _CLOCK_EVENT_TIMES = {
@@ -45,7 +53,9 @@ _CLOCK_EVENT_TIMES = {
 }
 
 
-def clock_event_times(driver_version: tuple[int, ...]) -> Mapping[str, tuple[int, ...]]:
+def clock_event_times(
+    driver_version: tuple[int, ...],
+) -> Mapping[str, tuple[int, ...]]:
     """Return the fields by cause, the best first. Drivers differ in some of the numbers.
 
     Slowdown by heat has two numbers for one counter.
@@ -79,14 +89,20 @@ def _memory(handle: Any, *version: int) -> tuple[Any, ...]:
     """
     memory = nvml.nvmlDeviceGetMemoryInfo(handle, *version)
     total, used, free = memory.total, memory.used, memory.free
-    if total == 0:  # how some devices say that they have no memory of their own
+    # How some devices say that they have no memory of their own
+    if total == 0:
         raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
     if used in UNAVAILABLE or free in UNAVAILABLE:
         used = free = Absence.NOT_SUPPORTED
     elif max(used, free) > total:
         used = free = Absence.ERROR
     # `used` of version 1 includes what is reserved, and nothing says how much that is.
-    return total, used, free, memory.reserved if version else Absence.NOT_SUPPORTED
+    return (
+        total,
+        used,
+        free,
+        memory.reserved if version else Absence.NOT_SUPPORTED,
+    )
 
 
 def _memory_v2(handle: Any) -> tuple[Any, ...]:
@@ -97,7 +113,8 @@ def _pci(handle: Any) -> tuple[str, str]:
     # From the numbers: the domain of the text has four or eight digits, depending on the driver.
     pci = nvml.nvmlDeviceGetPciInfo(handle)
     bus_id = f"{pci.domain:08X}:{pci.bus:02X}:{pci.device:02X}.0"
-    return bus_id, f"{pci.pciDeviceId >> 16:04x}"  # the lower half is the vendor
+    # The lower half is the vendor
+    return bus_id, f"{pci.pciDeviceId >> 16:04x}"
 
 
 def _word(words: Mapping[int, str], number: int) -> str | Absence:
@@ -126,7 +143,9 @@ def _fans(handle: Any) -> tuple[int, ...] | Absence:
 def _sm_count(handle: Any) -> int | Absence:
     """Return the SMs of a whole GPU from its CUDA cores: NVML has an SM count for MIG only."""
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
-    cores = _CORES_PER_SM.get(f"{major}.{minor}", _CORES_PER_SM.get(f"{major}"))
+    cores = _CORES_PER_SM.get(
+        f"{major}.{minor}", _CORES_PER_SM.get(f"{major}")
+    )
     count, rest = divmod(nvml.nvmlDeviceGetNumGpuCores(handle), cores or 1)
     if cores is None or rest or not count:
         return Absence.NOT_SUPPORTED
@@ -138,7 +157,9 @@ def _first(call: Callable[[Any], Any]) -> Source:
     return lambda handle: call(handle)[0]
 
 
-def _mode(call: Callable[[Any], Any], words: Mapping[int, str] = ON_OR_OFF) -> Source:
+def _mode(
+    call: Callable[[Any], Any], words: Mapping[int, str] = ON_OR_OFF
+) -> Source:
     return lambda handle: _word(words, call(handle))
 
 
@@ -172,7 +193,9 @@ MEMORY = Question(
     _memory_v2,
     _memory,
 )
-BAR1 = slowly("bar1_used_bytes", lambda h: nvml.nvmlDeviceGetBAR1MemoryInfo(h).bar1Used)
+BAR1 = slowly(
+    "bar1_used_bytes", lambda h: nvml.nvmlDeviceGetBAR1MemoryInfo(h).bar1Used
+)
 MEMORY_TOTAL = once(
     "memory_total_bytes", lambda h: _memory_v2(h)[0], lambda h: _memory(h)[0]
 )
@@ -182,8 +205,8 @@ BAR1_TOTAL = once(
 """Total of BAR1 memory. MIG instances are asked these four, too."""
 
 IDENTITY = (
-    once("uuid", string(nvml.nvmlDeviceGetUUID)),
-    once("name", string(nvml.nvmlDeviceGetName)),
+    once("uuid", nvml.nvmlDeviceGetUUID),
+    once("name", nvml.nvmlDeviceGetName),
     once("pci_bus_id pci_device_id", _pci),
     once("minor_number", scalar(nvml.nvmlDeviceGetMinorNumber)),
     once("architecture", _mode(nvml.nvmlDeviceGetArchitecture, ARCHITECTURES)),
@@ -195,7 +218,8 @@ IDENTITY = (
     MEMORY_TOTAL,
     BAR1_TOTAL,
     once(
-        "sm_clock_max_mhz", scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM)
+        "sm_clock_max_mhz",
+        scalar(nvml.nvmlDeviceGetMaxClockInfo, nvml.NVML_CLOCK_SM),
     ),
     once(
         "graphics_clock_max_mhz",
@@ -230,16 +254,21 @@ IDENTITY = (
         _threshold(nvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX),
     ),
     once(" ".join(_MARGIN_THRESHOLDS), _margin_thresholds),
-    once("pcie_generation_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkGeneration)),
+    once(
+        "pcie_generation_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkGeneration)
+    ),
     once("pcie_width_max", scalar(nvml.nvmlDeviceGetMaxPcieLinkWidth)),
     once(
-        "virtualization", _mode(nvml.nvmlDeviceGetVirtualizationMode, VIRTUALIZATIONS)
+        "virtualization",
+        _mode(nvml.nvmlDeviceGetVirtualizationMode, VIRTUALIZATIONS),
     ),
 )
 """Questions that identify a device."""
 
 MODES = (
-    slowly("compute_mode", _mode(nvml.nvmlDeviceGetComputeMode, COMPUTE_MODES)),
+    slowly(
+        "compute_mode", _mode(nvml.nvmlDeviceGetComputeMode, COMPUTE_MODES)
+    ),
     slowly("persistence_mode", _mode(nvml.nvmlDeviceGetPersistenceMode)),
     each_second("mig_mode", _mode(_first(nvml.nvmlDeviceGetMigMode))),
     slowly("ecc_enabled", lambda h: bool(nvml.nvmlDeviceGetEccMode(h)[0])),
@@ -279,8 +308,12 @@ def reading_queries(
             nvml.NVML_FI_DEV_REMAPPED_UNC,
         ),
         FirstField("remapped_rows_uncorrected", nvml.NVML_FI_DEV_REMAPPED_UNC),
-        FirstField("remap_pending", nvml.NVML_FI_DEV_REMAPPED_PENDING, convert=bool),
-        FirstField("remap_failed", nvml.NVML_FI_DEV_REMAPPED_FAILURE, convert=bool),
+        FirstField(
+            "remap_pending", nvml.NVML_FI_DEV_REMAPPED_PENDING, convert=bool
+        ),
+        FirstField(
+            "remap_failed", nvml.NVML_FI_DEV_REMAPPED_FAILURE, convert=bool
+        ),
         FirstField(
             "recovery_action",
             nvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION,
@@ -290,11 +323,17 @@ def reading_queries(
     slow = FieldBatch(
         clock,
         FirstField("pcie_replays", nvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER),
-        FirstField("ecc_corrected_lifetime", nvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL),
-        FirstField("ecc_uncorrected_lifetime", nvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL),
+        FirstField(
+            "ecc_corrected_lifetime", nvml.NVML_FI_DEV_ECC_SBE_AGG_TOTAL
+        ),
+        FirstField(
+            "ecc_uncorrected_lifetime", nvml.NVML_FI_DEV_ECC_DBE_AGG_TOTAL
+        ),
     )
     return (
-        Question("gpu_utilization_percent memory_utilization_percent", _utilization),
+        Question(
+            "gpu_utilization_percent memory_utilization_percent", _utilization
+        ),
         Question(samples.names, samples),
         MEMORY,
         Question(
@@ -304,31 +343,42 @@ def reading_queries(
         ),
         Question("power_watts", scalar(nvml.nvmlDeviceGetPowerUsage)),
         Question(
-            "sm_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM)
+            "sm_clock_mhz",
+            scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_SM),
         ),
         Question(
             "graphics_clock_mhz",
             scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_GRAPHICS),
         ),
         Question(
-            "memory_clock_mhz", scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM)
+            "memory_clock_mhz",
+            scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_MEM),
         ),
-        Question("performance_state", scalar(nvml.nvmlDeviceGetPerformanceState)),
+        Question(
+            "performance_state", scalar(nvml.nvmlDeviceGetPerformanceState)
+        ),
         Question(
             "clock_event_reasons",
-            partial(_clock_events, nvml.nvmlDeviceGetCurrentClocksEventReasons),
-            partial(_clock_events, nvml.nvmlDeviceGetCurrentClocksThrottleReasons),
+            partial(
+                _clock_events, nvml.nvmlDeviceGetCurrentClocksEventReasons
+            ),
+            partial(
+                _clock_events, nvml.nvmlDeviceGetCurrentClocksThrottleReasons
+            ),
         ),
         Question(often.names, often),
         each_second(
-            "encoder_utilization_percent", _first(nvml.nvmlDeviceGetEncoderUtilization)
+            "encoder_utilization_percent",
+            _first(nvml.nvmlDeviceGetEncoderUtilization),
         ),
         each_second(
-            "decoder_utilization_percent", _first(nvml.nvmlDeviceGetDecoderUtilization)
+            "decoder_utilization_percent",
+            _first(nvml.nvmlDeviceGetDecoderUtilization),
         ),
         # A stress test ends by it: heat rises several degrees in a few seconds.
         each_second(
-            "temperature_margin_celsius", scalar(nvml.nvmlDeviceGetMarginTemperature)
+            "temperature_margin_celsius",
+            scalar(nvml.nvmlDeviceGetMarginTemperature),
         ),
         each_second(second.names, second),
         slowly(pcie.names, pcie.measured),
@@ -336,15 +386,24 @@ def reading_queries(
             "video_clock_mhz",
             scalar(nvml.nvmlDeviceGetClockInfo, nvml.NVML_CLOCK_VIDEO),
         ),
-        slowly("jpeg_utilization_percent", _first(nvml.nvmlDeviceGetJpgUtilization)),
-        slowly("ofa_utilization_percent", _first(nvml.nvmlDeviceGetOfaUtilization)),
+        slowly(
+            "jpeg_utilization_percent",
+            _first(nvml.nvmlDeviceGetJpgUtilization),
+        ),
+        slowly(
+            "ofa_utilization_percent", _first(nvml.nvmlDeviceGetOfaUtilization)
+        ),
         slowly("fan_percent", scalar(nvml.nvmlDeviceGetFanSpeed)),
         slowly("fans_percent", _fans),
-        slowly("pcie_generation", scalar(nvml.nvmlDeviceGetCurrPcieLinkGeneration)),
+        slowly(
+            "pcie_generation", scalar(nvml.nvmlDeviceGetCurrPcieLinkGeneration)
+        ),
         slowly("pcie_width", scalar(nvml.nvmlDeviceGetCurrPcieLinkWidth)),
         slowly(slow.names, slow),
         BAR1,
-        slowly("power_limit_watts", scalar(nvml.nvmlDeviceGetEnforcedPowerLimit)),
+        slowly(
+            "power_limit_watts", scalar(nvml.nvmlDeviceGetEnforcedPowerLimit)
+        ),
         slowly(
             "power_limit_requested_watts",
             scalar(nvml.nvmlDeviceGetPowerManagementLimit),

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
+from gputop.agent.device import (
+    Absence,
+    Device,
+    DeviceSample,
+    DeviceState,
+    without_readings,
+)
 from gputop.agent.interface import DeviceReading
 from gputop.agent.nvml.bindings import nvml
 from gputop.agent.nvml.processes import ProcessList
@@ -53,11 +59,9 @@ def device_reading(
 
 def unreadable(device: Device, code: int) -> DeviceReading:
     """Return the reading of a device that answers everything with that code."""
-    sample = DeviceSample(
-        uuid=device.uuid,
-        state=STATE_OF_CODE.get(code, DeviceState.NOT_RESPONDING),
-        age_seconds=0.0,
-        absent=dict.fromkeys((*READINGS, "processes"), absence_of(code)),
+    state = STATE_OF_CODE.get(code, DeviceState.NOT_RESPONDING)
+    sample = without_readings(
+        device.uuid, state, absence_of(code), age_seconds=0.0
     )
     return DeviceReading(device, sample)
 

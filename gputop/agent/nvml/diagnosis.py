@@ -60,10 +60,14 @@ def _no_driver(system: System) -> Problem:
         return Problem(what, why, remedy, "wsl")
     if system.held_by("nouveau"):
         why += ", nouveau has the GPU"
-        return Problem(what, why, "Install it, block nouveau, and reboot", "nouveau")
+        return Problem(
+            what, why, "Install it, block nouveau, and reboot", "nouveau"
+        )
     if system.gpus == () and not system.container:
         why += ", and there is no NVIDIA GPU"
-        return Problem(what, why, "Plug one in, or try gputop --demo", "library")
+        return Problem(
+            what, why, "Plug one in, or try gputop --demo", "library"
+        )
     remedy = "Install the driver, or start the container with --gpus all"
     return Problem(what, why, remedy, "library")
 
@@ -90,7 +94,8 @@ def _start_with_gpus(container: str) -> str:
 def stub(system: System, file: str) -> Problem:
     """Return the problem of the CUDA toolkit's stub, loaded in place of the driver's library."""
     remedy = "Remove its folder from LD_LIBRARY_PATH and /etc/ld.so.conf.d, then run sudo ldconfig"
-    if system.container and not system.library_version:  # the driver's own is missing
+    # The driver's own is missing
+    if system.container and not system.library_version:
         remedy = _start_with_gpus(system.container)
     return Problem(
         "NVIDIA library is a stub",
@@ -240,7 +245,9 @@ def diagnose_bindings() -> Problem:
     why = "it is not installed"
     if version is None and instead:
         why = f"{instead} is there in its place"
-    elif version and version_numbers(version) < version_numbers(OLDEST_BINDINGS):
+    elif version and version_numbers(version) < version_numbers(
+        OLDEST_BINDINGS
+    ):
         why = f"{version} is older than {OLDEST_BINDINGS}"
     elif version and instead:
         why = f"{instead} overwrote it"
@@ -256,7 +263,8 @@ def installed_bindings() -> dict[str, str]:
 
     return {
         each.name: each.version
-        for each in reversed([*distributions()])  # the first on the path counts
+        # The first on the path counts
+        for each in reversed([*distributions()])
         if re.search(
             _INSTALLS_PYNVML,
             f"{each.read_text('RECORD') or ''}\n{each.read_text('top_level.txt') or ''}",
@@ -273,4 +281,6 @@ def other_bindings(found: Mapping[str, str]) -> str:
 
 def version_numbers(version: str) -> tuple[int, ...]:
     """Return `580.95.05` as (580, 95), for comparison."""
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+    return tuple(
+        int(part) for part in version.split(".")[:2] if part.isdecimal()
+    )

@@ -17,9 +17,18 @@ from gputop.agent.linux.driver_files import inspect_system, unlisted_gpus
 from gputop.agent.nvml import diagnosis
 from gputop.agent.nvml.bindings import nvml
 from gputop.agent.nvml.device_queries import IDENTITY, MODES, reading_queries
-from gputop.agent.nvml.device_reading import device_reading, schema_fields, unreadable
+from gputop.agent.nvml.device_reading import (
+    device_reading,
+    schema_fields,
+    unreadable,
+)
 from gputop.agent.nvml.diagnosis import version_numbers
-from gputop.agent.nvml.failures import check_driver, diagnose, driver_error, driver_says
+from gputop.agent.nvml.failures import (
+    check_driver,
+    diagnose,
+    driver_error,
+    driver_says,
+)
 from gputop.agent.nvml.integrated import (
     MEMORY_NAMES,
     MemoryCheck,
@@ -51,7 +60,8 @@ def start() -> NvmlDriver:
 
 
 def _shut_down() -> None:
-    with contextlib.suppress(nvml.NVMLError):  # the driver is not used any more
+    # The driver is not used any more
+    with contextlib.suppress(nvml.NVMLError):
         nvml.nvmlShutdown()
 
 
@@ -62,7 +72,9 @@ class NvmlDriver:
     """
 
     def __init__(self) -> None:
-        self.driver_version: str | None = driver_says(nvml.nvmlSystemGetDriverVersion)
+        self.driver_version: str | None = driver_says(
+            nvml.nvmlSystemGetDriverVersion
+        )
         self.cuda_version: str | None = None
         with contextlib.suppress(nvml.NVMLError):
             version = nvml.nvmlSystemGetCudaDriverVersion_v2()
@@ -96,7 +108,8 @@ class NvmlDriver:
     def unlisted_gpus(self) -> tuple[str, ...]:
         """Return the PCI addresses of GPUs on the bus that are none of the readers' devices."""
         return unlisted_gpus(
-            self._plugged, tuple(reader.device.pci_bus_id for reader in self._readers)
+            self._plugged,
+            tuple(reader.device.pci_bus_id for reader in self._readers),
         )
 
     def events(self) -> tuple[Event, ...]:
@@ -151,7 +164,9 @@ class NvmlReader:
             queries = self._queries
             found = self._answers.ask(self._handle, queries)
             # Answers to other questions may be from before the failure.
-            self._answers.check(q for q in queries if q.interval == EVERY_SAMPLE)
+            self._answers.check(
+                q for q in queries if q.interval == EVERY_SAMPLE
+            )
             self._update_modes()
             self._gpm = self._gpm or Gpm(self._handle, clock=self._clock)
             percentages = self._gpm.read(wanted=gpm)
@@ -170,7 +185,8 @@ class NvmlReader:
             self.device, found, listed, held, held, self._answers, began
         )
         if reading.sample.state is DeviceState.NEEDS_RESET:
-            self._reset()  # or its answers to slow queries would outlast the reset
+            # Or its answers to slow queries would outlast the reset
+            self._reset()
         return (reading, *parts.readings)
 
     @property
@@ -189,7 +205,9 @@ class NvmlReader:
                 if name.startswith("ecc_") and value is Absence.NOT_SUPPORTED:
                     found[name] = Absence.DISABLED
 
-    def _remove_untrue(self, found: dict[str, Any], held: int | Absence) -> None:
+    def _remove_untrue(
+        self, found: dict[str, Any], held: int | Absence
+    ) -> None:
         """Remove what an integrated device does not have, whatever its driver says."""
         self._memory_check.remove_contradiction(found, held)
         if (
@@ -211,7 +229,8 @@ class NvmlReader:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
         self._answers.forget()
         found = self._answers.ask(self._handle, IDENTITY)
-        self._answers.check(IDENTITY)  # or a device that fails would lose its identity
+        # Or a device that fails would lose its identity
+        self._answers.check(IDENTITY)
         self._identity = found
         known, memory = schema_fields(found), found["memory_total_bytes"]
         shared = memory_is_shared(
@@ -220,7 +239,8 @@ class NvmlReader:
         found["memory_is_shared"] = shared
         if shared is True:
             self._share_memory(found)
-        self._update_modes()  # also if it identifies itself and answers nothing else
+        # Also if it identifies itself and answers nothing else
+        self._update_modes()
 
     def _reset(self) -> None:
         """Make the next `read` attach to the device again: its counters may have restarted."""
@@ -248,10 +268,15 @@ class NvmlReader:
 
     def _unknown_device(self, absence: Absence) -> Device:
         names = [name for query in (*IDENTITY, *MODES) for name in query.names]
-        return self._known_device(dict.fromkeys([*names, "memory_is_shared"], absence))
+        return self._known_device(
+            dict.fromkeys([*names, "memory_is_shared"], absence)
+        )
 
     def _unreadable(self, code: int) -> tuple[DeviceReading, ...]:
         self._reset()
         if "uuid" in self.device.absent:
             self.device = self._unknown_device(absence_of(code))
-        return (unreadable(self.device, code), *self._instances.unreadable(code))
+        return (
+            unreadable(self.device, code),
+            *self._instances.unreadable(code),
+        )

@@ -51,8 +51,6 @@ def driver_says(call: Callable[[], Any]) -> Any:
     """Return the driver's answer about itself, or None without one. Raises `DriverError`."""
     try:
         return call()
-    except UnicodeDecodeError:
-        return None
     except nvml.NVMLError as error:
         if absence_of(error.value) is Absence.NOT_SUPPORTED:
             return None

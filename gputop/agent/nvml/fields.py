@@ -91,7 +91,8 @@ class FieldBatch:
 
 def _value(answer: Any) -> Any:
     code = answer.nvmlReturn
-    if code == nvml.NVML_ERROR_INVALID_ARGUMENT:  # a field newer than the driver
+    # A field newer than the driver
+    if code == nvml.NVML_ERROR_INVALID_ARGUMENT:
         return Absence.NOT_SUPPORTED
     if code != nvml.NVML_SUCCESS:
         return absence_or_lost(code)
@@ -109,7 +110,10 @@ class FirstField(FieldReading):
     """A reading from the first of these fields that the device has, converted by `convert`."""
 
     def __init__(
-        self, name: str, *fields: int, convert: Callable[[Any], Any] | None = None
+        self,
+        name: str,
+        *fields: int,
+        convert: Callable[[Any], Any] | None = None,
     ) -> None:
         self.names = name
         self._keys = [FieldKey(number) for number in fields]
@@ -152,10 +156,13 @@ class Durations(FieldReading):
     A counter that runs faster than the clock does not count time, and is an error from then on.
     """
 
-    def __init__(self, name: str, fields: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(
+        self, name: str, fields: Mapping[str, tuple[int, ...]]
+    ) -> None:
         self.names = name
         self._fields = {
-            cause: FirstField(cause, *numbers) for cause, numbers in fields.items()
+            cause: FirstField(cause, *numbers)
+            for cause, numbers in fields.items()
         }
         self._before: dict[str, tuple[float, float]] = {}
         """When the last value of each cause was asked for, and its seconds."""
@@ -192,7 +199,8 @@ class Durations(FieldReading):
         self._before[cause] = (asked.began, seconds)
         if credit >= 0:
             credit = min(
-                SLACK, credit + asked.ended - since - max(0.0, seconds - before)
+                SLACK,
+                credit + asked.ended - since - max(0.0, seconds - before),
             )
         self._credit[cause] = credit
         return credit >= 0

@@ -17,7 +17,16 @@ MEMORY_NAMES = tuple(
     f"memory_{each}_bytes" for each in ("total", "used", "free", "reserved")
 )
 # From Tegra K1 to Thor (twice, since it was renumbered), and GB10.
-_SHARED_CAPABILITIES = {"3.2", "5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"}
+_SHARED_CAPABILITIES = {
+    "3.2",
+    "5.3",
+    "6.2",
+    "7.2",
+    "8.7",
+    "10.1",
+    "11.0",
+    "12.1",
+}
 _SHARED_NAMES = r"\b(GB10|N1X?|Orin|Tegra|Thor|Xavier)\b"
 CONTRADICTIONS = 3
 """Readings in a row that contradict each other before they are believed: one may be garbage."""
@@ -25,7 +34,9 @@ _HOST_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def memory_is_shared(
-    name: str | None, compute_capability: str | None, total_bytes: int | Absence
+    name: str | None,
+    compute_capability: str | None,
+    total_bytes: int | Absence,
 ) -> bool | Absence:
     """Return True if the device uses the host's memory.
 
@@ -56,12 +67,15 @@ class MemoryCheck:
         """True if processes have held more than the device has for a while."""
         return self._contradictions >= CONTRADICTIONS
 
-    def remove_contradiction(self, found: dict[str, Any], held: int | Absence) -> None:
+    def remove_contradiction(
+        self, found: dict[str, Any], held: int | Absence
+    ) -> None:
         """Replace the device's memory by an error if its processes hold more than all of it."""
         total = found["memory_total_bytes"]
         if isinstance(total, Absence) or isinstance(held, Absence):
             return
-        if not total < held <= _HOST_BYTES:  # more than the host has is garbage
+        # More than the host has is garbage
+        if not total < held <= _HOST_BYTES:
             self._contradictions = 0
             return
         self._contradictions += 1
@@ -82,14 +96,20 @@ class ZeroCheck:
     def remove_zeros(self, found: dict[str, Any]) -> None:
         """Replace zeros of sensors that are not there by the reason that they are missing."""
         self._seen |= {
-            name for name, value in found.items() if _is_number(value) and value
+            name
+            for name, value in found.items()
+            if _is_number(value) and value
         }
         if not self._seen.isdisjoint(_PROOFS) or all(
             found.get(name) != 0 for name in _SENSORS
         ):
             return
         for name, value in found.items():
-            if name not in self._seen and _is_sensor(name) and _is_nothing(value):
+            if (
+                name not in self._seen
+                and _is_sensor(name)
+                and _is_nothing(value)
+            ):
                 found[name] = Absence.NOT_SUPPORTED
 
 

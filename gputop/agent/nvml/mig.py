@@ -21,7 +21,11 @@ from gputop.agent.nvml.device_queries import (
     MEMORY_TOTAL,
     once,
 )
-from gputop.agent.nvml.device_reading import device_reading, schema_fields, unreadable
+from gputop.agent.nvml.device_reading import (
+    device_reading,
+    schema_fields,
+    unreadable,
+)
 from gputop.agent.nvml.processes import (
     LISTS,
     ProcessList,
@@ -34,16 +38,17 @@ from gputop.agent.nvml.query import (
     Clock,
     Question,
     scalar,
-    string,
 )
 from gputop.agent.nvml.utilization import Gpm, all_missing
 from gputop.agent.nvml.values import absence_of, total
 
 _COUNT = Question(
-    "count", scalar(nvml.nvmlDeviceGetMaxMigDeviceCount), interval=EVERY_10_SECONDS
+    "count",
+    scalar(nvml.nvmlDeviceGetMaxMigDeviceCount),
+    interval=EVERY_10_SECONDS,
 )
 _IDENTITY = (
-    once("name", string(nvml.nvmlDeviceGetName)),
+    once("name", nvml.nvmlDeviceGetName),
     once("mig_gpu_instance", scalar(nvml.nvmlDeviceGetGpuInstanceId)),
     once("mig_compute_instance", scalar(nvml.nvmlDeviceGetComputeInstanceId)),
     once(
@@ -81,14 +86,6 @@ _MOST = 64
 """Instances at most, in case a driver says 0xFFFFFFFF."""
 _NOWHERE = (0xFFFF_FFFF, 0xFFFF_FFFF)
 """Ids of a process that is on no instance."""
-
-
-def _uuid(handle: Any) -> str:
-    """Return the uuid. Raises `NVMLError` if there is none: the instance has no key then."""
-    uuid = string(nvml.nvmlDeviceGetUUID)(handle)
-    if isinstance(uuid, Absence):
-        raise nvml.NVMLError(nvml.NVML_ERROR_NO_DATA)
-    return str(uuid)
 
 
 class InstanceReadings(NamedTuple):
@@ -162,11 +159,15 @@ class Instances:
         try:
             handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)
             # At every read: the driver reuses the handle of a destroyed instance.
-            uuid = _uuid(handle)
+            uuid = nvml.nvmlDeviceGetUUID(handle)
             if known is None or known.device.uuid != uuid:
                 answers = Answers(self._clock)
-                device = _device(answers, handle, parent, uuid=uuid, mig_index=index)
-                known = _Instance(device, answers, self._questions, gpu, self._clock)
+                device = _device(
+                    answers, handle, parent, uuid=uuid, mig_index=index
+                )
+                known = _Instance(
+                    device, answers, self._questions, gpu, self._clock
+                )
         except nvml.NVMLError as error:
             if handle is None and error.value == nvml.NVML_ERROR_GPU_IS_LOST:
                 raise
@@ -179,9 +180,13 @@ class Instances:
         return known
 
 
-def _device(answers: Answers, handle: Any, parent: Device, **known: Any) -> Device:
+def _device(
+    answers: Answers, handle: Any, parent: Device, **known: Any
+) -> Device:
     """Identify an instance. Raises `NVMLError` if it, or the GPU, is lost."""
-    names = sorted(f.name for f in dataclasses.fields(Device) if f.name != "absent")
+    names = sorted(
+        f.name for f in dataclasses.fields(Device) if f.name != "absent"
+    )
     found: dict[str, Any] = dict.fromkeys(names, Absence.NOT_SUPPORTED)
     for name in _INHERITED:
         found[name] = parent.absent.get(name, getattr(parent, name))

@@ -106,8 +106,11 @@ class _Usage:
         seen = self._seen if self._begun else 0
         newest: dict[int, tuple[int, Percentages]] = {}
         for row in _rows(call, handle, seen):
-            pid, when = row.pid, row.timeStamp  # nvidia-ml-py looks up each in Python
-            percentages = _plausible(row.smUtil, row.memUtil, row.encUtil, row.decUtil)
+            # nvidia-ml-py looks up each in Python
+            pid, when = row.pid, row.timeStamp
+            percentages = _plausible(
+                row.smUtil, row.memUtil, row.encUtil, row.decUtil
+            )
             # The driver at times hands out rows that were never filled in.
             sound = seen < when <= latest and percentages != _NOTHING
             if sound and when >= newest.get(pid, (0,))[0]:
@@ -125,7 +128,9 @@ class _Usage:
             # A busy process may be without a new row for a moment.
             if now - came > _LONGEST_PERIOD:
                 del self._recent[pid]
-        return {pid: percentages for pid, (_, percentages) in self._recent.items()}
+        return {
+            pid: percentages for pid, (_, percentages) in self._recent.items()
+        }
 
 
 def _plausible(*percentages: int) -> Percentages:
@@ -164,7 +169,10 @@ def merge_processes(uuid: str, found: dict[str, Any]) -> ProcessList:
         rows = found.pop(name)
         if isinstance(rows, Absence):
             # Without graphics or MPS nothing is missing.
-            if rows is not Absence.NOT_SUPPORTED or kind is ProcessKind.COMPUTE:
+            if (
+                rows is not Absence.NOT_SUPPORTED
+                or kind is ProcessKind.COMPUTE
+            ):
                 missing = rows
             continue
         for row in rows:

@@ -58,7 +58,9 @@ class Answer(NamedTuple):
 
     @property
     def has_value(self) -> bool:
-        return any(not isinstance(value, Absence) for value in self.values.values())
+        return any(
+            not isinstance(value, Absence) for value in self.values.values()
+        )
 
 
 class Answers:
@@ -85,7 +87,9 @@ class Answers:
         codes = [answer.code for answer in self._last.values()]
         return nvml.NVML_ERROR_RESET_REQUIRED in codes
 
-    def ask(self, handle: Any, questions: Iterable[Question]) -> dict[str, Any]:
+    def ask(
+        self, handle: Any, questions: Iterable[Question]
+    ) -> dict[str, Any]:
         """Ask the questions that are due, and return the last value of each name.
 
         If two questions have the same name, the first one with a value counts. Raises `NVMLError`
@@ -98,7 +102,10 @@ class Answers:
                 self._last[question] = self._ask(handle, question, now)
             for name, value in self._last[question].values.items():
                 known = found.get(name, Absence.NOT_SUPPORTED)
-                if isinstance(known, Absence) and value is not Absence.NOT_SUPPORTED:
+                if (
+                    isinstance(known, Absence)
+                    and value is not Absence.NOT_SUPPORTED
+                ):
                     found[name] = value
                 else:
                     found.setdefault(name, value)
@@ -141,6 +148,8 @@ class Answers:
                 row = source(handle)
             except nvml.NVMLError as error:
                 code = error.value
+            except UnicodeDecodeError:
+                code = nvml.NVML_ERROR_UNKNOWN
             else:
                 if len(question.names) == 1:
                     row = (row,)
@@ -154,24 +163,11 @@ class Answers:
                 check_driver()
             if absence_or_lost(code) is not Absence.NOT_SUPPORTED:
                 break
-        return Answer(now, dict.fromkeys(question.names, absence_of(code)), code)
+        return Answer(
+            now, dict.fromkeys(question.names, absence_of(code)), code
+        )
 
 
 def scalar(call: Callable[..., Any], *arguments: int) -> Source:
     """Return a source of the one value of a call."""
     return lambda handle: call(handle, *arguments)
-
-
-def string(call: Callable[[Any], str | bytes]) -> Source:
-    """Return a source of the text of a call, whatever its encoding."""
-
-    def source(handle: Any) -> str | Absence:
-        try:
-            found = call(handle)
-        except UnicodeDecodeError as error:
-            found = error.object
-        if isinstance(found, bytes):
-            found = found.decode(errors="replace")
-        return found or Absence.NO_DATA_YET
-
-    return source

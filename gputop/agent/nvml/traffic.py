@@ -46,7 +46,10 @@ class RateCounter:
             return Absence.NO_DATA_YET
         before, asked_before = previous
         shorter, longer = sorted(
-            (asked.began - asked_before.began, asked.ended - asked_before.ended)
+            (
+                asked.began - asked_before.began,
+                asked.ended - asked_before.ended,
+            )
         )
         if shorter < SHORTEST_SECONDS or longer > MOST_UNSURE * shorter:
             return Absence.NO_DATA_YET
@@ -63,8 +66,12 @@ class RateCounter:
 _PCIE_FASTEST = 256e9
 """Bytes per second in one direction: above generation 7 with 16 lanes."""
 _PCIE_MEASURED = {
-    FieldKey(nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES): nvml.NVML_PCIE_UTIL_RX_BYTES,
-    FieldKey(nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES): nvml.NVML_PCIE_UTIL_TX_BYTES,
+    FieldKey(
+        nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES
+    ): nvml.NVML_PCIE_UTIL_RX_BYTES,
+    FieldKey(
+        nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES
+    ): nvml.NVML_PCIE_UTIL_TX_BYTES,
 }
 """Counters, with the driver's own measurement in their place."""
 
@@ -79,7 +86,9 @@ class Pcie(FieldReading):
     names = "pcie_rx_bytes_per_second pcie_tx_bytes_per_second"
 
     def __init__(self) -> None:
-        self._counters = {key: RateCounter(1, _PCIE_FASTEST) for key in _PCIE_MEASURED}
+        self._counters = {
+            key: RateCounter(1, _PCIE_FASTEST) for key in _PCIE_MEASURED
+        }
 
     def keys(self, found: FieldValues) -> Iterable[FieldKey]:  # noqa: ARG002
         return self._counters
@@ -171,11 +180,15 @@ class NvLink(FieldReading):
         """Return the totals received and sent, then the same of each link."""
         if not self._links:
             count = found[_LINK_COUNT]
-            return [count if isinstance(count, Absence) else Absence.NOT_SUPPORTED] * 4
+            return [
+                count if isinstance(count, Absence) else Absence.NOT_SUPPORTED
+            ] * 4
         family = self._counted(found)
         received = family.keys(family.received, self._links)
         sent = family.keys(family.sent, self._links)
-        total_received, each_received = self._rates(received, family, found, asked)
+        total_received, each_received = self._rates(
+            received, family, found, asked
+        )
         total_sent, each_sent = self._rates(sent, family, found, asked)
         return total_received, total_sent, each_received, each_sent
 
@@ -199,13 +212,18 @@ class NvLink(FieldReading):
         """Return the total rate, and that of each link: None for one that is down."""
         rates = []
         for key in keys:
-            fastest = _NVLINK_FASTEST if key.scope == _ALL_LINKS else _LINK_FASTEST
-            counter = self._counters.setdefault(key, RateCounter(family.scale, fastest))
+            fastest = (
+                _NVLINK_FASTEST if key.scope == _ALL_LINKS else _LINK_FASTEST
+            )
+            counter = self._counters.setdefault(
+                key, RateCounter(family.scale, fastest)
+            )
             rates.append(counter.rate(found[key], asked))
         *each, total = rates
         known = [None if isinstance(rate, Absence) else rate for rate in each]
         reason = first_reason(each)
-        is_silent = reason is not Absence.NOT_SUPPORTED  # a link, at this moment
+        # A link, at this moment
+        is_silent = reason is not Absence.NOT_SUPPORTED
         if is_silent or known.count(None) == len(known):
             return (reason if isinstance(total, Absence) else total), reason
         if isinstance(total, Absence):

@@ -57,7 +57,9 @@ class BusySamples:
         now = self._clock()
         # All of them if none comes: their clock may have been set back.
         wants_all = not self._begun or now - self._new_at > _SILENT_SECONDS
-        return self.select_new(self._fetch(handle, 0 if wants_all else self._seen), now)
+        return self.select_new(
+            self._fetch(handle, 0 if wants_all else self._seen), now
+        )
 
     def select_new(
         self, rows: Sequence[tuple[int, int | None]], now: float
@@ -91,7 +93,8 @@ class BusySamples:
         """Return the time and percentage of each sample since then, in order of time."""
         try:
             kind, samples = nvml.nvmlDeviceGetSamples(handle, _BUSY, since)
-        except nvml.NVMLError_NotFound:  # nothing new: some take none while it is idle
+        except nvml.NVMLError_NotFound:
+            # Nothing new: some take none while it is idle
             return []
         rows = []
         for sample in samples:
@@ -103,7 +106,8 @@ class BusySamples:
 
 
 def _percent(value: float) -> int | None:
-    return round(value) if 0 <= value <= 100 else None  # nor if it is no number
+    # Nor if it is no number
+    return round(value) if 0 <= value <= 100 else None
 
 
 def _median(values: Iterable[int]) -> float:
@@ -147,8 +151,6 @@ class Gpm:
         self._handle = handle
         self._gpu_instance = gpu_instance
         self._clock = clock
-        self._supported: bool | None = None
-        """The device's answer; it is asked once."""
         self._works = False
         """True if it worked once: some virtual GPUs say that it is supported, and then fail."""
         self._samples: list[Any] = []
@@ -190,12 +192,11 @@ class Gpm:
     __del__ = close  # for an instance that went without a close
 
     def _sample(self) -> Percentages:
-        if self._supported is None:
-            found = nvml.nvmlGpmQueryDeviceSupport(self._handle)
-            self._supported = bool(found.isSupportedDevice)
-        if not self._supported:
-            return all_missing(Absence.NOT_SUPPORTED)
         before = self._samples[-1] if self._samples else None
+        if before is None:
+            answer = nvml.nvmlGpmQueryDeviceSupport(self._handle)
+            if not answer.isSupportedDevice:
+                raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
         if len(self._samples) < 2:
             self._samples.append(nvml.nvmlGpmSampleAlloc())
         else:

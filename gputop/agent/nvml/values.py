@@ -63,6 +63,8 @@ def converted(name: str, raw: Any) -> Any:
     """Convert NVML's value to the unit that the name ends in, or to the reason for its absence."""
     if raw is None:
         return Absence.NOT_SUPPORTED
+    if raw == "":
+        return Absence.NO_DATA_YET
     if type(raw) not in (int, float):  # words, or a reason already
         return raw
     if _is_unavailable(name, raw):

@@ -14,9 +14,7 @@ import threading
 import time
 from typing import Any
 
-from gputop.agent.device import Absence
 from gputop.agent.nvml.bindings import nvml
-from gputop.agent.nvml.values import absence_of
 from gputop.agent.snapshot import Event
 
 WAIT_SECONDS = 1.0
@@ -52,7 +50,6 @@ class XidEvents:
     """
 
     def __init__(self) -> None:
-        self._supported = True
         self._refused: set[int] = set()
         """Addresses of handles that spoil a set."""
         self._set = self._new()
@@ -102,12 +99,13 @@ class XidEvents:
             return _no_events()
         seconds = 0.0 if current.outdated else WAIT_SECONDS
         try:
-            data = nvml.nvmlEventSetWait_v2(current.handle, int(seconds * 1000))
+            data = nvml.nvmlEventSetWait_v2(
+                current.handle, int(seconds * 1000)
+            )
         except nvml.NVMLError as error:
             timed_out = error.value == nvml.NVML_ERROR_TIMEOUT
             if timed_out and not current.outdated:
                 return ()
-            self._note(error)
             # Before the wait, so that readers find it.
             self._set = self._new()
             return () if timed_out else _no_events()
@@ -115,24 +113,24 @@ class XidEvents:
             return ()
         number = None if data.eventData == _NO_NUMBER else int(data.eventData)
         return (
-            Event(time.time(), current.uuids.get(_address(data.device)), "xid", number),
+            Event(
+                time.time(),
+                current.uuids.get(_address(data.device)),
+                "xid",
+                number,
+            ),
         )
 
     def close(self) -> None:
         """Free the set before NVML is shut down: after that it cannot be freed."""
-        self._supported, self._set = False, None
+        self._set = None
 
     def _new(self) -> _EventSet | None:
         """Return another set, or None if there is none now."""
         try:
-            return _EventSet() if self._supported else None
-        except nvml.NVMLError as error:
-            self._note(error)
+            return _EventSet()
+        except nvml.NVMLError:  # not supported, or NVML was shut down
             return None
-
-    def _note(self, error: Any) -> None:
-        if absence_of(error.value) is Absence.NOT_SUPPORTED:
-            self._supported = False
 
 
 def _address(handle: Any) -> int:

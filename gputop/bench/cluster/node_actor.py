@@ -37,7 +37,8 @@ class NodeActor:
         cpu: bool,
     ) -> None:
         self._python, self._cpu = python or sys.executable, cpu
-        self._code = os.memfd_create("gputop-worker")  # as long as this process
+        # As long as this process
+        self._code = os.memfd_create("gputop-worker")
         with open(self._code, "wb", closefd=False) as code:
             code.write(archive)
         self._said: queue.Queue[Said] = queue.Queue(MOST_WAITING)
@@ -70,7 +71,10 @@ class NodeActor:
 
     def start(self, order: bytes, uuid: str | None) -> None:
         """Start the worker, with the GPU of that UUID alone; None for the CPU."""
-        own = {"GPUTOP_PARENT": str(os.getpid()), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        own = {
+            "GPUTOP_PARENT": str(os.getpid()),
+            "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        }
         environment = {**os.environ, **own}
         if uuid is not None:
             environment["CUDA_VISIBLE_DEVICES"] = uuid
@@ -88,7 +92,9 @@ class NodeActor:
         until = time.monotonic() + seconds
         with contextlib.suppress(queue.Empty):
             while not found or found[-1][0] != "ended":
-                found.append(self._said.get(timeout=max(0.0, until - time.monotonic())))
+                found.append(
+                    self._said.get(timeout=max(0.0, until - time.monotonic()))
+                )
                 if len(found) == 1:
                     until = time.monotonic() + gather
         return found

@@ -39,14 +39,18 @@ def node_facts(
     inventories = [each for each in records if isinstance(each, Inventory)]
     samples = [each for each in records if isinstance(each, Sample)]
     if not inventories or not samples:
-        raise ValueError(visible(str(said["errors"]).strip() or "it said nothing", 300))
+        raise ValueError(
+            visible(str(said["errors"]).strip() or "it said nothing", 300)
+        )
     inventory, sample = inventories[-1], samples[-1]
     python = str(said["python"])
     if said["cpu"]:
         return NodeFacts(_cpu(said, inventory, host, beside), python, None)
     if not inventory.devices:
         raise ValueError(str(inventory.problem or "it has no GPU"))
-    target = replace(targets(inventory, sample)[0], host=host, torch=said["torch"])
+    target = replace(
+        targets(inventory, sample)[0], host=host, torch=said["torch"]
+    )
     if problem := why_unusable(sample, target):
         raise ValueError(problem.why)
     return NodeFacts(target, python, _held(sample, target))
@@ -75,7 +79,8 @@ def _held(sample: Sample, target: Target) -> str | None:
     processes = processes_on(sample, target)
     if processes:
         named = [
-            f"{each.pid} ({visible(each.command or '?', 60)})" for each in processes
+            f"{each.pid} ({visible(each.command or '?', 60)})"
+            for each in processes
         ]
         return f"in use by process {fold_list(named, 3)}"
     readings = sample.device(target.uuid or "")

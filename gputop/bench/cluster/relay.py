@@ -43,7 +43,9 @@ def worker_archive() -> bytes:
     with zipfile.ZipFile(made, "a", zipfile.ZIP_DEFLATED) as file:
         for source in sorted(WORKER.glob("*.py")):
             if source.name != "__main__.py":
-                file.writestr(f"gputop_worker/{source.name}", source.read_bytes())
+                file.writestr(
+                    f"gputop_worker/{source.name}", source.read_bytes()
+                )
         file.writestr("__main__.py", MAIN)
     return made.getvalue()
 
@@ -76,10 +78,14 @@ class Relay:
         """Join the cluster and report its size; end the process if that fails."""
         try:
             self._ray.init(
-                address=address, log_to_driver=False, logging_level=logging.ERROR
+                address=address,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
             )
         except (Exception, SystemExit) as error:  # noqa: BLE001 - Ray raises all kinds
-            self.send(failed=" ".join(str(error).split()) or type(error).__name__)
+            self.send(
+                failed=" ".join(str(error).split()) or type(error).__name__
+            )
             os._exit(3)
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
         self.send(
@@ -91,7 +97,10 @@ class Relay:
 
     async def serve(self) -> None:
         """Carry out orders until standard input ends."""
-        loop, lines = asyncio.get_running_loop(), asyncio.StreamReader(limit=1 << 20)
+        loop, lines = (
+            asyncio.get_running_loop(),
+            asyncio.StreamReader(limit=1 << 20),
+        )
         await loop.connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(lines), sys.stdin
         )
@@ -143,7 +152,8 @@ class Relay:
         except TimeoutError:
             self._kill(number)
             self.send(
-                post=number, lost=f"Ray had no GPU for it within {PLACE_SECONDS:.0f} s"
+                post=number,
+                lost=f"Ray had no GPU for it within {PLACE_SECONDS:.0f} s",
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
             self._say_lost(number, error)
@@ -154,9 +164,13 @@ class Relay:
         gather = max(GATHER_SECONDS, len(self._actors) / READS_PER_SECOND)
         try:
             while True:
-                for kind, what in await actor.read.remote(POLL_SECONDS, gather):
+                for kind, what in await actor.read.remote(
+                    POLL_SECONDS, gather
+                ):
                     if kind == "line":
-                        self.send(post=number, line=what.decode(errors="replace"))
+                        self.send(
+                            post=number, line=what.decode(errors="replace")
+                        )
                     else:
                         status, errors = what
                         self.send(
@@ -174,7 +188,11 @@ class Relay:
         elif isinstance(error, self._ray.exceptions.RayActorError):
             why = "its node is gone, or the process that Ray ran beside it has died"
         else:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            lines = [
+                line.strip()
+                for line in str(error).splitlines()
+                if line.strip()
+            ]
             why = (
                 f"{type(error).__name__}: {lines[-1][:200]}"
                 if lines

@@ -30,7 +30,6 @@ from gputop.bench.run.worker_launch import (
     Launcher,
 )
 from gputop.console import COULD_NOT_RUN, USAGE, print_message
-from gputop.stream.child import UNREADABLE_LINES
 from gputop.stream.launch import child_environment, module_command
 from gputop.text import visible
 
@@ -81,7 +80,9 @@ class Cluster:
         if find_spec("ray") is None:
             why = f"{visible(sys.executable)} has no ray"
             install = from_checkout("'.[ray]'")
-            raise ProblemError(Problem("Ray is not installed", why, f"Type {install}"))
+            raise ProblemError(
+                Problem("Ray is not installed", why, f"Type {install}")
+            )
         process = await ChildProcess.start(
             *(*module_command(RELAY), address),
             environment={**child_environment(), **QUIET},
@@ -92,12 +93,16 @@ class Cluster:
             async with asyncio.timeout(CONNECT_SECONDS):
                 said = await cluster._answer
         except TimeoutError:
-            said = {"failed": f"it did not answer within {CONNECT_SECONDS:.0f} s"}
+            said = {
+                "failed": f"it did not answer within {CONNECT_SECONDS:.0f} s"
+            }
         except BaseException:
             await cluster.leave()
             raise
         if "ray" in said:
-            return cluster, ClusterSize(said["nodes"], said["gpus"], said["free"])
+            return cluster, ClusterSize(
+                said["nodes"], said["gpus"], said["free"]
+            )
         await cluster.leave()
         raise _refused(address, str(said.get("failed") or said.get("lost")))
 
@@ -105,7 +110,9 @@ class Cluster:
         self, count: int, python: str | None, *, cpu: bool
     ) -> list[LentGpu]:
         """Return that many GPUs that nobody else on the cluster has."""
-        self._posts = {number: LentGpu(number, self.send) for number in range(count)}
+        self._posts = {
+            number: LentGpu(number, self.send) for number in range(count)
+        }
         self.send(
             place=count,
             python=python,
@@ -122,7 +129,9 @@ class Cluster:
     def _tell_apart(self) -> None:
         """Name the hosts: nodes that share a name get their ids added."""
         known = [post for post in self._posts.values() if post.message]
-        nodes = [(post.message["host"], post.message["node"]) for post in known]
+        nodes = [
+            (post.message["host"], post.message["node"]) for post in known
+        ]
         lent, named = Counter(nodes), Counter(host for host, _ in set(nodes))
         for post, (host, node) in zip(known, nodes, strict=True):
             name = f"{host} ({node[:6]})" if named[host] > 1 else host
@@ -141,15 +150,11 @@ class Cluster:
         await self._process.close()
 
     async def _read(self) -> None:
-        strays = 0
         # A line without an end, or one that is no JSON object.
         with contextlib.suppress(ValueError, AttributeError, TypeError):
-            while strays < UNREADABLE_LINES and (
-                line := await self._process.readline()
-            ):
+            while line := await self._process.readline():
                 said = json.loads(line)
                 post = self._posts.get(said.get("post"))
-                strays = strays + 1 if post is None else 0
                 if post is not None:
                     post.handle_message(said)
                 elif not self._answer.done():
@@ -158,11 +163,16 @@ class Cluster:
                     0
                 )  # a line that is there already lets nothing else have a turn
         lines = (
-            (await self._process.errors()).decode(errors="replace").strip().splitlines()
+            (await self._process.errors())
+            .decode(errors="replace")
+            .strip()
+            .splitlines()
         )
         why = visible(lines[-1], 300) if lines else "it said nothing"
         if not self._answer.done():
-            self._answer.set_result({"lost": f"the connection to Ray has ended: {why}"})
+            self._answer.set_result(
+                {"lost": f"the connection to Ray has ended: {why}"}
+            )
         for post in self._posts.values():
             post.handle_message({"lost": "the connection to Ray has ended"})
 
@@ -176,10 +186,10 @@ QUIET = {
 
 
 def _refused(address: str, why: str) -> ProblemError:
-    where = "of this machine" if address == "auto" else f"at {visible(address)}"
-    remedy = (
-        "Start it with `ray start --head`, or name its address as `ray start` prints it"
+    where = (
+        "of this machine" if address == "auto" else f"at {visible(address)}"
     )
+    remedy = "Start it with `ray start --head`, or name its address as `ray start` prints it"
     if "ersion mismatch" in why:
         remedy = "Run gputop in the Python that the cluster was started with"
     what = f"The Ray cluster {where} cannot be used"
@@ -242,9 +252,10 @@ class LentGpu(Launcher):
     @property
     def number(self) -> tuple[str, int, int]:
         """Host, index and MIG index, by which the GPUs of a cluster are in the same order."""
-        target = self.facts.target if self.facts else None
-        numbers = (target.index or 0, target.mig_index or 0) if target else (0, 0)
-        return self.host or "", *numbers
+        if self.facts is None:
+            return self.host or "", 0, 0
+        target = self.facts.target
+        return self.host or "", target.index or 0, target.mig_index or 0
 
     def set_host(self, host: str, beside: int) -> None:
         """Set the host's name, and read the facts that the node has sent; see `node_facts`."""
@@ -323,18 +334,25 @@ async def run_on_cluster(
     except ProblemError as error:
         raise RunRefusedError(f"{error}.") from None
     try:
-        posts = await cluster.lend_gpus(_count(devices, found), python, cpu=cpu)
+        posts = await cluster.lend_gpus(
+            _count(devices, found), python, cpu=cpu
+        )
         usable, not_begun = await _look_over(posts, ignore_busy=ignore_busy)
         if not usable:
-            why = "; ".join(dict.fromkeys(member.problem or "" for member in not_begun))
-            raise RunRefusedError(f"No GPU of the cluster can be tested: {why}.")
+            why = "; ".join(
+                dict.fromkeys(member.problem or "" for member in not_begun)
+            )
+            raise RunRefusedError(
+                f"No GPU of the cluster can be tested: {why}."
+            )
         for member in not_begun:
             where = ", ".join(filter(None, (member.host, member.place)))
             print_message(f"warning: {where} is left out: {member.problem}")
         # `HOST:PORT` at which all may reach the first rank of a collective.
         meeting = next(iter(usable.values())).message.get("address")
         requests = [
-            replace(each, rendezvous=meeting) for each in requesting(list(usable))
+            replace(each, rendezvous=meeting)
+            for each in requesting(list(usable))
         ]
         targets = (request.target for request in requests)
         gpus = dict(zip(targets, usable.values(), strict=True))
@@ -351,9 +369,7 @@ async def run_on_cluster(
 
 
 def _count(devices: int | None, found: ClusterSize) -> int:
-    has = (
-        f"the cluster has {found.gpus} on {found.nodes} node{'s' * (found.nodes != 1)}"
-    )
+    has = f"the cluster has {found.gpus} on {found.nodes} node{'s' * (found.nodes != 1)}"
     if devices is not None and devices > found.gpus:
         raise RunRefusedError(
             f"There are no {devices} GPUs: {has}. Ask for fewer.", USAGE
@@ -363,10 +379,10 @@ def _count(devices: int | None, found: ClusterSize) -> int:
         raise RunRefusedError(f"There is no GPU: {has}. {see}")
     wanted = devices or max(1, found.free)
     if wanted > found.free:
-        why = (
-            f"Only {found.free} of {found.gpus} GPUs are free, Ray has lent the others."
+        why = f"Only {found.free} of {found.gpus} GPUs are free, Ray has lent the others."
+        raise RunRefusedError(
+            f"{why} Wait for them, or ask for fewer with --devices."
         )
-        raise RunRefusedError(f"{why} Wait for them, or ask for fewer with --devices.")
     if devices is None and found.free < found.gpus:
         print_message(
             f"{found.gpus - found.free} of {found.gpus} GPUs are in use by Ray: left out"
@@ -381,20 +397,16 @@ async def _look_over(
     usable: dict[Target, LentGpu] = {}
     left_out: list[DeviceOutcome] = []
     for post in posts:
-        why = post.problem
+        why = post.problem or "its node has not answered in time"
+        device: tuple[str | None, str, str] = (None, "a GPU", "GPU")
         if post.facts is not None:
-            held = None if ignore_busy else post.facts.held
-            why = why or (held and f"it is {held}; add --ignore-busy to test it anyway")
-            if why is None:
-                usable[post.facts.target] = post
+            target, held = post.facts.target, post.facts.held
+            if held is None or ignore_busy:
+                usable[target] = post
                 continue
-        target = post.facts and post.facts.target
-        device = (
-            (target.uuid, target.place, target.name)
-            if target
-            else (None, "a GPU", "GPU")
-        )
-        why = visible(why or "its node has not answered in time", 400)
+            why = f"it is {held}; add --ignore-busy to test it anyway"
+            device = target.uuid, target.place, target.name
+        why = visible(why, 400)
         left_out.append(
             DeviceOutcome(post.host or "", *device, None, why, COULD_NOT_RUN)
         )

@@ -86,15 +86,29 @@ KINDS = {
         Kind("check", _CHECK, has_rows=False, has_size=False, minutes=2),
         _Shape("soak", _SOAK),
         Kind("sweep", _SWEEP, several_dtypes=True),
-        Kind("latency", _LATENCY, measures="seconds", has_size=False, unjudged=_SMALL),
+        Kind(
+            "latency",
+            _LATENCY,
+            measures="seconds",
+            has_size=False,
+            unjudged=_SMALL,
+        ),
         Kind("peak", _PEAK, finds_shape=True),
         Kind("step", _STEP, counts="steps", has_size=False, unjudged=_BLOCK),
         _Bytes("copy", _COPY, counts="copies"),
-        _Bytes("memory", _MEMORY, counts="blocks", over_time=True, unjudged=_PATTERNS),
+        _Bytes(
+            "memory",
+            _MEMORY,
+            counts="blocks",
+            over_time=True,
+            unjudged=_PATTERNS,
+        ),
         _Shape("pulse", _PULSE, unjudged=_PULSED),
         _Shape("burn", _BURN, unjudged=_BESIDE),
         Kind("pairs", _PAIRS, over_time=True, several_devices=True),
-        _Operations("collective", _COLLECTIVE, several_devices=True, unjudged=_RANKS),
+        _Operations(
+            "collective", _COLLECTIVE, several_devices=True, unjudged=_RANKS
+        ),
     )
 }
 """Kinds of run by name, in the order in which they are offered."""
@@ -199,7 +213,9 @@ def is_turing_without_tensor_cores(
 
 def parse_dtypes(text: str) -> tuple[str, ...]:
     """Parse data types separated by commas; raise `ValueError` for an unknown one."""
-    names = tuple(dict.fromkeys(name.strip().lower() for name in text.split(",")))
+    names = tuple(
+        dict.fromkeys(name.strip().lower() for name in text.split(","))
+    )
     for name in names:
         if name not in DTYPES:
             raise ValueError(

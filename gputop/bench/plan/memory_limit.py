@@ -32,7 +32,9 @@ container may not see."""
 def available_bytes(root: Path = Path("/")) -> int | None:
     """Return the memory available without swapping, or None if it is unknown."""
     available = []
-    row = re.search(r"(?m)^MemAvailable:\s*([0-9]+) kB", _text(root / "proc/meminfo"))
+    row = re.search(
+        r"(?m)^MemAvailable:\s*([0-9]+) kB", _text(root / "proc/meminfo")
+    )
     if row:
         available.append(int(row[1]) * 1024)
     for group, names in _groups(root):
@@ -75,7 +77,9 @@ def _groups(root: Path) -> Iterator[tuple[Path, Limits]]:
 def _own_groups(root: Path) -> dict[Limits, PurePosixPath]:
     """Return the path of this process's group in the tree of each version."""
     groups = {}
-    lines = re.findall(r"(?m)^\d+:([^:\n]*):(.*)$", _text(root / "proc/self/cgroup"))
+    lines = re.findall(
+        r"(?m)^\d+:([^:\n]*):(.*)$", _text(root / "proc/self/cgroup")
+    )
     for controllers, path in lines:
         if not controllers:
             groups[VERSION_2] = PurePosixPath(path)

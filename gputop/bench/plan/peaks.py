@@ -42,7 +42,9 @@ def find_peak(pci_device_id: str | None, name: str | None) -> Peak | None:
     sought = (pci_device_id or "").lower()
     rows = [row for row in PEAKS if sought in row.pci_device_ids.split()]
     if len(rows) > 1:
-        rows = [row for row in rows if re.search(rf"\b{row.name}\b", name or "")]
+        rows = [
+            row for row in rows if re.search(rf"\b{row.name}\b", name or "")
+        ]
     return rows[0] if len(rows) == 1 else None
 
 
@@ -57,7 +59,9 @@ def _peaks() -> tuple[Peak, ...]:
     found = []
     for row in rows:
         name, ids, *figures, source = map(str.strip, row.split("|"))
-        known = (None if figure == "–" else float(figure) for figure in figures)
+        known = (
+            None if figure == "–" else float(figure) for figure in figures
+        )
         found.append(Peak(name, ids, source, *known))
     return tuple(found)
 
@@ -158,7 +162,9 @@ _FLOAT16_BY_FLOAT32_UNITS = frozenset({"6.0"})
 A P100 has 34 to 45 % of its float16 figure there, which is 68 to 90 % of its float32 figure.
 """
 
-_TENSOR = frozenset({"tf32", "bf16", "fp16", "fp16_accumulate", "int8", "fp8", "fp4"})
+_TENSOR = frozenset(
+    {"tf32", "bf16", "fp16", "fp16_accumulate", "int8", "fp8", "fp4"}
+)
 _HALVED = {
     r"\bGeForce\b": frozenset({"tf32", "bf16", "fp16", "fp8"}),
     # Their datasheets halve int8, too: nothing says what float16 accumulate does.
@@ -189,18 +195,19 @@ def by_formula(
     The name tells what a chip can do and the product cannot: GeForce has half the rate with float32
     accumulate, and so have the L40 and the A10G.
     """
-    field, rates = (
-        _field(dtype, compute_capability),
-        RATES.get(compute_capability or ""),
-    )
-    if (
-        field is None
-        or rates is None
-        or field in _unpublished(compute_capability, name)
-    ):
+    field = _field(dtype, compute_capability)
+    rates = RATES.get(compute_capability or "")
+    if field is None or rates is None:
+        return None
+    if field in _unpublished(compute_capability, name):
         return None
     operations = _of(rates, field)
-    if operations is None or sm_count is None or sm_count <= 0 or clock_mhz is None:
+    if (
+        operations is None
+        or sm_count is None
+        or sm_count <= 0
+        or clock_mhz is None
+    ):
         return None
     if field in _matching(_HALVED, name):
         operations /= 2
@@ -221,7 +228,11 @@ def denominators(
 
     def at(clock_mhz: float | None) -> float | None:
         return by_formula(
-            device.compute_capability, device.sm_count, clock_mhz, dtype, name=name
+            device.compute_capability,
+            device.sm_count,
+            clock_mhz,
+            dtype,
+            name=name,
         )
 
     found = {
@@ -229,9 +240,7 @@ def denominators(
         AT_MAXIMUM_CLOCK: at(device.sm_clock_max_mhz),
         AT_LIVE_CLOCK: at(clock_mhz_live),
     }
-    return {
-        denominator: peak for denominator, peak in found.items() if peak is not None
-    }
+    return {name: peak for name, peak in found.items() if peak is not None}
 
 
 def memory_bytes_per_second(device: Device | None) -> float | None:
@@ -249,7 +258,9 @@ def percent_of_peak(
     if tflops is None or not math.isfinite(tflops):
         return {}
     return {
-        name: 100 * tflops / peak for name, peak in peaks.items() if _positive(peak)
+        name: 100 * tflops / peak
+        for name, peak in peaks.items()
+        if _positive(peak)
     }
 
 
@@ -264,7 +275,11 @@ def percent_lines(
     lines = []
     for name, share in percent.items():
         if tflops is not None and _positive(share):
-            said = text.percentage(share, "") if share >= 9.95 else text.number(share)
+            said = (
+                text.percentage(share, "")
+                if share >= 9.95
+                else text.number(share)
+            )
             lines.append(
                 f"{said} % of {text.tflops(tflops / share * 100)} {unit} ({name})"
             )
@@ -290,17 +305,19 @@ def _datasheet(device: Device, dtype: str) -> float | None:
         return value
     if field in _unpublished(device.compute_capability, device.name):
         return None
-    return value * (2 if "fp16" in _matching(_HALVED, device.name) else 1)
+    if "fp16" in _matching(_HALVED, device.name):
+        value *= 2
+    return value
 
 
 def _field(dtype: str, compute_capability: str | None = None) -> str | None:
     """Return the field with the figure of a data type."""
     for form, field in _FIELDS.items():
-        if re.fullmatch(form, dtype):
-            by_float32 = (
-                field == "fp16" and compute_capability in _FLOAT16_BY_FLOAT32_UNITS
-            )
-            return "fp32" if by_float32 else field
+        if not re.fullmatch(form, dtype):
+            continue
+        if field == "fp16" and compute_capability in _FLOAT16_BY_FLOAT32_UNITS:
+            return "fp32"
+        return field
     return None
 
 
@@ -315,12 +332,18 @@ def _of(figures: Peak | Rates, field: str) -> float | None:
     return value
 
 
-def _matching(rules: Mapping[str, frozenset[str]], name: str | None) -> frozenset[str]:
-    found = (fields for form, fields in rules.items() if re.search(form, name or ""))
+def _matching(
+    rules: Mapping[str, frozenset[str]], name: str | None
+) -> frozenset[str]:
+    found = (
+        fields for form, fields in rules.items() if re.search(form, name or "")
+    )
     return frozenset[str]().union(*found)
 
 
-def _unpublished(compute_capability: str | None, name: str | None) -> frozenset[str]:
+def _unpublished(
+    compute_capability: str | None, name: str | None
+) -> frozenset[str]:
     found = _matching(_UNPUBLISHED, name)
     if is_turing_without_tensor_cores(compute_capability, name):
         found |= _TENSOR

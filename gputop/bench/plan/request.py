@@ -96,11 +96,9 @@ class Target:
         """Number that `--device` takes: `3`, `3:1` for a MIG instance, None for the CPU."""
         if self.index is None:
             return None
-        return (
-            f"{self.index}"
-            if self.mig_index is None
-            else f"{self.index}:{self.mig_index}"
-        )
+        if self.mig_index is None:
+            return str(self.index)
+        return f"{self.index}:{self.mig_index}"
 
     @property
     def label(self) -> str:
@@ -163,7 +161,9 @@ class Request:
 
     @property
     def _others(self) -> tuple[Target, ...]:
-        at = self.ranks.index(self.target) if self.ranks else 0
+        if not self.ranks:
+            return ()
+        at = self.ranks.index(self.target)
         return (*self.ranks[at + 1 :], *self.ranks[:at])
 
     @property
@@ -174,9 +174,15 @@ class Request:
 
 def short_labels(targets: Sequence[Target]) -> str:
     """Return short labels of the devices: `GPU 0, 2`, `GPU 1, CPU`."""
-    known = [target.number for target in targets if target.number is not None]
-    gpus = [f"GPU {', '.join(known)}"] if known else []
-    return ", ".join([*gpus, *("CPU" for target in targets if target.number is None)])
+    gpus, cpus = [], []
+    for target in targets:
+        if target.number is None:
+            cpus.append("CPU")
+        else:
+            gpus.append(target.number)
+    if gpus:
+        gpus[0] = f"GPU {gpus[0]}"
+    return ", ".join(gpus + cpus)
 
 
 class RunRefusedError(Exception):
@@ -217,20 +223,19 @@ def cpu_ranks(
 def offered_dtypes(target: Target) -> tuple[str, ...]:
     """Return the data types that a device has."""
     return tuple(
-        name for name, dtype in DTYPES.items() if why_missing(dtype, target) is None
+        name
+        for name, dtype in DTYPES.items()
+        if why_missing(dtype, target) is None
     )
 
 
 def why_missing(dtype: DataType, target: Target) -> str | None:
     """Return why a device does not have a data type, or None if it has."""
-    if target.kind == "cpu":
-        return None if dtype.on_cpu else dtype.why_missing
-    capability = _capability(target)
-    return (
-        dtype.why_missing
-        if capability is not None and capability < dtype.capability
-        else None
-    )
+    has_it = dtype.on_cpu
+    if target.kind == "cuda":
+        capability = _capability(target)
+        has_it = capability is None or capability >= dtype.capability
+    return None if has_it else dtype.why_missing
 
 
 def _capability(target: Target) -> tuple[int, int] | None:
@@ -247,12 +252,16 @@ def default_dtype(target: Target) -> str:
         return "float32"
     if is_turing_without_tensor_cores(target.compute_capability, target.name):
         return "float32"
-    return "bfloat16" if capability >= (8, 0) else "float16"
+    if capability < (8, 0):
+        return "float16"
+    return "bfloat16"
 
 
 def fixed_bytes(device: DeviceKind) -> int:
     """Return the bytes of a run of any size: context and workspace, or the process."""
-    return CONTEXT_BYTES + WORKSPACE_BYTES if device == "cuda" else PROCESS_BYTES
+    return (
+        CONTEXT_BYTES + WORKSPACE_BYTES if device == "cuda" else PROCESS_BYTES
+    )
 
 
 def memory_needed(
@@ -261,7 +270,9 @@ def memory_needed(
     device: DeviceKind,
 ) -> int:
     """Return the peak bytes on the device for products of N x N."""
-    each = DTYPES[dtype].bytes_per_element + DTYPES[dtype].library_bytes(device)
+    each = DTYPES[dtype].bytes_per_element + DTYPES[dtype].library_bytes(
+        device
+    )
     return fixed_bytes(device) + n * n * each + n * BYTES_PER_ROW
 
 
@@ -297,51 +308,53 @@ def auto_limit(
 
     It is that many times the usual one.
     """
-    return min(times * DTYPES[dtype].auto_size, largest_fitting_size(target, dtype))
+    return min(
+        times * DTYPES[dtype].auto_size, largest_fitting_size(target, dtype)
+    )
 
 
 def check_request(request: Request) -> Problem | None:
     """Return why the request cannot be run, or None."""
-    return next(
-        filter(None, (_check(request, dtype) for dtype in request.dtypes)), None
-    )
+    for dtype in request.dtypes:
+        problem = _check(request, dtype)
+        if problem is not None:
+            return problem
+    return None
 
 
 def check_together(requests: Sequence[Request]) -> Problem | None:
     """Return why `pairs` or `collective` cannot be run on these devices, or None."""
-    if requests[0].kind != "collective":
-        return check_pairs(requests) if requests[0].kind == "pairs" else None
+    first = requests[0]
+    if first.kind == "collective":
+        return _check_collective(requests)
+    if first.kind != "pairs":
+        return None
+    what = "There are no pairs to run"
+    if len(requests) == 1:
+        why = f"pairs needs two devices, but {first.target.label} is the only device"
+        return Problem(
+            what, why, "Name two with --device, such as 0,1 or cpu,0"
+        )
+    least = SHORTEST_SECONDS * (len(requests) + 1)
+    if first.seconds >= least:
+        return None
+    why = f"{len(requests)} runs alone and one together take {least:g} s at least"
+    return Problem(what, why, f"Choose --seconds {least:g} or more")
+
+
+def _check_collective(requests: Sequence[Request]) -> Problem | None:
     sorts = {(each.target.kind, each.target.parent_uuid) for each in requests}
     if len(requests) > 1 and sorts in ({("cpu", None)}, {("cuda", None)}):
         return None
-    why = f"{requests[0].target.label} is the only device"
-    why = (
-        why
-        if len(requests) == 1
-        else "it is between whole GPUs, or between ranks of the CPU"
+    why = "it is between whole GPUs, or between ranks of the CPU"
+    if len(requests) == 1:
+        why = f"{requests[0].target.label} is the only device"
+    remedy = (
+        "Name GPUs with --device, such as 0,1, or type --device cpu --ranks 4"
     )
-    remedy = "Name GPUs with --device, such as 0,1, or type --device cpu --ranks 4"
     if requests[0].target.host is not None:
         remedy = "Ask for two GPUs or more with --devices"
     return Problem("There is no collective to run", why, remedy)
-
-
-def check_pairs(requests: Sequence[Request]) -> Problem | None:
-    """Return why devices cannot be run alone and then together, or None."""
-    what = "There are no pairs to run"
-    if len(requests) < 2:
-        named = (
-            f"{requests[0].target.label} is the only device"
-            if requests
-            else "there is none"
-        )
-        why = f"pairs needs two devices, but {named}"
-        return Problem(what, why, "Name two with --device, such as 0,1 or cpu,0")
-    least = SHORTEST_SECONDS * (len(requests) + 1)
-    if requests[0].seconds < least:
-        why = f"{len(requests)} runs alone and one together take {least:g} s at least"
-        return Problem(what, why, f"Choose --seconds {least:g} or more")
-    return None
 
 
 def _check(request: Request, name: str) -> Problem | None:
@@ -349,15 +362,25 @@ def _check(request: Request, name: str) -> Problem | None:
     if host is not None and host < LEAST_HOST_BYTES:
         why = f"a GPU needs {sized(LEAST_HOST_BYTES)} of it, and {sized(host)} are left for each"
         remedy = "End what holds the memory, or test fewer GPUs at a time"
-        return Problem("The copies do not fit in the host's memory", why, remedy)
+        return Problem(
+            "The copies do not fit in the host's memory", why, remedy
+        )
     reason = why_missing(dtype, target)
     if reason is not None:
         names = ", ".join(offered_dtypes(target))
         return Problem(
-            f"{name} cannot be run on {target.label}", reason, f"Choose one of {names}"
+            f"{name} cannot be run on {target.label}",
+            reason,
+            f"Choose one of {names}",
         )
-    if not KINDS[request.kind].has_rows and request.size and target.kind == "cuda":
-        usable = max(dtype.least, -(-request.size // dtype.multiple) * dtype.multiple)
+    if (
+        not KINDS[request.kind].has_rows
+        and request.size
+        and target.kind == "cuda"
+    ):
+        usable = max(
+            dtype.least, -(-request.size // dtype.multiple) * dtype.multiple
+        )
         if usable != request.size:
             what = f"There are no {name} products of size {request.size}"
             least = max(dtype.least, dtype.multiple)
@@ -373,7 +396,10 @@ def _check(request: Request, name: str) -> Problem | None:
     remedy = "End what holds the memory, or choose another device"
     if largest := largest_size(allowed, name, target.kind):
         remedy = f"Choose --size {largest} or smaller, or --size auto"
-    kind, what = KINDS[request.kind], f"Products of size {n} in {name} do not fit"
+    kind, what = (
+        KINDS[request.kind],
+        f"Products of size {n} in {name} do not fit",
+    )
     if not kind.has_size:
         what = f"The buffers of {kind.name} do not fit"
         remedy = "End what holds the memory, or raise --memory-share"
@@ -392,14 +418,16 @@ def _parse_number(
     with contextlib.suppress(ValueError):
         if least <= (number := float(text)) <= most:
             return number
-    raise ValueError(f"{text!r} is not {what}. Give a number such as {example}.")
+    raise ValueError(
+        f"{text!r} is not {what}. Give a number such as {example}."
+    )
 
 
 _SHARE = "a share of the free memory: it is above 0, up to 1"
-_DURATION = (
-    f"a duration: it is in seconds, from {SHORTEST_SECONDS:g} to {LONGEST_SECONDS:.0f}"
+_DURATION = f"a duration: it is in seconds, from {SHORTEST_SECONDS:g} to {LONGEST_SECONDS:.0f}"
+_FREQUENCY = (
+    f"a frequency: it is from {LOWEST_HERTZ:g} to {HIGHEST_HERTZ:g} Hz"
 )
-_FREQUENCY = f"a frequency: it is from {LOWEST_HERTZ:g} to {HIGHEST_HERTZ:g} Hz"
 parse_share = partial(_parse_number, _SHARE, math.ulp(0), 1, "0.5")
 parse_percent = partial(
     _parse_number, "a percentage: it is from 0 to 100", 0, 100, "20"
@@ -407,7 +435,9 @@ parse_percent = partial(
 parse_seconds = partial(
     _parse_number, _DURATION, SHORTEST_SECONDS, LONGEST_SECONDS, "30"
 )
-parse_hertz = partial(_parse_number, _FREQUENCY, LOWEST_HERTZ, HIGHEST_HERTZ, "2")
+parse_hertz = partial(
+    _parse_number, _FREQUENCY, LOWEST_HERTZ, HIGHEST_HERTZ, "2"
+)
 
 
 def parse_size(text: str) -> int | None:
@@ -431,7 +461,9 @@ def parse_python(text: str) -> str:
     path = shutil.which(text)
     if path is None:
         is_directory = os.path.isdir(text)  # noqa: PTH112 - which is False also where it may not look
-        why = "it is a directory" if is_directory else "there is no such program"
+        why = (
+            "it is a directory" if is_directory else "there is no such program"
+        )
         raise ValueError(
             f"{text!r} is not an interpreter: {why}. "
             "Give the path of a Python that has torch, such as ~/venv/bin/python."

@@ -29,7 +29,9 @@ from gputop.text import fold_list, visible
 
 ALL = "all"
 HIDDEN = f"{VARIABLE} hides every GPU"
-_NUMBER = re.compile(r"(?:cuda:|gpu:)?([0-9]{1,4})(?::([0-9]{1,4}))?", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"(?:cuda:|gpu:)?([0-9]{1,4})(?::([0-9]{1,4}))?", re.IGNORECASE
+)
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f-]*", re.IGNORECASE)
 LISTED = 8
 """Most processes named in a question on the screen."""
@@ -47,9 +49,13 @@ def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
         readings = sample.device(device.uuid) if sample else None
         if device.memory_is_shared:
             free, share = cpu.memory_free_bytes, cpu.memory_share
-            target = replace(target, memory_free_bytes=free, memory_share=share)
+            target = replace(
+                target, memory_free_bytes=free, memory_share=share
+            )
         elif readings is not None:
-            target = replace(target, memory_free_bytes=readings.memory_free_bytes)
+            target = replace(
+                target, memory_free_bytes=readings.memory_free_bytes
+            )
         found.append(target)
     return (*found, cpu)
 
@@ -115,15 +121,15 @@ def choose(
         if problem is not None:
             raise ValueError(f"{problem}.")
         return next(target for target in among if target.uuid == found[0])
-    names = ", ".join(
-        "cpu" if t.kind == "cpu" else f"{t.number} ({t.uuid})" for t in among
-    )
+    names = [f"{target.number} ({target.uuid})" for target in among[:-1]]
     why = "this machine has no such device"
     if found:
         why = f"{len(found)} devices match it"
     elif not all(map(is_identified, inventory.devices)):
         why = "no device that answers has this name"
-    raise ValueError(f"Device {device!r} cannot be used: {why}. There are: {names}.")
+    raise ValueError(
+        f"Device {device!r} cannot be used: {why}. There are: {', '.join([*names, 'cpu'])}."
+    )
 
 
 def visible_to_cuda(inventory: Inventory) -> Inventory:
@@ -137,15 +143,21 @@ def visible_to_cuda(inventory: Inventory) -> Inventory:
         raise ValueError(f"{error}, or choose one with --device.") from None
     if left.note is not None:
         print_message(left.note)
-    devices = tuple(device for device in inventory.devices if device.uuid in left.uuids)
+    devices = tuple(
+        device for device in inventory.devices if device.uuid in left.uuids
+    )
     return replace(inventory, devices=devices)
 
 
 def parse_devices(text: str) -> tuple[str, ...]:
     """Parse devices separated by commas, or `all`; raise `ValueError`."""
-    names = (name.strip() for name in text.split(","))
-    found = (ALL if name.lower() == ALL else parse_device(name) for name in names)
-    return tuple(dict.fromkeys(found))
+    found: dict[str, None] = {}
+    for name in text.split(","):
+        device = name.strip().lower()
+        if device != ALL:
+            device = parse_device(name)
+        found[device] = None
+    return tuple(found)
 
 
 def parse_device(text: str) -> str:
@@ -159,7 +171,9 @@ def parse_device(text: str) -> str:
         return "cpu"
     number = _NUMBER.fullmatch(device)
     if number:
-        return ":".join(str(int(part)) for part in number.groups() if part is not None)
+        return ":".join(
+            str(int(part)) for part in number.groups() if part is not None
+        )
     if _UUID.fullmatch(device) or is_address(device):
         return device
     raise ValueError(
@@ -178,7 +192,9 @@ def why_unusable(sample: Sample | None, target: Target) -> Problem | None:
         readings.state is DeviceState.OK and readings.age_seconds is None
     ):
         return Problem(
-            what, "it has not answered yet", "Try again; `dmesg` may have an Xid"
+            what,
+            "it has not answered yet",
+            "Try again; `dmesg` may have an Xid",
         )
     if readings.state is DeviceState.OK:
         return None
@@ -196,20 +212,28 @@ def why_unusable(sample: Sample | None, target: Target) -> Problem | None:
 def shared_dtypes(targets: Sequence[Target]) -> tuple[str, ...]:
     """Return the data types that all targets have, in the usual order."""
     first, *others = map(plan.offered_dtypes, targets)
-    return tuple(dtype for dtype in first if all(dtype in other for other in others))
+    common = set(first).intersection(*others)
+    return tuple(dtype for dtype in first if dtype in common)
 
 
 def common_dtype(targets: Sequence[Target]) -> str:
     """Return a data type that one of them trains with and all have; float32 beside a CPU."""
     shared = shared_dtypes(targets)
     with_cpu = any(target.kind == "cpu" for target in targets)
-    wanted = [] if with_cpu else [plan.default_dtype(target) for target in targets]
-    return next((dtype for dtype in wanted if dtype in shared), "float32")
+    if not with_cpu:
+        for dtype in map(plan.default_dtype, targets):
+            if dtype in shared:
+                return dtype
+    return "float32"
 
 
 def copies_to_others(target: Target) -> bool:
     """True for a whole GPU of this machine: a process on another one sees that device only."""
-    return target.kind == "cuda" and target.host is None and not target.parent_uuid
+    return (
+        target.kind == "cuda"
+        and target.host is None
+        and not target.parent_uuid
+    )
 
 
 def with_peers(requests: Sequence[Request]) -> list[Request]:
@@ -221,7 +245,9 @@ def with_peers(requests: Sequence[Request]) -> list[Request]:
     targets = tuple(each.target for each in requests)
     if requests[0].kind == "collective":
         return [replace(each, ranks=targets) for each in requests]
-    gpus = [each for each in targets if each.kind == "cuda" and each.host is None]
+    gpus = [
+        each for each in targets if each.kind == "cuda" and each.host is None
+    ]
     if requests[0].kind != "copy" or not gpus:
         return list(requests)
     whole = tuple(filter(copies_to_others, gpus))
@@ -255,7 +281,9 @@ def select_targets(
     from gputop.stream.child import StreamError, one_snapshot
 
     try:
-        inventory, sample = asyncio.run(one_snapshot(identified=_by_identity(named)))
+        inventory, sample = asyncio.run(
+            one_snapshot(identified=_by_identity(named))
+        )
     except StreamError as error:
         raise RunRefusedError(f"{error}. Or choose --device cpu.") from None
     try:
@@ -293,23 +321,26 @@ def _found(
 ) -> list[Target]:
     """Return the devices that are named, or meant without names; `all` means those in `left`."""
     *gpus, cpu = targets(left, sample)
-    usable = [target for target in gpus if why_unusable(sample, target) is None]
+    usable = [
+        target for target in gpus if why_unusable(sample, target) is None
+    ]
     if named is None and not KINDS[kind].several_devices:
         return [choose(left, sample, None)]
     if named is None:
-        return (
-            usable
-            if len(usable) >= (1 if kind == "collective" else 2)
-            else [*usable, cpu]
-        )
+        enough = len(usable) > 1 or (usable and kind == "collective")
+        return usable if enough else [*usable, cpu]
     if ALL in named and not usable:
-        why = "none of them answers" if gpus else "there is none"
-        why = HIDDEN if inventory.devices and not left.devices else why
+        why = "there is none"
+        if inventory.devices and not left.devices:
+            why = HIDDEN
+        elif gpus:
+            why = "none of them answers"
         raise ValueError(f"No GPU can be used: {why}. Choose --device cpu.")
-    found = (
-        usable if name == ALL else [choose(inventory, sample, name)] for name in named
-    )
-    return list(dict.fromkeys(target for each in found for target in each))
+    found: dict[Target, None] = {}
+    for name in named:
+        chosen = usable if name == ALL else [choose(inventory, sample, name)]
+        found |= dict.fromkeys(chosen)
+    return list(found)
 
 
 def _say_why_cpu(inventory: Inventory, left: Inventory) -> None:
@@ -336,19 +367,21 @@ def refuse_unusable(
         refuse_busy(target, sample)
 
 
-def processes_on(sample: Sample | None, target: Target) -> list[Process] | None:
+def processes_on(
+    sample: Sample | None, target: Target
+) -> list[Process] | None:
     """Return the processes that compute on the device, or None if unknown."""
     if target.kind == "cpu":
         return []
     readings = sample.device(target.uuid or "") if sample else None
     if sample is None or readings is None or "processes" in readings.absent:
         return None
-    return [
-        process
-        for process in sample.processes
-        if process.device_uuid == target.uuid
-        and process.kind is not ProcessKind.GRAPHICS
-    ]
+    found = []
+    for process in sample.processes:
+        computes = process.kind is not ProcessKind.GRAPHICS
+        if computes and process.device_uuid == target.uuid:
+            found.append(process)
+    return found
 
 
 def refuse_busy(target: Target, sample: Sample) -> None:
@@ -430,8 +463,12 @@ def busy_question(
     alone = len(targets) == 1
     lines = _holders([*holding.values()], alone=alone)
     for target in unknown:
-        lines.append(UNKNOWN if alone else f"{short_labels([target])}: {UNKNOWN}")
-    who = visible(busy[0].label) if alone else f"{len(busy)} of {len(targets)} devices"
+        lines.append(
+            UNKNOWN if alone else f"{short_labels([target])}: {UNKNOWN}"
+        )
+    who = f"{len(busy)} of {len(targets)} devices"
+    if alone:
+        who = visible(busy[0].label)
     if not holding:
         return f"{who} may be in use:", lines
     be = "are" if len(busy) > 1 else "is"
@@ -454,8 +491,6 @@ def _holders(
 
 
 def _line(process: Process) -> str:
-    user, command = (
-        visible(process.user or "–"),
-        visible(process.command or "(not visible)", 160),
-    )
+    user = visible(process.user or "–")
+    command = visible(process.command or "(not visible)", 160)
     return f"{process.pid:>8}  {user:<10} {command}"

@@ -38,7 +38,9 @@ ENDINGS = {
     "time": Ending("ok", "time was up"),
     "user": Ending("stopped", "stopped by the user"),
     "limit": Ending("too hot", "ended by the temperature limit"),
-    "silent": Ending("unwatched", "ended because the device could not be watched"),
+    "silent": Ending(
+        "unwatched", "ended because the device could not be watched"
+    ),
     UNWATCHED: Ending("unwatched", "ended because its guard failed"),
 }
 
@@ -92,7 +94,9 @@ def verdict(result: Result) -> str:
         return "FAULTY"
     slower = result.known_comparison.slower
     if slower is not None:
-        rows = [float(each) for each in re.findall(r" is ([\d.]+) % under", slower)]
+        rows = [
+            float(each) for each in re.findall(r" is ([\d.]+) % under", slower)
+        ]
         worst = max(rows, default=result.known_comparison.under_percent or 0.0)
         return f"{worst:.0f} % under"
     if result.stopped != "time" or result.verdict is None:
@@ -122,7 +126,9 @@ def device(result: Result) -> str:
 
 
 def _condition(name: str, unit: str) -> Callable[[Result], str]:
-    return lambda result: quantity(getattr(result.known_conditions, name), unit)
+    return lambda result: quantity(
+        getattr(result.known_conditions, name), unit
+    )
 
 
 def _peak(result: Result) -> str:
@@ -157,12 +163,12 @@ VERDICT = ResultColumn("VERDICT", 10, 0, verdict)
 COLUMNS = (
     WHEN,
     DEVICE,
-    ResultColumn("KIND", 7, 6, _word("kind")),
-    ResultColumn("TYPE", 8, 2, _word("dtype")),
+    ResultColumn("KIND", 7, 2, _word("kind")),
+    ResultColumn("TYPE", 8, 3, _word("dtype")),
     ResultColumn(
         "SIZE",
         6,
-        2,
+        4,
         shape,
         right=True,
     ),
@@ -234,12 +240,18 @@ IN_TITLE = {"TYPE", "SIZE"}
 """Titles of columns that a line above the devices has, unless the devices differ."""
 
 
-def devices_table(places: Iterable[str], results: Sequence[Result]) -> list[list[str]]:
+def devices_table(
+    places: Iterable[str], results: Sequence[Result]
+) -> list[list[str]]:
     """Return lines of devices of the same run, with the columns that have values."""
     shown = [["DEVICE", *places]]
     for column in COLUMNS:
         texts = [column.text(result) for result in results]
         is_same = column.title in IN_TITLE and len(set(texts)) == 1
-        if column.title not in OF_A_RUN and not is_same and set(texts) != {ABSENT}:
+        if (
+            column.title not in OF_A_RUN
+            and not is_same
+            and set(texts) != {ABSENT}
+        ):
             shown.append([column.title, *texts])
     return [list(line) for line in zip(*shown, strict=True)]

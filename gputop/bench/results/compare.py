@@ -12,7 +12,12 @@ from operator import attrgetter
 
 from gputop.bench.events import Comparison, Result
 from gputop.bench.plan.kinds import kind_of
-from gputop.bench.results.measures import figure_text, measured, percent_below, score
+from gputop.bench.results.measures import (
+    figure_text,
+    measured,
+    percent_below,
+    score,
+)
 from gputop.bench.results.statistics import scatter_limit
 from gputop.text import visible
 
@@ -38,10 +43,15 @@ def comparable(result: Result) -> tuple[object, ...]:
     Left out is what varies between runs (products of the warm-up and of a batch), and what may
     change on a machine: torch, the driver, the power limit.
     """
-    device = (result.host or platform.node(), result.device_uuid or result.device)
+    device = (
+        result.host or platform.node(),
+        result.device_uuid or result.device,
+    )
     if kind_of(result.kind).finds_shape:
         return (device, method(result))
-    rows = frozenset((point.series, point.x, point.shape) for point in result.points)
+    rows = frozenset(
+        (point.series, point.x, point.shape) for point in result.points
+    )
     return (device, method(result), result.layout, rows)
 
 
@@ -137,7 +147,8 @@ def percent_limits(rows: Sequence[Sequence[float]]) -> list[float]:
     median as the mean of all, or farther if its own values scatter more.
     """
     own = [
-        100 * scatter_limit(row) / (statistics.median(row) or math.inf) for row in rows
+        100 * scatter_limit(row) / (statistics.median(row) or math.inf)
+        for row in rows
     ]
     usual = statistics.fmean(own or [0.0])
     return [max(LEAST_LIMIT, usual, limit) for limit in own]

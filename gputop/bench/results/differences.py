@@ -14,7 +14,15 @@ from gputop.bench.results.measures import MEASURES, percent_below, score
 from gputop.bench.results.page import Block, Heading, Sentence
 from gputop.bench.results.statistics import scatter_limit
 from gputop.bench.results.tables import TextTable, layout_of
-from gputop.text import ABSENT, moment, percentage, quantity, rounded, tflops, visible
+from gputop.text import (
+    ABSENT,
+    moment,
+    percentage,
+    quantity,
+    rounded,
+    tflops,
+    visible,
+)
 
 MEDIAN_SPREADS = 1.8
 """Half of a 95 % interval of a row's median, in spreads of its blocks, which are four or more."""
@@ -23,7 +31,15 @@ RUN_PERCENT = 1.0
 RUN_DEVIATIONS = 2.8
 """Half of the 95 % interval of the difference of two runs, in such deviations: 2 times the root of
 two."""
-TEST = ("kind", "data type", "size", "accumulation", "layout", "data", "threads")
+TEST = (
+    "kind",
+    "data type",
+    "size",
+    "accumulation",
+    "layout",
+    "data",
+    "threads",
+)
 """Settings that make another test."""
 OTHER_PERCENT = 1.0
 """Percent by which conditions differ that explain a difference."""
@@ -81,12 +97,15 @@ def answer(
 ) -> Sentence:
     """Return which of two results is faster, and why: `The same within 1 %.`"""
     unlike = [
-        name for name, (one, other) in _settings(before, after).items() if one != other
+        name
+        for name, (one, other) in _settings(before, after).items()
+        if one != other
     ]
     tests = [name for name in TEST if name in unlike]
     if tests:
         return Sentence(
-            f"These are different tests: they differ in {', '.join(tests)}.", "warn"
+            f"These are different tests: they differ in {', '.join(tests)}.",
+            "warn",
         )
     one, other = score(before), score(after)
     if not one or not other:
@@ -96,11 +115,15 @@ def answer(
     scores = [value for each in like if (value := score(each)) is not None]
     noise = 100 * _run_half(Figure(max(one, other)), scores) / max(one, other)
     if percent <= noise:
-        return Sentence(f"The same within {max(1, math.ceil(percent))} %.", "good")
+        return Sentence(
+            f"The same within {max(1, math.ceil(percent))} %.", "good"
+        )
     slow_name, fast_name = _names(slow, fast, after)
     why = ", ".join(_reasons(slow, fast)) or "no reason is known"
     share = percentage(percent)
-    return Sentence(f"{slow_name} is {share} slower than {fast_name}: {why}.", "warn")
+    return Sentence(
+        f"{slow_name} is {share} slower than {fast_name}: {why}.", "warn"
+    )
 
 
 def _names(
@@ -118,7 +141,10 @@ def _names(
 def _device(result: Result, other: Result) -> str:
     """Return the name of a device that tells it from the other one."""
     name = visible(result.device, 60)
-    if result.device_index is not None and result.device_index != other.device_index:
+    if (
+        result.device_index is not None
+        and result.device_index != other.device_index
+    ):
         name = f"GPU {result.device_index}"
     if result.host and result.host != other.host:
         name += f" on {visible(result.host, 60)}"
@@ -182,7 +208,9 @@ def _settings(*results: Result) -> dict[str, tuple[str, ...]]:
     pairs = {}
     for name in found[0]:
         values = [each[name] for each in found]
-        pairs[name] = tuple(visible(str(value or "unknown"), 80) for value in values)
+        pairs[name] = tuple(
+            visible(str(value or "unknown"), 80) for value in values
+        )
     return pairs
 
 
@@ -263,7 +291,9 @@ def _figures(result: Result) -> dict[str, Figure]:
         if value is None:
             continue
         if "spread_percent" in point.values:
-            half = MEDIAN_SPREADS * point.values["spread_percent"] / 100 * value
+            half = (
+                MEDIAN_SPREADS * point.values["spread_percent"] / 100 * value
+            )
         place = f"{point.series}, {layout.size_text(point)}"
         found[f"{place}, {MEASURES[name].title}"] = Figure(value, half, name)
     return found

@@ -53,7 +53,9 @@ def _uuid_of(label: str) -> str:
 
 def documents(results: Iterable[Result]) -> str:
     """Return a JSON list of the results."""
-    return json.dumps([asdict(result) for result in results], indent=2, allow_nan=False)
+    return json.dumps(
+        [asdict(result) for result in results], indent=2, allow_nan=False
+    )
 
 
 def as_csv(results: Sequence[Result]) -> str:
@@ -63,12 +65,16 @@ def as_csv(results: Sequence[Result]) -> str:
     rows = []
     for result in results:
         row = {name: getattr(result, name) for name in names}
-        row |= {name: getattr(result.conditions, name, None) for name in conditions}
+        row |= {
+            name: getattr(result.conditions, name, None) for name in conditions
+        }
         row["started_at"] = _iso(result.started_at)
         row["under_earlier_percent"] = result.known_comparison.under_percent
         row["verdict"] = result.verdict and result.verdict.state
         rows.append(row)
-    return _csv([*names, *conditions, "under_earlier_percent", "verdict"], rows)
+    return _csv(
+        [*names, *conditions, "under_earlier_percent", "verdict"], rows
+    )
 
 
 def _iso(stamp: float) -> str:

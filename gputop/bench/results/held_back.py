@@ -38,19 +38,32 @@ def _shortest_run(result: Result) -> float:
     """Return the seconds of the run; of `pairs` those of the shorter one, alone or together."""
     seconds = [result.seconds]
     if result.kind == "pairs":
-        seconds += [row.values.get("seconds", result.seconds) for row in result.points]
+        seconds += [
+            row.values.get("seconds", result.seconds) for row in result.points
+        ]
     return min(seconds)
 
 
 def is_capped(result: Result) -> bool:
     """Return True if the power limit held the device back for most of the second half."""
-    known, limit = result.known_conditions, result.known_conditions.power_limit_watts
+    known, limit = (
+        result.known_conditions,
+        result.known_conditions.power_limit_watts,
+    )
     watts = known.late_power_watts_mean
-    if watts is not None and limit is not None and watts >= AT_LIMIT_SHARE * limit:
+    if (
+        watts is not None
+        and limit is not None
+        and watts >= AT_LIMIT_SHARE * limit
+    ):
         return True
     if watts is None:
         watts = known.power_watts_mean
-    if watts is not None and limit is not None and watts < CAPPED_SHARE * limit:
+    if (
+        watts is not None
+        and limit is not None
+        and watts < CAPPED_SHARE * limit
+    ):
         return False
     held = known.late_power_cap_seconds
     if held is None:  # of an older version
@@ -70,7 +83,11 @@ def slowdowns(result: Result) -> list[str]:
     found = []
     for word, seconds in result.known_conditions.clock_event_seconds.items():
         event = BY_WORD.get(word)
-        if event and event.fault and seconds > HELD_SHARE * _shortest_run(result):
+        if (
+            event
+            and event.fault
+            and seconds > HELD_SHARE * _shortest_run(result)
+        ):
             found.append(f"{event.label} for {seconds:.0f} s")
     return found
 
@@ -92,7 +109,10 @@ def explanation(result: Result) -> str:
 def by_power_limit(result: Result) -> str:
     """Return that the power limit holds the clock down, or nothing."""
     known = result.known_conditions
-    peak, limit = find_peak(known.pci_device_id, result.device), known.power_limit_watts
+    peak, limit = (
+        find_peak(known.pci_device_id, result.device),
+        known.power_limit_watts,
+    )
     usual = peak.watts if peak else None
     said, is_lowered = "its power limit", False
     if limit is not None:
@@ -103,14 +123,20 @@ def by_power_limit(result: Result) -> str:
     # Rows of a table are too short for a mean of the power to show much.
     often = _cap_seconds(result) > HELD_SHARE * result.seconds
     at_times = has_short_rows(result) and often
-    if is_capped(result) or at_times or (is_lowered and not knows_reasons(result)):
+    if (
+        is_capped(result)
+        or at_times
+        or (is_lowered and not knows_reasons(result))
+    ):
         return f"{said} holds it back"
     return ""
 
 
 def by_application_clocks(result: Result) -> str:
     """Return that application clocks held the clock down for most of the run, or nothing."""
-    held = result.known_conditions.clock_event_seconds.get("application_clocks", 0.0)
+    held = result.known_conditions.clock_event_seconds.get(
+        "application_clocks", 0.0
+    )
     return "application clocks are set" if held > result.seconds / 2 else ""
 
 

@@ -48,7 +48,9 @@ def html_document(page: Page, started_at: float) -> str:
 
     Its title is the first heading of the page.
     """
-    title = next((block.text for block in page if isinstance(block, Heading)), "")
+    title = next(
+        (block.text for block in page if isinstance(block, Heading)), ""
+    )
     return Template(_template()).substitute(
         title=text(title),
         when=text(moment(started_at, "%d %B %Y, %H:%M %Z")),

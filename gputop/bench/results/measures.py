@@ -10,7 +10,15 @@ from typing import NamedTuple
 from gputop.bench.events import Point, Result
 from gputop.bench.plan.kinds import BANDWIDTH, kind_of
 from gputop.schema.catalogue import CATALOGUE
-from gputop.text import ABSENT, brief, count, number, percentage, throughput, visible
+from gputop.text import (
+    ABSENT,
+    brief,
+    count,
+    number,
+    percentage,
+    throughput,
+    visible,
+)
 
 SPOILED_PERCENT = 5.0
 """Scatter of a row from which its number says little."""
@@ -162,7 +170,9 @@ def judged_rows(result: Result) -> dict[str, Point]:
         if kind.moves_bytes and "pageable" not in name:
             found[name] = max(line, key=lambda point: point.x)
         elif kind.several_dtypes or kind.name == "step":
-            found[name] = max(line, key=lambda point: point.values.get("tflops", 0.0))
+            found[name] = max(
+                line, key=lambda point: point.values.get("tflops", 0.0)
+            )
     return found
 
 
@@ -194,7 +204,8 @@ def figure_text(result: Result, value: float) -> str:
     if not value:
         return "nothing over its rows"
     return (
-        f"{brief(1 / value)} over its rows"  # a time says more than products per second
+        # A time says more than products per second
+        f"{brief(1 / value)} over its rows"
     )
 
 
@@ -255,7 +266,9 @@ def memory_errors_text(known: Mapping[str, Sequence[float]]) -> str:
     """Return the counters before and after: `ECC corrected 0 before, 3 after`."""
     found = []
     for name, pair in known.items():
-        label = CATALOGUE[name].label if name in CATALOGUE else visible(name, 40)
+        label = (
+            CATALOGUE[name].label if name in CATALOGUE else visible(name, 40)
+        )
         if pair:
             found.append(f"{label} {pair[0]:.0f} before, {pair[-1]:.0f} after")
     return "; ".join(found)

@@ -52,7 +52,10 @@ class DeviceOutcome:
     @property
     def group(self) -> tuple[str, str]:
         """Model and data type, within which devices are compared."""
-        return self.device, self.result.dtype if self.result is not None else ""
+        return (
+            self.device,
+            self.result.dtype if self.result is not None else "",
+        )
 
     @property
     def score(self) -> float | None:
@@ -72,7 +75,9 @@ class DeviceOutcome:
         if self.result is None:
             stopped = self.status == INTERRUPTED  # like all others
             return [] if stopped else [self.problem or "it has no result"]
-        bad = self.result.verdict.bad if self.result.verdict is not None else ()
+        bad = (
+            self.result.verdict.bad if self.result.verdict is not None else ()
+        )
         return [f"{part.name}: {part.why}" for part in bad]
 
     @property
@@ -133,7 +138,11 @@ def device_outcome(run: DeviceRun) -> DeviceOutcome:
 def was_stopped(member: DeviceOutcome) -> bool:
     """True if somebody ended the run early."""
     ended = member.result
-    return member.status == INTERRUPTED if ended is None else ended.stopped == "user"
+    return (
+        member.status == INTERRUPTED
+        if ended is None
+        else ended.stopped == "user"
+    )
 
 
 def distribution(
@@ -142,8 +151,15 @@ def distribution(
     """Return the distribution of values in any order, one at least."""
     ordered = sorted(values)
     middle, sigma = statistics.median(ordered), robust_sigma(ordered)
-    bounds = percentile(ordered, 5), percentile(ordered, 95), ordered[0], ordered[-1]
-    return RateDistribution(device, dtype, len(ordered), middle, *bounds, sigma)
+    bounds = (
+        percentile(ordered, 5),
+        percentile(ordered, 95),
+        ordered[0],
+        ordered[-1],
+    )
+    return RateDistribution(
+        device, dtype, len(ordered), middle, *bounds, sigma
+    )
 
 
 def distributions(
@@ -154,7 +170,9 @@ def distributions(
     for member in members:
         if member.score is not None:
             groups.setdefault(member.group, []).append(member.score)
-    return {group: distribution(values, *group) for group, values in groups.items()}
+    return {
+        group: distribution(values, *group) for group, values in groups.items()
+    }
 
 
 def outliers(members: Sequence[DeviceOutcome]) -> list[DeviceOutcome]:
@@ -179,8 +197,13 @@ def devices_page(members: Sequence[DeviceOutcome]) -> list[Block]:
     """
     results = _results(members)
     found = outliers(members)
-    page: list[Block] = [*_sentences(members, found), Heading(_title(members, results))]
-    for limit in dict.fromkeys(each.known_conditions.heat_limit for each in results):
+    page: list[Block] = [
+        *_sentences(members, found),
+        Heading(_title(members, results)),
+    ]
+    for limit in dict.fromkeys(
+        each.known_conditions.heat_limit for each in results
+    ):
         if limit:
             page.append(Sentence(f"Heat limit: {limit}"))
     for known in distributions(members).values():
@@ -225,7 +248,10 @@ def _title(members: Sequence[DeviceOutcome], results: Sequence[Result]) -> str:
     title = first.kind
     if kind.has_dtype:
         title += f" in {first.dtype}"
-    if not kind.has_rows and len({(each.m, each.n, each.k) for each in results}) == 1:
+    if (
+        not kind.has_rows
+        and len({(each.m, each.n, each.k) for each in results}) == 1
+    ):
         title += f", {shape(first)}"
     longest = max(result.seconds for result in results)
     return f"{title}, {duration(longest)}: {where}"
@@ -291,7 +317,9 @@ def _merged(texts: Sequence[str]) -> str:
         first = same[0]
         begin = first.start(first.lastindex or 0)
         merged += texts[0][at:begin]
-        values = list(dict.fromkeys(each[each.lastindex or 0] for each in same))
+        values = list(
+            dict.fromkeys(each[each.lastindex or 0] for each in same)
+        )
         if len(values) == 1:
             merged += values[0]
         elif first.lastindex == 1:  # as the commands take it
@@ -308,7 +336,9 @@ def outliers_document(members: Sequence[DeviceOutcome]) -> dict[str, Any]:
     found, results = [], []
     for each in outliers(members):
         named = {**_named(each), "score": each.score}
-        found.append({**named, "reasons": each.reasons, "status": each.exit_status})
+        found.append(
+            {**named, "reasons": each.reasons, "status": each.exit_status}
+        )
     for member in members:
         named = _named(member)
         why = {

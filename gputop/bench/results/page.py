@@ -103,7 +103,9 @@ def level_of(state: str) -> Level:
     return levels.get(state, "")
 
 
-def result_page(result: Result, course: RunCurves | None = None) -> list[Block]:
+def result_page(
+    result: Result, course: RunCurves | None = None
+) -> list[Block]:
     """Return everything about a result, the verdict first, with the run over time if given."""
     page: list[Block] = [*headline(result), Heading(title_of(result))]
     if result.points:
@@ -116,7 +118,9 @@ def result_page(result: Result, course: RunCurves | None = None) -> list[Block]:
         page += verdict_blocks(result)
     page.append(Facts("Method", method_facts(result), details=True))
     page.append(Facts("Details", detail_facts(result), details=True))
-    return [block for block in page if not isinstance(block, Facts) or block.rows]
+    return [
+        block for block in page if not isinstance(block, Facts) or block.rows
+    ]
 
 
 def title_of(result: Result) -> str:
@@ -147,7 +151,9 @@ def verdict_blocks(result: Result) -> Iterator[Block]:
         return
     for line in verdict_lines(result):
         yield Sentence(line, level_of(verdict.state))
-    parts = [(part.name, f"{part.state}: {part.why}") for part in verdict.parts]
+    parts = [
+        (part.name, f"{part.state}: {part.why}") for part in verdict.parts
+    ]
     yield Facts("Verdict", parts, details=True)
 
 
@@ -160,7 +166,9 @@ def verdict_lines(result: Result) -> Iterator[str]:
         yield f"Verdict: {part.state}, {part.name}: {part.why}"
     if bad:
         return
-    left = [part.name for part in result.verdict.parts if part.state == NOT_JUDGED]
+    left = [
+        part.name for part in result.verdict.parts if part.state == NOT_JUDGED
+    ]
     judged = count(len(result.verdict.parts) - len(left), "part")
     if left:
         judged += f"; not judged: {', '.join(left)}"
@@ -192,7 +200,9 @@ def figure_facts(result: Result) -> list[Fact]:
     if result.tensor_bytes is not None or result.context_bytes is not None:
         tensors, cache = size(result.tensor_bytes), size(result.cache_bytes)
         context = size(result.context_bytes)
-        said = f"tensors {tensors}, torch's cache {cache}, CUDA context {context}"
+        said = (
+            f"tensors {tensors}, torch's cache {cache}, CUDA context {context}"
+        )
         facts.append(("memory", said))
     facts += [("note", note) for note in result.notes]
     return present(facts)
@@ -226,7 +236,12 @@ def _throughput(result: Result) -> list[tuple[str, str]]:
     elif result.tflops_sustained is not None:
         steady = "not within this run"
     burst = f"{throughput(result.tflops_burst)} from the first product on"
-    facts = {"mean": mean, "peak": peak, "burst": burst, "sustained": sustained}
+    facts = {
+        "mean": mean,
+        "peak": peak,
+        "burst": burst,
+        "sustained": sustained,
+    }
     return [*facts.items(), ("steady", steady)]
 
 
@@ -289,7 +304,9 @@ def condition_facts(known: Conditions) -> list[Fact]:
         "clock": clock,
         "heat": heat,
         "heat limit": known.heat_limit,
-        "held back": ", ".join(f"{CAUSES.get(n, n)} {span_text(s)}" for n, s in held),
+        "held back": ", ".join(
+            f"{CAUSES.get(n, n)} {span_text(s)}" for n, s in held
+        ),
         "memory errors": memory_errors_text(known.memory_errors),
         "used by": "; ".join(known.other_load),
         "driver": known.driver_version,
@@ -336,18 +353,25 @@ def charts(result: Result, course: RunCurves) -> Iterator[Block]:
     lines: dict[str, list[tuple[float, float]]] = {}
     drawn = [row for row in result.points if BETWEEN not in row.series]
     for series, points in points_by_series(drawn).items():
-        rates = [(row.x, row.values[value]) for row in points if value in row.values]
+        rates = [
+            (row.x, row.values[value]) for row in points if value in row.values
+        ]
         if rates:
             lines[series] = sorted(rates)
-    if len({x for line in lines.values() for x, _ in line}) > 1:  # else it is no line
+    # Else it is no line
+    if len({x for line in lines.values() for x, _ in line}) > 1:
         yield Chart(value, lines, "bytes" if kind.moves_bytes else "N")
     value = BANDWIDTH if kind.moves_bytes else "tflops"
     unit = 1e9 if kind.moves_bytes else 1.0
-    rates = [(each.elapsed_seconds, unit * each.rate) for each in course.progress]
+    rates = [
+        (each.elapsed_seconds, unit * each.rate) for each in course.progress
+    ]
     if rates:
         yield Chart(value, {value: rates}, "seconds")
     for reading, curve in course.readings.items():
-        of_cpu = {"sm_clock_mhz": "clock_mhz"} if result.device_uuid is None else {}
+        of_cpu = (
+            {"sm_clock_mhz": "clock_mhz"} if result.device_uuid is None else {}
+        )
         name = of_cpu.get(reading, reading)
         if curve:
             yield Chart(
@@ -367,7 +391,10 @@ def rows_page(
 ) -> list[Block]:
     """Return the rows of a table that ended with an error."""
     rows = count(len(points), "row")
-    return [Heading(f"{device}, {kind}: {rows} before the error"), table(kind, points)]
+    return [
+        Heading(f"{device}, {kind}: {rows} before the error"),
+        table(kind, points),
+    ]
 
 
 def device_blocks(place: str, result: Result) -> list[Block]:

@@ -30,13 +30,19 @@ def read(file: str) -> list[Result]:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is not a complete JSON document ({error})") from None
-    return [_result(each) for each in _documents(document) if "problem" not in each]
+        raise ValueError(
+            f"it is not a complete JSON document ({error})"
+        ) from None
+    return [
+        _result(each) for each in _documents(document) if "problem" not in each
+    ]
 
 
 def _documents(document: Any) -> Iterator[dict[str, Any]]:
     """Yield the documents of devices: a file has one, a list, or those of a cluster."""
-    if isinstance(document, dict) and isinstance(document.get("results"), list):
+    if isinstance(document, dict) and isinstance(
+        document.get("results"), list
+    ):
         document = document["results"]
     documents = document if isinstance(document, list) else [document]
     for each in documents:
@@ -46,7 +52,9 @@ def _documents(document: Any) -> Iterator[dict[str, Any]]:
 
 
 def _result(document: dict[str, Any]) -> Result:
-    known = {name: value for name, value in document.items() if name != "place"}
+    known = {
+        name: value for name, value in document.items() if name != "place"
+    }
     try:
         return from_plain(Result, known)
     except (DecodeError, RecursionError) as error:

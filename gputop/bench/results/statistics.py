@@ -160,7 +160,9 @@ def _deviation(late: Sequence[Window], burst: Sequence[Window]) -> float:
     return max(deviation, NEGLIGIBLE * abs(mean_rate(late)), NEGLIGIBLE)
 
 
-def _blocks(windows: Sequence[Window], length: float) -> Iterator[list[Window]]:
+def _blocks(
+    windows: Sequence[Window], length: float
+) -> Iterator[list[Window]]:
     """Yield blocks of windows of at least about that many seconds, without the rest."""
     block, held = list[Window](), 0.0
     for window in windows:
@@ -176,7 +178,9 @@ def _block_means(windows: Sequence[Window], length: float) -> list[float]:
     return [mean_rate(block) for block in _blocks(windows, length)]
 
 
-def time_to_steady(windows: Sequence[Window], sustained: float) -> float | None:
+def time_to_steady(
+    windows: Sequence[Window], sustained: float
+) -> float | None:
     """Return the seconds until the rate stayed within 2 % of `sustained`, or None.
 
     What comes first is what a cold device does; one that still leaves in the last half is not
@@ -215,7 +219,9 @@ def mean_interval(windows: Sequence[Window]) -> tuple[float, float] | None:
     means = _block_means(windows, total / MEAN_BLOCKS)
     if len(means) < FEWEST_BLOCKS:
         return None
-    half = INTERVAL_DEVIATIONS * statistics.stdev(means) / math.sqrt(len(means))
+    half = (
+        INTERVAL_DEVIATIONS * statistics.stdev(means) / math.sqrt(len(means))
+    )
     middle, rates = mean_rate(windows), [rate for _, rate in windows]
     return max(min(rates), middle - half), min(max(rates), middle + half)
 
@@ -239,4 +245,6 @@ def scatter_limit(values: Sequence[float]) -> float:
 def robust_sigma(values: Sequence[float]) -> float:
     """Return the standard deviation of most values: 1.4826 times their median deviation."""
     middle = statistics.median(values)
-    return MAD_TO_SIGMA * statistics.median(abs(value - middle) for value in values)
+    return MAD_TO_SIGMA * statistics.median(
+        abs(value - middle) for value in values
+    )

@@ -51,7 +51,9 @@ def results_path() -> Path:
     try:
         return user_folder("data") / "results.sqlite"
     except NoHomeError as error:
-        raise ProblemError(_problem(str(error), "Set HOME or XDG_DATA_HOME")) from None
+        raise ProblemError(
+            _problem(str(error), "Set HOME or XDG_DATA_HOME")
+        ) from None
 
 
 def compared(result: Result) -> Result:
@@ -60,7 +62,9 @@ def compared(result: Result) -> Result:
     return compare.compared(result, earlier)
 
 
-def judged(results: Iterable[Result], limits: VerdictLimits = DEFAULTS) -> list[Result]:
+def judged(
+    results: Iterable[Result], limits: VerdictLimits = DEFAULTS
+) -> list[Result]:
     """Return results of one run with their verdicts.
 
     Where earlier runs cannot be read, that part is not judged.
@@ -86,7 +90,9 @@ def append(result: Result, curves: str | None = None) -> Result:
         if _version(connection) == 0:
             connection.execute(_TABLE)
             connection.execute(f"PRAGMA user_version = {VERSION}")
-        elif CURVES not in (name for _, name, *_ in connection.execute(_COLUMNS)):
+        elif CURVES not in (
+            name for _, name, *_ in connection.execute(_COLUMNS)
+        ):
             connection.execute(f"ALTER TABLE results ADD COLUMN {CURVES} TEXT")
         connection.execute(
             "INSERT INTO results (started_at, device_uuid, document, curves) VALUES (?, ?, ?, ?)",
@@ -102,7 +108,8 @@ def curves_of(result: Result) -> str | None:
         return None
     with _opened("read") as connection:
         this = (result.started_at, result.device_uuid)
-        row = connection.execute(f"SELECT * FROM results {_THIS}", this).fetchone()  # noqa: S608
+        query = f"SELECT * FROM results {_THIS}"  # noqa: S608
+        row = connection.execute(query, this).fetchone()
     return str(row[4]) if row is not None and len(row) > 4 and row[4] else None
 
 
@@ -125,7 +132,9 @@ def of_device(uuid: str | None, name: str) -> Iterator[Result]:
     if uuid is not None:
         return _read("WHERE device_uuid = ?", (uuid,))
     return (
-        result for result in _read("WHERE device_uuid IS NULL") if result.device == name
+        result
+        for result in _read("WHERE device_uuid IS NULL")
+        if result.device == name
     )
 
 
@@ -142,7 +151,9 @@ def _read(
             f"{query} ORDER BY started_at DESC, id DESC LIMIT ?",
             (*values, -1 if limit is None else limit),
         )
-        yield from (from_plain(Result, json.loads(document)) for (document,) in rows)
+        yield from (
+            from_plain(Result, json.loads(document)) for (document,) in rows
+        )
 
 
 def _is_there() -> bool:
@@ -174,7 +185,9 @@ def _opened(purpose: Literal["read", "write"]) -> Iterator[sqlite3.Connection]:
                 exist_ok=True,
             )
             # Made by hand for its mode: SQLite gives its journal the same one.
-            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            os.close(
+                os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            )
         with contextlib.closing(
             sqlite3.connect(
                 # To read as well: whoever comes first takes back what a killed writer left half
@@ -182,15 +195,28 @@ def _opened(purpose: Literal["read", "write"]) -> Iterator[sqlite3.Connection]:
                 f"{file.as_uri()}?mode=rw&vfs={'unix' if _has_locks(file) else 'unix-dotfile'}",
                 uri=True,
                 timeout=LOCK_SECONDS,
-                isolation_level=None,  # transactions are begun and committed here
+                # Transactions are begun and committed here
+                isolation_level=None,
             )
         ) as connection:
             yield connection
-    except (sqlite3.Error, DecodeError, ValueError, RecursionError, OSError) as error:
+    except (
+        sqlite3.Error,
+        DecodeError,
+        ValueError,
+        RecursionError,
+        OSError,
+    ) as error:
         raise _refused(error, file) from error
 
 
-_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL)
+_NO_LOCKS = (
+    errno.ENOLCK,
+    errno.ENOSYS,
+    errno.EOPNOTSUPP,
+    errno.ENOTSUP,
+    errno.EINVAL,
+)
 
 
 @lru_cache
@@ -211,9 +237,7 @@ def _has_locks(file: Path) -> bool:
 
 
 _HELD = "See whether another program holds FILE"
-_LOCK_FOLDER = (
-    "If none does, remove FILE.lock, or set XDG_DATA_HOME to a folder on another disk"
-)
+_LOCK_FOLDER = "If none does, remove FILE.lock, or set XDG_DATA_HOME to a folder on another disk"
 _FORBIDDEN = "See the permissions of FILE and of its folder"
 REMEDIES = {
     "locked": _HELD,
@@ -233,7 +257,9 @@ def _refused(error: Exception, file: Path) -> ProblemError:
         return ProblemError(_problem(error.strerror or why, remedy))
     remedy = "Move FILE away; a new one is begun"
     if isinstance(error, sqlite3.Error):
-        remedy = next((REMEDIES[each] for each in REMEDIES if each in why), remedy)
+        remedy = next(
+            (REMEDIES[each] for each in REMEDIES if each in why), remedy
+        )
         if remedy == _HELD and not _has_locks(file):
             why = "its file system has no locks, and another gputop seems to use it"
             remedy = _LOCK_FOLDER
@@ -241,4 +267,6 @@ def _refused(error: Exception, file: Path) -> ProblemError:
 
 
 def _problem(why: str, remedy: str) -> Problem:
-    return Problem("The file of earlier results cannot be used", visible(why), remedy)
+    return Problem(
+        "The file of earlier results cannot be used", visible(why), remedy
+    )

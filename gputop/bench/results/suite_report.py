@@ -18,7 +18,13 @@ from gputop.bench.results.outliers import (
     outliers,
     was_stopped,
 )
-from gputop.bench.results.page import Block, Heading, Sentence, level_of, result_page
+from gputop.bench.results.page import (
+    Block,
+    Heading,
+    Sentence,
+    level_of,
+    result_page,
+)
 from gputop.bench.results.tables import TextTable
 from gputop.text import ABSENT, count, duration, visible
 
@@ -36,7 +42,9 @@ def suite_page(suite: Suite) -> list[Block]:
     state = suite_state(suite)
     summary = suite_summary(suite)
     if summary:
-        page.append(Sentence(summary, "warn" if state == FAILED else level_of(state)))
+        page.append(
+            Sentence(summary, "warn" if state == FAILED else level_of(state))
+        )
     page += [Heading(suite_title(suite)), TextTable(suite_table(suite))]
     page += [Sentence(line) for line in suite_problems(suite)]
     return page
@@ -57,7 +65,9 @@ def suite_details(suite: Suite) -> Iterator[Block]:
 def suite_summary(suite: Suite) -> str:
     """Return the verdict about all parts in plain English: the gravest one, if any is bad."""
     members = [member for part in suite.parts for member in part.members]
-    devices = next((len(part.members) for part in suite.parts if part.members), 0)
+    devices = next(
+        (len(part.members) for part in suite.parts if part.members), 0
+    )
     found = outliers(members)
     if found:
         return _gravest(found) if devices > 1 else found[0].sentence
@@ -90,15 +100,20 @@ def suite_table(suite: Suite) -> list[list[str]]:
     """Return headings, and for each part its name, time, devices, median figure and verdict."""
     rows = [["part", "time", "devices", "result", "verdict"]]
     for part in suite.parts:
-        results = [each.result for each in part.members if each.result is not None]
-        scores = [each.score for each in part.members if each.score is not None]
+        results = [
+            each.result for each in part.members if each.result is not None
+        ]
+        scores = [
+            each.score for each in part.members if each.score is not None
+        ]
         figure = seconds = ABSENT
         if scores:
             figure = figure_text(results[0], statistics.median(scores))
         if results:
             seconds = duration(max(each.seconds for each in results))
         if results and results[0].points and _has_one_result(part):
-            figure = best_row_text(results[0])  # rather than a mean over its rows
+            # Rather than a mean over its rows
+            figure = best_row_text(results[0])
         many = str(len(part.members) or ABSENT)
         rows.append([part.name, seconds, many, figure, part_state(part)])
     return rows
@@ -133,7 +148,9 @@ def suite_title(suite: Suite) -> str:
 
 def parts_that_ran(suite: Suite) -> int:
     """Return how many parts have a result."""
-    return sum(any(each.result for each in part.members) for part in suite.parts)
+    return sum(
+        any(each.result for each in part.members) for part in suite.parts
+    )
 
 
 def suite_devices(suite: Suite) -> str:
@@ -160,9 +177,15 @@ def suite_problems(suite: Suite) -> list[str]:
     """
     lines = []
     for part in suite.parts:
-        said = [(each, "; ".join(each.reasons)) for each in outliers(part.members)]
+        said = [
+            (each, "; ".join(each.reasons)) for each in outliers(part.members)
+        ]
         for member in part.members:
-            if member.state == NOT_JUDGED and member.result and member.result.verdict:
+            if (
+                member.state == NOT_JUDGED
+                and member.result
+                and member.result.verdict
+            ):
                 why = member.result.verdict.parts[0].why
                 said.append((member, f"{NOT_JUDGED}, {why}"))
         for member, line in joined(said):

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gputop.bench.events import DEGRADED, FAULTY, OK, UNWATCHED, Result, VerdictPart
+from gputop.bench.events import (
+    DEGRADED,
+    FAULTY,
+    OK,
+    UNWATCHED,
+    Result,
+    VerdictPart,
+)
 from gputop.bench.plan.kinds import kind_of
 from gputop.bench.plan.peaks import AT_MAXIMUM_CLOCK, BANDWIDTH, DATASHEET
 from gputop.bench.results import held_back
@@ -42,7 +49,11 @@ def summary(result: Result, parts: Sequence[VerdictPart]) -> str:
     for name, sentences in DEGRADED_PARTS.items():
         if name in found and found[name].state == DEGRADED:
             why = found[name].why
-            said = sentences if isinstance(sentences, str) else sentences(result, why)
+            said = (
+                sentences
+                if isinstance(sentences, str)
+                else sentences(result, why)
+            )
             return _joined(_right(result), _filled(said, result, why))
     return _not_bad(result, found)
 
@@ -53,9 +64,7 @@ def _faulty(result: Result, found: dict[str, VerdictPart]) -> str:
     errors = result.known_conditions.memory_errors
     no_spares = errors.get("remap_failed")
     if no_spares and no_spares[-1]:
-        return (
-            f"Faulty: its memory has no spare cells left. Have {_it(result)} replaced."
-        )
+        return f"Faulty: its memory has no spare cells left. Have {_it(result)} replaced."
     return (
         "Faulty: its memory lost data during the test (uncorrectable errors). "
         f"{_reset(result)} Have it replaced if this happens again."
@@ -78,7 +87,9 @@ def _wrong(result: Result) -> str:
         return f"its memory changed data ({elements} wrong). {remedy}"
     if kind_of(result.kind).moves_bytes:
         return f"copies changed data ({elements} wrong). {remedy}"
-    products = sum(result.mismatches.get(each, 0) for each in ("wrong", "unexplained"))
+    products = sum(
+        result.mismatches.get(each, 0) for each in ("wrong", "unexplained")
+    )
     verified = result.verified_products
     if products and verified:
         what = f"wrong results in {products:,} of {count(verified, 'product')}"
@@ -109,8 +120,12 @@ def _throttling(result: Result, why: str) -> str:
             f"errors of {_it(result)} with `sudo dmesg`, and run the test again."
         )
     seconds = result.known_conditions.clock_event_seconds
-    held = [word for word in seconds if word in BY_WORD and BY_WORD[word].fault]
-    if result.stopped != "limit" and not any(BY_WORD[word].is_heat for word in held):
+    held = [
+        word for word in seconds if word in BY_WORD and BY_WORD[word].fault
+    ]
+    if result.stopped != "limit" and not any(
+        BY_WORD[word].is_heat for word in held
+    ):
         return f"Slowed down by its hardware: {why}. {CHECK_POWER}"
     return f"Too hot: {_how_hot(result)}. {_cooler(result)}"
 
@@ -146,9 +161,7 @@ def _earlier_runs(result: Result, _: str) -> str:
     what = "Slower than in its earlier runs"
     if under and runs and under >= LEAST_DROOP:
         what = f"{under:.0f} % slower than in its last {runs} runs"
-    return (
-        f"{what}. Compare cooling, power limit and driver of {_it(result)} with then."
-    )
+    return f"{what}. Compare cooling, power limit and driver of {_it(result)} with then."
 
 
 def _datasheet(result: Result, why: str) -> str:
@@ -202,7 +215,11 @@ def _not_bad(result: Result, found: dict[str, VerdictPart]) -> str:
     unjudged = _why_no_speed(result, found)
     if unjudged:
         return _joined(_right(result), f"Speed was not judged: {unjudged}.")
-    facts = [_right(result).rstrip("."), *_speed(result, found), *_heat(result, found)]
+    facts = [
+        _right(result).rstrip("."),
+        *_speed(result, found),
+        *_heat(result, found),
+    ]
     return f"No fault found. {', '.join(filter(None, facts))}."
 
 

@@ -59,7 +59,10 @@ class SvgAxis:
         step = _round_step((high - low) / 6)
         if self.base is not None:
             step = max(1, math.ceil((high - low) / 8))
-        first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+        first, last = (
+            math.ceil(low / step - 1e-9),
+            math.floor(high / step + 1e-9),
+        )
         values = [n * step for n in range(first, last + 1)]
         if self.base is None:
             return values
@@ -102,15 +105,20 @@ def chart_figure(chart: Chart) -> str:
     drawn = []
     for tick in y.ticks():
         down = _to_y(y, tick, height)
-        drawn.append(f'<path class="grid" d="M{LEFT} {down:.1f}H{WIDTH - RIGHT}"/>')
+        drawn.append(
+            f'<path class="grid" d="M{LEFT} {down:.1f}H{WIDTH - RIGHT}"/>'
+        )
         said = _value_text(chart.value, tick)
-        drawn.append(f'<text class="y" x="{LEFT - 6}" y="{down + 4:.1f}">{said}</text>')
+        drawn.append(
+            f'<text class="y" x="{LEFT - 6}" y="{down + 4:.1f}">{said}</text>'
+        )
     drawn += _x_labels(x, chart.axis, height)
     legend = ""
     for n, (name, line) in enumerate(chart.lines.items()):
         colour = f"c{n % COLOURS}"
         drawn += _line(
-            colour, [(_to_x(x, at), _to_y(y, value, height)) for at, value in line]
+            colour,
+            [(_to_x(x, at), _to_y(y, value, height)) for at, value in line],
         )
         legend += f' <span class="{colour}">&#9644; {text(name)}</span>'
     if len(chart.lines) == 1:
@@ -145,7 +153,9 @@ def strip_figure(strip: Strip) -> str:
                 f'height="{thick}"><title>{text(name)}: {start:.1f} to {end:.1f} s</title></rect>'
             )
         said = text(name.replace("_", " "))
-        drawn.append(f'<text class="in" x="{LEFT + 4}" y="{top + 10}">{said}</text>')
+        drawn.append(
+            f'<text class="in" x="{LEFT + 4}" y="{top + 10}">{said}</text>'
+        )
     drawn += _x_labels(x, "seconds", height)
     title = "Clock event reasons"
     return _figure(f"{title}, where they held", drawn, height, title)
@@ -186,7 +196,9 @@ def _figure(
     height: int,
     title: str,
 ) -> str:
-    svg = f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}">'
+    svg = (
+        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{title}">'
+    )
     return f"<figure><figcaption>{caption}</figcaption>{svg}{''.join(drawn)}</svg></figure>"
 
 

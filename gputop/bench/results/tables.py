@@ -162,7 +162,9 @@ def _titles(*names: str, **others: str) -> dict[str, str]:
 
 
 LAYOUTS = {
-    "sweep": Layout("N", "size", {"tflops": "{}, TFLOP/s", "seconds": "{}, time"}),
+    "sweep": Layout(
+        "N", "size", {"tflops": "{}, TFLOP/s", "seconds": "{}, time"}
+    ),
     "copy": Layout(
         "GB/s",
         "size",
@@ -171,7 +173,11 @@ LAYOUTS = {
         at_largest="GB/s, largest size",
     ),
     "memory": Layout(
-        "pattern", "series", _titles(BANDWIDTH, "passes"), size, at_largest="GB/s"
+        "pattern",
+        "series",
+        _titles(BANDWIDTH, "passes"),
+        size,
+        at_largest="GB/s",
     ),
     "step": Layout(
         "training step",
@@ -203,7 +209,9 @@ SHAPES = Layout("shape", "row", _titles("tflops", "seconds"))
 def layout_of(kind: str, points: Iterable[Point] = ()) -> Layout:
     """Return the layout of a kind. Copies between GPUs have a line for each pair."""
     layout = LAYOUTS.get(kind, SHAPES)
-    if layout.line == "size" and any(BETWEEN in point.series for point in points):
+    if layout.line == "size" and any(
+        BETWEEN in point.series for point in points
+    ):
         return replace(layout, line="series")
     return layout
 
@@ -220,7 +228,9 @@ def table(
     elif layout.line == "size":
         points = sorted(points, key=lambda point: point.x)
     else:
-        points = [row for line in points_by_series(points).values() for row in line]
+        points = [
+            row for line in points_by_series(points).values() for row in line
+        ]
     grid = Grid(layout.heading)
     for point in points:
         line, across = layout.keys(point)
@@ -239,7 +249,10 @@ def _columns(layout: Layout, points: Sequence[Point]) -> list[str]:
     """Return the titles of all columns, value by value, in the order of sizes or series."""
     across = list(points_by_series(points))
     if layout.line != "size":
-        across = [layout.keys(point)[1] for point in sorted(points, key=lambda p: p.x)]
+        across = [
+            layout.keys(point)[1]
+            for point in sorted(points, key=lambda p: p.x)
+        ]
     found = []
     for title in layout.values.values():
         for each in across:
@@ -247,7 +260,9 @@ def _columns(layout: Layout, points: Sequence[Point]) -> list[str]:
     return found
 
 
-def device_tables(kind: str, devices: Mapping[str, Sequence[Point]]) -> list[TextTable]:
+def device_tables(
+    kind: str, devices: Mapping[str, Sequence[Point]]
+) -> list[TextTable]:
     """Return the rows of several devices, by their labels, side by side.
 
     It is one table at the largest size, or one for each size, from the smallest on. Of a search it
@@ -265,7 +280,9 @@ def device_tables(kind: str, devices: Mapping[str, Sequence[Point]]) -> list[Tex
             cell = layout.cell(value, point)
             if cell is not None:
                 ways.append(point.series.rpartition(BETWEEN)[2])
-                grids.setdefault(heading, Grid(heading)).add(device, ways[-1], cell)
+                grids.setdefault(heading, Grid(heading)).add(
+                    device, ways[-1], cell
+                )
     return [grid.table(ways).transposed() for grid in grids.values()]
 
 
@@ -291,7 +308,10 @@ def pair_tables(points: Iterable[Point]) -> list[TextTable]:
         maker, _, way = point.series.partition(BETWEEN)
         direction, _, number = way.rpartition(" GPU ")
         gpus += [maker, f"GPU {number}"]
-        headings = {BANDWIDTH: f"{direction}, GB/s", "latency_seconds": "latency to"}
+        headings = {
+            BANDWIDTH: f"{direction}, GB/s",
+            "latency_seconds": "latency to",
+        }
         for name, heading in headings.items():
             cell = LAYOUTS["copy"].cell(name, point)
             if cell is not None:
@@ -300,5 +320,7 @@ def pair_tables(points: Iterable[Point]) -> list[TextTable]:
     order = sorted(set(gpus), key=gpus.index)
     for grid in grids.values():
         # Workers end in any order: lines are in that of the columns.
-        grid.lines = {name: grid.lines[name] for name in order if name in grid.lines}
+        grid.lines = {
+            name: grid.lines[name] for name in order if name in grid.lines
+        }
     return [grid.table(order) for grid in grids.values()]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,6 +37,12 @@ from gputop.bench.results import held_back
 from gputop.bench.results.columns import ending
 from gputop.bench.results.compare import FEWEST_RUNS, method
 from gputop.bench.results.held_back import LONG_WAIT
+from gputop.bench.results.link_verdict import (
+    Judged,
+    has_links,
+    judge_links,
+    judge_pcie,
+)
 from gputop.bench.results.measures import (
     judged_rows,
     measured,
@@ -47,7 +52,7 @@ from gputop.bench.results.measures import (
     verified_text,
     wrong_results,
 )
-from gputop.bench.results.statistics import DIP_SECONDS, LARGE_DROOP, robust_sigma
+from gputop.bench.results.statistics import DIP_SECONDS, LARGE_DROOP
 from gputop.bench.results.summary import summary
 from gputop.console import COULD_NOT_RUN, FAULT, FINE
 from gputop.console import DEGRADED as DEGRADED_STATUS
@@ -80,12 +85,6 @@ DATASHEETS = {
 }
 LARGE_DIP = 15.0
 """Percent that the slowest seconds of a run are slower by to need a reason."""
-LINK = re.compile(r"(.+): (write to|read from|both directions with) (.+)")
-"""Name of a row of copies between two GPUs."""
-ALIKE = 0.05
-"""Largest relative scatter of links that are of one sort, as those of an NVSwitch."""
-LEAST_OF_LINK = 0.5
-"""Least share of a PCIe link's bandwidth that pinned copies reach."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +133,9 @@ def judge(
     if kind_of(result.kind).over_time:
         judged["steadiness"] = _steadiness(result)
     if result.kind == "copy" and result.device_uuid is not None:
-        judged["PCIe"] = _pcie(result, others)
-        if any(map(LINK.fullmatch, measured(result))):
-            judged["links"] = _links(result, like, limits.tolerance)
+        judged["PCIe"] = judge_pcie(result, others)
+        if has_links(result):
+            judged["links"] = judge_links(result, like, limits.tolerance)
     for name, why in kind_of(result.kind).unjudged.items():
         judged[name] = NOT_JUDGED, why
     load = result.known_conditions.other_load
@@ -156,10 +155,6 @@ def judge(
             state, why = NOT_JUDGED, ending(result).sentence  # noqa: PLW2901
         parts.append(VerdictPart(name, state, why))
     return Verdict(tuple(parts), summary(result, parts))
-
-
-Judged = tuple[str, str]
-"""State of a part and why."""
 
 
 def _results(result: Result) -> Judged:
@@ -203,11 +198,17 @@ def _datasheet(result: Result, least: float) -> Judged:
     if judged[0] != DEGRADED or not rate or not device or waited < LONG_WAIT:
         return judged
     known = result.known_conditions
-    own = {name: share * device / rate for name, share in known.percent_of_peak.items()}
+    own = {
+        name: share * device / rate
+        for name, share in known.percent_of_peak.items()
+    }
     busy = replace(result, conditions=replace(known, percent_of_peak=own))
     if _by_peak(busy, least)[0] == DEGRADED:
         return judged
-    return NOT_JUDGED, f"the host kept it waiting for {waited:.0f} % of the time"
+    return (
+        NOT_JUDGED,
+        f"the host kept it waiting for {waited:.0f} % of the time",
+    )
 
 
 def _by_peak(result: Result, least: float) -> Judged:
@@ -236,7 +237,10 @@ def _by_peak(result: Result, least: float) -> Judged:
     if live[0] == NOT_JUDGED:
         return NOT_JUDGED, f"{slower}, and the peak at its clock is not known"
     if live[0] == DEGRADED and capped and held_back.has_short_rows(result):
-        return NOT_JUDGED, f"{slower}, and its clock differs from row to row: try soak"
+        return (
+            NOT_JUDGED,
+            f"{slower}, and its clock differs from row to row: try soak",
+        )
     return live[0], f"{live[1]}; {slower}"
 
 
@@ -258,7 +262,10 @@ def _share_of_peak(result: Result, limits: Mapping[str, float]) -> Judged:
 
 
 def _judged_share(
-    known: Mapping[str, float], peak: str, least: float, sides: Mapping[str, int]
+    known: Mapping[str, float],
+    peak: str,
+    least: float,
+    sides: Mapping[str, int],
 ) -> Judged:
     """Judge the shares of one peak, by the marks of data types with their least sides."""
     shares = {}
@@ -267,7 +274,9 @@ def _judged_share(
             shares[mark] = known[f"{peak}{mark}"]
     if not shares:
         return NOT_JUDGED, f"matrices under {LEAST_SIDE} do not reach the peak"
-    reached = [f"{mark} {percentage(each, digits=1)}" for mark, each in shares.items()]
+    reached = [
+        f"{mark} {percentage(each, digits=1)}" for mark, each in shares.items()
+    ]
     said = f"{','.join(reached).strip()} of the {DATASHEETS.get(peak, peak)}"
     if min(shares.values()) < least:
         return DEGRADED, f"{said}, under {least:g} %"
@@ -293,7 +302,9 @@ def _shapes_by_type(result: Result) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 def _unmeasured(result: Result, dtype: str) -> bool:
     """Return True for a type whose speed on this GPU has not been measured anywhere."""
-    major = (result.known_conditions.compute_capability or "").partition(".")[0]
+    major = (result.known_conditions.compute_capability or "").partition(".")[
+        0
+    ]
     if dtype != "int8" or not re.fullmatch("[0-9]{1,3}", major):
         return False
     return int(major) >= UNMEASURED_FROM
@@ -318,7 +329,11 @@ def _like_devices(
         return NOT_JUDGED, "no other device like it was in the run"
     slow, worst = [], -math.inf
     for name, value in measured(result).items():
-        known = [each for one in like if (each := measured(one).get(name)) is not None]
+        known = [
+            each
+            for one in like
+            if (each := measured(one).get(name)) is not None
+        ]
         if not known:
             continue
         under = percent_below(value, statistics.median(known))
@@ -347,74 +362,6 @@ def _scatter(name: str, like: Iterable[Result]) -> float:
     )
 
 
-def _links(
-    result: Result,
-    like: Iterable[Result],
-    tolerance: float,
-) -> Judged:
-    """Compare the links of a GPU with those of all, direction by direction."""
-    mine, slow = _rates_of_links([result]), list[str]()
-    here = [result, *(each for each in like if each.host == result.host)]
-    for way, links in _rates_of_links(here).items():
-        best = {
-            gpu: max(links[each] for each in links if each[0] == gpu)
-            for gpu, _ in links
-        }
-        behind = {gpu: _under_others(best, gpu) for gpu in best}
-        middle = statistics.median(links.values())
-        alike = robust_sigma([*links.values()]) <= ALIKE * middle
-        for (gpu, peer), rate in mine.get(way, {}).items():
-            if behind[gpu] > tolerance:
-                slow.append(f"{way} all other GPUs {percentage(behind[gpu], digits=1)}")
-                break
-            under = percent_below(rate, middle)
-            # A slow GPU makes the links of all others to it slow.
-            if alike and under > tolerance and behind.get(peer, 0.0) <= tolerance:
-                slow.append(f"{way} {visible(peer, 40)} {percentage(under, digits=1)}")
-    if slow:
-        return (
-            DEGRADED,
-            f"{'; '.join(slow)} under the other links, more than {tolerance:g} %",
-        )
-    return OK, "its links are as fast as those of the others"
-
-
-def _under_others(rates: Mapping[str, float], one: str) -> float:
-    others = [rate for each, rate in rates.items() if each != one]
-    return percent_below(rates[one], statistics.median(others)) if others else 0.0
-
-
-def _rates_of_links(
-    results: Iterable[Result],
-) -> dict[str, dict[tuple[str, str], float]]:
-    """Return bytes per second by the way of copying, the GPU, and its peer."""
-    found: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
-    for each in results:
-        for name, rate in measured(each).items():
-            if known := LINK.fullmatch(name):
-                gpu, way, peer = known.groups()
-                found[way][gpu, peer] = rate
-    return found
-
-
-def _pcie(result: Result, others: Iterable[Result]) -> Judged:
-    most = result.known_conditions.pcie_bytes_per_second
-    pinned = [
-        rate for name, rate in measured(result).items() if name.endswith(", pinned")
-    ]
-    if not most or not pinned:
-        return NOT_JUDGED, "the greatest speed of its link is not known"
-    said = f"pinned copies at {min(pinned) / 1e9:.1f} of {most / 1e9:.1f} GB/s"
-    if min(pinned) >= LEAST_OF_LINK * most:
-        return OK, said
-    if any(each.host == result.host for each in others):
-        return (
-            NOT_JUDGED,
-            f"{said}, and other GPUs that copied at once may share the link",
-        )
-    return DEGRADED, said
-
-
 def _earlier_runs(result: Result) -> Judged:
     known = result.known_comparison
     if known.slower is not None:
@@ -435,7 +382,10 @@ def _throttling(result: Result) -> Judged:
     if held := held_back.slowdowns(result):
         return DEGRADED, f"{', '.join(held)} of {result.seconds:.0f} s"
     if not held_back.knows_reasons(result):
-        return NOT_JUDGED, "the device does not say why its clocks are not higher"
+        return (
+            NOT_JUDGED,
+            "the device does not say why its clocks are not higher",
+        )
     return OK, "no slowdown by heat or hardware"
 
 
@@ -455,7 +405,10 @@ def _droop(result: Result) -> Judged:
         return _explained(result, said)
     if high - low > LARGE_DROOP:
         wide = f"its 95 % interval is {low:.0f} to {high:.0f} %"
-        return NOT_JUDGED, f"the rate varies too much to tell {LARGE_DROOP:g} %: {wide}"
+        return (
+            NOT_JUDGED,
+            f"the rate varies too much to tell {LARGE_DROOP:g} %: {wide}",
+        )
     return OK, said
 
 
@@ -464,7 +417,11 @@ def _steadiness(result: Result) -> Judged:
         return NOT_JUDGED, "the run was too short"
     share = percentage(result.dip_percent, digits=1)
     said = f"its slowest {DIP_SECONDS:g} s are {share} under the median"
-    return _explained(result, said) if result.dip_percent > LARGE_DIP else (OK, said)
+    return (
+        _explained(result, said)
+        if result.dip_percent > LARGE_DIP
+        else (OK, said)
+    )
 
 
 def _explained(result: Result, said: str) -> Judged:

@@ -68,7 +68,9 @@ def conditions(
         temperature_celsius_max=read.temperature_max,
         energy_joules=joules,
         tflop_per_joule=work / joules if work and joules else None,
-        clock_event_seconds={each: min(held[each], result.seconds) for each in held},
+        clock_event_seconds={
+            each: min(held[each], result.seconds) for each in held
+        },
         late_power_cap_seconds=read.late_power_cap_seconds(seconds),
         late_power_watts_mean=read.late_power_watts(seconds),
         percent_of_peak=_percent_of_peak(result, read),
@@ -108,7 +110,9 @@ def _joules(read: RunReadings, seconds: float) -> float | None:
     return counter.increase * seconds / counter.seconds
 
 
-def _memory_errors(result: Result, read: RunReadings) -> dict[str, tuple[float, ...]]:
+def _memory_errors(
+    result: Result, read: RunReadings
+) -> dict[str, tuple[float, ...]]:
     """Return the counters of a memory test, and otherwise those that rose or are bad."""
     found: dict[str, tuple[float, ...]] = {}
     for name, (before, after) in read.memory_errors.items():
@@ -124,13 +128,16 @@ def _percent_of_peak(result: Result, read: RunReadings) -> Mapping[str, float]:
     if "," not in result.dtype:
         return read.percent_of_peak(score(result), result.dtype)
     found = {}
-    for dtype, rate in measured(result).items():  # a sweep: each type by itself
+    # A sweep: each type by itself
+    for dtype, rate in measured(result).items():
         for name, percent in read.percent_of_peak(rate, dtype).items():
             found[f"{name} {dtype}"] = percent
     return found
 
 
-def _percent_of_bandwidth(result: Result, read: RunReadings) -> Mapping[str, float]:
+def _percent_of_bandwidth(
+    result: Result, read: RunReadings
+) -> Mapping[str, float]:
     """Return the share of the memory's bandwidth that the largest copy reached.
 
     Smaller copies may fit into caches.

@@ -164,7 +164,9 @@ class DeviceRun:
             found = with_conditions(result, self.readings, seconds)
         if self.is_table or "droop" in KINDS[self.request.kind].unjudged:
             return found
-        windows = [(each.window_seconds, each.tflops) for each in self.windows.items]
+        windows = [
+            (each.window_seconds, each.tflops) for each in self.windows.items
+        ]
         found = with_statistics(found, self.burst, windows)
         if found.tflops_p5 is None or self.rates.total() <= len(windows):
             return found
@@ -180,7 +182,8 @@ class DeviceRun:
         began_at = read.origin if read.began_at is None else read.began_at
         last_at = read.origin + window.elapsed_seconds
         rest = max(0.0, result.seconds - window.elapsed_seconds)
-        return max(0.0, last_at - began_at) + rest  # the clock may have been set back
+        # The clock may have been set back
+        return max(0.0, last_at - began_at) + rest
 
     @property
     def result(self) -> Result | None:
@@ -217,7 +220,9 @@ class DeviceRun:
             return "running"
         if self.planned:
             return "ready"
-        return "preparing" if self.hello else "starting"
+        if self.hello:
+            return "preparing"
+        return "starting"
 
     @property
     def began_at(self) -> float | None:
@@ -242,14 +247,17 @@ class DeviceRun:
             return first
         if not KINDS[kind].has_dtype:
             return kind
-        return f"{kind}, {first}" + (f" and {len(more)} more" if more else "")
+        further = f" and {len(more)} more" if more else ""
+        return f"{kind}, {first}{further}"
 
     @property
     def wrong_elements(self) -> int:
         """Wrong elements so far."""
         if self.result is not None:
             return self.result.wrong_elements
-        return self.verified.wrong_elements if self.verified else 0
+        if self.verified is not None:
+            return self.verified.wrong_elements
+        return 0
 
     @property
     def faulty(self) -> bool:
@@ -261,22 +269,23 @@ class DeviceRun:
     def elapsed_seconds(self) -> float:
         """Seconds of the measurement, without the start of torch."""
         if self.is_table:
-            since = self.began_at
-            return 0.0 if since is None else (self.ended_at or self.now()) - since
+            if self.began_at is None:
+                return 0.0
+            return (self.ended_at or self.now()) - self.began_at
         if self.result is not None:
             return self.result.seconds
-        return self.progress.elapsed_seconds if self.progress else 0.0
+        if self.progress is not None:
+            return self.progress.elapsed_seconds
+        return 0.0
 
     @property
     def share(self) -> float:
         """Progress, 0 to 1. A table may be complete before its time."""
+        if self.is_table and self.took_its_time:
+            return 1.0
         share = self.elapsed_seconds / self.request.seconds
-        if self.is_table:
-            rows = self.planned.rows if self.planned else 0
-            if self.took_its_time:
-                return 1.0
-            if rows and not self.ended:
-                share = max(share, len(self.rows) / rows)
+        if self.planned is not None and self.planned.rows and not self.ended:
+            share = max(share, len(self.rows) / self.planned.rows)
         return min(1.0, share)
 
     @property
@@ -288,13 +297,19 @@ class DeviceRun:
         if self.progress is None or self.ended or self.is_table:
             return None
         silent = self.now() - self.event_at
-        due = max(SILENT_SECONDS, SILENT_WINDOWS * self.progress.window_seconds)
+        due = max(
+            SILENT_SECONDS, SILENT_WINDOWS * self.progress.window_seconds
+        )
         return silent if silent > due else None
 
     @property
     def rate_now(self) -> float | None:
         """Rate of the last window, or None before it, after the end and during silence."""
-        if self.progress is None or self.ended or self.silent_seconds is not None:
+        if (
+            self.progress is None
+            or self.ended
+            or self.silent_seconds is not None
+        ):
             return None
         return self.progress.rate
 
@@ -317,13 +332,17 @@ class DeviceRun:
     def rate_scale(self, most: float | None) -> tuple[str, float]:
         """Return the unit for rates up to `most`, and how many of it are one of `Progress.rate`."""
         kind = KINDS[self.request.kind]
-        return (kind.rate_unit, 1.0) if kind.moves_bytes else flops_unit(most)
+        if kind.moves_bytes:
+            return kind.rate_unit, 1.0
+        return flops_unit(most)
 
     def rate_text(self, rate: float | None, *, short: bool = False) -> str:
         """Return a rate with its unit, in short without."""
-        if KINDS[self.request.kind].moves_bytes:
-            return tflops(rate) + ("" if short else " GB/s")
-        return throughput(rate, short=short)
+        if not KINDS[self.request.kind].moves_bytes:
+            return throughput(rate, short=short)
+        if short:
+            return tflops(rate)
+        return f"{tflops(rate)} GB/s"
 
     def series(self, name: str) -> list[tuple[float, float]]:
         """Return (seconds, value) of `RATE` or of one of `READINGS`, without absent values.
@@ -331,7 +350,10 @@ class DeviceRun:
         Neighbours are joined in a long run.
         """
         if name == RATE:
-            return [(each.elapsed_seconds, each.rate) for each in self.windows.items]
+            return [
+                (each.elapsed_seconds, each.rate)
+                for each in self.windows.items
+            ]
         return _curve(self.readings.moments, name)
 
     def history(self, most: int = 2 * MOST_ITEMS) -> RunCurves:
@@ -372,9 +394,13 @@ class DeviceRun:
             further_dtypes=tuple(further),
         )
         run = cls(request, lambda: 0.0)
-        run.add_event(Hello(result.python, result.torch_version, result.device, 0, 0))
+        run.add_event(
+            Hello(result.python, result.torch_version, result.device, 0, 0)
+        )
         shape = (result.m, result.n, result.k)
-        run.add_event(Planned(*shape, result.dtype, "", "", "", 0.0, result.method))
+        run.add_event(
+            Planned(*shape, result.dtype, "", "", "", 0.0, result.method)
+        )
         for window in kept.windows:
             run.add_event(window)
         run.readings.restore(kept.moments, result.known_conditions)

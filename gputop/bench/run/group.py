@@ -11,7 +11,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.agent.problem import Problem
-from gputop.bench.events import Conditions, Done, Event, Failed, Planned, Point, Result
+from gputop.bench.events import (
+    Conditions,
+    Done,
+    Event,
+    Failed,
+    Planned,
+    Point,
+    Result,
+)
 from gputop.bench.results.measures import ALONE, TOGETHER, rates_of_pair
 from gputop.bench.run.session import Session
 from gputop.console import INTERRUPTED
@@ -45,7 +53,9 @@ class DeviceGroup:
             self._file = os.memfd_create("gputop-workers")
             path = f"/proc/{os.getpid()}/fd/{self._file}"
             requests = [replace(each, rendezvous=path) for each in requests]
-        self._sessions = {each.target: make(each, waits=waits) for each in requests}
+        self._sessions = {
+            each.target: make(each, waits=waits) for each in requests
+        }
         if len(self._sessions) < len(requests):
             raise ValueError("a device is named twice")
         self._preparing = set(self._sessions) if waits else set()
@@ -62,7 +72,9 @@ class DeviceGroup:
         ]
         try:
             # Not `gather`: it would cancel the others twice, in the middle of their ends.
-            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            ended, _ = await asyncio.wait(
+                tasks, return_when=asyncio.FIRST_EXCEPTION
+            )
             for task in ended:
                 task.result()  # raises what nobody foresaw
         finally:
@@ -74,7 +86,9 @@ class DeviceGroup:
 
     async def stop(self, by: str = "user") -> None:
         """End all runs, within half a second if the workers respond."""
-        await asyncio.gather(*(session.stop(by) for session in self._sessions.values()))
+        await asyncio.gather(
+            *(session.stop(by) for session in self._sessions.values())
+        )
 
     def kill(self) -> None:
         """Kill all workers without a result, for exits that cannot wait."""
@@ -134,20 +148,20 @@ class Collective(DeviceGroup):
 
     def _failure(self, ends: Mapping[Target, Done | Failed]) -> Failed | None:
         """Return what the first rank failed by, with the name of the one that is to blame."""
-        failed = [
-            (target, end) for target, end in ends.items() if isinstance(end, Failed)
-        ]
+        failed = []
+        for target, end in ends.items():
+            if isinstance(end, Failed):
+                failed.append((target, end))
         if not failed or failed[0][1].status == INTERRUPTED:
             return None
         target, first = failed[0]
-        why, stuck = (
-            first.problem.why,
-            [t for t, one in self._sessions.items() if one.was_stuck],
-        )
+        why = first.problem.why
+        stuck = [each for each, one in self._sessions.items() if one.was_stuck]
         if stuck and target not in stuck:  # the first only waited for it
             target, why = stuck[0], "it does not answer any more"
-        said = why if target.label in first.problem.what else f"{target.label}: {why}"
-        return replace(first, problem=replace(first.problem, why=said))
+        if target.label not in first.problem.what:
+            why = f"{target.label}: {why}"
+        return replace(first, problem=replace(first.problem, why=why))
 
 
 class Pairs:
@@ -161,7 +175,8 @@ class Pairs:
         """Set the state, which learns when the runs together begin."""
         self._state, self._make, seconds = state, make, state.part_seconds
         self._requests = [
-            replace(each, kind="soak", seconds=seconds) for each in state.requests
+            replace(each, kind="soak", seconds=seconds)
+            for each in state.requests
         ]
         self._now: DeviceGroup | None = None
         self._stopped_by: str | None = None
@@ -179,35 +194,36 @@ class Pairs:
         def together(target: Target, event: Event) -> None:
             if isinstance(event, Done):
                 result = self._completed(target, event)
-                event = Done(_join_results(self._alone[target], result, len(fit)))
+                event = Done(
+                    _join_results(self._alone[target], result, len(fit))
+                )
             take(target, event)
 
         fit: list[Request] = []
         for request in self._requests:
             await self._run([request], alone)
             result = self._alone.get(request.target)
-            if result is not None and (
-                result.stopped != "time" or result.wrong_elements
-            ):
+            if result is None:
+                continue
+            if result.stopped == "time" and not result.wrong_elements:
+                fit.append(replace(request, size=result.n))
+            else:
                 why = "its run alone did not take its time"
                 take(request.target, Done(_only_alone(result, why)))
-            elif result is not None:
-                fit.append(replace(request, size=result.n))
         if len(fit) < 2 or self._stopped_by is not None:
             for request in fit:
-                result = self._alone[request.target]
-                by = self._stopped_by or result.stopped
-                why = (
-                    "no other device was left"
-                    if self._stopped_by is None
-                    else "it was stopped"
-                )
-                take(
-                    request.target, Done(_only_alone(replace(result, stopped=by), why))
-                )
+                take(request.target, self._end_alone(request.target))
             return
         self._state.begin_together([request.target for request in fit])
         await self._run(fit, together)
+
+    def _end_alone(self, target: Target) -> Done:
+        """Return the end of a device that has nothing to run together with."""
+        result = self._alone[target]
+        if self._stopped_by is None:
+            return Done(_only_alone(result, "no other device was left"))
+        stopped = replace(result, stopped=self._stopped_by)
+        return Done(_only_alone(stopped, "it was stopped"))
 
     def _completed(self, target: Target, end: Done) -> Result:
         return self._state.devices[target].completed(end.result)
@@ -226,7 +242,10 @@ class Pairs:
 
     async def _run(self, requests: Sequence[Request], take: Take) -> None:
         if self._stopped_by is not None:
-            why, remedy = "this device had not begun", "Start it again to have a result"
+            why, remedy = (
+                "this device had not begun",
+                "Start it again to have a result",
+            )
             for request in requests:
                 problem = Problem("The stress test was stopped", why, remedy)
                 take(request.target, Failed(problem, INTERRUPTED))
@@ -242,10 +261,16 @@ def _join_results(
 ) -> Result:
     rows = (_row(ALONE, alone, 1), _row(TOGETHER, together, devices))
     compared = None
-    if alone.verified_products is not None and together.verified_products is not None:
+    if (
+        alone.verified_products is not None
+        and together.verified_products is not None
+    ):
         compared = alone.verified_products + together.verified_products
     cost = rates_of_pair(rows)[2] or 0.0
-    word, share = "costs" if cost >= 0 else "gains", percentage(abs(cost), digits=1)
+    word, share = (
+        "costs" if cost >= 0 else "gains",
+        percentage(abs(cost), digits=1),
+    )
     said = f"running together {word} {share} of {rows[0].values['tflops']:.4g} TFLOP/s"
     return replace(
         together,
@@ -259,7 +284,9 @@ def _join_results(
         wrong_elements=alone.wrong_elements + together.wrong_elements,
         verified_products=compared,
         conditions=_join_conditions(alone.conditions, together.conditions),
-        mismatches=dict(Counter(alone.mismatches) + Counter(together.mismatches)),
+        mismatches=dict(
+            Counter(alone.mismatches) + Counter(together.mismatches)
+        ),
         method=f"alone, then {devices} devices at once; {together.method}",
         notes=(*together.notes, said),
     )
@@ -272,28 +299,34 @@ def _join_conditions(
     if alone is None or together is None:
         return together or alone
     before, after = alone.memory_errors, together.memory_errors
-    held = Counter(alone.clock_event_seconds) + Counter(together.clock_event_seconds)
-    known = (alone.temperature_celsius_max, together.temperature_celsius_max)
+    errors = {}
+    for name in {**before, **after}:
+        first = before.get(name) or after[name]
+        last = after.get(name) or before[name]
+        errors[name] = (first[0], last[-1])
+    celsius = (alone.temperature_celsius_max, together.temperature_celsius_max)
+    known = [each for each in celsius if each is not None]
+    held = Counter(alone.clock_event_seconds) + Counter(
+        together.clock_event_seconds
+    )
     return replace(
         together,
-        temperature_celsius_max=max(
-            (each for each in known if each is not None), default=None
-        ),
+        temperature_celsius_max=max(known, default=None),
         clock_event_seconds=dict(held),
-        clock_events_known=alone.clock_events_known or together.clock_events_known,
-        memory_errors={
-            name: (
-                *(before.get(name) or after[name])[:1],
-                *(after.get(name) or before[name])[-1:],
-            )
-            for name in {**before, **after}
-        },
-        other_load=tuple(dict.fromkeys((*alone.other_load, *together.other_load))),
+        clock_events_known=alone.clock_events_known
+        or together.clock_events_known,
+        memory_errors=errors,
+        other_load=tuple(
+            dict.fromkeys((*alone.other_load, *together.other_load))
+        ),
     )
 
 
 def _only_alone(result: Result, why: str) -> Result:
-    notes, rows = (*result.notes, f"not run together: {why}"), (_row(ALONE, result, 1),)
+    notes, rows = (
+        (*result.notes, f"not run together: {why}"),
+        (_row(ALONE, result, 1),),
+    )
     return replace(
         result,
         kind="pairs",
@@ -310,10 +343,14 @@ def _row(
     """Return a row whose x is the number of devices that ran at once."""
     mean = result.tflops_mean or 0.0
     shape = (result.m, result.n, result.k)
-    return Point(series, devices, {"tflops": mean, "seconds": result.seconds}, shape)
+    return Point(
+        series, devices, {"tflops": mean, "seconds": result.seconds}, shape
+    )
 
 
-def group_runner(state: Run, make: MakeSession | None = None) -> DeviceGroup | Pairs:
+def group_runner(
+    state: Run, make: MakeSession | None = None
+) -> DeviceGroup | Pairs:
     """Return the runner of a group on this machine, with sessions that `make` makes if given."""
     if state.kind == "pairs":
         return Pairs(state, make)

@@ -37,7 +37,12 @@ class ProgressLine:
         head: str = "",
     ) -> None:
         """Draw the `text` of a group behind a `head`."""
-        self._stream, self._group, self._text, self._head = stream, group, text, head
+        self._stream, self._group, self._text, self._head = (
+            stream,
+            group,
+            text,
+            head,
+        )
         self._drawing = stream.isatty()
         self._drawn = 0
 
@@ -50,7 +55,8 @@ class ProgressLine:
     def draw(self) -> None:
         """Draw the line over the one before."""
         width = terminal_size(self._stream.fileno())[0]
-        room = width - 1 - len(self._head)  # the last column wraps on some terminals
+        # The last column wraps on some terminals
+        room = width - 1 - len(self._head)
         line = self._head + self._text(self._group, room)
         self._write(f"\r{line.ljust(self._drawn)}")
         self._drawn = len(line)
@@ -73,7 +79,9 @@ def one_device(group: Run, width: int) -> str:
     """Return the progress of one run. The least important part gives way first."""
     run, seconds = group.first, group.request.seconds
     if run.planned is None or run.began_at is None:
-        word = f"preparing {run.hello.device_name}" if run.hello else "starting"
+        word = (
+            f"preparing {run.hello.device_name}" if run.hello else "starting"
+        )
         return f"{word} ..."[:width]
     elapsed = min(group.now() - run.began_at, seconds)
     share = elapsed / seconds
@@ -92,24 +100,34 @@ def one_device(group: Run, width: int) -> str:
             run.rate_text(run.progress.rate),
             f"mean {run.rate_text(run.mean.value, short=True)}",
             f"peak {run.rate_text(run.peak, short=True)}",
-            f"{run.planned.dtype} {run.planned.n}"
-            if run.planned.n
-            else run.request.kind,
         ]
+        if run.planned.n:
+            parts.append(f"{run.planned.dtype} {run.planned.n}")
+        else:
+            parts.append(run.request.kind)
     return _with_bar(share, _fitting(parts, width - SHORTEST_BAR - 4), width)
 
 
 def many_devices(group: Run, width: int) -> str:
     """Return the time, the devices in each state, and the range of their throughput."""
-    counts = ", ".join(f"{count} {state}" for state, count in group.states.items())
+    counts = ", ".join(
+        f"{count} {state}" for state, count in group.states.items()
+    )
     if group.began_at is None:
         return f"{counts} ..."[:width]
     planned = (run.planned for run in group.devices.values() if run.planned)
-    seconds = max((each.expected_seconds or 0.0 for each in planned), default=0.0)
+    seconds = max(
+        (each.expected_seconds or 0.0 for each in planned), default=0.0
+    )
     began = max(run.began_at or 0.0 for run in group.devices.values())
     elapsed = min(group.now() - began, seconds)
-    parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left", counts]
-    if wrong := sum(bool(group.wrong_elements(target)) for target in group.devices):
+    parts = [
+        f"{duration(elapsed)}, {duration(seconds - elapsed)} left",
+        counts,
+    ]
+    if wrong := sum(
+        bool(group.wrong_elements(target)) for target in group.devices
+    ):
         parts.append(f"{wrong} wrong")
     if behind := group.slow_devices():
         first, by = next(iter(behind.items()))
@@ -121,9 +139,10 @@ def many_devices(group: Run, width: int) -> str:
         rates = f"{tflops(among.median)} ({tflops(among.p5)} to {tflops(among.p95)})"
         rates += f" {group.first.rate_scale(None)[0]}"
         parts.insert(1, rates)
-    return _with_bar(
-        elapsed / seconds if seconds else 0.0, _fitting(parts, width), width
-    )
+    share = 0.0
+    if seconds:
+        share = elapsed / seconds
+    return _with_bar(share, _fitting(parts, width), width)
 
 
 def _fitting(parts: list[str], width: int) -> str:
@@ -180,7 +199,10 @@ async def follow_on_a_line(
         if isinstance(event, RunLimit):
             _say_limit(target, event)
 
-    line, loop = ProgressLine(sys.stderr, group, text, head), asyncio.get_running_loop()
+    line, loop = (
+        ProgressLine(sys.stderr, group, text, head),
+        asyncio.get_running_loop(),
+    )
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupted)
     ticking = asyncio.create_task(line.keep_drawing())

@@ -34,7 +34,12 @@ LONGEST_SECONDS = 5.0
 """Longest time that a reading stands for. A longer one is a gap."""
 LOAD_PERCENT = 5
 """SM utilization from which a process of others counts."""
-MEMORY_ERRORS = ("ecc_corrected", "ecc_uncorrected", "remapped_rows", *BAD_STATES)
+MEMORY_ERRORS = (
+    "ecc_corrected",
+    "ecc_uncorrected",
+    "remapped_rows",
+    *BAD_STATES,
+)
 """Counters and states of the device's memory that can only get worse in a run."""
 
 
@@ -129,8 +134,12 @@ class RunReadings:
             return
         at = sample.time - readings.age_seconds
         if self.gpu is not None:
-            self.heat_limits = heat_limits(self.gpu, readings) or self.heat_limits
-        self.power_limit_watts = readings.power_limit_watts or self.power_limit_watts
+            self.heat_limits = (
+                heat_limits(self.gpu, readings) or self.heat_limits
+            )
+        self.power_limit_watts = (
+            readings.power_limit_watts or self.power_limit_watts
+        )
         self._add_memory_errors(readings)
         self._add_counters(at, readings)
         weight = self._add(
@@ -154,13 +163,17 @@ class RunReadings:
             return 0.0
         if before is not None and at <= before:
             return 0.0
-        start = max(self.began_at, at - LONGEST_SECONDS, before or self.began_at)
+        start = max(
+            self.began_at, at - LONGEST_SECONDS, before or self.began_at
+        )
         weight = at - start
         self.power.add(read.power_watts, weight)
         self.clock.add(read.sm_clock_mhz, weight)
         celsius = read.temperature_celsius
         if celsius is not None:
-            self.temperature_max = max(celsius, self.temperature_max or celsius)
+            self.temperature_max = max(
+                celsius, self.temperature_max or celsius
+            )
         for reason in read.reasons or ():
             self._held[reason] += weight
         # The origin may have moved, and time does not go back.
@@ -190,13 +203,17 @@ class RunReadings:
         if joules is not None and running:
             if self.energy is None:
                 fastest = FASTEST["energy_joules"]
-                self.energy = DeviceCounter((at, joules), (at, joules), fastest)
+                self.energy = DeviceCounter(
+                    (at, joules), (at, joules), fastest
+                )
             self.energy.add(at, joules)
         for reason, seconds in counts.items():
             if running and at != self.began_at and reason in self._counted:
                 self._counted[reason].add(at, seconds)
             else:  # counted from the last reading before the run
-                self._counted[reason] = DeviceCounter((at, seconds), (at, seconds))
+                self._counted[reason] = DeviceCounter(
+                    (at, seconds), (at, seconds)
+                )
 
     def _add_load(self, sample: Sample, seconds: float) -> None:
         """Count processes of others that compute on the device, for so many seconds.
@@ -252,7 +269,9 @@ class RunReadings:
             if reason == POWER_CAP:
                 counted = max(counted, held.get(reason, 0.0))
             held[reason] = counted
-        return {reason: seconds for reason, seconds in held.items() if seconds > 0}
+        return {
+            reason: seconds for reason, seconds in held.items() if seconds > 0
+        }
 
     def late_power_cap_seconds(self, seconds: float) -> float | None:
         """Return how long a power cap held in the second half of so many seconds, or None.
@@ -281,10 +300,14 @@ class RunReadings:
 
     def late_power_watts(self, seconds: float) -> float | None:
         """Return the mean power in the second half of so many seconds, or None."""
-        late = [moment for moment in self.moments if moment.seconds > seconds / 2]
+        late = [
+            moment for moment in self.moments if moment.seconds > seconds / 2
+        ]
         return mean_over_time(late, "power_watts")
 
-    def percent_of_peak(self, tflops: float | None, dtype: str) -> Mapping[str, float]:
+    def percent_of_peak(
+        self, tflops: float | None, dtype: str
+    ) -> Mapping[str, float]:
         """Return the percentages that a throughput is of the known peaks, by their names."""
         known = peaks.denominators(self.device, dtype, self.clock.value)
         return peaks.percent_of_peak(tflops, known)

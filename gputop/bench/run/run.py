@@ -104,16 +104,19 @@ class Run:
         """Devices that others wait for, before the run begins."""
         if self.begun or self.kind == "pairs":
             return []
-        late = [
-            target for target, run in self.devices.items() if run.state not in PREPARED
-        ]
-        return late if len(late) < len(self.devices) else []
+        runs = self.devices.items()
+        late = [target for target, run in runs if run.state not in PREPARED]
+        if len(late) == len(runs):
+            return []
+        return late
 
     @property
     def silent(self) -> list[Target]:
         """Devices whose next event is overdue."""
         runs = self.devices.items()
-        return [target for target, run in runs if run.silent_seconds is not None]
+        return [
+            target for target, run in runs if run.silent_seconds is not None
+        ]
 
     @property
     def measured(self) -> bool:
@@ -190,7 +193,9 @@ class Run:
             return min(run.share for run in self.devices.values())
         return min(1.0, self.elapsed_seconds / self.request.seconds)
 
-    def pair(self, target: Target) -> tuple[float | None, float | None, float | None]:
+    def pair(
+        self, target: Target
+    ) -> tuple[float | None, float | None, float | None]:
         """Return TFLOP/s alone and together, and the cost in percent; for `pairs`."""
         if self.kind != "pairs":
             return None, None, None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from gputop.bench.events import Progress
 
@@ -115,15 +115,9 @@ class KeptCurves:
     moments: tuple[Moment, ...] = ()
 
 
-class _Timed(Protocol):
-    """A value that stands for some time."""
-
-    @property
-    def window_seconds(self) -> float:
-        """Length of that time."""
-
-
-def mean_over_time(items: Sequence[_Timed], reading: str) -> float | None:
+def mean_over_time(
+    items: Sequence[Progress] | Sequence[Moment], reading: str
+) -> float | None:
     """Return the mean of a reading of windows or moments, or None if none has it."""
     mean = Mean()
     for each in items:

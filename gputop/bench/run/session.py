@@ -14,7 +14,10 @@ from typing import Any
 
 from gputop import __version__
 from gputop.agent.problem import Problem, ProblemError
-from gputop.agent.process_limit import process_limit_problem, says_process_limit
+from gputop.agent.process_limit import (
+    process_limit_problem,
+    says_process_limit,
+)
 from gputop.agent.snapshot import Inventory, Sample
 from gputop.bench.events import (
     EVENTS,
@@ -35,7 +38,13 @@ from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, Worker
 from gputop.bench.run.worker_order import prepare_seconds, worker_request
 from gputop.bench.worker.errors import less
-from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED, signal_name
+from gputop.console import (
+    COULD_NOT_RUN,
+    DEGRADED,
+    FAULT,
+    INTERRUPTED,
+    signal_name,
+)
 from gputop.schema.decode import from_plain
 from gputop.text import count, visible
 
@@ -72,11 +81,17 @@ class Session:
     """
 
     def __init__(
-        self, request: Request, *, waits: bool = False, launcher: Launcher | None = None
+        self,
+        request: Request,
+        *,
+        waits: bool = False,
+        launcher: Launcher | None = None,
     ) -> None:
         self._request = request
         self._launcher = launcher or Launcher()
-        longest = HELLO_SECONDS + prepare_seconds(request.seconds) + MARGIN_SECONDS
+        longest = (
+            HELLO_SECONDS + prepare_seconds(request.seconds) + MARGIN_SECONDS
+        )
         self._wait_seconds = longest if waits else 0.0
         """Longest time until other workers are ready."""
         self._worker: Worker | None = None
@@ -112,9 +127,8 @@ class Session:
                         continue
                 event = self._event(line, python)
                 self._count()
-                await asyncio.sleep(
-                    0
-                )  # a line that is there already lets nothing else have a turn
+                # A line that is there lets nothing else run
+                await asyncio.sleep(0)
                 yield event
         except _NoResultError as end:
             yield self._judged(Failed(end.problem, end.status))
@@ -172,10 +186,14 @@ class Session:
         problem = plan.check_request(self._request)
         if problem is not None:
             raise _NoResultError(problem)
-        finding = asyncio.create_task(self._launcher.find_python(self._request))
+        finding = asyncio.create_task(
+            self._launcher.find_python(self._request)
+        )
         stopping = asyncio.create_task(self._stopping.wait())
         try:
-            await asyncio.wait((finding, stopping), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                (finding, stopping), return_when=asyncio.FIRST_COMPLETED
+            )
             if self._stopping.is_set():
                 raise _stopped_early(self._stopped_by)
             return await finding
@@ -189,9 +207,12 @@ class Session:
         folders = self._launcher.agent_folders
         asked = worker_request(self._request, self._wait_seconds, folders)
         order = asked.to_line()
-        self._worker = worker = await self._launcher.start(python, self._request, order)
+        self._worker = worker = await self._launcher.start(
+            python, self._request, order
+        )
         self._await(HELLO_SECONDS)
-        if self._stopping.is_set():  # asked for while the process was being made
+        # Asked for while the process was being made
+        if self._stopping.is_set():
             worker.signal(signal.SIGKILL)
         return worker
 
@@ -200,20 +221,7 @@ class Session:
         try:
             line = await self._next_line(worker)
         except TimeoutError:
-            what = "The stress test's worker did not end in time"
-            why, remedy = "it does not answer", "Look for Xid errors in `dmesg`"
-            if self._hello is None:
-                what = "The stress test's worker did not start"
-                why = (
-                    f"it did not answer within {HELLO_SECONDS:g} s{self._after_output}"
-                )
-                remedy = (
-                    "Check that `import torch` works in that Python, or choose another"
-                )
-            elif self._planned is not None:
-                why = f"it sent nothing for {self._silence:.0f} s in the middle of the run"
-            status = COULD_NOT_RUN if self._planned is None else FAULT
-            raise _NoResultError(Problem(what, why, remedy), status) from None
+            raise self._late() from None
         except ValueError:
             raise _garbage(b"a line without an end") from None
         if line.endswith(b"\n"):
@@ -222,6 +230,20 @@ class Session:
         # Nearly always there was too little memory: it is no fault of the device.
         raise _NoResultError(await self._silent_end(worker), self._status)
 
+    def _late(self) -> _NoResultError:
+        """Return the end of a run whose worker has been silent for too long."""
+        if self._hello is None:
+            what = "The stress test's worker did not start"
+            why = f"it did not answer within {HELLO_SECONDS:g} s{self._after_output}"
+            remedy = "Check that `import torch` works in that Python, or choose another"
+            return _NoResultError(Problem(what, why, remedy))
+        what = "The stress test's worker did not end in time"
+        remedy = "Look for Xid errors in `dmesg`"
+        if self._planned is None:
+            return _NoResultError(Problem(what, "it does not answer", remedy))
+        why = f"it sent nothing for {self._silence:.0f} s in the middle of the run"
+        return _NoResultError(Problem(what, why, remedy), FAULT)
+
     def _without_output(self, line: bytes) -> bytes:
         """Return the event in a line from before `hello`, or b"" if there is none.
 
@@ -229,14 +251,17 @@ class Session:
         the activation of an environment, also without a newline. Raises `_NoResultError` if that is
         too much.
         """
-        start = line.rfind(EVENT_START)
-        output = line if start < 0 else line[:start]
+        output, start, event = line.rpartition(EVENT_START)
+        if not start:
+            output, event = line, b""
         self._printed_bytes += len(output)
         if self._printed_bytes > PRINTED_BYTES:
             raise _garbage(output)
-        text = visible(output.decode(errors="replace").strip(), PRINTED_CHARACTERS)
+        text = visible(
+            output.decode(errors="replace").strip(), PRINTED_CHARACTERS
+        )
         self._printed = self._printed or text
-        return b"" if start < 0 else line[start:]
+        return start + event
 
     async def _next_line(self, worker: Worker) -> bytes:
         with contextlib.suppress(TimeoutError):
@@ -274,9 +299,8 @@ class Session:
 
     def _count(self) -> None:
         self._said += 1
-        if self._said > EVENTS_AT_ONCE + EVENTS_PER_SECOND * (
-            time.time() - self._started_at
-        ):
+        seconds = time.time() - self._started_at
+        if self._said > EVENTS_AT_ONCE + EVENTS_PER_SECOND * seconds:
             what = "The stress test's worker sends too much"
             why = f"more than {EVENTS_PER_SECOND} events a second"
             raise _NoResultError(
@@ -297,36 +321,33 @@ class Session:
         elif isinstance(event, RunLimit):
             self._stopped_by = self._stopped_by or event.by
             self._stopping.set()
-        if (
-            self._planned is not None
-        ):  # longer than the worker waits itself: it can say more
+        # Longer than the worker waits itself: it can say more.
+        if self._planned is not None:
             patience = 1.25 * self._planned.patience_seconds
             self._await(max(patience, self._wait_seconds) + MARGIN_SECONDS)
 
     def _result(self, document: dict[str, Any], python: str) -> Result:
         hello, planned = self._hello, self._planned
-        rows = self._points or document.get("points")
-        measured = (
-            rows if KINDS[self._request.kind].has_rows else document.get("iterations")
-        )
+        measured = document.get("iterations")
+        if KINDS[self._request.kind].has_rows:
+            measured = self._points or document.get("points")
         if hello is None or planned is None or not measured:
             if self._stopping.is_set():
                 raise _stopped_early(self._stopped_by)
             raise ValueError("a result without a run")
         target = self._request.target
-        plan_of_run = asdict(hello) | asdict(
-            planned
-        )  # with a shape, unless the best row has one
-        later = {
-            "tflops_sustained": None,
-            "droop_percent": None,
-        }  # of the windows of the run
+        # Their shape, unless the best row has one.
+        plan_of_run = asdict(hello) | asdict(planned)
+        # Of the windows of the run, which are not judged yet.
+        later = {"tflops_sustained": None, "droop_percent": None}
         known = {
             "kind": self._request.kind,
             "device": hello.device_name,
             "device_uuid": target.uuid,
             "device_index": _index(target),
-            "cuda_version": hello.cuda_version if target.kind == "cuda" else None,
+            "cuda_version": hello.cuda_version
+            if target.kind == "cuda"
+            else None,
             "python": python,
             "unset": list(hello.unset),
             "host": self._launcher.host or platform.node() or None,
@@ -352,13 +373,16 @@ class Session:
 
     @property
     def _status(self) -> int:
-        return (
-            stop_status(self._stopped_by) if self._stopping.is_set() else COULD_NOT_RUN
-        )
+        if self._stopping.is_set():
+            return stop_status(self._stopped_by)
+        return COULD_NOT_RUN
 
     def _failure(self, document: dict[str, Any]) -> _NoResultError:
         problem = Problem(
-            *(visible(str(document.get(key))) for key in ("what", "why", "remedy"))
+            *(
+                visible(str(document.get(key)))
+                for key in ("what", "why", "remedy")
+            )
         )
         # Any other error is of gputop, of torch, or of what was asked for.
         failed = document.get("kind") in ("hang", "died", "wrong")
@@ -377,7 +401,9 @@ class Session:
             return Failed(replace(failed.problem, why=why), FAULT)
         why = f"{found}, and then the run ended early ({failed.problem.what}: {failed.problem.why})"
         remedy = "Do not train on it; run the test again to be sure"
-        return Failed(Problem("The device computes wrong results", why, remedy), FAULT)
+        return Failed(
+            Problem("The device computes wrong results", why, remedy), FAULT
+        )
 
     async def _silent_end(self, worker: Worker) -> Problem:
         if self._stopping.is_set():
@@ -394,11 +420,19 @@ class Session:
             )
         choose = "Check that `import torch` works in that Python, or choose another with --python"
         if status < 0:
-            remedy = choose if self._hello is None else "Look for the cause in `dmesg`"
+            remedy = (
+                choose
+                if self._hello is None
+                else "Look for the cause in `dmesg`"
+            )
             if -status == signal.SIGKILL:  # nearly always the kernel's
                 remedy = f"If memory ran out (`dmesg` says so), choose {less(self._request.kind)}"
-            return Problem(what, f"it was ended by {signal_name(status)}", remedy)
-        lines = visible(errors.decode(errors="replace").strip().replace("\n", "\0"))
+            return Problem(
+                what, f"it was ended by {signal_name(status)}", remedy
+            )
+        lines = visible(
+            errors.decode(errors="replace").strip().replace("\n", "\0")
+        )
         last = lines.rpartition("␀")[2].strip()
         if says_process_limit(last):
             return process_limit_problem(what)
@@ -420,7 +454,10 @@ def stop_status(by: str | None) -> int:
 
 
 def _stopped_early(by: str | None) -> _NoResultError:
-    what, remedy = "The stress test was stopped", "Start it again to have a result"
+    what, remedy = (
+        "The stress test was stopped",
+        "Start it again to have a result",
+    )
     status = stop_status(by)
     if status == DEGRADED:
         what = "The stress test was ended by a limit"

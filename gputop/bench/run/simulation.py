@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 
 from gputop.agent import simulated as model
 from gputop.agent.simulated import SimulatedLoad
-from gputop.bench.events import Done, Event, Hello, Planned, Progress, Result, Verified
+from gputop.bench.events import (
+    Done,
+    Event,
+    Hello,
+    Planned,
+    Progress,
+    Result,
+    Verified,
+)
 from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.plan.peaks import by_formula
 from gputop.bench.run.session import Session
@@ -44,12 +52,16 @@ class Simulation:
         self._loads: dict[str, tuple[float, float]] = {}
         self._runs: list[SimulatedSession] = []
 
-    def session(self, request: Request, *, waits: bool = False) -> SimulatedSession:
+    def session(
+        self, request: Request, *, waits: bool = False
+    ) -> SimulatedSession:
         """Return a session that simulates a request."""
         return SimulatedSession(request, self, waits=waits)
 
     @contextlib.contextmanager
-    def load(self, session: SimulatedSession, uuid: str) -> Iterator[SimulatedLoad]:
+    def load(
+        self, session: SimulatedSession, uuid: str
+    ) -> Iterator[SimulatedLoad]:
         """Put a session's device under load."""
         self._loads[uuid] = (time.monotonic(), self._celsius(uuid))
         self._runs.append(session)
@@ -99,7 +111,9 @@ class SimulatedSession(Session):
         yield Hello(SIMULATED, SIMULATED, target.name, 1, pid)
         await asyncio.sleep(STEP_SECONDS)
         dtype = request.dtype
-        plan = Planned(n, n, n, dtype, dtype, SIMULATED, SIMULATED, 0.0, SIMULATED)
+        plan = Planned(
+            n, n, n, dtype, dtype, SIMULATED, SIMULATED, 0.0, SIMULATED
+        )
         waits = not self._go.is_set()
         yield replace(plan, waits=waits)
         await self._go.wait()
@@ -108,13 +122,18 @@ class SimulatedSession(Session):
         products, checks, last, peak = 0.0, 1, 0.0, 0.0
         noise = random.Random(target.uuid)  # noqa: S311 - a picture, not a secret
         with self._simulation.load(self, target.uuid or "") as load:
-            while not (last and self._stopping.is_set()) and last < request.seconds:
+            while (
+                not (last and self._stopping.is_set())
+                and last < request.seconds
+            ):
                 length = WINDOW_SECONDS / (1 + (last < FIRST_SECONDS))
                 await asyncio.sleep(min(length, request.seconds - last))
                 while self.records:
                     yield self.records.pop(0)
                 now = min(time.monotonic() - load.began, request.seconds)
-                rate = self._rate(load.at(load.began + (last + now) / 2).sm_clock_mhz)
+                rate = self._rate(
+                    load.at(load.began + (last + now) / 2).sm_clock_mhz
+                )
                 rate *= noise.gauss(1, NOISE)
                 peak, products = (
                     max(peak, rate),
@@ -156,6 +175,7 @@ class SimulatedSession(Session):
                 ),
                 verified_products=checks - 1,
                 kind=request.kind,
+                device_index=target.index,
             )
         )
 
@@ -166,4 +186,6 @@ class SimulatedSession(Session):
             clock_mhz,
             self._request.dtype,
         )
-        return SHARE_OF_PEAK * (by_formula(*chip, name=model.NAME) or clock_mhz / 30)
+        return SHARE_OF_PEAK * (
+            by_formula(*chip, name=model.NAME) or clock_mhz / 30
+        )

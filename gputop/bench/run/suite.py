@@ -10,7 +10,11 @@ from gputop.bench.events import SCHEMA
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import DTYPES, KINDS
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.plan.target_choice import common_dtype, copies_to_others, with_peers
+from gputop.bench.plan.target_choice import (
+    common_dtype,
+    copies_to_others,
+    with_peers,
+)
 from gputop.bench.results.outliers import DeviceOutcome, device_outcome
 from gputop.bench.run.series import KEPT_ITEMS, RunCurves
 
@@ -149,38 +153,44 @@ def part_requests(
     The requests of the suite have its devices, its data type, and the seconds of all parts.
     """
     targets = [each.target for each in suite]
-    dtype = part.dtype or (common_dtype(targets) if part.kind == "pairs" else None)
+    dtype = part.dtype or (
+        common_dtype(targets) if part.kind == "pairs" else None
+    )
     seconds = max(_least_seconds(part, targets), part.share * suite[0].seconds)
     planned = PartResult(part.name, seconds)
-    asked = [
-        replace(
+    may_verify = not KINDS[part.kind].has_rows
+    asked = []
+    for each in suite:
+        request = replace(
             each,
             kind=part.kind,
             dtype=dtype or each.dtype,
             seconds=seconds,
-            verify_all=part.verify_all
-            or (each.verify_all and not KINDS[part.kind].has_rows),
+            verify_all=part.verify_all or (each.verify_all and may_verify),
         )
-        for each in suite
-    ]
+        asked.append(request)
     if targets[0].simulated and not KINDS[part.kind].is_simulated:
         return [], replace(planned, left_out="it is not simulated")
-    if part.kind == "collective" and [(each.kind, each.host) for each in targets] == [
-        ("cpu", None)
-    ]:
+    alone = len(targets) == 1 and targets[0].host is None
+    if part.kind == "collective" and alone and targets[0].kind == "cpu":
         ranks = plan.cpu_ranks(None, targets[0].memory_share)
         asked = [replace(asked[0], target=rank) for rank in ranks]
-    if KINDS[part.kind].several_devices and (problem := plan.check_together(asked)):
+    if KINDS[part.kind].several_devices and (
+        problem := plan.check_together(asked)
+    ):
         return [], replace(planned, left_out=problem.why)
-    problems = {
-        each.target: problem for each in asked if (problem := plan.check_request(each))
-    }
-    fit = [each for each in asked if each.target not in problems]
-    said = "; ".join(
-        f"{target.label}: {problem.why}" for target, problem in problems.items()
-    )
-    lacks = [plan.why_missing(DTYPES[asked[0].dtype], target) for target in problems]
-    planned = replace(planned, left_out=said, incomplete=None in lacks)
+    fit: list[Request] = []
+    said = []
+    incomplete = False
+    for request in asked:
+        problem = plan.check_request(request)
+        if problem is None:
+            fit.append(request)
+            continue
+        said.append(f"{request.target.label}: {problem.why}")
+        if plan.why_missing(DTYPES[request.dtype], request.target) is None:
+            incomplete = True
+    planned = replace(planned, left_out="; ".join(said), incomplete=incomplete)
     return with_peers(fit) if fit else [], planned
 
 
@@ -195,10 +205,14 @@ def _least_seconds(part: Part, targets: Sequence[Target]) -> float:
 
 
 def part_result(
-    planned: PartResult, runs: Sequence[DeviceRun], others: Sequence[DeviceOutcome] = ()
+    planned: PartResult,
+    runs: Sequence[DeviceRun],
+    others: Sequence[DeviceOutcome] = (),
 ) -> PartResult:
     """Return a part whose runs have ended; `others` could not be tested."""
     members = (*map(device_outcome, runs), *others)
     return replace(
-        planned, members=members, series=tuple(run.history(KEPT_ITEMS) for run in runs)
+        planned,
+        members=members,
+        series=tuple(run.history(KEPT_ITEMS) for run in runs),
     )

@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import gputop
 from gputop.agent.problem import Problem, ProblemError
-from gputop.agent.process_limit import process_limit_problem, says_process_limit
+from gputop.agent.process_limit import (
+    process_limit_problem,
+    says_process_limit,
+)
 from gputop.stream.launch import child_environment
 from gputop.text import visible
 
@@ -109,7 +112,9 @@ class InterpreterSearch:
         if working := next(
             (each for each in self.looked_at if each.fault is None), None
         ):
-            install = f"Install torch for {visible(working.path)} ({GET_TORCH}), or "
+            install = (
+                f"Install torch for {visible(working.path)} ({GET_TORCH}), or "
+            )
             remedy = install + remedy[0].lower() + remedy[1:]
         return Problem("No Python with torch was found", why, remedy)
 
@@ -191,7 +196,9 @@ async def run_program(
         ):
             raise ProblemError(process_limit_problem(CANNOT_START))
     except TimeoutError:
-        raise NoAnswerError(f"it did not answer within {seconds:g} s") from None
+        raise NoAnswerError(
+            f"it did not answer within {seconds:g} s"
+        ) from None
     finally:
         await process.close()
     return output, process.status
@@ -314,7 +321,10 @@ class Launcher:
         environment = worker_environment(request.target, *request.peers)
         try:
             worker = await ChildProcess.start(
-                python, str(WORKER), environment=environment, limit=WORKER_LINE_BYTES
+                python,
+                str(WORKER),
+                environment=environment,
+                limit=WORKER_LINE_BYTES,
             )
         except OSError as error:
             what = f"{visible(python)} cannot be started"
@@ -360,7 +370,8 @@ class ChildProcess:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                start_new_session=True,  # Ctrl+C in the terminal is for the dashboard
+                # Ctrl+C in the terminal is for the dashboard
+                start_new_session=True,
                 env=environment,
                 limit=limit,
             )

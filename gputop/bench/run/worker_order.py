@@ -49,13 +49,15 @@ def worker_request(
         wait_seconds=wait_seconds,
         prepare_seconds=prepare_seconds(request.seconds),
         free_bytes=target.memory_allowed_bytes,
-        host_bytes=request.host_bytes and request.host_bytes - plan.PROCESS_BYTES,
+        host_bytes=request.host_bytes
+        and request.host_bytes - plan.PROCESS_BYTES,
         fixed_bytes=plan.fixed_bytes(target.kind),
         context_bytes=plan.CONTEXT_BYTES if cuda else 0,
         bytes_per_row=plan.BYTES_PER_ROW,
         peers=tuple(peer.place for peer in request.peers),
         exclusive_peers={
-            peer.place: peer.compute_mode or "" for peer in request.exclusive_peers
+            peer.place: peer.compute_mode or ""
+            for peer in request.exclusive_peers
         },
         compute_mode=target.compute_mode,
         pci_bus_id=target.pci_bus_id,

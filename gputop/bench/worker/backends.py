@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +39,7 @@ class Backend:
 
     def __init__(self) -> None:
         self._queue: deque[Any] = deque()
-        self.mismatches: dict[str, int] = {}
+        self.mismatches: Counter[str] = Counter()
         """Products that were not as the first one, by what they are when repeated."""
 
     @property
@@ -57,7 +57,7 @@ class Backend:
         """Return the wrong elements of a C with other bits than the first, and count it."""
         wrong, kind = product.explain(c)
         if not product.sums:  # which count it, too
-            self.mismatches[kind] = self.mismatches.get(kind, 0) + 1
+            self.mismatches[kind] += 1
         return wrong
 
     def wall(self, work: Callable[[int], None], times: int) -> float:
@@ -107,10 +107,12 @@ class Cpu(Backend):
         wrong = seconds = None
         if check and not self._halt.is_set():
             wrong, seconds = self.check(product)
-        found = (
-            Mismatches(*product.sums.take().tolist()) if product.sums else Mismatches()
+        found = Mismatches()
+        if product.sums:
+            found = Mismatches(*product.sums.take().tolist())
+        self._queue.append(
+            EndedBatch(done, began, ended, None, wrong, seconds, found)
         )
-        self._queue.append(EndedBatch(done, began, ended, None, wrong, seconds, found))
 
     def poll(self) -> EndedBatch | None:
         """Return the oldest batch that was not polled yet."""
@@ -118,10 +120,9 @@ class Cpu(Backend):
 
     def compare(self, product: Product) -> int:
         """Return the number of wrong elements of C."""
-        same = self.torch.equal(product.c_bits, product.first_bits)
-        return (
-            0 if same else product.unexplained(product.c)
-        )  # other bits are usual here
+        if self.torch.equal(product.c_bits, product.first_bits):
+            return 0
+        return product.unexplained(product.c)  # other bits are usual here
 
     timed = Backend.wall
     """Wall time, the only time that a CPU has."""
@@ -195,7 +196,9 @@ class Cuda(Backend):
             ended = torch.cuda.Event(enable_timing=True)
             ended.record()
         checked = (product, kept) if check else None
-        self._queue.append((products, began, first, last, ended, count, checked))
+        self._queue.append(
+            (products, began, first, last, ended, count, checked)
+        )
 
     def poll(self) -> EndedBatch | None:
         """Return the oldest batch in flight if it has ended, or None after a short wait."""
@@ -223,14 +226,21 @@ class Cuda(Backend):
 
         Bit for bit: cuBLAS gives the same bits nearly every time on one stream of one device.
         """
-        if self._differs is None or self._differs.shape != product.c_bits.shape:
-            self._differs = self.torch.empty_like(product.c_bits, dtype=self.torch.bool)
+        if (
+            self._differs is None
+            or self._differs.shape != product.c_bits.shape
+        ):
+            self._differs = self.torch.empty_like(
+                product.c_bits, dtype=self.torch.bool
+            )
         self.torch.ne(product.c_bits, product.first_bits, out=self._differs)
         return self._differs.sum()
 
     def timed(self, work: Callable[[int], None], times: int) -> float:
         """Return the seconds of that much work by device events."""
-        first, last = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first, last = (
+            self.torch.cuda.Event(enable_timing=True) for _ in range(2)
+        )
         first.record()
         work(times)
         last.record()
@@ -260,9 +270,15 @@ class Cuda(Backend):
         """
         cuda = self.torch.cuda
         free = int(cuda.mem_get_info()[0])
-        reserved, held = int(cuda.memory_reserved()), int(cuda.memory_allocated())
+        reserved, held = (
+            int(cuda.memory_reserved()),
+            int(cuda.memory_allocated()),
+        )
         context = None
-        if self._free_before is not None and self._free_before - free > reserved:
+        if (
+            self._free_before is not None
+            and self._free_before - free > reserved
+        ):
             context = self._free_before - free - reserved
         return {
             "context_bytes": context,
@@ -287,12 +303,12 @@ def open_cuda(
 ) -> Cuda:
     """Return the GPU that this process sees, ready to use; raise `RunError` if there is none."""
     python = sys.executable
-    remedy = (
-        f"Install a CUDA build of torch into {python}, or choose another with --python"
-    )
+    remedy = f"Install a CUDA build of torch into {python}, or choose another with --python"
     if torch.version.cuda is None:
         why = f"torch {torch.__version__} of {python} is a build for CPUs"
-        raise RunError("no_cuda", "This torch has no CUDA support", why, remedy)
+        raise RunError(
+            "no_cuda", "This torch has no CUDA support", why, remedy
+        )
     try:
         torch.cuda.init()
         capability = torch.cuda.get_device_capability(0)

@@ -21,7 +21,11 @@ from .throughput import products_in
 
 if TYPE_CHECKING:
     from .main import Run
-ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = (
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+)
 SIZES = tuple(1 << power for power in range(10, 31, 2))
 LARGEST_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30}
 SHARE_OF_FREE = 6
@@ -66,7 +70,9 @@ class Ranks:
         changing = sorted(
             name for name in os.environ if name.startswith(("NCCL_", "GLOO_"))
         )
-        run.notes += [f"set: {name}={os.environ[name][:80]}" for name in changing]
+        run.notes += [
+            f"set: {name}={os.environ[name][:80]}" for name in changing
+        ]
         limit = timedelta(seconds=run.request.prepare_seconds)
         if host:
             meet = timedelta(seconds=MEET_SECONDS)
@@ -94,7 +100,10 @@ class Ranks:
         """Return the figures that each rank gives here, in their order. All wait for the last."""
         self._agreed += 1
         self.store.set(f"{self._agreed}/{self.rank}", json.dumps(figures))
-        said = (self.store.get(f"{self._agreed}/{rank}") for rank in range(self.count))
+        said = (
+            self.store.get(f"{self._agreed}/{rank}")
+            for rank in range(self.count)
+        )
         return [json.loads(each) for each in said]
 
     def leave(self) -> None:
@@ -146,9 +155,13 @@ class Message:
         """Operations on these buffers by name."""
         dist = self._ranks.dist
         # The new names, which old versions of torch do not have, or the old ones.
-        gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+        gather = (
+            getattr(dist, "all_gather_single", None)
+            or dist.all_gather_into_tensor
+        )
         scatter = (
-            getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+            getattr(dist, "reduce_scatter_single", None)
+            or dist.reduce_scatter_tensor
         )
         return {
             ALL_REDUCE: partial(dist.all_reduce, self.full),
@@ -162,7 +175,9 @@ class Message:
         own = slice(rank * self._share, (rank + 1) * self._share)
         device, found = self.full.device, self.full
         # float32 does not count up to the largest sizes.
-        known = self._torch.arange(len(found), dtype=self._torch.int32, device=device)
+        known = self._torch.arange(
+            len(found), dtype=self._torch.int32, device=device
+        )
         known = known.remainder_(PERIOD).to(self.full.dtype)
         if series == ALL_GATHER:
             known.view(count, -1).add_(
@@ -196,10 +211,15 @@ def collective(device: Any, run: Run) -> None:
 def _measure(device: Any, run: Run) -> None:
     ranks = Ranks(device, run)
     free = min(
-        filter(None, (device.free_bytes(), run.request.free_bytes)), default=1 << 30
+        filter(None, (device.free_bytes(), run.request.free_bytes)),
+        default=1 << 30,
     )
     most = min(free for (free,) in ranks.agree(free)) // SHARE_OF_FREE
-    sizes = [size for size in SIZES if size <= min(most, LARGEST_BYTES[device.place])]
+    sizes = [
+        size
+        for size in SIZES
+        if size <= min(most, LARGEST_BYTES[device.place])
+    ]
     first = Message(device, ranks, SIZES[0])
     for operation in first.operations.values():
         operation()  # connects
@@ -210,7 +230,9 @@ def _measure(device: Any, run: Run) -> None:
             f"messages under {HOST_BOUND_BYTES >> 10} KiB: the time is mostly that of launching an "
             "operation from Python, not of the links"
         )
-    where = "across nodes" if ":" in run.request.rendezvous else "on one machine"
+    where = (
+        "across nodes" if ":" in run.request.rendezvous else "on one machine"
+    )
     rows.plan(
         "float32",
         (0, 0, 0),
@@ -223,7 +245,9 @@ def _measure(device: Any, run: Run) -> None:
     for size in sizes:
         rows.expect("making buffers", FIRST_SECONDS)
         message = Message(device, ranks, size)
-        if not all(_row(rows, ranks, message, series) for series in message.operations):
+        if not all(
+            _row(rows, ranks, message, series) for series in message.operations
+        ):
             break
     ranks.leave()
 
@@ -235,7 +259,11 @@ def _row(
     series: str,
 ) -> bool:
     """Measure a row; return False if the time was up before it, on any rank."""
-    device, operation, size = rows.device, message.operations[series], message.bytes
+    device, operation, size = (
+        rows.device,
+        message.operations[series],
+        message.bytes,
+    )
     work = f"{series} of {size} bytes"
     rows.expect(work, FIRST_SECONDS)
     wrong = message.wrong(series, operation)
@@ -245,7 +273,9 @@ def _row(
         rows.until = time.monotonic()  # for all of them
         return not rows.end_early()
     seconds = min(ROW_SECONDS, -over / max(1, rows.to_come))
-    times = max(LEAST_OPERATIONS, min(MOST_OPERATIONS, products_in(seconds, each)))
+    times = max(
+        LEAST_OPERATIONS, min(MOST_OPERATIONS, products_in(seconds, each))
+    )
     rows.expect(work, times * each)
     operation()  # the ranks come here one after the other, and leave together
     took = _seconds_of_each(device, operation, times)
@@ -276,7 +306,9 @@ def _seconds_of_each(
             operation()
             ends.append(time.perf_counter())
         return [ends[n + 1] - ends[n] for n in range(times)]
-    events = [device.torch.cuda.Event(enable_timing=True) for _ in range(times + 1)]
+    events = [
+        device.torch.cuda.Event(enable_timing=True) for _ in range(times + 1)
+    ]
     events[0].record()
     for event in events[1:]:
         operation()

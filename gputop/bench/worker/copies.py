@@ -54,17 +54,17 @@ def copy(device: Any, run: Run) -> None:
     if cuda:
         free = min(device.free_bytes(), free or device.free_bytes())
     most = (free or 4 << 30) // SHARE_OF_FREE
-    fitting = [size for size in (DEVICE_SIZES if cuda else HOST_SIZES) if size <= most]
+    fitting = [
+        size for size in (DEVICE_SIZES if cuda else HOST_SIZES) if size <= most
+    ]
     sizes = fitting_host(fitting, run)
     counted = sorted({1, torch.get_num_threads()})
     alone = (5 if cuda else len(counted)) * len(sizes)
     peers = reachable_peers(device, run)
     rows = Rows(device, run, alone + ROWS_OF_PAIR * len(peers))
-    timing = (
-        "device events, and wall time where memory is pageable"
-        if cuda
-        else device.timing
-    )
+    timing = device.timing
+    if cuda:
+        timing = "device events, and wall time where memory is pageable"
     between = (
         "; between GPUs by the driver, one pair at a time, "
         "made by the GPU that is named first"
@@ -195,7 +195,9 @@ def _row(
     rows.device.synchronize()
     rows.run.verified(way.wrong(), 1)
     rate = way.counted * size / timed.seconds
-    rows.add(way.series, size, {"bytes_per_second": rate, **further, **timed.values})
+    rows.add(
+        way.series, size, {"bytes_per_second": rate, **further, **timed.values}
+    )
 
 
 def _cpu_ways(
@@ -207,7 +209,12 @@ def _cpu_ways(
     for threads in counted:
         name = "1 thread" if threads == 1 else f"{threads} threads"
         yield CopyPath(
-            f"host, {name}", to, source, device.timed, READ_AND_WRITTEN, threads
+            f"host, {name}",
+            to,
+            source,
+            device.timed,
+            READ_AND_WRITTEN,
+            threads,
         )
 
 
@@ -220,14 +227,20 @@ def _cuda_ways(
     torch = device.torch
     here, pageable = _words(torch, size, "cuda"), _words(torch, size)
     yield CopyPath(
-        "device to device", torch.empty_like(here), here, device.timed, READ_AND_WRITTEN
+        "device to device",
+        torch.empty_like(here),
+        here,
+        device.timed,
+        READ_AND_WRITTEN,
     )
     yield CopyPath("host to device, pageable", here, pageable, device.wall, 1)
     yield CopyPath("device to host, pageable", pageable, here, device.wall, 1)
     try:
         pinned = pageable.pin_memory()
     except RuntimeError as error:
-        run.notes.append(f"pinned: absent at {size / MIB:.4g} MiB, {first_line(error)}")
+        run.notes.append(
+            f"pinned: absent at {size / MIB:.4g} MiB, {first_line(error)}"
+        )
         return
     yield CopyPath("host to device, pinned", here, pinned, device.timed, 1)
     yield CopyPath("device to host, pinned", pinned, here, device.timed, 1)
@@ -247,7 +260,9 @@ def _words(
         device=place,
     )
     numbers = torch.arange(count // len(block), device=place).mul_(ODD)
-    words = torch.empty((len(numbers), len(block)), dtype=torch.int64, device=place)
+    words = torch.empty(
+        (len(numbers), len(block)), dtype=torch.int64, device=place
+    )
     torch.bitwise_xor(block, numbers.unsqueeze(1), out=words)
     return words.view(-1)
 
@@ -272,14 +287,19 @@ def _copy_between(
 ) -> None:
     """Measure copies to and from each peer for so many seconds, while no other worker copies."""
     device, run = rows.device, rows.run
-    device.free_bytes()  # gives back what torch keeps: the other workers need it
+    # Gives back what torch keeps: the other workers need it
+    device.free_bytes()
     why = "other GPUs did not end their copies in time"
     late = RunError(
-        "too_slow", "The copies between GPUs were not begun", why, "Test them in pairs"
+        "too_slow",
+        "The copies between GPUs were not begun",
+        why,
+        "Test them in pairs",
     )
     run.expect(end - time.monotonic() + LATE_SECONDS * len(peers), late)
     turn()
-    rows.until = time.monotonic() + seconds  # also where the turns before it began late
+    # Also where the turns before it began late
+    rows.until = time.monotonic() + seconds
     rows.to_come = (
         ROWS_OF_PAIR * len(peers) + 1
     )  # which leaves time for buffers and comparisons
@@ -307,7 +327,8 @@ def _rows_of_pair(
     free = [device.free_bytes(), device.torch.cuda.mem_get_info(number)[0]]
     most = min(filter(None, [*free, run.request.free_bytes])) // SHARE_OF_FREE
     size = max(
-        (each for each in DEVICE_SIZES if each <= min(most, PAIR_BYTES)), default=0
+        (each for each in DEVICE_SIZES if each <= min(most, PAIR_BYTES)),
+        default=0,
     )
     if not size:
         why = f"{most / MIB:.3g} MiB may be used for each"
@@ -327,7 +348,9 @@ def _rows_of_pair(
 
 def _latency(rows: Rows, number: int) -> float | None:
     """Return the seconds of a small copy to a peer, or None if the run was halted before."""
-    path = PairPath(Pair(rows.device, number, SMALL_BYTES), "", PAIR_WAYS["write to"])
+    path = PairPath(
+        Pair(rows.device, number, SMALL_BYTES), "", PAIR_WAYS["write to"]
+    )
     path.clear()
     each = BLOCK_SECONDS / MOST_HELD
     timed = rows.time(path.copy, path.clock_held, each, most=MOST_HELD)

@@ -64,7 +64,9 @@ class Pair:
     ) -> None:
         self.device, self.size = device, size
         self.places = "cuda:0", f"cuda:{number}"
-        self.streams = [device.torch.cuda.Stream(device=place) for place in self.places]
+        self.streams = [
+            device.torch.cuda.Stream(device=place) for place in self.places
+        ]
         self.buffers = {}
         """Buffer of each receiver, and the one on the other GPU that is copied to it."""
         for to in (1, 0):
@@ -175,6 +177,8 @@ def driver_copy() -> Callable[[int, int, int, int], None]:
         if status := function(to, source, size, stream):
             said = ctypes.c_char_p()
             driver.cuGetErrorString(status, ctypes.byref(said))
-            raise RuntimeError(f"CUDA error: {(said.value or b'').decode()} ({status})")
+            raise RuntimeError(
+                f"CUDA error: {(said.value or b'').decode()} ({status})"
+            )
 
     return copy

@@ -17,13 +17,8 @@ CAPABILITIES = "NVIDIA_DRIVER_CAPABILITIES"
 """Variable of the container toolkit: which of the driver's libraries a container gets."""
 
 
-class Cause(NamedTuple):
-    """What happened, why, and what to do, with the kind of a `RunError`."""
-
-    kind: str
-    what: str
-    why: str
-    remedy: str
+Cause = tuple[str, str, str, str]
+"""Kind of a `RunError`, what happened, why, and what to do."""
 
 
 class Known(NamedTuple):
@@ -160,12 +155,15 @@ def cause_of_start(text: str, request: WorkerRequest) -> Cause | None:
         if not re.search(known.words, text):
             continue
         given = os.environ.get(CAPABILITIES)
-        if "libcuda" in known.what and given and not re.search("all|compute", given):
+        if (
+            "libcuda" in known.what
+            and given
+            and not re.search("all|compute", given)
+        ):
             remedy = f"Start it with {CAPABILITIES}=compute,{given}"
             what = "This container was not given CUDA's driver library"
-            return Cause(
-                known.kind, what, f"{CAPABILITIES} is {given}, without compute", remedy
-            )
+            why = f"{CAPABILITIES} is {given}, without compute"
+            return known.kind, what, why, remedy
         return _cause(known, why, request)
     return None
 
@@ -185,9 +183,8 @@ def _cause(
 ) -> Cause:
     gpu = request.label
     names = {"gpu": gpu, "index": gpu.rpartition(" ")[2].partition(":")[0]}
-    return Cause(
-        known.kind, known.what.format(**names), why, known.remedy.format(**names)
-    )
+    what, remedy = known.what.format(**names), known.remedy.format(**names)
+    return known.kind, what, why, remedy
 
 
 def _telling(text: str) -> str:

@@ -23,7 +23,12 @@ class RunError(Exception):
     ) -> None:
         super().__init__(what)
         self.kind = kind
-        self.fields = {"kind": kind, "what": what, "why": why, "remedy": remedy}
+        self.fields = {
+            "kind": kind,
+            "what": what,
+            "why": why,
+            "remedy": remedy,
+        }
 
 
 SIZED = ("soak", "sweep", "peak", "pulse", "burn", "pairs")
@@ -32,11 +37,9 @@ SIZED = ("soak", "sweep", "peak", "pulse", "burn", "pairs")
 
 def less(kind: str) -> str:
     """Return the options by which a run of that kind takes less memory."""
-    return (
-        "a smaller --size or --memory-share"
-        if kind in SIZED
-        else "a smaller --memory-share"
-    )
+    if kind in SIZED:
+        return "a smaller --size or --memory-share"
+    return "a smaller --memory-share"
 
 
 def hangs(
@@ -47,8 +50,9 @@ def hangs(
 ) -> RunError:
     """Return the error for work that has not ended after many times its expected time."""
     why = f"{work} that takes {expected:.2g} s had not ended after {patience:.3g} s"
-    on_cpu = "See what else uses the cores, and run the test again"
-    remedy = "Look for Xid errors in `dmesg`" if place == "cuda" else on_cpu
+    remedy = "See what else uses the cores, and run the test again"
+    if place == "cuda":
+        remedy = "Look for Xid errors in `dmesg`"
     return RunError("hang", "The device hangs", why, remedy)
 
 
@@ -140,7 +144,10 @@ def death(error: BaseException, device: Any) -> RunError | None:
     if not died:
         return None
     return RunError(
-        "died", "The device died", in_words(error), "Look for Xid errors in `dmesg`"
+        "died",
+        "The device died",
+        in_words(error),
+        "Look for Xid errors in `dmesg`",
     )
 
 

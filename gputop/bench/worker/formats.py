@@ -142,7 +142,8 @@ class Plain:
             # Sums in the operands' own format are a random walk, as in some CPU libraries.
             high += 0.5 * self.epsilon * k**0.5
         if in_place and k >= 2048:
-            low = 4e-4  # a sum in float32 has half of that, one of 128 rounded steps four times it
+            # A sum in float32 has half of that, one of 128 rounded steps four times it
+            low = 4e-4
         return (low, high) if min(m, n, k) >= SMALL else (0.0, 4 * high)
 
 
@@ -184,7 +185,12 @@ class Scaled(Plain):
         out = product.c
         if re.match(r"2\.4(?!\d)", self.torch.__version__):
             # Before 2.5 the greatest absolute value of the result was returned beside it.
-            out = out, self.torch.empty((), dtype=self.torch.float32, device=self.place)
+            out = (
+                out,
+                self.torch.empty(
+                    (), dtype=self.torch.float32, device=self.place
+                ),
+            )
         return partial(
             self.torch._scaled_mm,  # noqa: SLF001 - torch's only name for it with `out`
             product.a,
@@ -219,7 +225,9 @@ class Float4(Scaled):
     ) -> Any:
         """Return an operand of `columns` numbers, which are half as many bytes."""
         if columns % 2:
-            raise no_dtype(self.name, f"{columns} is odd, and two numbers share a byte")
+            raise no_dtype(
+                self.name, f"{columns} is odd, and two numbers share a byte"
+            )
         bytes_ = self.torch.empty(
             (rows, columns // 2), dtype=self.torch.uint8, device=self.place
         )
@@ -243,10 +251,15 @@ class Float4(Scaled):
 
     def prepare(self, product: Any) -> None:
         """Set scales of one, in blocks of 128 rows by 4: their order does not matter."""
-        torch, kind = self.torch, _dtype_of(self.torch, self.name, "float8_e4m3fn")
+        torch, kind = (
+            self.torch,
+            _dtype_of(self.torch, self.name, "float8_e4m3fn"),
+        )
         blocks = -(-product.k // 64) * 4
         product.scales = tuple(
-            torch.ones(-(-rows // 128) * 128 * blocks, device=self.place).to(kind)
+            torch.ones(-(-rows // 128) * 128 * blocks, device=self.place).to(
+                kind
+            )
             for rows in (product.m, product.n)
         )
 
@@ -272,7 +285,9 @@ class Integer(Plain):
     def fill(self, operand: Any) -> None:
         """Fill with rounded random normal numbers, cast a few rows at a time."""
         for rows in operand.split(ROWS):
-            numbers = self.torch.randn(rows.shape, device=self.place).mul_(SPREAD)
+            numbers = self.torch.randn(rows.shape, device=self.place).mul_(
+                SPREAD
+            )
             rows.copy_(numbers.round_().clamp_(-127, 127))
 
     def single_product(self, product: Any) -> Callable[[], object]:

@@ -84,8 +84,13 @@ class Guard:
         reader = HostReader()
         while True:
             read = reader.read()
-            clock, temperature = read.cpu_clock_mhz, read.cpu_temperature_celsius
-            host = Host(cpu_clock_mhz=clock, cpu_temperature_celsius=temperature)
+            clock, temperature = (
+                read.cpu_clock_mhz,
+                read.cpu_temperature_celsius,
+            )
+            host = Host(
+                cpu_clock_mhz=clock, cpu_temperature_celsius=temperature
+            )
             self._send_record("readings", Sample(time.time(), host))
             time.sleep(2 * INTERVAL_SECONDS)
 
@@ -140,7 +145,11 @@ class Guard:
 def _known(value: Any) -> Any:
     """Return plain values without the fields that are None."""
     if isinstance(value, dict):
-        return {name: _known(each) for name, each in value.items() if each is not None}
+        return {
+            name: _known(each)
+            for name, each in value.items()
+            if each is not None
+        }
     if isinstance(value, list):
         return [_known(each) for each in value]
     return value

@@ -60,16 +60,24 @@ def heat_limits(gpu: Device, readings: DeviceSample) -> tuple[HeatLimit, ...]:
         threshold = gpu.temperature_slowdown_margin_celsius
         why = "" if threshold is None else f" (slowdown at {threshold}°C)"
         limit = max(0, threshold or 0) + MARGIN_CELSIUS
-        found.append(HeatLimit("temperature_margin_celsius", limit, "margin", why))
+        found.append(
+            HeatLimit("temperature_margin_celsius", limit, "margin", why)
+        )
     elif slowdown is None:
         why = " (the driver reports none)"
-        found.append(HeatLimit("temperature_celsius", DEFAULT_CELSIUS, "default", why))
+        found.append(
+            HeatLimit("temperature_celsius", DEFAULT_CELSIUS, "default", why)
+        )
     most = gpu.memory_temperature_max_celsius
     if most is not None:
         why = f" (maximum {most}°C)"
         limit = most - MARGIN_CELSIUS
-        found.append(HeatLimit("memory_temperature_celsius", limit, "memory", why))
-    return tuple(each for each in found if getattr(readings, each.reading) is not None)
+        found.append(
+            HeatLimit("memory_temperature_celsius", limit, "memory", why)
+        )
+    return tuple(
+        each for each in found if getattr(readings, each.reading) is not None
+    )
 
 
 def heat_in_words(limits: Iterable[HeatLimit]) -> str:
@@ -79,7 +87,10 @@ def heat_in_words(limits: Iterable[HeatLimit]) -> str:
 
 def heat_in_short(several: Iterable[Iterable[HeatLimit]]) -> str:
     """Return the limits of several GPUs without reasons, each once: `margin 3°C; 86°C`."""
-    texts = (", ".join(limit.short for limit in limits) or NONE for limits in several)
+    texts = (
+        ", ".join(limit.short for limit in limits) or NONE
+        for limits in several
+    )
     return "; ".join(dict.fromkeys(texts))
 
 
@@ -97,7 +108,9 @@ def reached_limit(
         if limit.is_reached(celsius):
             subject = of or "it"
             if limit.kind in ("margin", "memory"):
-                subject = f"the {limit.kind} of {of}" if of else f"its {limit.kind}"
+                subject = (
+                    f"the {limit.kind} of {of}" if of else f"its {limit.kind}"
+                )
             verb = "fell to" if limit.kind == "margin" else "reached"
             reading = f"{subject} {verb} {celsius}°C"
             return f"{reading}, and its limit is {limit.celsius}°C{limit.why}"

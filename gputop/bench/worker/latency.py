@@ -103,7 +103,11 @@ def _size(
 
 
 def _row(
-    rows: Rows, product: Product, way: Variant, each: float, found: dict[str, float]
+    rows: Rows,
+    product: Product,
+    way: Variant,
+    each: float,
+    found: dict[str, float],
 ) -> None:
     rows.expect("preparing a row", SHORT_SECONDS)
     work = way.prepare()
@@ -157,7 +161,11 @@ def _ways(
         launched = partial(_launched, device)
         ways += [
             Variant(
-                LAUNCH, lambda: product.multiply, launched, most=QUEUED, waits=False
+                LAUNCH,
+                lambda: product.multiply,
+                launched,
+                most=QUEUED,
+                waits=False,
             ),
             Variant(
                 GRAPH,
@@ -215,7 +223,9 @@ def _words(n: int, found: dict[str, float]) -> list[str]:
     said = [f"{n}×{n}: a product takes {_micro(eager)}"]
     if graph := found.get(GRAPH):
         cost = _added(graph, eager)
-        said.append(f"{_micro(graph)} in a CUDA graph, so that launching costs {cost}")
+        said.append(
+            f"{_micro(graph)} in a CUDA graph, so that launching costs {cost}"
+        )
     if launch := found.get(LAUNCH):
         said.append(
             f"launching alone returns after {_micro(launch)}, which is no running time"
@@ -226,16 +236,19 @@ def _words(n: int, found: dict[str, float]) -> list[str]:
         )
     if NORM_EACH in found and NORM_LAST in found:
         added = _added(found[NORM_LAST], found[NORM_EACH])
-        said.append(f"fetching a norm each step, not once at the end, adds {added}")
+        said.append(
+            f"fetching a norm each step, not once at the end, adds {added}"
+        )
     return ["; ".join(said)]
 
 
 def _added(before: float, after: float) -> str:
-    return (
-        _micro(after - before) if after > MEASURABLE * before else "nothing measurable"
-    )
+    if after <= MEASURABLE * before:
+        return "nothing measurable"
+    return _micro(after - before)
 
 
 def _micro(seconds: float) -> str:
-    micro = abs(seconds) < 0.9995e-3  # 999.9 in three digits would be 1e+03
-    return f"{seconds * 1e6:.3g} µs" if micro else f"{seconds * 1e3:.3g} ms"
+    if abs(seconds) < 0.9995e-3:  # 999.9 in three digits would be 1e+03
+        return f"{seconds * 1e6:.3g} µs"
+    return f"{seconds * 1e3:.3g} ms"

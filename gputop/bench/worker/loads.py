@@ -71,7 +71,9 @@ def choose_size(device: Any, run: Run) -> int:
     chosen: int = min(device.smallest_size, most)
     n = larger = chosen
     seconds = 0.0
-    while not run.halt.is_set() and seconds * (larger / n) ** 3 <= TRIAL_SECONDS:
+    while (
+        not run.halt.is_set() and seconds * (larger / n) ** 3 <= TRIAL_SECONDS
+    ):
         n, seconds = larger, _seconds_of_one(device, request.dtype, larger)
         if seconds <= PRODUCT_SECONDS / fineness(request):
             chosen = n
@@ -101,7 +103,10 @@ def _seconds_of_one(
     product.multiply()  # loads the kernels, wakes the threads
     times: list[float] = []
     began = time.monotonic()
-    while len(times) < LEAST_TRIALS or time.monotonic() - began < PRODUCT_SECONDS / 2:
+    while (
+        len(times) < LEAST_TRIALS
+        or time.monotonic() - began < PRODUCT_SECONDS / 2
+    ):
         times.append(device.timed(product.multiply, 1))
     return min(times)
 
@@ -130,7 +135,9 @@ def prepare(
     if run.totals.wrong:
         why = "the first products are not what they have to be"
         remedy = "Do not train on it; run the test again to be sure"
-        raise RunError("wrong", "The device computes wrong results", why, remedy)
+        raise RunError(
+            "wrong", "The device computes wrong results", why, remedy
+        )
     label = product.check_precision()
     if label and n >= ITS_TYPE_FROM:
         raise product.not_its_type()
@@ -147,7 +154,8 @@ def prepare(
     if request.verify_all:
         product.sums = Checksums(product)
     product_seconds, products = warm_up(device, run, product)
-    device.check(product)  # the first one is slower, and only the second one is counted
+    # The first one is slower, and only the second one is counted
+    device.check(product)
     wrong, check_seconds = device.check(product)
     pace = Pace(device, product_seconds, check_seconds)
     pace.batch_seconds /= fineness(request)
@@ -236,10 +244,10 @@ def measure(
         if ended is None:
             continue
         run.expect(pace.patience, hang)
-        # On a GPU a batch was launched while the one before it ran.
-        seconds = ended.ended - (
-            previous if totals.pulsed else max(ended.began, previous)
-        )
+        if not totals.pulsed:
+            # On a GPU a batch was launched while the one before it ran.
+            previous = max(ended.began, previous)
+        seconds = ended.ended - previous
         previous = ended.ended
         sample = totals.add(ended.products, seconds, ended.device_seconds)
         pace.update(ended)
@@ -271,9 +279,9 @@ def count_checks(
     found, known = ended.mismatches, run.totals.mismatches
     if found.products:
         kind = product.sums.repeat()
-        known[kind] = known.get(kind, 0) + found.products
+        known[kind] += found.products
     if found.other_bits:
-        known[OTHER_BITS] = known.get(OTHER_BITS, 0) + found.other_bits
+        known[OTHER_BITS] += found.other_bits
     run.verified(found.elements, ended.products)
 
 
@@ -291,7 +299,11 @@ def pause(hertz: float, work: float) -> float:
     in phase, and those of hosts whose clocks agree. Work that is longer may begin with it.
     """
     phase = time.time() * hertz % 1.0
-    return 0.0 if 0.5 - phase >= min(work * hertz, 0.45) else (1.0 - phase) / hertz
+    return (
+        0.0
+        if 0.5 - phase >= min(work * hertz, 0.45)
+        else (1.0 - phase) / hertz
+    )
 
 
 def pulse(device: Any, run: Run) -> None:
@@ -304,7 +316,9 @@ def pulse(device: Any, run: Run) -> None:
             "The products are too long for these pulses",
             "Choose a smaller --size",
         )
-        raise RunError("too_slow", what, why, f"{remedy}, or a lower --frequency")
+        raise RunError(
+            "too_slow", what, why, f"{remedy}, or a lower --frequency"
+        )
     if device.place == "cuda":
         run.notes.append(
             "power is read once a second, and most GPUs since Ampere report its mean over 1 s "
@@ -346,10 +360,14 @@ class Ring(Product):
         operands = product.a, product.stored_b
         each = sum(operand.nbytes for operand in operands)
         mine = (
-            bytes_needed(run.request, self.dtype, self.shape) - run.request.fixed_bytes
+            bytes_needed(run.request, self.dtype, self.shape)
+            - run.request.fixed_bytes
         )
         mine += 0 if product.spare is None else product.spare.nbytes
-        room = room_beside(mine, device, run.request) - 2 * COPIED_BYTES[device.place]
+        room = (
+            room_beside(mine, device, run.request)
+            - 2 * COPIED_BYTES[device.place]
+        )
         copies, until = [operands], time.monotonic() + FILL_SECONDS
         while (
             len(copies) <= room // each
@@ -433,10 +451,14 @@ class Traffic:
 
 def burn(device: Any, run: Run) -> None:
     """Fill the memory, then make products and copies until the time is up."""
-    product, pace = prepare(device, run, lambda product: Ring(product, device, run))
+    product, pace = prepare(
+        device, run, lambda product: Ring(product, device, run)
+    )
     traffic = Traffic(device, run)
     measure(device, run, product, pace)
     traffic.end()
     moved = READ_AND_WRITTEN * traffic.copies * COPIED_BYTES[device.place]
     rate = moved / (time.monotonic() - traffic.began) / 1e9
-    run.notes.append(f"beside them {rate:.4g} GB/s of copies, 1 in {COMPARED} compared")
+    run.notes.append(
+        f"beside them {rate:.4g} GB/s of copies, 1 in {COMPARED} compared"
+    )

@@ -69,15 +69,15 @@ class Run:
         seconds = self.request.prepare_seconds
         why = f"torch, memory and the first products took more than {seconds:.0f} s"
         remedy = f"See what else uses the device, or choose {less(self.request.kind)}"
-        late = RunError("not_ready", "The stress test did not get ready", why, remedy)
+        late = RunError(
+            "not_ready", "The stress test did not get ready", why, remedy
+        )
         self.expect(self._ready_by - time.monotonic(), late)
 
     def expect(self, seconds: float, otherwise: RunError) -> None:
         """End the run with that error unless something else is expected within that time."""
-        self._expected = (
-            time.monotonic() + seconds,
-            otherwise,
-        )  # one step for the other thread
+        # One assignment: the watching thread reads both.
+        self._expected = time.monotonic() + seconds, otherwise
 
     def send(self, event: object) -> None:
         """Write one of `events.EVENTS`."""
@@ -89,9 +89,15 @@ class Run:
         While nobody reads, as on a terminal that is stalled, only so many samples and readings are
         written that the end of the run still fits into the pipe: nothing waits for a reader.
         """
-        line = json.dumps({"event": event, **fields}, allow_nan=False).encode() + b"\n"
+        line = (
+            json.dumps({"event": event, **fields}, allow_nan=False).encode()
+            + b"\n"
+        )
         with self._line:
-            if event in DROPPED and _unread_bytes(self._fd) > MOST_UNREAD_BYTES:
+            if (
+                event in DROPPED
+                and _unread_bytes(self._fd) > MOST_UNREAD_BYTES
+            ):
                 return
             while line:
                 line = line[os.write(self._fd, line) :]
@@ -132,7 +138,10 @@ class Run:
 
         `wait_seconds` of the request is how long they may take; they all go on at `go`.
         """
-        usual = {"relative_error": 0.0, "expected_seconds": self.request.seconds}
+        usual = {
+            "relative_error": 0.0,
+            "expected_seconds": self.request.seconds,
+        }
         plan = Planned(*shape, **{**usual, **fields})
         seconds = self.request.wait_seconds
         if not seconds:
@@ -142,7 +151,9 @@ class Run:
             began = time.monotonic()
             why = f"the other devices were not ready within {seconds:.0f} s"
             remedy = "Test the devices one at a time to see which one it is"
-            late = RunError("not_ready", "The stress test was not begun", why, remedy)
+            late = RunError(
+                "not_ready", "The stress test was not begun", why, remedy
+            )
             self.expect(seconds, late)
             self._go.wait()
             self._ready_by += time.monotonic() - began
@@ -164,7 +175,8 @@ class Run:
 
     def end(self, event: str, **fields: Any) -> NoReturn:
         """Write the last event with the measured figures, and end the process at once."""
-        self._ending.acquire()  # never released: who comes second waits for the end
+        # Never released, so a second caller blocks until exit
+        self._ending.acquire()
         try:
             self.write(event, **fields, **self.totals.result())
         finally:
@@ -179,7 +191,9 @@ class Run:
 
     def finish(self) -> NoReturn:
         """End with the measured figures."""
-        self.end("done", stopped=self.halted_by, notes=self.notes, **self.known)
+        self.end(
+            "done", stopped=self.halted_by, notes=self.notes, **self.known
+        )
 
     @property
     def has_rows(self) -> bool:
@@ -215,7 +229,7 @@ class Run:
             if b"go\n" in received:
                 self._go.set()
             late = self._overdue()
-            # Overdue twice: where this process itself was held up, it needs the time between.
+            # Act on the second overdue check, in case this process was suspended in between.
             if late is not None and late is overdue:
                 end = late[1]
                 if isinstance(end, RunLimit):
@@ -317,7 +331,9 @@ CHANGING = (
 def unset_changing() -> list[str]:
     """Unset these variables, before torch is imported, and return them as `NAME=value`."""
     found = [
-        name for name in os.environ if any(fnmatchcase(name, each) for each in CHANGING)
+        name
+        for name in os.environ
+        if any(fnmatchcase(name, each) for each in CHANGING)
     ]
     return [f"{name}={os.environ.pop(name)[:80]}" for name in sorted(found)]
 
@@ -334,9 +350,9 @@ def bind_near(pci_bus_id: str) -> str | None:
     try:
         folder = SYSFS / f"{int(domain, 16):04x}:{rest}"
         node = int((folder / "numa_node").read_text())
-        near = _numbers((folder / "local_cpulist").read_text()) & os.sched_getaffinity(
-            0
-        )
+        near = _numbers(
+            (folder / "local_cpulist").read_text()
+        ) & os.sched_getaffinity(0)
         if node < 0 or not near:
             return None
         os.sched_setaffinity(0, near)
@@ -352,7 +368,11 @@ def bind_near(pci_bus_id: str) -> str | None:
 def _numbers(ranges: str) -> set[int]:
     """Return the numbers of `0-3,8`."""
     pairs = (each.partition("-") for each in ranges.strip().split(","))
-    return {n for low, _, high in pairs for n in range(int(low), int(high or low) + 1)}
+    return {
+        n
+        for low, _, high in pairs
+        for n in range(int(low), int(high or low) + 1)
+    }
 
 
 def cublas_version() -> str | None:
@@ -373,8 +393,21 @@ def cublas_version() -> str | None:
     return ".".join(found)
 
 
-_KINDS = (soak, sweep, latency, peak, step, copy, memory, pulse, burn, collective)
-KINDS: dict[str, Callable[[Any, Run], None]] = {each.__name__: each for each in _KINDS}
+_KINDS = (
+    soak,
+    sweep,
+    latency,
+    peak,
+    step,
+    copy,
+    memory,
+    pulse,
+    burn,
+    collective,
+)
+KINDS: dict[str, Callable[[Any, Run], None]] = {
+    each.__name__: each for each in _KINDS
+}
 
 
 def measure(device: Any, run: Run) -> None:

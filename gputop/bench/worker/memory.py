@@ -40,8 +40,19 @@ Sweep = tuple[int, Any, Any]
 """Every block, upwards (1) or downwards (-1), is compared and then written. The words are those of
 the pattern XOR a mask: 0, or -1 for their complement; None leaves it out."""
 PLAIN: tuple[Sweep, ...] = ((1, None, 0), (1, 0, None))
-INVERTED: tuple[Sweep, ...] = ((1, None, 0), (1, 0, -1), (-1, -1, 0), (-1, 0, None))
-NAMES = ("random", "address", "moving inversions", "walking ones", "walking zeros")
+INVERTED: tuple[Sweep, ...] = (
+    (1, None, 0),
+    (1, 0, -1),
+    (-1, -1, 0),
+    (-1, 0, None),
+)
+NAMES = (
+    "random",
+    "address",
+    "moving inversions",
+    "walking ones",
+    "walking zeros",
+)
 PATTERNS = {**dict.fromkeys(NAMES, PLAIN), "moving inversions": INVERTED}
 
 
@@ -78,9 +89,16 @@ class MemoryTotals(SoakTotals):
         """Return the figures of the run as it is now, with a row for each pattern."""
         points = []
         for name, (moved, seconds, compared) in list(self.patterns.items()):
-            whole = self.total_bytes / self.block_bytes * (len(PATTERNS[name]) - 1)
-            values = {"bytes_per_second": moved / seconds, "passes": compared / whole}
-            points.append({"series": name, "x": self.block_bytes, "values": values})
+            whole = (
+                self.total_bytes / self.block_bytes * (len(PATTERNS[name]) - 1)
+            )
+            values = {
+                "bytes_per_second": moved / seconds,
+                "passes": compared / whole,
+            }
+            points.append(
+                {"series": name, "x": self.block_bytes, "values": values}
+            )
         absent = dict.fromkeys(("tflops_mean", "tflops_peak", "tflops_device"))
         return {
             **super().result(),
@@ -138,7 +156,9 @@ class MemoryUnderTest:
         if count < 1:
             why = f"{max(0, free) / MIB:.0f} MiB may be used"
             remedy = "End what holds the memory, or raise --memory-share"
-            raise RunError("memory", "The memory to test cannot be had", why, remedy)
+            raise RunError(
+                "memory", "The memory to test cannot be had", why, remedy
+            )
         shape = (count + 2, size // 8 // BITS, BITS)
         words = torch.empty(shape, dtype=torch.int64, device=device.place)
         *self.blocks, self.own, self.expected = words
@@ -149,7 +169,12 @@ class MemoryUnderTest:
     def choose(self, pattern: str, number: int) -> None:
         """Choose the pattern of the next pass; `number` counts the passes of each pattern."""
         torch, own = self.device.torch, self.own
-        self.pattern, self.number, self.stride, self.words = pattern, number, 0, own
+        self.pattern, self.number, self.stride, self.words = (
+            pattern,
+            number,
+            0,
+            own,
+        )
         row = torch.arange(BITS, device=own.device)
         if pattern == "random":
             own.random_(-(2**63), None)
@@ -166,12 +191,19 @@ class MemoryUnderTest:
             own.bitwise_xor_(-(number % 2))
             self.stride = self.totals.block_bytes
         elif pattern == "moving inversions":
-            self.words = torch.full_like(row, FIXED[number % len(FIXED)]).expand_as(own)
-        else:  # each word of a row has another bit alone, and every bit after as many passes
+            self.words = torch.full_like(
+                row, FIXED[number % len(FIXED)]
+            ).expand_as(own)
+        else:
+            # Each word of a row has another bit alone, and every bit after as many passes
             ones = torch.ones_like(row) << (row + number) % BITS
-            self.words = (ones if pattern == "walking ones" else ~ones).expand_as(own)
+            self.words = (
+                ones if pattern == "walking ones" else ~ones
+            ).expand_as(own)
 
-    def visits(self, sweeps: tuple[Sweep, ...]) -> Iterator[tuple[int, Any, Any]]:
+    def visits(
+        self, sweeps: tuple[Sweep, ...]
+    ) -> Iterator[tuple[int, Any, Any]]:
         """Yield the blocks in the order of each sweep, and the masks to compare and write."""
         for step, compared, written in sweeps:
             for at in range(len(self.blocks))[::step]:
@@ -229,13 +261,20 @@ class MemoryUnderTest:
         differs = block != expected
         for row in differs.any(1).nonzero().flatten()[:FEW].tolist():
             for column in differs[row].nonzero().flatten().tolist():
-                offset = at * self.totals.block_bytes + 8 * (row * BITS + column)
+                offset = at * self.totals.block_bytes + 8 * (
+                    row * BITS + column
+                )
                 if offset in self.named or len(self.named) == FEW:
                     continue
                 self.named.add(offset)
-                right, found = int(expected[row, column]), int(block[row, column])
+                right, found = (
+                    int(expected[row, column]),
+                    int(block[row, column]),
+                )
                 bits = ", ".join(
-                    str(bit) for bit in range(BITS) if (right ^ found) >> bit & 1
+                    str(bit)
+                    for bit in range(BITS)
+                    if (right ^ found) >> bit & 1
                 )
                 self.run.notes.append(
                     f"wrong word at offset 0x{offset:x}: expected 0x{right & WORD:016x}, found "
@@ -258,7 +297,11 @@ class MemoryUnderTest:
     def note_missing(self) -> None:
         """Note the patterns that there was no time for, unless the run was stopped."""
         known = self.totals.patterns
-        missing = [name for name in PATTERNS if name not in known or not known[name][2]]
+        missing = [
+            name
+            for name in PATTERNS
+            if name not in known or not known[name][2]
+        ]
         if missing and not self.run.halt.is_set():
             more = "give more --seconds, or a smaller --memory-share"
             self.run.notes.append(

@@ -49,7 +49,8 @@ def room_beside(
         device.free_bytes(),
     )
     known = [] if allowed is None else [allowed - fixed - needed]
-    if now is not None:  # what was taken before, and the context, is not free any more
+    # What was taken before, and the context, is not free any more
+    if now is not None:
         known.append(now - fixed + request.context_bytes)
     return int(min(known, default=0))
 
@@ -75,11 +76,16 @@ def out_of_memory(
     free: int,
 ) -> RunError:
     """Return the error for an N that does not fit."""
-    taken = bytes_needed(request, dtype, (n, n, n)) - int(request.context_bytes)
+    taken = bytes_needed(request, dtype, (n, n, n)) - int(
+        request.context_bytes
+    )
     what = f"Products of size {n} do not fit in the device's memory"
     why = f"they need {taken / 2**30:.2f} GiB and {free / 2**30:.2f} GiB are free"
     return RunError(
-        "memory", what, why, "Choose a smaller --size, or end what holds the memory"
+        "memory",
+        what,
+        why,
+        "Choose a smaller --size, or end what holds the memory",
     )
 
 
@@ -112,17 +118,21 @@ class Product:
         wanted = place != "cpu" if column_major is None else column_major
         self.column_major = wanted or made.column_major_only
         self.a = made.empty(m, k, made.a)
-        self.stored_b = made.empty(*((n, k) if self.column_major else (k, n)), made.b)
+        self.stored_b = made.empty(
+            *((n, k) if self.column_major else (k, n)), made.b
+        )
         self.b = self.stored_b.t() if self.column_major else self.stored_b
         self.c, self.first = (
-            torch.empty((m, n), dtype=made.result, device=place) for _ in range(2)
+            torch.empty((m, n), dtype=made.result, device=place)
+            for _ in range(2)
         )
         self.c_bits, self.first_bits = self.bits(self.c), self.bits(self.first)
         self.scales: tuple[Any, Any] = (None, None)
         made.prepare(self)
         self.epsilon = made.epsilon
         self.relative_error = 0.0
-        self._columns: Any = None  # the lengths of B's columns, once they are needed
+        # The lengths of B's columns, once they are needed
+        self._columns: Any = None
         self.spare: Any = None
         """Second C, for devices that go on before a check has ended.
 
@@ -139,9 +149,9 @@ class Product:
     @property
     def layout(self) -> str:
         """Layout of A and B in words."""
-        return (
-            "A row-major, B column-major" if self.column_major else "A and B row-major"
-        )
+        if self.column_major:
+            return "A row-major, B column-major"
+        return "A and B row-major"
 
     def bits(self, tensor: Any) -> Any:
         """Return the same memory as integers, where NaN differs from a number and -0 from 0."""
@@ -179,7 +189,10 @@ class Product:
         paired[torch.linspace(0, k - 1, answer).long()] = False
         signs = torch.ones(k)
         signs[paired] = torch.cat((first_of_pair, -first_of_pair), 1).flatten()
-        w, x = (torch.randint(0, 2, (size,)).float() * 2 - 1 for size in (k, self.n))
+        w, x = (
+            torch.randint(0, 2, (size,)).float() * 2 - 1
+            for size in (k, self.n)
+        )
         u = torch.randint(1, 4, (self.m,)).float()
         u, v, w, x = (each.to(self.place) for each in (u, w * signs, w, x))
         self._put(self.a, u, v)
@@ -214,22 +227,24 @@ class Product:
         Returns the elements that are wrong by any measure, which is not the same as inexact.
         """
         take = self.format.to_float64
-        b = (
-            take(self.stored_b[:ROWS]).t()
-            if self.column_major
-            else take(self.b[:, :ROWS])
-        )
+        part = self.stored_b[:ROWS] if self.column_major else self.b[:, :ROWS]
+        b = take(part)
+        if self.column_major:
+            b = b.t()
         right = take(self.a[:ROWS]) @ b
         far = (self.first[:ROWS, :ROWS].double() - right).abs()
         error = float(far.norm() / right.norm())
         limit = max(GROSS_ERROR, self.errors()[1])
-        if (
-            error <= limit or not far.any()
-        ):  # a product of one rounded number may be zero
-            self.relative_error = error if far.any() else 0.0
+        if not far.any():  # a product of one rounded number may be zero
+            self.relative_error = 0.0
             return 0
-        # Those that are farther off than the mean square may be, of which there is one at least.
-        return int((~(far <= limit * right.norm() / right.numel() ** 0.5)).sum())
+        if error <= limit:
+            self.relative_error = error
+            return 0
+        # Count the elements that are farther off than the mean square may be: one at least.
+        return int(
+            (~(far <= limit * right.norm() / right.numel() ** 0.5)).sum()
+        )
 
     def errors(self) -> tuple[float, float]:
         """Return the range of the expected relative error: from, and below."""
@@ -289,32 +304,34 @@ class Product:
         if not self.epsilon:
             return int((self.bits(c) != self.first_bits).sum())
         if self._columns is None:
-            b = self.stored_b
-            parts = (
-                self.format.to_float64(b[at : at + ROWS])
-                for at in range(0, len(b), ROWS)
-            )
+            parts = map(self.format.to_float64, self.stored_b.split(ROWS))
             if self.column_major:
                 self._columns = torch.cat([part.norm(dim=1) for part in parts])
             else:
-                self._columns = torch.as_tensor(
-                    sum(part.square().sum(0) for part in parts)
-                ).sqrt()
+                squares = sum(part.square().sum(0) for part in parts)
+                self._columns = torch.as_tensor(squares).sqrt()
         slack = self.slack() / self.k**0.5
         wrong = 0
         for at in range(0, self.m, ROWS):
             rows = slice(at, at + ROWS)
             lengths = self.format.to_float64(self.a[rows]).norm(dim=1) * slack
             first = self.first[rows].double()
-            bound = torch.outer(lengths, self._columns) + 2 * self.epsilon * first.abs()
+            bound = (
+                torch.outer(lengths, self._columns)
+                + 2 * self.epsilon * first.abs()
+            )
             far = ~((c[rows].double() - first).abs() <= bound)  # NaN is far
-            wrong += int((far & (self.bits(c[rows]) != self.first_bits[rows])).sum())
+            wrong += int(
+                (far & (self.bits(c[rows]) != self.first_bits[rows])).sum()
+            )
         return wrong
 
     def slack(self) -> float:
         """Return the allowed error of the sums of products, relative to their own size."""
         rounding = 4 * self.k**0.5 * min(self.epsilon, 2.0**-23)
-        return float(rounding + 8 * max(0.0, self.relative_error - self.epsilon / 4))
+        return float(
+            rounding + 8 * max(0.0, self.relative_error - self.epsilon / 4)
+        )
 
 
 def require(
@@ -397,7 +414,10 @@ class Checksums:
         c, whole = self.product.c, self.product.n // COLUMNS * COLUMNS
         cpu_copies = self.product.place == "cpu" and c.element_size() == 2
         step, at = (ROWS if cpu_copies else len(sums)), 0
-        for view in (c[:, :whole].view(len(c), -1, COLUMNS), c[:, whole:].unsqueeze(1)):
+        for view in (
+            c[:, :whole].view(len(c), -1, COLUMNS),
+            c[:, whole:].unsqueeze(1),
+        ):
             if not view.numel():
                 continue
             into = sums[:, at : at + view.shape[1]]
@@ -433,9 +453,15 @@ class Checksums:
             first = product.first[at : at + ROWS].double()
             right.append(rows @ of_b)
             bound = torch.outer(rows.norm(dim=1) * slack, lengths_of_b)
-            bound += 2 * product.epsilon * _blocks(torch, first.square()).sqrt()
+            bound += (
+                2 * product.epsilon * _blocks(torch, first.square()).sqrt()
+            )
             if not exact:
-                bound += 8 * torch.finfo(self._kind).eps * _blocks(torch, first.abs())
+                bound += (
+                    8
+                    * torch.finfo(self._kind).eps
+                    * _blocks(torch, first.abs())
+                )
             band.append(bound)
         sums = torch.cat(right)
         if exact:  # float64 holds them exactly, int32 their last bits

@@ -80,5 +80,7 @@ class WorkerRequest:
     def from_line(cls, line: bytes) -> WorkerRequest:
         """Return the request in a line."""
         fields = json.loads(line)
-        fields["dtypes"] = tuple(WorkerDataType(**each) for each in fields["dtypes"])
+        fields["dtypes"] = tuple(
+            WorkerDataType(**each) for each in fields["dtypes"]
+        )
         return cls(**fields)

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 from .errors import death, hangs, in_words, is_memory, too_slow
 from .events import Point
 from .product import Product, Shape, dtype_facts
-from .throughput import MOST_PRODUCTS, TableTotals, patience, products_in, threads_text
+from .throughput import (
+    MOST_PRODUCTS,
+    TableTotals,
+    patience,
+    products_in,
+    threads_text,
+)
 
 if TYPE_CHECKING:
     from .main import Run
@@ -64,7 +70,11 @@ class Timed:
     @property
     def values(self) -> dict[str, float]:
         """The seconds, and their scatter in percent if it is known."""
-        known = {} if self.spread is None else {"spread_percent": 100 * self.spread}
+        known = (
+            {}
+            if self.spread is None
+            else {"spread_percent": 100 * self.spread}
+        )
         return {"seconds": self.seconds, **known}
 
 
@@ -115,9 +125,9 @@ class Rows:
             if dead is not None:
                 raise dead from error
             self.run.failure = self.run.failure or error
-            why = (
-                "it does not fit in the memory" if is_memory(error) else in_words(error)
-            )
+            why = in_words(error)
+            if is_memory(error):
+                why = "it does not fit in the memory"
             self.skip(name, f"not measured, {why}")
 
     def skip(self, name: str, why: str) -> None:
@@ -137,15 +147,21 @@ class Rows:
         else:
             notes.append(_named(names, text))
 
-    def plan(self, dtype: str, shape: Shape, method: str, **fields: Any) -> None:
+    def plan(
+        self, dtype: str, shape: Shape, method: str, **fields: Any
+    ) -> None:
         """Send the plan. `shape` is the largest of the run; a row may take `silence` seconds."""
         request, silence = self.run.request, fields.pop("silence", 0.0)
         self.run.planned(
             shape,
             dtype=dtype,
             rows=self.to_come,
-            expected_seconds=min(request.seconds, 2 * ROW_SECONDS * self.to_come),
-            patience_seconds=max(self.device.patience, request.seconds, silence),
+            expected_seconds=min(
+                request.seconds, 2 * ROW_SECONDS * self.to_come
+            ),
+            patience_seconds=max(
+                self.device.patience, request.seconds, silence
+            ),
             method=method + threads_text(self.device),
             **fields,
         )
@@ -157,11 +173,14 @@ class Rows:
         """Make products for a moment: the first ones are slow, whatever their size."""
         n = self.device.smallest_size
         with self.attempt(f"{dtype} {n}×{n} to wake the device"):
-            product = Product(self.device.torch, dtype, (n, n, n), self.device.place)
+            product = Product(
+                self.device.torch, dtype, (n, n, n), self.device.place
+            )
             product.fill()
             began = time.monotonic()
             while (
-                time.monotonic() - began < WAKE_SECONDS and not self.run.halt.is_set()
+                time.monotonic() - began < WAKE_SECONDS
+                and not self.run.halt.is_set()
             ):
                 self.device.timed(product.multiply, 1)
 
@@ -174,8 +193,12 @@ class Rows:
         """
         device, run = self.device, self.run
         limit = max(self.left, COLD_SECONDS)
-        run.expect(limit, too_slow(run.request, dtype, f"more than {limit:.3g}"))
-        product = Product(device.torch, dtype, shape, device.place, column_major)
+        run.expect(
+            limit, too_slow(run.request, dtype, f"more than {limit:.3g}")
+        )
+        product = Product(
+            device.torch, dtype, shape, device.place, column_major
+        )
         wrong = product.exact()
         run.totals.wrong += wrong  # at once: what follows may fail
         product.fill()
@@ -235,7 +258,9 @@ class Rows:
             # Only blocks count here: a slow first call would keep them at one call each.
             each = wall if len(blocks) == 1 else min(each, wall)
             total = time.monotonic() - began
-            enough = len(blocks) >= LEAST_BLOCKS and total >= min(LEAST_SECONDS, share)
+            enough = len(blocks) >= LEAST_BLOCKS and total >= min(
+                LEAST_SECONDS, share
+            )
             if total >= share or (enough and timed.error <= REPEATABLE):
                 break
         return timed
@@ -272,14 +297,21 @@ class Rows:
         )
 
     def send(
-        self, series: str, timed: Timed, product: Product, *, counts: bool = True
+        self,
+        series: str,
+        timed: Timed,
+        product: Product,
+        *,
+        counts: bool = True,
     ) -> float:
         """Send a row about products, by the edge of a cube of as many FLOP; return the TFLOP/s."""
         tflops, (m, n, k) = product.flop / timed.seconds / 1e12, product.shape
         if counts:
             self.table.best(tflops, product.shape)
         edge = float(round((m * n * k) ** (1 / 3), 1))
-        self.add(series, edge, {"tflops": tflops, **timed.values}, product.shape)
+        self.add(
+            series, edge, {"tflops": tflops, **timed.values}, product.shape
+        )
         return tflops
 
     def add(

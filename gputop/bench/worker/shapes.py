@@ -52,7 +52,9 @@ def sweep(device: Any, run: Run) -> None:
     planned = {name: _planned(rows, name) for name in offered}
     rows.to_come = sum(map(len, planned.values()))
     top = max(size for each in planned.values() for size in each)
-    widest = max(offered, key=lambda name: bytes_needed(request, name, (top, top, top)))
+    widest = max(
+        offered, key=lambda name: bytes_needed(request, name, (top, top, top))
+    )
     rows.wake(offered[0])
     rows.plan(
         ",".join(offered),
@@ -61,7 +63,9 @@ def sweep(device: Any, run: Run) -> None:
         f"{', '.join(offered)}; eager; {device.timing}; medians of blocks of some 10 ms; "
         "random normal data; 2mnk FLOP; each size verified",
         accumulate="by data type",
-        layout="B column-major" if device.place == "cuda" else "A and B row-major",
+        layout="B column-major"
+        if device.place == "cuda"
+        else "A and B row-major",
         data="random normal",
     )
     for name in offered:
@@ -77,7 +81,10 @@ def _planned(rows: Rows, name: str) -> list[int]:
         least = rows.usable(name, 1)
         what = f"There are no {name} products of size {largest} or less"
         raise RunError(
-            "size", what, f"the smallest is {least}", f"Choose --size {least} or larger"
+            "size",
+            what,
+            f"the smallest is {least}",
+            f"Choose --size {least} or larger",
         )
     return found
 
@@ -101,9 +108,7 @@ def _sweep(
         if rows.over or rows.left - keep < PRODUCTS * predicted:
             reason = "the time was up"
         elif request.size is None and predicted > LONG_SECONDS:
-            reason = (
-                f"a product would take {predicted:.2g} s, more than {LONG_SECONDS:g} s"
-            )
+            reason = f"a product would take {predicted:.2g} s, more than {LONG_SECONDS:g} s"
         elif not fits(rows.device, request, name, (n, n, n)):
             reason = "it does not fit in what is free"
         if reason is not None:
@@ -164,7 +169,10 @@ def peak(device: Any, run: Run) -> None:
         data=form.data,
     )
     search = Search(
-        rows, dtype, largest, (True,) if form.column_major_only else (True, False)
+        rows,
+        dtype,
+        largest,
+        (True,) if form.column_major_only else (True, False),
     )
     for candidate in search.coarse():
         search.probe(candidate)
@@ -197,7 +205,9 @@ class Search:
 
     def best(self) -> Candidate | None:
         """Return the fastest candidate so far."""
-        return max(self.found, key=self.found.__getitem__) if self.found else None
+        return (
+            max(self.found, key=self.found.__getitem__) if self.found else None
+        )
 
     def coarse(self) -> Iterator[Candidate]:
         """Yield squares of growing size while products are short, then rectangles near the best."""
@@ -225,7 +235,8 @@ class Search:
             for at in range(3):
                 for change in (step, -step):
                     near = tuple(
-                        side + change * (i == at) for i, side in enumerate(shape)
+                        side + change * (i == at)
+                        for i, side in enumerate(shape)
                     )
                     self.probe(((near[0], near[1], near[2]), column_major))
             if self.best() == before:
@@ -322,7 +333,9 @@ def _layout(column_major: bool) -> str:
     return "B column-major" if column_major else "B row-major"
 
 
-def other_ways(device: Any, product: Product) -> list[tuple[str, Callable[[], None]]]:
+def other_ways(
+    device: Any, product: Product
+) -> list[tuple[str, Callable[[], None]]]:
     """Return other ways to make a product: the name of each, and the call that changes to it.
 
     On a GPU by the library, or for float8 by how sums are kept; everywhere with zeros.
@@ -334,7 +347,8 @@ def other_ways(device: Any, product: Product) -> list[tuple[str, Callable[[], No
         choose = device.torch.backends.cuda.preferred_blas_library
         undo = partial(choose, choose())
         ways += [
-            (name, partial(choose, name.lower())) for name in ("cuBLAS", "cuBLASLt")
+            (name, partial(choose, name.lower()))
+            for name in ("cuBLAS", "cuBLASLt")
         ]
     if cuda and type(form) is Scaled:
         undo = partial(setattr, form, "fast", False)

@@ -47,8 +47,22 @@ class Block(NamedTuple):
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """Shapes of the weights: norm, Q, K, V, output, norm, gate, up, down."""
-        h, f, kv = self.hidden, self.ffn, self.hidden // self.heads * self.kv_heads
-        return (h,), (h, h), (kv, h), (kv, h), (h, h), (h,), (f, h), (f, h), (h, f)
+        h, f, kv = (
+            self.hidden,
+            self.ffn,
+            self.hidden // self.heads * self.kv_heads,
+        )
+        return (
+            (h,),
+            (h, h),
+            (kv, h),
+            (kv, h),
+            (h, h),
+            (h,),
+            (f, h),
+            (f, h),
+            (h, f),
+        )
 
     @property
     def weights(self) -> int:
@@ -84,7 +98,10 @@ class Block(NamedTuple):
 
 
 BLOCKS = (Block("7B", 4096, 32, 32, 11008), Block("70B", 8192, 64, 8, 28672))
-SCALED = (Block("7B/16", 256, 4, 4, 688, 256), Block("70B/16", 512, 8, 1, 1792, 256))
+SCALED = (
+    Block("7B/16", 256, 4, 4, 688, 256),
+    Block("70B/16", 512, 8, 1, 1792, 256),
+)
 """Blocks for CPUs: hidden, ffn and tokens are a 16th, and the heads in proportion."""
 
 
@@ -98,7 +115,9 @@ def step(device: Any, run: Run) -> None:
         [torch.zeros(1, requires_grad=True)]
     )  # loads the compiler, in seconds
     # The old name of the setting: with the new one, torch 2.9 and 2.10 do not compile.
-    torch.set_float32_matmul_precision("high" if dtype == "tf32" else "highest")
+    torch.set_float32_matmul_precision(
+        "high" if dtype == "tf32" else "highest"
+    )
     form, blocks = Plain(torch, dtype, device.place), BLOCKS
     if device.place == "cpu":
         blocks = SCALED
@@ -127,7 +146,9 @@ def step(device: Any, run: Run) -> None:
                 return
             _row(rows, block, way, form, eager)
     if not rows.table.rows and not run.halt.is_set():
-        raise RunError("memory", "No training step could be run", run.notes[-1], REMEDY)
+        raise RunError(
+            "memory", "No training step could be run", run.notes[-1], REMEDY
+        )
 
 
 class Step:
@@ -137,13 +158,22 @@ class Step:
     """
 
     def __init__(
-        self, torch: Any, block: Block, kind: Any, place: str, *, compiled: bool
+        self,
+        torch: Any,
+        block: Block,
+        kind: Any,
+        place: str,
+        *,
+        compiled: bool,
     ) -> None:
-        torch.manual_seed(0)  # the eager and the compiled step have the same numbers
+        # The eager and the compiled step have the same numbers
+        torch.manual_seed(0)
         self.torch, self.weights = torch, []
 
         def normal(shape: tuple[int, ...], deviation: float = 1.0) -> Any:
-            return torch.empty(shape, dtype=kind, device=place).normal_(0.0, deviation)
+            return torch.empty(shape, dtype=kind, device=place).normal_(
+                0.0, deviation
+            )
 
         for shape in block.shapes:
             deviation = shape[1] ** -0.5 if len(shape) > 1 else 1.0
@@ -152,11 +182,9 @@ class Step:
         self.upstream = normal(tuple(self.x.shape), block.tokens**-0.5)
         self.output: Any = None
         self.optimizer = torch.optim.AdamW(self.weights, lr=0.0, fused=True)
-        forward = (
-            torch.compile(_forward, fullgraph=True, dynamic=False)
-            if compiled
-            else _forward
-        )
+        forward = _forward
+        if compiled:
+            forward = torch.compile(_forward, fullgraph=True, dynamic=False)
         heads = block.heads, block.kv_heads
         self.forward = partial(forward, torch.nn.functional, *heads, self.x)
 
@@ -175,24 +203,45 @@ class Step:
         torch, double = self.torch, self.torch.float64
         wide = torch.promote_types(self.x.dtype, torch.float32)
         norm = partial(torch.linalg.vector_norm, dtype=double)
-        loss = (self.output.to(wide) * self.upstream.to(wide)).sum(dtype=double)
-        deviation = norm(self.output) * norm(self.upstream) / self.output.numel() ** 0.5
+        loss = (self.output.to(wide) * self.upstream.to(wide)).sum(
+            dtype=double
+        )
+        deviation = (
+            norm(self.output)
+            * norm(self.upstream)
+            / self.output.numel() ** 0.5
+        )
         gradients = [norm(each.grad) for each in (*self.weights, self.x)]
-        found: list[float] = torch.stack([loss / deviation, *gradients]).tolist()
+        found: list[float] = torch.stack(
+            [loss / deviation, *gradients]
+        ).tolist()
         return found
 
 
-def _forward(functional: Any, heads: int, kv_heads: int, x: Any, *weights: Any) -> Any:
+def _forward(
+    functional: Any, heads: int, kv_heads: int, x: Any, *weights: Any
+) -> Any:
     norm, q, k, v, out, second_norm, gate, up, down = weights
     linear, hidden = functional.linear, x.shape[1:]
     y = functional.rms_norm(x, hidden, norm)
 
     def of_heads(weight: Any, count: int) -> Any:
-        split = linear(y, weight).view(len(x), count, -1).transpose(0, 1).unsqueeze(0)
-        return split if count == heads else split.repeat_interleave(heads // count, 1)
+        split = (
+            linear(y, weight)
+            .view(len(x), count, -1)
+            .transpose(0, 1)
+            .unsqueeze(0)
+        )
+        return (
+            split
+            if count == heads
+            else split.repeat_interleave(heads // count, 1)
+        )
 
     operands = of_heads(q, heads), of_heads(k, kv_heads), of_heads(v, kv_heads)
-    attended = functional.scaled_dot_product_attention(*operands, is_causal=True)
+    attended = functional.scaled_dot_product_attention(
+        *operands, is_causal=True
+    )
     x = x + linear(attended[0].transpose(0, 1).reshape(x.shape), out)
     y = functional.rms_norm(x, hidden, second_norm)
     return x + linear(functional.silu(linear(y, gate)) * linear(y, up), down)
@@ -216,12 +265,17 @@ def differing(
     """Return how many figures are off by more than allowed, or not finite."""
     pairs = zip(found, right)  # noqa: B905 - Python 3.9 has no `strict`
     return sum(
-        not abs(one - other) <= allowed * max(1.0, abs(other)) for one, other in pairs
+        not abs(one - other) <= allowed * max(1.0, abs(other))
+        for one, other in pairs
     )
 
 
 def _row(
-    rows: Rows, block: Block, way: str, form: Plain, eager: dict[str, list[float]]
+    rows: Rows,
+    block: Block,
+    way: str,
+    form: Plain,
+    eager: dict[str, list[float]],
 ) -> None:
     device, run, allowed = rows.device, rows.run, band(form)
     made = _begun(rows, block, way, form)
@@ -248,7 +302,10 @@ def _row(
     run.verified(differing(made.figures(), first, allowed), 1)
     tflops = block.flop / timed.seconds / 1e12
     rows.table.best(tflops, (0, 0, 0))
-    rate = {"tflops": tflops, "tokens_per_second": block.tokens / timed.seconds}
+    rate = {
+        "tflops": tflops,
+        "tokens_per_second": block.tokens / timed.seconds,
+    }
     rows.add(f"{block.name}, {way}", block.tokens, {**rate, **timed.values})
 
 
@@ -265,13 +322,17 @@ def _begun(
     needed = block.bytes_needed(torch.empty((), dtype=form.a).element_size())
     if (room := room_beside(0, device, run.request)) < needed:
         has = f"{max(0, room) / 2**30:.1f} GiB may be used"
-        run.notes.append(f"{label}, it needs {needed / 2**30:.1f} GiB, and {has}")
+        run.notes.append(
+            f"{label}, it needs {needed / 2**30:.1f} GiB, and {has}"
+        )
         return None
     limit = COMPILE_SECONDS if compiled else max(rows.left, FIRST_STEP_SECONDS)
     why = f"{label}, its first step took more than {limit:.3g} s"
     run.expect(
         limit,
-        RunError("too_slow", "The training step does not end in time", why, REMEDY),
+        RunError(
+            "too_slow", "The training step does not end in time", why, REMEDY
+        ),
     )
     began = time.monotonic()
     try:
@@ -282,15 +343,14 @@ def _begun(
             device.place,
             compiled=compiled,
         )
-        rows.expect("a step", device.wall(made.run, 1))  # no later one takes longer
+        # No later one takes longer
+        rows.expect("a step", device.wall(made.run, 1))
     except Exception as error:
         if not is_memory(error) and (is_death(error) or not compiled):
             raise
-        why = (
-            "it does not fit after all"
-            if is_memory(error)
-            else f"torch.compile: {reason(error)}"
-        )
+        why = f"torch.compile: {reason(error)}"
+        if is_memory(error):
+            why = "it does not fit after all"
         run.notes.append(f"{label}, {why}")
         return None
     finally:
@@ -306,7 +366,9 @@ def reason(error: BaseException) -> str:
         if line and not line.startswith("backend=")
     ]
     telling = (line.strip()[:200] for line in lines if " error: " in line)
-    return next(telling, "") or (lines[0][:200] if lines else type(error).__name__)
+    return next(telling, "") or (
+        lines[0][:200] if lines else type(error).__name__
+    )
 
 
 def compile_apart(run: Run) -> None:
@@ -315,7 +377,9 @@ def compile_apart(run: Run) -> None:
     run.tidy = partial(_tidy, folder)
     tempfile.tempdir = folder
     names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TMPDIR")
-    os.environ.update(dict.fromkeys(names, folder), TORCHINDUCTOR_COMPILE_THREADS="1")
+    os.environ.update(
+        dict.fromkeys(names, folder), TORCHINDUCTOR_COMPILE_THREADS="1"
+    )
 
 
 def _tidy(folder: str) -> None:

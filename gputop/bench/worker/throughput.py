@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -42,13 +43,19 @@ class EndedBatch(NamedTuple):
 
 def products_in(seconds: float, each: float) -> int:
     """Return how many products of `each` seconds are about `seconds` of work."""
-    return max(1, min(MOST_PRODUCTS, int(seconds / each) if each > 0 else 1))
+    if each <= 0:
+        return 1
+    return max(1, min(MOST_PRODUCTS, int(seconds / each)))
 
 
 def threads_text(device: Any) -> str:
     """Return the threads that a CPU works with, as a part of the method; nothing for a GPU."""
-    threads = device.torch.get_num_threads() if device.place == "cpu" else 0
-    return f"; {threads} thread{'' if threads == 1 else 's'}" if threads else ""
+    if device.place != "cpu":
+        return ""
+    threads = device.torch.get_num_threads()
+    if threads == 1:
+        return "; 1 thread"
+    return f"; {threads} threads"
 
 
 def patience(device: Any, expected: float) -> float:
@@ -65,7 +72,10 @@ class Pace:
         self._device, self.batch_seconds = device, BATCH_SECONDS
         self.pause: Callable[[float], float] = lambda _: 0.0
         """Returns the seconds until work of so many seconds may begin."""
-        self.product_seconds, self.check_seconds = product_seconds, check_seconds
+        self.product_seconds, self.check_seconds = (
+            product_seconds,
+            check_seconds,
+        )
         self.has_spare = True
         """False if the next product would overwrite one that is still being checked."""
         self.patience = patience(device, self.expected + check_seconds)
@@ -78,7 +88,9 @@ class Pace:
 
     def batch_at(self, elapsed: float) -> int:
         """Return the products of a batch after so many seconds: few where samples are short."""
-        seconds = min(self.batch_seconds, max(self._device.first_window, elapsed))
+        seconds = min(
+            self.batch_seconds, max(self._device.first_window, elapsed)
+        )
         return products_in(seconds, self.product_seconds)
 
     @property
@@ -135,7 +147,7 @@ class RunTotals:
         self.verified = 0
         """Products compared in the checks."""
         self.wrong = 0
-        self.mismatches: dict[str, int] = {}
+        self.mismatches: Counter[str] = Counter()
         """Products that were not as the first one, by what they are when repeated."""
         self.now: Mark = (0.0, 0, 0.0)
         self.peak = 0.0
@@ -195,7 +207,9 @@ class SoakTotals(RunTotals):
         if window < self._window_length(before):
             return None
         mark, spent = self._window, 0 if self.pulsed else 2
-        rate = self.rate(self.iterations - mark[1], self.now[spent] - mark[spent])
+        rate = self.rate(
+            self.iterations - mark[1], self.now[spent] - mark[spent]
+        )
         self.peak = max(self.peak, rate)
         self._window = self.now
         return Progress(
@@ -214,7 +228,9 @@ class SoakTotals(RunTotals):
             self.pulsed or not self.has_device_time
         ):  # a short window is noise of the host
             return FIRST_WINDOW_SECONDS
-        return min(FIRST_WINDOW_SECONDS, max(COLD_WINDOW_SECONDS, self._window[0]))
+        return min(
+            FIRST_WINDOW_SECONDS, max(COLD_WINDOW_SECONDS, self._window[0])
+        )
 
     def rate(self, iterations: int, seconds: float) -> float:
         """Return TFLOP/s."""
@@ -223,7 +239,10 @@ class SoakTotals(RunTotals):
     def result(self) -> dict[str, Any]:
         """Return the figures of the run as it is now."""
         now = seconds, iterations, busy = self.now
-        mean, device = self.rate(iterations, seconds), self.rate(iterations, busy)
+        mean, device = (
+            self.rate(iterations, seconds),
+            self.rate(iterations, busy),
+        )
         return self.fields(
             now,
             tflops_mean=mean,

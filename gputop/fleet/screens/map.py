@@ -10,8 +10,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from rich.style import Style
+from textual.geometry import Size
 
-from gputop.fleet.metrics import distribution
+from gputop.fleet.metrics import median_of
 from gputop.fleet.model import Gpu
 from gputop.fleet.screens.state import HOST, FleetState, GpuGroup, group_gpus
 from gputop.health.findings import Severity
@@ -26,7 +27,7 @@ from gputop.ui.drawing.cells import (
     paragraph,
     spread,
 )
-from gputop.ui.drawing.live import LiveView, Wheel
+from gputop.ui.drawing.live import LiveView
 from gputop.ui.drawing.palette import (
     ACCENT,
     DIM,
@@ -94,26 +95,37 @@ class MapLayout:
             columns = max(1, (width - MARGIN + GAP) // tile)
             tops = [0]
             for first in range(0, len(groups), columns):
-                sizes = [len(group.gpus) for group in groups[first : first + columns]]
+                sizes = [
+                    len(group.gpus)
+                    for group in groups[first : first + columns]
+                ]
                 tops.append(tops[-1] - -max(sizes) // across)
             tried.append((tops[-1], -across, columns, tops))
         self.height, across, columns, tops = min(tried)
         self.rows: list[list[Spot]] = [[] for _ in range(self.height)]
-        self.names: list[list[tuple[int, GpuGroup]]] = [[] for _ in range(self.height)]
+        self.names: list[list[tuple[int, GpuGroup]]] = [
+            [] for _ in range(self.height)
+        ]
         self.places: dict[str, Spot] = {}
         for number, group in enumerate(groups):
-            x = MARGIN + number % columns * (self.label - across * cell_width + GAP)
+            x = MARGIN + number % columns * (
+                self.label - across * cell_width + GAP
+            )
             y = tops[number // columns]
             self.names[y].append((x, group))
             for place, gpu in enumerate(group.gpus):
                 line, column = divmod(place, -across)
-                spot = Spot(y + line, x + self.label + column * cell_width, gpu)
+                spot = Spot(
+                    y + line, x + self.label + column * cell_width, gpu
+                )
                 self.rows[spot.y].append(spot)
                 self.places[gpu.key] = spot
 
 
-class MapView(Wheel, LiveView):
+class MapView(LiveView):
     """A scrolled window over the map, with the cursor in it."""
+
+    DEFAULT_CSS = "MapView { overflow-y: scroll; scrollbar-size-vertical: 0; }"
 
     def __init__(self, state: FleetState) -> None:
         super().__init__(id="map")
@@ -124,6 +136,8 @@ class MapView(Wheel, LiveView):
         self.map = MapLayout([], 1, 1)
         self._laid_out: object = None
         """GPUs, label and size that the map was made for."""
+        self._seen: object = None
+        """Place of the cursor when it was last scrolled to."""
 
     def lay_out(self) -> None:
         """Lay out the map: of those that are short enough, that of the smallest groups."""
@@ -166,7 +180,9 @@ class MapView(Wheel, LiveView):
         here = self.map.places[gpu.key]
         y = here.y + step
         if 0 <= y < self.map.height:
-            nearest = min(self.map.rows[y], key=lambda spot: abs(spot.x - here.x))
+            nearest = min(
+                self.map.rows[y], key=lambda spot: abs(spot.x - here.x)
+            )
             self._state.move_to(nearest.gpu)
         else:
             self.action_side(step * len(self.map.places))
@@ -184,7 +200,10 @@ class MapView(Wheel, LiveView):
     def on_click(self, event: Click) -> None:
         for spot in self.map.places.values():
             x = event.x - spot.x
-            if spot.y == event.y - 1 + self._first and 0 <= x < self.map.cell:
+            if (
+                spot.y == event.y - 1 + self.scroll_offset.y
+                and 0 <= x < self.map.cell
+            ):
                 self._state.move_to(spot.gpu)
 
     # Drawing.
@@ -195,16 +214,25 @@ class MapView(Wheel, LiveView):
         if state.cursor is None:
             return empty_rows(state, width)
         y = self.map.places[state.cursor.key].y
-        self.follow((state.cursor.key, y), y, self.map.height, height - 1)
-        last = min(self.map.height, self._first + height - 1)
-        rows = [self._row(y) for y in range(self._first, last)]
-        return [self._legend(width, last), *(faded(rows) if state.is_old else rows)]
+        room = height - 1
+        self.virtual_size = Size(width, self.map.height + 1)
+        if self._seen != (state.cursor.key, y):
+            self._seen = state.cursor.key, y
+            first = max(y - room + 1, min(self.scroll_offset.y, y))
+            self.scroll_to(y=first, animate=False)
+        shown = range(self.scroll_offset.y, self.map.height)[:room]
+        rows = [self._row(y) for y in shown]
+        return [
+            self._legend(width, shown),
+            *(faded(rows) if state.is_old else rows),
+        ]
 
     def _row(self, y: int) -> Row:
         row: Row = []
         end = 0
         parts = [
-            (x, self.map.label, self._label(group)) for x, group in self.map.names[y]
+            (x, self.map.label, self._label(group))
+            for x, group in self.map.names[y]
         ]
         for spot in self.map.rows[y]:
             parts.append((spot.x, self.map.cell, self._cell(spot.gpu)))
@@ -216,9 +244,11 @@ class MapView(Wheel, LiveView):
     def _label(self, group: GpuGroup) -> Row:
         """Return the name, the number of GPUs, their median and the number with problems."""
         state = self._state
-        severities = [state.worst[g.key] for g in group.gpus if g.key in state.worst]
+        severities = [
+            state.worst[g.key] for g in group.gpus if g.key in state.worst
+        ]
         sign, style = SIGNS[max(severities)] if severities else Span("")
-        median = distribution(group.gpus, state.metric).percentile(50)
+        median = median_of(group.gpus, state.metric)
         row = [
             cell(
                 visible(group.name) or f"(no {self.by})",
@@ -254,7 +284,11 @@ class MapView(Wheel, LiveView):
                     right=True,
                 ),
                 level,
-                cell(state.metric.text(state.metric.value(gpu)), VALUE, right=True),
+                cell(
+                    state.metric.text(state.metric.value(gpu)),
+                    VALUE,
+                    right=True,
+                ),
                 sign,
                 Span(" "),
             ]
@@ -267,17 +301,21 @@ class MapView(Wheel, LiveView):
         if level < 0:
             return Span(ABSENT, DIM)
         is_ascii = cast("GputopApp", self.app).look.ascii
-        return Span((ASCII_GLYPHS if is_ascii else GLYPHS)[level], LEVELS[level])
+        return Span(
+            (ASCII_GLYPHS if is_ascii else GLYPHS)[level], LEVELS[level]
+        )
 
-    def _legend(self, width: int, last: int) -> Row:
+    def _legend(self, width: int, shown: range) -> Row:
         metric = self._state.metric
         row = [Span(f" {metric.name} ", STRONG)]
         edges = [metric.text(edge) for edge in metric.edges]
         for level, edge in enumerate((f"<{edges[0]}", *edges)):
             row += [self._glyph(level), Span(f"{edge} ", DIM)]
         words = f"by {visible(self.by, 24)} ({len(self.map.groups):,}) "
-        if last - self._first < self.map.height:
-            words += f"· rows {self._first + 1}–{last} of {self.map.height} "
+        if len(shown) < self.map.height:
+            words += (
+                f"· rows {shown.start + 1}–{shown.stop} of {self.map.height} "
+            )
         return spread(row, [Span(words)], width)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gputop.fleet.findings import job_of
-from gputop.fleet.metrics import BUSY, Distribution, distribution
+from gputop.fleet.metrics import BUSY, median_of
 from gputop.fleet.model import Gpu
 from gputop.fleet.page import counted, total_watts
 from gputop.fleet.screens.map import SIGNS
@@ -28,6 +27,7 @@ from gputop.ui.drawing.cells import (
     Row,
     Span,
     cell,
+    clip,
     faded,
     fit,
     reading,
@@ -41,7 +41,6 @@ from gputop.ui.drawing.palette import (
     BADGE,
     DIM,
     GOOD,
-    LEVELS,
     STRONG,
     TAB,
     TEXT,
@@ -50,9 +49,6 @@ from gputop.ui.drawing.palette import (
 
 if TYPE_CHECKING:
     from gputop.fleet.screens.state import FleetState
-
-NARROWEST = 38
-"""Cells of a value's distribution."""
 
 
 SIGN = Column[Finding](
@@ -85,7 +81,7 @@ class StateView(LiveView):
 
 
 class FleetHeader(StateView):
-    """Totals, the server and its problems, and distributions: as many rows for any fleet."""
+    """Totals, the server and its problems, and medians: as many rows for any fleet."""
 
     def draw(self, width: int, height: int) -> list[Row]:
         state = self.state
@@ -94,13 +90,10 @@ class FleetHeader(StateView):
             rows = [self._title(width), self._server(width)]
         else:
             more = f" (+{len(problems) - 1} more)" if len(problems) > 1 else ""
-            text = visible(f"▲ {problems[0]}{more}")
-            lines = textwrap.wrap(text, max(10, width - 3))
-            # The distributions of a fleet that is fresh are worth their rows.
-            lines = lines[: 1 if state.fleet.fresh else height - 1]
-            rows = [self._title(width), *([Span(f" {x}", WARN)] for x in lines)]
-        if len(rows) == 2 < height and state.gpus:
-            rows += self._distributions(width)
+            text = visible(f" ▲ {problems[0]}{more}")
+            rows = [self._title(width), [Span(clip(text, width), WARN)]]
+        if height > 2 and state.gpus:
+            rows.append(self._medians())
         return rows
 
     def _title(self, width: int) -> Row:
@@ -137,42 +130,16 @@ class FleetHeader(StateView):
             sums = ""
         return spread([Span(text, DIM)], [Span(sums, DIM)], width)
 
-    def _distributions(self, width: int) -> list[Row]:
-        beside = _beside(width)
-        rows: list[Row] = []
-        for number, found in enumerate(self.state.summary):
-            if number % beside == 0:
-                rows.append([])
-            lag = self.state.fleet.lag_seconds(found.metric.reading)
-            row = _distribution(found, width // beside)
-            rows[-1] += faded([row])[0] if lag > 0 or self.state.is_old else row
-        return rows
-
-
-def _beside(width: int) -> int:
-    """Return how many distributions are beside each other."""
-    return min(4, max(1, width // NARROWEST // 2 * 2))
-
-
-def _distribution(found: Distribution, width: int) -> Row:
-    """Return `busy  87%  p5 0%  p95 100%` and a bar for each level."""
-    metric = found.metric
-    row = [
-        Span(f" {metric.name:<7}", DIM),
-        cell(
-            metric.text(found.percentile(50)),
-            5,
-            STRONG,
-            right=True,
-        ),
-        Span("  p5", DIM),
-        cell(metric.text(found.percentile(5)), 5, right=True),
-        Span("  p95", DIM),
-        cell(metric.text(found.percentile(95)), 5, right=True),
-        Span(" "),
-        *map(Span, found.bars, LEVELS),
-    ]
-    return fit(row, width)
+    def _medians(self) -> Row:
+        """Return the median of each metric; those of older readings are dim."""
+        state = self.state
+        row = [Span(" median", DIM)]
+        for metric, value in state.medians.items():
+            lag = state.fleet.lag_seconds(metric.reading)
+            style = DIM if lag > 0 or state.is_old else STRONG
+            row.append(Span(f"  {metric.name} ", DIM))
+            row.append(Span(metric.text(value), style))
+        return row
 
 
 class ProblemsView(ListView[Finding]):
@@ -252,31 +219,54 @@ def _place(gpu: Gpu, state: FleetState) -> Iterator[Row]:
     name = job.partition("=")[2] or job.rpartition("/")[2]
     if job:
         peers = state.peers(job)
-        busy = BUSY.text(distribution(peers, BUSY).percentile(50))
+        busy = BUSY.text(median_of(peers, BUSY))
         hosts = count(len({peer.host for peer in peers}), "host")
         text = f" ({count(len(peers), 'GPU')}, {hosts}, median busy {busy})"
-        yield [Span("job ", DIM), Span(visible(name, 40), STRONG), Span(text, DIM)]
+        yield [
+            Span("job ", DIM),
+            Span(visible(name, 40), STRONG),
+            Span(text, DIM),
+        ]
     for label in dict.fromkeys((*state.fleet.label_names, *gpu.labels)):
         value = gpu.labels.get(label)
         if value and value != name:
-            yield [Span(f"{visible(label, 40)} ", DIM), Span(visible(value, 80))]
+            yield [
+                Span(f"{visible(label, 40)} ", DIM),
+                Span(visible(value, 80)),
+            ]
 
 
 def _readings(gpu: Gpu, state: FleetState) -> Iterator[Row]:
     """Yield the readings; those older than the rest are followed by how much older they are."""
     if gpu.gpu_utilization_percent is None and gpu.temperature_celsius is None:
         yield [Span("no readings", WARN)]
-    age = ABSENT if gpu.age_seconds is None else f"{duration(gpu.age_seconds)} ago"
+    age = (
+        ABSENT
+        if gpu.age_seconds is None
+        else f"{duration(gpu.age_seconds)} ago"
+    )
     memory = used_of(gpu.memory_used_bytes, gpu.memory_total_bytes)
     reasons = ", ".join(gpu.clock_event_reasons or ()) or ABSENT
     shown = (
-        ("busy ", percentage(gpu.gpu_utilization_percent), "gpu_utilization_percent"),
+        (
+            "busy ",
+            percentage(gpu.gpu_utilization_percent),
+            "gpu_utilization_percent",
+        ),
         ("mem ", memory, "memory_used_bytes"),
         ("", quantity(gpu.temperature_celsius, "°C"), "temperature_celsius"),
-        ("power ", watts_of(gpu.power_watts, gpu.power_limit_watts), "power_watts"),
+        (
+            "power ",
+            watts_of(gpu.power_watts, gpu.power_limit_watts),
+            "power_watts",
+        ),
         ("clock ", quantity(gpu.sm_clock_mhz, " MHz"), "sm_clock_mhz"),
         ("SM ", percentage(gpu.sm_active_percent), "sm_active_percent"),
-        ("tensor ", percentage(gpu.tensor_active_percent), "tensor_active_percent"),
+        (
+            "tensor ",
+            percentage(gpu.tensor_active_percent),
+            "tensor_active_percent",
+        ),
         ("DRAM ", percentage(gpu.dram_active_percent), "dram_active_percent"),
         (
             "mem temp ",

@@ -12,8 +12,9 @@ from gputop.fleet.screens.map import MapView
 from gputop.fleet.screens.panels import DetailView, FleetHeader, ProblemsView
 from gputop.fleet.screens.state import EXAMPLE, FleetState
 from gputop.text import visible
+from gputop.ui.shell.action_screen import ActionScreen, KeysView, bindings
 from gputop.ui.shell.actions import ACTIONS as DASHBOARD
-from gputop.ui.shell.actions import Action, ActionScreen, KeysView, bindings
+from gputop.ui.shell.actions import Action
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -69,8 +70,7 @@ HELP = {
         "dim": "the next answer is late: these are the numbers of the previous one",
     },
     "Numbers": {
-        "p5, p95": "one GPU in twenty is below p5, and one in twenty above p95, and half of them "
-        "are below the number before; GPUs without the reading do not count",
+        "median": "half of the GPUs are below it; those without the reading do not count",
     },
     "Filter": {
         EXAMPLE: "all words must be true",
@@ -86,9 +86,7 @@ class FleetScreen(ActionScreen):
     """Map and list over a `FleetState`."""
 
     DEFAULT_CSS = """
-    FleetScreen #totals { height: 6; }
-    FleetScreen.-usual #totals { height: 4; }
-    FleetScreen.-wide #totals { height: 3; }
+    FleetScreen #totals { height: 3; }
     FleetScreen #filter { padding: 0 1; background: ansi_default; color: ansi_default; }
     FleetScreen #map { height: 2fr; }
     FleetScreen #detail { height: 2; }
@@ -105,12 +103,18 @@ class FleetScreen(ActionScreen):
         super().__init__()
         self.state = state
         self._watch = watch
-        self.HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (76, "-usual"), (152, "-wide")]
-        self.VERTICAL_BREAKPOINTS = [(0, "-low"), (18, "-middle"), (30, "-tall")]
+        self.VERTICAL_BREAKPOINTS = [
+            (0, "-low"),
+            (18, "-middle"),
+            (30, "-tall"),
+        ]
         self._old = False
         """True if what was drawn last was out of date."""
         self._input = Input(
-            id="filter", compact=True, max_length=LONGEST_FILTER, placeholder=EXAMPLE
+            id="filter",
+            compact=True,
+            max_length=LONGEST_FILTER,
+            placeholder=EXAMPLE,
         )
         self._map = MapView(state)
         self._problems = ProblemsView(state)

@@ -11,7 +11,7 @@ from fnmatch import translate
 
 from gputop.fleet.findings import job_of
 from gputop.fleet.identities import natural_key
-from gputop.fleet.metrics import BUSY, METRICS, Distribution, distribution
+from gputop.fleet.metrics import BUSY, METRICS, MapMetric, median_of
 from gputop.fleet.model import Fleet, Gpu, totals
 from gputop.health.findings import Finding, Severity
 from gputop.text import short_name
@@ -45,7 +45,8 @@ def _test(word: str, names: Collection[str]) -> Test:
             raise ValueError(f"{word} is not a filter. Try {EXAMPLE}")
         anywhere = word.casefold()
         return lambda gpu: (
-            anywhere in " ".join((gpu.host, gpu.name, *gpu.labels.values())).casefold()
+            anywhere
+            in " ".join((gpu.host, gpu.name, *gpu.labels.values())).casefold()
         )
     name, denied, sign, value = match.groups()
     if name not in names and name not in OWN:
@@ -84,7 +85,9 @@ def group_gpus(gpus: Sequence[Gpu], by: str) -> list[GpuGroup]:
     for gpu in gpus:
         name = group_name(gpu, by)
         found.setdefault(name, GpuGroup(name)).gpus.append(gpu)
-    return sorted(found.values(), key=lambda g: (not g.name, natural_key(g.name)))
+    return sorted(
+        found.values(), key=lambda g: (not g.name, natural_key(g.name))
+    )
 
 
 class Problems(ListState[Finding]):
@@ -153,7 +156,9 @@ class FleetState:
             labels = fleet.gpus[0].labels if fleet.gpus else {}
             tests = parse_filter(self.typed, {*fleet.label_names, *labels})
             if tests:
-                self.gpus = [g for g in fleet.gpus if all(test(g) for test in tests)]
+                self.gpus = [
+                    g for g in fleet.gpus if all(test(g) for test in tests)
+                ]
         except ValueError as error:
             self.refused = str(error)
         self.by_key = {gpu.key: gpu for gpu in self.gpus}
@@ -164,14 +169,16 @@ class FleetState:
             self.worst.setdefault(finding.device_uuid, finding.severity)
         self.problems.fill(findings)
         self.totals = totals(self.gpus, findings)
-        self.summary: list[Distribution] = []
+        self.medians: dict[MapMetric, float | None] = {}
         for metric in METRICS:
-            self.summary.append(distribution(self.gpus, metric))
+            self.medians[metric] = median_of(self.gpus, metric)
 
     @property
     def age_seconds(self) -> float | None:
         """Seconds since the newest answer, or None before the first."""
-        return None if self._taken_at is None else self._clock() - self._taken_at
+        return (
+            None if self._taken_at is None else self._clock() - self._taken_at
+        )
 
     @property
     def is_old(self) -> bool:

@@ -34,7 +34,9 @@ def examine(facts: DoctorFacts) -> tuple[Finding, ...]:
     for check in CHECKS:
         judged = check.judge(facts)
         if known is not None and check.name == culprit:
-            judged = [checks.problem(f"{known.what}: {known.why}", known.remedy)]
+            judged = [
+                checks.problem(f"{known.what}: {known.why}", known.remedy)
+            ]
         for each in judged:
             by_check = by_rule.get((check.rule, each.device_uuid), each)
             found.append(replace(by_check, rule=check.name))

@@ -45,7 +45,10 @@ class Check(NamedTuple):
 
 
 def _made(
-    severity: Severity, text: str, remedy: str = "", device: Device | None = None
+    severity: Severity,
+    text: str,
+    remedy: str = "",
+    device: Device | None = None,
 ) -> Finding:
     uuid = "" if device is None else device.uuid
     return Finding(
@@ -153,7 +156,9 @@ def wsl(facts: DoctorFacts) -> Iterator[Finding]:
             "Remove the Linux driver from this WSL: that of Windows is used",
         )
     else:
-        yield ok("the driver of Windows; it has no readings of single processes")
+        yield ok(
+            "the driver of Windows; it has no readings of single processes"
+        )
 
 
 def nvml(facts: DoctorFacts) -> Iterator[Finding]:
@@ -201,7 +206,9 @@ def version(facts: DoctorFacts) -> Iterator[Finding]:
 
 def bindings(facts: DoctorFacts) -> Iterator[Finding]:
     """Check which nvidia-ml-py is installed, and whether another package installs its module."""
-    installed = f"{BINDINGS} {facts.bindings.get(BINDINGS, 'of unknown version')}"
+    installed = (
+        f"{BINDINGS} {facts.bindings.get(BINDINGS, 'of unknown version')}"
+    )
     if other := other_bindings(facts.bindings):
         yield note(f"{installed}, used although {other} installs a pynvml too")
     else:
@@ -238,13 +245,21 @@ def terminal(facts: DoctorFacts) -> Iterator[Finding]:
     name = visible(facts.environment.get("TERM", ""), 40)
     if name in ("", "dumb"):
         made = warning if facts.on_terminal else note
-        yield made(f"TERM is {name or 'not set'}: the dashboard cannot be drawn", _TERM)
+        yield made(
+            f"TERM is {name or 'not set'}: the dashboard cannot be drawn",
+            _TERM,
+        )
     elif without_colours(facts.environment):
         yield ok(f"{name}, without colours (NO_COLOR)")
-    elif facts.environment.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+    elif facts.environment.get("COLORTERM", "").lower() in (
+        "truecolor",
+        "24bit",
+    ):
         yield ok(f"{name}, true colour")
     elif facts.colours is None:
-        yield note(f"{name} is not known to terminfo: its colours are guessed", _TERM)
+        yield note(
+            f"{name} is not known to terminfo: its colours are guessed", _TERM
+        )
     elif facts.colours < 256 and name != "linux":
         yield note(f"{name}, {facts.colours} colours", _TERM)
     else:

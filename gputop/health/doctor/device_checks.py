@@ -16,8 +16,20 @@ from gputop.agent.snapshot import Event
 from gputop.agent.visible_devices import BY_BUS, ORDER, VARIABLE, seen
 from gputop.bench.run.worker_launch import GET_TORCH
 from gputop.bench.worker.backends import runs_on
-from gputop.health.conditions import PROGRAM_XIDS, event_text, fault_of, gravest_xid
-from gputop.health.doctor.checks import Check, CheckGroup, note, ok, problem, warning
+from gputop.health.conditions import (
+    PROGRAM_XIDS,
+    event_text,
+    fault_of,
+    gravest_xid,
+)
+from gputop.health.doctor.checks import (
+    Check,
+    CheckGroup,
+    note,
+    ok,
+    problem,
+    warning,
+)
 from gputop.health.judge import judge_snapshot
 from gputop.health.rules.hardware import link_text, lowered_limit
 from gputop.health.thresholds import FULL, LOG_SECONDS
@@ -27,7 +39,11 @@ from gputop.schema.values import absence_text, enable_ecc, value_text
 from gputop.text import duration, visible
 
 if TYPE_CHECKING:
-    from gputop.health.doctor.doctor_facts import CudaDevice, DoctorFacts, TorchFacts
+    from gputop.health.doctor.doctor_facts import (
+        CudaDevice,
+        DoctorFacts,
+        TorchFacts,
+    )
     from gputop.health.findings import Finding
 
 
@@ -61,7 +77,9 @@ def xids(facts: DoctorFacts) -> Iterator[Finding]:
         for each in log.xids:
             is_its = same_address(each.address, device.pci_bus_id or "")
             if is_its and each.age_seconds < LOG_SECONDS:
-                found.append(Event(-each.age_seconds, device.uuid, "xid", each.code))
+                found.append(
+                    Event(-each.age_seconds, device.uuid, "xid", each.code)
+                )
         if found:
             yield _worst(device, found, facts.sample.device(device.uuid))
         elif log.refused is None:
@@ -103,10 +121,14 @@ def absent(
     readings: DeviceSample,
 ) -> Finding:
     """Return the finding for a missing reading, which is fine if the device does not support it."""
-    reason = {**device.absent, **readings.absent}.get(name, Absence.NOT_SUPPORTED)
+    reason = {**device.absent, **readings.absent}.get(
+        name, Absence.NOT_SUPPORTED
+    )
     if reason is Absence.NOT_SUPPORTED:
         return ok(absence_text(name, reason, device), device)
-    return note(f"not judged: {absence_text(name, reason, device)}", device=device)
+    return note(
+        f"not judged: {absence_text(name, reason, device)}", device=device
+    )
 
 
 def _of_each(
@@ -120,7 +142,10 @@ def _of_each(
             if readings is None or readings.state is not DeviceState.OK:
                 continue
             for name in needs:
-                if getattr(readings, name, getattr(device, name, None)) is None:
+                if (
+                    getattr(readings, name, getattr(device, name, None))
+                    is None
+                ):
                     yield absent(name, device, readings)
                     break
             else:
@@ -140,7 +165,10 @@ def _no_ecc(device: Device, readings: DeviceSample) -> Finding:
             enable_ecc(device, shared=True),
             device,
         )
-    if readings.ecc_uncorrected is not None and readings.ecc_uncorrected_lifetime:
+    if (
+        readings.ecc_uncorrected is not None
+        and readings.ecc_uncorrected_lifetime
+    ):
         return note(
             f"none now, {readings.ecc_uncorrected_lifetime} uncorrected in its life",
             "Watch it",
@@ -161,7 +189,9 @@ def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
     if now[0] >= most[0] and now[1] >= most[1]:
         return ok(f"{text}, the maximum", device)
     if readings.gpu_utilization_percent is None:
-        return note(f"not judged: {text}, and its load is not known", device=device)
+        return note(
+            f"not judged: {text}, and its load is not known", device=device
+        )
     return note(
         f"not judged: little load, at {text} of {link_text(*most)}",
         "Run `gputop doctor` again while it computes",
@@ -195,20 +225,35 @@ def compute_mode(device: Device, _: DeviceSample) -> Finding:
     mode = device.compute_mode or ""
     remedy = f"{shared_command('-c 0', device)} lets everybody compute"
     if mode == "prohibited":
-        return problem("prohibited: no program may compute on it", remedy, device)
+        return problem(
+            "prohibited: no program may compute on it", remedy, device
+        )
     if mode != "default":
         return note(
-            f"{value_text('compute_mode', mode)}: one program at a time", remedy, device
+            f"{value_text('compute_mode', mode)}: one program at a time",
+            remedy,
+            device,
         )
     return ok("default", device)
 
 
 _REASONS = ("clock_event_reasons",)
 _LIMITS = ("power_limit_watts", "power_limit_default_watts")
-_LINK = ("pcie_generation", "pcie_generation_max", "pcie_width", "pcie_width_max")
+_LINK = (
+    "pcie_generation",
+    "pcie_generation_max",
+    "pcie_width",
+    "pcie_width_max",
+)
 OF_EACH = (
     ("ecc", "memory errors", "ecc", (), _no_ecc),
-    ("remap", "row remapping", "remap", ("remap_pending",), _fine("none pending")),
+    (
+        "remap",
+        "row remapping",
+        "remap",
+        ("remap_pending",),
+        _fine("none pending"),
+    ),
     ("recovery", "recovery", "recovery", ("recovery_action",), _fine("none")),
     (
         "almost_full",
@@ -225,7 +270,13 @@ OF_EACH = (
         _fine("listed processes hold what is in use"),
     ),
     ("thermal", "heat", "thermal", _REASONS, _fine("none now")),
-    ("hardware_slowdown", "slowdown", "hardware_slowdown", _REASONS, _fine("none now")),
+    (
+        "hardware_slowdown",
+        "slowdown",
+        "hardware_slowdown",
+        _REASONS,
+        _fine("none now"),
+    ),
     ("pcie", "PCIe link", "link_degraded", _LINK, _link_not_slow),
     ("power_limit", "power limit", "", _LIMITS, power_limit),
     ("persistence", "persistence", "", ("persistence_mode",), persistence),
@@ -242,21 +293,31 @@ DEVICE_CHECKS = (
     ),
 )
 
-_BUILD = "Install a CUDA build of torch there, or name another Python with --python"
+_BUILD = (
+    "Install a CUDA build of torch there, or name another Python with --python"
+)
 _BUILDS = f"{GET_TORCH} lists the builds"
 
 
 def torch(facts: DoctorFacts) -> Iterator[Finding]:
     """Check the torch that stress tests use."""
-    chosen, answer, missing = facts.found.chosen, facts.torch, facts.found.problem
+    chosen, answer, missing = (
+        facts.found.chosen,
+        facts.torch,
+        facts.found.problem,
+    )
     if missing is not None:
-        yield warning(f"{missing.what}: stress tests cannot run", missing.remedy)
+        yield warning(
+            f"{missing.what}: stress tests cannot run", missing.remedy
+        )
     if chosen is None or answer is None:
         return
     where = visible(f"{chosen.path} ({chosen.origin})", 300)
     if answer.failure is not None:
         why = visible(answer.failure, 200).rstrip(".")
-        yield problem(f"cannot be imported by {where}: {why}", "Reinstall it there")
+        yield problem(
+            f"cannot be imported by {where}: {why}", "Reinstall it there"
+        )
     else:
         yield ok(f"{visible(answer.version or '', 40)} of {where}")
 
@@ -270,7 +331,8 @@ def build(facts: DoctorFacts) -> Iterator[Finding]:
         yield ok(f"built for CUDA {visible(said.cuda_version, 20)}")
     elif facts.gpus:
         yield problem(
-            f"torch {visible(said.version or '', 40)} is built without CUDA", _BUILD
+            f"torch {visible(said.version or '', 40)} is built without CUDA",
+            _BUILD,
         )
     else:
         yield ok("built without CUDA, and there is no GPU")
@@ -279,7 +341,12 @@ def build(facts: DoctorFacts) -> Iterator[Finding]:
 def cuda(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that torch can use the driver."""
     said = _imported(facts)
-    if said is None or not said.cuda_version or not facts.gpus or _hides_all(facts):
+    if (
+        said is None
+        or not said.cuda_version
+        or not facts.gpus
+        or _hides_all(facts)
+    ):
         return
     newest = facts.inventory.cuda_version
     takes = f"the driver takes CUDA up to {visible(newest or '?', 20)}"
@@ -293,7 +360,8 @@ def cuda(facts: DoctorFacts) -> Iterator[Finding]:
     else:
         why = visible(said.fault or "it sees no device", 200).rstrip(".")
         yield problem(
-            f"torch cannot use the GPUs: {why}", f"See what nvidia-smi says; {takes}"
+            f"torch cannot use the GPUs: {why}",
+            f"See what nvidia-smi says; {takes}",
         )
 
 
@@ -308,7 +376,9 @@ def architecture(facts: DoctorFacts) -> Iterator[Finding]:
             continue
         major, _, minor = capability.partition(".")
         if runs_on(list(said.architectures), (int(major), int(minor))):
-            yield ok(f"it has code for compute capability {capability}", device)
+            yield ok(
+                f"it has code for compute capability {capability}", device
+            )
         else:
             built = visible(" ".join(said.architectures), 200)
             yield problem(
@@ -361,19 +431,25 @@ def order(facts: DoctorFacts) -> Iterator[Finding]:
     if not (chosen or by_bus):
         remedy = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs"
     found = () if facts.torch is None else facts.torch.devices
-    pairs = [(each, device) for each in found if (device := _nvml(each, facts))]
+    pairs = [
+        (each, device) for each in found if (device := _nvml(each, facts))
+    ]
     if not pairs or len(pairs) < len(found):
         if len(facts.gpus) == 1 or (by_bus and not chosen):
             yield ok("CUDA's indices are NVML's")
         else:
-            yield note("CUDA's indices may not be NVML's: torch does not say", remedy)
+            yield note(
+                "CUDA's indices may not be NVML's: torch does not say", remedy
+            )
         return
     others = []
     for each, device in pairs:
         if each.index != device.index:
             others.append(f"CUDA's {each.index} is GPU {label_of(device)}")
     if others:
-        yield note(f"CUDA's indices are not NVML's: {', '.join(others)}", remedy)
+        yield note(
+            f"CUDA's indices are not NVML's: {', '.join(others)}", remedy
+        )
     else:
         yield ok("CUDA's indices are NVML's")
 
@@ -383,7 +459,9 @@ def _nvml(each: CudaDevice, facts: DoctorFacts) -> Device | None:
         if each.uuid and _bare(device.uuid) == _bare(each.uuid):
             return device
     for device in facts.gpus:
-        if each.pci_bus_id and same_address(each.pci_bus_id, device.pci_bus_id or ""):
+        if each.pci_bus_id and same_address(
+            each.pci_bus_id, device.pci_bus_id or ""
+        ):
             return device
     return None
 

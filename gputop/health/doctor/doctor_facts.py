@@ -115,7 +115,9 @@ async def torch_facts(
     try:
         return from_plain(TorchFacts, answer_in(output, "version", "failure"))
     except (DecodeError, ValueError, RecursionError):
-        return TorchFacts(failure=f"it ended without an answer (status {status})")
+        return TorchFacts(
+            failure=f"it ended without an answer (status {status})"
+        )
 
 
 LIBRARIES = ("textual", "rich", "msgspec")
@@ -177,7 +179,9 @@ async def find_slow_users(sample: Sample) -> tuple[str, ...]:
         if number and number.isdecimal() and number not in asked:
             asked[number] = call_in_thread(partial(user_name, int(number)))
     await asyncio.to_thread(wait, asked.values(), USER_SECONDS)
-    return tuple(sorted(each for each, answer in asked.items() if not answer.done()))
+    return tuple(
+        sorted(each for each, answer in asked.items() if not answer.done())
+    )
 
 
 async def gather(
@@ -187,7 +191,9 @@ async def gather(
     driver_seconds: float = DRIVER_SECONDS,
 ) -> DoctorFacts:
     """Asks driver and torch at the same time; `python` (of `--python`) is the only candidate."""
-    asked_torch = asyncio.create_task(worker_launch.find_interpreter(python, cuda=True))
+    asked_torch = asyncio.create_task(
+        worker_launch.find_interpreter(python, cuda=True)
+    )
     try:
         inventory, sample = await one_snapshot(
             complete=True,
@@ -195,7 +201,10 @@ async def gather(
             identified=VARIABLE in os.environ,
         )
     except StreamError as error:
-        inventory, sample = replace(NO_INVENTORY, problem=error.problem), NO_SAMPLE
+        inventory, sample = (
+            replace(NO_INVENTORY, problem=error.problem),
+            NO_SAMPLE,
+        )
     found = await asked_torch
     return DoctorFacts(
         inventory=inventory,

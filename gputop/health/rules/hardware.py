@@ -56,7 +56,10 @@ def power_capped(view: RuleView) -> Finding | None:
         evidence += view.newest("its default", "power_limit_default_watts")
         what, remedy = lowered
         return Finding(
-            Severity.WARNING, f"held back by a power limit of {what}", evidence, remedy
+            Severity.WARNING,
+            f"held back by a power limit of {what}",
+            evidence,
+            remedy,
         )
     return Finding(
         Severity.INFORMATION,
@@ -162,11 +165,15 @@ def _clock(view: RuleView, headline: str = "") -> list[Evidence]:
         )
     ]
     if view.device.sm_clock_max_mhz:
-        found += view.newest("its maximum", CLOCK_MAX, headline and f"of {headline}")
+        found += view.newest(
+            "its maximum", CLOCK_MAX, headline and f"of {headline}"
+        )
     return found
 
 
-def _lost(view: RuleView, causes: Sequence[str]) -> tuple[list[Evidence], float]:
+def _lost(
+    view: RuleView, causes: Sequence[str]
+) -> tuple[list[Evidence], float]:
     """Return the time lost by a slowdown in the last minutes, and its share in percent.
 
     A slowed second counts by how far its clock is below that of the other busy seconds.
@@ -186,9 +193,15 @@ def _lost(view: RuleView, causes: Sequence[str]) -> tuple[list[Evidence], float]
             slow.append(clock)
         elif not int(mask) & CLOCK_EVENT_BITS["idle"]:
             free.append(clock)
-    full = sum(free) / len(free) if free else float(view.device.sm_clock_max_mhz or 0)
+    full = (
+        sum(free) / len(free)
+        if free
+        else float(view.device.sm_clock_max_mhz or 0)
+    )
     each = window.span / max(1, known)
-    evidence = [Evidence("slowed for", REASONS, len(slow) * each, "s", window.span)]
+    evidence = [
+        Evidence("slowed for", REASONS, len(slow) * each, "s", window.span)
+    ]
     lost = 0.0
     if full > 0:
         lost = sum(1 - min(clock, full) / full for clock in slow) * each
@@ -225,7 +238,8 @@ def link_text(generation: float, width: float) -> str:
 
 def link_degraded(view: RuleView) -> Finding | None:
     """Find a PCIe link that is narrower or slower under load than device and slot allow."""
-    if view.device.memory_is_shared:  # it is on the host's chip, and in no slot
+    # It is on the host's chip, and in no slot
+    if view.device.memory_is_shared:
         return None
     generation_max, width_max = (
         view.reading("pcie_generation_max"),
@@ -240,10 +254,16 @@ def link_degraded(view: RuleView) -> Finding | None:
     state = view.sample.performance_state
     if not view.held and state is not None and state > t.FAST_STATES:
         return None
-    present, most = link_text(generation, width), link_text(generation_max, width_max)
+    present, most = (
+        link_text(generation, width),
+        link_text(generation_max, width_max),
+    )
     evidence = [Evidence("generation, of its maximum", GENERATION, generation)]
     evidence.append(Evidence("lanes, of their maximum", WIDTH, width))
-    ours, full = link_bytes(generation, width), link_bytes(generation_max, width_max)
+    ours, full = (
+        link_bytes(generation, width),
+        link_bytes(generation_max, width_max),
+    )
     if ours and full:
         evidence.append(
             Evidence("it can carry", "pcie_rx_bytes_per_second", ours, "B/s")
@@ -263,14 +283,18 @@ def link_degraded(view: RuleView) -> Finding | None:
 def xid(view: RuleView) -> Finding | None:
     """Find the gravest Xid of the last hour."""
     recent = [
-        e for e in view.events if e.kind == "xid" and view.now - e.time < t.XID_SECONDS
+        e
+        for e in view.events
+        if e.kind == "xid" and view.now - e.time < t.XID_SECONDS
     ]
     if not recent:
         return None
     last = conditions.gravest_xid(recent)
     what, remedy = conditions.event_text(last, view.device, view.sample)
     evidence = [
-        Evidence("Xids in the last hour", "events", len(recent), "", t.XID_SECONDS)
+        Evidence(
+            "Xids in the last hour", "events", len(recent), "", t.XID_SECONDS
+        )
     ]
     if last.code is not None:
         evidence.append(Evidence("code", "events", last.code))
@@ -290,11 +314,8 @@ def ecc(view: RuleView) -> Finding | None:
             Severity.FAULT,
             conditions.ecc_text(uncorrected),
             view.newest("uncorrected", ECC_UNCORRECTED),
-            _fill_in(
-                f"{_repair(view)}. Run the jobs that used it again: their data may be wrong. "
-                "If the errors come back, have it replaced",
-                view,
-            ),
+            f"{_repair(view)}. Run the jobs that used it again: their data may be wrong. "
+            "If the errors come back, have it replaced",
         )
     if view.reading(ECC):
         rising = _corrected(view)
@@ -307,11 +328,16 @@ def ecc(view: RuleView) -> Finding | None:
 def _corrected(view: RuleView) -> Finding | None:
     counts = view.values(ECC, t.ECC_SECONDS, enough=0.01)
     # A counter that goes backwards was reset.
-    rise = sum(max(0.0, after - before) for before, after in pairwise(finite(counts)))
+    rise = sum(
+        max(0.0, after - before) for before, after in pairwise(finite(counts))
+    )
     if rise <= 0:
         return None
     span = view.windows.within(t.ECC_SECONDS).span
-    severity, remedy = Severity.INFORMATION, "Nothing to do for one now and then"
+    severity, remedy = (
+        Severity.INFORMATION,
+        "Nothing to do for one now and then",
+    )
     if rise >= t.ECC_MANY:
         severity = Severity.WARNING
         remedy = "Watch it: many of them often precede an uncorrected one"
@@ -319,7 +345,9 @@ def _corrected(view: RuleView) -> Finding | None:
         severity,
         "corrected ECC errors",
         [
-            Evidence("corrected", ECC, rise, "", span, f"{{}} in {duration(span)}"),
+            Evidence(
+                "corrected", ECC, rise, "", span, f"{{}} in {duration(span)}"
+            ),
             *view.newest("since the start", ECC),
         ],
         remedy,
@@ -338,7 +366,7 @@ def remap(view: RuleView) -> Finding | None:
             Severity.WARNING,
             conditions.ROW_PENDING,
             rows,
-            _fill_in(_repair(view), view),
+            _repair(view),
         )
     return None
 
@@ -352,17 +380,14 @@ def recovery(view: RuleView) -> Finding | None:
         Severity.FAULT,
         conditions.recovery_text(action),
         [],
-        _fill_in(_repair(view), view),
+        _repair(view),
     )
 
 
 def _repair(view: RuleView) -> str:
-    """Return a template: the action that the driver asks for, or else a reset."""
+    """Return the action that the driver asks for, or else a reset."""
     action = view.sample.recovery_action or "none"
     if action not in RECOVERIES:
-        return f"look at `nvidia-smi -q -i {view.device.index}`"
-    return RECOVERIES[action].remedy or RESET
-
-
-def _fill_in(remedy: str, view: RuleView) -> str:
+        return f"Look at `nvidia-smi -q -i {view.device.index}`"
+    remedy = RECOVERIES[action].remedy or RESET
     return fill_in(remedy, view.device, view.sample)

@@ -15,7 +15,10 @@ from gputop.schema.derived import PROCESS_COUNT
 from gputop.text import duration, visible
 
 FREE = "memory_free_bytes"
-ATTRIBUTED, UNATTRIBUTED = "memory_attributed_bytes", "memory_unattributed_bytes"
+ATTRIBUTED, UNATTRIBUTED = (
+    "memory_attributed_bytes",
+    "memory_unattributed_bytes",
+)
 MOST_POINTS = 60
 """Most points of a trend: more do not improve the fit."""
 LONGEST_COMMAND = 48
@@ -35,12 +38,16 @@ def held_idle(view: RuleView) -> Finding | None:
         return None
     history = view.windows.history
     samples = 0
-    for number in reversed(history.last(view.device.uuid, activity, history.count)):
+    for number in reversed(
+        history.last(view.device.uuid, activity, history.count)
+    ):
         if number > t.IDLE.end:
             break
         samples += 1
     idle = history.span(samples)
-    holder = max(view.processes, key=lambda p: p.memory_used_bytes or 0, default=None)
+    holder = max(
+        view.processes, key=lambda p: p.memory_used_bytes or 0, default=None
+    )
     return Finding(
         Severity.INFORMATION,
         f"memory held while idle by {process_text(holder)}",
@@ -133,12 +140,15 @@ def trend(view: RuleView, enough: float) -> Trend | None:
     if view.reading(USED) <= (view.mean_or_none(USED, t.LONG_SECONDS) or 0.0):
         return None
     step = max(1, len(numbers) // MOST_POINTS)
-    places = [at for at in range(0, len(numbers), step) if math.isfinite(numbers[at])]
+    places = [
+        at for at in range(0, len(numbers), step) if math.isfinite(numbers[at])
+    ]
     known = [numbers[at] for at in places]
     third = len(places) // 3
     if not third:
         return None
-    from statistics import correlation, fmean, linear_regression  # not at the start
+    # Not at the start
+    from statistics import correlation, fmean, linear_regression
 
     first, last = fmean(known[:third]), fmean(known[-third:])
     if not first < fmean(known[third:-third]) < last:
@@ -158,45 +168,34 @@ def trend(view: RuleView, enough: float) -> Trend | None:
 
 def almost_full(view: RuleView) -> Finding | None:
     """Find memory that is full, or soon will be at the present growth."""
+    title, remedy = ALMOST_FULL, LESS_MEMORY
+    line = None
     if view.device.memory_is_shared:
-        return _host_almost_full(view)
-    used, free = view.reading(USED), view.reading(FREE)
+        used: float = needed(view.host.memory_used_bytes, FREE)
+        free: float = needed(view.host.memory_available_bytes, FREE)
+        title = f"{title}, which is the host's"
+        remedy = f"{remedy}. Programs on the CPU use the same memory"
+    else:
+        used, free = view.reading(USED), view.reading(FREE)
+        line = _filling(view, used, free)
     share = _share(used, free)
-    if not view.passes(t.FILLING, share):
-        return None
-    line = _growth(view)
-    if line is not None and not view.passes(
-        t.FULL_SOON_SECONDS, free / line.per_second
-    ):
-        line = None
-    if line is None and not view.passes(t.FULL, share):
-        return None
     evidence = [
-        Evidence(
-            "share in use",
-            USED,
-            share,
-            "%",
-            headline="{} in use",
-        ),
-        *view.newest("in use", USED),
-        *view.newest("free", FREE),
+        Evidence("share in use", USED, share, "%", headline="{} in use"),
+        Evidence("in use", USED, used, "B"),
+        Evidence("free", FREE, free, "B"),
     ]
-    if line is None:
-        return Finding(Severity.WARNING, ALMOST_FULL, evidence, LESS_MEMORY)
-    left = free / line.per_second
-    evidence = [
-        Evidence(
-            "full in",
-            FREE,
-            left,
-            "s",
-            headline="full in about {}",
-        ),
-        *evidence,
-        Evidence("growth a minute", USED, 60 * line.per_second, "B", line.seconds),
-    ]
-    return Finding(Severity.WARNING, "may run out of memory", evidence, LESS_MEMORY)
+    if line is not None:
+        left = free / line.per_second
+        growth = 60 * line.per_second
+        title = "may run out of memory"
+        evidence = [
+            Evidence("full in", FREE, left, "s", headline="full in about {}"),
+            *evidence,
+            Evidence("growth a minute", USED, growth, "B", line.seconds),
+        ]
+    elif not view.passes(t.FULL, share):
+        return None
+    return Finding(Severity.WARNING, title, evidence, remedy)
 
 
 def _share(used: float, free: float) -> float:
@@ -204,41 +203,19 @@ def _share(used: float, free: float) -> float:
     return 100 * used / total if total > 0 else 0.0
 
 
-def _host_almost_full(view: RuleView) -> Finding | None:
-    """Find that the host's memory is full, which the device uses."""
-    used = needed(view.host.memory_used_bytes, FREE)
-    available = needed(view.host.memory_available_bytes, FREE)
-    share = _share(used, available)
-    if not view.passes(t.FULL, share):
+def _filling(view: RuleView, used: float, free: float) -> Trend | None:
+    """Return the growth by which the memory will soon be full, if it grows like that."""
+    if not view.passes(t.FILLING, _share(used, free)):
         return None
-    return Finding(
-        Severity.WARNING,
-        f"{ALMOST_FULL}, which is the host's",
-        [
-            Evidence(
-                "share in use",
-                USED,
-                share,
-                "%",
-                headline="{} in use",
-            ),
-            Evidence("in use on the host", USED, used, "B"),
-            Evidence("available on the host", FREE, available, "B"),
-        ],
-        f"{LESS_MEMORY}. Programs on the CPU use the same memory",
-    )
-
-
-def _growth(view: RuleView) -> Trend | None:
+    wanted = view.windows.within(t.LONG_SECONDS).wanted
     try:
-        line = trend(
-            view, t.FILLING_SECONDS / view.windows.within(t.LONG_SECONDS).wanted
-        )
+        line = trend(view, t.FILLING_SECONDS / wanted)
     except NoEvidence:
         return None  # how full it is can be judged without a trend
     if line is None or not view.passes(t.LEAK_FIT, line.fit):
         return None
-    return line
+    soon = view.passes(t.FULL_SOON_SECONDS, free / line.per_second)
+    return line if soon else None
 
 
 def leak(view: RuleView) -> Finding | None:
@@ -264,7 +241,9 @@ def leak(view: RuleView) -> Finding | None:
                 line.seconds,
                 f"{{}} a minute for {duration(line.seconds)}",
             ),
-            Evidence("in a straight line", USED, 100 * line.fit, "%", line.seconds),
+            Evidence(
+                "in a straight line", USED, 100 * line.fit, "%", line.seconds
+            ),
             *view.newest("in use", USED),
         ],
         "Look for tensors kept from step to step: losses added up without .item(), growing "

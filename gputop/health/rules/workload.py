@@ -55,7 +55,9 @@ def input_bound(view: RuleView) -> Finding | None:
         )
     # Its job may have nothing to do, or waits for something that is not visible here.
     why, remedy = _unseen(view, cpu, waits)
-    return Finding(Severity.INFORMATION, f"work has gaps, {why}", evidence, remedy)
+    return Finding(
+        Severity.INFORMATION, f"work has gaps, {why}", evidence, remedy
+    )
 
 
 def _unseen(
@@ -71,9 +73,14 @@ def _unseen(
         absence = view.absence(PROCESS_CPU)
         if absence is not None:
             remedy = UNSEEN.get(absence, PROFILE)
-        return "the CPU time of its processes is not known", capitalized(remedy)
+        return "the CPU time of its processes is not known", capitalized(
+            remedy
+        )
     if waits is None:
-        return "it is not known whether its processes wait for storage", PROFILE
+        return (
+            "it is not known whether its processes wait for storage",
+            PROFILE,
+        )
     return "cause not seen", PROFILE
 
 
@@ -210,11 +217,14 @@ def straggler(view: RuleView) -> Finding | None:
     busy = view.mean(view.activity)
     others = needed(_median(view, view.activity), view.activity)
     if not (
-        view.passes(t.STRAGGLER_LOAD, busy) and view.passes(t.STRAGGLER_LOAD, others)
+        view.passes(t.STRAGGLER_LOAD, busy)
+        and view.passes(t.STRAGGLER_LOAD, others)
     ):
         return None
     mine = needed(view.mean_at_work(CLOCK), CLOCK)
-    theirs = needed(_median_of(peer.mean_at_work(CLOCK) for peer in view.peers), CLOCK)
+    theirs = needed(
+        _median_of(peer.mean_at_work(CLOCK) for peer in view.peers), CLOCK
+    )
     if theirs <= 0:
         return None
     behind = 100 * (mine - theirs) / theirs
@@ -247,7 +257,11 @@ def imbalance(view: RuleView) -> Finding | None:
     busier = _above_peers(view, view.activity)
     if more is None and busier is None:
         raise NoEvidence(USED)
-    if more is not None and total and view.passes(t.MORE_MEMORY, 100 * more / total):
+    if (
+        more is not None
+        and total
+        and view.passes(t.MORE_MEMORY, 100 * more / total)
+    ):
         return Finding(
             Severity.INFORMATION,
             f"more memory in use than {_peers(view)}",
@@ -278,7 +292,10 @@ def imbalance(view: RuleView) -> Finding | None:
                     headline="{}",
                 ),
                 view.measured(
-                    "its peers", view.activity, mine - busier, headline="they {}"
+                    "its peers",
+                    view.activity,
+                    mine - busier,
+                    headline="they {}",
                 ),
                 *_beside(view, ("in use", USED)),
             ],

@@ -95,7 +95,11 @@ class Metrics:
         self._families[name].series.append((labels, value))
 
     def add_reading(
-        self, reading: Reading, labels: Labels, record: object, prefix: str = ""
+        self,
+        reading: Reading,
+        labels: Labels,
+        record: object,
+        prefix: str = "",
     ) -> None:
         """Add the numbers of a reading of a device or a process, if it has a value."""
         value = known(record, reading.name)
@@ -150,7 +154,11 @@ class LabelledDevice(NamedTuple):
 
 
 def families(
-    state: ExporterState, now: float, *, processes: bool = False, dcgm: bool = False
+    state: ExporterState,
+    now: float,
+    *,
+    processes: bool = False,
+    dcgm: bool = False,
 ) -> list[Family]:
     """Return the metrics at the monotonic time `now`. A silent stream has no readings.
 
@@ -158,7 +166,10 @@ def families(
     """
     found = Metrics()
     current = state.current(now)
-    up = current is not None and current.inventory.driver_state is DriverState.OK
+    up = (
+        current is not None
+        and current.inventory.driver_state is DriverState.OK
+    )
     found.add("gputop_up", {}, float(up))
     found.add("gputop_interruptions_total", {}, state.interruptions)
     if current is None:
@@ -166,7 +177,9 @@ def families(
     inventory, sample = current
     devices = list(_devices(inventory, sample, _labels))
     if dcgm:
-        _add_dcgm(found, list(_devices(inventory, sample, _dcgm_labels)), state)
+        _add_dcgm(
+            found, list(_devices(inventory, sample, _dcgm_labels)), state
+        )
     else:
         _add_info(found, inventory)
         _add_states(found, devices, sample, now - state.received)
@@ -192,7 +205,9 @@ def _devices(
     for device in known.values():
         readings = sample.device(device.uuid)
         if readings is not None:
-            yield LabelledDevice(device, readings, labels_of(device, inventory))
+            yield LabelledDevice(
+                device, readings, labels_of(device, inventory)
+            )
 
 
 def _present(limit: int = 200, **values: str | int | None) -> dict[str, str]:
@@ -230,7 +245,10 @@ def _add_info(found: Metrics, inventory: Inventory) -> None:
 
 
 def _add_states(
-    found: Metrics, devices: Iterable[LabelledDevice], sample: Sample, waited: float
+    found: Metrics,
+    devices: Iterable[LabelledDevice],
+    sample: Sample,
+    waited: float,
 ) -> None:
     """Add the metrics of devices that are known even if a device does not answer."""
     held = sample.processes_by_device()
@@ -250,13 +268,17 @@ def _add_states(
             )
         ages = {
             "gputop_reading_age_seconds": known(readings, "age_seconds"),
-            "gputop_slow_reading_age_seconds": known(readings, "slow_age_seconds"),
+            "gputop_slow_reading_age_seconds": known(
+                readings, "slow_age_seconds"
+            ),
         }
         for name, age in ages.items():
             if age is not None:
                 found.add(name, labels, age + waited)
         if "processes" not in readings.absent:
-            found.add("gputop_processes", labels, float(len(held[device.uuid])))
+            found.add(
+                "gputop_processes", labels, float(len(held[device.uuid]))
+            )
 
 
 def _add_xids(
@@ -269,7 +291,9 @@ def _add_xids(
 
     A code has no series before its first Xid, because alerts compare its last time with `time()`.
     """
-    labels: dict[str | None, Labels] = {None: _present(host=inventory.hostname)}
+    labels: dict[str | None, Labels] = {
+        None: _present(host=inventory.hostname)
+    }
     for device, _, own in devices:
         labels[device.uuid] = own
     for (uuid, code), xids in state.xids.items():

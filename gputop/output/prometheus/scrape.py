@@ -45,7 +45,9 @@ class _Families(Collector):
             # The client adds `_total` to the name of a counter, but not to its series.
             if kind == "counter" and not family.name.endswith("_total"):
                 kind = "unknown"
-            metric = Metric(family.name.removesuffix("_total"), family.help, kind)
+            metric = Metric(
+                family.name.removesuffix("_total"), family.help, kind
+            )
             for labels, value in family.series:
                 metric.add_sample(family.name, dict(labels), value)
             yield metric
@@ -68,7 +70,8 @@ def dcgm_text(found: Sequence[Family]) -> bytes:
         if family.kind == "counter":
             untyped = f"# TYPE {family.name} untyped\n"
             text = text.replace(
-                untyped.encode(), untyped.replace("untyped", "counter").encode()
+                untyped.encode(),
+                untyped.replace("untyped", "counter").encode(),
             )
     return text
 
@@ -130,8 +133,12 @@ def _guarded(
         start(status, [("Content-Type", "text/plain; charset=utf-8")])
         return [f"{text}\n".encode()]
 
-    def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
-        if is_local and not _is_loopback(environ.get("HTTP_HOST", "localhost")):
+    def answer(
+        environ: WSGIEnvironment, start: StartResponse
+    ) -> Iterable[bytes]:
+        if is_local and not _is_loopback(
+            environ.get("HTTP_HOST", "localhost")
+        ):
             text = "Only for localhost: --listen says who else may ask."
             return say(start, "403 Forbidden", text)
         path = environ.get("PATH_INFO", "")
@@ -140,7 +147,9 @@ def _guarded(
         if path == "/-/ready":
             if is_ready():
                 return say(start, "200 OK", "gputop exporter is ready.")
-            return say(start, "503 Service Unavailable", "Nothing has been read yet.")
+            return say(
+                start, "503 Service Unavailable", "Nothing has been read yet."
+            )
         if path not in ("/", "/metrics"):
             return say(start, "404 Not Found", "Not here: see /metrics.")
         return metrics(environ, start)

@@ -10,7 +10,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import EVENTS, DriverState, Event, Inventory, Record, Sample
+from gputop.agent.snapshot import (
+    EVENTS,
+    DriverState,
+    Event,
+    Inventory,
+    Record,
+    Sample,
+)
 from gputop.agent.times import silence_limit
 from gputop.health.findings import Finding
 from gputop.health.judge import Judge
@@ -54,7 +61,9 @@ class ExporterState:
         """Return the newest records, or None if the stream has been silent for too long."""
         if self.inventory is None or self.sample is None:
             return None
-        if now - self.received > silence_limit(self.inventory.interval_seconds):
+        if now - self.received > silence_limit(
+            self.inventory.interval_seconds
+        ):
             return None
         return Snapshot(self.inventory, self.sample)
 
@@ -89,14 +98,19 @@ class StreamFollower:
             self._add_sample(record)
             return
         if isinstance(record, Interruption):
-            self.state = replace(self.state, interruptions=self.state.interruptions + 1)
+            self.state = replace(
+                self.state, interruptions=self.state.interruptions + 1
+            )
         else:
             # It becomes part of the state together with its first sample.
             self._inventory = record
         if record.problem is not None and record.problem != self._reported:
             self._reported = record.problem
             self._on_problem(record.problem)
-        elif isinstance(record, Inventory) and record.driver_state is DriverState.OK:
+        elif (
+            isinstance(record, Inventory)
+            and record.driver_state is DriverState.OK
+        ):
             self._reported = None
 
     def _add_sample(self, sample: Sample) -> None:
@@ -105,7 +119,9 @@ class StreamFollower:
             if event.kind == "xid":
                 key = event.device_uuid, event.code
                 before = xids.get(key, XidCount(0, event.time))
-                xids[key] = XidCount(before.times + 1, max(before.last, event.time))
+                xids[key] = XidCount(
+                    before.times + 1, max(before.last, event.time)
+                )
         state = replace(
             self.state,
             inventory=self._inventory,
@@ -125,7 +141,9 @@ class StreamFollower:
             return state  # a restarted sampler has no readings yet
         self._history.add(sample)
         self._events.extend(sample.events)
-        judgement = self._judge.judge(self._history, inventory, sample, self._events)
+        judgement = self._judge.judge(
+            self._history, inventory, sample, self._events
+        )
         active = {(each.device_uuid, each.rule) for each in state.findings}
         counts = Counter(state.begun)
         for finding in judgement.findings:

@@ -26,7 +26,9 @@ class DeviceChoice:
         """True for all GPUs instead of those."""
 
     def offer(
-        self, targets: Sequence[Target], refused: Mapping[str, Problem] | None = None
+        self,
+        targets: Sequence[Target],
+        refused: Mapping[str, Problem] | None = None,
     ) -> None:
         """Offer targets. `refused` has the reasons of devices that cannot be tested."""
         self._offered = {key_of(target): target for target in targets}
@@ -56,14 +58,20 @@ class DeviceChoice:
     @property
     def _gpus(self) -> tuple[Target, ...]:
         return tuple(
-            target for target in self._offered.values() if target.kind == "cuda"
+            target
+            for target in self._offered.values()
+            if target.kind == "cuda"
         )
 
     def key(self, kind: str) -> str:
         """Return the key of the chosen option for that kind."""
         if len(self._chosen) > 1 and not self._all:
             return SOME
-        return ALL if self._all or KINDS[kind].several_devices else key_of(self.one)
+        return (
+            ALL
+            if self._all or KINDS[kind].several_devices
+            else key_of(self.one)
+        )
 
     def targets(self, kind: str) -> tuple[Target, ...]:
         """Return the chosen devices, also those that are away; at least one."""
@@ -87,7 +95,9 @@ class DeviceChoice:
         elif KINDS[kind].several_devices:
             found.append((short_labels(self.offered), ALL))
         elif chosen == ALL:
-            found.append((f"all GPUs ({'one is there' if gpus else 'away'})", ALL))
+            found.append(
+                (f"all GPUs ({'one is there' if gpus else 'away'})", ALL)
+            )
         if chosen == SOME:
             away = " (away)" if any(map(self._is_away, self._chosen)) else ""
             found.append((short_labels(self._chosen) + away, SOME))
@@ -105,7 +115,9 @@ class DeviceChoice:
 
     def choose_several(self, keys: Sequence[str]) -> None:
         """Choose several devices; a single one is a choice like any other."""
-        if found := tuple(self._offered[key] for key in keys if key in self._offered):
+        if found := tuple(
+            self._offered[key] for key in keys if key in self._offered
+        ):
             self._all, self._chosen = False, found
 
     def available_targets(self, kind: str) -> tuple[Target, ...]:
@@ -171,6 +183,8 @@ class DevicesDialog(ChoiceDialog):
         if key == "space":
             self.choose(self.choices[self.at])
         elif key == "enter":
-            self.close([key for _, key in self._offered if key in self._marked])
+            self.close(
+                [key for _, key in self._offered if key in self._marked]
+            )
         else:
             super().press(key)

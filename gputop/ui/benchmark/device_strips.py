@@ -91,14 +91,20 @@ def _lines(run: DeviceRun) -> list[ReadingLine]:
     watts, mhz, celsius = _values_now(read)
     before = ("", "", "")
     if run.ended:
-        watts, mhz, celsius = read.power.value, read.clock.value, read.temperature_max
+        watts, mhz, celsius = (
+            read.power.value,
+            read.clock.value,
+            read.temperature_max,
+        )
         before = ("mean ", "mean ", "max ")
     texts = (
         quantity(watts, " W"),
         quantity(mhz, " MHz"),
         quantity(celsius, "°C"),
     )
-    power, clock, temperature = (f"{a}{b}" for a, b in zip(before, texts, strict=True))
+    power, clock, temperature = (
+        f"{a}{b}" for a, b in zip(before, texts, strict=True)
+    )
     hottest = None
     for limit in read.heat_limits:
         if limit.reading == "temperature_celsius":
@@ -109,7 +115,11 @@ def _lines(run: DeviceRun) -> list[ReadingLine]:
         ReadingLine("power_watts", "power", strongest, power, palette.POWER),
         ReadingLine("sm_clock_mhz", "clock", fastest, clock, palette.CPU),
         ReadingLine(
-            "temperature_celsius", "temp", hottest, temperature, palette.TEMPERATURE
+            "temperature_celsius",
+            "temp",
+            hottest,
+            temperature,
+            palette.TEMPERATURE,
         ),
     ]
 
@@ -135,7 +145,11 @@ def _line_rows(
         highest = max(highest, value)
         for dot in axis.dots(moment.since, moment.seconds):
             dots[dot].append(value)
-    top = round_up(1.08 * highest) if line.top is None else max(line.top, highest)
+    top = (
+        round_up(1.08 * highest)
+        if line.top is None
+        else max(line.top, highest)
+    )
     means: list[float | None] = []
     for values in dots:
         means.append(math.fsum(values) / len(values) if values else None)
@@ -179,5 +193,7 @@ def _strips(
             cells |= {dot // 2 for dot in axis.dots(since, until)}
         text = "".join("▮" if x in cells else " " for x in range(axis.width))
         seconds = Span(f" {span_text(held.get(reason, 0.0))}", style)
-        rows.append([_label(word or reason, style), Span(text, style), seconds])
+        rows.append(
+            [_label(word or reason, style), Span(text, style), seconds]
+        )
     return rows

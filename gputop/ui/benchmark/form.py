@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual import on
-from textual.binding import BindingsMap
 from textual.containers import Container, Horizontal
 from textual.content import Content
 from textual.message import Message
@@ -17,7 +16,14 @@ from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.kinds import CHECK, KINDS
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.suite import DEFAULT_LEVEL, LEVELS
-from gputop.ui.benchmark.device_choice import CPU, MORE, DeviceChoice, key_of, label
+from gputop.ui.benchmark.device_choice import (
+    CPU,
+    MORE,
+    DeviceChoice,
+    key_of,
+    label,
+)
+from gputop.ui.drawing.ordered_input import OrderedInput
 from gputop.ui.drawing.palette import FAULT
 
 if TYPE_CHECKING:
@@ -27,16 +33,9 @@ if TYPE_CHECKING:
 
     from gputop.agent.problem import Problem
 
-EDITING = {key: each.action for key, each in BindingsMap(Input.BINDINGS)}
-"""Keys that edit the text, and their actions of `Input`."""
 
-
-class NumberInput(Input):
-    """An input that takes the characters of `letters`, and leaves other keys to the dashboard.
-
-    Textual gives printable keys to an `Input` at once and editing keys through the app, so that
-    keys that come together overtake each other. Here the input handles both in the order typed.
-    """
+class NumberInput(OrderedInput):
+    """An input that takes the characters of `letters`, and leaves other keys to the dashboard."""
 
     def __init__(
         self,
@@ -56,15 +55,11 @@ class NumberInput(Input):
         return character is not None and character in self._letters
 
     async def on_key(self, event: Key) -> None:
-        """Edit at once, leave text to `Input`, and pass on other keys."""
-        if event.is_printable:
-            if not self.check_consume_key(event.key, event.character):
-                event.prevent_default()
-            return
-        action = EDITING.get(event.key)
-        if action is not None:
-            event.prevent_default().stop()
-            await self.run_action(action)
+        """Drop other letters; Textual then calls `OrderedInput.on_key`."""
+        if event.is_printable and not self.check_consume_key(
+            event.key, event.character
+        ):
+            event.prevent_default()
 
 
 START, STOP = "Start", "Stop"
@@ -114,8 +109,12 @@ class Form(Container):
         )
         self._kind_field, self._device_field, self._dtype_field = self._lists
         self._size_field = NumberInput("auto", "0123456789auto", id="size")
-        self._seconds_field = NumberInput(f"{request.DEFAULT_SECONDS:g}", id="seconds")
-        self._hertz_field = NumberInput(f"{request.DEFAULT_HERTZ:g}", id="hertz")
+        self._seconds_field = NumberInput(
+            f"{request.DEFAULT_SECONDS:g}", id="seconds"
+        )
+        self._hertz_field = NumberInput(
+            f"{request.DEFAULT_HERTZ:g}", id="hertz"
+        )
         self._button = Button(START, id="start", compact=True)
         self.reason = Static(id="reason")
         """Line under the form: why it cannot be run."""
@@ -180,7 +179,10 @@ class Form(Container):
         every = (*self._lists, *inputs, self._button)
         fields = [field for field in every if not field.disabled]
         none = -1 if step > 0 else 0
-        at = next((n for n, field in enumerate(fields) if field.has_focus_within), none)
+        at = next(
+            (n for n, field in enumerate(fields) if field.has_focus_within),
+            none,
+        )
         self.screen.set_focus(fields[(at + step) % len(fields)])
 
     @property
@@ -188,7 +190,9 @@ class Form(Container):
         return str(self._kind_field.value)
 
     def offer(
-        self, targets: tuple[Target, ...], refused: Mapping[str, Problem] | None = None
+        self,
+        targets: tuple[Target, ...],
+        refused: Mapping[str, Problem] | None = None,
     ) -> None:
         """Offer these devices and keep the choice.
 
@@ -223,7 +227,11 @@ class Form(Container):
         Return False if that opens another question, and the form is not ready to run.
         """
         for field in self._lists:
-            line = field.query_one(OptionList).highlighted if field.expanded else None
+            line = (
+                field.query_one(OptionList).highlighted
+                if field.expanded
+                else None
+            )
             field.expanded = False
             if line is not None:
                 value = self._options[field.id or ""][line][1]
@@ -242,7 +250,9 @@ class Form(Container):
     def _take(self, field: Widget, value: str) -> None:
         if value == MORE:
             self.post_message(self.Several())
-        elif field is self._device_field and value != self.choice.key(self.kind):
+        elif field is self._device_field and value != self.choice.key(
+            self.kind
+        ):
             self._pick(value)
         elif field is self._dtype_field and value != self._suitable_dtype():
             self._dtype = value
@@ -266,9 +276,15 @@ class Form(Container):
         self.set_class(kind == CHECK, "timed")
         self.set_class(not KINDS[kind].has_dtype, "untyped")
         self.set_class(not KINDS[kind].has_size, "unsized")
-        self._fill(self._device_field, self.choice.options(kind), self.choice.key(kind))
         self._fill(
-            self._dtype_field, _dtypes(self._targets, kind), self._suitable_dtype()
+            self._device_field,
+            self.choice.options(kind),
+            self.choice.key(kind),
+        )
+        self._fill(
+            self._dtype_field,
+            _dtypes(self._targets, kind),
+            self._suitable_dtype(),
         )
 
     def _fill(
@@ -288,7 +304,9 @@ class Form(Container):
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds that the devices on offer can run."""
-        several = len(self.choice.offered) > 1 or KINDS[self.kind].several_devices
+        several = (
+            len(self.choice.offered) > 1 or KINDS[self.kind].several_devices
+        )
         gpus = sum(target.kind == "cuda" for target in self.choice.offered)
         found = []
         for name, kind in KINDS.items():
@@ -304,7 +322,9 @@ class Form(Container):
 
     def _suitable_dtype(self) -> str:
         chosen = self._dtype
-        if chosen is not None and (chosen, chosen) in _dtypes(self._targets, self.kind):
+        if chosen is not None and (chosen, chosen) in _dtypes(
+            self._targets, self.kind
+        ):
             return chosen
         return target_choice.common_dtype(self._targets)
 
@@ -317,10 +337,17 @@ class Form(Container):
         """Return a request for each device; raise `ValueError` with the remedy."""
         targets = self.choice.available_targets(self.kind)
         usual = target_choice.common_dtype(self._targets)
-        dtypes = [str(self._dtype_field.value) if KINDS[self.kind].has_dtype else usual]
-        if dtypes == [ALL]:  # the usual one first: a run stopped early has that
+        dtypes = [
+            str(self._dtype_field.value)
+            if KINDS[self.kind].has_dtype
+            else usual
+        ]
+        # The usual one first: a run stopped early has that
+        if dtypes == [ALL]:
             dtypes = [
-                *dict.fromkeys((usual, *target_choice.shared_dtypes(self._targets)))
+                *dict.fromkeys(
+                    (usual, *target_choice.shared_dtypes(self._targets))
+                )
             ]
         dtype, *further = dtypes
         sized = KINDS[self.kind].has_size
@@ -352,7 +379,8 @@ class Form(Container):
 def field_of(why: str) -> str:
     """Return the id of the field of a refusal: its remedy names the option, as in `--size 4096`."""
     return next(
-        (name for name in ("size", "seconds", "dtype") if f"--{name}" in why), "device"
+        (name for name in ("size", "seconds", "dtype") if f"--{name}" in why),
+        "device",
     )
 
 

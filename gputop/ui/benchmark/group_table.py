@@ -23,8 +23,17 @@ from gputop.text import (
     visible,
 )
 from gputop.ui.benchmark.plot import colour_of
-from gputop.ui.drawing.cells import Row, Span, bar, cell, fit, wrap
-from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
+from gputop.ui.drawing.cells import Row, Span, bar, cell, fit, width_of, wrap
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    BUSY,
+    DIM,
+    FAULT,
+    GOOD,
+    STRONG,
+    TEXT,
+    WARN,
+)
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -33,7 +42,7 @@ if TYPE_CHECKING:
     from gputop.ui.telemetry import Telemetry
 
 WIDEST_DEVICE = 30
-SHORTEST_BAR, LONGEST_BAR = 10, 30
+SHORTEST_BAR, LONGEST_BAR = 10, 60
 
 WIDTHS = {
     "DEVICE": 6,
@@ -109,7 +118,7 @@ def group_rows(
     room = height - len(rows)
     notes = _notes(run, width)
     if not notes or room > 1:
-        rows.append(_progress(run, width))
+        rows.append(progress_row(run, width))
         room -= 1
     if len(notes) > room > 0:
         notes = [*notes[: room - 1], [*notes[room - 1], Span(" …", WARN)]]
@@ -129,7 +138,9 @@ def _columns(run: Run, width: int) -> list[tuple[str, int]]:
     columns = []
     for title in wanted:
         if title in shown:
-            columns.append((title, WIDTHS[title] + spare * (title == "DEVICE")))
+            columns.append(
+                (title, WIDTHS[title] + spare * (title == "DEVICE"))
+            )
     return columns
 
 
@@ -141,7 +152,10 @@ def _name(run: Run, target: Target) -> str:
 
 
 def _cells(
-    run: Run, target: Target, telemetry: Telemetry, behind: Mapping[Target, float]
+    run: Run,
+    target: Target,
+    telemetry: Telemetry,
+    behind: Mapping[Target, float],
 ) -> dict[str, tuple[str, Style]]:
     device = run.devices[target]
     result = device.result
@@ -176,7 +190,9 @@ def _cells(
     }
 
 
-def live_readings(target: Target, telemetry: Telemetry) -> tuple[float | None, ...]:
+def live_readings(
+    target: Target, telemetry: Telemetry
+) -> tuple[float | None, ...]:
     """Return current watts, their limit, MHz and °C; for an instance those of its GPU."""
     if target.gpu_uuid is None:
         host = telemetry.host or Host()
@@ -224,7 +240,9 @@ def _going(run: Run, target: Target) -> str:
     if run.stopping:
         return "stopping"
     if run.kind == "pairs" and device.measured:
-        *_, latest = (each for each, other in run.devices.items() if other.hello)
+        *_, latest = (
+            each for each, other in run.devices.items() if other.hello
+        )
         if target in run.alone:
             return TOGETHER
         return ALONE if target is latest else "waits"
@@ -233,17 +251,22 @@ def _going(run: Run, target: Target) -> str:
     return "waits" if run.begun and device.hello is None else device.state
 
 
-def _progress(run: Run, width: int) -> Row:
+def progress_row(
+    run: Run,
+    width: int,
+    beside: Row | None = None,
+) -> Row:
+    """Draw how far a run is, with this beside it."""
     seconds, elapsed = run.request.seconds, run.elapsed_seconds
-    rest = f" of {duration(seconds)}, {duration(max(0.0, seconds - elapsed))} left"
-    if run.is_table:
-        rest = f" of at most {duration(seconds)}"
-    if run.ended:
-        rest = ""
-    text = f"  {duration(elapsed)}{rest}"
-    cells = max(SHORTEST_BAR, min(LONGEST_BAR, width - len(text) - 4))
-    drawn = bar(run.share, cells, BUSY if run.ended else ACCENT)
-    return [Span(" "), *drawn, Span(text, TEXT)]
+    text = f"  {duration(elapsed)}"
+    if run.is_table and not run.ended:
+        text += f" of at most {duration(seconds)}"
+    elif not run.ended:
+        text += f" of {duration(seconds)}, {duration(max(0.0, seconds - elapsed))} left"
+    after = [Span(text, TEXT), *(beside or ())]
+    cells = max(SHORTEST_BAR, min(LONGEST_BAR, width - width_of(after) - 2))
+    style = BUSY if run.ended else ACCENT
+    return [Span(" "), *bar(run.share, cells, style), *after]
 
 
 def _notes(run: Run, width: int) -> list[Row]:

@@ -46,7 +46,9 @@ def check_of(parts: Sequence[Result], curves: Curves | None = None) -> Suite:
     """Return the check that these results are of. With `curves` its parts have theirs."""
     found: dict[str, list[Result]] = {}
     for result in parts:
-        name = result.kind if result.points else f"{result.kind} {result.dtype}"
+        name = (
+            result.kind if result.points else f"{result.kind} {result.dtype}"
+        )
         found.setdefault(name, []).append(result)
     ended = []
     for name, results in found.items():
@@ -73,9 +75,13 @@ def check_of(parts: Sequence[Result], curves: Curves | None = None) -> Suite:
 
 
 def _outcome(result: Result) -> DeviceOutcome:
-    place = "CPU" if result.device_uuid is None else f"GPU {result.device_index}"
+    place = (
+        "CPU" if result.device_uuid is None else f"GPU {result.device_index}"
+    )
     host = result.host or ""
-    return DeviceOutcome(host, result.device_uuid, place, result.device, result)
+    return DeviceOutcome(
+        host, result.device_uuid, place, result.device, result
+    )
 
 
 def target_of(result: Result) -> Target:

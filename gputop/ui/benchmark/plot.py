@@ -133,7 +133,8 @@ def _built(points: Sequence[tuple[float, float]], area: PlotArea) -> list[str]:
     if x.ticks:
         ruler.ticks([at for at, _ in x.ticks], [label for _, label in x.ticks])
     figure.ruler("y", "left").lim(y.low, y.high).ticks(
-        [at for at, _ in y.ticks], [label.rjust(left - 1) for _, label in y.ticks]
+        [at for at, _ in y.ticks],
+        [label.rjust(left - 1) for _, label in y.ticks],
     )
     # Beyond the axes plotext draws on, dot by dot, until there is no memory left.
     xs = [x.within(at) for at, _ in points]
@@ -147,7 +148,8 @@ def _figure() -> Any:
     """Not the module's, which any other user of plotext in this process would draw on."""
     import plotext
 
-    plotext.terminal.limit(False, False)  # the widget's size counts, not the terminal's
+    # The widget's size counts, not the terminal's
+    plotext.terminal.limit(False, False)
     return type(plotext.figure)(plotext.terminal)
 
 
@@ -189,7 +191,9 @@ def _set_marks(
             ahead, behind = column + 1 + across, column - across
             first = ahead if ahead + width <= right else behind
             places = [(row, first + n) for n in range(width)]
-            if not left <= first <= right - width or taken.intersection(places):
+            if not left <= first <= right - width or taken.intersection(
+                places
+            ):
                 continue
             taken.update(places)
             for (_, x), letter in zip(places, line.mark, strict=True):
@@ -201,7 +205,9 @@ def tick(value: float) -> str:
     return f"{value:.3g}" if value < 999.5 else f"{value:.0f}"
 
 
-def thin_out(points: list[tuple[float, float]], most: int) -> list[tuple[float, float]]:
+def thin_out(
+    points: list[tuple[float, float]], most: int
+) -> list[tuple[float, float]]:
     """Return at most `most` points, each the mean of its neighbours."""
     together = max(1, -(-len(points) // max(1, most)))
     thinned = []

@@ -5,41 +5,46 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from gputop.bench.events import DEGRADED, FAULTY, NOT_JUDGED, OK
+from gputop.bench.events import DEGRADED, FAULTY, OK
 from gputop.bench.plan import peaks
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import Target, short_labels
-from gputop.bench.results.columns import ending
 from gputop.bench.results.measures import best_row, rate_text, verified_text
 from gputop.bench.results.page import verdict_lines
+from gputop.bench.results.tables import layout_of
 from gputop.bench.worker.heat import heat_in_short, heat_in_words
-from gputop.schema.values import value_text
 from gputop.text import (
-    brief,
     count,
     duration,
     percentage,
     quantity,
     short_name,
-    size,
     tflops,
     visible,
     watts_of,
 )
 from gputop.ui.benchmark import group_table
-from gputop.ui.drawing.cells import Row, Span, bar, clip, paragraph, reading, width_of
+from gputop.ui.drawing.cells import (
+    Row,
+    Span,
+    cells_of,
+    clip,
+    paragraph,
+    reading,
+    width_of,
+)
 from gputop.ui.drawing.live import LiveView, TelemetryView
-from gputop.ui.drawing.palette import ACCENT, BUSY, DIM, FAULT, GOOD, STRONG, TEXT, WARN
+from gputop.ui.drawing.palette import DIM, FAULT, GOOD, STRONG, TEXT, WARN
 
 if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.agent.problem import Problem
-    from gputop.bench.events import Point
     from gputop.bench.run.device_run import DeviceRun
     from gputop.bench.run.run import Run
 
-SHORTEST_BAR, LONGEST_BAR = 10, 80
+BESIDE = 50
+"""Cells of the shortest bar, of the time, and of the words before the heat limit."""
 TALL_ROOM = 20
 """Rows from which there is room for more of the verdict."""
 PEAKS = {
@@ -100,7 +105,11 @@ def _going(run: Run) -> tuple[str, Style, str]:
         return f"{who} for {seconds}, x ends it: ", WARN, what
     if run.begun:
         return "Running ", GOOD, what
-    step = "Warming up" if any(each.hello for each in devices) else "Starting torch"
+    step = (
+        "Warming up"
+        if any(each.hello for each in devices)
+        else "Starting torch"
+    )
     return f"{step}, {since}: ", WARN, what
 
 
@@ -112,17 +121,20 @@ def _ended(run: Run) -> tuple[str, Style, str]:
         return "FAULTY: ", FAULT, f"{_faults(run)}, {what}"
     if not run.is_several and first.limit is not None:
         return f"{first.limit.title} ", WARN, f"{first.limit.why} · {what}"
-    early = [each for each, device in run.devices.items() if not device.took_its_time]
+    early = [
+        each
+        for each, device in run.devices.items()
+        if not device.took_its_time
+    ]
     if not early:
         return _done(run, what)
     if run.stopping or not run.is_several:
         return "Stopped ", GOOD, what
-    if run.problem is not None and not run.measured:
+    if run.problem is not None and not run.begun:
         return "Not run: ", WARN, visible(run.problem.what)
-    others = [f"{target.place} {_why(run.devices[target])}" for target in early]
     done = len(run.devices) - len(early)
     word = f"{done} of {len(run.devices)} done: "
-    return word, WARN, f"{'; '.join(others)} · {what}"
+    return word, WARN, f"{short_labels(early)} ended early · {what}"
 
 
 def _done(run: Run, what: str) -> tuple[str, Style, str]:
@@ -147,8 +159,9 @@ def _failed(run: DeviceRun, problem: Problem) -> tuple[str, Style, str]:
         return f"{run.limit.title}: ", WARN, why
     if run.stopping:
         return "Stopped ", WARN, "before there was a result"
-    word = f"Ended{after}: " if after else "Not run: "
-    return word, WARN, visible(problem.what)
+    if run.began_at is None:
+        return "Not run: ", WARN, visible(problem.what)
+    return f"Ended{after}: ", WARN, visible(problem.what)
 
 
 def _what(run: Run) -> str:
@@ -168,7 +181,9 @@ def _what(run: Run) -> str:
         shape = "×".join(map(str, shapes.pop())) + " "
     parts = [f"{run.first.description} {shape}on {_devices([*run.devices])}"]
     results = run.results
-    checked = len(results) == len(devices) and all(each.checks for each in results)
+    checked = len(results) == len(devices) and all(
+        each.checks for each in results
+    )
     if checked and not run.faulty:
         said = verified_text(results[0]).partition(" (")[0]
         said += f"{'' if 'check' in said else ' checked'}, none wrong"
@@ -191,20 +206,14 @@ def _devices(targets: Sequence[Target]) -> str:
 
 
 def _faults(run: Run) -> str:
-    faults = []
-    for target in filter(run.is_faulty, run.devices):
-        who = f"{target.place} " if run.is_several else ""
-        faults.append(who + _fault(run, target))
-    return "; ".join(faults)
-
-
-def _fault(run: Run, target: Target) -> str:
-    device, wrong = run.devices[target], run.wrong_elements(target)
-    if wrong and run.is_several:
-        return count(wrong, "wrong element")
-    if wrong:
-        return wrong_elements_text(device)
-    verdict = device.result.verdict if device.result else None
+    """Return the faulty devices, or the fault of a single one."""
+    if run.is_several:
+        return short_labels(
+            [target for target in run.devices if run.is_faulty(target)]
+        )
+    if run.first.wrong_elements:
+        return wrong_elements_text(run.first)
+    verdict = run.first.result.verdict if run.first.result else None
     return verdict.bad[0].why if verdict and verdict.bad else "failed"
 
 
@@ -214,14 +223,6 @@ def wrong_elements_text(run: DeviceRun) -> str:
     if run.wrong_at is None:
         return many
     return f"{many}, first at {duration(run.wrong_at)}"
-
-
-def _why(run: DeviceRun) -> str:
-    if run.limit is not None:
-        return f"{run.limit.title.lower()}, {run.limit.why}"
-    if run.problem is not None:
-        return f"failed, {visible(run.problem.what)}"
-    return ending(run.result).word if run.result else "ended"
 
 
 class ReadoutView(TelemetryView, RunView):
@@ -245,19 +246,30 @@ class ReadoutView(TelemetryView, RunView):
         if self.run is None:
             return []
         if self.run.is_several:
-            return group_table.group_rows(self.run, self._telemetry, width, height)
-        return self._device_rows(self.run.first, width)
+            return group_table.group_rows(
+                self.run, self._telemetry, width, height
+            )
+        return self._device_rows(self.run, width)
 
-    def _device_rows(self, run: DeviceRun, width: int) -> list[Row]:
-        if run.problem is not None:
-            return _problem_rows(run, run.problem, width)
-        figures = last_and_best(run, width) if run.is_table else _figures(run)
-        if run.wrong_elements:
-            figures += [Span(f"  {wrong_elements_text(run)}", FAULT)]
-        _add(figures, _conditions(run) if run.ended else self._device(run), width)
+    def _device_rows(self, run: Run, width: int) -> list[Row]:
+        device = run.first
+        if device.problem is not None:
+            return _problem_rows(device, device.problem, width)
+        figures = _best_row(device) if run.is_table else _figures(device)
+        if device.wrong_elements:
+            figures += [Span(f"  {wrong_elements_text(device)}", FAULT)]
+        if not run.ended:
+            _add(figures, self._device(device), width)
         checks: Row = [Span(" ")]
-        _add(checks, [*_checks(run), *_peaks(run), *_others(run)], width)
-        return [figures, _progress(run, width), checks, *_verdict_rows(run, width)]
+        _add(
+            checks,
+            [*_checks(device), *_peaks(device), *_others(device)],
+            width,
+        )
+        progress = group_table.progress_row(
+            run, width, _heat_limit(device, width)
+        )
+        return [figures, progress, checks, *_verdict_rows(device, width)]
 
     def _device(self, run: DeviceRun) -> list[Row]:
         """Return current readings of the device, those with limits first.
@@ -268,7 +280,9 @@ class ReadoutView(TelemetryView, RunView):
         watts, limit, clock, celsius = group_table.live_readings(
             target, self._telemetry
         )
-        whose = "" if target.parent_uuid is None else f"of GPU {target.index}: "
+        whose = (
+            "" if target.parent_uuid is None else f"of GPU {target.index}: "
+        )
         return [
             [Span(f"  {whose}temp ", DIM), reading(quantity(celsius, "°C"))],
             [Span("  power ", DIM), reading(watts_of(watts, limit))],
@@ -284,54 +298,25 @@ def _problem_rows(
     """Draw why a run that had begun has no result; before that the chart's space has it."""
     if not run.measured or (run.stopping and not run.faulty):
         return []
-    why = Span(clip(f" {visible(problem.why)}", width), FAULT if run.faulty else TEXT)
+    why = Span(
+        clip(f" {visible(problem.why)}", width), FAULT if run.faulty else TEXT
+    )
     return [[why], [Span(clip(f" {visible(problem.remedy)}", width), STRONG)]]
 
 
-def _progress(run: DeviceRun, width: int) -> Row:
-    text = f"  {_progress_text(run)}"
-    beside, style = _beside(run, width - SHORTEST_BAR - len(text) - 1)
-    most = width - max(32, len(text) + len(beside) + 1)
-    room = max(SHORTEST_BAR, min(LONGEST_BAR, most))
-    drawn = bar(run.share, room, BUSY if run.ended else ACCENT)
-    return [Span(" "), *drawn, Span(text, TEXT), Span(beside, style)]
-
-
-def _progress_text(run: DeviceRun) -> str:
-    elapsed, rows = run.elapsed_seconds, len(run.rows)
-    seconds = run.request.seconds
-    left = duration(max(0.0, seconds - elapsed))
-    if not run.is_table:
-        text = f"{duration(elapsed)} of {duration(seconds)}"
-        return text if run.ended else f"{text}, {left} left"
-    if run.ended:
-        return f"{count(rows, 'row')} in {duration(elapsed)}"
-    most = run.planned.rows if run.planned else 0
-    of = f"{rows} of at most {most} rows" if most else count(rows, "row")
-    return f"{of}, at most {left} left"
-
-
-def _beside(run: DeviceRun, room: int) -> tuple[str, Style]:
-    """Return a good verdict, or the heat limit while there is none, in so many cells."""
-    verdict = run.result.verdict if run.result else None
-    if run.result and verdict and not verdict.bad:
-        said = f"  {next(verdict_lines(run.result))}"
-        if len(said) > room:  # without the names of its parts
-            judged = sum(part.state != NOT_JUDGED for part in verdict.parts)
-            of = f"{judged} of {len(verdict.parts)} judged"
-            said = f"  Verdict: {verdict.state} ({of})"
-        return said, STYLES.get(verdict.state, TEXT)
+def _heat_limit(run: DeviceRun, width: int) -> Row:
+    """Return the temperature that would end the run, with its reason if there is room."""
     if run.readings.gpu is None:
-        return "", DIM
+        return []
     limits = run.readings.heat_limits
-    said = f"  heat limit: {heat_in_words(limits)}"
-    if len(said) > room:  # without its reason
-        said = f"  heat limit: {heat_in_short([limits])}"
-    return said, DIM
+    said = heat_in_words(limits)
+    if cells_of(said) > width - BESIDE:
+        said = heat_in_short([limits])
+    return [Span(f"  heat limit: {said}", DIM)]
 
 
 def _verdict_rows(run: DeviceRun, width: int) -> list[Row]:
-    """Draw the verdict: its sentence, and below it the parts that are not ok."""
+    """Draw the verdict: its sentence, and below it the parts that are not ok, or how many are."""
     result = run.result
     if result is None or result.verdict is None:
         return []
@@ -340,9 +325,8 @@ def _verdict_rows(run: DeviceRun, width: int) -> list[Row]:
     rows = paragraph(visible(verdict.summary), width - 1, style + STRONG, " ")
     if not verdict.summary:
         rows = []
-    if verdict.bad:
-        for line in verdict_lines(result):
-            rows.append([Span(clip(f" {visible(line)}", width), style)])
+    for line in verdict_lines(result):
+        rows.append([Span(clip(f" {visible(line)}", width), style)])
     return rows
 
 
@@ -359,42 +343,23 @@ def _figures(run: DeviceRun) -> Row:
     return [*row, Span(unit, DIM)]
 
 
-def last_and_best(run: DeviceRun, width: int) -> Row:
-    """Return the last row of a table, and the best so far if it fits."""
-    row: Row = [Span(" ")]
-    if not run.rows:
-        word = "the first row is being measured" if run.planned else ""
-        return [*row, Span(word, DIM)]
-    last, best = run.rows[-1], best_row(run.rows) or run.rows[-1]
-    if run.request.kind == "latency":
-        # Work of several sorts: the table says what is best of each.
-        said = brief(last.values.get("seconds"))
-        return row if run.ended else [*row, *_row_text(run, "last", said, last)]
-    text = _row_text(run, "best", rate_text(best), best)
-    if not run.ended and last is not best:
-        row += _row_text(run, "last", rate_text(last), last)
-    if len(row) == 1 or width_of([*row, *text]) <= width:
-        row += text
+def _best_row(run: DeviceRun) -> Row:
+    """Return how many rows a table has, and the best so far."""
+    rows = count(len(run.rows), "row")
+    if run.planned and not run.ended:
+        rows = f"{len(run.rows)} of at most {run.planned.rows} rows"
+    row: Row = [Span(" "), Span(rows, TEXT)]
+    best = best_row(run.rows)
+    # Rows of `latency` are of several sorts: the table has the best of each.
+    if best is not None and run.request.kind != "latency":
+        size = layout_of(run.request.kind).size_text(best)
+        where = f" {visible(best.series, 40)}, {size}"
+        row += [
+            Span("  best ", DIM),
+            Span(rate_text(best), STRONG),
+            Span(where, DIM),
+        ]
     return row
-
-
-def _row_text(
-    run: DeviceRun,
-    name: str,
-    said: str,
-    point: Point,
-) -> Row:
-    where = f" {_where(run, point)}  "
-    return [Span(f"{name} ", DIM), Span(said, STRONG), Span(where, DIM)]
-
-
-def _where(run: DeviceRun, point: Point) -> str:
-    series = visible(point.series, 40)
-    if run.request.kind == "copy":
-        return f"{series}, {size(point.x)}"
-    if len(set(point.shape)) > 1:
-        return "×".join(map(str, point.shape))
-    return f"{series}, {point.x:.0f}"
 
 
 def _add(
@@ -447,16 +412,3 @@ def _others(run: DeviceRun) -> list[Row]:
     if not others:
         return []
     return [[Span(f"  also {visible('; '.join(others), 300)}", WARN)]]
-
-
-def _conditions(run: DeviceRun) -> list[Row]:
-    if run.result is None:
-        return []
-    known, found = run.result.known_conditions, list[Row]()
-    if known.tflop_per_joule is not None:
-        efficiency = f"  {tflops(known.tflop_per_joule)}"
-        found.append([Span(efficiency, STRONG), Span(" TFLOP/J", DIM)])
-    if known.energy_joules is not None:
-        energy = value_text("energy_joules", known.energy_joules)
-        found.append([Span("  energy ", DIM), Span(energy)])
-    return found

@@ -44,7 +44,9 @@ def result_rows(
 ) -> list[Row]:
     """Draw the table, of a search the best shapes, and below it the notes of a complete run."""
     most = height - 1 - WORDS
-    found = table(run.request.kind, run.rows, max(LEAST_SHAPES, min(FASTEST, most)))
+    found = table(
+        run.request.kind, run.rows, max(LEAST_SHAPES, min(FASTEST, most))
+    )
     if not _fits(found, width):
         found = found.transposed()
     shown = table_rows(found, width)[:height]
@@ -61,8 +63,12 @@ def suite_rows(
     lines = suite_table(suite)
     good = frozenset((y, 4) for y, line in enumerate(lines) if line[4] == OK)
     bad = {FAULTY, FAILED, DEGRADED}
-    spoiled = frozenset((y, 4) for y, line in enumerate(lines) if line[4] in bad)
-    problems = (paragraph(line, width - 1, WARN, " ") for line in suite_problems(suite))
+    spoiled = frozenset(
+        (y, 4) for y, line in enumerate(lines) if line[4] in bad
+    )
+    problems = (
+        paragraph(line, width - 1, WARN, " ") for line in suite_problems(suite)
+    )
     title: Row = [Span(clip(f" {suite_title(suite)}", width), STRONG)]
     style = GOOD if good else TEXT
     if spoiled:
@@ -92,7 +98,8 @@ def note_rows(
 
 def _widths(table: TextTable) -> list[int]:
     return [
-        max(len(text) for text in column) for column in zip(*table.lines, strict=True)
+        max(len(text) for text in column)
+        for column in zip(*table.lines, strict=True)
     ]
 
 

@@ -28,7 +28,13 @@ from gputop.text import ABSENT, visible
 from gputop.ui.benchmark.kept_checks import check_result
 from gputop.ui.drawing.cells import Row, Span, cell, paragraph
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, ConfirmScreen
-from gputop.ui.drawing.list_view import Column, ListState, ListView, Slot, fit_slots
+from gputop.ui.drawing.list_view import (
+    Column,
+    ListState,
+    ListView,
+    Slot,
+    fit_slots,
+)
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
 
 if TYPE_CHECKING:
@@ -55,7 +61,12 @@ class ResultsState(ListState[Line]):
 
     def identity(self, item: Line) -> Hashable:
         result = item.result
-        return result.started_at, result.device_uuid, item.within, bool(item.parts)
+        return (
+            result.started_at,
+            result.device_uuid,
+            item.within,
+            bool(item.parts),
+        )
 
 
 def _list_column(column: ResultColumn) -> Column[Line]:
@@ -184,7 +195,10 @@ class ResultsView(ListView[Line]):
         whose = "it and its curve"
         if line.parts:
             whose = "its parts and their curves"
-        lines = [visible(what), f"This removes {whose} from the stored results."]
+        lines = [
+            visible(what),
+            f"This removes {whose} from the stored results.",
+        ]
         question = ConfirmScreen("Forget this result?", lines, "Forget")
         forgotten = line.parts or (result,)
         question.ask(self.app, lambda _: self._forget(forgotten))
@@ -206,9 +220,13 @@ class ResultsView(ListView[Line]):
         return "No results yet"
 
     def draw(self, width: int, height: int) -> list[Row]:
-        note = paragraph(visible(self.problem or ""), width - 1, FAULT, " ")[:2]
+        note = paragraph(visible(self.problem or ""), width - 1, FAULT, " ")[
+            :2
+        ]
         if self.marked is not None:
-            note.append([Span(" Select another result, and press d again", ACCENT)])
+            note.append(
+                [Span(" Select another result, and press d again", ACCENT)]
+            )
         rows = super().draw(width, max(2, height - len(note)))
         self.above += len(note)
         return [*note, *rows]

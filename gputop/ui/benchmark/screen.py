@@ -35,11 +35,20 @@ from gputop.bench.run.suite import (
 from gputop.text import short_name, visible
 from gputop.ui.benchmark.device_choice import ALL, DevicesDialog, key_of, label
 from gputop.ui.benchmark.form import Form, field_of
-from gputop.ui.benchmark.kept_checks import check_of, kept_run, target_of, write_report
+from gputop.ui.benchmark.kept_checks import (
+    check_of,
+    kept_run,
+    target_of,
+    write_report,
+)
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.result_tables import suite_rows
 from gputop.ui.benchmark.results import MOST_RESULTS, ResultsView
-from gputop.ui.benchmark.throughput_chart import ThroughputChart, hint, problem_rows
+from gputop.ui.benchmark.throughput_chart import (
+    ThroughputChart,
+    hint,
+    problem_rows,
+)
 from gputop.ui.drawing.cells import Row, Span
 from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.drawing.live import LiveTab, space_of
@@ -72,7 +81,10 @@ class BenchmarkTab(LiveTab):
         """A run started or ended."""
 
     def __init__(
-        self, telemetry: Telemetry, python: str | None, ask: Callable[..., None]
+        self,
+        telemetry: Telemetry,
+        python: str | None,
+        ask: Callable[..., None],
     ) -> None:
         """Set the `ask` of the stream, which the load of simulated devices is passed to."""
         super().__init__(id="benchmark")
@@ -111,8 +123,12 @@ class BenchmarkTab(LiveTab):
         self._chart.hint = self._hint
         self.show_targets()
         self._redraws = [
-            self.set_interval(REDRAW_SECONDS, self._redraw_while_running, pause=True),
-            self.set_interval(CHART_SECONDS, self._redraw_chart_of_several, pause=True),
+            self.set_interval(
+                REDRAW_SECONDS, self._redraw_while_running, pause=True
+            ),
+            self.set_interval(
+                CHART_SECONDS, self._redraw_chart_of_several, pause=True
+            ),
         ]
         self._load_results()
 
@@ -137,7 +153,9 @@ class BenchmarkTab(LiveTab):
         self._results.show(results, problem)
         self._show_results(new, problem)
 
-    def _show_results(self, new: Sequence[Result], problem: str | None) -> None:
+    def _show_results(
+        self, new: Sequence[Result], problem: str | None
+    ) -> None:
         self._results.add(new, problem)
         self._redraw_run()
 
@@ -159,7 +177,9 @@ class BenchmarkTab(LiveTab):
             targets = target_choice.targets(inventory, telemetry.latest)
             if telemetry.simulated:
                 targets = tuple(map(_simulated, targets[:-1]))
-            self._form.offer(targets, target_choice.gpus_in_mig_mode(inventory))
+            self._form.offer(
+                targets, target_choice.gpus_in_mig_mode(inventory)
+            )
         if self._run is None:
             self._chart.redraw()
 
@@ -200,7 +220,8 @@ class BenchmarkTab(LiveTab):
                 markup=False,
             )
         asked = busy_question(latest, [request.target for request in requests])
-        if asked is None or requests[0].target.simulated:  # that disturbs nobody
+        # That disturbs nobody
+        if asked is None or requests[0].target.simulated:
             self._begin(requests)
             return
         question = ConfirmScreen(*asked, "Start anyway")
@@ -213,14 +234,19 @@ class BenchmarkTab(LiveTab):
         if requests[0].kind == CHECK:
             devices = "; ".join(each.target.label for each in requests)
             parts = len(LEVELS[DEFAULT_LEVEL].parts)
-            check = Suite(DEFAULT_LEVEL, time.time(), {"devices": devices}, parts)
+            check = Suite(
+                DEFAULT_LEVEL, time.time(), {"devices": devices}, parts
+            )
             self._check = check
             self._follow_check(check, requests)
         else:
             self._follow_run(self._prepared(requests))
 
     def _prepared(
-        self, requests: list[Request], when: str = "", rest: float | None = None
+        self,
+        requests: list[Request],
+        when: str = "",
+        rest: float | None = None,
     ) -> Run:
         run = Run(requests)
         self._show_run(run, when, rest)
@@ -249,7 +275,9 @@ class BenchmarkTab(LiveTab):
             self._end()
 
     @work(group="bench", exit_on_error=False)
-    async def _follow_check(self, check: Suite, requests: list[Request]) -> None:
+    async def _follow_check(
+        self, check: Suite, requests: list[Request]
+    ) -> None:
         parts, seconds = LEVELS[DEFAULT_LEVEL].parts, requests[0].seconds
         try:
             for n, part in enumerate(parts, 1):
@@ -258,7 +286,9 @@ class BenchmarkTab(LiveTab):
                 stopped = False
                 if asked:
                     rest = seconds * sum(each.share for each in parts[n:])
-                    run = self._prepared(asked, f"Part {n} of {len(parts)}", rest)
+                    run = self._prepared(
+                        asked, f"Part {n} of {len(parts)}", rest
+                    )
                     await self._follow(run)
                     runs, stopped = [*run.devices.values()], run.stopping
                 check = check.added(part_result(planned, runs))
@@ -287,7 +317,8 @@ class BenchmarkTab(LiveTab):
             await runner.follow(partial(self._take, run))
         finally:
             self._runner = None
-            for timer in self._redraws:  # one that ticks wakes the whole dashboard
+            # One that ticks wakes the whole dashboard
+            for timer in self._redraws:
                 timer.pause()
             # Begun even if the dashboard ends, as it may say "Done" by now: asyncio waits for it at
             # its own end. In a thread, as the home may be far away.
@@ -307,11 +338,17 @@ class BenchmarkTab(LiveTab):
         self, run: Run, check_started_at: float | None, problem: str | None
     ) -> str | None:
         """Judge and keep the results, and return the problem that is then with the kept ones."""
-        done = [each for each in run.devices.values() if each.result is not None]
+        done = [
+            each for each in run.devices.values() if each.result is not None
+        ]
         for device, result in zip(done, judged(run.results), strict=True):
-            device.end = Done(replace(result, check_started_at=check_started_at))
+            device.end = Done(
+                replace(result, check_started_at=check_started_at)
+            )
         try:
-            for device, result in reversed([*zip(done, run.results, strict=True)]):
+            for device, result in reversed(
+                [*zip(done, run.results, strict=True)]
+            ):
                 if device.request.target.simulated:
                     self._curves[result.started_at] = device.kept_curves()
                 else:
@@ -408,7 +445,9 @@ class BenchmarkTab(LiveTab):
         self._run.stop()
         self._redraw_run()
         if self._runner is not None:  # None between two parts of a check
-            self.run_worker(self._runner.stop(), group="stop", exit_on_error=False)
+            self.run_worker(
+                self._runner.stop(), group="stop", exit_on_error=False
+            )
 
     async def finish(self) -> None:
         """Stop what runs, and wait until it is kept."""
@@ -422,7 +461,9 @@ class BenchmarkTab(LiveTab):
     @on(Form.Several)
     def _choose_several(self) -> None:
         choice = self._form.choice
-        offered = [(label(target), key_of(target)) for target in choice.offered]
+        offered = [
+            (label(target), key_of(target)) for target in choice.offered
+        ]
         marked = [key_of(target) for target in choice.targets(self._form.kind)]
         DevicesDialog(offered, marked).ask(self.app, self._form.choose_several)
 
@@ -434,7 +475,9 @@ class BenchmarkTab(LiveTab):
             self.start()
 
     def _redraw_while_running(self) -> None:
-        self._redraw_run(chart=self._run is not None and not self._run.is_several)
+        self._redraw_run(
+            chart=self._run is not None and not self._run.is_several
+        )
 
     def _redraw_chart_of_several(self) -> None:
         if self._run is not None and self._run.is_several:
@@ -449,19 +492,29 @@ class BenchmarkTab(LiveTab):
         wanted = self._readout.wanted(height - AROUND - LEAST_CHART)
         share = height - AROUND - HINT  # without a chart there is more
         results = min(self._results.wanted, max(LEAST_RESULTS, share))
-        if self._run is not None:  # the chart keeps its height when results come
+        # The chart keeps its height when results come
+        if self._run is not None:
             most = max(LEAST_RESULTS, int(height * SHARE_OF_RESULTS))
             results = max(2, min(most, height - AROUND - wanted - CHART))
         left = height - AROUND - wanted - results
         self.set_class(wanted > 0 and left < LEAST_CHART, "crowded")
-        self._readout.styles.height, self._results.styles.height = wanted, results
+        self._readout.styles.height, self._results.styles.height = (
+            wanted,
+            results,
+        )
 
     def _redraw_run(self, *, chart: bool = True) -> None:
         self._arrange()
-        for view in (self._title, self._readout, *([self._chart] if chart else [])):
+        for view in (
+            self._title,
+            self._readout,
+            *([self._chart] if chart else []),
+        ):
             view.redraw()
 
 
 def _simulated(gpu: Target) -> Target:
     """Return the target of a simulated GPU, which no worker runs on."""
-    return replace(gpu, name=f"{SIMULATED} {short_name(gpu.name)}", simulated=True)
+    return replace(
+        gpu, name=f"{SIMULATED} {short_name(gpu.name)}", simulated=True
+    )

@@ -46,7 +46,9 @@ def sweep_rows(
         for name, points in points_by_series(run.first.rows).items():
             series[visible(name, 40)] = _logs(points)
             marks.append(plots.MARKS[len(marks) % len(plots.MARKS)])
-        spare = min(max(0, height - LEAST_PLOT - 1), max(2, height // SHARE_OF_NOTES))
+        spare = min(
+            max(0, height - LEAST_PLOT - 1), max(2, height // SHARE_OF_NOTES)
+        )
         below = note_rows(run.first, width, spare, DIM)
     return [*_chart(run, series, marks, width, height - len(below)), *below]
 
@@ -61,7 +63,11 @@ def _logs(points: Sequence[Point]) -> Line:
 
 
 def _chart(
-    run: Run, series: Mapping[str, Line], marks: Sequence[str], width: int, height: int
+    run: Run,
+    series: Mapping[str, Line],
+    marks: Sequence[str],
+    width: int,
+    height: int,
 ) -> list[Row]:
     xs = [x for line in series.values() for x, _ in line]
     ys = [y for line in series.values() for _, y in line]
@@ -102,7 +108,9 @@ def _size_axis(
     """Return an axis of powers of two, labelled by N."""
     first, last = math.floor(low), max(math.floor(low) + 1, math.ceil(high))
     step = max(1, math.ceil((last - first) / max(1, width // 9)))
-    ticks = tuple((power, f"{2**power}") for power in range(first, last + 1, step))
+    ticks = tuple(
+        (power, f"{2**power}") for power in range(first, last + 1, step)
+    )
     return plots.PlotAxis(first, last, ticks)
 
 
@@ -118,4 +126,6 @@ def rate_axis(
     # From the top: there are the figures that count.
     powers = reversed(range(last, first - 1, -step))
     ticks = tuple((power, f"{10.0**power:g}") for power in powers)
-    return plots.PlotAxis(bottom, top + 0.01 * (top - bottom), ticks), math.log10
+    return plots.PlotAxis(
+        bottom, top + 0.01 * (top - bottom), ticks
+    ), math.log10

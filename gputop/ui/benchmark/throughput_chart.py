@@ -15,7 +15,12 @@ from gputop.bench.run.device_run import RATE
 from gputop.text import visible
 from gputop.ui.benchmark import plot as plots
 from gputop.ui.benchmark import result_tables, sweep_chart
-from gputop.ui.benchmark.device_strips import LEFT, RIGHT, TimeAxis, device_rows
+from gputop.ui.benchmark.device_strips import (
+    LEFT,
+    RIGHT,
+    TimeAxis,
+    device_rows,
+)
 from gputop.ui.benchmark.readout import RunView
 from gputop.ui.drawing.cells import Row, Span, cell, paragraph, width_of
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
@@ -45,7 +50,12 @@ class ThroughputChart(RunView):
 
     def draw(self, width: int, height: int) -> list[Row]:
         run = self.run
-        if run is None or not run.measured or height < 4 or width < LEAST_WIDTH:
+        if (
+            run is None
+            or not run.measured
+            or height < 4
+            or width < LEAST_WIDTH
+        ):
             return self.hint(width, height)
         return chart_rows(run, width, height)
 
@@ -86,10 +96,16 @@ def _over_time(
                 lines.append(plots.PlotLine(moved, style, mark))
     reached = [line.points[-1][0] for line in lines]
     seconds = max(run.request.seconds, *reached)
-    below = device_rows(run.first, TimeAxis(seconds, room), strips) if strips else []
+    below = (
+        device_rows(run.first, TimeAxis(seconds, room), strips)
+        if strips
+        else []
+    )
     rest = height - len(below)
     y, lines = _rate_axis(run, lines, rest)
-    area = plots.PlotArea(plots.PlotAxis(0, seconds), y, left, left + room, rest - 1)
+    area = plots.PlotArea(
+        plots.PlotAxis(0, seconds), y, left, left + room, rest - 1
+    )
     badge = [plots.SIMULATION] if run.request.target.simulated else []
     head = f" {unit} over time (s)"
     legend = plots.legend(
@@ -130,7 +146,9 @@ def _rate_axis(
         y, scaled = sweep_chart.rate_axis(max(low, least), high, height - 1)
         drawn = []
         for line in lines:
-            points = [(at, scaled(max(rate, least))) for at, rate in line.points]
+            points = [
+                (at, scaled(max(rate, least))) for at, rate in line.points
+            ]
             drawn.append(line._replace(points=tuple(points)))
         return y, drawn
     top = plots.round_up(1.08 * high)
@@ -166,7 +184,11 @@ def hint(
     With `others`, devices on other hosts, it says why those are not offered.
     """
     text = "Results are verified. x stops it within half a second."
-    press: Row = [Span(" Press "), Span("b", ACCENT), Span(" to start this test.")]
+    press: Row = [
+        Span(" Press "),
+        Span("b", ACCENT),
+        Span(" to start this test."),
+    ]
     longest = max(map(len, kinds), default=0)
     known: list[Row] = []
     for name in kinds:

@@ -48,18 +48,22 @@ class BoundMap(DeviceView):
         device = self.device
         if device is None or height < FEWEST_ROWS or width < 2 * LEFT:
             return []
+        title = [Span(TITLE, DIM)]
         points = self._points(device.uuid)
         if not points:
-            return [_title(), *paragraph(self._why_empty(device), width - 1, DIM)]
+            return [title, *paragraph(self._why_empty(device), width - 1, DIM)]
         lines = min(MOST_ROWS, height) - 2
-        answers = self._telemetry.readings(device.uuid).dram_active_percent is not None
+        answers = (
+            self._telemetry.readings(device.uuid).dram_active_percent
+            is not None
+        )
         plot = _plot(
             points,
             width - LEFT - 1,
             lines,
             now=answers,
         )
-        return [_title(), *plot, _scale(width)]
+        return [title, *plot, _scale(width)]
 
     def _points(self, uuid: str) -> list[Point]:
         """Return the points of the last seconds, oldest first."""
@@ -69,7 +73,9 @@ class BoundMap(DeviceView):
         units = [history.last(uuid, name, many) for name in COMPUTE]
         points = []
         for number, bandwidth in enumerate(memory):
-            known = [unit[number] for unit in units if not math.isnan(unit[number])]
+            known = [
+                unit[number] for unit in units if not math.isnan(unit[number])
+            ]
             if known and not math.isnan(bandwidth):
                 points.append((max(known), bandwidth))
         return points
@@ -79,12 +85,10 @@ class BoundMap(DeviceView):
         absence = readings.absent.get(DRAM)
         if absence is None:
             return "no data yet"
-        why = absence_text(DRAM, absence, device, self._telemetry.host_of(device))
+        why = absence_text(
+            DRAM, absence, device, self._telemetry.host_of(device)
+        )
         return f"needs DRAM active: {why}"
-
-
-def _title() -> Row:
-    return [Span(TITLE, DIM)]
 
 
 def _plot(
@@ -96,7 +100,6 @@ def _plot(
 ) -> list[Row]:
     """Return the plot with its left axis, from 100 % at the top to 0."""
     places = [_place(point, width, height) for point in points]
-    words = {(0, 1): "memory", (height - 1, max(0, width - 8)): "compute"}
     rows = []
     for y in range(height):
         label = "100 %" if y == 0 else ""
@@ -110,9 +113,6 @@ def _plot(
             Span("│", TRACK),
         ]
         letters = [Span(" ")] * width
-        for (line, start), word in words.items():
-            if line == y and width > 2 * len(word):
-                letters[start : start + len(word)] = [Span(c, TRACK) for c in word]
         for line, x in places:
             if line == y:
                 letters[x] = Span(TRAIL, STRONG)

@@ -20,23 +20,21 @@ class EventsView(DeviceView):
     """Events of the device, the newest first: time, event and remedy. One row has the newest."""
 
     def draw(self, width: int, height: int) -> list[Row]:
-        events = self._telemetry.events(self.device.uuid) if self.device else []
+        events = (
+            self._telemetry.events(self.device.uuid) if self.device else []
+        )
         title = [Span("Events ", ACCENT)]
         if not events:
-            return [[*title, Span(self._none, DIM)]]
+            return [[*title, Span("none so far", DIM)]]
         shown = events[: max(1, height - 1)]
         rows = [self._row(event, width) for event in shown]
         if height == 1:
             return [[*title, *self._row(events[0], width - len("Events "))]]
         if len(shown) < len(events):
-            title.append(Span(f"the newest {len(shown)} of {len(events)}", DIM))
+            title.append(
+                Span(f"the newest {len(shown)} of {len(events)}", DIM)
+            )
         return [title, *rows]
-
-    @property
-    def _none(self) -> str:
-        if self._telemetry.replayed:
-            return "none so far"
-        return "none since gputop started"
 
     def _row(self, event: Event, width: int) -> Row:
         device, where = self.device, ""
@@ -45,7 +43,10 @@ class EventsView(DeviceView):
         readings = self._telemetry.readings(device.uuid) if device else None
         what, remedy = event_text(event, device, readings)
         style = GOOD if event.kind == DeviceState.OK.value else FAULT
-        row = [Span(f"{moment(event.time)} ", DIM), Span(f"{what}{where}", style)]
+        row = [
+            Span(f"{moment(event.time)} ", DIM),
+            Span(f"{what}{where}", style),
+        ]
         left = width - width_of(row) - 2
         if left > 0:
             row.append(Span(f"  {cells.clip_advice(remedy, left)}", DIM))

@@ -42,7 +42,9 @@ class DetailsView(ScrolledView):
     def all_rows(self, width: int) -> list[Row]:
         if self.device is None:
             return []
-        columns = max(1, min(MOST_COLUMNS, (width + GAP) // (NARROWEST_COLUMN + GAP)))
+        columns = max(
+            1, min(MOST_COLUMNS, (width + GAP) // (NARROWEST_COLUMN + GAP))
+        )
         each = min(WIDEST_COLUMN, (width - (columns - 1) * GAP) // columns)
         lacking: Counter[str] = Counter()
         groups = self._groups(self.device, each, lacking)
@@ -58,12 +60,13 @@ class DetailsView(ScrolledView):
             block: list[Row] = []
             figures = False
             for row in GROUPS[title]:
-                drawn = self._rows_of(row, device, width, lacking)
-                block += drawn
-                figures = figures or bool(drawn and len(self._figures(row, device)) > 1)
+                block += self._rows_of(row, device, width, lacking)
+                figures = figures or len(self._figures(row, device)) > 1
             block += self._beside_the_schema(title, device, width)
             if block:
-                blocks.append([_heading(title, width, figures=figures), *block])
+                blocks.append(
+                    [_heading(title, width, figures=figures), *block]
+                )
         return blocks
 
     def _figures(self, row: DetailRow, device: Device) -> Sequence[str]:
@@ -85,7 +88,9 @@ class DetailsView(ScrolledView):
             return []
         style = DIM if isinstance(value, Absence) else STRONG
         figures = self._figures(row, device)
-        return _lines(row.label, row.text(shown, sample), style, reason, figures, width)
+        return _lines(
+            row.label, row.text(shown, sample), style, reason, figures, width
+        )
 
     def _beside_the_schema(
         self,
@@ -94,9 +99,13 @@ class DetailsView(ScrolledView):
         width: int,
     ) -> list[Row]:
         """Return the rows that are no readings: Xids, and the driver."""
-        machine = self._telemetry.machine_of(device) or self._telemetry.inventory
+        machine = (
+            self._telemetry.machine_of(device) or self._telemetry.inventory
+        )
         if title == "Health":
-            return [_line("Xids seen", [Span(self._xids(device), STRONG)], width)]
+            return [
+                _line("Xids seen", [Span(self._xids(device), STRONG)], width)
+            ]
         if title == "Identity" and machine is not None:
             driver = visible(machine.driver_version or ABSENT, 40)
             cuda = visible(machine.cuda_version or ABSENT, 40)
@@ -106,7 +115,9 @@ class DetailsView(ScrolledView):
 
     def _xids(self, device: Device) -> str:
         events = self._telemetry.events(device.uuid)
-        xids = [e for e in events if e.kind == "xid" and e.device_uuid is not None]
+        xids = [
+            e for e in events if e.kind == "xid" and e.device_uuid is not None
+        ]
         if not xids:
             return "none"
         newest = ABSENT if xids[0].code is None else xids[0].code
@@ -146,7 +157,12 @@ def _line(
 
 
 def _lines(
-    label: str, text: str, style: Style, reason: str, figures: Sequence[str], width: int
+    label: str,
+    text: str,
+    style: Style,
+    reason: str,
+    figures: Sequence[str],
+    width: int,
 ) -> list[Row]:
     """Draw a row of the catalogue in one line, or several if the value is long."""
     room = max(1, width - LABEL)

@@ -11,12 +11,11 @@ from gputop.ui.device.events import EventsView
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.timeline import TimelineView
 from gputop.ui.device.title import DeviceTitle
-from gputop.ui.drawing.live import DeviceTab
+from gputop.ui.drawing.live import DeviceTab, space_of
 from gputop.ui.processes.screen import ProcessesView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
-    from textual.events import Resize
 
     from gputop.ui.telemetry import Telemetry
 
@@ -57,6 +56,7 @@ class DevicePage(DeviceTab):
 
     def show(self, uuid: str) -> None:
         self._processes.device_uuid = uuid
+        self.on_resize()
         super().show(uuid)
         self._processes.redraw()
 
@@ -69,8 +69,9 @@ class DevicePage(DeviceTab):
             self.telemetry.history.reset(self.selected.uuid)
             self.show_telemetry()
 
-    def on_resize(self, event: Resize) -> None:
-        width, height = event.size
+    def on_resize(self) -> None:
+        """Choose the layout, also before the page is shown, so that it is laid out once."""
+        width, height = space_of(self)
         self.set_class(width >= MAPPED, "-mapped")
         self.set_class(width >= WIDE, "-wide")
         self.set_class(width >= WIDEST, "-widest")

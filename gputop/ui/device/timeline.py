@@ -152,7 +152,9 @@ class TimelineView(DeviceView):
         if self._cursor is not None:
             at = (self._cursor - dots.first) // 2
             drawn = [_marked(row, at) for row in drawn]
-        return [[*label, *row] for label, row in zip(labels, drawn, strict=True)]
+        return [
+            [*label, *row] for label, row in zip(labels, drawn, strict=True)
+        ]
 
     def _axis(self, dots: Dots) -> Row:
         history = self._telemetry.history
@@ -164,7 +166,9 @@ class TimelineView(DeviceView):
             stamp, seconds = stamps[at], axis[at]
             if stamp is not None and seconds is not None:
                 past = ago(history.seconds[-1] - seconds)
-                label = Span(clip(f"{moment(stamp)}, {past} ago", GUTTER - 1), ACCENT)
+                label = Span(
+                    clip(f"{moment(stamp)}, {past} ago", GUTTER - 1), ACCENT
+                )
         ticks = ""
         for x in range(0, len(stamps) // 2 - len("╵00:00:00"), TICK):
             stamp = stamps[2 * x]

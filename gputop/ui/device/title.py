@@ -27,9 +27,7 @@ from gputop.ui.monitor.panel import bound_row, heat_style, memory_style
 if TYPE_CHECKING:
     from gputop.agent.device import Device
 
-BEHIND_REMEDY = (
-    "These are the last readings received: the connection is slow, or the host stalls"
-)
+BEHIND_REMEDY = "These are the last readings received: the connection is slow, or the host stalls"
 
 
 class DeviceTitle(DeviceView):
@@ -42,7 +40,11 @@ class DeviceTitle(DeviceView):
         rows = [self._heading(device, width), self._sums(device, width)]
         fault = self.fault
         if fault is not None:
-            return [*rows, [Span(f"{fault.what}.", FAULT)], [Span(fault.remedy, TEXT)]]
+            return [
+                *rows,
+                [Span(f"{fault.what}.", FAULT)],
+                [Span(fault.remedy, TEXT)],
+            ]
         telemetry = self._telemetry
         finding = telemetry.problems.get(device.uuid)
         bound_by = telemetry.judgement.bound_by.get(device.uuid)
@@ -73,11 +75,17 @@ class DeviceTitle(DeviceView):
             r.memory_used_bytes,
             r.memory_total_bytes,
         )
-        processes = self._telemetry.sample.processes if self._telemetry.sample else ()
+        processes = (
+            self._telemetry.sample.processes if self._telemetry.sample else ()
+        )
         held = sum(process.device_uuid == device.uuid for process in processes)
         parts = [
             ("busy", percentage(active), STRONG),
-            ("memory", used_of(used, total, " of "), memory_style(used, total)),
+            (
+                "memory",
+                used_of(used, total, " of "),
+                memory_style(used, total),
+            ),
             ("power", watts_of(r.power_watts, r.power_limit_watts), STRONG),
             ("", quantity(r.temperature_celsius, "°C"), heat_style(device, r)),
             ("SM", quantity(r.sm_clock_mhz, " MHz"), STRONG),

@@ -21,7 +21,15 @@ from gputop.ui.drawing.charts import (
     samples_a_dot,
 )
 from gputop.ui.drawing.live import DeviceTab, DeviceView, ScrolledView
-from gputop.ui.drawing.palette import ACCENT, CPU, DIM, GOOD, MEMORY, STRONG, ink
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    CPU,
+    DIM,
+    GOOD,
+    MEMORY,
+    STRONG,
+    ink,
+)
 from gputop.ui.monitor.panel import sign_of
 
 if TYPE_CHECKING:
@@ -67,18 +75,24 @@ class FindingsView(ScrolledView):
             if entry.section != section:
                 section = entry.section
                 rows.append(heading(section, width))
-            rows += [*entry_rows(entry, width), *self._charts(entry, width), []]
+            rows += [
+                *entry_rows(entry, width),
+                *self._charts(entry, width),
+                [],
+            ]
         if report.bounds:
             rows.append(heading(BOUND_BY, width))
             for line in report.bounds:
-                rows += _hanging(line, width)
+                rows += cells.paragraph(line, width, indent=" ")
             rows.append([])
         rows.append(heading(CHECKED, width))
-        rows += [*_hanging(", ".join(report.fine) or "nothing yet", width), []]
+        fine = ", ".join(report.fine) or "nothing yet"
+        rows += [*cells.paragraph(fine, width, indent=" "), []]
         if report.lacking:
             rows.append(heading(LACKING, width))
-        for lack in report.lacking:
-            rows += _hanging(f"{', '.join(lack.checks)}: {lack.reason}", width)
+        for reason, checks in report.lacking.items():
+            line = f"{', '.join(checks)}: {reason}"
+            rows += cells.paragraph(line, width, indent=" ")
         return rows
 
     def _charts(self, entry: Entry, width: int) -> list[Row]:
@@ -86,7 +100,9 @@ class FindingsView(ScrolledView):
         if self.of_all or not entry.devices:
             return []
         names = dict.fromkeys(each.reading for each in entry.evidence[0])
-        charts = [EVIDENCE_CHARTS[name] for name in names if name in EVIDENCE_CHARTS]
+        charts = [
+            EVIDENCE_CHARTS[name] for name in names if name in EVIDENCE_CHARTS
+        ]
         room, rows = max(1, width - INDENT), []
         for chart in charts[:MOST_CHARTS]:
             for row in _drawn(chart, entry.devices[0], self._telemetry, room):
@@ -106,24 +122,24 @@ class WhyTitle(DeviceView):
         left = [Span("Why is it slow? ", ACCENT)]
         if self._findings.of_all:
             left.append(
-                Span(f"all {len(devices)} devices " if len(devices) > 1 else "", STRONG)
+                Span(
+                    f"all {len(devices)} devices " if len(devices) > 1 else "",
+                    STRONG,
+                )
             )
         elif device is not None:
-            left.append(Span(f"GPU {label_of(device)} {model_of(device)} ", STRONG))
+            left.append(
+                Span(f"GPU {label_of(device)} {model_of(device)} ", STRONG)
+            )
         history = self._telemetry.history
         seconds = history.span(len(history.times))
         right: list[Span] = []
         if seconds > 0:
             checks = self._findings.report.checks
-            right = [Span(f" {checks} · watched for {duration(seconds)} ", DIM)]
+            right = [
+                Span(f" {checks} · watched for {duration(seconds)} ", DIM)
+            ]
         return [cells.rule_of(left, right, width)]
-
-
-def _hanging(text: str, width: int) -> list[Row]:
-    return [
-        [Span(" " * (1 + bool(n))), Span(each)]
-        for n, each in enumerate(wrap(text, width - 2))
-    ]
 
 
 def entry_rows(entry: Entry, width: int) -> list[Row]:
@@ -139,7 +155,9 @@ def entry_rows(entry: Entry, width: int) -> list[Row]:
     longest = max(map(len, labels), default=0)
     for label, evidence in zip(labels, entry.evidence, strict=True):
         who = f"GPU {label:<{longest}}  " if len(labels) > 1 else ""
-        for n, row in enumerate(_numbers(evidence, max(1, width - INDENT) - len(who))):
+        for n, row in enumerate(
+            _numbers(evidence, max(1, width - INDENT) - len(who))
+        ):
             name = who if n == 0 else " " * len(who)
             rows.append([Span(" " * INDENT), Span(name, STRONG), *row])
     return rows
@@ -175,7 +193,10 @@ def _drawn(
     top = chart.top(device, readings, host, values)
     drawn = draw_chart(values, CHART_ROWS, top, chart.style)
     scale = f"of {chart.text(top)}, {dots.span_text(telemetry.interval)}"
-    labels = [cells.cell(chart.label, GUTTER, DIM), cells.cell(scale, GUTTER, DIM)]
+    labels = [
+        cells.cell(chart.label, GUTTER, DIM),
+        cells.cell(scale, GUTTER, DIM),
+    ]
     return [[label, *row] for label, row in zip(labels, drawn, strict=True)]
 
 

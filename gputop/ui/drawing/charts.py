@@ -117,21 +117,27 @@ class Dots(NamedTuple):
         series = history.last(uuid, name, history.count - oldest)
         return self.averaged(series, history.count)
 
-    def averaged(self, series: Sequence[float], count: int) -> list[float | None]:
+    def averaged(
+        self, series: Sequence[float], count: int
+    ) -> list[float | None]:
         """Return the mean of each dot; `series` ends with the last of `count` samples."""
         found: list[float | None] = []
         start = count - len(series)
         for dot in range(self.first, self.end):
             begin = max(0, dot * self.samples - start)
             end = max(0, (dot + 1) * self.samples - start)
-            values = [value for value in series[begin:end] if not math.isnan(value)]
+            values = [
+                value for value in series[begin:end] if not math.isnan(value)
+            ]
             found.append(math.fsum(values) / len(values) if values else None)
         return found
 
     def span_text(self, interval: float) -> str:
         """Return the time from end to end, such as `60 s` or `5 min`."""
         seconds = (self.end - self.first) * self.samples * interval
-        return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+        return (
+            f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+        )
 
 
 def samples_a_dot(columns: int, interval: float) -> int:

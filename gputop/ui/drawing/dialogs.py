@@ -48,7 +48,9 @@ class QuietPeriod:
     `changed` is called when the period starts and when it is over.
     """
 
-    def __init__(self, owner: MessagePump, changed: Callable[[], object]) -> None:
+    def __init__(
+        self, owner: MessagePump, changed: Callable[[], object]
+    ) -> None:
         self._owner, self._changed = owner, changed
         self._timer: Timer | None = None
         self.over = False
@@ -159,7 +161,8 @@ class ChoiceDialog(Dialog[Any]):
         self._title, self._keys = title, keys
         prompts = (Option(_prompt(choice)) for choice in choices)
         self._list = OptionList(*prompts, compact=True)
-        self._list.can_focus = False  # keys are handled here, in the order typed
+        # Keys are handled here, in the order typed
+        self._list.can_focus = False
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box") as box:
@@ -189,7 +192,9 @@ class ChoiceDialog(Dialog[Any]):
         """Act on the line that was clicked, or on the one under the cursor after Enter."""
         self.close(choice.value)
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+    def on_option_list_option_selected(
+        self, event: OptionList.OptionSelected
+    ) -> None:
         self.choose(self.choices[event.option_index])
 
     def on_key(self, event: Key) -> None:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from textual.message import Message
 
 from gputop.text import ABSENT, fit_columns
-from gputop.ui.drawing.cells import Row, Span, cell, fit, list_row, spread, width_of
-from gputop.ui.drawing.live import LONGEST_FILTER, FilterView, Wheel
+from gputop.ui.drawing.cells import Row, Span, cell, list_row
+from gputop.ui.drawing.filter_bar import FilterView
+from gputop.ui.drawing.live import Wheel
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ MARK_WIDTH = 1
 """Cells for the mark of the selected row, before the first column."""
 GAP = 1
 """Cells before each column."""
-SMALL = 12
-"""Most rows of a list in which matches have more use for a row than the heading."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +231,7 @@ class ListState(Generic[Item]):
 
 
 class ListView(Wheel, FilterView, Generic[Item]):
-    """A heading, the visible rows, and a line that counts or filters."""
+    """A heading, the visible rows, and a line that counts."""
 
     class RowClicked(Message):
         """Message that a row was selected with the mouse."""
@@ -243,10 +242,8 @@ class ListView(Wheel, FilterView, Generic[Item]):
     """Keys named beside the range of lines on screen."""
     focused_list = True
     """True while keys are for this list."""
-    headed = True
-    """True if the first row is the heading."""
     above = 1
-    """Rows above the items: the heading or the filter."""
+    """Rows above the items: the heading, if there is room for it."""
     room = 1
     """Rows for items at the last drawing."""
 
@@ -300,43 +297,31 @@ class ListView(Wheel, FilterView, Generic[Item]):
     def action_page(self, step: int) -> None:
         self.action_move(step * max(1, self.room - 1))
 
-    def wheel(self, step: int) -> None:
-        self.action_move(step)
-
     @property
-    def typed(self) -> str:
-        """Words that a row must all contain."""
+    def typed(self) -> str:  # type: ignore[override] # it is the state's
         return self.state.filter
 
     def type(self, text: str) -> None:
-        self.state.set_filter(text[:LONGEST_FILTER])
+        self.state.set_filter(text)
         self.redraw()
 
+    def matches(self) -> str:
+        return f"{len(self.state.lines)} of {self.state.total} match"
+
     def draw(self, width: int, height: int) -> list[Row]:
-        """Draw the rows. In a small list the filter takes the place of the heading."""
+        """Draw the heading, the rows that fit, and which of all rows they are."""
         state = self.state
-        filtered = self.typing or bool(state.filter)
-        if not state.total and not filtered:
+        if not state.total and not state.filter:
             return [[Span(f"  {self.nothing()}", DIM)]]
-        filter_on_top = filtered and height <= min(SMALL, state.total + 1)
-        self.headed = height > 1 and not filter_on_top
-        self.above = int(self.headed or filter_on_top)
+        self.above = int(height > 1)
         space = height - self.above
         scrolls = space > 2 and len(state.lines) > space
-        footed = scrolls
-        if filtered:
-            footed = not filter_on_top
-        self.room = max(1, space - footed)
+        self.room = max(1, space - scrolls)
         rows = self.draw_lines(width)
-        if filter_on_top:
-            return [self._filter_bar(width), *rows][:height]
-        if self.headed:
+        if self.above:
             rows.insert(0, self.heading(width))
-        if footed:
-            blank: Row = []
-            rows += [blank] * (height - 1 - len(rows))
-            last = self._filter_bar if filtered else self._range
-            rows.append(last(width))
+        if scrolls:
+            rows.append(self._range(width))
         return rows
 
     def draw_lines(self, width: int) -> list[Row]:
@@ -394,28 +379,16 @@ class ListView(Wheel, FilterView, Generic[Item]):
 
     def _range(self, width: int) -> Row:
         """Return which of the lines are on screen."""
-        text = f"  {self._lines_shown()} {self.noun}"
+        first, many = self.state.first, len(self.state.lines)
+        last = min(many, first + self.room)
+        text = f"  {first + 1} to {last} of {many} {self.noun}"
         parts = (text, *self.keys_of_range)
         return [Span("".join(fit_columns(parts, width, len)), DIM)]
-
-    def _lines_shown(self) -> str:
-        first, many = self.state.first, len(self.state.lines)
-        return f"{first + 1} to {min(many, first + self.room)} of {many}"
-
-    def _filter_bar(self, width: int) -> Row:
-        state = self.state
-        many = len(state.lines)
-        text = f"  {many} of {state.total} match"
-        if many > self.room:
-            text = f"  {self._lines_shown()} that match"
-        right = [Span(text, TEXT if many else STRONG), Span(self.filter_keys, DIM)]
-        room = max(8, width - width_of(right) - 4)
-        return fit(spread(self.prompt(room), right, width), width)
 
     def on_click(self, event: Click) -> None:
         """Sort by the heading under the mouse, or select the row under it."""
         number = event.y - self.above
-        if number < 0 and self.headed:
+        if number < 0:
             self.click_heading(event.x)
         elif 0 <= number < len(self.state.window(self.room)):
             self.state.select(self.state.first + number)

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
 from textual.containers import Vertical
 from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import ContentSwitcher
 
 from gputop.text import count, visible
-from gputop.ui.drawing.cells import Row, Span, cells_of, fit, text_of
-from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
+from gputop.ui.drawing.cells import Row, Span, fit, text_of
+from gputop.ui.drawing.palette import DIM
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.events import MouseScrollDown, MouseScrollUp
 
     from gputop.agent.device import Device
+    from gputop.ui.drawing.filter_bar import FilterView
     from gputop.ui.telemetry import Telemetry
 
 
-class LiveView(Widget):
-    """Widget that draws rows of spans, and refreshes only the rows that changed.
+class LiveView(ScrollView, can_focus=False, inherit_bindings=False):
+    """View of rows of spans. Only rows that changed are painted again.
 
     A subclass implements `draw`. Call `redraw` after a change of what it draws.
     """
+
+    DEFAULT_CSS = "LiveView { overflow: hidden; }"
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -35,135 +40,51 @@ class LiveView(Widget):
         """Rows as shown: fitted to the width, with control characters made visible."""
         self._strips: list[Strip] = []
         """A strip for each row. Textual caches the output of a strip, so they are kept."""
-        self._drawn_size = (0, 0)
+        self._drawn_for: object = None
+        """Size and place that the rows were drawn for; None if they are out of date."""
 
     def draw(self, width: int, height: int) -> list[Row]:
         """Return the rows for a space of that many cells; missing rows are blank."""
         raise NotImplementedError
 
     def redraw(self) -> None:
-        """Draw again, and refresh the changed rows."""
+        """Draw again, and paint the changed rows."""
+        before, drawn_for = self._strips, self._drawn_for
         if not self.is_attached or not self.size or not self.is_on_screen:
-            self._drawn_size = (0, 0)  # draw once it is shown
-            return
-        before, drawn_size = self._strips, self._drawn_size
-        self._draw()
-        if self._drawn_size != drawn_size:
+            self._drawn_for = None
+            # Textual keeps lines that it has rendered: draw once it is shown
             self.refresh()
             return
-        width = self.size.width
-        changed = [
-            Region(0, y, width, 1)
-            for y, (old, new) in enumerate(zip(before, self._strips, strict=True))
-            if old is not new
-        ]
-        if changed:  # without regions Textual refreshes everything
-            self.refresh(*changed)
+        self._draw()
+        if self._drawn_for != drawn_for:
+            self.refresh()
+            return
+        for y, strip in enumerate(self._strips):
+            if strip is not before[y]:
+                self.refresh(Region(0, y, self.size.width, 1))
 
     def _draw(self) -> None:
         width, height = self.size
         drawn = self.draw(width, height)[:height]
-        drawn += [[] for _ in range(height - len(drawn))]
+        drawn += [[]] * (height - len(drawn))
         rows = [fit(_inert(row), width) for row in drawn]
-        strips = [Strip([Segment(*span) for span in row], width) for row in rows]
-        if self._drawn_size == (width, height):
-            for y, row in enumerate(rows):
-                if row == self._rows[y]:
-                    strips[y] = self._strips[y]
+        strips = []
+        for y, row in enumerate(rows):
+            if y < len(self._rows) and row == self._rows[y]:
+                strips.append(self._strips[y])
+            else:
+                strips.append(Strip([Segment(*span) for span in row], width))
         self._rows, self._strips = rows, strips
-        self._drawn_size = (width, height)
-
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the rows of a region, without Textual's work for borders and padding."""
-        return [self.render_line(y).crop(crop.x, crop.right) for y in crop.line_range]
+        self._drawn_for = self.size, self.scroll_offset
 
     def render_line(self, y: int) -> Strip:
-        if self._drawn_size != self.size:
+        if self._drawn_for != (self.size, self.scroll_offset):
             self._draw()
-        if y >= len(self._strips):
-            return Strip.blank(self.size.width)
-        strip = self._strips[y]
-        for line_filter in self.get_line_filters():
-            strip = strip.apply_filter(line_filter, self.background_colors[1])
-        return strip
+        return self._strips[y]
 
     def text(self) -> str:
         """Return the text on screen, without styles."""
         return "\n".join(text_of(row).rstrip() for row in self._rows)
-
-
-LONGEST_FILTER = 200
-
-
-class FilterView(LiveView):
-    """View with a filter field. A subclass lists what matches, and may keep the text elsewhere."""
-
-    typing = False
-    _typed = ""
-
-    @property
-    def typed(self) -> str:
-        return self._typed
-
-    def type(self, text: str) -> None:
-        """Set the text of the filter, and list only what matches it."""
-        self._typed = text
-        self.redraw()
-
-    def action_filter(self) -> None:
-        self.typing = True
-        self.redraw()
-
-    def stop_typing(self, *, keep: bool) -> None:
-        """Keep the filter, or clear it; keys are commands again."""
-        self.typing = False
-        self.type(self.typed.strip() if keep else "")
-
-    def clear_filter(self) -> bool:
-        """List everything again; return True if there was a filter."""
-        filtered = bool(self.typed)
-        self.stop_typing(keep=False)
-        return filtered
-
-    def filter_key(self, key: str, character: str | None) -> bool:
-        """Handle a key while typing; return False if it has no meaning there."""
-        typed = self.typed
-        match key:
-            case "enter" | "escape":
-                self.stop_typing(keep=key == "enter")
-            case "backspace":
-                self.type(typed[:-1])
-            case "ctrl+w":
-                self.type("".join(typed.rstrip().rpartition(" ")[:2]))
-            case "ctrl+u":
-                self.type("")
-            case _ if character is not None and character.isprintable():
-                self.type(typed + character)
-            case _:
-                return False
-        return True
-
-    def paste(self, text: str) -> None:
-        """Insert the printable characters of the first line."""
-        line = next(iter(text.splitlines()), "")
-        self.type(self.typed + "".join(filter(str.isprintable, line)))
-
-    @property
-    def filter_keys(self) -> str:
-        """Words that say how keys change the filter."""
-        return (
-            "  Enter keeps · Esc clears "
-            if self.typing
-            else "  / changes it · Esc clears "
-        )
-
-    def prompt(self, room: int) -> Row:
-        """Return the filter and its cursor. Of a text longer than `room` cells, show the end."""
-        typed = visible(self.typed)
-        while cells_of(typed) > room:
-            typed = typed[1:]
-        cursor = Span("▏" if self.typing else " ", ACCENT)
-        return [Span(" / ", ACCENT), Span(typed, STRONG), cursor]
 
 
 class TelemetryView(LiveView):
@@ -187,77 +108,72 @@ def _inert(row: Row) -> Row:
     return [Span(visible(span.text), span.style) for span in row]
 
 
-WHEEL_LINES = 3
-
-
 class Wheel:
-    """Mixin for views that the mouse wheel scrolls."""
+    """Mixin for views whose cursor the mouse wheel moves."""
 
-    _first = 0
-    """First line shown; `draw` keeps it within bounds."""
-    _seen: object = None
-    """Place of the cursor when it was last scrolled to."""
-    redraw: Callable[[], None]
+    wheel_lines = 3
 
-    def follow(
-        self,
-        place: object,
-        row: int | None,
-        rows: int,
-        room: int,
-    ) -> None:
-        """Scroll to the cursor's row after its place has changed, and never past the end."""
-        if place != self._seen:
-            self._seen = place
-            if row is not None:
-                self._first = max(row - room + 1, min(self._first, row))
-        self._first = max(0, min(self._first, rows - room))
-
-    def wheel(self, step: int) -> None:
-        """Scroll down by that many lines, or up for a negative number."""
-        self._first += step
-        self.redraw()
+    def action_move(self, step: int) -> None:
+        """Move the cursor by that many lines."""
+        raise NotImplementedError
 
     def on_mouse_scroll_down(self, event: MouseScrollDown) -> None:
-        self.wheel(WHEEL_LINES)
+        self.action_move(self.wheel_lines)
         event.stop()
 
     def on_mouse_scroll_up(self, event: MouseScrollUp) -> None:
-        self.wheel(-WHEEL_LINES)
+        self.action_move(-self.wheel_lines)
         event.stop()
 
 
-class ScrolledView(Wheel, DeviceView):
+class ScrolledView(DeviceView):
     """Scrolling view of `all_rows`; where they do not fit, the last line counts the others."""
+
+    DEFAULT_CSS = (
+        "ScrolledView { overflow-y: scroll; scrollbar-size-vertical: 0; }"
+    )
+    pinned = 0
+    """Row that is the first one wherever the user has scrolled to; 0 for none."""
 
     def all_rows(self, width: int) -> list[Row]:
         """Return all rows, however many."""
         raise NotImplementedError
 
     def action_move(self, step: int) -> None:
-        self.wheel(step)
+        self.scroll_relative(y=step, animate=False)
 
     def action_page(self, step: int) -> None:
-        self.wheel(step * max(1, self.size.height - 2))
+        self.action_move(step * max(1, self.size.height - 2))
 
     def draw(self, width: int, height: int) -> list[Row]:
         rows = self.all_rows(width)
-        room = height - (1 < height < len(rows))  # the last row counts the others
-        first = self._first = max(0, min(self._first, len(rows) - room))
-        if room == height:
-            return rows[first : first + room]
-        below = len(rows) - room - first
-        others = f"{count(first, 'row')} above" if first else count(below, "more row")
-        others += f", {below} below" if first and below else ""
-        return [
-            *rows[first : first + room],
-            [Span(f"{others} · PgUp PgDn".rjust(width), DIM)],
-        ]
+        room = height
+        if 1 < height < len(rows):
+            room -= 1  # the last row counts the others
+        more = max(0, len(rows) - room, self.pinned)
+        self.virtual_size = Size(width, self.size.height + more)
+        if self.pinned:
+            self.set_reactive(ScrollView.scroll_y, self.pinned)
+            self.set_reactive(ScrollView.scroll_target_y, self.pinned)
+        first = min(self.scroll_offset.y, more)
+        shown = rows[first : first + room]
+        if room < height:
+            below = max(0, len(rows) - room - first)
+            others = count(below, "more row")
+            if first:
+                others = f"{count(first, 'row')} above"
+                if below:
+                    others += f", {below} below"
+            shown.append([Span(f"{others} · PgUp PgDn".rjust(width), DIM)])
+        return shown
 
 
 def space_of(tab: Widget) -> Size:
-    """Return the size of a tab, which is that of what is around it, also before it is shown."""
-    return tab.parent.size if isinstance(tab.parent, Widget) else tab.size
+    """Return the space for a tab, also before it is shown, and while there is a filter under it."""
+    around = tab.parent
+    if isinstance(around, ContentSwitcher):
+        around = around.parent
+    return around.size if isinstance(around, Widget) else tab.size
 
 
 class LiveTab(Vertical):
@@ -342,5 +258,7 @@ class DeviceTab(LiveTab):
         devices, shown = self.telemetry.devices, self.selected
         if devices:
             uuid = shown.uuid if shown else None
-            now = next((n for n, each in enumerate(devices) if each.uuid == uuid), -1)
+            now = next(
+                (n for n, each in enumerate(devices) if each.uuid == uuid), -1
+            )
             self.show(devices[(now + step) % len(devices)].uuid)

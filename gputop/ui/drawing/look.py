@@ -43,7 +43,9 @@ def _theme(name: str, colours: int = 256, **roles: int | str | Style) -> Theme:
     styles = {}
     for role, each in roles.items():
         colour = Color.from_ansi(each) if isinstance(each, int) else each
-        styles[role] = colour if isinstance(colour, Style) else Style(color=colour)
+        styles[role] = (
+            colour if isinstance(colour, Style) else Style(color=colour)
+        )
     return Theme(name, styles, colours)
 
 
@@ -81,13 +83,18 @@ ANSI = _theme(
 MONOCHROME = Theme(
     "monochrome",
     dict.fromkeys(ROLES, _OWN)
-    | {"DIM": _FAINT, "TRACK": _FAINT, "FAULT": Style(color="default", reverse=True)},
+    | {
+        "DIM": _FAINT,
+        "TRACK": _FAINT,
+        "FAULT": Style(color="default", reverse=True),
+    },
     colours=0,
 )
 """Theme for NO_COLOR: important text is bold, and faults are reversed."""
 
 THEMES = {
-    theme.name: theme for theme in (DARK, LIGHT, ANSI, COLOUR_BLIND, COLOUR_BLIND_LIGHT)
+    theme.name: theme
+    for theme in (DARK, LIGHT, ANSI, COLOUR_BLIND, COLOUR_BLIND_LIGHT)
 }
 
 
@@ -110,7 +117,11 @@ class Terminal(NamedTuple):
     def themes(self) -> tuple[str, ...]:
         """Names of the themes that it can show."""
         return (
-            tuple(THEMES) if self.colours > 16 else (ANSI.name,) if self.colours else ()
+            tuple(THEMES)
+            if self.colours > 16
+            else (ANSI.name,)
+            if self.colours
+            else ()
         )
 
 
@@ -124,7 +135,9 @@ def _colours(environment: Mapping[str, str]) -> int:
         legacy_windows=False,
         _environ=environment,
     )
-    return {"truecolor": 256, "256": 256, None: 0}.get(console.color_system, 16)
+    return {"truecolor": 256, "256": 256, None: 0}.get(
+        console.color_system, 16
+    )
 
 
 _Key = tuple[ColorTriplet | None, bool, bool]
@@ -144,14 +157,19 @@ class Look(LineFilter):
             self._by_colour.setdefault(_key(style)[0], theme.styles[role])
         self._restyled = lru_cache(1024)(self._restyle)
 
-    def apply(self, segments: list[Segment], background: Background) -> list[Segment]:  # noqa: ARG002
+    def apply(
+        self,
+        segments: list[Segment],
+        background: Background,  # noqa: ARG002
+    ) -> list[Segment]:
         """Return the segments in the theme's styles, cell for cell."""
         text = ascii_text if self.ascii else str
         return [
             segment
             if segment.control
             else Segment(
-                text(segment.text), segment.style and self._restyled(segment.style)
+                text(segment.text),
+                segment.style and self._restyled(segment.style),
             )
             for segment in segments
         ]
@@ -246,9 +264,9 @@ def _ascii(character: str) -> str:
     if character.isascii():
         return character
     width = cell_len(character)
-    return (_glyph(character) or _letters(character, width) or UNKNOWN * width)[
-        :width
-    ].ljust(width)
+    return (
+        _glyph(character) or _letters(character, width) or UNKNOWN * width
+    )[:width].ljust(width)
 
 
 def _glyph(character: str) -> str:
@@ -262,7 +280,8 @@ def _glyph(character: str) -> str:
         return ""
     if "VERTICAL" in name or " UP" in name or " DOWN" in name:
         crosses = any(
-            part in name for part in ("HORIZONTAL", "LEFT", "RIGHT", "ARC", " AND ")
+            part in name
+            for part in ("HORIZONTAL", "LEFT", "RIGHT", "ARC", " AND ")
         )
         return "+" if crosses else "|"
     return "-"
@@ -270,13 +289,17 @@ def _glyph(character: str) -> str:
 
 def _letters(character: str, width: int) -> str:
     """Return `é` as `e`; empty if it is not a single letter with marks."""
-    base = "".join(c for c in unicodedata.normalize("NFKD", character) if c.isascii())
+    base = "".join(
+        c for c in unicodedata.normalize("NFKD", character) if c.isascii()
+    )
     return base if len(base) == width and base.isprintable() else ""
 
 
 # Dots of a braille cell by row from the top: bits of its code.
 _ROWS = (0x09, 0x12, 0x24, 0xC0)
-_FILLED = frozenset(left + right for left in DOT_LEVELS[0] for right in DOT_LEVELS[1])
+_FILLED = frozenset(
+    left + right for left in DOT_LEVELS[0] for right in DOT_LEVELS[1]
+)
 
 
 def _braille(dots: int) -> str:
@@ -285,4 +308,8 @@ def _braille(dots: int) -> str:
     if dots in _FILLED:
         return FILLS[dots.bit_count() - 1]
     rows = [n for n, row in enumerate(_ROWS) if dots & row]
-    return "|" if rows[-1] - rows[0] >= 2 else "'--."[round(sum(rows) / len(rows))]
+    return (
+        "|"
+        if rows[-1] - rows[0] >= 2
+        else "'--."[round(sum(rows) / len(rows))]
+    )

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.agent.device import Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import DriverState, Machine, MachineState
 from gputop.health.findings import Severity
 from gputop.schema.derived import label_of
-from gputop.text import ABSENT, duration, percentage, quantity, used_of, visible
+from gputop.text import (
+    ABSENT,
+    duration,
+    percentage,
+    quantity,
+    used_of,
+    visible,
+)
 from gputop.ui.drawing.list_view import Column, ListState
 
 if TYPE_CHECKING:
@@ -71,7 +79,9 @@ def host_rows(telemetry: Telemetry) -> list[HostRow]:
                 readings = telemetry.readings(device.uuid)
                 shared = device.uuid in used or device.uuid in parents
                 free = not shared and is_free(readings)
-                gpus.append(HostGpu(device, readings, problems.get(device.uuid), free))
+                gpus.append(
+                    HostGpu(device, readings, problems.get(device.uuid), free)
+                )
         rank, note = _rank_and_note(machine, gpus)
         rows.append(HostRow(machine, tuple(gpus), rank, note))
     return rows
@@ -88,7 +98,9 @@ def is_free(readings: DeviceSample) -> bool:
     return busy is None or busy <= MOST_BUSY_PERCENT
 
 
-def _rank_and_note(machine: Machine, gpus: Iterable[HostGpu]) -> tuple[int, str]:
+def _rank_and_note(
+    machine: Machine, gpus: Iterable[HostGpu]
+) -> tuple[int, str]:
     """Return the severity of the gravest problem of a host, and a text about it."""
     problem = machine.problem
     if machine.state is MachineState.CONNECTING:
@@ -110,7 +122,9 @@ def _rank_and_note(machine: Machine, gpus: Iterable[HostGpu]) -> tuple[int, str]
     if len(found) > 1:
         more = f" (+{len(found) - 1} GPUs)"
     assert worst.finding is not None, "only those with a finding"
-    return _severity(worst), f"GPU {worst.device.number}: {worst.finding.title}{more}"
+    return _severity(
+        worst
+    ), f"GPU {worst.device.number}: {worst.finding.title}{more}"
 
 
 def _severity(gpu: HostGpu) -> Severity:
@@ -119,36 +133,25 @@ def _severity(gpu: HostGpu) -> Severity:
 
 def free_gpus(rows: Iterable[HostRow]) -> list[str]:
     """Return the labels of the free GPUs: `node1:0`."""
-    return [label_of(gpu.device) for row in rows for gpu in row.gpus if gpu.is_free]
+    return [
+        label_of(gpu.device) for row in rows for gpu in row.gpus if gpu.is_free
+    ]
 
 
-def _busy(row: HostRow) -> float | None:
-    values = row.values("gpu_utilization_percent")
-    if not values:
-        return None
-    return sum(values) / len(values)
+def _of_gpus(
+    name: str, summed_up: Callable[[list[float]], float]
+) -> Callable[[HostRow], float | None]:
+    """Return a function that sums up the known readings of the GPUs of a host."""
+
+    def value(row: HostRow) -> float | None:
+        values = row.values(name)
+        return summed_up(values) if values else None
+
+    return value
 
 
-def _total(row: HostRow, name: str) -> float | None:
-    """Return the sum of the known readings of that name, or None if none is known."""
-    values = row.values(name)
-    return sum(values) if values else None
-
-
-def _used(row: HostRow) -> float | None:
-    return _total(row, "memory_used_bytes")
-
-
-def _memory(row: HostRow) -> str:
-    return used_of(_used(row), _total(row, "memory_total_bytes"))
-
-
-def _hottest(row: HostRow) -> float | None:
-    return max(row.values("temperature_celsius"), default=None)
-
-
-def _watts(row: HostRow) -> float | None:
-    return _total(row, "power_watts")
+USED = _of_gpus("memory_used_bytes", sum)
+TOTAL = _of_gpus("memory_total_bytes", sum)
 
 
 def _known(row: HostRow, text: str) -> str:
@@ -194,23 +197,41 @@ GPUS = Column[HostRow](
     about="a bar for each GPU, as high as it is busy; ○ is free, × does not answer",
     most=16,
 )
-BUSY = _number("BUSY", 6, _busy, percentage, "mean of its GPUs")
+BUSY = _number(
+    "BUSY",
+    6,
+    _of_gpus("gpu_utilization_percent", mean),
+    percentage,
+    "mean of its GPUs",
+)
 MEMORY = Column[HostRow](
     "GPU MEM",
     17,
-    lambda row: _known(row, _memory(row)),
-    _used,
+    lambda row: _known(row, used_of(USED(row), TOTAL(row))),
+    USED,
     largest_first=True,
     about="memory of its GPUs in use",
 )
 HEAT = _number(
-    "HOT", 6, _hottest, lambda value: quantity(value, "°C"), "its hottest GPU"
+    "HOT",
+    6,
+    _of_gpus("temperature_celsius", max),
+    lambda value: quantity(value, "°C"),
+    "its hottest GPU",
 )
 POWER = _number(
-    "POWER", 8, _watts, lambda value: quantity(value, " W"), "power of its GPUs"
+    "POWER",
+    8,
+    _of_gpus("power_watts", sum),
+    lambda value: quantity(value, " W"),
+    "power of its GPUs",
 )
 CPU = _number(
-    "CPU", 6, lambda row: row.machine.host.cpu_percent, percentage, "of the host"
+    "CPU",
+    6,
+    lambda row: row.machine.host.cpu_percent,
+    percentage,
+    "of the host",
 )
 WORST = Column[HostRow](
     "WORST FIRST",

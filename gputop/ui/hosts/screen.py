@@ -13,7 +13,7 @@ from gputop.health.findings import Severity
 from gputop.text import cells, count
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit
 from gputop.ui.drawing.list_view import Column, ListView, Slot, fit_slots
-from gputop.ui.drawing.live import FilterView, LiveTab, TelemetryView
+from gputop.ui.drawing.live import LiveTab, TelemetryView
 from gputop.ui.drawing.palette import (
     ACCENT,
     BUSY,
@@ -26,7 +26,13 @@ from gputop.ui.drawing.palette import (
     WARN,
 )
 from gputop.ui.hosts import host_row
-from gputop.ui.hosts.host_row import HostGpu, HostRow, HostTable, free_gpus, host_rows
+from gputop.ui.hosts.host_row import (
+    HostGpu,
+    HostRow,
+    HostTable,
+    free_gpus,
+    host_rows,
+)
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -34,6 +40,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from gputop.agent.device import Device
+    from gputop.ui.drawing.filter_bar import FilterView
     from gputop.ui.telemetry import Telemetry
 
 LEVELS = "▁▂▃▄▅▆▇█"

@@ -41,13 +41,21 @@ def detail_rows(
             "memory_clock_mhz",
             _of(r.memory_clock_mhz, device.memory_clock_max_mhz),
         ),
-        ("bus", "memory_utilization_percent", percentage(r.memory_utilization_percent)),
+        (
+            "bus",
+            "memory_utilization_percent",
+            percentage(r.memory_utilization_percent),
+        ),
         ("fan", "fan_percent", percentage(r.fan_percent)),
     ]
     units = [
         ("SM active", "sm_active_percent", percentage(r.sm_active_percent)),
         ("DRAM", "dram_active_percent", percentage(r.dram_active_percent)),
-        ("occupancy", "sm_occupancy_percent", percentage(r.sm_occupancy_percent)),
+        (
+            "occupancy",
+            "sm_occupancy_percent",
+            percentage(r.sm_occupancy_percent),
+        ),
     ]
     if activity is charts.SM_ACTIVE:  # it has a bar
         del units[0]
@@ -60,7 +68,9 @@ def detail_rows(
     return [_in_line(parts, width) for parts in lines[:most]]
 
 
-def _supported(r: DeviceSample, parts: Sequence[tuple[str, str, str]]) -> list[Part]:
+def _supported(
+    r: DeviceSample, parts: Sequence[tuple[str, str, str]]
+) -> list[Part]:
     return [(label, text) for label, name, text in parts if not lacks(r, name)]
 
 

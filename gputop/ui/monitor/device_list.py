@@ -40,6 +40,8 @@ class PanelLine(NamedTuple):
 class DevicesView(Wheel, TelemetryView):
     """One panel per device, at the density that the space allows."""
 
+    wheel_lines = 1
+
     def __init__(self, telemetry: Telemetry) -> None:
         super().__init__(telemetry, id="devices")
         self._selected: str | None = None
@@ -51,6 +53,8 @@ class DevicesView(Wheel, TelemetryView):
         """Charts in panels, as in the settings."""
         self.current_layout = plan_layout((), 0, 0)
         self._space = (0, 0)
+        self._first = 0
+        """Index of the first line on screen."""
         self._shown: list[PanelLine] = []
 
     @property
@@ -61,14 +65,6 @@ class DevicesView(Wheel, TelemetryView):
         if found is None and devices:
             return devices[0]
         return found
-
-    @property
-    def shows_gpm(self) -> bool:
-        """True if the layout has room for GPM readings."""
-        now = self.current_layout
-        if now.density is not Density.ROW:
-            return True
-        return self._row_layout(now.panel_width).shows_gpm
 
     def plan(self, width: int, height: int) -> DeviceLayout:
         """Return the layout for a space that devices and processes share."""
@@ -89,9 +85,13 @@ class DevicesView(Wheel, TelemetryView):
     def next_density(self) -> None:
         """Switch to the next density: one row, a few rows, full. The one that suits is `auto`."""
         order = [*Density]
-        following = order[(order.index(self.current_layout.density) + 1) % len(order)]
+        following = order[
+            (order.index(self.current_layout.density) + 1) % len(order)
+        ]
         automatic = self._layout(AUTO).density
-        self.density = AUTO if following is automatic else following.name.lower()
+        self.density = (
+            AUTO if following is automatic else following.name.lower()
+        )
 
     def is_right(self, uuid: str) -> bool:
         """Return True if the panel of the device with that UUID is in the right half."""
@@ -115,9 +115,6 @@ class DevicesView(Wheel, TelemetryView):
         lines = max(1, self.size.height // now.panel_height - 1)
         self.action_move(step * lines * now.columns)
 
-    def wheel(self, step: int) -> None:
-        self.action_move(1 if step > 0 else -1)
-
     def select(self, device: Device) -> None:
         self._selected = device.uuid
         self.redraw()
@@ -127,7 +124,9 @@ class DevicesView(Wheel, TelemetryView):
         top = now.heading_rows
         for line in self._shown:
             if top <= event.y < top + line.rows:
-                column = min(now.columns - 1, event.x // (now.panel_width + GAP))
+                column = min(
+                    now.columns - 1, event.x // (now.panel_width + GAP)
+                )
                 if column < len(line.devices):
                     self.select(line.devices[column])
             top += line.rows
@@ -146,7 +145,9 @@ class DevicesView(Wheel, TelemetryView):
         heights = [line.rows for line in lines]
         self._first = first_visible(heights, at, self._first, space - counted)
         below = lines[self._first :]
-        self._shown = fit_columns(below, space - counted, lambda line: line.rows)
+        self._shown = fit_columns(
+            below, space - counted, lambda line: line.rows
+        )
         self._shown = self._shown or below[:1]
         rows = self._drawn(now, width)
         if counted:
@@ -156,7 +157,9 @@ class DevicesView(Wheel, TelemetryView):
     def _drawn(self, now: DeviceLayout, width: int) -> list[Row]:
         """Draw the lines that are shown, with their heading if they are of one row."""
         telemetry, selected = self._telemetry, self.selected
-        index_cells = max((len(str(d.index)) for d in telemetry.devices), default=1)
+        index_cells = max(
+            (len(str(d.index)) for d in telemetry.devices), default=1
+        )
         layout = None
         rows: list[Row] = []
         if now.density is Density.ROW:
@@ -167,7 +170,9 @@ class DevicesView(Wheel, TelemetryView):
             if line.machine is not None:
                 behind = telemetry.old_seconds(line.machine)
                 limit = telemetry.silence_limit
-                title = hosts.host_title(line.machine, width, line.rows, behind, limit)
+                title = hosts.host_title(
+                    line.machine, width, line.rows, behind, limit
+                )
                 rows += title
                 continue
             drawn = []
@@ -197,7 +202,11 @@ class DevicesView(Wheel, TelemetryView):
             return [(None, telemetry.devices)]
         pairs: list[tuple[Machine | None, Sequence[Device]]] = []
         for machine in telemetry.machines:
-            own = [each for each in telemetry.devices if each.machine == machine.name]
+            own = [
+                each
+                for each in telemetry.devices
+                if each.machine == machine.name
+            ]
             pairs.append((machine, own))
         return pairs
 
@@ -206,7 +215,9 @@ class DevicesView(Wheel, TelemetryView):
         lines = []
         for machine, devices in self._by_machine():
             if machine is not None:
-                lines.append(PanelLine(hosts.title_rows(devices), machine=machine))
+                lines.append(
+                    PanelLine(hosts.title_rows(devices), machine=machine)
+                )
             for start in range(0, len(devices), now.columns):
                 beside_each_other = devices[start : start + now.columns]
                 lines.append(PanelLine(now.panel_height, beside_each_other))
@@ -214,8 +225,11 @@ class DevicesView(Wheel, TelemetryView):
 
     def _row_layout(self, width: int) -> row.RowLayout:
         telemetry = self._telemetry
-        own = [device.own for device in telemetry.devices]  # labels under host titles
-        samples = [telemetry.readings(device.uuid) for device in telemetry.devices]
+        # Labels under host titles
+        own = [device.own for device in telemetry.devices]
+        samples = [
+            telemetry.readings(device.uuid) for device in telemetry.devices
+        ]
         return row.row_layout(own, samples, width)
 
     def _panel(
@@ -271,6 +285,8 @@ def first_visible(
 
     def fitting(end: int) -> int:
         """Return the first line from which on all before `end` fit."""
-        return next((n for n in range(end) if sum(heights[n:end]) <= room), end)
+        return next(
+            (n for n in range(end) if sum(heights[n:end]) <= room), end
+        )
 
     return max(min(at, fitting(at + 1)), min(first, at, fitting(len(heights))))

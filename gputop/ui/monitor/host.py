@@ -14,7 +14,15 @@ from gputop.text import (
     size,
     visible,
 )
-from gputop.ui.drawing.cells import Row, Span, bar, cell, paragraph, share_of, width_of
+from gputop.ui.drawing.cells import (
+    Row,
+    Span,
+    bar,
+    cell,
+    paragraph,
+    share_of,
+    width_of,
+)
 from gputop.ui.drawing.live import TelemetryView
 from gputop.ui.drawing.palette import CPU, DIM, MEMORY, STRONG, TEXT, WARN
 
@@ -49,7 +57,10 @@ class HostView(TelemetryView):
         busy = [Span(percentage(host.cpu_percent).rjust(5), STRONG)]
         used, total = host.memory_used_bytes, host.memory_total_bytes
         in_use = ABSENT if used is None else in_unit_of(used, total)
-        memory = [Span(in_use.rjust(5), STRONG), Span(f" of {size(total)}", DIM)]
+        memory = [
+            Span(in_use.rjust(5), STRONG),
+            Span(f" of {size(total)}", DIM),
+        ]
         inventory = self._telemetry.inventory
         name = visible(inventory.cpu_name or "CPU") if inventory else "CPU"
         return [
@@ -64,7 +75,9 @@ class HostView(TelemetryView):
         if telemetry.starting and telemetry.interruption is None:
             return _waiting(telemetry.waiting_seconds, width)
         inventory = telemetry.inventory
-        problem = telemetry.interruption or (inventory.problem if inventory else None)
+        problem = telemetry.interruption or (
+            inventory.problem if inventory else None
+        )
         what = "The NVIDIA driver is loaded but lists no devices"
         remedy = "`lspci | grep -i nvidia` lists what is plugged in"
         if problem is not None:
@@ -81,9 +94,20 @@ class HostView(TelemetryView):
 
 def _waiting(seconds: float, width: int) -> list[Row]:
     if seconds < NOTICED_SECONDS:
-        return [[], [Span("Waiting for the NVIDIA driver to answer …", WARN)], []]
-    waiting = f"Waiting for {duration(seconds)} for the NVIDIA driver to answer …"
-    return [[], [Span(waiting, WARN)], *paragraph(SLOW_DRIVER, width, TEXT), []]
+        return [
+            [],
+            [Span("Waiting for the NVIDIA driver to answer …", WARN)],
+            [],
+        ]
+    waiting = (
+        f"Waiting for {duration(seconds)} for the NVIDIA driver to answer …"
+    )
+    return [
+        [],
+        [Span(waiting, WARN)],
+        *paragraph(SLOW_DRIVER, width, TEXT),
+        [],
+    ]
 
 
 def _line(

@@ -6,9 +6,25 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from gputop.agent.snapshot import DriverState, Machine, MachineState, Source
-from gputop.text import age, duration, fit_columns, number, percentage, used_of, visible
+from gputop.text import (
+    age,
+    duration,
+    fit_columns,
+    number,
+    percentage,
+    used_of,
+    visible,
+)
 from gputop.ui.drawing.cells import Row, Span, clip, rule_of, width_of
-from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, TEXT, TRACK, WARN
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    BADGE,
+    DIM,
+    FAULT,
+    TEXT,
+    TRACK,
+    WARN,
+)
 
 if TYPE_CHECKING:
     from gputop.agent.device import Device
@@ -59,9 +75,13 @@ def _problem(machine: Machine) -> list[Row]:
     if problem is None:
         return []
     why = visible(problem.why)
-    if machine.state is not MachineState.AWAY:  # its state says what the problem is
+    # Its state says what the problem is
+    if machine.state is not MachineState.AWAY:
         why = f"{visible(problem.what)}: {why}"
-    return [[Span(f"{why}. ", FAULT)], [Span(f"{visible(problem.remedy)} ", TEXT)]]
+    return [
+        [Span(f"{why}. ", FAULT)],
+        [Span(f"{visible(problem.remedy)} ", TEXT)],
+    ]
 
 
 def _facts(machine: Machine) -> list[Row]:
@@ -72,12 +92,16 @@ def _facts(machine: Machine) -> list[Row]:
     if host.load_average:
         parts.append(("load ", number(host.load_average[0])))
     if host.memory_used_bytes is not None:
-        parts.append(("mem ", used_of(host.memory_used_bytes, host.memory_total_bytes)))
+        parts.append(
+            ("mem ", used_of(host.memory_used_bytes, host.memory_total_bytes))
+        )
     if machine.driver_version:
         parts.append(("driver ", visible(machine.driver_version, 24)))
     if machine.hostname not in (None, machine.name):
         parts.append(("is ", visible(machine.hostname or "", 32)))
-    return [[Span(f" {label}", DIM), Span(f"{text} ")] for label, text in parts]
+    return [
+        [Span(f" {label}", DIM), Span(f"{text} ")] for label, text in parts
+    ]
 
 
 def _state(
@@ -91,10 +115,17 @@ def _state(
         since = duration(machine.age_seconds or 0.0)
         next_try = ", next try now"
         if machine.retry_seconds:
-            next_try = f", next try in {duration(max(1.0, machine.retry_seconds))}"
-        return [Span(f" UNREACHABLE for {since}", FAULT), Span(f"{next_try} ", DIM)]
+            next_try = (
+                f", next try in {duration(max(1.0, machine.retry_seconds))}"
+            )
+        return [
+            Span(f" UNREACHABLE for {since}", FAULT),
+            Span(f"{next_try} ", DIM),
+        ]
     if behind is not None:
-        return [Span(f" {age(behind)} behind ", FAULT if behind > limit else WARN)]
+        return [
+            Span(f" {age(behind)} behind ", FAULT if behind > limit else WARN)
+        ]
     if machine.driver_state is DriverState.STARTING:
         return [Span(" waiting for its driver ", WARN)]
     return [Span(" ", TRACK)]

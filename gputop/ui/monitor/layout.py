@@ -64,12 +64,18 @@ def process_rows(height: int) -> int:
 
 
 def _layout_at(
-    density: Density, sections: Sequence[int], width: int, room: int, titles: int
+    density: Density,
+    sections: Sequence[int],
+    width: int,
+    room: int,
+    titles: int,
 ) -> DeviceLayout:
     """Return the layout of fewest columns with a chart in each panel, or else of tallest panels."""
     heading = density is Density.ROW
     narrowest = NARROWEST_ROW if heading else NARROWEST_PANEL
-    most = max(1, min(max(sections, default=0), (width + GAP) // (narrowest + GAP)))
+    most = max(
+        1, min(max(sections, default=0), (width + GAP) // (narrowest + GAP))
+    )
     best = None
     for columns in range(1, most + 1):
         lines = max(1, sum(-(-devices // columns) for devices in sections))
@@ -81,7 +87,9 @@ def _layout_at(
         layout = DeviceLayout(
             density, columns, panel_width, panel_height, rows + titles, heading
         )
-        too_wide = panel_width > WIDEST_PANEL and not heading and columns < most
+        too_wide = (
+            panel_width > WIDEST_PANEL and not heading and columns < most
+        )
         if too_wide or rows > room:
             continue
         if panel_height >= CHART_ROWS or heading:

@@ -11,7 +11,13 @@ from rich.style import Style
 from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Host
 from gputop.health.conditions import HANGING, Fault, fault_of
-from gputop.health.findings import Bound, BoundBy, Finding, Severity, capitalized
+from gputop.health.findings import (
+    Bound,
+    BoundBy,
+    Finding,
+    Severity,
+    capitalized,
+)
 from gputop.health.thresholds import FULL_MARK, HOT_MARGIN
 from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
 from gputop.schema.derived import label_of, model_of
@@ -26,6 +32,7 @@ from gputop.text import (
     quantity,
     size,
     visible,
+    watts_of,
 )
 from gputop.ui.drawing import cells, charts, palette
 from gputop.ui.drawing.cells import (
@@ -41,7 +48,16 @@ from gputop.ui.drawing.cells import (
     share_of,
     width_of,
 )
-from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TAB, TEXT, TRACK, WARN
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    DIM,
+    FAULT,
+    STRONG,
+    TAB,
+    TEXT,
+    TRACK,
+    WARN,
+)
 from gputop.ui.monitor.details import detail_rows, lacks
 from gputop.ui.monitor.layout import NARROWEST_PANEL, Density
 
@@ -176,7 +192,9 @@ def _body(
             rows.append(_power_bar(panel, width))
         left = room - 1 - len(rows)
         most = min(DETAIL_ROWS, max(1, left - LEAST_CHART))
-        rows += detail_rows(panel.device, panel.readings, panel.activity, width, most)
+        rows += detail_rows(
+            panel.device, panel.readings, panel.activity, width, most
+        )
         rows += _charts(panel, width, room - 1 - len(rows))
     first = bound_row(panel.bound_by, panel.finding, width)
     if panel.old_seconds is not None:
@@ -237,7 +255,9 @@ def _chart(
     dots = charts.newest_dots(history.count, across, samples)
     values = dots.means(history, uuid, chart.name)
     newest = (history.series(uuid, chart.name) or [None])[-1]
-    top = chart.top(panel.device, panel.readings, panel.host, [*values, newest])
+    top = chart.top(
+        panel.device, panel.readings, panel.host, [*values, newest]
+    )
     value = ABSENT if newest is None else chart.text(newest)
     if chart in BARRED:
         value = ""
@@ -270,14 +290,22 @@ def _title(
 ) -> Row:
     r = panel.readings
     label = label_of(panel.device)
-    label = label.rjust(len(label) - len(str(panel.device.index)) + panel.index_cells)
+    label = label.rjust(
+        len(label) - len(str(panel.device.index)) + panel.index_cells
+    )
     title = (f"{label} ", name_of(panel.device))
-    left = [selection_mark(panel), *map(Span, title, panel.title_styles), Span(" ")]
+    left = [
+        selection_mark(panel),
+        *map(Span, title, panel.title_styles),
+        Span(" "),
+    ]
     right: Row = []
     if r.state is DeviceState.OK and not panel.unanswered:
         # The name is worth more than the last figures. Room for a limit is always reserved:
         # limits come and go, and nothing may move with them.
-        room = width - width_of(left) - max(0, 2 - len(label)) - LONGEST_LIMIT - 2
+        room = (
+            width - width_of(left) - max(0, 2 - len(label)) - LONGEST_LIMIT - 2
+        )
         figures = _figures(panel.device, r, bars=rule)
         shown = fit_columns(figures, room, width_of) or figures[:1]
         right = [span for figure in shown for span in figure]
@@ -304,7 +332,7 @@ def _figures(
         text = quantity(r.temperature_celsius, "°C")
         figures.append([reading(text, heat_style(device, r))])
     if not (bars or lacks(r, "power_watts")):
-        figures.append(_power(r, "/"))
+        figures.append([reading(watts_of(r.power_watts, r.power_limit_watts))])
     if not (bars or lacks(r, "sm_clock_mhz")):
         figures.append([reading(quantity(r.sm_clock_mhz, " MHz"))])
     if r.performance_state is not None:
@@ -340,7 +368,9 @@ def limit_text(reason: str) -> tuple[str, Style]:
 
 def limited_by(readings: DeviceSample) -> tuple[str, Style]:
     """Return the most severe clock event reason and its style; empty if there is none."""
-    return limit_text(min(readings.clock_event_reasons or ("idle",), key=gravity))
+    return limit_text(
+        min(readings.clock_event_reasons or ("idle",), key=gravity)
+    )
 
 
 def _fault_rows(
@@ -366,59 +396,42 @@ def _labelled_bar(
     return [cell(label, LABEL, DIM), *drawn, Span(" "), *value]
 
 
+def number(text: str, width: int = 5, style: Style = STRONG) -> Span:
+    """Return a span for a reading, right-aligned; a missing one is dim."""
+    return cell(text, width, DIM if text == ABSENT else style, right=True)
+
+
 def _busy_bar(panel: Panel, width: int) -> Row:
     active, chart = panel.activity_percent, panel.activity
-    value = [
-        cell(
-            percentage(active),
-            5,
-            STRONG,
-            right=True,
-        )
-    ]
-    if active is None:
-        value = [Span(ABSENT.rjust(5), DIM)]
+    value = [number(percentage(active))]
     tensor = panel.readings.tensor_active_percent
     if tensor is not None:  # busy does not say how much of the GPU is used
-        value += [
-            Span(" tensor ", DIM),
-            cell(
-                percentage(tensor),
-                5,
-                STRONG,
-                right=True,
-            ),
-        ]
-    return _labelled_bar(chart.short, share_of(active, 100), chart.style, value, width)
+        value += [Span(" tensor ", DIM), number(percentage(tensor))]
+    return _labelled_bar(
+        chart.short, share_of(active, 100), chart.style, value, width
+    )
 
 
 def _memory_bar(panel: Panel, width: int) -> Row:
     used, total = panel.memory
-    if used is None:
-        value = [Span(ABSENT.rjust(5), DIM)]
-    else:
-        number = Span(in_unit_of(used, total).rjust(5), memory_style(used, total))
-        value = [number, Span(f" of {size(total)}", DIM)]
+    value = [number(ABSENT)]
+    if used is not None:
+        text = in_unit_of(used, total)
+        value = [number(text, 5, memory_style(used, total))]
+        value.append(Span(f" of {size(total)}", DIM))
     label = "host" if panel.device.memory_is_shared else "mem"
-    return _labelled_bar(label, share_of(used, total), palette.MEMORY, value, width)
+    return _labelled_bar(
+        label, share_of(used, total), palette.MEMORY, value, width
+    )
 
 
 def _power_bar(panel: Panel, width: int) -> Row:
     r = panel.readings
     share = share_of(r.power_watts, r.power_limit_watts)
-    value = _power(r, " of ", pad=5)
+    value = [number(quantity(r.power_watts, ""))]
+    if r.power_watts is not None:
+        limit = ""
+        if r.power_limit_watts is not None:
+            limit = f" of {quantity(r.power_limit_watts, '')}"
+        value.append(Span(f"{limit} W", DIM))
     return _labelled_bar("power", share, palette.POWER, value, width)
-
-
-def _power(
-    r: DeviceSample,
-    of: str,
-    pad: int = 0,
-) -> Row:
-    if r.power_watts is None:
-        return [Span(ABSENT.rjust(pad), DIM)]
-    watts = Span(quantity(r.power_watts, "").rjust(pad), STRONG if pad else TEXT)
-    limit = ""
-    if r.power_limit_watts is not None:
-        limit = f"{of}{quantity(r.power_limit_watts, '')}"
-    return [watts, Span(f"{limit} W", DIM)]

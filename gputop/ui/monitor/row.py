@@ -48,7 +48,11 @@ def _column(
     heading: str, name: str, width: int, room: int, text: Callable[[Any], str]
 ) -> DeviceColumn:
     return DeviceColumn(
-        heading, name, width, room, lambda panel: text(getattr(panel.readings, name))
+        heading,
+        name,
+        width,
+        room,
+        lambda panel: text(getattr(panel.readings, name)),
     )
 
 
@@ -113,11 +117,6 @@ class RowLayout(NamedTuple):
     bar: int
     others: Sequence[DeviceColumn]
 
-    @property
-    def shows_gpm(self) -> bool:
-        """True if there is a GPM reading, or the bottleneck, which needs them."""
-        return TENSOR in self.others or BOUND in self.others
-
 
 MARK, BUSY_VALUE, MEMORY_VALUE = 1, 5, 14
 SHORTEST_BAR, LONGEST_BAR, LONGEST_NAME = 6, 40, 30
@@ -132,7 +131,9 @@ def row_layout(
     """
     label = 1 + max([2, *(len(label_of(device)) for device in devices)])
     left = width - MARK - label - BUSY_VALUE - MEMORY_VALUE
-    answering = [sample for sample in samples if sample.state is DeviceState.OK]
+    answering = [
+        sample for sample in samples if sample.state is DeviceState.OK
+    ]
     known = []
     for column in COLUMNS:
         lacking = [lacks(sample, column.name) for sample in answering]
@@ -142,7 +143,9 @@ def row_layout(
         known, left, lambda column: column.width, lambda column: column.room
     )
     left -= sum(column.width for column in others)
-    longest = max((cell_len(panels.name_of(device)) for device in devices), default=0)
+    longest = max(
+        (cell_len(panels.name_of(device)) for device in devices), default=0
+    )
     name = max(8, min(longest, LONGEST_NAME, left - 3 - 2 * SHORTEST_BAR))
     bars = max(0, min(LONGEST_BAR, (left - name - 3) // 2))
     return RowLayout(width, label, name, bars, others)
@@ -162,7 +165,11 @@ def draw_row(panel: Panel, c: RowLayout) -> Row:
     row: Row = [
         panels.selection_mark(panel),
         cell(label_of(panel.device).rjust(2), c.label, label),
-        cell(panels.name_of(panel.device), c.name, name if panel.selected else TEXT),
+        cell(
+            panels.name_of(panel.device),
+            c.name,
+            name if panel.selected else TEXT,
+        ),
         Span(" "),
     ]
     if panel.fault:
@@ -172,7 +179,11 @@ def draw_row(panel: Panel, c: RowLayout) -> Row:
         *_busy(panel, c.bar),
         Span(" "),
         *bar(share_of(used, total), c.bar, MEMORY),
-        _value(used_of(used, total), MEMORY_VALUE, panels.memory_style(used, total)),
+        panels.number(
+            used_of(used, total),
+            MEMORY_VALUE,
+            panels.memory_style(used, total),
+        ),
         Span(" "),
     ]
     for column in c.others:
@@ -182,8 +193,10 @@ def draw_row(panel: Panel, c: RowLayout) -> Row:
         text = column.text(panel)
         if is_instance and never and text == ABSENT:
             text = ""
-        row.append(_value(text, column.width, column.style(panel)))
-    if panel.old_seconds is not None:  # the age replaces the name, where it always fits
+        row.append(panels.number(text, column.width, column.style(panel)))
+    if (
+        panel.old_seconds is not None
+    ):  # the age replaces the name, where it always fits
         late = cell(f"{age(panel.old_seconds)} old", c.name, WARN)
         row = [*row[:2], late, *faded([row[3:]])[0]]
     return fit(row, c.width)
@@ -196,9 +209,5 @@ def _busy(panel: Panel, cells: int) -> Row:
     return [
         *bar(share_of(active, 100), cells - len(term), chart.style),
         cell(term, min(cells, len(term)), DIM),
-        _value(_percent(active), BUSY_VALUE),
+        panels.number(_percent(active), BUSY_VALUE, TEXT),
     ]
-
-
-def _value(text: str, width: int, style: Style = TEXT) -> Span:
-    return cell(text, width, DIM if text == ABSENT else style, right=True)

@@ -32,6 +32,9 @@ class MonitorTab(ListTab):
     Keys are for the devices or for the processes; Tab switches between them.
     """
 
+    wants_gpm = True
+    """True: the bottleneck of each device needs GPM."""
+
     def __init__(self, telemetry: Telemetry, table: ProcessTable) -> None:
         super().__init__(telemetry, table, "monitor")
         self.devices = DevicesView(telemetry)
@@ -58,10 +61,6 @@ class MonitorTab(ListTab):
         if self.processes.focused_list:
             return (self, self.processes)
         return (self, self.devices, self.processes)
-
-    @property
-    def wants_gpm(self) -> bool:
-        return self.devices.shows_gpm
 
     def show_telemetry(self) -> None:
         self._arrange()

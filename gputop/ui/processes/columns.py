@@ -112,7 +112,11 @@ def process_age(seconds: float) -> str:
 
 def where(process: Process) -> str:
     """Return the pod, job or container of a process by name; empty if it is in none."""
-    names = {"pod": process.pod, "job": process.slurm_job, "ctr": process.container}
+    names = {
+        "pod": process.pod,
+        "job": process.slurm_job,
+        "ctr": process.container,
+    }
     for kind, name in names.items():
         if name is not None:
             return f"{kind} {name}"
@@ -159,7 +163,9 @@ def _percent(
     name: str,
 ) -> ProcessColumn:
     width = len(title) + 1
-    return _number(title, about, name, width, lambda value: quantity(value, ""))
+    return _number(
+        title, about, name, width, lambda value: quantity(value, "")
+    )
 
 
 def _text(
@@ -226,10 +232,16 @@ TYPE = _text(
     lambda p: KINDS[p.kind],
     8,
 )
-GPU_MEMORY = _number("GPU MEM", "device memory in use", "memory_used_bytes", 9, size)
-SM = _percent("SM%", "share of time that its kernels ran", "sm_utilization_percent")
+GPU_MEMORY = _number(
+    "GPU MEM", "device memory in use", "memory_used_bytes", 9, size
+)
+SM = _percent(
+    "SM%", "share of time that its kernels ran", "sm_utilization_percent"
+)
 MEMORY = _percent(
-    "MEM%", "share of time that it accessed device memory", "memory_utilization_percent"
+    "MEM%",
+    "share of time that it accessed device memory",
+    "memory_utilization_percent",
 )
 ENCODER = _percent(
     "ENC", "share of time of the video encoder", "encoder_utilization_percent"
@@ -237,14 +249,30 @@ ENCODER = _percent(
 DECODER = _percent(
     "DEC", "share of time of the video decoder", "decoder_utilization_percent"
 )
-CPU = _percent("CPU%", "of one core: several threads can exceed 100", "cpu_percent")
-RESIDENT = _number("RES", "host memory in use", "memory_resident_bytes", 9, size)
-AGE = ProcessColumn(
-    "AGE", 6, _age, _age_seconds, largest_first=True, about="time since it started"
+CPU = _percent(
+    "CPU%", "of one core: several threads can exceed 100", "cpu_percent"
 )
-WHERE = _text("WHERE", "Kubernetes pod, Slurm job or container (ctr)", where, 12, 20)
+RESIDENT = _number(
+    "RES", "host memory in use", "memory_resident_bytes", 9, size
+)
+AGE = ProcessColumn(
+    "AGE",
+    6,
+    _age,
+    _age_seconds,
+    largest_first=True,
+    about="time since it started",
+)
+WHERE = _text(
+    "WHERE", "Kubernetes pod, Slurm job or container (ctr)", where, 12, 20
+)
 COMMAND = ProcessColumn(
-    "COMMAND", 0, _searched_command, _command_value, right=False, about="command line"
+    "COMMAND",
+    0,
+    _searched_command,
+    _command_value,
+    right=False,
+    about="command line",
 )
 COLUMNS = (
     GPU,
@@ -287,9 +315,14 @@ def process_slots(
     With `steps` to the right, the first columns that are not fixed are left out.
     """
     enough = max(ENOUGH_COMMAND, width // 3)
-    ranked: list[Column[ProcessRow]] = [column for column in BY_USE if column in among]
+    ranked: list[Column[ProcessRow]] = [
+        column for column in BY_USE if column in among
+    ]
     if sorted_by is not COMMAND:
-        ranked = [sorted_by, *(column for column in ranked if column is not sorted_by)]
+        ranked = [
+            sorted_by,
+            *(column for column in ranked if column is not sorted_by),
+        ]
     if steps:
         ranked = [column for column in FIXED if column in among]
         ranked += moving_columns(among)[steps:]

@@ -8,9 +8,36 @@ from typing import NamedTuple
 from gputop.agent.snapshot import Process
 from gputop.ui.processes.columns import program_and_arguments
 
-SHELLS = {"bash", "sh", "dash", "zsh", "fish", "ksh", "tcsh", "csh", "tmux", "screen"}
-SESSIONS = {"login", "su", "sudo", "sshd", "cron", "Xorg", "gnome-shell", "code"}
-SERVICES = {"init", "systemd", "tini", "supervisord", "slurmstepd", "jupyter-lab"}
+SHELLS = {
+    "bash",
+    "sh",
+    "dash",
+    "zsh",
+    "fish",
+    "ksh",
+    "tcsh",
+    "csh",
+    "tmux",
+    "screen",
+}
+SESSIONS = {
+    "login",
+    "su",
+    "sudo",
+    "sshd",
+    "cron",
+    "Xorg",
+    "gnome-shell",
+    "code",
+}
+SERVICES = {
+    "init",
+    "systemd",
+    "tini",
+    "supervisord",
+    "slurmstepd",
+    "jupyter-lab",
+}
 RUNTIMES = {"containerd-shim", "containerd-shim-runc-v2", "conmon", "dockerd"}
 NO_LAUNCHERS = SHELLS | SESSIONS | SERVICES | RUNTIMES
 """Programs that start unrelated processes: what they started is no job."""
@@ -67,7 +94,10 @@ def job_of(process: Process, processes: Iterable[Process]) -> Job | None:
     for each in processes:
         if each.machine != process.machine:
             continue
-        same_job = process.slurm_job is not None and each.slurm_job == process.slurm_job
+        same_job = (
+            process.slurm_job is not None
+            and each.slurm_job == process.slurm_job
+        )
         same_parent = launcher is not None and each.parent_pid == launcher.pid
         if same_job or same_parent or each.pid == process.pid:
             found.setdefault(each.pid, each)

@@ -62,7 +62,11 @@ def chart_rows(
 
 
 def _block(
-    chart: ProcessChart, series: list[float], count: int, width: int, interval: float
+    chart: ProcessChart,
+    series: list[float],
+    count: int,
+    width: int,
+    interval: float,
 ) -> list[Row]:
     """Return the title with the value now, the scale and the time, and the chart."""
     samples = charts.samples_a_dot(width, interval)

@@ -13,7 +13,8 @@ from gputop.agent.masking import MASK, is_secret
 from gputop.agent.problem import Problem, ProblemError
 from gputop.text import count, moment, visible
 from gputop.ui.drawing.cells import Row, Span, is_narrow, rule_of, spread, wrap
-from gputop.ui.drawing.live import FilterView, ScrolledView
+from gputop.ui.drawing.filter_bar import FilterView
+from gputop.ui.drawing.live import ScrolledView
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
 from gputop.ui.processes import columns
 from gputop.ui.processes.process_charts import chart_rows
@@ -57,7 +58,8 @@ class Variable(NamedTuple):
 def variables_of(environment: Iterable[tuple[str, str]]) -> list[Variable]:
     """Return the variables sorted by name."""
     return sorted(
-        Variable(visible(n), visible(v), is_secret(n, v)) for n, v in environment
+        Variable(visible(n), visible(v), is_secret(n, v))
+        for n, v in environment
     )
 
 
@@ -76,12 +78,17 @@ class ProcessDetailsView(ScrolledView, FilterView):
         if why:
             self._problem = f"No details: {why}"
         self._unmasked = self._telemetry.show_secrets
+        self.scroll_home(animate=False)
         self._at_environment = environment
         """True while the heading of the environment is the first row."""
-        self._first = 0
-        self.stop_typing(keep=False)
+        self.type("")
+
+    def matches(self) -> str:
+        return f"{self._matching} of {len(self._variables)} match"
 
     def forget(self) -> None:
+        self._matching = 0
+        """Number of variables that match the filter."""
         self._details: ProcessDetails | None = None
         self._variables: Sequence[Variable] = ()
 
@@ -91,15 +98,14 @@ class ProcessDetailsView(ScrolledView, FilterView):
         if isinstance(found, Problem):
             self._problem = str(found)
         else:
-            known = self._details and self._details.environment
-            if found.environment != known:
-                self._variables = variables_of(found.environment or ())
+            self._variables = variables_of(found.environment or ())
             self._details = found
         self.redraw()
 
-    def wheel(self, step: int) -> None:
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         self._at_environment = False
-        super().wheel(step)
+        self.pinned = 0
+        super().watch_scroll_y(old_value, new_value)
 
     def action_environment(self) -> None:
         self._at_environment = True
@@ -118,26 +124,38 @@ class ProcessDetailsView(ScrolledView, FilterView):
         if self.process is None or sample is None:
             return []
         self._held = rows_of(self.process, sample.processes) or self._held
-        self._listed = process_rows(self._held, sample, self._telemetry.devices)
+        self._listed = process_rows(
+            self._held, sample, self._telemetry.devices
+        )
         return [self._title(width), *super().draw(width, max(1, height - 1))]
 
     def _title(self, width: int) -> Row:
         process = self._held[0]
         names = (process.user, process.machine and f"on {process.machine}")
-        left = [Span(f"{visible(each, 64)} ", STRONG) for each in names if each]
+        left = [
+            Span(f"{visible(each, 64)} ", STRONG) for each in names if each
+        ]
         started = ""
         if process.start_time is not None:
             since = moment(process.start_time, "%Y-%m-%d %H:%M:%S")
-            started = f" started {since}, {columns.AGE.text(self._listed[0])} ago "
+            started = (
+                f" started {since}, {columns.AGE.text(self._listed[0])} ago "
+            )
         return rule_of(
-            [Span(f"{process.pid} ", ACCENT), *left], [Span(started, DIM)], width
+            [Span(f"{process.pid} ", ACCENT), *left],
+            [Span(started, DIM)],
+            width,
         )
 
     def all_rows(self, width: int) -> list[Row]:
         rows: list[Row] = []
         for label, text in self._facts():
-            for n, line in enumerate(_folded(visible(text, len(text)), width - LABEL)):
-                rows.append([Span(f"{'' if n else label:<{LABEL}}", DIM), Span(line)])
+            for n, line in enumerate(
+                _folded(visible(text, len(text)), width - LABEL)
+            ):
+                rows.append(
+                    [Span(f"{'' if n else label:<{LABEL}}", DIM), Span(line)]
+                )
         rows += [[Span(line, WARN)] for line in _folded(self._problem, width)]
         telemetry = self._telemetry
         drawn = chart_rows(
@@ -145,9 +163,10 @@ class ProcessDetailsView(ScrolledView, FilterView):
         )
         if drawn:
             rows += [[], *drawn]
+        self.pinned = 0
         if self._details is not None:
             if self._at_environment:
-                self._first = len(rows) + 1
+                self.pinned = len(rows) + 1
             rows += [[], *self._environment(self._details, width)]
         return rows
 
@@ -166,8 +185,14 @@ class ProcessDetailsView(ScrolledView, FilterView):
         state = STATES.get(details.state, details.state)
         yield "State", f"{state} · {count(details.threads, 'thread')}"
         yield "Directory", details.directory or NOT_PERMITTED
-        yield "Parents", " ← ".join(f"{name} {pid}" for pid, name in details.parents)
-        for label, bits in (("Handles", details.caught), ("Ignores", details.ignored)):
+        yield (
+            "Parents",
+            " ← ".join(f"{name} {pid}" for pid, name in details.parents),
+        )
+        for label, bits in (
+            ("Handles", details.caught),
+            ("Ignores", details.ignored),
+        ):
             names = [each.name for each, _ in SIGNALS if bits >> each - 1 & 1]
             yield label, " ".join(names)
 
@@ -187,7 +212,7 @@ class ProcessDetailsView(ScrolledView, FilterView):
         if details.environment is None:
             return [[Span("Environment ", ACCENT), Span(NOT_PERMITTED, DIM)]]
         words = self.typed.casefold().split()
-        many, rows = 0, []
+        self._matching, rows = 0, []
         for variable in self._variables:
             # A masked value is not searched either: a filter would give it away bit by bit.
             value = variable.value
@@ -195,17 +220,15 @@ class ProcessDetailsView(ScrolledView, FilterView):
                 value = MASK
             text = f"{variable.name}={value}"
             if all(word in text.casefold() for word in words):
-                many += 1
+                self._matching += 1
                 rows += _variable_rows(variable, text, width)
-        counts = f"{many} of {len(self._variables)}"
+        counts = f"{self._matching} of {len(self._variables)}"
         secrets = sum(variable.secret for variable in self._variables)
         secrets += details.command != details.unmasked
         if secrets:
             verb = "masks" if self._unmasked else "shows"
             counts += f" · v {verb} {count(secrets, 'secret')}"
         left = [Span("Environment ", ACCENT), Span(" / filter", DIM)]
-        if self.typing or self.typed:
-            left[1:] = self.prompt(width // 3)
         heading = spread(left, [Span(counts, DIM)], width)
         if not self._variables:
             rows = [[Span("No variables", DIM)]]
@@ -218,7 +241,11 @@ def places_of(process: Process) -> list[str]:
     """Return the job, pod and container of a process."""
     names = (process.slurm_job, process.pod, process.container)
     kinds = ("job", "pod", "container")
-    return [f"{kind} {name}" for kind, name in zip(kinds, names, strict=True) if name]
+    return [
+        f"{kind} {name}"
+        for kind, name in zip(kinds, names, strict=True)
+        if name
+    ]
 
 
 def _values(shown: Sequence[columns.ProcessColumn], row: ProcessRow) -> str:
@@ -247,7 +274,10 @@ def _variable_rows(
         chunks = [text[n : n + room] for n in range(0, len(text), room)]
     else:
         chunks = chop_cells(text, room)
-    name, value = chunks[0][: len(variable.name)], chunks[0][len(variable.name) :]
+    name, value = (
+        chunks[0][: len(variable.name)],
+        chunks[0][len(variable.name) :],
+    )
     style = TEXT if text.endswith(variable.value) else DIM
     row = [Span(name, STRONG), Span(value, style)]
     return [row, *([Span(INDENT), Span(chunk, style)] for chunk in chunks[1:])]
@@ -277,7 +307,9 @@ class ProcessPage(ProcessTab):
 
     @work(group="details", exit_on_error=False)
     async def _read(self, process: Process) -> None:
-        if process.start_time is None or why_untouched(process, self.telemetry):
+        if process.start_time is None or why_untouched(
+            process, self.telemetry
+        ):
             return
         self._read_for = process
         found: ProcessDetails | Problem

@@ -13,7 +13,7 @@ from gputop.schema.derived import label_of
 from gputop.schema.values import unseen
 from gputop.ui.drawing.cells import Row, Span, cell
 from gputop.ui.drawing.list_view import Column, ListView
-from gputop.ui.drawing.live import FilterView, LiveTab
+from gputop.ui.drawing.live import LiveTab
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
 from gputop.ui.processes import columns
 from gputop.ui.processes.columns import ProcessRow, ProcessSlot
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from gputop.agent.snapshot import Process
+    from gputop.ui.drawing.filter_bar import FilterView
     from gputop.ui.processes.process_page import ProcessDetailsView
     from gputop.ui.processes.signal_dialog import Order
     from gputop.ui.telemetry import Telemetry
@@ -38,7 +39,9 @@ class ProcessesView(ListView[ProcessRow]):
     noun = "processes"
     focused_list = False
 
-    def __init__(self, telemetry: Telemetry, table: ProcessTable | None = None) -> None:
+    def __init__(
+        self, telemetry: Telemetry, table: ProcessTable | None = None
+    ) -> None:
         """`table` may be shared: its views have the same order, filter and selection."""
         super().__init__(table or ProcessTable())
         self._telemetry = telemetry
@@ -120,7 +123,9 @@ class ProcessesView(ListView[ProcessRow]):
             room = self.slots(width)[-1].cells
             longest = 0
             for row in self.state.window(height):
-                longest = max(longest, len(f"{row.process.command}{row.branch}"))
+                longest = max(
+                    longest, len(f"{row.process.command}{row.branch}")
+                )
             most = max(0, longest - room) // columns.SIDE_CELLS + 1
             self._side = min(self._side, moving + most)
         self._skipped = max(0, self._side - moving) * columns.SIDE_CELLS
@@ -194,7 +199,9 @@ def _command(
 def why_untouched(process: Process, telemetry: Telemetry) -> str:
     """Return why a process cannot be read or signalled from here; empty if it can."""
     if telemetry.replayed:
-        return "this is a recording: its pid may belong to another process by now"
+        return (
+            "this is a recording: its pid may belong to another process by now"
+        )
     if telemetry.simulated:
         return "it is simulated and does not exist"
     if not process.is_here:
@@ -209,7 +216,10 @@ class ProcessTab(LiveTab):
     """Tab with a process that keys act on."""
 
     def __init__(
-        self, telemetry: Telemetry, view: ProcessesView | ProcessDetailsView, name: str
+        self,
+        telemetry: Telemetry,
+        view: ProcessesView | ProcessDetailsView,
+        name: str,
     ) -> None:
         super().__init__(id=name)
         self.telemetry, self._view = telemetry, view
@@ -243,7 +253,10 @@ class ProcessTab(LiveTab):
         return False
 
     def action_signal(self) -> None:
-        from gputop.ui.processes.signal_dialog import SendSignal, signal_targets
+        from gputop.ui.processes.signal_dialog import (
+            SendSignal,
+            signal_targets,
+        )
 
         process, telemetry = self.process, self.telemetry
         if process is None:
@@ -251,7 +264,9 @@ class ProcessTab(LiveTab):
             return
         why = why_untouched(process, telemetry)
         if why:
-            self.notify(f"No signal to {process.pid}: {why}", severity="warning")
+            self.notify(
+                f"No signal to {process.pid}: {why}", severity="warning"
+            )
             return
         assert telemetry.sample is not None, "it has the process"
         processes = telemetry.sample.processes
@@ -269,7 +284,9 @@ class ProcessTab(LiveTab):
         reached: dict[int, float] = {}
         for process in order.processes:
             assert process.start_time is not None, "else it is untouched"
-            problem = send_signal(process.pid, process.start_time, order.signal)
+            problem = send_signal(
+                process.pid, process.start_time, order.signal
+            )
             if problem is None:
                 reached[process.pid] = process.start_time
             else:

@@ -124,7 +124,9 @@ def _target(
     devices: Sequence[Device],
 ) -> SignalTarget:
     wanted = {process_key(member) for member in members}
-    used = {each.device_uuid for each in processes if process_key(each) in wanted}
+    used = {
+        each.device_uuid for each in processes if process_key(each) in wanted
+    }
     labels = [label_of(device) for device in devices if device.uuid in used]
     return SignalTarget(name, members, tuple(labels))
 
@@ -142,7 +144,9 @@ class SendSignal(Dialog[Order]):
     A process may end meanwhile: the sender checks each pid's start time again.
     """
 
-    def __init__(self, targets: Sequence[SignalTarget], *, left: bool = False) -> None:
+    def __init__(
+        self, targets: Sequence[SignalTarget], *, left: bool = False
+    ) -> None:
         """Ask for a signal to one of the `targets`, on the right or on the `left`."""
         super().__init__()
         self.styles.align_horizontal = "left" if left else "right"
@@ -159,7 +163,8 @@ class SendSignal(Dialog[Order]):
             ),
             markup=False,
         )
-        self._list.can_focus = False  # keys are handled here, in the order typed
+        # Keys are handled here, in the order typed
+        self._list.can_focus = False
         self._quiet = QuietPeriod(self, self._show)
 
     def compose(self) -> ComposeResult:
@@ -220,7 +225,9 @@ class SendSignal(Dialog[Order]):
             return
         target = self.target
         name = name_of(self.signal)
-        asked = f"Send {name} to {target.name} ({target.about}){target.devices}?"
+        asked = (
+            f"Send {name} to {target.name} ({target.about}){target.devices}?"
+        )
         self._question.update(Text(asked, WARN))
         self._question.display = self._asking
         self._list.display = not self._asking

@@ -28,7 +28,9 @@ def send_signal(
     what = f"Process {pid} got no signal"
     if pid <= 1:
         return Problem(
-            what, "pid 1 and below are the system and groups", "Choose another process"
+            what,
+            "pid 1 and below are the system and groups",
+            "Choose another process",
         )
     if pid == os.getpid():
         return Problem(what, "it is this gputop", "Quit it with q")
@@ -60,7 +62,9 @@ async def seconds_until_end(
     left = processes
     while True:
         left = {
-            pid: started for pid, started in left.items() if runs(pid, started, proc)
+            pid: started
+            for pid, started in left.items()
+            if runs(pid, started, proc)
         }
         seconds = time.monotonic() - began
         if not left or seconds > PATIENCE_SECONDS:
@@ -78,7 +82,9 @@ def runs(
         stat = procfs.read_stat(pid, proc)
     except (OSError, ValueError):
         return False
-    return stat.state not in ("Z", "X") and procfs.is_process(stat, start_time, proc)
+    return stat.state not in ("Z", "X") and procfs.is_process(
+        stat, start_time, proc
+    )
 
 
 def expect(
@@ -92,7 +98,9 @@ def expect(
     if not procfs.is_process(stat, start_time, proc):
         raise ProblemError(
             Problem(
-                what, "it ended, and another process has its pid", "Choose it again"
+                what,
+                "it ended, and another process has its pid",
+                "Choose it again",
             )
         )
 

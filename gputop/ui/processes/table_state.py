@@ -96,7 +96,12 @@ class ProcessTable(ListState[ProcessRow]):
     def identity(self, item: ProcessRow) -> Hashable:
         process = item.process
         # A pid alone may later mean another process.
-        return process.pid, process.start_time, process.device_uuid, process.machine
+        return (
+            process.pid,
+            process.start_time,
+            process.device_uuid,
+            process.machine,
+        )
 
     def search_text(self, item: ProcessRow) -> str:
         return columns.search_text(item)
@@ -136,7 +141,9 @@ class ProcessTable(ListState[ProcessRow]):
 
     def slots(self, width: int, steps: int = 0) -> list[ProcessSlot]:
         """Return the columns that fit into that width, scrolled by some steps to the right."""
-        return columns.process_slots(width, self.sorted_by, self.columns, steps)
+        return columns.process_slots(
+            width, self.sorted_by, self.columns, steps
+        )
 
     def not_shown(self, width: int) -> dict[str, str]:
         """Return why columns that are not hidden are not on screen, by their titles."""
@@ -226,7 +233,9 @@ def branches(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
                 continue
             placed.add(number)
             lines.append(rows[number]._replace(branch=branch))
-            kids = [kid for kid in children.get(number, []) if kid not in placed]
+            kids = [
+                kid for kid in children.get(number, []) if kid not in placed
+            ]
             for kid in reversed(kids):
                 if kid == kids[-1]:
                     stack.append((kid, f"{below}└─ ", f"{below}   "))
@@ -237,19 +246,18 @@ def branches(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
 
 def _children(rows: Sequence[ProcessRow]) -> dict[int | None, list[int]]:
     """Return the indexes of the children by the index of their parent, None for roots."""
-    by_pid: dict[tuple[str | None, int | None], list[int]] = {}
+    places: dict[tuple[str | None, int | None, str | None], int] = {}
     for number, row in enumerate(rows):
-        by_pid.setdefault((row.process.machine, row.process.pid), []).append(number)
+        process = row.process
+        places[process.machine, process.pid, process.device_uuid] = number
+        places.setdefault((process.machine, process.pid, None), number)
     children: dict[int | None, list[int]] = {}
     for number, row in enumerate(rows):
         process = row.process
-        above: list[int] = []
+        parent = None
         if process.parent_pid != process.pid:
-            above = by_pid.get((process.machine, process.parent_pid), [])
-        parent = above[0] if above else None
-        for candidate in above:
-            if rows[candidate].process.device_uuid == process.device_uuid:
-                parent = candidate
-                break
+            anywhere = places.get((process.machine, process.parent_pid, None))
+            beside = (process.machine, process.parent_pid, process.device_uuid)
+            parent = places.get(beside, anywhere)
         children.setdefault(parent, []).append(number)
     return children

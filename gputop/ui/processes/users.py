@@ -98,7 +98,9 @@ class UsersView(ListView[UserRow]):
 
     noun = "users"
 
-    def __init__(self, telemetry: Telemetry, close: Callable[[], object]) -> None:
+    def __init__(
+        self, telemetry: Telemetry, close: Callable[[], object]
+    ) -> None:
         """Call `close` when Esc leaves the list."""
         super().__init__(Users(MEMORY), COLUMNS)
         self._telemetry = telemetry
@@ -110,7 +112,9 @@ class UsersView(ListView[UserRow]):
         telemetry = self._telemetry
         rows = []
         if telemetry.sample is not None and telemetry.inventory is not None:
-            labels = {device.uuid: label_of(device) for device in telemetry.devices}
+            labels = {
+                device.uuid: label_of(device) for device in telemetry.devices
+            }
             shown = replace(telemetry.inventory, devices=telemetry.devices)
             for totals in totals_by_user(shown, telemetry.sample):
                 own = tuple(labels[uuid] for uuid in totals.devices)

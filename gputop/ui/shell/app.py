@@ -7,7 +7,6 @@ import gc
 import os
 import shlex
 import signal
-import sys
 import time
 from asyncio.subprocess import DEVNULL
 from collections.abc import Iterable, Sequence
@@ -17,19 +16,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on, work
-from textual.app import App, SystemCommand
+from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
+from textual.command import CommandPalette
 
 from gputop.agent.problem import Problem, ProblemError
-from gputop.agent.process_limit import process_limit_problem, says_process_limit
+from gputop.agent.process_limit import (
+    process_limit_problem,
+    says_process_limit,
+)
 from gputop.console import INTERRUPTED
 from gputop.settings import DEFAULT, Settings, path, save
 from gputop.text import visible
 from gputop.ui.drawing import look
-from gputop.ui.shell.actions import CURSOR, ActionScreen
+from gputop.ui.shell.action_screen import ActionScreen
+from gputop.ui.shell.actions import CURSOR
 from gputop.ui.terminal import TerminalDriver
 from gputop.ui.terminal_background import QUESTION, BackgroundAnswered
-from gputop.ui.textual_workarounds import Palette, apply_dropped_resize
+from gputop.ui.textual_workarounds import SteadyApp
 
 if TYPE_CHECKING:
     from textual.filter import LineFilter
@@ -54,12 +58,14 @@ PATIENCE_SECONDS = 10
 """Seconds from a signal to the forced end."""
 
 
-class GputopApp(
-    App[None], inherit_bindings=False
-):  # Ctrl+Q is for who pressed Ctrl+S before
+# Ctrl+Q: for who pressed Ctrl+S
+class GputopApp(SteadyApp, inherit_bindings=False):
     """The one application. It survives its faults, and ends with its terminal."""
 
-    CSS_PATH = Path(__file__).with_name("gputop.tcss")  # also for subclasses elsewhere
+    terminal: TerminalDriver | None = None
+    """Driver of the terminal; None without one, as in tests."""
+    # Also for subclasses elsewhere
+    CSS_PATH = Path(__file__).with_name("gputop.tcss")
     TITLE = "gputop"
     AUTO_FOCUS = None
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -94,7 +100,9 @@ class GputopApp(
         """
         # Textual reads ansi_color in its constructor, for NO_COLOR.
         super().__init__(driver_class=TerminalDriver, ansi_color=True)
-        self.theme = next(name for name in ANSI_THEMES if name in self.available_themes)
+        self.theme = next(
+            name for name in ANSI_THEMES if name in self.available_themes
+        )
         self.settings = settings
         """The settings as they are now, also from the command line and the environment."""
         self._changes: dict[str, Any] = {}
@@ -125,10 +133,11 @@ class GputopApp(
     def on_mount(self) -> None:
         """Watch for the terminal's end; report unusable settings."""
         gc.enable()  # it was off while modules were imported
-        gc.freeze()  # what is here now stays: a full collection would hold up a key by 20 ms
+        # What is here now stays: a full collection would hold up a key by 20 ms
+        gc.freeze()
         self.set_interval(TICK_SECONDS, self._tick)
-        if isinstance(self._driver, TerminalDriver) and self._terminal.colours > 16:
-            self._driver.write(QUESTION)
+        if self.terminal is not None and self._terminal.colours > 16:
+            self.terminal.write(QUESTION)
             self._ask_until = time.monotonic() + ANSWER_SECONDS
         if self._problems:
             self.notify(
@@ -146,6 +155,7 @@ class GputopApp(
 
     def on_resize(self) -> None:
         """Paint again, even if Textual sees no other size: a smaller one may have come between."""
+        self.action_repaint()
         self.screen.refresh()
 
     def _tick(self) -> None:
@@ -153,7 +163,7 @@ class GputopApp(
             self._leave()
         if (screen := self._action_screen) is not None:
             screen.tick()
-        apply_dropped_resize(self)
+        self.apply_dropped_resize()
 
     @property
     def _action_screen(self) -> ActionScreen | None:
@@ -176,13 +186,16 @@ class GputopApp(
             return
         self._leaving = asyncio.ensure_future(self.action_quit(INTERRUPTED))
         if not self.is_headless:
-            signal.alarm(PATIENCE_SECONDS)  # kills the process if something hangs
+            # Kills the process if something hangs
+            signal.alarm(PATIENCE_SECONDS)
 
     def action_command_palette(self) -> None:
-        if not isinstance(self.screen, Palette):
-            self.push_screen(Palette(id="palette"))
+        if not isinstance(self.screen, CommandPalette):
+            self.push_screen(CommandPalette(id="palette"))
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+    def get_system_commands(
+        self, screen: Screen[Any]
+    ) -> Iterable[SystemCommand]:
         """Yield the commands of the palette: what keys do on the screen, and the themes."""
         if isinstance(screen, ActionScreen):
             for action in screen.actions:
@@ -197,20 +210,26 @@ class GputopApp(
 
     def action_repaint(self) -> None:
         """Paint the whole screen again: another program may have written over it."""
-        if isinstance(self._driver, TerminalDriver):
-            self._driver.repaint()
+        if self.terminal is not None:
+            self.terminal.repaint()
 
     async def action_export(self, kind: str) -> None:
         """Write what is shown to a file in the working directory: as `txt` or `svg`."""
         from gputop.ui.shell.export import page_text, write_page
 
         name = time.strftime(f"gputop-%Y%m%d-%H%M%S.{kind}")
-        content = self.export_screenshot() if kind == "svg" else page_text(self.screen)
+        content = (
+            self.export_screenshot()
+            if kind == "svg"
+            else page_text(self.screen)
+        )
         try:
             file = await asyncio.to_thread(write_page, name, content)
         except OSError as error:
             self.notify(
-                f"{name}: {error.strerror}", title="Not exported", severity="error"
+                f"{name}: {error.strerror}",
+                title="Not exported",
+                severity="error",
             )
         else:
             self.notify(str(file), title="Exported to")
@@ -218,10 +237,12 @@ class GputopApp(
     def announce(self, notice: Notice) -> None:
         """Tell of an event as the settings say: by the terminal, or by a command."""
         text = visible(notice.text, 200)
-        if self.settings.notes and self._driver is not None:
-            self._driver.write(f"\x1b]9;gputop: {text}\x07")
+        if self.settings.notes and self.terminal is not None:
+            self.terminal.write(f"\x1b]9;gputop: {text}\x07")
         if self.settings.on_event:
-            self._run_command([*shlex.split(self.settings.on_event), text], notice.kind)
+            self._run_command(
+                [*shlex.split(self.settings.on_event), text], notice.kind
+            )
 
     @work(group="events", exit_on_error=False)
     async def _run_command(self, command: Sequence[str], kind: str) -> None:
@@ -311,36 +332,38 @@ class GputopApp(
     ) -> None:
         """Show a notification in place of the one before, without markup: it has foreign text."""
         self.clear_notifications()
-        for (
-            screen
-        ) in self.screen_stack:  # Textual leaves what was around each of them, for ever
+        # Textual leaves the container of each notification, for ever
+        for screen in self.screen_stack:
             for around in screen.query("ToastHolder"):
-                self.call_later(around.remove)  # the caller may be outside of the app
+                # The caller may be outside of the app
+                self.call_later(around.remove)
         message = "\n".join(map(visible, message.splitlines()))
         super().notify(
-            message, title=title, severity=severity, timeout=timeout, markup=False
+            message,
+            title=title,
+            severity=severity,
+            timeout=timeout,
+            markup=False,
         )
 
     def report(self, error: BaseException) -> None:
         """Notify of a fault in gputop that does not end it."""
         self.log.error(error)
         if says_process_limit(error):
-            self.notify(str(process_limit_problem("Not done")), severity="error")
+            self.notify(
+                str(process_limit_problem("Not done")), severity="error"
+            )
             return
-        self.notify(_described(error), title="A fault in gputop", severity="error")
+        self.notify(
+            _described(error), title="A fault in gputop", severity="error"
+        )
 
-    def _fatal_error(self) -> None:
-        """End with one line instead of Textual's traceback, which `GPUTOP_DEBUG` brings back.
-
-        Textual calls it for an exception that nobody caught. A later Textual may not, and then its
-        traceback is shown.
-        """
-        error = sys.exc_info()[1]
-        if error is None or os.environ.get("GPUTOP_DEBUG"):
-            super()._fatal_error()
-            return
+    def end_with(self, error: BaseException) -> bool:
+        """End with one line instead of a traceback, which `GPUTOP_DEBUG` brings back."""
+        if os.environ.get("GPUTOP_DEBUG"):
+            return False
         self.fault = _described(error)
-        self.panic()
+        return True
 
 
 def _described(error: BaseException) -> str:

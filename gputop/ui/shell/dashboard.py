@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from textual import work
+from textual.containers import Vertical
 
 from gputop.agent.snapshot import Event, Inventory, Record, Sample
 from gputop.health.findings import Severity
@@ -17,19 +18,13 @@ from gputop.schema.derived import label_of
 from gputop.settings import AUTO, INTERVALS
 from gputop.stream.child import Interruption
 from gputop.text import visible
+from gputop.ui.drawing.filter_bar import FilterBar
 from gputop.ui.monitor.screen import SMALLEST, MonitorTab
 from gputop.ui.processes.columns import GPU
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.table_state import ProcessTable
-from gputop.ui.shell.actions import (
-    ACTIONS,
-    HOSTS,
-    PAGES,
-    ActionScreen,
-    KeysView,
-    bindings,
-    explanation,
-)
+from gputop.ui.shell.action_screen import ActionScreen, KeysView, bindings
+from gputop.ui.shell.actions import ACTIONS, HOSTS, PAGES, explanation
 from gputop.ui.shell.events import EventWatch
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.recording import Recordings
@@ -41,9 +36,10 @@ if TYPE_CHECKING:
     from textual.binding import BindingType
     from textual.dom import DOMNode
     from textual.events import Resize
+    from textual.geometry import Size
 
     from gputop.recording.replay import Played, Replay
-    from gputop.ui.drawing.live import FilterView
+    from gputop.ui.drawing.filter_bar import FilterView
     from gputop.ui.shell.actions import Action
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 12
@@ -93,7 +89,9 @@ class Dashboard(ActionScreen):
         self._stream = stream
         self._replay = replay
         self._bar: ReplayBar | None = None
-        self._recordings = Recordings(self.notify, self._recording_changed, record)
+        self._recordings = Recordings(
+            self.notify, self._recording_changed, record
+        )
         clock = time.monotonic if replay is None else replay.now
         self.telemetry = Telemetry(
             clock, replayed=replay is not None, show_secrets=show_secrets
@@ -105,27 +103,38 @@ class Dashboard(ActionScreen):
         """Identities of the problems that the bell was rung for, while they last."""
 
     def compose(self) -> ComposeResult:
+        self._leave_out(self.app.size)
         self._header = Header(self.telemetry)
         self._table = ProcessTable()
         self._table.set_filter(self._search)
         self._monitor = MonitorTab(self.telemetry, self._table)
         first = (self._monitor, ProcessesTab(self.telemetry, self._table))
         self.tabs = Tabs(
-            self.telemetry, first, self._python, self._stream.ask, self._switched
+            self.telemetry,
+            first,
+            self._python,
+            self._stream.ask,
+            self._switched,
         )
+        self._filter = FilterBar()
         self._keys = KeysView(id="keys")
         self._apply_settings()
         yield self._header
         if self._replay is not None:
             self._bar = ReplayBar(self.telemetry, self._replay)
             yield self._bar
-        yield self.tabs
+        with Vertical(id="body"):
+            yield self.tabs
+            yield self._filter
         yield self._keys
 
     def on_resize(self, event: Resize) -> None:
+        self._leave_out(event.size)
+
+    def _leave_out(self, size: Size) -> None:
         """Leave the smallest terminals to the devices."""
-        width, height = event.size
-        self.set_class(width < LEAST_WIDTH or height < LEAST_HEIGHT, SMALLEST)
+        small = size.width < LEAST_WIDTH or size.height < LEAST_HEIGHT
+        self.set_class(small, SMALLEST)
 
     def _apply_settings(self) -> None:
         settings = self.app.settings
@@ -217,14 +226,7 @@ class Dashboard(ActionScreen):
         problems: set[tuple[object, ...]] = set()
         for each in self.telemetry.findings:
             if each.severity > Severity.INFORMATION:
-                key = (
-                    each.device_uuid,
-                    each.label,
-                    each.rule,
-                    each.severity,
-                    each.since,
-                )
-                problems.add(key)
+                problems.add(each.key)
         if problems - self._rung:
             self._header.redraw()  # also while the rest is paused
             if self.app.settings.bell:
@@ -235,13 +237,17 @@ class Dashboard(ActionScreen):
         if self.action_for(key) is not None:
             found = bool(self.telemetry.devices)
             return (
-                "No signals: gputop is readonly" if found else "There is no device yet"
+                "No signals: gputop is readonly"
+                if found
+                else "There is no device yet"
             )
         why = explanation(key, replay=self._replay is not None)
         return why or super().explain(key, character)
 
     def knows(self, action: Action) -> bool:
-        return action.works_on(self.tabs.shown, replay=self._replay is not None)
+        return action.works_on(
+            self.tabs.shown, replay=self._replay is not None
+        )
 
     @property
     def actors(self) -> Sequence[DOMNode]:
@@ -257,12 +263,15 @@ class Dashboard(ActionScreen):
 
     @property
     def field(self) -> FilterView | None:
+        """View that can be filtered, if there is one."""
         return self.tabs.tab.filter_view
 
     async def act(self, action: Action) -> bool:
         if self.tabs.leaving:
-            return True  # an action could wait for ever for a tab that is not made
+            # An action could wait for ever for a tab that is not made
+            return True
         done = await super().act(action)
+        self._filter.show(self.field)
         self._keys.redraw()
         return done
 
@@ -270,11 +279,15 @@ class Dashboard(ActionScreen):
         match action.id:
             case "back" if self.focused is not None:
                 return "Leave the field"
-            case "back" if self.tabs.shown == "monitor" and self.tabs.has_hosts:
+            case "back" if (
+                self.tabs.shown == "monitor" and self.tabs.has_hosts
+            ):
                 return "Hosts"
             case "back":
                 return (
-                    "Back" if self.tabs.shown in (*PAGES, "process") else self._back_to
+                    "Back"
+                    if self.tabs.shown in (*PAGES, "process")
+                    else self._back_to
                 )
             case "details" if self.tabs.shown == "process":
                 return "GPU"
@@ -282,7 +295,9 @@ class Dashboard(ActionScreen):
                 return "Devices"
             case "pause" if self.telemetry.paused:
                 return "Resume"
-            case "play" if self._replay is not None and not self._replay.playing:
+            case "play" if (
+                self._replay is not None and not self._replay.playing
+            ):
                 return "Play"
             case "bench.stop" if not (
                 self.tabs.benchmark and self.tabs.benchmark.running
@@ -308,20 +323,25 @@ class Dashboard(ActionScreen):
             return False
         lists = action.is_for_processes or action.tabs == ("monitor",)
         of_devices = (lists and action.when != "replay") or action.id == "why"
-        return self.knows(action) and (bool(self.telemetry.devices) or not of_devices)
+        return self.knows(action) and (
+            bool(self.telemetry.devices) or not of_devices
+        )
 
     def show(self) -> None:
         self._header.redraw()
         self._keys.redraw()
         if self.tabs.tab.is_attached:  # not while the screen goes
             self.tabs.tab.show_telemetry()
+            self._filter.show(self.field)
         if self._bar is not None:
             self._bar.redraw()
         self._ask_gpm()
 
     def _ask_gpm(self) -> None:
         """Have GPM sampled while it is shown or recorded."""
-        wanted = self.tabs.tab.wants_gpm or self._recordings.current is not None
+        wanted = (
+            self.tabs.tab.wants_gpm or self._recordings.current is not None
+        )
         self._stream.ask(gpm=self.app.settings.gpm and wanted)
 
     def tick(self) -> None:
@@ -335,7 +355,8 @@ class Dashboard(ActionScreen):
 
     async def action_start(self) -> None:
         """Stress-test what the form says on the benchmark tab, elsewhere the selected device."""
-        if self.telemetry.starting:  # the device that is meant may be about to appear
+        # The device that is meant may be about to appear
+        if self.telemetry.starting:
             self.notify(
                 "The driver is still starting: `Start` in the form tests the CPU"
             )
@@ -345,7 +366,9 @@ class Dashboard(ActionScreen):
             benchmark.start()
             return
         device = tab.selected
-        if device is not None and (elsewhere := self.telemetry.remote_name(device)):
+        if device is not None and (
+            elsewhere := self.telemetry.remote_name(device)
+        ):
             there = f"`ssh -t {visible(elsewhere, 64)} gputop` tests it there"
             self.notify(
                 f"It is on another machine: {there}",
@@ -420,7 +443,9 @@ class Dashboard(ActionScreen):
 
     async def action_leave(self) -> None:
         """Go out of a field, off a filter or a device's page, then back to the monitor."""
-        if self.focused is not None:
+        if self._filter.typing:
+            self._filter.clear()
+        elif self.focused is not None:
             self.set_focus(None)
         elif not (self.field and self.field.clear_filter()):
             if self.tabs.shown == "monitor" and self._back_to:
@@ -451,7 +476,9 @@ class Dashboard(ActionScreen):
 
             if isinstance(error, RecordingError):
                 self.telemetry.interruption = error.problem
-                self.notify(f"{visible(str(error))}.", title="Replay", severity="error")
+                self.notify(
+                    f"{visible(str(error))}.", title="Replay", severity="error"
+                )
                 return
         super().report(error)
 

@@ -33,7 +33,10 @@ class EventWatch:
         self._faults: set[tuple[object, ...]] = set()
 
     def notices(
-        self, sample: Sample, devices: Iterable[Device], findings: Iterable[Finding]
+        self,
+        sample: Sample,
+        devices: Iterable[Device],
+        findings: Iterable[Finding],
     ) -> Iterator[Notice]:
         """Yield what has happened since the sample before."""
         now = sample.processes_by_device()
@@ -46,7 +49,9 @@ class EventWatch:
                 continue
             if "processes" in readings.absent:
                 continue
-            running = {(each.pid, each.start_time) for each in now[device.uuid]}
+            running = {
+                (each.pid, each.start_time) for each in now[device.uuid]
+            }
             for process in self._before.get(device.uuid, ()):
                 gone = (process.pid, process.start_time) not in running
                 if gone and _is_job(process, sample.time):
@@ -64,7 +69,7 @@ class EventWatch:
         faults = {}
         for each in findings:
             if each.severity is Severity.FAULT:
-                faults[each.device_uuid, each.rule, each.since] = each
+                faults[each.key] = each
         new = [each for key, each in faults.items() if key not in self._faults]
         self._faults = set(faults)
         if new:
@@ -73,7 +78,10 @@ class EventWatch:
 
 
 def _is_job(process: Process, now: float) -> bool:
-    return process.start_time is not None and now - process.start_time >= JOB_SECONDS
+    return (
+        process.start_time is not None
+        and now - process.start_time >= JOB_SECONDS
+    )
 
 
 def _ended(processes: list[Process]) -> str:

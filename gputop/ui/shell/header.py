@@ -32,7 +32,16 @@ from gputop.ui.drawing.cells import (
     width_of,
 )
 from gputop.ui.drawing.live import TelemetryView
-from gputop.ui.drawing.palette import ACCENT, BADGE, DIM, FAULT, GOOD, STRONG, TAB, WARN
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    BADGE,
+    DIM,
+    FAULT,
+    GOOD,
+    STRONG,
+    TAB,
+    WARN,
+)
 
 if TYPE_CHECKING:
     from textual.events import Click
@@ -71,21 +80,33 @@ class Header(TelemetryView):
         super().redraw()
 
     def draw(self, width: int, height: int) -> list[Row]:
-        return [self._top(width), self._status(width), self._summary(width)][:height]
+        return [self._top(width), self._status(width), self._summary(width)][
+            :height
+        ]
 
     def _status(self, width: int) -> Row:
         """Return how things are: what is broken, the gravest problem, or that there is none."""
         telemetry = self._telemetry
         if telemetry.silent_seconds is not None:
-            return [Span(clip(self._silence(telemetry.silent_seconds), width), FAULT)]
+            return [
+                Span(
+                    clip(self._silence(telemetry.silent_seconds), width), FAULT
+                )
+            ]
         if telemetry.machines and not telemetry.devices:
             many = count(len(telemetry.machines), "host")
             return [Span(f" No devices yet on {many}", WARN)]
         if telemetry.starting:
             return [Span(" Waiting for the NVIDIA driver", WARN)]
         if not telemetry.devices:
-            problem = telemetry.inventory.problem if telemetry.inventory else None
-            what = visible(problem.what) if problem else "The driver lists no GPUs"
+            problem = (
+                telemetry.inventory.problem if telemetry.inventory else None
+            )
+            what = (
+                visible(problem.what)
+                if problem
+                else "The driver lists no GPUs"
+            )
             parts = fit_columns(
                 (f" {what}", ": showing only the host"), width, cells_of
             )
@@ -107,7 +128,9 @@ class Header(TelemetryView):
         for badge in filter(badges.get, badges):
             left += [Span(gap), Span(badge, BADGE)]
         inventory = telemetry.inventory
-        ranked = [moment(telemetry.sample.time if telemetry.sample else time.time())]
+        ranked = [
+            moment(telemetry.sample.time if telemetry.sample else time.time())
+        ]
         if inventory is not None:
             if inventory.interval_seconds != 1:
                 ranked[0] += f" · every {inventory.interval_seconds:g} s"
@@ -121,7 +144,9 @@ class Header(TelemetryView):
                     inventory.cuda_version
                     and f" · CUDA {visible(inventory.cuda_version)}"
                 )
-                ranked.append(f"driver {visible(inventory.driver_version)}{cuda or ''}")
+                ranked.append(
+                    f"driver {visible(inventory.driver_version)}{cuda or ''}"
+                )
         kept = fit_columns(
             ranked, width - width_of(left) + 1, lambda part: cells_of(part) + 3
         )
@@ -169,16 +194,24 @@ class Header(TelemetryView):
             return f"{text}: {visible(problem.why)}. Restarting the sampler"
         if telemetry.replayed:
             return f"{text}: a gap in the recording"
-        return f"{text}: the driver is restarting" if telemetry.restarting else text
+        return (
+            f"{text}: the driver is restarting"
+            if telemetry.restarting
+            else text
+        )
 
     def _host(self) -> list[Row]:
         host = self._telemetry.host
-        if host is None or self._telemetry.machines:  # their titles say it of each
+        # Their titles say it of each
+        if host is None or self._telemetry.machines:
             return []
         memory = used_of(host.memory_used_bytes, host.memory_total_bytes)
         load = host.load_average[0] if host.load_average else None
         return [
-            [Span("  CPU ", DIM), Span(percentage(host.cpu_percent, " % ").rjust(6))],
+            [
+                Span("  CPU ", DIM),
+                Span(percentage(host.cpu_percent, " % ").rjust(6)),
+            ],
             [Span(" load ", DIM), Span(f"{number(load)} ")],
             [Span(" host mem ", DIM), Span(f"{memory} ")],
         ]
@@ -191,7 +224,9 @@ class Header(TelemetryView):
             return [[Span(" ")]]
         pairs = [(gpu, telemetry.readings(gpu.uuid)) for gpu in gpus]
         lost = sum(r.state is not DeviceState.OK for _, r in pairs)
-        current = [(g, r) for g, r in pairs if telemetry.old_seconds(r) is None]
+        current = [
+            (g, r) for g, r in pairs if telemetry.old_seconds(r) is None
+        ]
         old = len(pairs) - len(current)
         named = ""
         if telemetry.inventory is not None:
@@ -213,7 +248,9 @@ class Header(TelemetryView):
         x = len(TITLE)
         for name, label in self._tabs(self.size.width):
             if event.y == 0 and x <= event.x < x + len(label):
-                self.app.call_later(self.screen.run_action, f"act('tab.{name}')")
+                self.app.call_later(
+                    self.screen.run_action, f"act('tab.{name}')"
+                )
             x += len(label)
 
 

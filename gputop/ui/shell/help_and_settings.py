@@ -38,26 +38,25 @@ TWO_FROM = 110
 NAME = 17
 """Cells of a name."""
 FIRST = (
-    *(
-        "tab.monitor",
-        "tab.benchmark",
-        "tab.processes",
-        "previous",
-        "next",
-        "switch",
-        "details",
-    ),
-    *(
-        "why",
-        "bench.start",
-        "bench.stop",
-        "filter",
-        "sort",
-        "sort.previous",
-        "signal",
-        "record",
-    ),
-    *("pause", "play", "help", "quit"),
+    "tab.monitor",
+    "tab.benchmark",
+    "tab.processes",
+    "previous",
+    "next",
+    "switch",
+    "details",
+    "why",
+    "bench.start",
+    "bench.stop",
+    "filter",
+    "sort",
+    "sort.previous",
+    "signal",
+    "record",
+    "pause",
+    "play",
+    "help",
+    "quit",
 )
 """Keys of the README, which come first."""
 PLACES = {
@@ -117,9 +116,10 @@ LEGENDS: dict[str, Mapping[str, str]] = {
     "Mouse": MOUSE,
     "Signs": SIGNS,
     "Panels and rows": PANELS,
+    "Readings": LEGEND,
+    "Stress test": BENCHMARK,
+    "Processes": {each.title: each.about for each in COLUMNS},
 }
-LEGENDS |= {"Readings": LEGEND, "Stress test": BENCHMARK}
-LEGENDS |= {"Processes": {each.title: each.about for each in COLUMNS}}
 
 
 def _table(title: str, entries: Mapping[str, str]) -> Table:
@@ -179,14 +179,19 @@ class Help(HelpPage):
     """Keys and legend of the dashboard."""
 
     def __init__(
-        self, offered: Callable[[Action], bool] = lambda _: True, *, hosts: bool = False
+        self,
+        offered: Callable[[Action], bool] = lambda _: True,
+        *,
+        hosts: bool = False,
     ) -> None:
         """List the actions that are `offered`; explain several `hosts` if they are shown."""
         actions = {action.id: action for action in ACTIONS if offered(action)}
         first = [actions.pop(each) for each in FIRST if each in actions]
         groups: dict[str, Mapping[str, str]] = {"Main keys": _lines(first)}
         for tabs, title in PLACES.items():
-            groups[title] = _lines(a for a in actions.values() if a.tabs == tabs)
+            groups[title] = _lines(
+                a for a in actions.values() if a.tabs == tabs
+            )
         if hosts:
             groups["Several hosts"] = HOSTS
         super().__init__(groups | LEGENDS)
@@ -200,23 +205,42 @@ ABOUT = {
     "theme": "colours",
     "ascii": "ASCII characters only",
     "mouse": "takes effect at the next start",
-}
-ABOUT |= {"bell": "ring on each new alert", "notes": "of ended jobs and faults"}
-ABOUT |= {"interval": "between samples"}
-ABOUT |= {"gpm": "read profiling counters", "readonly": "no signals; restart to undo"}
-ABOUT |= {"density": "rows per device", "charts": "in full panels"}
-ABOUT |= {
+    "bell": "ring on each new alert",
+    "notes": "of ended jobs and faults",
+    "interval": "between samples",
+    "gpm": "read profiling counters",
+    "readonly": "no signals; restart to undo",
+    "density": "rows per device",
+    "charts": "in full panels",
     "sort": "column to sort processes by",
+    "reverse": "reverse the order",
+    "tree": "children under parents",
 }
-ABOUT |= {"reverse": "reverse the order", "tree": "children under parents"}
-SORTS = {"n": "GPU", "u": "USER", "p": "PID", "g": "GPU MEM", "s": "SM%", "c": "CPU%"}
-SORTS |= {"m": "RES", "t": "AGE"}
+SORTS = {
+    "n": "GPU",
+    "u": "USER",
+    "p": "PID",
+    "g": "GPU MEM",
+    "s": "SM%",
+    "c": "CPU%",
+    "m": "RES",
+    "t": "AGE",
+}
 """Columns that processes are sorted by at once, by the letters that nvitop has after `o`."""
-ALSO = {"theme": "T", "interval": "+ -", "density": "c", "charts": "G", "sort": ". ,"}
-ALSO |= {"reverse": "I", "tree": "t"}
-ALSO |= {title: f"o {letter}" for letter, title in SORTS.items()}
+ALSO = {
+    "theme": "T",
+    "interval": "+ -",
+    "density": "c",
+    "charts": "G",
+    "sort": ". ,",
+    "reverse": "I",
+    "tree": "t",
+    **{title: f"o {letter}" for letter, title in SORTS.items()},
+}
 """Keys that change the same without this screen."""
-TITLES = {column.title: column.about for column in COLUMNS if column is not COMMAND}
+TITLES = {
+    column.title: column.about for column in COLUMNS if column is not COMMAND
+}
 STEPS = {"left": -1, "right": 1, "enter": 1, "space": 1}
 VALUES = {**CHOICES, "sort": (AUTO, *[*TITLES][1:], COMMAND.title)}
 WORDS = {None: "auto", True: "on", False: "off"}
@@ -251,7 +275,9 @@ class SettingsScreen(ChoiceDialog):
     def _step(self, choice: Choice, step: int) -> None:
         name, now = choice.value
         if name in TITLES:
-            hidden = {*self._gputop.settings.hidden_columns.split(",")} ^ {name}
+            hidden = {*self._gputop.settings.hidden_columns.split(",")} ^ {
+                name
+            }
             self._set(hidden_columns=",".join(sorted(hidden - {""})))
             return
         choices = VALUES.get(name, (False, True))
@@ -259,7 +285,9 @@ class SettingsScreen(ChoiceDialog):
             choices = (now, True)
         if now not in choices:
             choices = (now, *choices)
-        self._set(**{name: choices[(choices.index(now) + step) % len(choices)]})
+        self._set(
+            **{name: choices[(choices.index(now) + step) % len(choices)]}
+        )
 
     def _set(self, **changes: Any) -> None:
         self._gputop.change_settings(**changes)
@@ -284,9 +312,13 @@ class SettingsScreen(ChoiceDialog):
 def _rows(settings: Settings, not_shown: Mapping[str, str]) -> list[Choice]:
     hidden = settings.hidden_columns.split(",")
     rows = [
-        (name, getattr(settings, name), about, name) for name, about in ABOUT.items()
+        (name, getattr(settings, name), about, name)
+        for name, about in ABOUT.items()
     ]
-    rows += [(t, t not in hidden, about, f"column {t}") for t, about in TITLES.items()]
+    rows += [
+        (t, t not in hidden, about, f"column {t}")
+        for t, about in TITLES.items()
+    ]
     words = [
         f"{v:g} s" if isinstance(v, float) else WORDS.get(v, f"{v}")
         for _, v, *_ in rows
@@ -295,6 +327,8 @@ def _rows(settings: Settings, not_shown: Mapping[str, str]) -> list[Choice]:
         if value is True and name in not_shown:
             words[n] = not_shown[name]
     return [
-        Choice(f"{label:<15} {word:<19}{about}", ALSO.get(name, ""), (name, value))
+        Choice(
+            f"{label:<15} {word:<19}{about}", ALSO.get(name, ""), (name, value)
+        )
         for word, (name, value, about, label) in zip(words, rows, strict=True)
     ]

@@ -29,7 +29,10 @@ class RecordingThread(threading.Thread):
     """
 
     def __init__(
-        self, path: Path, notify: Callable[..., None], failed: Callable[[Problem], None]
+        self,
+        path: Path,
+        notify: Callable[..., None],
+        failed: Callable[[Problem], None],
     ) -> None:
         super().__init__(name="recording", daemon=True)
         self.path = path
@@ -48,7 +51,10 @@ class RecordingThread(threading.Thread):
         try:
             self._waiting.put_nowait(record)
         except queue.Full:
-            what, remedy = f"{self.path} cannot be written", "Record to another one"
+            what, remedy = (
+                f"{self.path} cannot be written",
+                "Record to another one",
+            )
             self._fail(Problem(what, "the disk does not answer", remedy))
 
     def stop(self) -> None:
@@ -72,7 +78,9 @@ class RecordingThread(threading.Thread):
         where = visible(str(self.path))
         self._notify(f"To {where}. r stops it", title="Recording")
         try:
-            while not self._over and (record := self._waiting.get()) is not None:
+            while (
+                not self._over and (record := self._waiting.get()) is not None
+            ):
                 file.write_record(record)
         except ProblemError as error:
             self._fail(error.problem)
@@ -81,7 +89,8 @@ class RecordingThread(threading.Thread):
         if not self._over and not self.is_last:
             length = f"{duration(time.monotonic() - self._since)}, {size(file.size)}"
             self._notify(
-                f"{length}. Play it with: gputop --replay {where}", title="Recorded"
+                f"{length}. Play it with: gputop --replay {where}",
+                title="Recorded",
             )
 
 
@@ -145,15 +154,20 @@ class Recordings:
     ) -> None:
         loop = asyncio.get_running_loop()
 
-        def later(what: Callable[..., None], *arguments: object, **named: str) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended already
+        def later(
+            what: Callable[..., None], *arguments: object, **named: str
+        ) -> None:
+            # The loop has ended already
+            with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(partial(what, *arguments, **named))
 
         def failed(problem: Problem) -> None:
             if self.current is recording:
                 self._end(recording)
             self._notify(
-                f"{visible(str(problem))}.", title="Not recorded", severity="error"
+                f"{visible(str(problem))}.",
+                title="Not recorded",
+                severity="error",
             )
 
         recording = RecordingThread(

@@ -11,7 +11,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gputop.agent.process_limit import process_limit_problem, says_process_limit
+from gputop.agent.process_limit import (
+    process_limit_problem,
+    says_process_limit,
+)
 from gputop.console import (
     COULD_NOT_RUN,
     FINE,
@@ -66,11 +69,20 @@ def run(
 
         source = StreamChild(asked.command, interval, process)
     return _show(
-        source, settings=settings, replay=replay, show_secrets=show_secrets, **shown
+        source,
+        settings=settings,
+        replay=replay,
+        show_secrets=show_secrets,
+        **shown,
     )
 
 
-def show_screen(first: Screen[None], *, python: str | None, **shown: Any) -> int:  # noqa: ARG001
+def show_screen(
+    first: Screen[None],
+    *,
+    python: str | None,  # noqa: ARG001
+    **shown: Any,
+) -> int:
     """Run the app with that screen until it is left; return the exit status."""
     return _show(first=first, **shown)
 
@@ -81,14 +93,17 @@ def _show(*arguments: Any, **options: Any) -> int:
     from gputop.ui.drawing.look import Terminal
     from gputop.ui.shell.app import GputopApp
 
-    app = GputopApp(*arguments, terminal=Terminal.detect(os.environ), **options)
+    app = GputopApp(
+        *arguments, terminal=Terminal.detect(os.environ), **options
+    )
     app.run(mouse=app.settings.mouse)
     if app.fault is not None and os.strerror(errno.EMFILE) in app.fault:
         print(f"gputop: error: {TOO_MANY_FILES}", file=sys.stderr)
         return COULD_NOT_RUN
     if app.fault is not None and says_process_limit(app.fault):
         print(
-            f"gputop: error: {process_limit_problem('gputop ended')}.", file=sys.stderr
+            f"gputop: error: {process_limit_problem('gputop ended')}.",
+            file=sys.stderr,
         )
         return COULD_NOT_RUN
     if app.fault is not None:

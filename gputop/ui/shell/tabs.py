@@ -64,7 +64,10 @@ class Tabs(ContentSwitcher):
     ) -> Self:
         """Lay out without painting: what that changes is painted, and nothing else is here."""
         return super().refresh(
-            *regions, repaint=repaint and not layout, layout=layout, recompose=recompose
+            *regions,
+            repaint=repaint and not layout,
+            layout=layout,
+            recompose=recompose,
         )
 
     def on_mount(self) -> None:
@@ -84,11 +87,17 @@ class Tabs(ContentSwitcher):
     @property
     def on_processes(self) -> bool:
         """True while keys go to a list of processes."""
-        return isinstance(self.tab, ListTab) and self.tab.processes.focused_list
+        return (
+            isinstance(self.tab, ListTab) and self.tab.processes.focused_list
+        )
 
     def switch(self, name: str) -> None:
         self.screen.set_focus(None)
-        self.shown = self.current = name
+        self.shown = name
+        if (
+            self.children
+        ):  # else a key came before the tabs, and they are shown by `on_mount`
+            self.current = name
         self._switched()
 
     def go_back(self) -> None:
@@ -136,13 +145,16 @@ class Tabs(ContentSwitcher):
             if name == "benchmark":
                 await self.get_benchmark()
             self.switch(name)
-        self.screen.refresh()  # a resize meanwhile was laid out, but not painted
+        # A resize meanwhile was laid out, but not painted
+        self.screen.refresh()
 
     def action_number(self) -> None:
         from gputop.ui.drawing.dialogs import Choice, NumberDialog
 
         tab, devices = self.tab, self._telemetry.devices
-        choices = [Choice(f"{label_of(d)} {model_of(d)}", "", d) for d in devices]
+        choices = [
+            Choice(f"{label_of(d)} {model_of(d)}", "", d) for d in devices
+        ]
         if devices:
             NumberDialog("GPU", choices).ask(self.app, tab.select)
 
@@ -150,7 +162,11 @@ class Tabs(ContentSwitcher):
         tab = self.tab
         if isinstance(tab, ProcessesTab) and tab.open_user():
             return
-        if self.on_processes and isinstance(tab, ListTab) and tab.process is not None:
+        if (
+            self.on_processes
+            and isinstance(tab, ListTab)
+            and tab.process is not None
+        ):
             await self.action_environment(first=False)
             return
         from gputop.ui.device.screen import (

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from gputop.health.waiting import Condition, DeviceWait, Kind, ProcessEnd, parse_condition
 from gputop.stream.child import Snapshot
-from gputop.training.waiting import Condition, DeviceWait, Kind, ProcessEnd, parse_condition
 from tests import streams
 from tests.health.histories import WORKING, Machine, device
 

@@ -1,0 +1,109 @@
+"""Verdict about the links of a GPU, by its copies to the host and to other GPUs. Pure."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from gputop.bench.events import DEGRADED, NOT_JUDGED, OK, Result
+from gputop.bench.results.measures import measured, percent_below
+from gputop.bench.results.statistics import robust_sigma
+from gputop.text import percentage, visible
+
+LINK = re.compile(r"(.+): (write to|read from|both directions with) (.+)")
+"""Name of a row of copies between two GPUs."""
+ALIKE = 0.05
+"""Largest relative scatter of links that are of one sort, as those of an NVSwitch."""
+LEAST_OF_LINK = 0.5
+"""Least share of a PCIe link's bandwidth that pinned copies reach."""
+
+
+Judged = tuple[str, str]
+"""State of a part and why."""
+
+
+def has_links(result: Result) -> bool:
+    """Return True if a GPU copied to or from another one."""
+    return any(map(LINK.fullmatch, measured(result)))
+
+
+def judge_links(
+    result: Result,
+    like: Iterable[Result],
+    tolerance: float,
+) -> Judged:
+    """Compare the links of a GPU with those of all, direction by direction."""
+    mine, slow = _rates_of_links([result]), list[str]()
+    here = [result, *(each for each in like if each.host == result.host)]
+    for way, links in _rates_of_links(here).items():
+        best = {
+            gpu: max(links[each] for each in links if each[0] == gpu)
+            for gpu, _ in links
+        }
+        behind = {gpu: _under_others(best, gpu) for gpu in best}
+        middle = statistics.median(links.values())
+        alike = robust_sigma([*links.values()]) <= ALIKE * middle
+        for (gpu, peer), rate in mine.get(way, {}).items():
+            if behind[gpu] > tolerance:
+                slow.append(
+                    f"{way} all other GPUs {percentage(behind[gpu], digits=1)}"
+                )
+                break
+            under = percent_below(rate, middle)
+            # A slow GPU makes the links of all others to it slow.
+            if (
+                alike
+                and under > tolerance
+                and behind.get(peer, 0.0) <= tolerance
+            ):
+                slow.append(
+                    f"{way} {visible(peer, 40)} {percentage(under, digits=1)}"
+                )
+    if slow:
+        return (
+            DEGRADED,
+            f"{'; '.join(slow)} under the other links, more than {tolerance:g} %",
+        )
+    return OK, "its links are as fast as those of the others"
+
+
+def _under_others(rates: Mapping[str, float], one: str) -> float:
+    others = [rate for each, rate in rates.items() if each != one]
+    return (
+        percent_below(rates[one], statistics.median(others)) if others else 0.0
+    )
+
+
+def _rates_of_links(
+    results: Iterable[Result],
+) -> dict[str, dict[tuple[str, str], float]]:
+    """Return bytes per second by the way of copying, the GPU, and its peer."""
+    found: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
+    for each in results:
+        for name, rate in measured(each).items():
+            if known := LINK.fullmatch(name):
+                gpu, way, peer = known.groups()
+                found[way][gpu, peer] = rate
+    return found
+
+
+def judge_pcie(result: Result, others: Iterable[Result]) -> Judged:
+    most = result.known_conditions.pcie_bytes_per_second
+    pinned = [
+        rate
+        for name, rate in measured(result).items()
+        if name.endswith(", pinned")
+    ]
+    if not most or not pinned:
+        return NOT_JUDGED, "the greatest speed of its link is not known"
+    said = f"pinned copies at {min(pinned) / 1e9:.1f} of {most / 1e9:.1f} GB/s"
+    if min(pinned) >= LEAST_OF_LINK * most:
+        return OK, said
+    if any(each.host == result.host for each in others):
+        return (
+            NOT_JUDGED,
+            f"{said}, and other GPUs that copied at once may share the link",
+        )
+    return DEGRADED, said

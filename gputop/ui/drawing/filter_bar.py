@@ -1,0 +1,134 @@
+"""Filter of a view: the line that it is typed into, with the number of matches beside it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.containers import Horizontal
+from textual.widgets import Input, Static
+
+from gputop.ui.drawing.live import LiveView
+from gputop.ui.drawing.ordered_input import OrderedInput
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.events import Key
+
+LONGEST_FILTER = 200
+PRINTABLE = r"[^\x00-\x1f\x7f-\x9f]*"
+
+
+class FilterView(LiveView):
+    """View that lists only the rows that match what is typed into the screen's filter bar."""
+
+    typed = ""
+    """Words that a row must all contain."""
+
+    def type(self, text: str) -> None:
+        """List only the rows that match this text."""
+        self.typed = text
+        self.redraw()
+
+    def matches(self) -> str:
+        """Return how many rows match."""
+        raise NotImplementedError
+
+    def action_filter(self) -> None:
+        self.screen.query_one(FilterBar).begin(self)
+
+    def clear_filter(self) -> bool:
+        """List everything again; return True if there was a filter."""
+        filtered = bool(self.typed)
+        self.type("")
+        return filtered
+
+
+class FilterField(OrderedInput):
+    """Field that ends with Enter or Esc; the next key is a command.
+
+    `Input.Submitted` comes too late for that: it would get the keys typed meanwhile.
+    """
+
+    @property
+    def bar(self) -> FilterBar:
+        return self.query_ancestor(FilterBar)
+
+    async def on_key(self, event: Key) -> None:
+        """End the filter; Textual calls `OrderedInput.on_key` for other keys."""
+        if not self.bar.typing:
+            event.prevent_default()  # typed after the end
+        elif event.key == "escape":
+            event.prevent_default().stop()
+            self.bar.clear()
+
+    async def action_submit(self) -> None:
+        self.bar.keep()
+
+
+class FilterBar(Horizontal):
+    """Line with the filter of a view, shown while it has one."""
+
+    def __init__(self) -> None:
+        super().__init__(id="filter")
+        self.field = FilterField(
+            compact=True,
+            max_length=LONGEST_FILTER,
+            restrict=PRINTABLE,
+            id="filter-field",
+        )
+        self.field.cursor_blink = False
+        self._view: FilterView | None = None
+        self._said = ""
+        self._about = Static(markup=False)
+        self.display = False
+
+    def compose(self) -> ComposeResult:
+        yield Static(" / ")
+        yield self.field
+        yield self._about
+
+    @property
+    def typing(self) -> bool:
+        """True while keys are for the filter."""
+        return self.screen.focused is self.field
+
+    def begin(self, view: FilterView) -> None:
+        """Type the filter of that view; the next key is for it already."""
+        self._view = view
+        self.field.value = view.typed
+        self.display = True
+        self.screen.set_focus(self.field)
+
+    def show(self, view: FilterView | None) -> None:
+        """Show the filter of the view, and how many of its rows match."""
+        self._view = view
+        self.display = view is not None and (self.typing or bool(view.typed))
+        if view is None or not self.display:
+            return
+        if not self.typing:
+            self.field.value = view.typed
+        keys = "Enter keeps" if self.typing else "/ changes it"
+        said = f"  {view.matches()}  {keys} · Esc clears "
+        if said != self._said:
+            self._said = said
+            self._about.update(said)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        if self._view is not None and self.typing:
+            self._view.type(event.value)
+            self.show(self._view)
+
+    def keep(self) -> None:
+        """Keep what is typed; keys are commands again."""
+        self._end(self.field.value)
+
+    def clear(self) -> None:
+        """List everything again; keys are commands again."""
+        self._end("")
+
+    def _end(self, text: str) -> None:
+        self.screen.set_focus(None)
+        if self._view is not None:
+            self._view.type(text)
+        self.show(self._view)

@@ -1,0 +1,248 @@
+"""Screens whose keys do the actions of a table, and the footer that lists the keys."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Sequence,
+)
+from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
+
+from rich.cells import cell_len
+from textual import on, work
+from textual.actions import SkipAction
+from textual.binding import ActiveBinding, Binding
+from textual.screen import Screen
+from textual.widgets import Footer
+from textual.worker import Worker, WorkerState
+
+from gputop.ui.shell.actions import Action, key_name
+
+if TYPE_CHECKING:
+    from textual.app import ComposeResult
+    from textual.dom import DOMNode
+    from textual.events import Key, Resize
+
+    from gputop.ui.shell.app import GputopApp
+
+RANKS = {
+    "help": 0,
+    "quit": 1,
+    "back": 2,
+    "bench.stop": 3,
+    "bench.start": 4,
+    "why": 5,
+}
+"""Actions that come first in the footer, which may lack room for the others."""
+EVERYWHERE = ("tab", "shift+tab", "ctrl+p", "ctrl+l", "f10", "ctrl+c")
+"""Keys that do the same in a field."""
+
+
+def bindings(actions: Iterable[Action]) -> Iterator[Binding]:
+    """Yield two bindings for each key.
+
+    The first one acts before the next key is read: keys come together over a slow line, and the
+    second of them may be for the field or dialog that the first one opens. The other is for keys
+    that the focused widget does not use.
+    """
+    for action in actions:
+        for key in action.keys.split(","):
+            at_once = f"act_at_once('{action.id}', '{key}')"
+            yield Binding(key, at_once, action.help, show=False, priority=True)
+            yield Binding(key, f"act('{action.id}')", action.help, show=False)
+
+
+Item = TypeVar("Item")
+EXPLAINED_SECONDS = 3.0
+"""Seconds that the explanation of a key is shown."""
+
+
+class ActionScreen(Screen[None]):
+    """A screen whose keys do the actions of its table. A dialog may lie over it."""
+
+    actions: ClassVar[Sequence[Action]]
+
+    @property
+    def app(self) -> GputopApp:  # type: ignore[override] # Textual's is writeable to mypy alone
+        return cast("GputopApp", super().app)
+
+    @property
+    def actors(self) -> Sequence[DOMNode]:
+        """Widgets that handle actions of the view; the first one with the method does."""
+        return (self,)
+
+    def tick(self) -> None:
+        """Show what changes with time alone; called twice a second while the screen is shown."""
+
+    async def quit(self, status: int) -> None:
+        self.app.exit(return_code=status)
+
+    def offers(self, action: Action) -> bool:  # noqa: ARG002 - for subclasses
+        """Return True if the action does something here and now."""
+        return True
+
+    def label_of(self, action: Action) -> str:
+        """Return the label of an action in the footer; "" to leave it out."""
+        return action.label
+
+    def order(self, action: Action) -> int:
+        """Return the sort key of an action in the footer."""
+        return RANKS.get(action.id, len(RANKS))
+
+    def action_for(self, key: str) -> Action | None:
+        """Return what a key does here."""
+        for action in self.actions:
+            if action.has_key(key) and self.knows(action):
+                return action
+        return None
+
+    def knows(self, action: Action) -> bool:  # noqa: ARG002 - for subclasses
+        """Return True if the action is one of what the screen now shows, on offer or not."""
+        return True
+
+    @property
+    def active_bindings(self) -> dict[str, ActiveBinding]:
+        """Bindings of the offered actions, in the order and with the labels of the footer."""
+        found: dict[str, ActiveBinding] = {}
+        for action in sorted(self.actions, key=self.order):
+            if self.offers(action):
+                label = self.label_of(action)
+                binding = Binding(
+                    action.keys.partition(",")[0],
+                    f"act('{action.id}')",
+                    label,
+                    show=label != "",
+                    key_display=action.key_names[0],
+                )
+                active = ActiveBinding(
+                    self, binding, enabled=True, tooltip=action.help
+                )
+                found.setdefault(binding.key, active)
+        return found
+
+    def on_key(self, event: Key) -> None:
+        """Say of a key that does nothing what would."""
+        action = self.action_for(event.key)
+        if self.focused is not None or (action and self.offers(action)):
+            return
+        # Other keys are for Textual
+        if event.is_printable or event.key[:1] == "f":
+            said = self.explain(event.key, event.character or "")
+            self.notify(said, timeout=EXPLAINED_SECONDS)
+
+    def explain(self, key: str, character: str) -> str:
+        """Return what to press in place of a key that does nothing here."""
+        name = character.strip() or key_name(key)
+        return f"Nothing on {name} here · ? lists the keys"
+
+    async def act(self, action: Action) -> bool:
+        """Do the action if it is on offer here; return True if it was done."""
+        handler = self._handler(action)
+        if handler is None or not self.offers(action):
+            return False
+        targets = {action.target: handler}
+        return await self.app.run_action(action.action, handler, targets)
+
+    def targets(self, action: Action) -> Sequence[DOMNode]:
+        """Return the widgets that the action is for; the first one with the method handles it."""
+        if action.target == "app":
+            return (self.app,)
+        if action.target == "screen":
+            return (self,)
+        return self.actors
+
+    def _handler(self, action: Action) -> DOMNode | None:
+        for node in self.targets(action):
+            if hasattr(node, f"action_{action.name}"):
+                return node
+        return None
+
+    async def action_act(self, name: str) -> None:
+        """Do the action of that id; Textual's bindings call it."""
+        if not await self.act(self._action(name)):
+            raise SkipAction
+
+    async def action_act_at_once(self, name: str, key: str) -> None:  # noqa: ARG002 - for the check
+        """Do the action of that id, unless keys are for a field."""
+        await self.action_act(name)
+
+    def check_action(
+        self, action: str, parameters: tuple[object, ...]
+    ) -> bool | None:
+        in_field = action == "act_at_once" and self.focused is not None
+        if in_field and parameters[1] not in EVERYWHERE:
+            return False
+        return not action.startswith("act") or self.offers(
+            self._action(parameters[0])
+        )
+
+    def _action(self, name: object) -> Action:
+        return next(each for each in self.actions if each.id == name)
+
+    @work(exclusive=True, group="stream", exit_on_error=False)
+    async def follow(
+        self,
+        items: AsyncGenerator[Item],
+        handle: Callable[[Item], Awaitable[None]],
+    ) -> None:
+        """Handle each item as it comes, for as long as the screen exists."""
+        async with contextlib.aclosing(items):
+            async for item in items:
+                try:
+                    await handle(item)
+                except Exception as error:  # noqa: BLE001 - the next one may well be fine
+                    self.report(error)
+
+    def report(self, error: BaseException) -> None:
+        """Notify of a fault that does not end the screen."""
+        self.app.report(error)
+
+    @on(Worker.StateChanged)
+    def _worker_failed(self, event: Worker.StateChanged) -> None:
+        if event.state is WorkerState.ERROR and event.worker.error is not None:
+            self.report(event.worker.error)
+
+
+class KeysView(Footer):
+    """Keys of the screen and their labels, with help and quit first; a click presses the key."""
+
+    _listed: Sequence[str] = ()
+    _width = 0
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id, show_command_palette=False)
+
+    def compose(self) -> ComposeResult:
+        """Yield the keys that fit: a label that is cut says nothing."""
+        left = self.app.size.width
+        for each in super().compose():
+            key = getattr(each, "key_display", "")
+            label = getattr(each, "description", "")
+            left -= cell_len(f" {key} {label} ")
+            if left < 0:
+                break
+            yield each
+
+    def on_resize(self, event: Resize) -> None:
+        if event.size.width != self._width:
+            self._width = event.size.width
+            self.refresh(recompose=True)
+
+    def redraw(self) -> None:
+        """List the keys again, if they have changed."""
+        if self.is_attached:  # not while the screen goes
+            self.screen.refresh_bindings()
+
+    def bindings_changed(self, screen: Screen[None]) -> None:
+        listed = [
+            f"{each.binding}" for each in screen.active_bindings.values()
+        ]
+        if listed != self._listed:
+            self._listed = listed
+            self.mutate_reactive(Footer.compact)  # forgets the keys of before
+            super().bindings_changed(screen)
