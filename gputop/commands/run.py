@@ -25,10 +25,15 @@ from gputop.console import (
 from gputop.text import duration, visible
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from subprocess import Popen
 
+    from gputop.training.follow import Training
     from gputop.training.runs import Run
+    from gputop.training.screens.tab import TrainingTab
     from gputop.training.steps import Parse
+    from gputop.ui.shell.tabs import ExtraTab
+    from gputop.ui.telemetry import Telemetry
 
 COPY_SECONDS = 0.1
 """Seconds between two looks at the output without a terminal."""
@@ -60,7 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Run a command, such as a training, and show it beside the GPUs. The command goes on if "
         "the dashboard is left, the connection drops or the terminal closes: `gputop run --attach` "
         "comes back to it. Its output is kept in a file. Without a terminal, as in a batch job, "
-        "the output is printed instead. Exit status: that of the command."
+        "the output is printed instead. Exit status: that of the command, if it has ended."
     )
     parser.add_argument(
         "words", nargs="*", metavar="COMMAND", help="the command, after `--`"
@@ -70,7 +75,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="RUN",
-        help="show a run again: the one that is running, or the start of a name from --list",
+        help="come back to the newest run, to the one whose name begins so (see --list), or show "
+        "a process, by its pid, whose output goes to a file",
     )
     parser.add_argument(
         "--list", action="store_true", help="all runs, the newest first"
@@ -79,23 +85,94 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the command, or show a run again. Return the exit status of the command."""
-    from gputop.training.runs import RunError
-
+    """Run the command without a dashboard, or come back to it; return its exit status."""
+    _check(arguments)
     if arguments.list:
         return _list()
-    attaches = arguments.attach is not None
-    if attaches == bool(arguments.words):
-        fail(
-            "Give a command: `gputop run -- python train.py`, or --attach.",
-            USAGE,
-        )
+    from gputop.training.runs import RunError, find_run
+
     try:
-        if attaches:
-            return _attach(arguments)
-        return _start(arguments)
+        if arguments.attach is not None:
+            return _print_output(find_run(arguments.attach or None), None)
+        return _print_output(*_start(arguments))
     except RunError as error:
         fail(f"{error}.", COULD_NOT_RUN)
+
+
+def run_beside(arguments: argparse.Namespace, show: Callable[..., int]) -> int:
+    """Run the command or come back to it, beside the dashboard, which `show` shows."""
+    _check(arguments)
+    if arguments.list:
+        return _list()
+    from gputop.training.follow import training_of
+    from gputop.training.runs import RunError
+
+    parse = arguments.pattern
+    try:
+        if arguments.attach is not None:
+            training = _attach(arguments.attach, parse)
+        else:
+            training = training_of(_start(arguments)[0], parse)
+    except RunError as error:
+        fail(f"{error}.", COULD_NOT_RUN)
+    status = show(arguments, tab_of(training))
+    return _state_after(training, status)
+
+
+def tab_of(training: Training, *, is_first: bool = True) -> ExtraTab:
+    """Return the tab of a training."""
+    from gputop.ui.shell.tabs import ExtraTab
+
+    def make(telemetry: Telemetry) -> TrainingTab:
+        from gputop.training.screens.tab import TrainingTab
+
+        return TrainingTab(training, telemetry)
+
+    return ExtraTab("training", "4 Training", make, is_first)
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """End the program unless there is one thing to do."""
+    asked = [
+        bool(arguments.words),
+        arguments.attach is not None,
+        arguments.list,
+    ]
+    if sum(asked) == 1:
+        return
+    what = "Give a command: `gputop run -- python train.py`"
+    if any(asked):
+        what = "Give one of a command, --attach and --list"
+    fail(f"{what}.", USAGE)
+
+
+def _attach(name: str, parse: Parse | None) -> Training:
+    """Return a run, or the process with that pid. Raises `RunError`."""
+    from gputop.training.follow import attach, training_of
+    from gputop.training.runs import RunError, find_run
+
+    try:
+        return training_of(find_run(name or None), parse)
+    except RunError:
+        if not name.isdecimal():
+            raise
+    return attach(int(name), parse)
+
+
+def _state_after(training: Training, status: int) -> int:
+    """Return the exit status of the command, or say that it goes on."""
+    from gputop.training.runs import exit_status, read_run
+
+    if training.run is None:
+        return status
+    run = read_run(training.run.folder) or training.run
+    if run.status is not None:
+        return exit_status(run.status)
+    if run.is_running:
+        print_message(
+            f"the command goes on as pid {run.pid}: `gputop run --attach` comes back to it"
+        )
+    return status
 
 
 def _list() -> int:
@@ -120,7 +197,8 @@ def _state(run: Run) -> str:
     return f"{state:<26}"
 
 
-def _start(arguments: argparse.Namespace) -> int:
+def _start(arguments: argparse.Namespace) -> tuple[Run, Popen[bytes]]:
+    """Start the command. End the program if there is no such command."""
     from gputop.training.runs import start_run
 
     program = arguments.words[0]
@@ -137,11 +215,10 @@ def _start(arguments: argparse.Namespace) -> int:
             COULD_NOT_RUN,
         )
     columns, rows = terminal_size()
-    run, relay = start_run(arguments.words, columns, rows)
-    return _print_output(run, relay)
+    return start_run(arguments.words, columns, rows)
 
 
-def _print_output(run: Run, relay: Popen[bytes]) -> int:
+def _print_output(run: Run, relay: Popen[bytes] | None) -> int:
     """Copy the output to standard output until the command has ended."""
     from gputop.training.runs import (
         copy_output,
@@ -150,14 +227,16 @@ def _print_output(run: Run, relay: Popen[bytes]) -> int:
         read_run,
     )
 
-    pass_on_signals(relay)
+    if relay is not None:
+        pass_on_signals(relay)
     print_message(f"the output is also in {run.folder}")
     try:
         for _ in copy_output(run, sys.stdout.fileno()):
             time.sleep(COPY_SECONDS)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    relay.wait()
+    if relay is not None:
+        relay.wait()
     ended = read_run(run.folder)
     if ended is None or ended.status is None:
         fail(
@@ -169,11 +248,3 @@ def _print_output(run: Run, relay: Popen[bytes]) -> int:
             f"{ended.lost_bytes} bytes of the output are lost: the disk was full"
         )
     return exit_status(ended.status)
-
-
-def _attach(arguments: argparse.Namespace) -> int:
-    from gputop.training.runs import find_run
-
-    run = find_run(arguments.attach or None)
-    print_message(f"{run.name}: {_state(run).strip()}")
-    return FINE

@@ -6,12 +6,14 @@ import contextlib
 import os
 import stat
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
 from gputop.agent.problem import Problem
 from gputop.training.lines import PlainLines
+from gputop.training.members import members
 from gputop.training.progress import Progress
 from gputop.training.runs import (
     PIECE_BYTES,
@@ -23,8 +25,8 @@ from gputop.training.runs import (
 )
 from gputop.training.steps import Parse, parse_line
 
-UPDATE_SECONDS = 0.03
-"""Longest time for one update, so that keys are answered during a burst."""
+MOST_PIECES = 50
+"""Most pieces of one update."""
 SETTLE_SECONDS = 0.5
 """Time after which a line without an end counts as complete."""
 
@@ -45,7 +47,7 @@ class Training:
         command: Sequence[str],
         pid: int,
         source: Source,
-        parse: Parse = parse_line,
+        parse: Parse | None = None,
         run: Run | None = None,
     ) -> None:
         self.command = command
@@ -56,36 +58,53 @@ class Training:
         self.progress = Progress()
         self.output_bytes = 0
         self._source = source
-        self._parse = parse
+        self._parse = parse or parse_line
         self._last_time = 0.0
+        self.ended = False
+        """True once the command has ended and its output was read."""
 
-    @property
-    def ended(self) -> bool:
-        """True once the command has ended."""
-        if self.run is not None:
-            return self.run.ended is not None or not self.run.is_running
-        return not Path(f"/proc/{self.pid}").exists()
+    def _has_ended(self) -> bool:
+        if self.run is None:
+            return not Path(f"/proc/{self.pid}").exists()
+        if self.run.ended is None:
+            self.run = read_run(self.run.folder) or self.run
+        return self.run.ended is not None or not self.run.is_running
+
+    def read(self) -> list[Piece]:
+        """Return what is new. It may block: the file may be on another machine."""
+        has_ended = self._has_ended()
+        pieces = list(islice(self._source.read(), MOST_PIECES))
+        self.ended = has_ended and not pieces
+        return pieces
 
     def update(self) -> bool:
         """Read what is new, and return True if there was something."""
-        if self.run is not None and self.run.ended is None:
-            self.run = read_run(self.run.folder) or self.run
-        found = False
-        end = time.monotonic() + UPDATE_SECONDS
-        for piece in self._source.read():
-            found = True
+        pieces = self.read()
+        self.add(pieces)
+        return bool(pieces)
+
+    def add(self, pieces: Sequence[Piece]) -> None:
+        """Add what was read to the lines and to the progress."""
+        for piece in pieces:
             self.output_bytes += len(piece.data) + piece.skipped_bytes
             if piece.skipped_bytes:
                 self.lines.skip(piece.skipped_bytes)
             self._last_time = piece.time
             for line in self.lines.feed(piece.data):
                 self._add(line, piece.time)
-            if time.monotonic() > end:
-                break
-        if not found and time.time() - self._last_time > SETTLE_SECONDS:
+        if not pieces and time.time() - self._last_time > SETTLE_SECONDS:
             for line in self.lines.settle():
                 self._add(line, self._last_time)
-        return found
+
+    def clock(self) -> float:
+        """Return the Unix time. After the end it stands still at the last output."""
+        if self.ended and self._last_time:
+            return self._last_time
+        return time.time()
+
+    def members(self, pids: Iterable[int]) -> frozenset[int]:
+        """Return those of the pids that belong to the training."""
+        return members(pids, self.pid)
 
     def _add(self, line: str, moment: float) -> None:
         reading = self._parse(line)
@@ -93,7 +112,7 @@ class Training:
             self.progress.add(reading, moment)
 
 
-def training_of(run: Run, parse: Parse = parse_line) -> Training:
+def training_of(run: Run, parse: Parse | None = None) -> Training:
     """Return the training of a run."""
     return Training(run.command, run.pid, OutputReader(run.folder), parse, run)
 
@@ -123,7 +142,7 @@ class FileReader:
                 yield Piece(data, time.time(), skipped)
 
 
-def attach(pid: int, parse: Parse = parse_line) -> Training:
+def attach(pid: int, parse: Parse | None = None) -> Training:
     """Return the training of a process whose output goes to a file. Raises `RunError`."""
     what = f"Process {pid} cannot be followed"
     try:

@@ -42,6 +42,8 @@ class PlainLines:
         """Finished lines. The newest is the last."""
         self.last = ""
         """Line that has no end yet, such as a progress bar."""
+        self.count = 0
+        """Number of finished lines, also of those that are not kept."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
         """Start of an escape sequence that has no end yet."""
@@ -67,7 +69,7 @@ class PlainLines:
 
     def skip(self, count: int) -> None:
         """Note that output is missing here."""
-        self.lines.append(f"[{size(count)} of output are only in the file]")
+        self._end(f"[{size(count)} of output are only in the file]")
         self.last = self._rest = ""
         self._is_new = False
 
@@ -84,11 +86,15 @@ class PlainLines:
                 self._begins = True
             elif part == "\n":
                 yield from self.settle()
-                self.lines.append(self.last)
+                self._end(self.last)
                 self.last = ""
                 self._begins = False
             elif part:
                 self._write(part)
+
+    def _end(self, line: str) -> None:
+        self.lines.append(line)
+        self.count += 1
 
     def _write(self, text: str) -> None:
         if self._begins:
@@ -102,4 +108,5 @@ class PlainLines:
     def _move_up(self, count: int) -> None:
         for _ in range(min(count, len(self.lines))):
             self.last = self.lines.pop()
+            self.count -= 1
         self._begins = True

@@ -62,9 +62,16 @@ class Run:
         return False
 
     def signal(self, number: int) -> None:
-        """Send a signal to the command, through the relay."""
-        if self.is_running:
-            with contextlib.suppress(ProcessLookupError):
+        """Send a signal to the command, through the relay.
+
+        SIGKILL goes to the command itself: the relay notes how it ended.
+        """
+        if not self.is_running:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            if number == signal.SIGKILL:
+                os.killpg(self.pid, number)
+            else:
                 os.kill(self.relay_pid, number)
 
 
@@ -110,10 +117,15 @@ def all_runs() -> list[Run]:
 
 
 def find_run(name: str | None) -> Run:
-    """Return the run of that name; without one, the newest that runs, or else the newest."""
+    """Return the run of that name or of the command's pid, the newest of several.
+
+    Without a name, runs that are not over come first.
+    """
     runs = all_runs()
     if name is not None:
-        runs = [run for run in runs if run.name.startswith(name)]
+        runs = [
+            r for r in runs if r.name.startswith(name) or name == str(r.pid)
+        ]
     for run in runs:
         if run.is_running:
             return run
@@ -227,6 +239,9 @@ class OutputReader:
                 written = self._times[place - 1] if place else time.time()
                 self._offset = end
                 yield Piece(data, written, skipped)
+        done = bisect_right(self._offsets, self._offset) - 1
+        if done > 0:  # they are not needed any more
+            del self._times[:done], self._offsets[:done]
 
     def _read_times(self) -> None:
         with contextlib.suppress(OSError), self._times_file.open("rb") as file:

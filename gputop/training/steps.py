@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 LONGEST_LINE = 4096
+LONGEST_TEXT = 600
+"""Characters of a line that are searched, unless it is JSON."""
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
 _COUNT = r"\d+(?:\.\d+)?[kMG]?"
 _TQDM = re.compile(
@@ -29,6 +31,14 @@ _KERAS = re.compile(
     rf"(?P<name>)(?P<step>{_COUNT})/(?P<total>{_COUNT})\s+[━─]{{3,}}(?P<rest>.*)"
 )
 """A bar of Keras: `120/1000 ━━━━ 12s 34ms/step - loss: 2.3`."""
+_BARS = (
+    (re.compile(r"%\|"), _TQDM),
+    (re.compile(r"it \["), _TQDM_ENDLESS),
+    (re.compile("[━╸╺╴╶─]"), _RICH),
+    (re.compile("[━─]"), _KERAS),
+)
+"""Bars, each after a sign that is quick to find: most lines are no bars."""
+_DIGIT = re.compile(r"\d")
 _LOGGED = re.compile(
     r"(?<![\w/.])(?:global[_ ]?)?(?:steps?|iter(?:ation)?s?|batch|update)\b[][\s:=#]*"
     r"(?P<step>\d+)(?![\d.]*(?:it/s|s\b))(?:\s*(?:/|of)\s*(?P<total>\d+))?",
@@ -38,7 +48,7 @@ _LOGGED = re.compile(
 _BRACKET = re.compile(r"\[\s*(?P<step>\d+)\s*/\s*(?P<total>\d+)\s*\]")
 """A step of a total in brackets, as in the examples of torchvision: `Epoch: [0]  [120/1000]`."""
 _VALUE = re.compile(
-    rf"(?P<name>[A-Za-z][\w/]*)['\"]?\s*[:=]?\s*['\"]?(?P<value>{_NUMBER})(?![\w/%:]|\.\w|,\d)",
+    rf"(?<![\w/])(?P<name>[A-Za-z][\w/]{{0,60}})['\"]?\s*[:=]?\s*['\"]?(?P<value>{_NUMBER})(?![\w/%:]|\.\w|,\d)",
     re.IGNORECASE,
 )
 _LOSS = re.compile(r"(?:^|[/_])loss$|^loss(?:$|[/_])", re.IGNORECASE)
@@ -118,7 +128,12 @@ def parse_line(line: str) -> StepReading | None:
     line = line[:LONGEST_LINE].strip()
     if line.startswith("{"):
         return _json(line) or _python_dict(line)
-    for find in (_TQDM, _TQDM_ENDLESS, _RICH, _KERAS):
+    line = line[:LONGEST_TEXT]
+    if _DIGIT.search(line) is None:
+        return None
+    for sign, find in _BARS:
+        if sign.search(line) is None:
+            continue
         bar = find.match(line)
         if bar is not None:
             return _bar(bar)

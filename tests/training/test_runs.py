@@ -183,7 +183,7 @@ def test_a_process_that_writes_to_a_file_is_attached_to(tmp_path: Path) -> None:
     assert not training.ended
     process.kill()
     process.wait()
-    assert training.ended
+    until(lambda: not training.update() and training.ended)
 
 
 def test_a_process_that_writes_to_no_file_is_named() -> None:

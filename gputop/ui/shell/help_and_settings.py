@@ -25,6 +25,7 @@ from gputop.ui.shell.actions import (
     LIVE,
     PAGES,
     PROCESSES,
+    TRAINING,
     Action,
 )
 
@@ -71,6 +72,7 @@ PLACES = {
     PAGES: "A device's page and its findings",
     ("benchmark",): "Benchmark",
     ("hosts",): "Hosts",
+    TRAINING: "Training",
     ("processes",): "Full list of processes",
 }
 """Titles of the groups of keys, by the tabs that the keys work on."""

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from gputop.training import stacks
-from gputop.training.stacks import StacksError, sample_stacks, summarize
+from gputop.health import stacks
+from gputop.health.stacks import StacksError, sample_stacks, summarize
 
 LOADER = "/v/lib/python3.11/site-packages/torch/utils/data/dataloader.py"
 QUEUES = "/usr/lib/python3.11/multiprocessing/queues.py"
