@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 20.0
 DATA_LOADER = "torch/utils/data/dataloader.py"
 PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _STANDARD = re.compile(
-    r"(?:^<|/lib(?:64)?/python3\.\d+/(?!(?:site|dist)-packages/))"
+    r"(?:^<frozen |/lib(?:64)?/python3\.\d+/(?!(?:site|dist)-packages/))"
 )
 _FRAME = re.compile(
     r"(?P<function>.*) \((?P<file>[^()]*?)(?::(?P<line>\d+))?\)$"
@@ -77,15 +77,19 @@ def summarize(raw: str) -> Stacks:
 
     A sample counts for the innermost function that is not of Python's standard library.
     """
-    counts: Counter[str] = Counter()
+    of_main: Counter[str] = Counter()
+    of_all: Counter[str] = Counter()
     for line in raw.splitlines():
         stack, _, number = line.rpartition(" ")
         if not number.isdecimal():
             continue
         thread, *frames = stack.split(";")
-        if not thread.endswith(": MainThread"):
-            continue
-        counts[_place(frames)] += int(number)
+        place = _place(frames)
+        of_all[place] += int(number)
+        if thread.endswith(": MainThread"):
+            of_main[place] += int(number)
+    # A program without `threading` has no names of threads
+    counts = of_main or of_all
     total = counts.total()
     return Stacks(
         tuple((name, 100 * n / total) for name, n in counts.most_common())

@@ -26,6 +26,10 @@ def test_time_counts_for_the_innermost_function_outside_the_standard_library() -
     assert summarize(RAW).sentence == expected
 
 
+def test_a_program_without_names_of_threads_has_one_thread() -> None:
+    assert summarize("thread (7);work (/a/b.py:1) 9").sentence == "100 % in `work` (b.py:1)"
+
+
 def test_no_python_code_is_said_in_words() -> None:
     assert summarize("").sentence == "No Python code was running"
 

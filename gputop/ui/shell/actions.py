@@ -147,7 +147,7 @@ ACTIONS = (
            PROCESSES,
            when="live"),
     Action("stacks", "s", "view.stacks", "Where its time goes: samples its Python stacks for 2 s",
-           "Stacks", PROCESSES, when="live"),
+           "", PROCESSES, when="live"),
     Action("environment", "e", "tabs.environment", "Environment of the selected process", "",
            LISTS, when="live"),
     Action("environment.here", "e", "view.environment", "Scroll to its environment", "",

@@ -191,9 +191,9 @@ class Help(HelpPage):
         first = [actions.pop(each) for each in FIRST if each in actions]
         groups: dict[str, Mapping[str, str]] = {"Main keys": _lines(first)}
         for tabs, title in PLACES.items():
-            groups[title] = _lines(
-                a for a in actions.values() if a.tabs == tabs
-            )
+            lines = _lines(a for a in actions.values() if a.tabs == tabs)
+            if lines:
+                groups[title] = lines
         if hosts:
             groups["Several hosts"] = HOSTS
         super().__init__(groups | LEGENDS)
