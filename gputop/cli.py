@@ -180,6 +180,10 @@ def dashboard(
             f"{', '.join(COLOUR_SYSTEMS)}.",
             USAGE,
         )
+    if extra is None and arguments.demo:
+        from gputop.commands.run import demo_tab
+
+        extra = demo_tab()
     gc.disable()  # imports make no garbage; the app enables it again
     from gputop.ui.shell.start import run as start
 

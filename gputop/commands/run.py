@@ -89,6 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
     _check(arguments)
     if arguments.list:
         return _list()
+    if not arguments.words and arguments.attach is None:
+        fail("The simulated training needs a terminal. Give a command.", USAGE)
     from gputop.training.runs import RunError, find_run
 
     try:
@@ -108,6 +110,8 @@ def run_beside(arguments: argparse.Namespace, show: Callable[..., int]) -> int:
     from gputop.training.runs import RunError
 
     parse = arguments.pattern
+    if not arguments.words and arguments.attach is None:
+        return show(arguments, demo_tab(is_first=True))
     try:
         if arguments.attach is not None:
             training = _attach(arguments.attach, parse)
@@ -131,6 +135,13 @@ def tab_of(training: Training, *, is_first: bool = True) -> ExtraTab:
     return ExtraTab("training", "4 Training", make, is_first)
 
 
+def demo_tab(*, is_first: bool = False) -> ExtraTab:
+    """Return the tab of the simulated training."""
+    from gputop.training.demo import SimulatedTraining
+
+    return tab_of(SimulatedTraining(), is_first=is_first)
+
+
 def _check(arguments: argparse.Namespace) -> None:
     """End the program unless there is one thing to do."""
     asked = [
@@ -138,7 +149,7 @@ def _check(arguments: argparse.Namespace) -> None:
         arguments.attach is not None,
         arguments.list,
     ]
-    if sum(asked) == 1:
+    if sum(asked) == 1 or (arguments.demo and not any(asked)):
         return
     what = "Give a command: `gputop run -- python train.py`"
     if any(asked):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from gputop.health.findings import Finding
+from gputop.health.findings import Finding, Severity
 from gputop.text import moment, number
 from gputop.training.progress import Point, rates
 
@@ -30,7 +30,7 @@ CAUSES = (
     "input_bound",
     "straggler",
 )
-"""Rules whose findings make a training slower."""
+"""Rules whose findings make a training slower, the likeliest cause first."""
 SHORT_WORK_PERCENT = 80.0
 """Busy below which a GPU waits for a part of each step."""
 
@@ -49,14 +49,18 @@ class Slowdown:
         `findings` are those of the training's devices, each with the name of its devices.
         """
         text = f"Steps are {self.percent:.0f} % slower since {moment(self.since)[:5]}"
-        nearest, distance = "", CAUSE_SECONDS
+        best, cause = len(CAUSES), ""
         for name, finding in findings:
             if finding.rule not in CAUSES or finding.since is None:
                 continue
-            if abs(finding.since - self.since) <= distance:
-                distance = abs(finding.since - self.since)
-                nearest = f", when {name} began to be {finding.title}"
-        return text + nearest
+            if finding.severity <= Severity.INFORMATION:
+                continue  # normal, such as the power limit at full load
+            order = CAUSES.index(finding.rule)
+            is_near = abs(finding.since - self.since) <= CAUSE_SECONDS
+            if is_near and order < best:
+                best = order
+                cause = f", when {name} began to be {finding.title}"
+        return text + cause
 
 
 def find_slowdown(points: Sequence[Point], now: float) -> Slowdown | None:

@@ -42,6 +42,8 @@ class Source(Protocol):
 class Training:
     """A training: its command, its output and its progress."""
 
+    is_simulated = False
+
     def __init__(
         self,
         command: Sequence[str],

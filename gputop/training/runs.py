@@ -20,7 +20,7 @@ from gputop.agent.problem import Problem, ProblemError
 from gputop.files import NoHomeError, user_folder
 from gputop.training import relay
 
-PIECE_BYTES = 1 << 15
+PIECE_BYTES = 1 << 14
 """Most bytes that are read of what was written together."""
 START_SECONDS = 10.0
 

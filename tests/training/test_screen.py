@@ -11,6 +11,7 @@ import pytest
 
 from gputop.commands.run import tab_of
 from gputop.health.stacks import Stacks
+from gputop.training.demo import SimulatedTraining
 from gputop.training.follow import Training
 from gputop.training.progress import Point
 from gputop.training.runs import Piece, Run
@@ -53,6 +54,9 @@ class Followed(Training):
     def __init__(self, *texts: str, run: Run | None = None) -> None:
         self.count = len(texts)
         super().__init__(("/opt/bin/python", "train.py"), PID, Written(*texts), run=run)
+
+    def clock(self) -> float:
+        return self._last_time
 
     def _has_ended(self) -> bool:
         return self.run is not None and self.run.ended is not None
@@ -190,3 +194,16 @@ def test_dots_are_means_of_what_is_in_their_time() -> None:
 )
 def test_the_full_height_is_a_round_number(values: list[float | None], top: float) -> None:
     assert nice_top(values) == pytest.approx(top)
+
+
+def test_the_simulated_training_has_a_past() -> None:
+    training = SimulatedTraining()
+    progress = training.progress
+    training.update()
+    while training.update():
+        pass
+    assert training.members(range(48_000, 49_000)) == frozenset(range(48_211, 48_217))
+    main = progress.main(time.time())
+    assert main is not None
+    assert main.rate(time.time(), 500.0) == pytest.approx(2.44, rel=0.03)
+    assert not training.ended

@@ -84,7 +84,8 @@ class TrainingSummary(TelemetryView):
         if run is None:
             if training.ended:
                 return f"pid {training.pid} has ended", ACCENT
-            return f"pid {training.pid}", DIM
+            simulated = "simulated · " * training.is_simulated
+            return f"{simulated}pid {training.pid}", DIM
         if run.status is not None and run.ended is not None:
             ran = f"after {duration(run.ended - run.started)}"
             if run.status < 0:

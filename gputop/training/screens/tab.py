@@ -82,7 +82,8 @@ class TrainingTab(LiveTab):
         self._show()
 
     def _show(self) -> None:
-        if not self._telemetry.paused and self.is_attached:
+        is_shown = self.is_attached and self.display
+        if is_shown and not self._telemetry.paused:
             self.output.redraw()
             self.summary.redraw()
 
@@ -117,6 +118,9 @@ class TrainingTab(LiveTab):
 
     def action_stacks(self) -> None:
         """Say where the time of the training's process goes, of several the first one."""
+        if self._training.is_simulated:
+            self.notify("It is simulated and does not exist")
+            return
         pid = min(self._members, default=self._training.pid)
         self.run_worker(
             note_stacks(self.app, pid),
