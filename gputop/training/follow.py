@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Protocol
 
+from gputop.agent.masking import masked_arguments
 from gputop.agent.problem import Problem
 from gputop.training.lines import PlainLines
 from gputop.training.members import members
@@ -155,7 +156,8 @@ def attach(pid: int, parse: Parse | None = None) -> Training:
                 words = (
                     command.decode(errors="replace").strip("\0").split("\0")
                 )
-                return Training(words, pid, FileReader(path), parse)
+                shown = [*masked_arguments(words)]
+                return Training(shown, pid, FileReader(path), parse)
     except FileNotFoundError:
         problem = Problem(
             what,

@@ -130,8 +130,12 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the command. The arguments are the folder, columns, rows and the command."""
-    folder, columns, rows, *command = words
+    """Run the command.
+
+    The arguments are the folder, columns, rows, the command without secrets as JSON, which is
+    kept, and the command.
+    """
+    folder, columns, rows, shown, *command = words
     here = Path(folder)
     lock = os.open(here / LOCK, os.O_WRONLY | os.O_CREAT, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -147,7 +151,7 @@ def main(words: Sequence[str]) -> int:
         signal.signal(number, forward)
     signal.pthread_sigmask(signal.SIG_SETMASK, waiting)
     record = {
-        "command": command,
+        "command": json.loads(shown),
         "folder": str(Path.cwd()),
         "pid": pid,
         "relay_pid": os.getpid(),

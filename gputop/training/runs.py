@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from gputop.agent.masking import masked_arguments
 from gputop.agent.problem import Problem, ProblemError
 from gputop.files import NoHomeError, user_folder
 from gputop.training import relay
@@ -35,6 +36,7 @@ class Run:
 
     folder: Path
     command: tuple[str, ...]
+    """Command without secrets."""
     pid: int
     """Process of the command, which leads a process group."""
     relay_pid: int
@@ -164,6 +166,7 @@ def start_run(
         str(folder),
         str(columns),
         str(rows),
+        json.dumps([*masked_arguments(command)]),
     ]
     with (folder / "relay.err").open("wb") as errors:
         process = subprocess.Popen(

@@ -57,6 +57,15 @@ def test_a_command_has_a_terminal_and_its_output_and_status_are_kept() -> None:
     assert (run.folder / OUTPUT).read_bytes() == b"100 30 True\r\n"
 
 
+def test_a_secret_of_the_command_line_is_not_kept(data_folder: Path) -> None:
+    run, relay = start_run(["echo", "--api-key", "hunter2secret"], 80, 24)
+    relay.wait(PATIENCE)
+    assert "hunter2secret" not in " ".join(run.command)
+    assert "hunter2secret" not in (run.folder / "run.json").read_text()
+    assert run.folder.stat().st_mode & 0o077 == 0
+    assert (run.folder / OUTPUT).read_bytes() == b"--api-key hunter2secret\r\n"
+
+
 def test_a_command_gets_no_input_instead_of_waiting_for_it() -> None:
     run, relay = started("print(repr(__import__('sys').stdin.read()))")
     relay.wait(PATIENCE)
