@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
 from gputop.agent.process_limit import (
@@ -38,6 +38,9 @@ from gputop.console import (
 from gputop.settings import KEYS, load
 from gputop.settings import path as settings_path
 from gputop.text import visible
+
+if TYPE_CHECKING:
+    from gputop.ui.shell.tabs import ExtraTab
 
 COLOUR_SYSTEMS = ("auto", "standard", "256", "truecolor")
 """Valid values of TEXTUAL_COLOR_SYSTEM. Textual raises a KeyError for others."""
@@ -91,11 +94,16 @@ def run(words: Sequence[str]) -> int:
         arguments.command is not None or arguments.once or arguments.list_gpus
     )
     is_dashboard = is_attended and not prints
+    is_beside = is_attended and arguments.command == "run" and can_draw()
     if arguments.command is None and not is_dashboard:
         arguments = parse([*words, "status"])
-    _check(arguments, is_dashboard=is_dashboard)
+    _check(arguments, is_dashboard=is_dashboard or is_beside)
     if is_dashboard:
         return dashboard(arguments)
+    if is_beside:
+        from gputop.commands.run import run_beside
+
+        return run_beside(arguments, dashboard)
     status: int = import_module(f"gputop.commands.{arguments.command}").run(
         arguments
     )
@@ -151,9 +159,16 @@ def _check_config(named: str) -> None:
         return
 
 
-def dashboard(arguments: argparse.Namespace) -> int:
-    """Run the dashboard. End the program if the terminal cannot draw it."""
-    if os.environ.get("TERM", "dumb") in ("", "dumb"):
+def can_draw() -> bool:
+    """Return True if the terminal can draw a dashboard."""
+    return os.environ.get("TERM", "dumb") not in ("", "dumb")
+
+
+def dashboard(
+    arguments: argparse.Namespace, extra: ExtraTab | None = None
+) -> int:
+    """Run the dashboard, with one more tab. End the program if the terminal cannot draw it."""
+    if not can_draw():
         fail(
             "this terminal cannot draw a dashboard: TERM is dumb or not set. "
             "Set TERM=xterm-256color, or use `gputop status`.",
@@ -166,6 +181,10 @@ def dashboard(arguments: argparse.Namespace) -> int:
             f"{', '.join(COLOUR_SYSTEMS)}.",
             USAGE,
         )
+    if extra is None and arguments.demo:
+        from gputop.commands.run import demo_tab
+
+        extra = demo_tab()
     # Imports make no garbage. The app enables the collector again.
     gc.disable()
     from gputop.ui.shell.start import run as start
@@ -198,6 +217,7 @@ def dashboard(arguments: argparse.Namespace) -> int:
         record=arguments.record,
         show_secrets=arguments.show_secrets,
         search=_search(arguments),
+        extra=extra,
     )
 
 

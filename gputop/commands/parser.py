@@ -15,6 +15,7 @@ from gputop.settings import AUTO, THEMES
 
 COMMANDS = {
     "status": "the devices, a line each, as text or JSON; once, or every few seconds",
+    "run": "run a training with the dashboard beside it, so that it outlives both",
     "bench": "a stress test without the dashboard",
     "pick": "the idlest devices, for CUDA_VISIBLE_DEVICES",
     "wait": "until a GPU is idle, has free memory or a fault, or a process has ended",
@@ -48,6 +49,7 @@ SHARED = {
         "fleet",
         "replay",
     ),
+    "run": ("interval", "gpm", "devices", "demo"),
     "pick": ("demo", "hosts"),
     "wait": ("devices", "demo", "hosts"),
     "why": ("gpm", "devices", "demo", "hosts", "replay"),

@@ -181,6 +181,7 @@ HONOURED = {
     "stream": {*SOURCE, "--demo", "--host", "--replay"},
     "exporter": {*SOURCE, "--demo"},
     "pick": {"--demo", "--host"},
+    "run": {"--interval", "--no-gpm", "--id", "--only-visible", "--demo"},
     "wait": {"--id", "--only-visible", "--demo", "--host"},
     "why": {"--no-gpm", "--id", "--only-visible", "--demo", "--host", "--replay"},
 }
@@ -188,6 +189,7 @@ NEEDED = {
     "completion": ["bash"],
     "exporter": ["--processes"],
     "schema": ["status"],
+    "run": ["--list"],
     "wait": ["--until", "idle"],
 }
 

@@ -106,15 +106,16 @@ STORAGE = (
 )
 WORKERS = (
     "The workers of its loader may be the limit: more of them, cheaper transforms, data prepared "
-    "ahead, pinned memory"
+    "ahead, pinned memory. In the dashboard `s` on its process shows where it waits"
 )
 MAIN_THREAD = (
     "Its main thread may be the limit: load in workers (num_workers), prefetch, pin memory; if it "
-    "launches many small kernels, larger batches or CUDA graphs"
+    "launches many small kernels, larger batches or CUDA graphs. In the dashboard `s` on its "
+    "process shows where it spends its time"
 )
 PROFILE = (
     "If it should be busy: look for waits on the network, on other processes or on locks, with "
-    "py-spy or torch.profiler"
+    "`s` on its process in the dashboard (py-spy), or torch.profiler"
 )
 HOST = (
     "Its processes may not get enough CPU: check what else runs on the host, and the number of "

@@ -274,6 +274,26 @@ class ProcessTab(LiveTab):
         question = SendSignal(targets, left=self.is_right(process.device_uuid))
         question.ask(self.app, self._send)
 
+    def action_stacks(self) -> None:
+        from gputop.ui.processes.stacks_note import note_stacks
+
+        process = self.process
+        if process is None:
+            self.notify("No process is selected")
+            return
+        why = why_untouched(process, self.telemetry)
+        if why:
+            self.notify(
+                f"No stacks of {process.pid}: {why}", severity="warning"
+            )
+            return
+        self.run_worker(
+            note_stacks(self.app, process.pid),
+            group="stacks",
+            exclusive=True,
+            exit_on_error=False,
+        )
+
     @work(group="signals", exit_on_error=False)
     async def _send(self, order: Order) -> None:
         """Send the signal, and report when the processes have ended."""

@@ -5,10 +5,19 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 Tab = Literal[
-    "hosts", "monitor", "benchmark", "processes", "process", "page", "why"
+    "hosts",
+    "monitor",
+    "benchmark",
+    "processes",
+    "process",
+    "page",
+    "why",
+    "training",
 ]
 """Views between header and keys; the pages of a process and of a device open from the others."""
 HOSTS: tuple[Tab, ...] = ("hosts",)
+TRAINING: tuple[Tab, ...] = ("training",)
+"""Tab that `gputop run` adds."""
 LISTS: tuple[Tab, ...] = ("monitor", "processes")
 """Tabs with lists of processes."""
 PROCESSES: tuple[Tab, ...] = (*LISTS, "process")
@@ -22,6 +31,7 @@ LIVE: tuple[Tab, ...] = (
     "page",
     "why",
     "hosts",
+    "training",
 )
 CURSOR = ("move", "page", "side", "field")
 """Methods of keys that move a cursor."""
@@ -82,6 +92,7 @@ ACTIONS = (
     Action("tab.monitor", "1", "tabs.tab('monitor')", "Monitor: devices and their processes"),
     Action("tab.benchmark", "2", "tabs.tab('benchmark')", "Benchmark: stress tests and results"),
     Action("tab.processes", "3", "tabs.tab('processes')", "Processes: full list, all columns"),
+    Action("tab.training", "4", "tabs.tab('training')", "Training: output, steps and findings"),
     Action("details", "enter", "tabs.details", "Details of the selected GPU or process", "Details",
            PROCESSES),
     Action("hosts.open", "enter", "view.open", "Open the selected host", "Open", HOSTS),
@@ -135,6 +146,8 @@ ACTIONS = (
     Action("signal", "f9", "view.signal", "Send a signal to the selected process", "Signal",
            PROCESSES,
            when="live"),
+    Action("stacks", "s", "view.stacks", "Where its time goes: samples its Python stacks for 2 s",
+           "", PROCESSES, when="live"),
     Action("environment", "e", "tabs.environment", "Environment of the selected process", "",
            LISTS, when="live"),
     Action("environment.here", "e", "view.environment", "Scroll to its environment", "",
@@ -166,6 +179,17 @@ ACTIONS = (
     Action("faster", "plus,equals_sign", "replay.speed(1)", "Play faster", "Faster", LIVE,
            when="replay"),
     Action("slower", "minus", "replay.speed(-1)", "Play slower", "", LIVE, when="replay"),
+    Action("training.signal", "f9", "view.signal", "Interrupt or end the training (asks first)",
+           "End it", TRAINING),
+    Action("training.stacks", "s", "view.stacks",
+           "Where the time of the training goes: samples its Python stacks", "Stacks", TRAINING),
+    Action("training.zoom.out", "z", "view.zoom(1)", "Show more time in the charts", "Zoom",
+           TRAINING),
+    Action("training.zoom.in", "Z", "view.zoom(-1)", "Show less time in the charts", "", TRAINING),
+    Action("training.right", "right", "view.side(1)", "Scroll the output to the right", "",
+           TRAINING),
+    Action("training.left", "left", "view.side(-1)", "Scroll the output to the left", "",
+           TRAINING),
     Action("form", "tab", "view.field(1)", "Next field of the form", "Form", ("benchmark",)),
     Action("form.back", "shift+tab", "view.field(-1)", "Previous field of the form", "",
            ("benchmark",)),
@@ -220,6 +244,7 @@ TAB_NAMES: dict[Tab, str] = {
     "hosts": "among several hosts",
     "why": "among the findings (w)",
     "process": "on a process's page (Enter)",
+    "training": "on the training's tab of `gputop run`",
 }
 OTHERS = {
     "f7": "gputop cannot change priorities: use renice",

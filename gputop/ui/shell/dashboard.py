@@ -24,7 +24,13 @@ from gputop.ui.processes.columns import GPU
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.table_state import ProcessTable
 from gputop.ui.shell.action_screen import ActionScreen, KeysView, bindings
-from gputop.ui.shell.actions import ACTIONS, HOSTS, PAGES, explanation
+from gputop.ui.shell.actions import (
+    ACTIONS,
+    HOSTS,
+    PAGES,
+    TRAINING,
+    explanation,
+)
 from gputop.ui.shell.events import EventWatch
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.recording import Recordings
@@ -40,7 +46,9 @@ if TYPE_CHECKING:
 
     from gputop.recording.replay import Played, Replay
     from gputop.ui.drawing.filter_bar import FilterView
+    from gputop.ui.drawing.live import LiveTab
     from gputop.ui.shell.actions import Action
+    from gputop.ui.shell.tabs import ExtraTab
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 12
 """Smallest terminal with more than a line for each device."""
@@ -79,11 +87,12 @@ class Dashboard(ActionScreen):
         show_secrets: bool = False,
         search: str = "",
         back_to: str = "",
+        extra: ExtraTab | None = None,
     ) -> None:
         """Show `stream`, which is `replay` where it is a recording; record to the file `record`.
 
         The list of processes begins with the filter `search`. `back_to` names the screen that Esc
-        leads back to from the monitor, if any.
+        leads back to from the monitor, if any. `extra` is one more tab.
         """
         super().__init__()
         self._stream = stream
@@ -98,24 +107,36 @@ class Dashboard(ActionScreen):
         )
         self._python = python
         self._back_to, self._search = back_to, search
+        self._extra = extra
         self._events = EventWatch()
         self._rung: set[tuple[object, ...]] = set()
         """Identities of the problems that the bell was rung for, while they last."""
 
     def compose(self) -> ComposeResult:
         self._leave_out(self.app.size)
-        self._header = Header(self.telemetry)
+        extra = self._extra
+        more_tabs = []
+        if extra is not None:
+            more_tabs.append((extra.name, f" {extra.title} "))
+        self._header = Header(self.telemetry, more_tabs)
         self._table = ProcessTable()
         self._table.set_filter(self._search)
         self._monitor = MonitorTab(self.telemetry, self._table)
-        first = (self._monitor, ProcessesTab(self.telemetry, self._table))
+        tabs: list[LiveTab] = [
+            self._monitor,
+            ProcessesTab(self.telemetry, self._table),
+        ]
+        if extra is not None:
+            place = 0 if extra.is_first else len(tabs)
+            tabs.insert(place, extra.make(self.telemetry))
         self.tabs = Tabs(
             self.telemetry,
-            first,
+            tabs,
             self._python,
             self._stream.ask,
             self._switched,
         )
+        self._header.tab = self.tabs.shown
         self._filter = FilterBar()
         self._keys = KeysView(id="keys")
         self._apply_settings()
@@ -245,6 +266,8 @@ class Dashboard(ActionScreen):
         return why or super().explain(key, character)
 
     def knows(self, action: Action) -> bool:
+        if action.id == "tab.training" and not self.tabs.has("training"):
+            return False
         return action.works_on(
             self.tabs.shown, replay=self._replay is not None
         )
@@ -318,7 +341,7 @@ class Dashboard(ActionScreen):
 
     def offers(self, action: Action) -> bool:
         if not super().offers(action) or (
-            action.id == "signal" and self.app.settings.readonly
+            action.name == "signal" and self.app.settings.readonly
         ):
             return False
         lists = action.is_for_processes or action.tabs == ("monitor",)
@@ -462,8 +485,12 @@ class Dashboard(ActionScreen):
         page = Help(
             lambda a: (
                 a.when != other
-                and not (a.id == "signal" and readonly)
+                and not (a.name == "signal" and readonly)
                 and (self.tabs.has_hosts or a.tabs != HOSTS)
+                and (
+                    self.tabs.has("training")
+                    or not (a.tabs == TRAINING or a.id == "tab.training")
+                )
             ),
             hosts=bool(self.telemetry.machines),
         )

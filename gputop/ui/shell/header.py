@@ -68,8 +68,14 @@ TALL = 20
 class Header(TelemetryView):
     """Title, tabs, host and driver; how things are; sums over all devices and the host."""
 
-    def __init__(self, telemetry: Telemetry) -> None:
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        more_tabs: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """List the usual tabs and `more_tabs`: names and titles."""
         super().__init__(telemetry, id="header")
+        self._titles = (*TABS, *more_tabs)
         self.tab = TABS[0][0]
         self.recording = False
         """True while there is a recording."""
@@ -158,7 +164,7 @@ class Header(TelemetryView):
         short = width < NARROW
         return [
             (name, text[:3] if short and name != self.tab else text)
-            for name, text in TABS
+            for name, text in self._titles
         ]
 
     def _summary(self, width: int) -> Row:

@@ -25,6 +25,7 @@ from gputop.ui.shell.actions import (
     LIVE,
     PAGES,
     PROCESSES,
+    TRAINING,
     Action,
 )
 
@@ -71,6 +72,7 @@ PLACES = {
     PAGES: "A device's page and its findings",
     ("benchmark",): "Benchmark",
     ("hosts",): "Hosts",
+    TRAINING: "Training",
     ("processes",): "Full list of processes",
 }
 """Titles of the groups of keys, by the tabs that the keys work on."""
@@ -189,9 +191,9 @@ class Help(HelpPage):
         first = [actions.pop(each) for each in FIRST if each in actions]
         groups: dict[str, Mapping[str, str]] = {"Main keys": _lines(first)}
         for tabs, title in PLACES.items():
-            groups[title] = _lines(
-                a for a in actions.values() if a.tabs == tabs
-            )
+            lines = _lines(a for a in actions.values() if a.tabs == tabs)
+            if lines:
+                groups[title] = lines
         if hosts:
             groups["Several hosts"] = HOSTS
         super().__init__(groups | LEGENDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textual.widgets import ContentSwitcher
 
@@ -24,6 +24,18 @@ if TYPE_CHECKING:
 
 BENCHMARK_CSS = Path(__file__).parents[1] / "benchmark" / "benchmark.tcss"
 """Style sheet that is slow to parse, and that the first screen does not need."""
+
+
+class ExtraTab(NamedTuple):
+    """A tab that a command adds to the dashboard."""
+
+    name: str
+    """Name in the table of actions."""
+    title: str
+    """Number and name, as in the first line of the screen."""
+    make: Callable[[Telemetry], LiveTab]
+    is_first: bool = True
+    """True if the dashboard opens with it."""
 
 
 class Tabs(ContentSwitcher):
@@ -82,7 +94,11 @@ class Tabs(ContentSwitcher):
     @property
     def has_hosts(self) -> bool:
         """True once there is a tab of several hosts."""
-        return "hosts" in self._made
+        return self.has("hosts")
+
+    def has(self, name: str) -> bool:
+        """Return True if a tab of that name was made."""
+        return name in self._made
 
     @property
     def on_processes(self) -> bool:

@@ -1,0 +1,142 @@
+"""Findings about a training: when it became slower, and for how much of a step the GPU works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from gputop.health.findings import Finding, Severity
+from gputop.text import moment, number
+from gputop.training.progress import Point, rates
+
+COLUMN_SECONDS = 10.0
+"""Time for which steps are counted together, unless a step takes longer."""
+WINDOW_SECONDS = 1800.0
+STEPS_A_COLUMN = 5
+FEWEST_COLUMNS = 3
+"""Columns before and after a change."""
+SLOWER_PERCENT = 10.0
+"""Less is the noise of a training: other batches, logging, checkpoints."""
+NOISES = 3.0
+"""A change must be so many times the usual difference of a column from the median."""
+CAUSE_SECONDS = 60.0
+"""Longest time between the begin of a cause and of its effect."""
+CAUSES = (
+    "thermal",
+    "hardware_slowdown",
+    "power_capped",
+    "clocks_low",
+    "input_bound",
+    "straggler",
+)
+"""Rules whose findings make a training slower, the likeliest cause first."""
+SHORT_WORK_PERCENT = 80.0
+"""Busy below which a GPU waits for a part of each step."""
+
+
+@dataclass(frozen=True)
+class Slowdown:
+    """A training has become slower."""
+
+    percent: float
+    """How many fewer steps a second than before."""
+    since: float
+
+    def sentence(self, findings: Iterable[tuple[str, Finding]] = ()) -> str:
+        """Return the sentence, with the cause that began at that time.
+
+        `findings` are those of the training's devices, each with the name of its devices.
+        """
+        text = f"Steps are {self.percent:.0f} % slower since {moment(self.since)[:5]}"
+        best, cause = len(CAUSES), ""
+        for name, finding in findings:
+            if finding.rule not in CAUSES or finding.since is None:
+                continue
+            if finding.severity <= Severity.INFORMATION:
+                continue  # normal, such as the power limit at full load
+            order = CAUSES.index(finding.rule)
+            is_near = abs(finding.since - self.since) <= CAUSE_SECONDS
+            if is_near and order < best:
+                best = order
+                cause = f", when {name} began to be {finding.title}"
+        return text + cause
+
+
+def find_slowdown(points: Sequence[Point], now: float) -> Slowdown | None:
+    """Return the slowdown that lasts until now, or None.
+
+    The moment is the one that splits the steps per second best into two levels.
+    """
+    if len(points) < 2:
+        return None
+    start = max(points[0].time, now - WINDOW_SECONDS)
+    end = points[-1].time
+    done = points[-1].value - points[0].value
+    if end <= start or done <= 0:
+        return None
+    step_seconds = (end - points[0].time) / done
+    width = max(COLUMN_SECONDS, STEPS_A_COLUMN * step_seconds)
+    columns = int((end - start) / width)
+    if columns < 2 * FEWEST_COLUMNS:
+        return None
+    edges = [end - width * n for n in range(columns, -1, -1)]
+    found = [rate or 0.0 for rate in rates(points, edges)]
+    place = _change(found)
+    before, after = found[:place], found[place:]
+    usual = median(before)
+    drop = usual - median(after)
+    noise = max(_deviation(before), _deviation(after))
+    if (
+        usual <= 0
+        or 100 * drop / usual < SLOWER_PERCENT
+        or drop < NOISES * noise
+    ):
+        return None
+    if (
+        max(after) > usual - drop / 2
+    ):  # some of the time it is as fast as before
+        return None
+    return Slowdown(100 * drop / usual, edges[place])
+
+
+def _change(values: Sequence[float]) -> int:
+    """Return the place at which two means, before it and after it, describe the values best."""
+    best, place = -1.0, FEWEST_COLUMNS
+    for n in range(FEWEST_COLUMNS, len(values) - FEWEST_COLUMNS + 1):
+        before, after = values[:n], values[n:]
+        gain = len(before) * len(after) * (fmean(before) - fmean(after)) ** 2
+        if gain > best:
+            best, place = gain, n
+    return place
+
+
+def _deviation(values: Sequence[float]) -> float:
+    """Return the median distance from the median."""
+    middle = median(values)
+    return median(abs(value - middle) for value in values)
+
+
+def step_sentence(
+    steps_per_second: float | None, busy: Iterable[float | None]
+) -> str:
+    """Return for how long the GPU works in a step: `busy` are percentages of the last minute.
+
+    Empty if that is not known, or if the GPU works nearly all the time.
+    """
+    known = [value for value in busy if value is not None]
+    if not steps_per_second or not known:
+        return ""
+    percent = fmean(known)
+    if percent >= SHORT_WORK_PERCENT:
+        return ""
+    step = 1 / steps_per_second
+    works = step * percent / 100
+    return f"A step takes {seconds(step)}, of which the GPU works {seconds(works)}"
+
+
+def seconds(value: float) -> str:
+    """Return a duration with three digits: `0.80 s`, `35.2 ms`."""
+    if value < 0.1:
+        return f"{number(1000 * value)} ms"
+    return f"{number(value)} s"

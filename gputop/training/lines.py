@@ -1,0 +1,112 @@
+"""Output of a terminal program as plain lines, without escape sequences."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections import deque
+from collections.abc import Iterator
+
+from gputop.text import size
+
+LINES = 2000
+"""Most lines that are kept: the newest ones."""
+LINE_CHARACTERS = 4096
+"""Longest line. Of a longer one the start is kept."""
+_ESCAPES = re.compile(
+    r"\x1b(?:"
+    r"\[[0-?]*[ -/]*[@-~]"  # CSI: colours, movements of the cursor
+    r"|[\]PX^_].*?(?:\x07|\x1b\\)"  # OSC, DCS and other strings
+    r"|[ -/]*[0-~]"  # two characters
+    r")",
+    re.DOTALL,
+)
+_UP = re.compile(r"\x1b\[(\d*)[AF]")
+_UNFINISHED = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]{0,4096}\x1b?|[ -/]*)?\Z"
+)
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters, except for tabs and the ends of lines."""
+_ENDS = re.compile(r"([\r\n])")
+
+
+class PlainLines:
+    """Lines of an output that may have colours and progress bars.
+
+    A carriage return begins the line again. A movement of the cursor upwards, as of several
+    progress bars below each other, overwrites the last lines.
+    """
+
+    def __init__(self) -> None:
+        self.lines: deque[str] = deque(maxlen=LINES)
+        """Finished lines. The newest is the last."""
+        self.last = ""
+        """Line that has no end yet, such as a progress bar."""
+        self.count = 0
+        """Number of finished lines, also of those that are not kept."""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+        """Start of an escape sequence that has no end yet."""
+        self._begins = False
+        """True after a carriage return: the next text replaces the line."""
+        self._is_new = False
+        """True if the line has changed since it was yielded."""
+
+    def feed(self, data: bytes) -> Iterator[str]:
+        """Add output. Yield each line, and each state of a line that is written several times."""
+        text = self._rest + self._decoder.decode(data)
+        unfinished = _UNFINISHED.search(text)
+        self._rest = ""
+        if unfinished is not None:
+            text, self._rest = text[: unfinished.start()], unfinished[0]
+        start = 0
+        for up in _UP.finditer(text):
+            yield from self._add(text[start : up.start()])
+            yield from self.settle()
+            self._move_up(int(up[1] or 1))
+            start = up.end()
+        yield from self._add(text[start:])
+
+    def skip(self, count: int) -> None:
+        """Note that output is missing here."""
+        self._end(f"[{size(count)} of output are only in the file]")
+        self.last = self._rest = ""
+        self._is_new = False
+
+    def settle(self) -> Iterator[str]:
+        """Yield the line without an end if it is new: it may stay as it is for long."""
+        if self._is_new:
+            self._is_new = False
+            yield self.last
+
+    def _add(self, text: str) -> Iterator[str]:
+        for part in _ENDS.split(_ESCAPES.sub("", text)):
+            if part == "\r":
+                yield from self.settle()
+                self._begins = True
+            elif part == "\n":
+                yield from self.settle()
+                self._end(self.last)
+                self.last = ""
+                self._begins = False
+            elif part:
+                self._write(part)
+
+    def _end(self, line: str) -> None:
+        self.lines.append(line)
+        self.count += 1
+
+    def _write(self, text: str) -> None:
+        if self._begins:
+            self.last = ""
+            self._begins = False
+        room = LINE_CHARACTERS - len(self.last)
+        plain = _CONTROLS.sub("", text[:room])
+        self.last = (self.last + plain).expandtabs()[:LINE_CHARACTERS]
+        self._is_new = True
+
+    def _move_up(self, count: int) -> None:
+        for _ in range(min(count, len(self.lines))):
+            self.last = self.lines.pop()
+            self.count -= 1
+        self._begins = True

@@ -1,0 +1,159 @@
+"""Progress of a training over time: steps, steps per second and logged values."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from gputop.training.steps import StepReading
+
+POINTS = 20_000
+"""Most points of a counter or value that are kept. Of more, each second one of the older is."""
+RATE_SECONDS = 30.0
+"""Time over which steps per second are counted."""
+FEWEST_STEPS = 3
+"""Steps from which a rate is shown; slow steps are counted over a longer time."""
+LIVE_SECONDS = 60.0
+"""Time after which a counter that stands still is no longer the main one."""
+
+
+class Point(NamedTuple):
+    """A number at a moment."""
+
+    time: float
+    value: float
+
+
+class Counter:
+    """Count of steps, which goes on when a bar begins again at each epoch."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.step: int | None = None
+        self.total: int | None = None
+        self.points: deque[Point] = deque(maxlen=POINTS)
+        """Times of steps, with all steps since the first that was seen."""
+        self._done = 0
+
+    def add(self, step: int, total: int | None, time: float) -> None:
+        """Add the step that a line told."""
+        if self.step is not None:
+            if step > self.step:
+                self._done += step - self.step
+            elif step < self.step:
+                self._done += step  # it began again
+        if self.step != step:
+            self.points.append(Point(time, self._done))
+        self.step = step
+        self.total = total if total is not None else self.total
+
+    @property
+    def last_time(self) -> float:
+        """Time of the last step."""
+        return self.points[-1].time if self.points else 0.0
+
+    def rate(self, now: float, seconds: float = RATE_SECONDS) -> float | None:
+        """Return steps per second over the time up to the last step; None if too few are known.
+
+        While no step ends for longer than usual, the rate falls.
+        """
+        points = self.points
+        if len(points) < 2:
+            return None
+        first = bisect_left(
+            points, now - seconds, key=lambda point: point.time
+        )
+        while (
+            first > 0
+            and points[-1].value - points[min(first, len(points) - 1)].value
+            < FEWEST_STEPS
+        ):
+            first -= 1
+        first = min(first, len(points) - 2)
+        start, last = points[first], points[-1]
+        steps, elapsed = last.value - start.value, last.time - start.time
+        if steps <= 0 or elapsed <= 0:
+            return None
+        waiting = now - last.time
+        if waiting > 2 * elapsed / steps and waiting > 2.0:
+            return steps / (elapsed + waiting)
+        return steps / elapsed
+
+
+class Progress:
+    """What the output has told so far."""
+
+    def __init__(self) -> None:
+        self.counters: dict[str, Counter] = {}
+        self.values: dict[str, deque[Point]] = {}
+
+    def add(self, reading: StepReading, time: float) -> None:
+        """Add what a line told at that time."""
+        if reading.step is not None:
+            counter = self.counters.setdefault(
+                reading.counter, Counter(reading.counter)
+            )
+            counter.add(reading.step, reading.total, time)
+        values = dict(reading.values)
+        if reading.loss is not None:
+            values["loss"] = reading.loss
+        for name, value in values.items():
+            points = self.values.setdefault(name, deque(maxlen=POINTS))
+            if (
+                not points
+                or points[-1].value != value
+                or time - points[-1].time > 1.0
+            ):
+                points.append(Point(time, value))
+
+    def main(self, now: float) -> Counter | None:
+        """Return the counter of steps: of those that move, the one with most steps per second."""
+        best, best_rate = None, -1.0
+        for counter in self.counters.values():
+            rate = counter.rate(now) or 0.0
+            if now - counter.last_time > LIVE_SECONDS:
+                rate = 0.0
+            if rate > best_rate:
+                best, best_rate = counter, rate
+        return best
+
+    def latest(self, name: str) -> float | None:
+        """Return the newest value of that name, or None."""
+        points = self.values.get(name)
+        return points[-1].value if points else None
+
+
+def rates(
+    points: Sequence[Point], edges: Iterable[float]
+) -> list[float | None]:
+    """Return the steps per second between each two neighbouring `edges`, which are times.
+
+    The steps between two points are spread evenly over the time between them. None stands for a
+    time before the first or after the last point.
+    """
+    counts = [_count_at(points, edge) for edge in edges]
+    times = list(edges)
+    found: list[float | None] = []
+    for place in range(1, len(counts)):
+        before, after = counts[place - 1], counts[place]
+        if before is None or after is None:
+            found.append(None)
+        else:
+            found.append((after - before) / (times[place] - times[place - 1]))
+    return found
+
+
+def _count_at(points: Sequence[Point], time: float) -> float | None:
+    """Return the steps done at a time, between two points in proportion."""
+    place = bisect_left(points, time, key=lambda point: point.time)
+    if place == len(points) or not points:
+        return None
+    after = points[place]
+    if place == 0:
+        return after.value if after.time == time else None
+    before = points[place - 1]
+    share = (time - before.time) / (after.time - before.time)
+    return before.value + share * (after.value - before.value)

@@ -1,0 +1,172 @@
+"""The relay: a small process that owns the terminal of a training and writes its output to a file.
+
+It is in a session of its own, so that the training goes on when gputop ends, the connection drops
+or the terminal closes. It needs only the standard library. Folder of a run:
+
+- `run.json`: the command and its processes. The relay adds the exit status at the end.
+- `output.log`: the bytes that the command wrote.
+- `times`: lines `TIME OFFSET`. Bytes from that offset on were written at that time or later.
+- `lock`: locked while the relay runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import sys
+import termios
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+RECORD, OUTPUT, TIMES, LOCK = "run.json", "output.log", "times", "lock"
+CHUNK_BYTES = 1 << 16
+STEP_SECONDS = 0.2
+"""Shortest time between two lines of `times`."""
+DRAIN_SECONDS = 1.0
+"""Time for the last output, once the command has ended. A child of it may keep the terminal."""
+FORWARDED = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+"""Signals that are passed on to the command: Slurm, for one, announces its time limit by them."""
+NOT_FOUND = 127
+
+
+class OutputFile:
+    """The file of the output, with the times at which it grew."""
+
+    def __init__(self, folder: Path) -> None:
+        self._output = os.open(
+            folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+        )
+        self._times = os.open(
+            folder / TIMES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+        )
+        self._size = 0
+        self._next_time = 0.0
+        self.lost_bytes = 0
+        """Bytes that could not be written, because the disk was full."""
+
+    def write(self, data: bytes) -> None:
+        """Append `data`. A full disk must not stop the training: what is lost is counted."""
+        now = time.time()
+        try:
+            if time.monotonic() >= self._next_time:
+                os.write(self._times, b"%.3f %d\n" % (now, self._size))
+                self._next_time = time.monotonic() + STEP_SECONDS
+            while data:
+                written = os.write(self._output, data)
+                self._size += written
+                data = data[written:]
+        except OSError:
+            self.lost_bytes += len(data)
+
+
+def start(command: Sequence[str], columns: int, rows: int) -> tuple[int, int]:
+    """Start the command on a terminal of its own. Return its process and the terminal."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        _become(command)
+    fcntl.ioctl(
+        terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0)
+    )
+    return pid, terminal
+
+
+def _become(command: Sequence[str]) -> None:
+    """Replace this process by the command. Nobody can answer it, so its input is empty."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    try:
+        os.execvp(command[0], [*command])  # noqa: S606 - this is the purpose
+    except OSError as error:
+        os.write(
+            2, f"{command[0]}: {error.strerror}\n".encode(errors="replace")
+        )
+    os._exit(NOT_FOUND)
+
+
+def copy(terminal: int, ended: int, output: OutputFile) -> None:
+    """Copy what the command writes, until it has ended. `ended` is readable from then on."""
+    end: float | None = None
+    while end is None or time.monotonic() < end:
+        wait = None if end is None else max(0.0, end - time.monotonic())
+        watched = [terminal] if end is not None else [terminal, ended]
+        readable, _, _ = select.select(watched, (), (), wait)
+        if terminal in readable:
+            try:
+                data = os.read(terminal, CHUNK_BYTES)
+            except OSError:  # all have closed the terminal
+                data = b""
+            if not data:
+                return
+            output.write(data)
+        elif end is None:
+            end = time.monotonic() + DRAIN_SECONDS
+        else:
+            return
+
+
+def write_record(folder: Path, record: dict[str, Any]) -> None:
+    """Replace `run.json`: readers see the old one or the new one, never a part."""
+    new = folder / f"{RECORD}.new"
+    new.write_text(json.dumps(record), encoding="utf-8")
+    new.replace(folder / RECORD)
+
+
+def main(words: Sequence[str]) -> int:
+    """Run the command.
+
+    The arguments are the folder, columns, rows, the command without secrets as JSON, which is
+    kept, and the command.
+    """
+    folder, columns, rows, shown, *command = words
+    here = Path(folder)
+    lock = os.open(here / LOCK, os.O_WRONLY | os.O_CREAT, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    output = OutputFile(here)
+    waiting = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+    pid, terminal = start(command, int(columns), int(rows))
+
+    def forward(number: int, _: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(pid, number)
+
+    for number in FORWARDED:
+        signal.signal(number, forward)
+    signal.pthread_sigmask(signal.SIG_SETMASK, waiting)
+    record = {
+        "command": json.loads(shown),
+        "folder": str(Path.cwd()),
+        "pid": pid,
+        "relay_pid": os.getpid(),
+        "started": time.time(),
+    }
+    write_record(here, record)
+    copy(terminal, os.pidfd_open(pid), output)
+    _, status = os.waitpid(pid, 0)
+    record["ended"] = time.time()
+    record["status"] = os.waitstatus_to_exitcode(status)
+    record["lost_bytes"] = output.lost_bytes
+    with contextlib.suppress(OSError):
+        write_record(here, record)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

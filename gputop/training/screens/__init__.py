@@ -1,0 +1,1 @@
+"""Tab of the dashboard that shows a training."""

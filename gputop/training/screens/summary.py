@@ -1,0 +1,188 @@
+"""Lines about a training: its command, its progress and its findings."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from gputop.console import signal_name
+from gputop.schema.derived import label_of
+from gputop.text import ABSENT, age, duration, number, percentage, visible
+from gputop.training.findings import (
+    COLUMN_SECONDS,
+    FEWEST_COLUMNS,
+    find_slowdown,
+    seconds,
+    step_sentence,
+)
+from gputop.ui.drawing.cells import Row, Span, bar, clip_words, spread
+from gputop.ui.drawing.live import TelemetryView
+from gputop.ui.drawing.palette import (
+    ACCENT,
+    BUSY,
+    DIM,
+    FAULT,
+    GOOD,
+    STRONG,
+    WARN,
+)
+
+if TYPE_CHECKING:
+    from rich.style import Style
+
+    from gputop.agent.device import Device
+    from gputop.health.findings import Finding
+    from gputop.training.follow import Training
+    from gputop.training.progress import Counter
+    from gputop.ui.telemetry import Telemetry
+
+BUSY_SAMPLES = 60
+"""Samples of *busy* that a sentence about the steps is based on."""
+FINDINGS = 2
+ROWS = 2 + FINDINGS
+BAR_CELLS = 16
+VALUES = ("lr", "learning_rate", "grad_norm", "accuracy", "acc", "ppl")
+"""Logged values that are shown if there is room, besides the loss."""
+SILENT_SECONDS = 60.0
+JUDGED_SECONDS = 2 * FEWEST_COLUMNS * COLUMN_SECONDS
+
+
+class TrainingSummary(TelemetryView):
+    """Command and state, progress, and a row for each of the gravest findings."""
+
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        training: Training,
+        devices: Callable[[], Sequence[Device]],
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(telemetry, id="training-summary")
+        self._training, self._devices = training, devices
+        self._clock = clock
+
+    def draw(self, width: int, height: int) -> list[Row]:
+        rows = [self._head(width), self._progress(width)]
+        for text, style in [*self._findings()][:FINDINGS]:
+            rows.append([Span(" "), Span(clip_words(text, width - 1), style)])
+        return rows[:height]
+
+    def _head(self, width: int) -> Row:
+        text, style = self._state()
+        program, *words = self._training.command
+        name = program.rpartition("/")[2]
+        command = visible(" ".join((name, *words)), 400)
+        return spread(
+            [Span(f" {command} ", STRONG)], [Span(f" {text} ", style)], width
+        )
+
+    def _state(self) -> tuple[str, Style]:
+        """Return how the command runs or ended."""
+        training = self._training
+        run = training.run
+        if run is None:
+            if training.ended:
+                return f"pid {training.pid} has ended", ACCENT
+            simulated = "simulated · " * training.is_simulated
+            return f"{simulated}pid {training.pid}", DIM
+        if run.status is not None and run.ended is not None:
+            ran = f"after {duration(run.ended - run.started)}"
+            if run.status < 0:
+                return f"ended by {signal_name(run.status)} {ran}", FAULT
+            style = GOOD if run.status == 0 else FAULT
+            return f"ended with status {run.status} {ran}", style
+        if training.ended:
+            return "its relay was killed, and the command with it", FAULT
+        ran = duration(self._clock() - run.started)
+        return f"pid {training.pid} · running for {ran}", DIM
+
+    def _progress(self, width: int) -> Row:
+        progress, now = self._training.progress, self._clock()
+        main = progress.main(now)
+        if main is None:
+            return [Span(" No steps in the output yet", DIM)]
+        rate = main.rate(now)
+        parts = [self._step(main)]
+        parts.append([Span(number(rate), STRONG), Span(" steps/s", DIM)])
+        loss = progress.latest("loss")
+        if loss is not None:
+            parts.append([Span("loss ", DIM), Span(number(loss), STRONG)])
+        if rate:
+            parts += self._times(main, rate)
+        for name in VALUES:
+            value = progress.latest(name)
+            if value is not None:
+                parts.append([Span(f"{name} ", DIM), Span(f"{value:.3g}")])
+        row: Row = [Span(" ")]
+        for part in parts:
+            longer = [*row, *part, Span("   ")]
+            if sum(len(span.text) for span in longer) > width + 3:
+                break
+            row = longer
+        return row
+
+    def _step(self, main: Counter) -> Row:
+        row = [Span("step ", DIM), Span(f"{main.step}", STRONG)]
+        if main.total:
+            share = (main.step or 0) / main.total
+            row.append(Span(f" of {main.total} "))
+            row += bar(min(1.0, share), BAR_CELLS, BUSY)
+            row.append(Span(f" {percentage(100 * share)}"))
+        return row
+
+    def _times(self, main: Counter, rate: float) -> Iterator[Row]:
+        """Yield the time that is left, and that of a step."""
+        if main.total and main.step is not None and not self._training.ended:
+            left = max(0, main.total - main.step) / rate
+            yield [Span(duration(left), STRONG), Span(" left", DIM)]
+        yield [Span(seconds(1 / rate), STRONG), Span(" a step", DIM)]
+
+    def _findings(self) -> Iterator[tuple[str, Style]]:
+        """Yield sentences about the training, the gravest first."""
+        training, now = self._training, self._clock()
+        loss = training.progress.latest("loss")
+        if loss is not None and not math.isfinite(loss):
+            yield "▲ The loss is not a number", FAULT
+        if training.run is not None and training.run.lost_bytes:
+            yield "▲ Output is lost: the disk was full", FAULT
+        main = training.progress.main(now)
+        if main is None:
+            yield "If it prints steps in its own way: --pattern REGEX", DIM
+            return
+        if training.ended:
+            yield f"Its output is kept{_place(training)}", DIM
+            return
+        silent = now - main.last_time
+        rate = main.rate(now)
+        if rate and silent > SILENT_SECONDS and silent * rate > 10:
+            yield f"▲ No step for {age(silent)} · s shows where it is", WARN
+        slowdown = find_slowdown([*main.points], now)
+        if slowdown is not None:
+            yield f"▲ {slowdown.sentence(self._causes())}", WARN
+        elif main.points[-1].time - main.points[0].time > JUDGED_SECONDS:
+            yield "Steps are as fast as before", GOOD
+        part = step_sentence(rate, self._busy())
+        if part:
+            yield f"{part} · s shows where the rest goes", STRONG
+
+    def _causes(self) -> Iterator[tuple[str, Finding]]:
+        """Yield the findings of the training's devices, each with the device's name."""
+        devices = {device.uuid: device for device in self._devices()}
+        for finding in self._telemetry.findings:
+            device = devices.get(finding.device_uuid)
+            if device is not None:
+                yield f"GPU {label_of(device)}", finding
+
+    def _busy(self) -> Iterator[float | None]:
+        history = self._telemetry.history
+        for device in self._devices():
+            yield from history.last(
+                device.uuid, "gpu_utilization_percent", BUSY_SAMPLES
+            )
+
+
+def _place(training: Training) -> str:
+    if training.run is None:
+        return ""
+    return f" in {visible(str(training.run.folder), 200) or ABSENT}"

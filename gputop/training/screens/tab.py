@@ -1,0 +1,141 @@
+"""Tab with a training: how it goes, charts beside its GPUs, findings, and its output."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING
+
+from textual import work
+from textual.containers import Vertical
+
+from gputop.training.screens.charts import TrainingCharts
+from gputop.training.screens.output import OutputView
+from gputop.training.screens.summary import ROWS, TrainingSummary
+from gputop.ui.drawing.dialogs import Choice, ChoiceDialog
+from gputop.ui.drawing.live import LiveTab
+from gputop.ui.processes.stacks_note import note_stacks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from textual.app import ComposeResult
+    from textual.widget import Widget
+
+    from gputop.agent.device import Device
+    from gputop.training.follow import Training
+    from gputop.ui.telemetry import Telemetry
+
+READ_SECONDS = 0.2
+"""Seconds between two looks for new output."""
+ENDINGS = (
+    (signal.SIGINT, "interrupt it, as Ctrl+C does"),
+    (signal.SIGTERM, "ask it to end"),
+    (signal.SIGKILL, "end it at once"),
+)
+
+
+class TrainingTab(LiveTab):
+    """Tab that follows one training."""
+
+    DEFAULT_CSS = f"""
+    TrainingTab {{ height: 1fr; background: ansi_default; }}
+    TrainingTab #training-summary {{ height: {ROWS}; }}
+    TrainingTab #training-body {{ height: 1fr; }}
+    TrainingTab #training-charts {{ height: 45%; min-height: 5; }}
+    TrainingTab #output {{ height: 1fr; }}
+    """
+
+    def __init__(self, training: Training, telemetry: Telemetry) -> None:
+        super().__init__(id="training")
+        self._training, self._telemetry = training, telemetry
+        self._pids: frozenset[int] = frozenset()
+        """GPU processes when `_members` were found."""
+        self._members: frozenset[int] = frozenset()
+        more = (self._of_training, training.clock)
+        self.summary = TrainingSummary(telemetry, training, *more)
+        self.charts = TrainingCharts(telemetry, training.progress, *more)
+        self.output = OutputView(training.lines)
+
+    def compose(self) -> ComposeResult:
+        yield self.summary
+        with Vertical(id="training-body"):
+            yield self.charts
+            yield self.output
+
+    def on_mount(self) -> None:
+        self._follow()
+
+    @work(group="training", exit_on_error=False)
+    async def _follow(self) -> None:
+        """Read the output as long as the tab exists. Keys are answered between two pieces."""
+        while not self._training.ended:
+            pieces = await asyncio.to_thread(self._training.read)
+            for piece in pieces:
+                self._training.add([piece])
+                await asyncio.sleep(0)
+            if pieces:
+                self._show()
+            else:
+                self._training.add(())
+                await asyncio.sleep(READ_SECONDS)
+        self._show()
+
+    def _show(self) -> None:
+        is_shown = self.is_attached and self.display
+        if is_shown and not self._telemetry.paused:
+            self.output.redraw()
+            self.summary.redraw()
+
+    def show_telemetry(self) -> None:
+        self.summary.redraw()
+        self.charts.redraw()
+        self.output.redraw()
+
+    @property
+    def key_handlers(self) -> tuple[Widget, ...]:
+        return (self, self.output, self.charts)
+
+    @property
+    def selected(self) -> Device | None:
+        """First device of the training, or else of all."""
+        devices = self._of_training() or self._telemetry.devices
+        return devices[0] if devices else None
+
+    def _of_training(self) -> Sequence[Device]:
+        """Return the devices that the processes of the training use."""
+        sample = self._telemetry.sample
+        if sample is None:
+            return ()
+        here = [each for each in sample.processes if each.is_here]
+        pids = frozenset(each.pid for each in here)
+        if pids != self._pids:
+            self._pids = pids
+            self._members = self._training.members(pids)
+        used = {e.device_uuid for e in here if e.pid in self._members}
+        devices = self._telemetry.devices
+        return [device for device in devices if device.uuid in used]
+
+    def action_stacks(self) -> None:
+        """Say where the time of the training's process goes, of several the first one."""
+        if self._training.is_simulated:
+            self.notify("It is simulated and does not exist")
+            return
+        pid = min(self._members, default=self._training.pid)
+        self.run_worker(
+            note_stacks(self.app, pid),
+            group="stacks",
+            exclusive=True,
+            exit_on_error=False,
+        )
+
+    def action_signal(self) -> None:
+        run = self._training.run
+        if run is None or self._training.ended:
+            self.notify("It has ended, or gputop did not start it")
+            return
+        choices = []
+        for number, meaning in ENDINGS:
+            choices.append(Choice(number.name, meaning, number))
+        dialog = ChoiceDialog("Send a signal to the training", choices)
+        dialog.ask(self.app, run.signal)

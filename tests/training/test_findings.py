@@ -1,0 +1,101 @@
+"""Findings about a training: slower steps with their cause, and the GPU's part of a step."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from gputop.health.findings import Finding, Severity
+from gputop.text import moment
+from gputop.training.findings import find_slowdown, step_sentence
+from gputop.training.members import descends_from
+from gputop.training.progress import Point
+
+START = 1_700_000_000.0
+
+
+def steps(*parts: tuple[float, float], noise: float = 0.0) -> list[Point]:
+    """Points of a training that ran for so many seconds with so many steps a second."""
+    random.seed(1)
+    points, now, done = [], START, 0
+    for length, rate in parts:
+        end = now + length
+        while now < end:
+            now += random.uniform(1 - noise, 1 + noise) / rate  # noqa: S311
+            done += 1
+            points.append(Point(now, done))
+    return points
+
+
+@pytest.mark.parametrize(
+    ("parts", "noise", "percent"),
+    [
+        (((300, 10), (60, 8.2)), 0.1, 18),
+        (((300, 10), (300, 5)), 0.5, 50),
+        (((3000, 0.5), (600, 0.25)), 0.1, 50),
+    ],
+)
+def test_slower_steps_are_found_with_their_time(
+    parts: tuple[tuple[float, float], ...], noise: float, percent: float
+) -> None:
+    points = steps(*parts, noise=noise)
+    found = find_slowdown(points, points[-1].time)
+    assert found is not None
+    assert found.percent == pytest.approx(percent, abs=3)
+    assert found.since == pytest.approx(START + parts[0][0], abs=25)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ((300, 10), (20, 5)),  # for too short a time
+        ((300, 10), (300, 9.5)),  # hardly slower
+        ((300, 5), (300, 10)),  # faster
+        ((20, 10),),
+        ((300, 10), (60, 5), (300, 10)),  # as fast as before again
+    ],
+)
+def test_a_training_that_is_as_fast_as_before_has_no_finding(
+    parts: tuple[tuple[float, float], ...],
+) -> None:
+    points = steps(*parts, noise=0.1)
+    assert find_slowdown(points, points[-1].time) is None
+    assert find_slowdown([], START) is None
+
+
+def test_the_cause_is_the_finding_that_began_at_that_time() -> None:
+    points = steps((300, 10), (60, 8.2))
+    found = find_slowdown(points, points[-1].time)
+    assert found is not None
+    hot = Finding(Severity.WARNING, "slowed by heat", rule="thermal", since=found.since + 20)
+    old = Finding(Severity.WARNING, "slowed by heat", rule="thermal", since=START - 500)
+    other = Finding(Severity.WARNING, "leaking", rule="leak", since=found.since)
+    begin = f"Steps are 18 % slower since {moment(found.since)[:5]}"
+    assert found.sentence() == begin
+    assert found.sentence([("GPU 3", old), ("GPU 3", other)]) == begin
+    assert found.sentence([("GPU 3", hot)]) == f"{begin}, when GPU 3 began to be slowed by heat"
+
+
+@pytest.mark.parametrize(
+    ("rate", "busy", "sentence"),
+    [
+        (1.25, [37.5], "A step takes 0.80 s, of which the GPU works 0.30 s"),
+        (20.0, [40, 60], "A step takes 50.0 ms, of which the GPU works 25.0 ms"),
+        (1.25, [95], ""),
+        (1.25, [None], ""),
+        (None, [40], ""),
+    ],
+)
+def test_the_part_of_a_step_in_which_the_gpu_works(
+    rate: float | None, busy: list[float | None], sentence: str
+) -> None:
+    assert step_sentence(rate, busy) == sentence
+
+
+def test_a_process_descends_from_its_parents() -> None:
+    assert descends_from(os.getpid(), os.getpid())
+    assert descends_from(os.getpid(), os.getppid())
+    assert not descends_from(os.getppid(), os.getpid())
+    assert not descends_from(2**22 + 1, os.getpid())

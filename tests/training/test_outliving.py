@@ -1,0 +1,114 @@
+"""A command outlives its dashboard, the shipped command in a terminal and without one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.e2e.shipped import GPUTOP, dashboard, run, see
+from tests.training.kills import Ending, endings, perform
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_a_dashboard_is_killed_and_its_command_goes_on(tmp_path: Path) -> None:
+    perform(Ending("SIGKILL", 1.0), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", endings(7, 30), ids=str)
+def test_however_gputop_ends_the_command_goes_on(ending: Ending, tmp_path: Path) -> None:
+    perform(ending, tmp_path)
+
+
+def test_one_comes_back_to_the_output_and_the_status_is_that_of_the_command(
+    tmp_path: Path,
+) -> None:
+    env = {"XDG_DATA_HOME": str(tmp_path), "LD_LIBRARY_PATH": ""}
+    code = (
+        "import time, sys, pathlib\nprint('step 1 of 8 loss 0.5')\n"
+        f"go = pathlib.Path({str(tmp_path)!r}, 'go')\n"
+        "while not go.exists(): time.sleep(0.02)\nprint('last words'); sys.exit(3)"
+    )
+    with dashboard("run", "--", sys.executable, "-uc", code, env=env) as terminal:
+        see(terminal, "step 1 of 8", "4 Training", "running for")
+        terminal.send("q")
+        assert terminal.wait() == 0
+        assert "gputop run --attach" in terminal.raw.decode().rpartition("goes on")[2]
+        with dashboard("run", "--attach", env=env) as again:
+            see(again, "step 1 of 8")
+            (tmp_path / "go").touch()
+            see(again, "last words", "ended with status 3")
+            again.send("q")
+            assert again.wait() == 3
+
+
+def test_without_a_terminal_the_output_is_printed_and_signals_are_passed_on(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "import signal, sys, time\nsignal.signal(signal.SIGUSR1, lambda *_: sys.exit(9))\n"
+        "print('ready', flush=True)\nwhile True: time.sleep(1)"
+    )
+    with subprocess.Popen(
+        [*GPUTOP, "run", "--", sys.executable, "-c", code],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "XDG_DATA_HOME": str(tmp_path)},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\r\n"
+        process.send_signal(signal.SIGUSR1)
+        assert process.wait(60) == 9
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["--", "/no/such"], 3, "/no/such was not started: there is no such file."),
+        (["--", "no-such-program"], 3, "no-such-program was not started: it is not in PATH."),
+        (["--", "/etc/passwd"], 3, "/etc/passwd was not started: it cannot be executed."),
+        ([], 2, "Give a command: `gputop run -- python train.py`."),
+        (["--list", "--attach"], 2, "Give one of a command, --attach and --list."),
+        (["--attach", "nothing"], 3, "There is no run nothing"),
+        (["--pattern", "(", "--", "true"], 2, "("),
+        (["--pattern", "a", "--", "true"], 2, "step"),
+        (["--lr", "3"], 2, "--lr"),
+    ],
+)
+def test_wrong_input_is_one_line(words: list[str], status: int, said: str, tmp_path: Path) -> None:
+    found = run("run", *words, env={"XDG_DATA_HOME": str(tmp_path)})
+    assert found.returncode == status
+    (line,) = found.stderr.splitlines()
+    assert line.startswith("gputop: error: ")
+    assert said in line
+    assert found.stdout == ""
+
+
+def test_a_folder_that_cannot_be_written_starts_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    found = run("run", "--", "true", env={"XDG_DATA_HOME": str(file)})
+    assert found.returncode == 3
+    assert "The output cannot be kept" in found.stderr
+
+
+def test_runs_are_listed(tmp_path: Path) -> None:
+    env = {"XDG_DATA_HOME": str(tmp_path)}
+    assert run("run", "--", "echo", "hello", env=env).stdout == "hello\n"
+    listed = run("run", "--list", env=env).stdout
+    assert "exit 0, ran" in listed
+    assert "echo hello" in listed
+
+
+def test_the_commands_options_are_not_gputops(tmp_path: Path) -> None:
+    env = {"XDG_DATA_HOME": str(tmp_path)}
+    found = run("run", "--pattern", "(?P<step>1)", "--", "echo", "--demo", "--", "-x", env=env)
+    assert found.stdout == "--demo -- -x\n"

@@ -1,0 +1,69 @@
+"""Steps per second from steps and their times."""
+
+from __future__ import annotations
+
+import pytest
+
+from gputop.training.progress import Counter, Point, Progress, rates
+from gputop.training.steps import StepReading
+
+
+def counter(*steps: tuple[float, int]) -> Counter:
+    """A counter that was told these times and steps."""
+    made = Counter("bar")
+    for time, step in steps:
+        made.add(step, 100, time)
+    return made
+
+
+def test_the_rate_is_that_of_the_last_half_minute() -> None:
+    slow = [(float(t), t) for t in range(100)]
+    fast = [(99 + t / 4, 99 + t) for t in range(1, 201)]
+    assert counter(*slow).rate(99) == pytest.approx(1.0)
+    assert counter(*slow, *fast).rate(149) == pytest.approx(4.0)
+
+
+def test_slow_steps_are_counted_over_a_longer_time() -> None:
+    assert counter((0, 0), (60, 1), (120, 2), (180, 3)).rate(180) == pytest.approx(1 / 60)
+
+
+def test_the_rate_falls_while_no_step_ends() -> None:
+    made = counter(*[(float(t), t) for t in range(20)])
+    assert made.rate(20.0) == pytest.approx(1.0)
+    assert made.rate(39.0) == pytest.approx(10 / 30)  # ten steps since half a minute ago
+
+
+def test_steps_go_on_when_a_bar_begins_again() -> None:
+    made = counter(*[(float(t), t % 10) for t in range(40)])
+    assert made.points[-1].value == 36  # a bar begins with 0, and each epoch has 9 steps after it
+    assert made.step == 9
+
+
+def test_a_rate_needs_two_steps() -> None:
+    assert counter().rate(0.0) is None
+    assert counter((0.0, 5)).rate(1.0) is None
+    assert counter((0.0, 5), (1.0, 5)).rate(1.0) is None
+
+
+def test_the_main_counter_has_most_steps() -> None:
+    progress = Progress()
+    for t in range(100):
+        progress.add(StepReading("bar", t), float(t))
+        progress.add(StepReading("bar epochs", t // 10), float(t))
+    main = progress.main(100.0)
+    assert main is not None
+    assert main.name == "bar"
+
+
+def test_values_are_kept_with_their_times() -> None:
+    progress = Progress()
+    progress.add(StepReading("log", 1, None, {"train_loss": 2.0}), 5.0)
+    assert progress.latest("loss") == 2.0
+    assert list(progress.values["train_loss"]) == [Point(5.0, 2.0)]
+    assert progress.latest("accuracy") is None
+
+
+def test_steps_are_spread_over_the_columns_of_a_chart() -> None:
+    points = [Point(0, 0), Point(10, 10), Point(20, 30)]
+    assert rates(points, [-5, 0, 5, 10, 15, 20, 25]) == [None, 1, 1, 2, 2, None]
+    assert rates([], [0, 1]) == [None]

@@ -1,0 +1,206 @@
+"""Runs: a relay that outlives gputop, the output with its times, and signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.training.follow import attach, training_of
+from gputop.training.relay import OUTPUT, OutputFile
+from gputop.training.runs import OutputReader, RunError, exit_status, find_run, start_run
+
+if TYPE_CHECKING:
+    from gputop.training import runs
+
+PATIENCE = 30.0
+
+
+@pytest.fixture(autouse=True)
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of runs is empty."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    return tmp_path
+
+
+def started(code: str) -> tuple[runs.Run, subprocess.Popen[bytes]]:
+    """A run of this Python code."""
+    return start_run([sys.executable, "-u", "-c", code], 100, 30)
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for a condition."""
+    end = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def pieces(folder: Path) -> Iterator[runs.Piece]:
+    yield from OutputReader(folder).read()
+
+
+def test_a_command_has_a_terminal_and_its_output_and_status_are_kept() -> None:
+    code = "import os, sys; print(*os.get_terminal_size(), sys.stdout.isatty()); sys.exit(7)"
+    run, relay = started(code)
+    relay.wait(PATIENCE)
+    ended = find_run(None)
+    assert (ended.name, ended.status, ended.is_running) == (run.name, 7, False)
+    assert (run.folder / OUTPUT).read_bytes() == b"100 30 True\r\n"
+
+
+def test_a_secret_of_the_command_line_is_not_kept(data_folder: Path) -> None:
+    run, relay = start_run(["echo", "--api-key", "hunter2secret"], 80, 24)
+    relay.wait(PATIENCE)
+    assert "hunter2secret" not in " ".join(run.command)
+    assert "hunter2secret" not in (run.folder / "run.json").read_text()
+    assert run.folder.stat().st_mode & 0o077 == 0
+    assert (run.folder / OUTPUT).read_bytes() == b"--api-key hunter2secret\r\n"
+
+
+def test_a_command_gets_no_input_instead_of_waiting_for_it() -> None:
+    run, relay = started("print(repr(__import__('sys').stdin.read()))")
+    relay.wait(PATIENCE)
+    assert (run.folder / OUTPUT).read_bytes() == b"''\r\n"
+
+
+def test_a_command_ends_by_a_signal() -> None:
+    _, relay = started("import os; os.kill(os.getpid(), 9)")
+    relay.wait(PATIENCE)
+    assert find_run(None).status == -signal.SIGKILL
+    assert exit_status(-signal.SIGKILL) == 137
+    assert exit_status(3) == 3
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP"])
+def test_signals_reach_the_command(name: str) -> None:
+    code = (
+        "import signal, sys, time\n"
+        f"signal.signal(signal.{name}, lambda *_: sys.exit(5))\n"
+        "print('ready')\n"
+        "time.sleep(60)"
+    )
+    run, relay = started(code)
+    until(lambda: b"ready" in (run.folder / OUTPUT).read_bytes())
+    run.signal(signal.Signals[name])
+    relay.wait(PATIENCE)
+    assert find_run(None).status == 5
+
+
+def test_the_output_has_the_times_at_which_it_was_written() -> None:
+    code = "import time; print('one'); time.sleep(0.7); print('two')"
+    run, relay = started(code)
+    before = time.time()
+    relay.wait(PATIENCE)
+    first, second = pieces(run.folder)
+    assert (first.data, second.data) == (b"one\r\n", b"two\r\n")
+    assert second.time - first.time == pytest.approx(0.7, abs=0.4)
+    assert abs(first.time - before) < PATIENCE
+
+
+def test_a_child_that_keeps_the_terminal_does_not_keep_the_run() -> None:
+    code = (
+        "import subprocess; print('out')\n"
+        "child = subprocess.Popen(['sleep', '60'], start_new_session=True); print(child.pid)"
+    )
+    run, relay = started(code)
+    relay.wait(PATIENCE)
+    child = int((run.folder / OUTPUT).read_bytes().split()[1])
+    os.kill(child, signal.SIGKILL)
+    assert find_run(None).status == 0
+
+
+def test_a_burst_is_in_the_file_and_only_its_end_is_read() -> None:
+    run, relay = started("import os; os.write(1, b'x' * 3_000_000); print(); print('end')")
+    training = training_of(run)
+    until(lambda: not training.update() and relay.poll() is not None)
+    training.update()
+    assert (run.folder / OUTPUT).stat().st_size == 3_000_007
+    assert training.output_bytes == 3_000_007
+    assert training.lines.lines[-1] == "end"
+    assert any("only in the file" in line for line in training.lines.lines)
+
+
+def test_a_full_disk_does_not_stop_the_command(tmp_path: Path) -> None:
+    (tmp_path / OUTPUT).symlink_to("/dev/full")
+    output = OutputFile(tmp_path)
+    output.write(b"12345")
+    assert output.lost_bytes == 5
+
+
+def test_steps_of_a_run_are_followed_while_it_runs() -> None:
+    code = (
+        "import time\nfor n in range(40): print(f'step {n} loss {1 / (n + 1)}'); time.sleep(0.02)"
+    )
+    run, relay = started(code)
+    training = training_of(run)
+    until(lambda: not training.update() and training.ended)
+    relay.wait(PATIENCE)
+    training.update()
+    main = training.progress.main(time.time())
+    assert main is not None
+    assert main.step == 39
+    assert training.progress.latest("loss") == pytest.approx(1 / 40)
+    assert training.run is not None
+    assert training.run.status == 0
+
+
+def test_the_running_one_is_found_first_and_a_name_may_be_short() -> None:
+    first, relay = started("import time; time.sleep(60)")
+    _, other = start_run(["true"], 80, 24, name="zz-short")
+    other.wait(PATIENCE)
+    assert find_run(None).name == first.name
+    assert find_run("zz").command == ("true",)
+    with pytest.raises(RunError, match="There is no run nothing"):
+        find_run("nothing")
+    first.signal(signal.SIGTERM)
+    relay.wait(PATIENCE)
+
+
+def test_a_damaged_folder_is_no_run(data_folder: Path) -> None:
+    folder = data_folder / "gputop" / "runs" / "bad"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps({"command": 3}))
+    with pytest.raises(RunError, match="There is no run"):
+        find_run(None)
+
+
+def test_a_folder_that_cannot_be_written_is_named(
+    data_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (data_folder / "file").write_text("")
+    monkeypatch.setenv("XDG_DATA_HOME", str(data_folder / "file"))
+    with pytest.raises(RunError, match="The output cannot be kept"):
+        start_run(["true"], 80, 24)
+
+
+def test_a_process_that_writes_to_a_file_is_attached_to(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    code = "import time\nfor n in range(1000): print('step', n, flush=True); time.sleep(0.01)"
+    with log.open("wb") as file:
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=file)
+    training = attach(process.pid)
+    until(lambda: training.update() and training.progress.counters)
+    assert not training.ended
+    process.kill()
+    process.wait()
+    until(lambda: not training.update() and training.ended)
+
+
+def test_a_process_that_writes_to_no_file_is_named() -> None:
+    with subprocess.Popen(
+        ["/bin/sleep", "60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        with pytest.raises(RunError, match="to no file"):
+            attach(process.pid)
+        process.kill()
+    with pytest.raises(RunError, match="no such process"):
+        attach(2**22 + 1)

@@ -1,0 +1,209 @@
+"""The tab of a training: its lines, its charts, its output, and keys on it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gputop.commands.run import tab_of
+from gputop.health.stacks import Stacks
+from gputop.training.demo import SimulatedTraining
+from gputop.training.follow import Training
+from gputop.training.progress import Point
+from gputop.training.runs import Piece, Run
+from gputop.training.screens.charts import Axis, nice_top
+from gputop.training.screens.output import OutputView
+from gputop.training.screens.summary import TrainingSummary
+from gputop.training.screens.tab import TrainingTab
+from gputop.ui.drawing.dialogs import ChoiceDialog
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.header import Header
+from gputop.ui.shell.help_and_settings import HelpPage
+from tests.streams import PreparedStream, inventory, process, sample
+from tests.ui.pilots import app_with, lines, settle, shown, text_of, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from textual.pilot import Pilot
+
+PID = 4242
+
+
+class Written:
+    """A source with these lines, one a second until now."""
+
+    def __init__(self, *texts: str) -> None:
+        now = time.time()
+        self.pieces = [
+            Piece(f"{text}\n".encode(), now - len(texts) + n) for n, text in enumerate(texts)
+        ]
+
+    def read(self) -> Iterator[Piece]:
+        while self.pieces:
+            yield self.pieces.pop(0)
+
+
+class Followed(Training):
+    """A training whose process is on the first GPU, and does not end."""
+
+    def __init__(self, *texts: str, run: Run | None = None) -> None:
+        self.count = len(texts)
+        super().__init__(("/opt/bin/python", "train.py"), PID, Written(*texts), run=run)
+
+    def clock(self) -> float:
+        return self._last_time
+
+    def _has_ended(self) -> bool:
+        return self.run is not None and self.run.ended is not None
+
+
+def app_of(training: Training) -> GputopApp:
+    stream = PreparedStream(inventory(2), sample(2, processes=[process(PID, 0)]))
+    training.members = lambda pids: frozenset(pids) & {PID}  # type: ignore[method-assign]
+    return GputopApp(stream, extra=tab_of(training))
+
+
+async def read(pilot: Pilot[None]) -> None:
+    """Wait until the output was read."""
+    training = pilot.app.query_one(TrainingTab)._training
+    assert isinstance(training, Followed)
+    await until(pilot, lambda: training.lines.count == training.count)
+    await settle(pilot)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (40, 12)])
+async def test_the_tab_has_progress_charts_and_output(size: tuple[int, int]) -> None:
+    steps = [f"step {n} of 200 loss {2 - n / 100}" for n in range(90)]
+    app = app_of(Followed("\x1b[31mbegin\x1b[0m \x1b]0;title\x07", *steps))
+    async with app.run_test(size=size) as pilot:
+        await read(pilot)
+        app.query_one(TrainingTab).show_telemetry()
+        text = text_of(lines(app))
+    assert "\x1b" not in text
+    assert "step 89 of 200" in text
+    if size[0] >= 80:
+        assert "python train.py" in text
+        assert re.search(r"step 89 of 200 .* 44 % +1.00 steps/s +loss 1.11", text)
+        assert "steps/s         1.00" in text
+        assert re.search(r"busy +97 %", text), "only of the GPU of the training"
+
+
+async def test_the_output_follows_its_end_until_it_is_scrolled() -> None:
+    training = Followed(*[f"line {n}" for n in range(100)])
+    app = app_of(training)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await read(pilot)
+        assert "line 99" in shown(pilot, OutputView)
+        await pilot.press("pageup")
+        held = shown(pilot, OutputView)
+        assert "line 99" not in held
+        assert "newer lines below" in held
+        training.add([Piece(b"line 100\n", time.time())])
+        app.query_one(OutputView).redraw()
+        assert shown(pilot, OutputView).splitlines()[1:] == held.splitlines()[1:]
+        await pilot.press("home")
+        assert "line 0" in shown(pilot, OutputView)
+        await pilot.press("end")
+        assert "line 100" in shown(pilot, OutputView)
+        await pilot.press("right")
+        assert "line" not in shown(pilot, OutputView)
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(0, "ended with status 0 after 2:05"), (-9, "ended by SIGKILL after 2:05")],
+)
+async def test_the_end_of_the_command_is_said(status: int, text: str, tmp_path: Path) -> None:
+    run = Run(tmp_path, ("train",), PID, 1, 1000.0, 1125.0, status)
+    app = app_of(Followed("step 1", "step 2", run=run))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await read(pilot)
+        await until(pilot, lambda: text in shown(pilot, TrainingSummary))
+
+
+async def test_a_loss_that_is_not_a_number_and_unknown_steps_are_said() -> None:
+    for line, text in (("step 1 loss nan", "not a number"), ("hello", "--pattern REGEX")):
+        app = app_of(Followed(line, line))
+        async with app.run_test(size=(80, 24)) as pilot:
+            await read(pilot)
+            await settle(pilot)
+            assert text in shown(pilot, TrainingSummary)
+
+
+async def test_s_says_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def sampled(pid: int) -> Stacks:
+        assert pid == PID
+        return Stacks((("DataLoader `_next_data`", 71.0),))
+
+    monkeypatch.setattr("gputop.ui.processes.stacks_note.sample_stacks", sampled)
+    app = app_of(Followed("step 1"))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await read(pilot)
+        for key in ("4", "3", "1"):
+            await pilot.press(key, "s")
+            await until(
+                pilot,
+                lambda: any("71 % in DataLoader" in n.message for n in app._notifications),
+            )
+            app.clear_notifications()
+
+
+async def test_f9_asks_and_sends_a_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[int] = []
+    monkeypatch.setattr(Run, "signal", lambda _, number: sent.append(number))
+    app = app_of(Followed("step 1", run=Run(tmp_path, ("train",), PID, 1, 1000.0)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await read(pilot)
+        await pilot.press("f9")
+        await until(pilot, lambda: isinstance(app.screen, ChoiceDialog))
+        await pilot.press("down", "enter")
+        await settle(pilot)
+    assert sent == [15]
+
+
+async def test_without_a_training_there_is_no_tab_and_no_key_of_it() -> None:
+    app = app_with(inventory(1), sample(1))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        assert "Training" not in shown(pilot, Header)
+        await pilot.press("4")
+        (note,) = app._notifications
+        assert "are the tabs" in note.message
+        await pilot.press("question_mark")
+        await settle(pilot)
+        page = app.screen
+        assert isinstance(page, HelpPage)
+        assert not page.groups.get("Training")
+        assert "4" not in page.groups["Everywhere"]
+
+
+def test_dots_are_means_of_what_is_in_their_time() -> None:
+    axis = Axis(end=100.0, width=10.0, dots=3)
+    points = [Point(60.0, 9), Point(70.0, 1), Point(75.0, 3), Point(99.9, 5), Point(100.0, 7)]
+    assert axis.edges == [70.0, 80.0, 90.0, 100.0]
+    assert axis.means(points) == [2.0, None, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("values", "top"), [([36.0, None], 40.0), ([0.011], 0.012), ([None], 1.0), ([1000.0], 1000.0)]
+)
+def test_the_full_height_is_a_round_number(values: list[float | None], top: float) -> None:
+    assert nice_top(values) == pytest.approx(top)
+
+
+def test_the_simulated_training_has_a_past() -> None:
+    training = SimulatedTraining()
+    progress = training.progress
+    training.update()
+    while training.update():
+        pass
+    assert training.members(range(48_000, 49_000)) == frozenset(range(48_211, 48_217))
+    main = progress.main(time.time())
+    assert main is not None
+    assert main.rate(time.time(), 500.0) == pytest.approx(2.44, rel=0.03)
+    assert not training.ended
