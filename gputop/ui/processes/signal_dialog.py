@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from gputop.agent.snapshot import Process
 
 SIGNALS = (
-    (Signals.SIGTERM, "requests its end: it may clean up or refuse"),
+    (Signals.SIGTERM, "requests its end: may clean up or refuse"),
     (Signals.SIGINT, "interrupts it, as Ctrl+C does"),
     (Signals.SIGKILL, "kills it at once: nothing is saved"),
     (Signals.SIGSTOP, "suspends it; it keeps its device memory"),
     (Signals.SIGCONT, "resumes a suspended process"),
-    (Signals.SIGHUP, "reports that its terminal was closed"),
+    (Signals.SIGHUP, "reports that its terminal closed"),
     (Signals.SIGQUIT, "ends it with a core dump"),
-    (Signals.SIGUSR1, "has an effect that the program defines"),
-    (Signals.SIGUSR2, "has an effect that the program defines"),
+    (Signals.SIGUSR1, "effect defined by the program"),
+    (Signals.SIGUSR2, "effect defined by the program"),
 )
 """Signals in order of severity, with their default effects."""
 ENDING = (
