@@ -87,5 +87,5 @@ def test_the_doctor_says_that_names_are_slow_and_not_that_the_driver_hangs(
     page = " ".join(run("doctor", env=machine.environment).stdout.split())
     assert "hangs" not in page
     assert "user names" in page
-    assert "the name of user 4242 is not answered within 1 s" in page
+    assert "the name of user 4242 is not found within 1 s" in page
     assert f"Check SSSD or NSS: `getent passwd {USER}`" in page
