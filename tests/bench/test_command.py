@@ -91,7 +91,7 @@ def test_the_document_fits_its_schema(kind: str, capsys: pytest.CaptureFixture[s
         (["--devices", "2"], 2, "Add --ray"),
         (["pairs", "--ray"], 2, "--ray is not for pairs"),
         (["--ray", "sweep"], 2, "Type `gputop bench sweep --ray`"),
-        (["--ray", "--device", "0"], 2, "Say how many with --devices"),
+        (["--ray", "--device", "0"], 2, "Give their number with --devices"),
         (["--ray", "--history"], 2, "--ray and --history exclude each other"),
         (["--ray", "--devices", "0"], 2, "whole number"),
         (["collective", "--device", "cpu", "--ranks", "65"], 2, "--ranks"),

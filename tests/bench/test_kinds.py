@@ -198,13 +198,13 @@ NO_TIME = "absent, the time was too short: give more --seconds"
 @pytest.mark.parametrize(
     ("n", "seconds", "absent"),
     [
-        (100, 0.02, "1000×1000"),  # one would take 20 s
-        (1000, 0.5, "eager of 1000×1000, norm fetched at the end of 1000×1000, norm fetched"),
+        (100, 0.06, "1000×1000"),  # one would take a minute
+        (1000, 1.5, "eager of 1000×1000, norm fetched at the end of 1000×1000, norm fetched"),
     ],
 )
 def test_rows_for_which_there_is_no_time_are_absent(n: int, seconds: float, absent: str) -> None:
     fault = QUICK + SLOW.format(n=n, seconds=seconds)
-    with RawWorker(asked("latency", 2.0), fault) as raw:
+    with RawWorker(asked("latency", 6.0), fault) as raw:
         events = list(raw.events())
     assert events[-1]["event"] == "done", events[-1]
     assert max(event["x"] for event in events if event["event"] == "point") == 100

@@ -154,12 +154,12 @@ GPU = replace(CPU, kind="cuda", uuid=inventory(1).devices[0].uuid, index=0)
 TESTED = replace(RESULT, kind="memory", device_uuid=GPU.uuid, tflops_mean=None, tflops_peak=None)
 
 
-def counted(kind: str, **after: Any) -> Conditions:
+def counted(kind: str, *, is_pending: bool = False, **after: Any) -> Conditions:
     """The conditions of a run that begins with counters of 2 and ends with these."""
     clock = [NOW]
     run = DeviceRun(Request(GPU, "bfloat16", None, 10.0, kind=kind), lambda: clock[0])
     run.add_event(inventory(1))
-    quiet = {"ecc_corrected": 2, "ecc_uncorrected": 0, "remap_pending": False}
+    quiet = {"ecc_corrected": 2, "ecc_uncorrected": 0, "remap_pending": is_pending}
     run.add_event(gpu_sample(NOW - 5, **{**quiet, "ecc_corrected": 1}))
     run.add_event(gpu_sample(NOW - 1, **quiet))
     run.add_event(PLANNED)
@@ -186,3 +186,5 @@ def test_the_devices_own_counters_are_judged(after: dict[str, Any], state: str, 
     (part,) = [part for part in verdict.parts if part.name == "memory"]
     assert (part.state, part.why) == (state, why)
     assert bool(counted("soak", **after).memory_errors) is bool(after), "elsewhere only if one rose"
+    bad = counted("soak", is_pending=True).memory_errors
+    assert bad == {"remap_pending": (1, 1)}, "also a state that was bad before"

@@ -22,7 +22,7 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request
-from gputop.bench.results.page import figure_facts
+from gputop.bench.results.page import droop_text, figure_facts
 from gputop.bench.results.verdict import judge, status, with_verdicts
 from gputop.bench.run.device_run import DeviceRun
 from gputop.commands import bench as command
@@ -197,6 +197,14 @@ def test_a_gpu_that_collapses_or_swings_is_degraded(rate: Callable[[float], floa
     assert why.endswith("% under the median, without a power cap or heat")
 
 
+def test_a_rate_that_varies_too_much_is_not_said_to_have_no_droop() -> None:
+    (found,) = with_verdicts(results([simulated(rate=lambda at: 900.0 if at < 50 else 90.0)]))
+    part = parts(found)["droop"]
+    assert part.state == "not judged"
+    assert droop_text(found) == "too uneven to tell a droop"
+    assert "the rate varies too much to tell 10 %: its 95 % interval is -" in part.why
+
+
 @pytest.mark.parametrize(
     ("capped", "late", "watts", "state"),
     [
@@ -337,6 +345,7 @@ LIVE, AT_MOST = "formula at the live clock", "formula at the maximum clock"
         ({AT_MOST: 5.0}, {"dtype": "float8_e4m3"}, "not judged", "no datasheet value"),
         ({"datasheet dense": 0.0}, {}, "degraded", "0.0 % of the dense peak in its datasheet"),
         ({"datasheet dense": 40.0}, {"tflops_device": 940.0}, "degraded", "40.0 % of the dense"),
+        ({"datasheet dense": 49.5}, {"tflops_device": 796.0}, "degraded", "49.5 % of the dense"),
     ],
 )
 def test_a_gpu_without_a_datasheet_is_judged_by_the_formula(
