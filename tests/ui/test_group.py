@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -249,3 +250,13 @@ def test_latencies_stand_side_by_side_size_by_size() -> None:
     assert small[1].split() == ["eager", "5.1", "µs", "5.13", "µs"]
     assert not any("100×100" in row for row in small)
     assert any("100×100" in row for row in large)
+
+
+def test_who_is_more_than_ten_percent_behind_is_named_in_its_row() -> None:
+    made = group(4, 30.0)
+    target = list(made.devices)[-1]
+    for n in range(20):
+        made.add_event(target, Progress(31.0 + n, 1.0, 900 + n, 500.0))
+    rows = table(made, 120)
+    assert re.search(r"2[0-9]\.[0-9] % behind", in_style(rows, WARN))
+    assert in_style(table(group(4, 30.0), 120), WARN) == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import errno
 import os
 import signal
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.app import App
 from textual.containers import Vertical
-from textual.widgets import OptionList
+from textual.widgets import OptionList, Static
 
 import gputop.ui
 from gputop.agent.linux import procfs
@@ -275,3 +276,27 @@ def test_a_signal_that_is_refused(
     assert problem is not None
     assert problem.why == "it is not yours, or protected"
     assert "root" in problem.remedy
+
+
+async def test_foreign_text_is_inert() -> None:
+    evil = process(1, 0, user="[red]x\x1b[2J", command="a\u202eb[/]\x00 " * 90)
+    app = SignalApp(evil)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("enter")
+        await settle(pilot)
+        said = app.screen.query_one("#signal-question", Static).content
+        assert "Send TERM to 1 ([red]x␛[2J, a⟨202e⟩b[/]␀" in str(said)
+
+
+def test_a_later_process_of_the_same_pid_is_not_the_target() -> None:
+    first = process(7, 0)
+    later = dataclasses.replace(process(7, 1), start_time=1.0)
+    (target,) = signal_targets(first, [first, later], DEVICES)
+    assert target.labels == ("0",)
+
+
+def test_this_program_does_not_signal_itself() -> None:
+    problem = send_signal(os.getpid(), read_stat(os.getpid()).started, signal.SIGKILL)
+    assert problem is not None
+    assert problem.why == "it is this gputop"
