@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import random
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Host, Inventory, Process, Sample
@@ -16,6 +15,9 @@ from gputop.health.judge import Judge, Judgement, NoFinding, Verdict
 from gputop.stream.history import History
 from tests import streams
 from tests.streams import GIB, NOW
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 BUSY, SM = "gpu_utilization_percent", "sm_active_percent"
 TENSOR, DRAM = "tensor_active_percent", "dram_active_percent"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -13,10 +12,7 @@ from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Sample
 from gputop.bench.plan.request import Target
 from gputop.bench.plan.target_choice import why_unusable
-from gputop.health.causes import find_causes
 from gputop.health.conditions import XIDS, event_text, fault_of
-from gputop.health.findings import Finding, Severity
-from gputop.health.judge import judge_snapshot
 from gputop.schema.advice import (
     INDEX,
     fill_in,
@@ -26,18 +22,11 @@ from gputop.schema.advice import (
     shared_command,
     smi_command,
 )
-from gputop.schema.catalogue import RECOVERIES
-from gputop.schema.values import value_text
 from tests import streams
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 ROOT = Path(__file__).parents[2]
 RESET = "uit gputop and the programs that use GPU 5, then `sudo nvidia-smi --gpu-reset -i 5`"
 """Its first letter depends on what is before it."""
-AGAIN = "Run the jobs that used it again: their data may be wrong. "
-AGAIN += "If the errors come back, have it replaced"
 NVLINK = "; it may be refused while its NVLink peers are in use"
 NO_NVLINK = {"nvlink_rx_bytes_per_second": Absence.NOT_SUPPORTED}
 CHANGES = re.compile(
@@ -53,23 +42,6 @@ def unnamed(text: str) -> list[str]:
     flat = re.sub(r'"\n\s*f?"|\s+', " ", text)
     found = [each["words"].strip() for each in CHANGES.finditer(flat)]
     return [words for words in found if not re.search(r"(^|\s)(-i|--id)[ =]", words)]
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ('"End its processes, `nvidia-smi --gpu-reset`, or reboot"', ["--gpu-reset"]),
-        ("`nvidia-smi\n--gpu-reset`", ["--gpu-reset"]),
-        ("try sudo nvidia-smi -r", ["-r"]),
-        ("`nvidia-smi -rgc` as root", ["-rgc"]),
-        ("`nvidia-smi mig -cgi`", ["mig -cgi"]),
-        ("`sudo nvidia-smi --gpu-reset -i 5`", []),
-        ("`sudo nvidia-smi -i {index} -pl 700`", []),
-        ("`nvidia-smi -q -d CLOCK`, `nvidia-smi -L`, nvidia-smi topo -m", []),
-    ],
-)
-def test_the_sweep_finds_commands_for_all_devices(text: str, found: list[str]) -> None:
-    assert unnamed(text) == found
 
 
 def test_no_command_changes_all_devices() -> None:
@@ -155,52 +127,3 @@ def test_a_gpu_that_has_fallen_off_the_bus_is_not_reset() -> None:
     for code in XIDS:
         event = Event(0.0, H100.uuid, "xid", code)
         assert "--gpu-reset" not in event_text(event, H100, streams.lost(5)).remedy
-
-
-def advice(rule: str, **readings: Any) -> str:
-    """The advice of that rule about one snapshot of device 5."""
-    inventory = replace(streams.inventory(), devices=(GEFORCE,))
-    sample = seen(streams.readings(5, **readings))
-    found = judge_snapshot(inventory, sample).findings
-    return next(each.remedy for each in found if each.rule == rule)
-
-
-def test_a_recovery_action_is_words_without_a_command() -> None:
-    for action in RECOVERIES:
-        assert "nvidia-smi" not in value_text("recovery_action", action)
-
-
-def story(*parts: Finding) -> str:
-    ((finding,),) = find_causes(parts)
-    return finding.remedy
-
-
-def parts_of(readings: DeviceSample, *codes: int) -> Sequence[Finding]:
-    """The findings of the rules about device 5, and its Xids."""
-    inventory = replace(streams.inventory(), devices=(H100,))
-    found = judge_snapshot(inventory, seen(readings)).findings
-    xids = [event_text(Event(0.0, H100.uuid, "xid", code), H100, readings) for code in codes]
-    return [
-        *(each for each in found if each.rule in ("recovery", "remap", "ecc")),
-        *(
-            Finding(Severity.FAULT, each.what, (), each.remedy, rule="xid", device_uuid=H100.uuid)
-            for each in xids
-        ),
-    ]
-
-
-BROKEN = streams.readings(
-    5, remap_pending=True, ecc_uncorrected=3, ecc_corrected=9, recovery_action="gpu_reset"
-)
-
-
-def test_one_fault_has_one_remedy() -> None:
-    said = story(*parts_of(BROKEN, 48))
-    assert said.count("--gpu-reset") == 1
-    assert said == f"Q{RESET}{NVLINK}. {AGAIN}"
-    assert said == story(*reversed(parts_of(BROKEN, 48)))
-    off_the_bus = story(*parts_of(BROKEN, 79))
-    assert "reset" not in off_the_bus
-    assert off_the_bus.startswith("Usually only a reboot")
-    few = streams.readings(5, remap_pending=True, ecc_uncorrected=0)
-    assert story(*parts_of(few)) == f"Q{RESET}{NVLINK}"

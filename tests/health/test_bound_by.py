@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -28,6 +27,9 @@ from tests.health.histories import (
     saw,
     trainer,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
 
 A100 = replace(device(), name="NVIDIA A100-SXM4-80GB", compute_capability="8.0", sm_count=108)
 T4 = replace(device(), name="Tesla T4", compute_capability="7.5", sm_count=40)
@@ -137,9 +139,7 @@ CASES = [
     without_gpm(A100, "A100, training", COMPUTE, "power 93 % of the limit", nvml(99, 41, 371, 400)),
     without_gpm(A100, "A100, decode", MEMORY, "memory busy 88 %", nvml(100, 88, 262, 400)),
     without_gpm(A100, "A100, between", UNKNOWN, "needs GPM: Hopper", nvml(97, 38, 210, 400)),
-    without_gpm(
-        A100, "A100, kernel of one SM", LAUNCHES, "19 % of the limit", nvml(100, 0, 75, 400)
-    ),
+    without_gpm(A100, "kernel of one SM", LAUNCHES, "19 % of the limit", nvml(100, 0, 75, 400)),
     without_gpm(A100, "A100, loader", INPUT, "idle 52 %", nvml(48, 20, 190, 400)),
     without_gpm(A100, "A100, PCIe", TRANSFERS, "of 29.3 GiB/s", OLDER_COPIES),
     without_gpm(T4, "T4 at its 70 W", POWER, "by the power limit", T4_CAPPED),
@@ -152,14 +152,7 @@ CASES = [
     without_gpm(device(), "--no-gpm", UNKNOWN, "GPM is off", nvml(99, 40, 400, 700), absence=OFF),
     Case("MIG", COMPUTE, "tensor active 52 %", {}, gpu=MIG, without=NO_BUSY),
     Case("MIG alone", UNKNOWN, "no busy (counted for the whole", {}, gpu=MIG, without=NO_POWER),
-    Case(
-        "vGPU, busy",
-        UNKNOWN,
-        "no SM active (needs GPM",
-        nvml(97, 30, 0, 0),
-        gpu=VGPU,
-        without=NO_WATTS,
-    ),
+    Case("vGPU, busy", UNKNOWN, "(needs GPM", nvml(97, 30, 0, 0), gpu=VGPU, without=NO_WATTS),
     Case("vGPU, idle", IDLES, "busy 3 %", nvml(3, 0, 0, 0), gpu=VGPU, without=NO_WATTS),
     Case("vGPU alone", UNKNOWN, "no busy (not supported", {}, gpu=VGPU, without=NO_COUNTERS),
     Case("lost", UNKNOWN, "LOST: it no longer answers", {}, state=DeviceState.LOST),

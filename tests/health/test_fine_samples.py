@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gputop.health.findings import Finding
-from tests.health.histories import WORKING, Machine, finding, one, saw, trainer
+from tests.health.histories import Machine, finding, one, saw, trainer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
 
 FULL_CORE = trainer(cpu_percent=99.0)
 STEP = 1 / 6
@@ -63,8 +65,8 @@ def said(changes: Mapping[str, Any], **more: Any) -> Finding:
     return finding(machine(changes, **more), "input_bound")
 
 
-@pytest.mark.parametrize("period", [0.7, 0.8, 0.9, 1.0, 1.3, 2.0, 5.0, 8.0])
-@pytest.mark.parametrize("high", [0.3, 0.5, 0.7])
+@pytest.mark.parametrize("period", [0.7, 0.9, 1.3, 5.0])
+@pytest.mark.parametrize("high", [0.3, 0.7])
 def test_a_wave_is_found_with_its_period(period: float, high: float) -> None:
     found = said(wave(period, high))
     idle, between, *_ = found.evidence
@@ -84,7 +86,7 @@ def test_of_the_ticks_alone_it_is_not_claimed() -> None:
     assert [each.label for each in found.evidence][:2] == ["idle", "CPU of its busiest process"]
 
 
-@pytest.mark.parametrize("period", [0.17, 0.2, 0.25, 0.3, 0.34, 0.4, 0.5, 0.55])
+@pytest.mark.parametrize("period", [0.17, 0.34, 0.55])
 def test_what_is_too_fast_for_the_samples_has_no_period(period: float) -> None:
     found = said(wave(period))
     assert "every" not in found.line
@@ -110,15 +112,9 @@ def brought(samples: Callable[[int], tuple[int, ...] | None], seconds: Any = STE
         (lambda _: (50,) * 12, STEP),  # each one twice
         (lambda tick: (50,) * (60 if tick % 10 == 0 else 6), STEP),
         (lambda _: (50,) * 100, STEP),  # the whole ring, at each tick
-        (lambda _: (50,) * 100_000, STEP),
         (lambda _: (50, 101, 50, 50, 50, 50), STEP),
-        (lambda _: (50, -1, 50, 50, 50, 50), STEP),
-        (lambda _: (50,) * 6, 0.0),
         (lambda _: (50,) * 6, -STEP),
-        (lambda _: (50,) * 6, 1e300),
-        (lambda _: (50,) * 6, 1e-300),
         (lambda _: (50,) * 6, math.nan),
-        (lambda _: (50,) * 6, math.inf),
         (lambda _: (50,), 1.0),  # no finer than the ticks
     ],
 )
@@ -126,13 +122,3 @@ def test_samples_that_do_not_make_up_the_time_are_left_out(
     samples: Callable[[int], tuple[int, ...] | None], seconds: float | None
 ) -> None:
     assert brought(samples, seconds).verdict("input_bound") == said(SLOW)
-
-
-def test_until_there_are_enough_of_them_the_ticks_speak() -> None:
-    made = machine(SLOW, seconds=90)
-    assert made.verdict("input_bound") == said(SLOW)
-    made.readings = ({**WORKING, **wave(0.8)},)
-    made.run(50)
-    assert "every 80" not in finding(made, "input_bound").line
-    made.run(20)
-    assert "every 80" in finding(made, "input_bound").line

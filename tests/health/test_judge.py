@@ -3,115 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
-from gputop.agent.snapshot import Event, Host, Process, ProcessKind, Sample
 from gputop.health.findings import Severity
-from gputop.health.judge import RULES, Judge, judge_snapshot
+from gputop.health.judge import RULES, judge_snapshot
 from gputop.health.thresholds import Limit
-from gputop.stream.history import History
-from tests import streams
 from tests.health.histories import IDLE, WORKING, Machine, device, noise, one, saw, trainer
-from tests.streams import GIB, NOW
+from tests.streams import GIB
 
-UUIDS = ("a", "b", "c")
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 STEADY = {"pcie_generation", "pcie_width", "performance_state", "pcie_replays", "ecc_corrected"}
 STEADY |= {"ecc_uncorrected", "remapped_rows", "memory_total_bytes", "power_limit_watts"}
 STEADY |= {"memory_unattributed_bytes"}
 """What has no noise in it, or is a counter."""
-VALUES: dict[str, st.SearchStrategy[Any]] = {
-    "int": st.integers(-(1 << 60), 1 << 60) | st.integers(0, 100),
-    "float": st.floats(-1e300, 1e300) | st.floats(0, 100),
-    "bool": st.booleans(),
-    "str": st.text(max_size=12) | st.sampled_from(["none", "gpu_reset", "\x1b[2J"]),
-    "tuple[int, ...]": st.lists(st.integers(-5, 105) | st.integers(-(1 << 60), 1 << 60)).map(tuple),
-    "tuple[str, ...]": st.lists(
-        st.sampled_from(["idle", "sw_power_cap", "hw_slowdown", "sw_thermal", "hw_thermal", "new"])
-    ).map(tuple),
-}
-
-
-def fields_of(cls: type, names: tuple[str, ...] | None = None) -> st.SearchStrategy[dict[str, Any]]:
-    """Any of its optional fields, with anything that its type allows, or missing."""
-    kinds = {f.name: str(f.type).removesuffix(" | None") for f in dataclasses.fields(cls)}
-    optional = {n: k for n, k in kinds.items() if (names is None or n in names) and k in VALUES}
-    return st.fixed_dictionaries(
-        {}, optional={name: st.none() | VALUES[kind] for name, kind in optional.items()}
-    )
-
-
-devices = st.tuples(*(fields_of(Device) for _ in UUIDS)).map(
-    lambda each: tuple(
-        Device(**{**values, "index": n, "uuid": UUIDS[n], "name": "x", "parent_uuid": None})
-        for n, values in enumerate(each)
-    )
-)
-device_samples = st.builds(
-    lambda uuid, values, state, absent: DeviceSample(uuid, state, absent=absent, **values),
-    st.sampled_from(UUIDS),
-    fields_of(DeviceSample, READINGS),
-    st.sampled_from(DeviceState),
-    st.dictionaries(
-        st.sampled_from([*READINGS, "processes"]), st.sampled_from(Absence), max_size=4
-    ),
-)
-processes = st.builds(
-    lambda uuid, values: Process(
-        **{**values, "pid": 7, "device_uuid": uuid, "kind": ProcessKind.COMPUTE}
-    ),
-    st.sampled_from(UUIDS),
-    fields_of(Process),
-)
-events = st.builds(
-    Event,
-    st.floats(0, 2e9),
-    st.none() | st.sampled_from(UUIDS),
-    st.just("xid") | st.text(max_size=5),
-    st.none() | st.integers(0, 1000),
-)
-samples = st.builds(
-    lambda time, made, listed: Sample(time, Host(), tuple(made), tuple(listed)),
-    st.floats(0, 2e9) | st.floats(NOW, NOW + 900),
-    st.lists(device_samples, max_size=3, unique_by=lambda sample: sample.uuid),
-    st.lists(processes, max_size=4),
-)
-
-
-@pytest.mark.slow
-@given(
-    devices,
-    st.lists(samples, min_size=1, max_size=6),
-    st.lists(events, max_size=3),
-    st.integers(1, 40),
-    st.floats(-1, 100),
-)
-def test_rules_never_raise(
-    known: tuple[Device, ...],
-    told: list[Sample],
-    happened: list[Event],
-    times: int,
-    interval: float,
-) -> None:
-    """Whatever is missing, and whatever nonsense a driver or a recording says."""
-    history, judge = History(50), Judge()
-    inventory = streams.inventory(devices=0)
-    inventory = dataclasses.replace(inventory, devices=known, interval_seconds=interval)
-    for number in range(times):
-        sample = told[number % len(told)]
-        sample = dataclasses.replace(sample, time=sample.time + number)
-        history.add(sample)
-        judgement = judge.judge(history, inventory, sample, happened)
-        assert len(judgement.verdicts) == len(known) * len(RULES)
-        for found in judgement.findings:
-            assert found.line.isprintable()
-            assert all(each.text for each in found.evidence)
-            assert found.device_uuid in UUIDS
 
 
 @pytest.mark.parametrize("of", [WORKING, IDLE])
@@ -194,15 +102,12 @@ SNAPSHOT_RULES = {rule.name for rule in RULES if not rule.needs_history}
 STEADILY: tuple[dict[str, Any], ...] = (
     {},
     {"ecc_uncorrected": 3},
-    {"ecc_corrected": 3},
     {"remap_pending": True},
-    {"remap_failed": True},
     {"recovery_action": "gpu_reset"},
     {"memory_used_bytes": 79.5 * GIB, "memory_free_bytes": 0.5 * GIB},
     {"clock_event_reasons": ("sw_thermal",)},
     {"clock_event_reasons": ("hw_thermal", "hw_slowdown")},
     {"clock_event_reasons": ("hw_power_brake", "sw_power_cap")},
-    {"pcie_generation": 1},
     {"pcie_width": 8, "performance_state": 8},
     {"pcie_width": 8, "gpu_utilization_percent": 20},
     {"memory_unattributed_bytes": 9 * GIB},

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gputop.agent.snapshot import Event
-from gputop.health import judge
-from gputop.health.judge import AT_A_TIME, ROUND_SECONDS, Judge, Turn
+from gputop.health.judge import AT_A_TIME, ROUND_SECONDS, Judge
 from tests.health.histories import WORKING, Machine, device, trainer
 from tests.streams import NOW
 
 if TYPE_CHECKING:
-    from gputop.health.rule_view import RuleView
+    from collections.abc import Mapping
 
 ALL = 1000
 """More than there are."""
@@ -40,32 +36,6 @@ def worse(made: Machine, index: int, **changes: Any) -> None:
     made.readings = tuple(
         {**each, **changes} if n == index else each for n, each in enumerate(made.readings)
     )
-
-
-@given(st.integers(1, 130), st.floats(0.1, 40.0))
-def test_each_has_its_turn_within_a_round(count: int, interval: float) -> None:
-    made = Machine(
-        devices=tuple(device(n) for n in range(count)), readings=({},) * count, processes=()
-    )
-    made.interval = interval
-    last = dict.fromkeys((each.uuid for each in made.devices), 0)
-    due: list[str] = []
-
-    def noted(view: RuleView, before: Turn) -> Turn:
-        due.append(view.device.uuid)
-        return before._replace(news=judge._news(view))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judge, "_judge_device", noted)
-        for tick in range(40):
-            due.clear()
-            made.run(interval)
-            last.update(dict.fromkeys(due, tick))
-            oldest = tick - min(last.values())
-            assert oldest < ceil(count / AT_A_TIME)
-            assert oldest * interval <= ROUND_SECONDS
-            share = ceil(count * interval * 1.000001 / ROUND_SECONDS)  # not quite the interval
-            assert tick == 0 or len(due) <= max(AT_A_TIME, share)
 
 
 SUDDEN = (

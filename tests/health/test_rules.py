@@ -140,98 +140,42 @@ SPEAKS: list[Case] = [
     says("input_bound", WARNING, "the host's CPU is full", one, STARVED, host_cpu=100.0),
     # nothing of the host is busy: it may have nothing to do
     says("input_bound", INFORMATION, "gaps, cause not seen: idle 64 %, every 8.0 s", one, STARVED),
-    says(
-        "input_bound", INFORMATION, "the CPU time of its processes", one, STARVED, process=UNKNOWN
-    ),
-    says(
-        "input_bound",
-        INFORMATION,
-        "the CPU time of its processes",
-        one,
-        STARVED,
-        process=NO_WORKERS,
-    ),
+    says("input_bound", INFORMATION, "CPU time of its processes", one, STARVED, process=UNKNOWN),
+    says("input_bound", INFORMATION, "CPU time of its processes", one, STARVED, process=NO_WORKERS),
     # a MIG instance has no *busy*
     says("input_bound", WARNING, "idle 60 %", without, BUSY, changes={SM: 40.0}, process=FULL_CORE),
-    says(
-        "not_working",
-        WARNING,
-        "few SMs work: busy 100 %, SM active 12 %",
-        one,
-        {BUSY: 100, SM: 12.0},
-    ),
-    says(
-        "not_working", WARNING, "about one SM of 132 works: busy 100 %", one, {BUSY: 100, SM: 0.7}
-    ),
-    says(
-        "not_working",
-        WARNING,
-        "little power: busy 97 %, 19 % of the limit",
-        without,
-        *NO_GPM,
-        changes=QUIET,
-    ),
+    says("not_working", WARNING, "work: busy 100 %, SM active 12 %", one, {BUSY: 100, SM: 12.0}),
+    says("not_working", WARNING, "one SM of 132 works: busy 100 %", one, {BUSY: 100, SM: 0.7}),
+    says("not_working", WARNING, "busy 97 %, 19 % of the limit", without, *NO_GPM, changes=QUIET),
     says("no_tensor_cores", INFORMATION, "FP32", one, {TENSOR: 0.0}),
-    says(
-        "memory_bound",
-        INFORMATION,
-        "DRAM active 86 %, tensor active 4 %",
-        one,
-        {DRAM: 86, TENSOR: 4},
-    ),
+    says("memory_bound", INFORMATION, "active 86 %, tensor active 4 %", one, {DRAM: 86, TENSOR: 4}),
     says("pcie_bound", WARNING, "nearly full, receives most: 79 % of 58.7 GiB/s", one, {RX: 50e9}),
     says("pcie_bound", WARNING, "sends", one, {TX: 13e9, GENERATION: 3}),
     says("link_degraded", WARNING, "gen 3 ×8 of gen 5 ×16", one, {GENERATION: 3, WIDTH: 8}),
     says("power_capped", INFORMATION, "normal at full load", one, {REASONS: CAP}),
-    says(
-        "power_capped",
-        WARNING,
-        "300 W, below its default of 700 W",
-        one,
-        {REASONS: CAP, LIMIT: 300},
-    ),
+    says("power_capped", WARNING, "300 W, below its default", one, {REASONS: CAP, LIMIT: 300}),
     says("thermal", WARNING, "of the time, lost 30.5 s in 2:00", one, HOT_AT_TIMES, seconds=121),
     says("thermal", WARNING, "by heat: 100 % of the time", one, {REASONS: HARDWARE_HEAT}),
-    says(
-        "hardware_slowdown",
-        WARNING,
-        "by hardware: 100 % of the time",
-        one,
-        {REASONS: ("hw_slowdown",)},
-    ),
+    says("hardware_slowdown", WARNING, "100 % of the time", one, {REASONS: ("hw_slowdown",)}),
     says("hardware_slowdown", WARNING, "braked by its power supply", one, BRAKED),
     says("clocks_low", WARNING, "for no stated reason: 1110 MHz, of 1980 MHz", one, {CLOCK: 1110}),
-    says(
-        "held_idle", INFORMATION, "by bo (python -m notebook): 18.0 GiB, for 6:39", left_open, 400
-    ),
-    says(
-        "unattributed", WARNING, "no listed process holds: 9.00 GiB", one, {UNATTRIBUTED: 9 * GIB}
-    ),
+    says("held_idle", INFORMATION, "bo (python -m notebook): 18.0 GiB, for 6:39", left_open, 400),
+    says("unattributed", WARNING, "listed process holds: 9.00 GiB", one, {UNATTRIBUTED: 9 * GIB}),
     says("ghost_load", WARNING, "busy without any listed process: 97 %", one, processes=()),
     says("almost_full", WARNING, "out of memory: 99 % in use", one, {USED: 79 * GIB, FREE: GIB}),
-    says(
-        "almost_full", WARNING, "the host's: 99 % in use", one, devices=SHARED, host_memory=(119, 1)
-    ),
+    says("almost_full", WARNING, "host's: 99 % in use", one, devices=SHARED, host_memory=(119, 1)),
     says("almost_full", WARNING, "full in about 3:1", one, growing(4 * MINUTE), seconds=400),
     says("leak", WARNING, "1.00 GiB a minute", one, growing(MINUTE), seconds=560),
     says("straggler", WARNING, "below the median of its 3 peers: by 15 %", job, {CLOCK: 1500}),
     says("straggler", WARNING, "SM clock below GPU 1: by 15 %", job, {CLOCK: 1500}, 2),
     says("straggler", WARNING, "15 %", job, {CLOCK: 1500}, slurm_job=None, parent_pid=390),
-    says(
-        "imbalance",
-        INFORMATION,
-        "more memory in use than the median of its 3",
-        job,
-        {USED: 76 * GIB},
-    ),
+    says("imbalance", INFORMATION, "memory in use than the median of its 3", job, {USED: 76 * GIB}),
     says("imbalance", INFORMATION, "work may be uneven: 41 %, they 97 %", job, {BUSY: 41}),
     says("xid", FAULT, "Xid 79: the GPU has", one, events=(at(10, 79), at(20, 31))),
     says("xid", WARNING, "Xid 31", one, events=(at(20, 31),)),
     says("xid", FAULT, "without a number", one, events=(at(20, None),)),
     says("ecc", FAULT, "2 uncorrected ECC errors", one, {"ecc_uncorrected": 2}),
-    says(
-        "ecc", INFORMATION, "ECC errors: 2 in 1:29", one, {"ecc_corrected": lambda n: 3 + n // 40}
-    ),
+    says("ecc", INFORMATION, "errors: 2 in 1:29", one, {"ecc_corrected": lambda n: 3 + n // 40}),
     says("ecc", WARNING, "corrected ECC errors: 89 in 1:29", one, {"ecc_corrected": lambda n: n}),
     says("remap", WARNING, "at the next reset", one, {"remap_pending": True}),
     says("remap", FAULT, "no spare memory rows", one, {"remap_failed": True}),

@@ -40,7 +40,6 @@ def met(wait: DeviceWait, snapshots: list[Snapshot]) -> tuple[int, str | None]:
 
 BUSY = {"gpu_utilization_percent": 90}
 IDLE = {"gpu_utilization_percent": 2}
-LOST = {"gpu_utilization_percent": 0, "state": "lost"}
 
 
 @pytest.mark.parametrize(

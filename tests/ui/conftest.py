@@ -110,12 +110,6 @@ def _css_parsed_once() -> Iterator[Any]:
 
 
 @pytest.fixture
-def parses_css(_css_parsed_once: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have each app parse its CSS, as outside of tests."""
-    monkeypatch.setattr(Stylesheet, "_parse_rules", _css_parsed_once, raising=False)
-
-
-@pytest.fixture
 def counts_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Call a sampler silent when it is late, as the screen does outside of tests."""
     monkeypatch.setattr("gputop.ui.telemetry.silence_limit", silence_limit)

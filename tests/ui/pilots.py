@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+import contextlib
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual import events
 from textual.widgets import Select, Static
@@ -18,7 +18,8 @@ from gputop.ui.shell.help_and_settings import HelpPage
 from tests.streams import PreparedStream
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+    from concurrent.futures import Future
 
     from textual.app import App
     from textual.pilot import Pilot
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from gputop.fleet.model import Fleet
     from gputop.fleet.screens.state import FleetState
     from gputop.ui.drawing.live import LiveView
+
+    SomeApp = TypeVar("SomeApp", bound=App[None])
 
 
 def dashboard_of(app: App[None]) -> Dashboard:
@@ -127,6 +130,22 @@ async def settle(pilot: Pilot[None]) -> None:
             if _rests():
                 break
             await pilot.pause(0.01)
+
+
+@contextlib.asynccontextmanager
+async def settled(
+    app: SomeApp, size: tuple[int, int] = (120, 40), **options: Any
+) -> AsyncIterator[tuple[SomeApp, Pilot[None]]]:
+    """Run the app in a terminal of that size; it has drawn all that was sent to it."""
+    async with app.run_test(size=size, **options) as pilot:
+        await settle(pilot)
+        yield app, pilot
+
+
+async def press(pilot: Pilot[None], *keys: str) -> None:
+    """Press keys one after the other, and wait until all is drawn."""
+    await pilot.press(*keys)
+    await settle(pilot)
 
 
 async def type_at_once(pilot: Pilot[None], *keys: str) -> None:

@@ -219,9 +219,7 @@ def one_is_lost() -> list[Record]:
         if isinstance(record, Sample) and record.time >= NOW + 60:
             made = (gone(0), record.devices[1])
             events = (xid,) if record.time == xid.time else ()
-            record = dataclasses.replace(  # noqa: PLW2901 - from there on, another one
-                record, devices=made, processes=(rank(1),), events=events
-            )
+            record = dataclasses.replace(record, devices=made, processes=(rank(1),), events=events)  # noqa: PLW2901 - from there on, another one
         records.append(record)
     return records
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +9,6 @@ from rich.cells import cell_len
 
 from gputop.text import visible
 from gputop.ui.drawing.cells import (
-    _UNCOMMON,
     Span,
     bar,
     beside,
@@ -25,12 +22,6 @@ from gputop.ui.drawing.cells import (
 from gputop.ui.drawing.palette import BUSY
 
 texts = st.text(max_size=30).map(visible)
-
-
-def test_what_is_counted_without_rich_takes_one_cell() -> None:
-    common = _UNCOMMON.sub("", "".join(map(chr, range(sys.maxunicode + 1))))
-    assert len(common) > 500
-    assert {cell_len(character) for character in common} == {1}
 
 
 @given(st.lists(texts, max_size=5))

@@ -9,22 +9,17 @@ import pytest
 from textual.widgets import Button, Select
 
 from gputop.agent.snapshot import Source
-from gputop.bench.events import Done, Result, Verdict, VerdictPart
+from gputop.bench.events import Result, Verdict, VerdictPart
 from gputop.bench.plan.kinds import CHECK
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.form import Form
-from gputop.ui.benchmark.group_table import group_rows
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.telemetry import Telemetry
 from tests.bench.kept import COPY, soak, table
 from tests.streams import PreparedStream, inventory, sample
-from tests.ui.pilots import open_form, settle, shown, until
-from tests.ui.test_kinds import texts
-from tests.ui.together import group
-from tests.ui.together import result as made
+from tests.ui.pilots import open_form, press, settle, settled, shown, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,10 +45,8 @@ def only_file(folder: Path) -> Path:
 @pytest.mark.parametrize("source", [Source.NVML, Source.SIMULATED])
 async def test_a_check_is_offered_first(size: tuple[int, int], source: Source) -> None:
     app = GputopApp(PreparedStream(inventory(2, source=source), sample(2, [])))
-    async with app.run_test(size=size) as pilot:
-        await settle(pilot)
-        await pilot.press("2")
-        await settle(pilot)
+    async with settled(app, size) as (_, pilot):
+        await press(pilot, "2")
         assert app.query_one("#kind", Select).value == CHECK
         assert app.query_one(Form).kinds[0] == CHECK
         assert "is this GPU all right?" in shown(pilot, ThroughputChart)
@@ -105,10 +98,8 @@ async def test_q_keeps_what_was_measured(
     kept: list[Result] = []
     monkeypatch.setattr(screen, "append", lambda result, *_: kept.append(result))
     app = GputopApp(PreparedStream(inventory(1), sample(1, [])))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await pilot.press("b")
-        await settle(pilot)
+    async with settled(app, (80, 24)) as (_, pilot):
+        await press(pilot, "b")
         await pilot.press("q")
         await pilot.pause()
     assert not app.is_running
@@ -119,21 +110,10 @@ async def test_the_chart_keeps_its_height_when_the_run_ends(
     endless: type[EndlessSession],
 ) -> None:
     app = GputopApp(PreparedStream(inventory(1), sample(1, [])))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await pilot.press("b")
-        await settle(pilot)
+    async with settled(app, (80, 24)) as (_, pilot):
+        await press(pilot, "b")
         before = app.query_one(ThroughputChart).region
         await pilot.press("x")
         await until(pilot, lambda: not app.query_one(BenchmarkTab).running)
         await settle(pilot)
         assert app.query_one(ThroughputChart).region == before
-
-
-def test_equal_reasons_of_devices_are_joined() -> None:
-    run = group(8)
-    for n, (target, device) in enumerate(run.devices.items()):
-        hot = VerdictPart("throttling", "degraded", f"too hot for {42 + n} of 60 s")
-        device.end = Done(made(target, verdict=Verdict((hot,))))
-    notes = texts(group_rows(run, Telemetry(), 80, 10))[-1]
-    assert notes == " GPUs 0–7: throttling: too hot for 42–49 of 60 s"

@@ -15,7 +15,6 @@ from gputop.agent.lines import to_line
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.snapshot import Event, Sample
 from gputop.schema.decode import decode
-from gputop.schema.derived import label_of
 from gputop.schema.labels import ROWS
 from gputop.schema.values import absence_text
 from gputop.ui.device.events import EventsView
@@ -25,7 +24,7 @@ from gputop.ui.device.timeline import TimelineView
 from gputop.ui.device.title import DeviceTitle
 from gputop.ui.drawing.cells import Span, in_columns, width_of
 from gputop.ui.shell.app import GputopApp
-from gputop.ui.telemetry import EVENTS_KEPT, Telemetry
+from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.agent.reader import Clock
 from tests.agent.readings import A_SECOND_LATER, INVENTORY, SAMPLE, device
@@ -216,20 +215,6 @@ async def test_each_kind_of_absence_of_each_reading(absence: Absence) -> None:
         assert f"{row.label} {reason}" in page
 
 
-async def test_a_device_that_shares_the_hosts_memory() -> None:
-    told = streams.device(0, memory_is_shared=True, memory_total_bytes=None, name="NVIDIA GB10")
-    names = [name for name in READINGS if name.startswith("memory_") and "_bytes" in name]
-    said = streams.readings(
-        0, **dict.fromkeys(names), absent=dict.fromkeys(names, Absence.NOT_SUPPORTED)
-    )
-    inventory = dataclasses.replace(streams.inventory(), devices=(told,))
-    app = PageApp(inventory, said_by(said))
-    async with app.run_test(size=WHOLE) as pilot:
-        page = await page_of(app, pilot)
-    assert "used – shares the host's memory: 120 of 512 GiB in use there" in page
-    assert "memory is the host's" in page
-
-
 async def test_one_line_says_which_device_and_what_is_wrong() -> None:
     app = PageApp(streams.inventory(2), said_by(streams.readings(0), streams.readings(1)))
     async with app.run_test(size=(100, 30)) as pilot:
@@ -292,16 +277,6 @@ async def test_what_happened_to_the_device() -> None:
         assert "Xid 79" not in shown(pilot, EventsView)
 
 
-def test_the_last_events_of_each_device_are_kept() -> None:
-    telemetry = Telemetry()
-    for number in range(EVENTS_KEPT + 5):
-        event = Event(float(number), UUID, "xid", number)
-        telemetry.receive(said_by(events=(event,)))
-    codes = [event.code for event in telemetry.events(UUID)]
-    assert codes == [*range(EVENTS_KEPT + 4, 4, -1)]
-    assert telemetry.events("another") == []
-
-
 async def test_statistics_and_a_new_beginning() -> None:
     app = PageApp(streams.inventory(1))
     for second, busy in enumerate((10, 20, 90)):
@@ -320,20 +295,6 @@ async def test_statistics_and_a_new_beginning() -> None:
         page = await page_of(app, pilot)
         assert "busy 30 % 30 % 30.0 % 30 %" in page
         assert "PCIe replays 2 +0" in page
-
-
-async def test_the_next_device_round_and_round() -> None:
-    app = PageApp(streams.inventory(3), said_by(*(streams.readings(n) for n in range(3))))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await page_of(app, pilot)
-        seen = []
-        for step in (1, 1, 1, -1):
-            app.page.action_device(step)
-            await settle(pilot)
-            seen.append(shown(pilot, DeviceTitle)[0])
-            assert app.page.selected is not None
-            assert label_of(app.page.selected) == seen[-1]
-        assert seen == ["1", "2", "0", "2"]
 
 
 async def test_what_does_not_fit_is_scrolled_to() -> None:

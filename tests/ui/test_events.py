@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from contextvars import Context, copy_context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
+
+import pytest
+from textual.widgets._toast import Toast
 
 from gputop.agent.device import DeviceState
 from gputop.health.findings import Finding, Severity
@@ -13,12 +17,13 @@ from gputop.settings import Settings
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.events import EventWatch, Notice
 from tests.streams import PreparedStream, inventory, process, readings, sample
-from tests.ui.pilots import settle, until
+from tests.ui.pilots import settle, settled, until
 
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Callable
 
     from gputop.agent.snapshot import Sample
+
 
 DEVICES = inventory(2).devices
 EARLY = sample().time - 3600
@@ -97,9 +102,7 @@ async def test_a_command_that_cannot_be_run_is_said() -> None:
 
 async def test_a_page_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    app = GputopApp(PreparedStream(inventory(2), RUNNING))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with settled(GputopApp(PreparedStream(inventory(2), RUNNING)), (80, 24)) as (app, pilot):
         for key, ending, first in (("E", "txt", " gputop  1 Monitor"), ("V", "svg", "<svg")):
             await pilot.press(key)
             await until(pilot, lambda ending=ending: noted(app).endswith(ending))  # type: ignore[misc]
@@ -138,3 +141,33 @@ async def test_an_export_that_fails_says_why(
         (note,) = app._notifications
         assert note.title == "Not exported"
         assert "No such file or directory" in note.message
+
+
+# Notifications: the newest is shown, and nothing is left of those before.
+
+
+def said(app: GputopApp) -> list[str]:
+    """Return the texts of the notifications on the screen."""
+    return [str(each.render()) for each in app.screen.query("Toast").results(Toast)]
+
+
+@pytest.mark.parametrize("context", [copy_context, Context], ids=["inside", "outside"])
+async def test_what_was_said_leaves_nothing_behind(context: Callable[[], Context]) -> None:
+    """Whoever says it: a thread that records has its words said outside of the app."""
+    app = GputopApp(PreparedStream(inventory(1), sample(1)))
+    async with app.run_test(notifications=True) as pilot:
+        for n in range(10):
+            context().run(app.notify, f"number {n}")
+            await pilot.pause()
+        await until(pilot, lambda: said(app) == ["number 9"])
+        assert len(app.screen.query("ToastHolder")) <= 2, "its own, and perhaps the one before"
+
+
+async def test_what_is_said_at_once_after_something_else_is_there() -> None:
+    app = GputopApp(PreparedStream(inventory(1), sample(1)))
+    async with app.run_test(notifications=True) as pilot:
+        app.notify("one")
+        await until(pilot, lambda: bool(app.screen.query("Toast")))
+        app.notify("two")
+        app.notify("three")
+        await until(pilot, lambda: "three" in said(app))

@@ -18,7 +18,7 @@ from gputop.fleet.screens.screen import FleetScreen
 from gputop.fleet.screens.state import FleetState, group_gpus, parse_filter
 from gputop.ui.shell.app import GputopApp
 from tests.fleets import AWAY, LABELS, fleet
-from tests.ui.pilots import fleet_screen, lines, settle, text_of
+from tests.ui.pilots import fleet_screen, lines, settle, settled, text_of
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -140,9 +140,7 @@ async def test_enter_shows_one_host_and_escape_all() -> None:
 
 
 async def test_a_click_moves_the_cursor() -> None:
-    app = app_of()
-    async with app.run_test(size=LARGE) as pilot:
-        await settle(pilot)
+    async with settled(app_of(), LARGE) as (app, pilot):
         spot = app.query_one(MapView).map.rows[2][3]
         await pilot.click("#map", offset=(spot.x, spot.y + 1))
         assert state_of(app).cursor is spot.gpu

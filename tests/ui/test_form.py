@@ -10,12 +10,25 @@ from textual.widgets import Input, Select
 
 from gputop.agent.snapshot import DriverState
 from gputop.bench.plan import request as plan
-from gputop.ui.benchmark.device_choice import DevicesDialog
 from gputop.ui.benchmark.form import Form
+from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.shell.app import GputopApp
+from tests.bench.machines import WHOLE, divided, seen, undivided
 from tests.streams import PreparedStream, device, inventory, no_driver, sample
-from tests.ui.pilots import lines, open_form, reason, settle, text_of, type_at_once, wrong_fields
+from tests.ui.pilots import (
+    app_with,
+    lines,
+    open_form,
+    press,
+    reason,
+    settle,
+    settled,
+    shown,
+    text_of,
+    type_at_once,
+    wrong_fields,
+)
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -42,47 +55,31 @@ async def in_the_size_field(pilot: Pilot[None], value: str) -> None:
     await settle(pilot)
 
 
-@pytest.mark.daily(3)
-@pytest.mark.parametrize(
-    ("keys", "size", "seconds"),
-    [
+async def test_keys_that_come_together_act_in_the_order_typed() -> None:
+    cases = (
         (["end", *["backspace"] * 4, *"512"], "512", "60"),
         (["home", "delete", "2"], "2024", "60"),
         (["end", "left", "9"], "10294", "60"),
-        ([*"512", "tab", *"30"], "512", "30"),
-        ([*"512", "tab", *"30", "shift+tab", *"64"], "64", "30"),
         (["ctrl+u", *"12z8"], "128", "60"),
         ([*"auto"], "auto", "60"),
-    ],
-)
-async def test_keys_that_come_together_act_in_the_order_typed(
-    keys: list[str], size: str, seconds: str
-) -> None:
-    app = GputopApp(PreparedStream(no_driver(), sample()))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await in_the_size_field(pilot, "1024")
-        await type_at_once(pilot, *keys)
-        assert (field(app, "size").value, field(app, "seconds").value) == (size, seconds)
-
-
-async def test_a_size_and_b_in_one_packet_test_that_size(session: type[PreparedSession]) -> None:
-    app = GputopApp(PreparedStream(no_driver(), sample()))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await in_the_size_field(pilot, "1024")
-        await type_at_once(pilot, *"512", "b")
-        assert [request.size for request in session.requests] == [512]
+        ([*"512", "tab", *"30", "shift+tab", *"64"], "64", "30"),
+    )
+    async with settled(GputopApp(PreparedStream(no_driver(), sample()))) as (app, pilot):
+        for keys, size, seconds in cases:
+            await in_the_size_field(pilot, "1024")
+            await type_at_once(pilot, *keys)
+            assert (field(app, "size").value, field(app, "seconds").value) == (size, seconds)
+            app.set_focus(None)
 
 
 async def test_in_a_field_letters_act_and_digits_are_text(endless: type[EndlessSession]) -> None:
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(120, 40)) as pilot:
         await in_the_size_field(pilot, "auto")
-        await pilot.press("1", "2", "8", "b")
-        await settle(pilot)
+        await press(pilot, "1", "2", "8", "b")
         assert [request.size for request in endless.requests] == [128]
         field(app, "seconds").focus()
-        await pilot.press("x")
-        await settle(pilot)
+        await press(pilot, "x")
         assert not app.query_one(BenchmarkTab).running
         assert field(app, "seconds").value == "60"
         await pilot.press("q")
@@ -109,57 +106,14 @@ async def test_a_sampler_that_starts_again_changes_nothing(session: type[Prepare
             stream.send(sample(devices, processes=[]))
             await settle(pilot)
             assert fields(app) == (device(2).uuid, "float16")
-        await pilot.press("b")
-        await settle(pilot)
+        await press(pilot, "b")
         (request,) = session.requests
         assert (request.target.uuid, request.dtype) == (device(2).uuid, "float16")
 
 
-async def test_a_device_that_is_away_is_named_and_refused(session: type[PreparedSession]) -> None:
-    stream = PreparedStream(inventory(2), sample(2, processes=[]))
-    app = GputopApp(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await open_form(pilot)
-        await chosen(pilot, "device", device(1).uuid)
-        stream.send(inventory(1))
-        stream.send(sample(1, processes=[]))
-        await settle(pilot)
-        options = [label for label, _ in choice(app, "device")._options]
-        assert options[-1] == "1 H100 80GB HBM3 (away)"
-        await pilot.press("b")
-        await settle(pilot)
-        assert session.requests == []
-        assert "GPU 1" in reason(app)
-        assert "away" in reason(app)
-        assert wrong_fields(app) == ["device"]
-        stream.send(inventory(2))
-        stream.send(sample(2, processes=[]))
-        await settle(pilot)
-        await pilot.press("b")
-        await settle(pilot)
-        assert [request.target.index for request in session.requests] == [1]
-
-
-async def test_a_device_that_says_who_it_is_stays_chosen() -> None:
-    unknown = dataclasses.replace(device(2), uuid="unknown:2", name="unknown device")
-    devices = (device(0), device(1), unknown)
-    stream = PreparedStream(dataclasses.replace(inventory(3), devices=devices), sample(2))
-    app = GputopApp(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        await pilot.press("2")
-        await chosen(pilot, "device", "unknown:2")
-        await chosen(pilot, "dtype", "float64")
-        stream.send(inventory(3))
-        await settle(pilot)
-        assert fields(app) == (device(2).uuid, "float64")
-
-
 async def test_the_same_devices_again_leave_an_open_list_open() -> None:
     stream = PreparedStream(inventory(4), sample(4))
-    app = GputopApp(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(GputopApp(stream)) as (app, pilot):
         await pilot.press("2", "tab", "tab", "enter", "down")
         overlay = choice(app, "device").query_one("SelectOverlay")
         assert choice(app, "device").expanded
@@ -171,9 +125,7 @@ async def test_the_same_devices_again_leave_an_open_list_open() -> None:
 
 
 async def test_another_device_brings_the_type_that_suits_it() -> None:
-    app = GputopApp(PreparedStream(inventory(1), sample(1)))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(GputopApp(PreparedStream(inventory(1), sample(1)))) as (app, pilot):
         await pilot.press("2")
         await chosen(pilot, "dtype", "float64")
         await chosen(pilot, "device", "cpu")
@@ -192,62 +144,39 @@ def disabled(app: GputopApp) -> set[str | None]:
     return {each.id for each in shown if each.disabled}
 
 
-@pytest.mark.daily(3)
-@pytest.mark.parametrize(
-    ("kind", "without"),
-    [
-        ("soak", set()),
-        ("sweep", set()),
-        ("peak", set()),
-        ("latency", {"size"}),
-        ("step", {"size"}),
-        ("copy", {"dtype", "size"}),
-        ("memory", {"dtype", "size"}),
-        ("pulse", set()),
-        ("burn", set()),
-    ],
-)
-async def test_a_kind_has_its_fields_and_is_asked_for(
-    session: type[PreparedSession], kind: str, without: set[str]
+async def test_a_kind_has_its_fields_and_tab_passes_over_the_others(
+    session: type[PreparedSession],
 ) -> None:
-    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with settled(app_with(inventory(1), sample(1, [])), (80, 24)) as (app, pilot):
         await pilot.press("2")
         field(app, "size").value = "2048"
-        await chosen(pilot, "kind", kind)
-        assert disabled(app) == without
-        await pilot.press("b")
-        await settle(pilot)
-        (request,) = session.requests
-        assert (request.kind, request.dtypes) == (kind, ("bfloat16",))
-        assert request.size == (None if "size" in without else 2048)
-
-
-async def test_tab_passes_over_the_fields_that_a_kind_does_not_have() -> None:
-    app = GputopApp(PreparedStream(inventory(1), sample(1)))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await pilot.press("2")
-        await chosen(pilot, "kind", "copy")
+        for kind in ("soak", "sweep", "peak", "pulse", "burn"):
+            await chosen(pilot, "kind", kind)
+            assert disabled(app) == set(), kind
+        for kind in ("latency", "step"):
+            await chosen(pilot, "kind", kind)
+            assert disabled(app) == {"size"}, kind
+        for kind in ("memory", "copy"):
+            await chosen(pilot, "kind", kind)
+            assert disabled(app) == {"dtype", "size"}, kind
         passed = []
         for _ in range(4):
-            await pilot.press("tab")
-            await settle(pilot)
+            await press(pilot, "tab")
             passed.append(app.focused.id if app.focused else None)
         assert passed == ["kind", "device", "seconds", "start"]
+        await press(pilot, "b")
+        (request,) = session.requests
+        assert (request.kind, request.dtypes, request.size) == ("copy", ("bfloat16",), None)
 
 
 async def test_a_sweep_takes_all_types_that_the_device_has(session: type[PreparedSession]) -> None:
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with settled(app, (80, 24)) as (_, pilot):
         await pilot.press("2")
         assert "all" not in {value for _, value in choice(app, "dtype")._options}
         await chosen(pilot, "kind", "sweep")
         await chosen(pilot, "dtype", "all")
-        await pilot.press("b")
-        await settle(pilot)
+        await press(pilot, "b")
         await chosen(pilot, "kind", "soak")
         assert choice(app, "dtype").value == "bfloat16", "a soak has one"
         await chosen(pilot, "kind", "sweep")
@@ -263,19 +192,15 @@ async def test_b_on_the_monitor_is_a_soak_whatever_the_form_says(
     session: type[PreparedSession],
 ) -> None:
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with settled(app, (80, 24)) as (_, pilot):
         await pilot.press("2")
         await chosen(pilot, "kind", "copy")
-        await pilot.press("1", "b")
-        await settle(pilot)
+        await press(pilot, "1", "b")
         assert [request.kind for request in session.requests] == ["soak"]
         assert choice(app, "kind").value == "soak"
         assert disabled(app) == set()
 
 
-@pytest.mark.daily(2)
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 @pytest.mark.parametrize(
     ("tabs", "downs", "chosen"),
     [
@@ -286,14 +211,10 @@ async def test_b_on_the_monitor_is_a_soak_whatever_the_form_says(
     ids=["kind", "device", "type"],
 )
 async def test_b_runs_what_is_chosen_in_an_open_list(
-    session: type[PreparedSession],
-    tabs: int,
-    downs: int,
-    chosen: tuple[str, str, int],
-    size: tuple[int, int],
+    session: type[PreparedSession], tabs: int, downs: int, chosen: tuple[str, str, int]
 ) -> None:
     app = GputopApp(PreparedStream(inventory(4), sample(4, processes=[])))
-    async with app.run_test(size=size) as pilot:
+    async with app.run_test(size=(80, 24)) as pilot:
         await open_form(pilot)
         await type_at_once(pilot, *["tab"] * tabs, "enter")
         await type_at_once(pilot, *["down"] * downs, "b")
@@ -306,16 +227,6 @@ async def test_b_runs_what_is_chosen_in_an_open_list(
         assert choice(app, "dtype").value == chosen[1]
 
 
-async def test_b_on_several_in_an_open_list_asks_which(session: type[PreparedSession]) -> None:
-    app = GputopApp(PreparedStream(inventory(4), sample(4, processes=[])))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        await pilot.press("2", "tab", "tab", "enter", "end", "b")
-        await settle(pilot)
-        assert session.requests == []
-        assert isinstance(app.screen, DevicesDialog)
-
-
 LONGEST = {"size": str(plan.LARGEST_SIZE), "seconds": "604799.5"}
 
 
@@ -325,19 +236,15 @@ def form_text(pilot: Pilot[None]) -> str:
     return text_of(lines(pilot.app)[region.y : region.bottom])
 
 
-@pytest.mark.daily(1)
-@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-async def test_every_field_shows_the_longest_that_it_takes(size: tuple[int, int]) -> None:
+async def test_every_field_shows_the_longest_that_it_takes() -> None:
     b300 = dataclasses.replace(device(0), compute_capability="10.3")
-    app = GputopApp(PreparedStream(dataclasses.replace(inventory(1), devices=(b300,)), sample(1)))
-    async with app.run_test(size=size) as pilot:
-        await settle(pilot)
+    machine = dataclasses.replace(inventory(1), devices=(b300,))
+    async with settled(app_with(machine, sample(1)), (80, 24)) as (app, pilot):
         await pilot.press("2")
         await chosen(pilot, "kind", "sweep")
         for name, longest in LONGEST.items():
             field(app, name).focus()
-            await pilot.press("ctrl+u", *longest)
-            await settle(pilot)
+            await press(pilot, "ctrl+u", *longest)
             assert longest in form_text(pilot), name
         for name in ("kind", "dtype", "device"):
             for label, value in [*choice(app, name)._options]:
@@ -345,48 +252,39 @@ async def test_every_field_shows_the_longest_that_it_takes(size: tuple[int, int]
                 assert f" {label} " in form_text(pilot), name
 
 
-@pytest.mark.daily(4)
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-@pytest.mark.parametrize(
-    ("name", "typed", "why"),
-    [
-        ("seconds", "999999", "'999999' is not a duration: it is in seconds, from 0.5 to 604800"),
-        ("seconds", "6048000000", "'6048000000' is not a duration"),
-        ("seconds", "1.2.3", "'1.2.3' is not a duration"),
-        ("seconds", "", "'' is not a duration"),
-        ("seconds", ".4", "'.4' is not a duration"),
-        ("size", "10485760", "'10485760' is not a size: it is N of an N x N product, from 64 to"),
-        ("size", "63", "'63' is not a size"),
-        ("size", "12auto", "'12auto' is not a size"),
-        ("size", "", "'' is not a size"),
-    ],
-)
+BAD = [
+    ("seconds", "999999", "'999999' is not a duration: it is in seconds, from 0.5 to 604800"),
+    ("seconds", "1.2.3", "'1.2.3' is not a duration"),
+    ("seconds", "", "'' is not a duration"),
+    ("size", "10485760", "'10485760' is not a size: it is N of an N x N product, from 64 to"),
+    ("size", "12auto", "'12auto' is not a size"),
+    ("size", "", "'' is not a size"),
+]
+
+
 async def test_bad_input_loses_nothing_and_is_one_line_of_error(
-    session: type[PreparedSession], name: str, typed: str, why: str, size: tuple[int, int]
+    session: type[PreparedSession],
 ) -> None:
-    app = GputopApp(PreparedStream(inventory(2), sample(2, processes=[])))
-    async with app.run_test(size=size) as pilot:
-        await settle(pilot)
+    async with settled(app_with(inventory(2), sample(2, [])), (80, 24)) as (app, pilot):
         await pilot.press("2")
         await chosen(pilot, "kind", "peak")
         await chosen(pilot, "device", device(1).uuid)
         await chosen(pilot, "dtype", "float64")
-        field(app, name).focus()
-        await type_at_once(pilot, "ctrl+u", *typed, "b")
-        assert session.requests == []
-        assert not app._notifications
-        assert reason(app).startswith(why)
-        assert wrong_fields(app) == [name]
-        assert field(app, name).value == typed
-        assert choice(app, "kind").value == "peak"
-        assert fields(app) == (device(1).uuid, "float64")
-        await settle(pilot)
-        assert typed[-7:] in form_text(pilot)
-        # As soon as it is right, nothing is red.
-        field(app, name).focus()
-        await type_at_once(pilot, "ctrl+u", *"64")
-        await settle(pilot)
-        assert (reason(app), wrong_fields(app)) == ("", [])
+        for name, typed, why in BAD:
+            field(app, name).focus()
+            await type_at_once(pilot, "ctrl+u", *typed, "b")
+            assert session.requests == []
+            assert not app._notifications
+            assert reason(app).startswith(why)
+            assert wrong_fields(app) == [name]
+            assert field(app, name).value == typed
+            assert choice(app, "kind").value == "peak"
+            assert fields(app) == (device(1).uuid, "float64")
+            assert typed[-7:] in form_text(pilot)
+            # As soon as it is right, nothing is red.
+            field(app, name).focus()
+            await type_at_once(pilot, "ctrl+u", *"64")
+            assert (reason(app), wrong_fields(app)) == ("", [])
 
 
 async def test_a_field_is_judged_when_it_is_left() -> None:
@@ -395,7 +293,64 @@ async def test_a_field_is_judged_when_it_is_left() -> None:
         await in_the_size_field(pilot, "")
         await type_at_once(pilot, *"40")
         assert reason(app) == ""  # it may become 4096
-        await pilot.press("tab")
-        await settle(pilot)
+        await press(pilot, "tab")
         assert reason(app).startswith("'40' is not a size")
         assert wrong_fields(app) == ["size"]
+
+
+# The field for the frequency, which only pulses have.
+
+
+async def test_pulses_have_a_frequency_and_nothing_else_has() -> None:
+    async with settled(app_with(no_driver(), sample()), (60, 24)) as (app, pilot):
+        await pilot.press("2")
+        form, hertz = app.query_one(Form), app.query_one("#hertz", Input)
+        hertz.value = "99"
+        assert not hertz.display
+        assert form.requests(None)[0].hertz == 1.0, "what is not shown does not count"
+        app.query_one("#kind", Select).value = "pulse"
+        await settle(pilot)
+        assert app.screen.find_widget(hertz).visible_region == hertz.region
+        with pytest.raises(ValueError, match="'99' is not a frequency"):
+            form.requests(None)
+        hertz.value = "0.5"
+        (request,) = form.requests(None)
+        assert (request.kind, request.hertz) == ("pulse", 0.5)
+
+
+# MIG instances in the benchmark tab: chosen, refused as a whole, with the heat of their GPU.
+
+
+def offered(pilot: Pilot[None]) -> list[str]:
+    return [str(label) for label, _ in pilot.app.query_one("#device", Select)._options]
+
+
+async def test_a_gpu_whose_mig_mode_is_switched_on_says_so(session: type[PreparedSession]) -> None:
+    plain = dataclasses.replace(WHOLE, mig_mode="disabled")
+    stream = PreparedStream(dataclasses.replace(undivided(), devices=(device(0), plain)), seen())
+    async with settled(GputopApp(stream)) as (app, pilot):
+        await pilot.press("2")
+        app.query_one("#device", Select).value = WHOLE.uuid
+        await settle(pilot)
+        stream.send(divided())
+        await settle(pilot)
+        assert "3 A100-SXM4-40GB (MIG is on)" in offered(pilot)
+        await press(pilot, "b")
+        assert session.requests == []
+        assert "Choose one: 3:0" in reason(app)
+
+
+@pytest.mark.parametrize(
+    ("moves", "title", "readout"),
+    [
+        ("jjj", "GPU 3:1 A100", "of GPU 3: temp 64°C  power 212/400 W  clock 1410 MHz"),
+        ("", "GPU 0 H100", "TFLOP/s  temp 40°C  power 100/700 W  clock 1980 MHz"),
+    ],
+)
+async def test_a_run_says_whose_temperature_and_power_it_shows(
+    endless: type[EndlessSession], moves: str, title: str, readout: str
+) -> None:
+    async with settled(app_with(divided(), seen()), (140, 40)) as (_, pilot):
+        await press(pilot, *moves, "b")
+        assert title in shown(pilot, TitleView)
+        assert readout in shown(pilot, ReadoutView)

@@ -12,7 +12,7 @@ from gputop.ui.drawing.live import LiveView
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.terminal import ScreenCells
-from tests.streams import PreparedStream
+from tests.streams import PreparedStream, no_driver, sample
 from tests.ui import scenes
 from tests.ui.pilots import app_with, dashboard_of, settle, shown, until
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gputop.agent.snapshot import Record
+    from tests.sessions import EndlessSession
+
 
 SIZE = 160, 50
 PAGE_BYTES, MONITOR_BYTES, TICK_BYTES = 14_500, 18_000, 1_750
@@ -62,7 +64,6 @@ async def painted(pilot: Pilot[None]) -> None:
 
 async def begun(pilot: Pilot[None], frames: list[str]) -> None:
     """Wait until all is there that comes on its own."""
-    await settle(pilot)
     await dashboard_of(pilot.app).tabs.get_benchmark()
     await painted(pilot)
     frames.clear()
@@ -151,3 +152,28 @@ async def test_a_resize_in_a_batch_is_painted_at_its_end(frames: list[str]) -> N
             assert not frames
         await painted(pilot)
         assert "Stress test" in "".join(frames)
+
+
+# Work of the dashboard at a tick and between two, by counting.
+
+
+def ticking(app: App[None]) -> list[str]:
+    """The timers that wake the app, in any of its widgets, without those that came to their end."""
+    pumps = (app, *app.screen_stack, *app.screen.query("*"))
+    timers: list[Any] = [timer for pump in pumps for timer in pump._timers]
+    return [timer.name for timer in timers if timer._active.is_set() and timer._task is not None]
+
+
+async def test_one_timer_ticks_where_nothing_runs(
+    endless: type[EndlessSession], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gputop.ui.shell.dashboard.PRELOAD_SECONDS", 0.01)
+    app = GputopApp(PreparedStream(no_driver(), sample()))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: dashboard_of(app).tabs.benchmark is not None)
+        await until(pilot, lambda: len(ticking(app)) == 1)
+        await pilot.press("b")
+        await until(pilot, lambda: bool(endless.requests))
+        await until(pilot, lambda: len(ticking(app)) == 3)  # what a run shows between samples
+        await pilot.press("x")
+        await until(pilot, lambda: len(ticking(app)) == 1)

@@ -7,24 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.agent.snapshot import Event, Inventory, Sample, Source
-from gputop.schema.derived import label_of
-from gputop.settings import Settings
+from gputop.agent.device import DeviceState
+from gputop.agent.snapshot import Event, Sample
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.device.events import EventsView
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.screen import DevicePage
 from gputop.ui.device.title import DeviceTitle
+from gputop.ui.hosts.host_row import is_free
+from gputop.ui.hosts.screen import HostsTitle, HostsView
 from gputop.ui.monitor.device_list import DevicesView, first_visible
 from gputop.ui.processes.process_page import ProcessDetailsView
-from gputop.ui.processes.screen import ProcessesView
+from gputop.ui.processes.screen import ProcessesTab, ProcessesView
 from gputop.ui.processes.signal_dialog import SendSignal
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from tests import streams
-from tests.streams import NOW, PreparedStream
-from tests.ui import fleets, scenes
-from tests.ui.pilots import app_with, dashboard_of, settle, shown, until
+from tests.streams import NOW, PreparedStream, readings
+from tests.ui import fleets, pilots, scenes
+from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -32,14 +33,14 @@ if TYPE_CHECKING:
     from gputop.agent.snapshot import Record
     from tests.sessions import PreparedSession
 
+
 NARROW, USUAL = (80, 24), (120, 40)
 
 
 async def monitor(pilot: Pilot[None]) -> None:
     """Until the monitor shows the devices of all hosts."""
     await settle(pilot)
-    await pilot.press("1")
-    await settle(pilot)
+    await press(pilot, "1")
 
 
 # Sections.
@@ -89,19 +90,6 @@ async def test_a_host_without_devices_says_why_below_its_title() -> None:
         assert rows[3].endswith(" connecting")
 
 
-async def test_a_new_host_that_is_away_rings() -> None:
-    stream = PreparedStream(*fleets.two(away=None))
-    app = GputopApp(stream, settings=Settings(bell=True))
-    async with app.run_test(size=USUAL) as pilot:
-        await monitor(pilot)
-        rung: list[bool] = []
-        app.bell = lambda: rung.append(True)  # type: ignore[method-assign]
-        stream.send(fleets.two()[-1])
-        stream.send(fleets.two()[-1])
-        await settle(pilot)
-        assert rung == [True]
-
-
 def behind(seconds: float) -> list[Record]:
     """Two hosts, and what there is of the second one is so old."""
     *before, last = fleets.two(away=None)
@@ -130,46 +118,7 @@ async def test_a_host_that_is_behind_says_by_how_much(seconds: float, said: str 
             assert "Xid" not in text  # which is no fault of theirs
 
 
-async def test_the_page_of_a_device_whose_host_is_behind_says_so() -> None:
-    async with app_with(*behind(2.0)).run_test(size=USUAL) as pilot:
-        await monitor(pilot)
-        await pilot.press("end", "enter")
-        await settle(pilot)
-        assert "gpu-2 is 2.0 s behind.\nThese are the last readings received" in shown(
-            pilot, DeviceTitle
-        )
-
-
-async def test_simulated_hosts_are_marked_each() -> None:
-    machine, *others = scenes.job(2, 5)
-    assert isinstance(machine, Inventory)
-    simulated = [dataclasses.replace(machine, source=Source.SIMULATED), *others]
-    records = fleets.merged({"a": simulated, "b": scenes.job(2, 5)})
-    async with app_with(*records).run_test(size=USUAL) as pilot:
-        await monitor(pilot)
-        a, _, b = shown(pilot, DevicesView).partition("─ b ")
-        assert "SIMULATED" in a
-        assert "SIMULATED" not in b
-        assert "SIMULATED" not in shown(pilot, Header)
-
-
 # Moving among them.
-
-
-async def test_the_selection_goes_from_host_to_host_and_shows_its_place() -> None:
-    hosts = {name: scenes.job(8, 3) for name in ("a", "b", "c", "d")}
-    app = app_with(*fleets.merged(hosts))
-    async with app.run_test(size=NARROW) as pilot:
-        await monitor(pilot)
-        devices = app.query_one(DevicesView)
-        assert "of 32 devices: ↓ ↑ for the others" in shown(pilot, DevicesView)
-        for number in range(32):
-            assert devices.selected is not None
-            assert label_of(devices.selected) == f"{'abcd'[number // 8]}:{number % 8}"
-            rows = [row for row in shown(pilot, DevicesView).splitlines() if row[:1] == "▌"]
-            assert len(rows) == 1
-            await pilot.press("down")
-            await settle(pilot)
 
 
 @pytest.mark.parametrize(
@@ -200,8 +149,7 @@ async def test_processes_say_which_host_they_run_on() -> None:
         heading, *rows = shown(pilot, ProcessesView).splitlines()
         assert heading.split()[:2] == ["HOST", "GPU▲"]
         assert sum("gpu-1" in row for row in rows) == sum("gpu-2" in row for row in rows) == 3
-        await pilot.press("slash", *"gpu-2")
-        await settle(pilot)
+        await press(pilot, "slash", *"gpu-2")
         assert "gpu-1" not in shown(pilot, ProcessesView)
 
 
@@ -228,8 +176,7 @@ async def test_no_process_of_another_machine_is_touched(monkeypatch: pytest.Monk
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
         await monitor(pilot)
-        await pilot.press("f9")
-        await settle(pilot)
+        await press(pilot, "f9")
         assert not isinstance(app.screen, SendSignal)
         (note,) = app._notifications
         assert "`ssh -t gpu-1 gputop`" in note.message
@@ -246,13 +193,11 @@ async def test_no_device_of_another_machine_is_put_under_stress(
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
         await monitor(pilot)
-        await pilot.press("b")
-        await settle(pilot)
+        await press(pilot, "b")
         assert session.requests == []
         (note,) = app._notifications
         assert note.title == "GPU gpu-1:0 cannot be stress-tested from here"
-        await pilot.press("2")
-        await settle(pilot)
+        await press(pilot, "2")
         offered = (await dashboard_of(app).tabs.get_benchmark())._form.choice.offered
         assert [target.kind for target in offered] == ["cpu"]
         assert "GPUs of other hosts are not offered here" in shown(pilot, ThroughputChart)
@@ -265,8 +210,7 @@ async def test_the_page_of_a_device_says_its_host_and_its_own_uuid() -> None:
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=(200, 100)) as pilot:
         await monitor(pilot)
-        await pilot.press("end", "enter")
-        await settle(pilot)
+        await press(pilot, "end", "enter")
         assert app.query_one(DevicePage).selected is not None
         assert shown(pilot, DeviceTitle).startswith("gpu-2:1 H100")
         text = shown(pilot, DetailsView)
@@ -279,8 +223,7 @@ async def test_the_page_of_a_device_that_is_away_says_why() -> None:
     app = app_with(*fleets.two())
     async with app.run_test(size=USUAL) as pilot:
         await monitor(pilot)
-        await pilot.press("end", "enter")
-        await settle(pilot)
+        await press(pilot, "end", "enter")
         assert "gpu-2 is unreachable: connect to host gpu-2 port 22: Connection refused" in shown(
             pilot, DeviceTitle
         )
@@ -296,9 +239,117 @@ async def test_an_event_of_no_device_is_not_told_of_other_hosts() -> None:
     app = app_with(*fleets.merged(hosts))
     async with app.run_test(size=USUAL) as pilot:
         await monitor(pilot)
-        await pilot.press("enter")
-        await settle(pilot)
+        await press(pilot, "enter")
         assert "Xid 79" in shown(pilot, EventsView)
-        await pilot.press("n")
-        await settle(pilot)
+        await press(pilot, "n")
         assert "Xid 79" not in shown(pilot, EventsView)
+
+
+# The list of several hosts: a line for each, worst first, and what opens from it.
+
+
+WIDE = (140, 30)
+
+
+def with_free(records: list[Record], free: int) -> list[Record]:
+    """The same machine, where nothing uses the device of that index."""
+    made: list[Record] = []
+    for record in records:
+        if isinstance(record, Sample):
+            devices = list(record.devices)
+            devices[free] = dataclasses.replace(
+                devices[free], memory_used_bytes=1 << 20, gpu_utilization_percent=0
+            )
+            others = [p for p in record.processes if p.device_uuid != devices[free].uuid]
+            record = dataclasses.replace(record, devices=tuple(devices), processes=tuple(others))  # noqa: PLW2901
+        made.append(record)
+    return made
+
+
+def lost(records: list[Record]) -> list[Record]:
+    """The same machine, whose first device is lost in the end."""
+    last = records[-1]
+    assert isinstance(last, Sample)
+    first = dataclasses.replace(last.devices[0], state=DeviceState.LOST)
+    return [*records[:-1], dataclasses.replace(last, devices=(first, *last.devices[1:]))]
+
+
+def four_hosts() -> list[Record]:
+    """A healthy host, one with a free GPU, one with a lost one, and one that is away."""
+    job = [fleets.named(scenes.job(4, 20), f"node{n}") for n in range(4)]
+    hosts = {"node0": job[0], "node1": with_free(job[1], 2), "node2": lost(job[2])}
+    return fleets.merged(hosts | {"node3": [*job[3][:-9], fleets.died(fleets.NO_KEY, 16.0)]})
+
+
+async def rows_of(pilot: Pilot[None]) -> list[str]:
+    await settle(pilot)
+    return [row for row in shown(pilot, HostsView).splitlines() if row]
+
+
+async def test_a_line_for_each_host_worst_first_with_its_gpus() -> None:
+    async with app_with(*four_hosts()).run_test(size=WIDE) as pilot:
+        heading, away, faulty, *healthy = await rows_of(pilot)
+        assert heading.split()[:2] == ["HOST", "GPUS"]
+        assert "node3" in away
+        assert "away for 9 s: it needs a password or another key" in away
+        assert "node2" in faulty
+        assert "×███" in faulty
+        assert "GPU 0: " in faulty
+        assert {row.split()[0] for row in healthy} == {"node0", "node1"}
+        assert any("██○█" in row for row in healthy)
+        title = shown(pilot, HostsTitle)
+        assert title == " 4 hosts · 1 away · free 1 of 12 GPUs: node1:2"
+
+
+async def test_enter_opens_one_host_and_esc_goes_back() -> None:
+    app = app_with(*four_hosts())
+    async with app.run_test(size=WIDE) as pilot:
+        await rows_of(pilot)
+        await press(pilot, "down", "enter")
+        tabs = dashboard_of(app).tabs
+        assert tabs.shown == "monitor"
+        text = shown(pilot, DevicesView)
+        assert "node2" in text
+        assert "node1" not in text
+        await press(pilot, "3")
+        listed = app.screen.query_one(ProcessesTab).processes.state.lines
+        assert {row.process.machine for row in listed} == {"node2"}
+        await pilot.press("escape", "escape")
+        assert tabs.shown == "hosts"
+        assert len(dashboard_of(app).telemetry.devices) == 16
+        await pilot.press("escape")
+        assert tabs.shown == "hosts"
+
+
+async def test_hosts_are_filtered_and_sorted() -> None:
+    async with app_with(*four_hosts()).run_test(size=WIDE) as pilot:
+        await rows_of(pilot)
+        await pilot.press("slash", *"node1", "enter")
+        assert (await rows_of(pilot))[1].startswith("▌ node1 ")
+        assert "1 of 4 match" in pilots.text_of(pilots.lines(pilot.app))
+        await pilot.press("escape", "full_stop")
+        heading, *rows = await rows_of(pilot)
+        assert "HOST▲" in heading
+        assert [row.replace("▌", "").split()[0] for row in rows] == [f"node{n}" for n in range(4)]
+
+
+async def test_one_host_needs_no_list() -> None:
+    app = app_with(*fleets.merged({"node0": fleets.named(scenes.job(2, 3), "node0")}))
+    async with settled(app, WIDE):
+        assert dashboard_of(app).tabs.shown == "monitor"
+        assert not app.screen.query(HostsView)
+
+
+@pytest.mark.parametrize(
+    ("changes", "free"),
+    [
+        ({"gpu_utilization_percent": 0, "memory_used_bytes": 1 << 20}, True),
+        ({"gpu_utilization_percent": 60, "memory_used_bytes": 1 << 20}, False),
+        ({"gpu_utilization_percent": 0, "memory_used_bytes": None}, False),
+        ({"gpu_utilization_percent": 0}, False),
+        ({"state": DeviceState.NEEDS_RESET, "memory_used_bytes": 0}, False),
+    ],
+)
+def test_a_free_gpu_is_known_to_do_nothing(changes: dict[str, object], free: bool) -> None:
+    changes = {"memory_total_bytes": 80 << 30, "memory_used_bytes": 70 << 30} | changes
+    assert is_free(readings(0, **changes)) is free

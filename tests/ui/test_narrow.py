@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from textual.widgets import Select
 
 from gputop.agent.snapshot import Source
 from gputop.bench.plan.kinds import KINDS
@@ -13,20 +12,28 @@ from gputop.settings import Settings
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.monitor.device_list import DevicesView
-from gputop.ui.monitor.host import HostView
-from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.dashboard import LEAST_HEIGHT, LEAST_WIDTH
 from gputop.ui.shell.header import Header
-from tests.streams import PreparedStream, inventory, no_driver, sample
+from tests.streams import inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import app_with, lines, open_form, resize, settle, shown, text_of, until
+from tests.ui.pilots import (
+    app_with,
+    lines,
+    open_form,
+    press,
+    resize,
+    settle,
+    settled,
+    shown,
+    text_of,
+    until,
+)
 
 
-@pytest.mark.parametrize("width", [60, 79, 80, 99, 100, 120])
+@pytest.mark.parametrize("width", [60, 100])
 async def test_the_form_is_whole(width: int) -> None:
     """No field is cut or empty, and the device's name is there in full."""
-    app = GputopApp(PreparedStream(inventory(2), sample(2)))
-    async with app.run_test(size=(width, 24)) as pilot:
+    async with settled(app_with(inventory(2), sample(2)), (width, 24)) as (app, pilot):
         await open_form(pilot)
         for widget in app.query("#form Label, #form Select, #form Input, #form Button"):
             if not widget.display:  # the frequency, which only pulses have
@@ -40,37 +47,19 @@ async def test_the_form_is_whole(width: int) -> None:
         assert all(field in text for field in (*fields, "60", "Start"))
 
 
-@pytest.mark.parametrize("width", [60, 80])
-async def test_the_introduction_is_whole_and_names_every_kind(width: int) -> None:
-    app = GputopApp(PreparedStream(no_driver(), sample()))
-    async with app.run_test(size=(width, 24)) as pilot:
-        await settle(pilot)
-        await pilot.press("2")
-        await settle(pilot)
+async def test_the_introduction_is_whole_and_names_every_kind() -> None:
+    async with settled(app_with(no_driver(), sample()), (60, 24)) as (_, pilot):
+        await press(pilot, "2")
         text = shown(pilot, ThroughputChart)
         assert "…" not in text
         assert text.rstrip().endswith("within half a second.")
         assert all(kind.description in text for kind in KINDS.values() if not kind.several_devices)
 
 
-async def test_an_open_list_at_60_columns_is_on_screen() -> None:
-    app = GputopApp(PreparedStream(inventory(2), sample(2)))
-    async with app.run_test(size=(60, 24)) as pilot:
-        await settle(pilot)
-        await pilot.press("2", "tab", "tab", "tab", "enter")
-        await settle(pilot)
-        assert app.query_one("#dtype", Select).expanded
-        text = text_of(lines(app))
-        assert "float8" in text or "float64" in text
-
-
-@pytest.mark.parametrize("width", [60, 80, 140])
-async def test_a_question_is_whole(width: int) -> None:
+async def test_a_question_is_whole() -> None:
     title = "GPU 0, NVIDIA GeForce RTX 4090 Laptop GPU is in use. A stress test would slow down:"
     long = "   4000  ada        " + "python train.py " * 20
-    app = GputopApp(PreparedStream(no_driver(), sample()))
-    async with app.run_test(size=(width, 24)) as pilot:
-        await settle(pilot)
+    async with settled(app_with(no_driver(), sample()), (60, 24)) as (app, pilot):
         app.push_screen(ConfirmScreen(title, [long, long], "Start anyway"))
         await settle(pilot)
         rows = [row.strip(" │") for row in text_of(lines(app)).splitlines()]
@@ -85,58 +74,24 @@ CUT = re.compile(r"\d…")
 """A number of which nobody knows how long it was."""
 
 
-@pytest.mark.daily(4)
-@pytest.mark.parametrize("density", ["auto", "row", "compact", "full"])
-@pytest.mark.parametrize("devices", [1, 2, 8])
-async def test_no_number_of_a_device_is_cut(density: str, devices: int) -> None:
-    app = app_with(*scenes.alarming(devices), settings=Settings(density=density))
-    async with app.run_test(size=(60, 24)) as pilot:
-        await settle(pilot)
+@pytest.mark.parametrize("density", ["auto", "row", "full"])
+async def test_no_number_of_a_device_is_cut(density: str) -> None:
+    app = app_with(*scenes.alarming(8), settings=Settings(density=density))
+    async with settled(app, (60, 24)) as (_, pilot):
         for view in (Header, DevicesView):
             assert not CUT.search(shown(pilot, view))
         assert "64°C" in shown(pilot, DevicesView)
 
 
-async def test_the_sums_of_a_machine_with_faults_are_whole() -> None:
-    app = app_with(*scenes.faults())
-    async with app.run_test(size=(60, 24)) as pilot:
-        await settle(pilot)
-        summary = shown(pilot, Header).splitlines()[2]
-        assert summary.endswith("3 not answering  busy  99 %  mem 71.0/80.0 GiB")
-
-
-@pytest.mark.parametrize("paused", [False, True])
-async def test_simulated_devices_are_marked_at_60_columns(paused: bool) -> None:
+async def test_simulated_devices_are_marked_at_60_columns() -> None:
     simulated = inventory(1, source=Source.SIMULATED)
-    app = GputopApp(PreparedStream(simulated, sample(1)))
-    async with app.run_test(size=(60, 24)) as pilot:
-        await settle(pilot)
-        if paused:
-            await pilot.press("space")
-            await settle(pilot)
-        top = shown(pilot, Header).splitlines()[0]
-        assert "DEMO" in top
-        assert "…" not in top
-        assert ("PAUSED" in top) == paused
-
-
-async def test_without_a_driver_what_to_press_is_whole() -> None:
-    app = GputopApp(PreparedStream(no_driver(), sample()))
-    async with app.run_test(size=(60, 24)) as pilot:
-        await settle(pilot)
-        text = " ".join(shown(pilot, HostView).split())
-        assert "Press b to stress-test the CPU. gputop --demo simulates devices." in text
-
-
-@pytest.mark.parametrize("size", [(60, 24), (80, 24), (200, 60)])
-async def test_help_is_whole(size: tuple[int, int]) -> None:
-    app = GputopApp(PreparedStream(inventory(1), sample(1)))
-    async with app.run_test(size=size) as pilot:
-        await pilot.press("question_mark")
-        await settle(pilot)
-        box = app.screen.query_one(".box")
-        for column in app.screen.query("#columns Static"):
-            assert column.region.right <= box.scrollable_content_region.right
+    async with settled(app_with(simulated, sample(1)), (60, 24)) as (_, pilot):
+        for paused in (False, True):
+            top = shown(pilot, Header).splitlines()[0]
+            assert "DEMO" in top
+            assert "…" not in top
+            assert ("PAUSED" in top) == paused
+            await press(pilot, "space")
 
 
 async def test_the_smallest_terminals_have_the_devices_alone() -> None:
@@ -170,23 +125,16 @@ def check_narrow(rows: list[str]) -> None:
 
 SMALL = [(width, height) for height in HEIGHTS for width in {40, *range(28 + height, 61, 11)}]
 """Some of the small sizes, with those around the limit."""
-MANY = [(width, height) for height in HEIGHTS for width in WIDTHS if (width + height) % 5 == 0]
-"""Each width with a fifth of the heights, and each height with a fifth of the widths."""
 
 
 @pytest.mark.daily(1)
-@pytest.mark.parametrize("devices", [0, 1, 8])
-@pytest.mark.parametrize(
-    "sizes", [SMALL, pytest.param(MANY, marks=pytest.mark.slow)], ids=["some", "many"]
-)
-async def test_small_sizes_have_nothing_cut_and_no_wrong_note(
-    sizes: list[tuple[int, int]], devices: int
-) -> None:
+@pytest.mark.parametrize("devices", [1, 0, 8])
+async def test_small_sizes_have_nothing_cut_and_no_wrong_note(devices: int) -> None:
     records = scenes.job(devices) if devices else [no_driver(), sample()]
     app = app_with(*records)
     async with app.run_test(size=(60, 14)) as pilot:
         await until(pilot, lambda: "%" in text_of(lines(app)))
-        for width, height in sizes:
+        for width, height in SMALL:
             await resize(pilot, width, height)
             rows = [row.rstrip() for row in text_of(lines(app)).splitlines()]
             assert len(rows) == height

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gputop.agent.device import GPM_READINGS, READINGS, Absence, DeviceSample, DeviceState
-from gputop.agent.snapshot import Sample
+from gputop.agent.snapshot import Event, Sample
 from gputop.health.findings import Bound, BoundBy, Finding, Severity
 from gputop.stream.history import History
 from gputop.text import ABSENT
@@ -18,11 +21,19 @@ from gputop.ui.drawing.cells import Row, width_of
 from gputop.ui.drawing.palette import DIM, TRACK
 from gputop.ui.monitor import panel
 from gputop.ui.monitor import row as panel_row
-from gputop.ui.monitor.layout import Density
+from gputop.ui.monitor.device_list import DevicesView
+from gputop.ui.monitor.layout import GAP, Density, plan_layout, process_rows
 from gputop.ui.monitor.panel import Panel
+from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.header import Header
 from tests import streams
-from tests.streams import NOW
+from tests.streams import NOW, PreparedStream
 from tests.ui import scenes
+from tests.ui.pilots import dashboard_of, settled, shown
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
 
 GIB = 1 << 30
 LINKS = tuple(
@@ -102,17 +113,6 @@ def test_a_finding_and_a_word_have_a_row_of_their_own(density: Density, width: i
     assert re.match(r" +bound by input +its work has gaps", why[1])
 
 
-def test_what_is_missing_for_now_has_its_sign_of_absence() -> None:
-    late = h100(
-        temperature_celsius=None,
-        memory_clock_mhz=None,
-        absent=dict.fromkeys(("temperature_celsius", "memory_clock_mhz"), Absence.TIMED_OUT),
-    )
-    title, *others = text_of(panel.draw(late, Density.FULL, 80, 12))
-    assert title.rstrip().endswith(f"{ABSENT}  P0")
-    assert f"mem {ABSENT}" in " ".join(others)
-
-
 @pytest.mark.parametrize("width", [52, 59, 60, 80, 120])
 def test_a_limit_that_comes_and_goes_moves_nothing(width: int) -> None:
     titles = []
@@ -146,35 +146,20 @@ def test_names_are_under_each_other_whatever_the_number(density: Density) -> Non
     assert len(starts) == 1
 
 
-@pytest.mark.parametrize("width", range(20, 121))
 @pytest.mark.parametrize("height", [7, 9, 12])
-def test_what_is_received_and_what_is_sent_stand_together(width: int, height: int) -> None:
-    for busy in (True, False):  # links that fall silent move nothing
-        changes = {} if busy else dict.fromkeys(LINKS, 0)
+def test_what_is_received_and_what_is_sent_stand_together(height: int) -> None:
+    def links(width: int, **changes: Any) -> list[list[str]]:
         rows = text_of(panel.draw(h100(**changes), Density.FULL, width, height))
-        pairs = [row.strip() for row in rows if "PCIe" in row or "NVLink" in row]
+        pairs = [row for row in rows if "PCIe" in row or "NVLink" in row]
         for row in pairs:
             assert row.count("↓") == row.count("↑") == row.count("/s") / 2
-        told = [name for name in ("PCIe", "NVLink") if name in " ".join(pairs)]
-        where = [[name for name in ("PCIe", "NVLink") if name in row] for row in pairs]
-        if busy:
-            before = told, where
-        else:
-            assert (told, where) == before
-    if width >= 52 and height >= 12:
-        assert told == ["PCIe", "NVLink"]
+        return [[name for name in ("PCIe", "NVLink") if name in row] for row in pairs]
 
-
-def test_a_title_gives_up_its_last_figures_for_the_name() -> None:
-    long = dataclasses.replace(scenes.device(0), name="NVIDIA RTX PRO 6000 Blackwell Server")
-    made = dataclasses.replace(h100(), device=long)
-    wide = text_of(panel.draw(made, Density.COMPACT, 100, 3))[0]
-    narrow = text_of(panel.draw(made, Density.COMPACT, 60, 3))[0]
-    for title in (wide, narrow):
-        assert "RTX PRO 6000 Blackwell Server " in title
-        assert "°C" in title
-    assert wide.rstrip().endswith("P0")
-    assert "P0" not in narrow
+    for width in range(20, 121):
+        found = links(width)
+        assert links(width, **dict.fromkeys(LINKS, 0)) == found  # silent ones move nothing
+        if width >= 52 and height >= 12:
+            assert sorted(name for row in found for name in row) == ["NVLink", "PCIe"]
 
 
 @pytest.mark.parametrize(
@@ -198,21 +183,18 @@ def test_a_tall_panel_has_more_charts_of_limited_height(
     assert len(re.findall(r" of \S+ ?\S* \d+ min", text)) == shown
 
 
-@pytest.mark.parametrize("density", [Density.COMPACT, Density.FULL])
-@pytest.mark.parametrize("width", [52, 60, 120])
 @pytest.mark.parametrize("state", [s for s in DeviceState if s is not DeviceState.OK])
-def test_a_fault_takes_the_place_of_readings(
-    density: Density, width: int, state: DeviceState
-) -> None:
+def test_a_fault_takes_the_place_of_readings(state: DeviceState) -> None:
     made = Panel(scenes.device(1), scenes.gone(1, state))
-    rows = panel.draw(made, density, width, density)
-    assert [width_of(row) for row in rows] == [width] * density
-    text = "\n".join(text_of(rows))
-    assert "°C" not in text
-    assert state.value.replace("_", " ").upper() in text
-    assert text.count("`") % 2 == 0  # no command is cut
-    if density is Density.FULL or (width >= 60 and state is not DeviceState.NEEDS_RESET):
-        assert "…" not in text
+    for density, width in itertools.product((Density.COMPACT, Density.FULL), (52, 60, 120)):
+        rows = panel.draw(made, density, width, density)
+        assert [width_of(row) for row in rows] == [width] * density
+        text = "\n".join(text_of(rows))
+        assert "°C" not in text
+        assert state.value.replace("_", " ").upper() in text
+        assert text.count("`") % 2 == 0  # no command is cut
+        if density is Density.FULL or (width >= 60 and state is not DeviceState.NEEDS_RESET):
+            assert "…" not in text
 
 
 def layout(width: int, *panels: Panel) -> panel_row.RowLayout:
@@ -232,9 +214,139 @@ def test_a_column_that_no_device_has_leaves_its_room_to_others() -> None:
     assert "TENSOR" not in headings(200, without_gpm)
 
 
-@pytest.mark.parametrize("width", range(30, 260, 7))
-def test_rows_and_their_heading_have_one_width(width: int) -> None:
+def test_rows_and_their_heading_have_one_width() -> None:
     panels = [h100(), instance(), Panel(scenes.device(1), scenes.gone(1))]
-    around = layout(width, *panels)
-    rows = [panel_row.draw_row(made, around) for made in panels]
-    assert {width_of(row) for row in (*rows, panel_row.heading(around))} == {width}
+    for width in range(30, 260, 7):
+        around = layout(width, *panels)
+        rows = [panel_row.draw_row(made, around) for made in panels]
+        assert {width_of(row) for row in (*rows, panel_row.heading(around))} == {width}
+
+
+# The space that devices and processes get.
+
+
+SIZES = {"80x24": (80, 20), "120x40": (120, 36), "160x50": (160, 46), "200x60": (200, 56)}
+"""Columns and rows of the terminal, and what of it is the tab's."""
+
+
+@pytest.mark.parametrize(
+    ("size", "devices", "density", "columns", "height"),
+    [
+        ("80x24", 1, Density.FULL, 1, 14),
+        ("80x24", 2, Density.FULL, 1, 7),
+        ("80x24", 3, Density.COMPACT, 1, 4),
+        ("80x24", 8, Density.ROW, 1, 1),
+        ("120x40", 1, Density.FULL, 1, 26),
+        ("120x40", 2, Density.FULL, 2, 26),
+        ("120x40", 4, Density.FULL, 2, 13),
+        ("120x40", 8, Density.FULL, 2, 6),
+        ("120x40", 16, Density.ROW, 1, 1),
+        ("160x50", 8, Density.FULL, 2, 8),
+        ("160x50", 64, Density.ROW, 2, 1),
+        ("200x60", 1, Density.FULL, 1, 32),
+        ("200x60", 4, Density.FULL, 2, 20),
+        ("200x60", 16, Density.FULL, 3, 6),
+        ("200x60", 64, Density.ROW, 2, 1),
+    ],
+)
+def test_the_usual_machines_on_the_usual_terminals(
+    size: str, devices: int, density: Density, columns: int, height: int
+) -> None:
+    found = plan_layout([devices], *SIZES[size])
+    assert (found.density, found.columns, found.panel_height) == (density, columns, height)
+
+
+@given(
+    st.integers(1, 64),
+    st.integers(20, 300),
+    st.integers(4, 100),
+    st.sampled_from([None, *Density]),
+)
+def test_panels_fit_the_width_and_a_choice_is_kept(
+    devices: int, width: int, height: int, chosen: Density | None
+) -> None:
+    found = plan_layout([devices], width, height, chosen)
+    assert found.columns * found.panel_width + (found.columns - 1) * GAP <= width
+    assert found.panel_height >= found.density
+    assert chosen is None or found.density is chosen
+    heading = found.density is Density.ROW
+    assert found.rows == -(-devices // found.columns) * found.panel_height + heading
+    if chosen is None and not heading:
+        assert found.rows + process_rows(height) <= height
+
+
+# Nothing jumps: findings come and go, and every panel stays where it is.
+
+
+SECONDS = 60
+DEVICES = 8
+
+
+def readings(index: int, tick: int) -> DeviceSample:
+    """Return readings of a job in which one device is hot for a while, and another one starves.
+
+    One has an ECC error for ten seconds, one is lost for ten, and processes come and go.
+    """
+    made = scenes.training(index, 10)
+    if index == 1 and 10 < tick < 30:
+        made = dataclasses.replace(made, clock_event_reasons=("hw_thermal",), sm_clock_mhz=1215)
+    if index == 2:
+        busy = 97 if tick % 10 < 3 else 0
+        made = dataclasses.replace(made, gpu_utilization_percent=busy)
+    if index == 4 and 20 < tick <= 30:
+        made = dataclasses.replace(made, ecc_uncorrected=2)
+    if index == 5 and 35 < tick <= 45:
+        made = scenes.gone(index)
+    return made
+
+
+def stream_of_findings() -> list[Sample]:
+    samples = []
+    for tick in range(SECONDS):
+        devices = tuple(readings(index, tick) for index in range(DEVICES))
+        processes = [scenes.rank(n) for n in range(DEVICES)]
+        processes += [scenes.notebook(n) for n in range(tick % 7)]
+        events: tuple[Event, ...] = ()
+        if tick == 36:
+            events = (Event(NOW + tick, scenes.device(5).uuid, "xid", 79),)
+        host = dataclasses.replace(streams.host(32), cpu_percent=99.0)
+        samples.append(Sample(NOW + tick, host, devices, tuple(processes), events=events))
+    return samples
+
+
+Mark = tuple[str, int, int]
+
+
+def places(pilot: Pilot[None]) -> tuple[tuple[object, ...], tuple[Mark, ...]]:
+    """Return where each widget is, and where in the list each panel and each bar begins."""
+    app = pilot.app
+    regions = {str(widget): widget.region for widget in app.screen.query("#header,#devices,#keys")}
+    marks: list[Mark] = []
+    for y, line in enumerate(shown(pilot, DevicesView).splitlines()):
+        for number in range(DEVICES):
+            for mark in (f"{number} H100 80GB HBM3", "GPU  "):
+                if mark in line:
+                    marks.append((mark, y, line.index(mark)))
+    return tuple(regions.items()), tuple(marks)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (160, 50)])
+async def test_every_panel_stays_where_it_is_while_findings_come_and_go(
+    size: tuple[int, int],
+) -> None:
+    machine = scenes.job(DEVICES, 1)[0]
+    first, *others = stream_of_findings()
+    app = GputopApp(PreparedStream(machine, first))
+    async with settled(app, size) as (_, pilot):
+        dashboard = dashboard_of(app)
+        seen = {places(pilot)}
+        status = set()
+        for record in others:
+            dashboard.telemetry.receive(record)
+            dashboard.show()
+            await pilot.pause(0)
+            seen.add(places(pilot))
+            status.add(shown(pilot, Header).splitlines()[1].split(":")[0].strip())
+        ((_, marks),) = seen
+        assert len([name for name, _, _ in marks if "H100" in name]) == DEVICES
+        assert {"▲ GPU 1", "▲ GPU 4", "▲ GPU 5", "▲ GPU 2", "No problem so far"} <= status

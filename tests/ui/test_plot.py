@@ -67,13 +67,6 @@ def test_marks_are_at_the_ends_in_the_colours_of_their_lines() -> None:
     assert "2" in text[-3][-3:]
 
 
-def test_marks_of_lines_that_end_together_are_beside_each_other() -> None:
-    lines = [PlotLine(UP.points, style, mark) for style, mark in ((BUSY, "1"), (MEMORY, "2"))]
-    (end,) = (row for row in drawn(*lines) if any("2" in s.text for s in row if s.style == MEMORY))
-    text = "".join(span.text for span in end)
-    assert {"1", "2"} <= set(text[-4:])
-
-
 @pytest.mark.parametrize("width", [16, 40, 200])
 @pytest.mark.parametrize("height", [4, 9, 40])
 def test_it_has_the_size_that_was_asked_for(width: int, height: int) -> None:
@@ -86,12 +79,6 @@ def test_the_axes_are_dim_and_labelled() -> None:
     rows = drawn(UP)
     assert [s.text for s in rows[-1] if s.style == DIM] == ["0", "2", "4"]
     assert "10┤" in of(rows[:1], DIM)
-
-
-def test_what_is_the_same_is_not_drawn_again() -> None:
-    first = plot_rows((UP,), PlotArea(X, Y, LEFT, WIDTH, HEIGHT))
-    assert plot_rows((UP,), PlotArea(X, Y, LEFT, WIDTH, HEIGHT)) is first
-    assert plot_rows((DOWN,), PlotArea(X, Y, LEFT, WIDTH, HEIGHT)) != first
 
 
 @pytest.mark.parametrize(("value", "text"), [(0.25, "0.25"), (998.6, "999"), (1234.5, "1234")])

@@ -77,28 +77,18 @@ def test_the_least_telling_columns_give_way_first() -> None:
         assert set(titles(width)) <= set(titles(width + 1))
 
 
-@pytest.mark.parametrize("column", COLUMNS, ids=lambda c: c.title)
-def test_a_title_has_room_with_its_arrow(column: ProcessColumn) -> None:
-    assert column.width == 0 or len(column.title) + 1 <= column.width
-
-
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
         (-3.0, "0s"),
-        (0.4, "0s"),
         (59.9, "59s"),
         (60.0, "1m00s"),
         (599.0, "9m59s"),
         (600.0, "10m"),
-        (3599.0, "59m"),
-        (3600.0, "1h00m"),
         (35_999.0, "9h59m"),
         (36_000.0, "10h"),
         (172_799.0, "47h"),
         (172_800.0, "2d00h"),
-        (863_999.0, "9d23h"),
-        (864_000.0, "10d"),
         (86_400.0 * 4000, "4000d"),
     ],
 )
@@ -153,11 +143,3 @@ def test_mig_instances_are_called_by_their_label() -> None:
 )
 def test_a_program_is_named_without_its_folder(command: str, shown: str) -> None:
     assert columns.command_of(process(1, 0, command=command), 100) == shown
-
-
-@pytest.mark.parametrize(("width", "cells"), [(220, 20), (160, 15), (80, 11), (60, 10)])
-def test_a_name_gets_the_room_that_the_command_does_not_need(width: int, cells: int) -> None:
-    slots = process_slots(width, GPU)
-    (user,) = (slot for slot in slots if slot.column is columns.USER)
-    assert user.cells == cells
-    assert MARK_WIDTH + sum(GAP + slot.cells for slot in slots) == width

@@ -6,14 +6,12 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from textual import events
 
 from gputop.agent.device import Absence
 from gputop.agent.masking import MASK
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.snapshot import Source
 from gputop.ui.device.screen import DevicePage
-from gputop.ui.drawing.filter_bar import FilterBar
 from gputop.ui.drawing.palette import DIM
 from gputop.ui.processes.process_details import ProcessDetails
 from gputop.ui.processes.process_page import ProcessDetailsView, ProcessPage
@@ -22,7 +20,7 @@ from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from tests.streams import PreparedStream, inventory, process, sample, unseen
-from tests.ui.pilots import dashboard_of, settle, shown, until
+from tests.ui.pilots import dashboard_of, press, settle, settled, shown, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -84,8 +82,7 @@ async def page_of(
     machine: Inventory | None = None,
 ) -> AsyncIterator[Pilot[None]]:
     app = GputopApp(PreparedStream(machine or inventory(2), sample(2, processes or ON_TWO)))
-    async with app.run_test(size=size) as pilot:
-        await settle(pilot)
+    async with settled(app, size) as (_, pilot):
         await pilot.press("3", key)
         await until(pilot, lambda: bool(app.screen.query(ProcessPage)))
         await settle(pilot)
@@ -162,17 +159,6 @@ async def test_one_line_says_why_nothing_more_is_known(
         assert read == []
 
 
-async def test_what_has_ended_says_so_under_what_it_was(details: Callable[..., None]) -> None:
-    async with page_of() as pilot:
-        details(Problem("Process 4242 is not shown", "it has ended", "Go back"))
-        page(pilot).show_telemetry()
-        await until(pilot, lambda: "it has ended" in "\n".join(lines(pilot)))
-        assert "Directory  /home/ada/llama" in lines(pilot)
-        details()
-        page(pilot).show_telemetry()
-        await until(pilot, lambda: "it has ended" not in "\n".join(lines(pilot)))
-
-
 async def test_what_is_not_permitted_says_so_in_its_place(details: Callable[..., None]) -> None:
     details(directory=None, environment=None)
     async with page_of() as pilot:
@@ -187,15 +173,13 @@ async def test_what_is_not_permitted_says_so_in_its_place(details: Callable[...,
 async def test_keys_lead_to_its_gpu_to_signals_and_back() -> None:
     async with page_of() as pilot:
         assert "Enter GPU" in shown(pilot, KeysView)
-        await pilot.press("f9")
-        await settle(pilot)
+        await press(pilot, "f9")
         assert isinstance(pilot.app.screen, SendSignal)
         await pilot.press("escape", "enter")
         await until(pilot, lambda: tab(pilot) == "page")
         assert pilot.app.screen.query_one(DevicePage).selected == inventory(2).devices[0]
         for expected in ("process", "processes", "monitor"):
-            await pilot.press("escape")
-            await settle(pilot)
+            await press(pilot, "escape")
             assert tab(pilot) == expected
 
 
@@ -208,44 +192,26 @@ async def test_secrets_are_masked_until_v_shows_them() -> None:
         view = pilot.app.screen.query_one(ProcessDetailsView)
         (masked,) = (row for row in view.draw(70, 40) if row and row[0].text == "HF_TOKEN")
         assert masked[1].style == DIM
-        await pilot.press("v")
-        await settle(pilot)
+        await press(pilot, "v")
         assert "HF_TOKEN=hf_abcdef" in lines(pilot)
         assert "HTTPS_PROXY=http://ada:hunter2@proxy:3128" in lines(pilot)
         assert "Command    python train.py --rank 0 --token=abc" in lines(pilot)
         assert "v masks 3 secrets" in "\n".join(lines(pilot))
-        await pilot.press("v")
-        await settle(pilot)
+        await press(pilot, "v")
         assert f"HF_TOKEN={MASK}" in lines(pilot)
 
 
 @pytest.mark.usefixtures("details")
 async def test_a_filter_looks_at_what_shows_and_never_behind_a_mask() -> None:
     async with page_of(key="e") as pilot:
-        await pilot.press("slash", *"abc")
-        await settle(pilot)
+        await press(pilot, "slash", *"abc")
         assert variables(pilot) == ["No variable contains all of these words"]
         assert "0 of 9" in "\n".join(lines(pilot))
-        await pilot.press("enter", "v")
-        await settle(pilot)
+        await press(pilot, "enter", "v")
         assert variables(pilot) == ["HF_TOKEN=hf_abcdef"]
-        await pilot.press("escape")
-        await settle(pilot)
+        await press(pilot, "escape")
         assert "9 of 9" in "\n".join(lines(pilot))
         assert tab(pilot) == "process"
-
-
-@pytest.mark.usefixtures("details")
-async def test_what_is_typed_at_once_is_taken_in_its_order_letters_of_other_keys_too() -> None:
-    async with page_of() as pilot:
-        for key in ("slash", *"visqj", "backspace", "backspace", "enter"):
-            pilot.app.post_message(events.Key(key, key if len(key) == 1 else None))
-        await settle(pilot)
-        assert [line.partition("=")[0] for line in variables(pilot)] == [
-            "CUDA_VISIBLE_DEVICES",
-            "NVIDIA_VISIBLE_DEVICES",
-        ]
-        assert page(pilot).screen.query_one(FilterBar).field.value == "vis"
 
 
 async def test_e_begins_with_the_environment_and_keys_scroll_over_all_of_it(
@@ -257,20 +223,17 @@ async def test_e_begins_with_the_environment_and_keys_scroll_over_all_of_it(
         assert lines(pilot)[1].startswith("Environment")
         seen = lines(pilot)[2:-1]
         while True:
-            await pilot.press("down")
-            await settle(pilot)
+            await press(pilot, "down")
             if "below" not in lines(pilot)[-1]:
                 break
             seen.append(lines(pilot)[-2])
         seen.append(lines(pilot)[-2])
         whole = "".join(line.strip() for line in seen)
         assert whole == f"LS_COLORS={value}ZLAST=z"
-        await pilot.press("home")
-        await settle(pilot)
+        await press(pilot, "home")
         top = lines(pilot)
         assert top[1].startswith("Command")
-        await pilot.press("e", "pagedown", "pageup", "end", "home")
-        await settle(pilot)
+        await press(pilot, "e", "pagedown", "pageup", "end", "home")
         assert lines(pilot) == top
 
 

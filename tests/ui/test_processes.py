@@ -6,19 +6,18 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from textual import events
 from textual.app import App
 
 from gputop.agent.device import Absence
 from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.palette import DIM
-from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.processes.columns import COLUMNS
-from gputop.ui.processes.screen import ProcessesView
+from gputop.ui.processes.screen import ProcessesTab, ProcessesView
+from gputop.ui.processes.users import UsersView
 from gputop.ui.telemetry import Telemetry
 from tests.streams import GIB, NOW, crowd, device, inventory, process, readings, sample, unseen
-from tests.ui import pilots, scenes
-from tests.ui.pilots import app_with, dashboard_of, settle, type_at_once
+from tests.ui import pilots
+from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown, type_at_once
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -172,8 +171,7 @@ async def test_typing_narrows_down_and_nothing_typed_is_lost() -> None:
     def bar() -> str:
         return pilots.text_of(pilots.lines(app)).splitlines()[-2]
 
-    async with app.run_test(size=(120, 20)) as pilot:
-        await settle(pilot)
+    async with settled(app, (120, 20)) as (_, pilot):
         await pilot.press("3")
         await type_at_once(pilot, "slash", *"grace rankx")
         view = dashboard_of(app).tabs.query_one("#processes").query_one(ProcessesView)
@@ -190,32 +188,14 @@ async def test_typing_narrows_down_and_nothing_typed_is_lost() -> None:
 
 @pytest.mark.parametrize(("end", "kept"), [("enter", "grace"), ("escape", "")])
 async def test_keys_typed_right_after_the_end_of_a_filter_are_commands(end: str, kept: str) -> None:
-    app = app_with(inventory(2), sample(2, tuple(crowd(50, 2))))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(app_with(inventory(2), sample(2, tuple(crowd(50, 2))))) as (app, pilot):
         await type_at_once(pilot, "slash", *"grace", end, "t")
         view = app.screen.query_one(ProcessesView)
         assert (view.typed, view.state.tree) == (kept, True)
 
 
-async def test_a_filter_moves_no_panel_and_takes_no_control_characters() -> None:
-    app = app_with(*scenes.job(8))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        devices = app.screen.query_one(DevicesView)
-        before = devices.region, devices.text()
-        await pilot.press("slash", "a")
-        assert app.screen.focused is not None
-        app.screen.focused.post_message(events.Paste("\x1b[2J"))
-        await settle(pilot)
-        assert app.screen.query_one(ProcessesView).typed == "a"
-        assert (devices.region, devices.text()) == before
-
-
 async def test_a_click_on_a_title_sorts_and_again_reverses() -> None:
-    app = TableApp(*crowd(50, 2))
-    async with app.run_test(size=(200, 20)) as pilot:
-        await settle(pilot)
+    async with settled(TableApp(*crowd(50, 2)), (200, 20)) as (app, pilot):
         for column in COLUMNS:
             at = lines(pilot)[0].index(column.title)
             first = "▼" if column.largest_first else "▲"
@@ -232,9 +212,7 @@ async def test_a_click_on_a_title_sorts_and_again_reverses() -> None:
 
 
 async def test_a_click_on_a_row_selects_it_and_says_so() -> None:
-    app = TableApp(*crowd(50, 2))
-    async with app.run_test(size=(120, 12)) as pilot:
-        await settle(pilot)
+    async with settled(TableApp(*crowd(50, 2)), (120, 12)) as (app, pilot):
         app.view.action_move(30)
         await settle(pilot)
         wanted = lines(pilot)[3].split()
@@ -250,51 +228,44 @@ async def test_a_click_on_a_row_selects_it_and_says_so() -> None:
         assert (app.view.process, app.rows_clicked) == (before, 1)
 
 
-async def test_the_wheel_scrolls() -> None:
-    app = TableApp(*crowd(50, 2))
-    async with app.run_test(size=(120, 12)) as pilot:
-        await settle(pilot)
-        where = (app.view, 5, 5, 0, 1, 0, False, False, False)
-        for _ in range(4):
-            app.view.post_message(events.MouseScrollDown(*where))
-        await settle(pilot)
-        assert lines(pilot)[-2].startswith("▌")
-        assert "4 to 13 of 50 processes" in lines(pilot)[-1]
-        app.view.post_message(events.MouseScrollUp(*where))
-        await settle(pilot)
-        assert lines(pilot)[-5].startswith("▌")
-
-
-def test_a_launcher_is_dim_and_shows_its_command_alone() -> None:
-    launched = {"parent_pid": 50, "parent_command": "/opt/bin/torchrun train.py"}
-    view = view_of(process(1, 0, **launched), process(2, 1, **launched))
-    view.action_tree()
-    rows = drawn(view)
-    assert text_of(rows[1]).split() == ["▌", "50", "torchrun", "train.py"]
-    view.state.select(1)
-    assert {span.style for span in drawn(view)[1] if span.text.strip()} == {DIM}
-
-
-async def test_pages_go_by_what_is_on_screen() -> None:
-    app = TableApp(*(process(n, 0, memory_used_bytes=-n) for n in range(1, 51)))
-    async with app.run_test(size=(120, 12)) as pilot:
-        await settle(pilot)
-        seen = []
-        for step in (1, 1, -1, 99, -99):
-            app.view.action_page(step)
-            assert app.view.process is not None
-            seen.append(app.view.process.pid)
-        assert seen == [10, 19, 10, 50, 1]
-
-
 @pytest.mark.parametrize("size", [(1, 1), (20, 1), (20, 2), (60, 3)])
 async def test_any_size_is_survived(size: tuple[int, int]) -> None:
-    app = TableApp(*crowd(50, 2))
-    async with app.run_test(size=size) as pilot:
-        await settle(pilot)
+    async with settled(TableApp(*crowd(50, 2)), size) as (app, pilot):
         app.view.type("a")
         app.view.action_move(1)
         app.view.action_tree()
         app.view.action_page(1)
         await settle(pilot)
         assert app.view.process is not None
+
+
+# Totals by user in the tab of processes.
+
+
+PROCESSES = [
+    process(1, 0, user="ada", memory_used_bytes=GIB),
+    process(2, 1, user="bo", memory_used_bytes=5 * GIB),
+    process(3, 1, user="bo", memory_used_bytes=None),
+    process(4, 0, user=None, memory_used_bytes=2 * GIB),
+]
+
+
+async def test_a_line_for_each_user_which_enter_opens_and_esc_leaves() -> None:
+    async with settled(app_with(inventory(2), sample(2, PROCESSES)), (100, 20)) as (app, pilot):
+        await press(pilot, "3", "U")
+        rows = [row.replace("▌", "").split() for row in shown(pilot, UsersView).splitlines() if row]
+        assert rows[0] == ["USER", "GPUS", "PROCESSES", "GPU", "MEM▼", "BUSIEST", "ON", "GPU"]
+        assert [row[:5] for row in rows[1:]] == [
+            ["bo", "1", "2", "≥5.00", "GiB"],
+            ["–", "1", "1", "2.00", "GiB"],
+            ["ada", "1", "1", "1.00", "GiB"],
+        ]
+        tab = app.screen.query_one(ProcessesTab)
+        assert tab.process is None
+        await pilot.press("slash", *"ad", "enter")
+        assert [row.name for row in tab.users.state.lines] == ["ada"]
+        await press(pilot, "enter")
+        assert {row.process.user for row in tab.processes.state.lines} == {"ada"}
+        await press(pilot, "escape", "U", "escape", "escape")
+        assert not tab.users.display
+        assert len(tab.processes.state.lines) == 4

@@ -14,14 +14,13 @@ from gputop.agent.problem import Problem
 from gputop.recording import writer
 from gputop.recording.reader import Recording, RecordingError
 from gputop.recording.writer import OutputError
-from gputop.settings import Settings
 from gputop.stream.child import Interruption
 from gputop.ui.shell import recording as recorder
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from tests import recordings, streams
 from tests.streams import PreparedStream
-from tests.ui.pilots import dashboard_of, settle, shown, until
+from tests.ui.pilots import dashboard_of, settle, settled, shown, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -57,8 +56,7 @@ async def begun(pilot: Pilot[None]) -> None:
 async def test_r_records_what_comes_and_ends_it() -> None:
     made = recordings.samples(4)
     stream = PreparedStream(streams.inventory(1), made[0])
-    async with GputopApp(stream).run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(GputopApp(stream)) as (_, pilot):
         await begun(pilot)
         assert str(the_file()) in said(pilot).replace("\n", "")
         assert " REC " in shown(pilot, Header)
@@ -82,8 +80,7 @@ async def test_a_recording_that_is_ended_at_once_can_be_played() -> None:
     """The recording contains what was on the screen at its start, even if nothing follows."""
     made = streams.sample(1)
     stream = PreparedStream(streams.inventory(1), made)
-    async with GputopApp(stream).run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(GputopApp(stream)) as (_, pilot):
         await pilot.press("r", "r")
         await until(pilot, lambda: "gputop --replay" in said(pilot))
         assert " 0 B" not in said(pilot)
@@ -102,23 +99,13 @@ async def test_a_recording_begins_with_a_sample() -> None:
 
 async def test_gpm_is_sampled_while_it_is_recorded() -> None:
     stream = PreparedStream(streams.inventory(8), streams.sample(8))
-    async with GputopApp(stream).run_test(size=(60, 20)) as pilot:
-        await settle(pilot)
+    async with settled(GputopApp(stream), (60, 20)) as (_, pilot):
         await pilot.press("3")
         asked = [stream.asked["gpm"]]
         for press in (begun(pilot), pilot.press("r")):
             await press
             asked.append(stream.asked["gpm"])
         assert asked == [False, True, False]
-
-
-async def test_gpm_stays_off_where_it_is_not_wanted() -> None:
-    stream = PreparedStream(streams.inventory(1), streams.sample(1))
-    app = GputopApp(stream, settings=Settings(gpm=False))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        await begun(pilot)
-        assert stream.asked["gpm"] is False
 
 
 async def test_it_can_record_from_the_start(tmp_path: Path) -> None:
@@ -144,8 +131,7 @@ async def test_a_disk_that_fills_up_ends_it_and_nothing_else(
 ) -> None:
     made = recordings.samples(4)
     stream = PreparedStream(streams.inventory(1), made[0])
-    async with GputopApp(stream).run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(GputopApp(stream)) as (_, pilot):
         await begun(pilot)
         stream.send(made[1])
         await until(pilot, lambda: recorded() == 3)
@@ -176,8 +162,7 @@ async def test_a_disk_that_hangs_holds_up_nothing(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(writer, "GrowingFile", Hanging)
     stream = PreparedStream(streams.inventory(1), streams.sample(1))
     try:
-        async with GputopApp(stream).run_test(size=(120, 40)) as pilot:
-            await settle(pilot)
+        async with settled(GputopApp(stream)) as (_, pilot):
             await pilot.press("r")
             for sample in recordings.samples(5):
                 stream.send(sample)
@@ -186,22 +171,3 @@ async def test_a_disk_that_hangs_holds_up_nothing(monkeypatch: pytest.MonkeyPatc
             assert "12:00:04" in shown(pilot, Header)
     finally:
         answers.set()
-
-
-async def test_nothing_to_record_yet() -> None:
-    async with GputopApp(PreparedStream()).run_test(size=(120, 40)) as pilot:
-        await pilot.press("r")
-        assert "Nothing to record yet" in said(pilot)
-        assert not list(Path.cwd().iterdir())
-
-
-async def test_what_waits_is_written_before_the_dashboard_ends() -> None:
-    made = recordings.samples(3)
-    stream = PreparedStream(streams.inventory(1), made[0])
-    async with GputopApp(stream).run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        await begun(pilot)
-        for sample in made[1:]:
-            stream.send(sample)
-        await settle(pilot)
-    assert list(Recording(the_file()).records()) == [streams.inventory(1), *made]

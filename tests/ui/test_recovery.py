@@ -8,30 +8,30 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.widgets import Static
 
-from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
+from gputop.agent.device import DeviceState
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import DriverState
+from gputop.agent.snapshot import DriverState, Event, Sample
+from gputop.settings import Settings
 from gputop.stream.child import Interruption
 from gputop.ui.device.title import DeviceTitle
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.host import HostView
-from gputop.ui.processes.screen import ProcessesView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
-from tests.streams import PreparedStream, device, inventory, lost, readings, sample
-from tests.ui.pilots import at_second, dashboard_of, settle, shown
+from gputop.ui.telemetry import Telemetry
+from tests.streams import NOW, PreparedStream, device, inventory, lost, readings, sample
+from tests.ui.pilots import app_with, at_second, dashboard_of, press, settle, settled, shown
 
 if TYPE_CHECKING:
     from tests.sessions import PreparedSession
+
 
 STARTING: dict[str, Any] = {"driver_state": DriverState.STARTING, "driver_version": None}
 
 
 async def test_a_sampler_that_is_started_again_takes_no_device_from_the_screen() -> None:
     stream = PreparedStream(inventory(2), sample(2))
-    app = GputopApp(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(GputopApp(stream)) as (app, pilot):
         stream.send(Interruption(Problem("The sampler stopped", "it was killed", "")))
         stream.send(inventory(**STARTING))
         stream.send(sample(0))
@@ -48,9 +48,7 @@ async def test_a_sampler_that_is_started_again_takes_no_device_from_the_screen()
 @pytest.mark.usefixtures("counts_silence")
 async def test_a_dashboard_that_was_stopped_blames_no_sampler() -> None:
     """It draws before it has read what came meanwhile. Silence counts from when it runs again."""
-    app = GputopApp(PreparedStream(inventory(1), sample(1)))
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(GputopApp(PreparedStream(inventory(1), sample(1)))) as (app, pilot):
         telemetry = dashboard_of(app).telemetry
         telemetry.received_at -= 60
         telemetry._ticked_at -= 60
@@ -78,9 +76,7 @@ async def test_a_crash_is_named_with_its_remedy_until_the_driver_answers_again(
     stream = PreparedStream(inventory(devices), sample(devices))
     if not devices:
         stream = PreparedStream(inventory(**STARTING), sample())
-    app = GputopApp(stream)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
+    async with settled(GputopApp(stream), (80, 24)) as (_, pilot):
         for _ in range(2):
             stream.send(Interruption(CRASH))
             stream.send(inventory(**STARTING))
@@ -106,42 +102,24 @@ def late(age: float | None, **changes: Any) -> Any:
     return dataclasses.replace(found, devices=(found.devices[0], second))
 
 
-@pytest.mark.parametrize("size", [(160, 50), (120, 24), (80, 12)])
+@pytest.mark.parametrize("size", [(160, 50), (80, 12)])
 async def test_old_readings_do_not_look_like_new_ones(size: tuple[int, int]) -> None:
     """From the second tick that a device missed; in whatever density."""
     stream = PreparedStream(inventory(2), late(1.6))
-    app = GputopApp(stream)
-    async with app.run_test(size=size) as pilot:
-        await settle(pilot)
+    async with settled(GputopApp(stream), size) as (_, pilot):
         assert " old" not in shown(pilot, DevicesView)
         assert "slow" not in shown(pilot, Header)
         stream.send(late(2.0))
         await settle(pilot)
         assert "2.0 s old" in shown(pilot, DevicesView)
         assert ("1 slow" in shown(pilot, Header)) == (size[1] >= 20)
-        await pilot.press("down", "enter")
-        await settle(pilot)
+        await press(pilot, "down", "enter")
         assert "Readings are 2.0 s old." in shown(pilot, DeviceTitle)
         await pilot.press("escape")
         stream.send(late(0.1))
         await settle(pilot)
         assert " old" not in shown(pilot, DevicesView)
         assert "slow" not in shown(pilot, Header)
-
-
-async def test_a_device_that_has_not_answered_yet_says_so() -> None:
-    absent = dict.fromkeys((*READINGS, "processes"), Absence.NO_DATA_YET)
-    found = late(None)
-    nothing = DeviceSample(found.devices[1].uuid, absent=absent)
-    app = GputopApp(
-        PreparedStream(
-            inventory(2), dataclasses.replace(found, devices=(found.devices[0], nothing))
-        )
-    )
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        assert "It has not answered yet" in shown(pilot, DevicesView)
-        assert "Slow to answer, or hanging: `dmesg` may have an Xid" in shown(pilot, DevicesView)
 
 
 async def test_a_driver_that_takes_its_time_is_waited_for_with_a_number_and_then_a_hint() -> None:
@@ -164,9 +142,7 @@ async def test_the_selection_stays_when_a_device_says_who_it_is() -> None:
     stream = PreparedStream(
         first, dataclasses.replace(sample(3), devices=(readings(0), silent, readings(2)))
     )
-    app = GputopApp(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
+    async with settled(GputopApp(stream)) as (app, pilot):
         await pilot.press("down")
         stream.send(inventory(3))
         stream.send(sample(3))
@@ -176,69 +152,84 @@ async def test_the_selection_stays_when_a_device_says_who_it_is() -> None:
         assert selected.index == 1
 
 
-@pytest.mark.parametrize(
-    ("devices", "said"),
-    [
-        ((readings(0), readings(1)), "No process uses a device"),
-        ((readings(0), lost(1)), "No process uses a device"),
-        (
-            (readings(0), readings(1, absent={"processes": Absence.NO_PERMISSION})),
-            "The driver does not list the processes of GPU 1",
-        ),
-    ],
-)
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
-async def test_no_process_is_told_from_no_list(
-    size: tuple[int, int], devices: Any, said: str
-) -> None:
-    stream = PreparedStream(
-        inventory(2), dataclasses.replace(sample(2, processes=[]), devices=devices)
-    )
-    async with GputopApp(stream).run_test(size=size) as pilot:
-        await settle(pilot)
-        assert said in shown(pilot, ProcessesView)
-
-
-async def test_devices_that_do_not_fit_are_counted_and_processes_keep_their_place() -> None:
-    app = GputopApp(PreparedStream(inventory(40), sample(40)))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot)
-        assert "of 40 devices: ↓ ↑ for the others" in shown(pilot, DevicesView)
-        assert "train.py --rank 0" in shown(pilot, ProcessesView)
-        await pilot.press("end")
-        await settle(pilot)
-        assert "▌39" in shown(pilot, DevicesView)
-
-
-@pytest.mark.parametrize("state", [s for s in DeviceState if s is not DeviceState.OK])
 async def test_a_device_that_does_not_answer_is_not_put_under_stress(
-    session: type[PreparedSession], state: DeviceState
+    session: type[PreparedSession],
 ) -> None:
-    stream = PreparedStream(
-        inventory(1), dataclasses.replace(sample(1, processes=[]), devices=(lost(0, state),))
-    )
-    app = GputopApp(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        await pilot.press("b")
-        await settle(pilot)
+    silent = dataclasses.replace(sample(1, []), devices=(lost(0, DeviceState.NOT_RESPONDING),))
+    async with settled(app_with(inventory(1), silent)) as (app, pilot):
+        await press(pilot, "b")
         assert session.requests == []
         assert "GPU 0" in str(app.query_one("#reason", Static).content)
 
 
-async def test_a_device_whose_users_are_not_known_is_asked_about(
-    session: type[PreparedSession],
+# A paused picture: what goes on behind it, and how it catches up.
+
+
+def warm(celsius: int, seconds: float = 0.0, **changes: Any) -> Sample:
+    """The only device at that temperature, that long after the beginning."""
+    devices = (readings(0, temperature_celsius=celsius),)
+    return dataclasses.replace(sample(1), devices=devices, time=NOW + seconds, **changes)
+
+
+async def test_the_picture_stays_and_then_shows_the_newest() -> None:
+    stream = PreparedStream(inventory(1), warm(41))
+    async with settled(GputopApp(stream)) as (_, pilot):
+        await pilot.press("space")
+        stream.send(warm(77, 1))
+        stream.send(inventory(2))
+        stream.send(sample(2))
+        await settle(pilot)
+        assert "41°C" in shown(pilot, DevicesView)
+        assert "1 H100" not in shown(pilot, DevicesView)
+        await pilot.press("space")
+        assert "1 H100" in shown(pilot, DevicesView)
+        assert "PAUSED" not in shown(pilot, Header)
+
+
+async def test_what_is_wrong_is_said_and_rung_for_also_while_it_is_paused(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    silent = readings(0, absent={"processes": Absence.NO_PERMISSION})
-    stream = PreparedStream(
-        inventory(1), dataclasses.replace(sample(1, processes=[]), devices=(silent,))
-    )
-    app = GputopApp(stream)
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot)
-        await pilot.press("b")
-        await settle(pilot)
-        assert session.requests == []
-        await pilot.press("y")
-        await settle(pilot)
-        assert len(session.requests) == 1
+    rung: list[bool] = []
+    monkeypatch.setattr(GputopApp, "bell", lambda _: rung.append(True))
+    stream = PreparedStream(inventory(1), warm(41))
+    async with settled(GputopApp(stream, settings=Settings(bell=True))) as (_, pilot):
+        await pilot.press("space")
+        for second in (1, 2):
+            bad = dataclasses.replace(readings(0), ecc_uncorrected=second)
+            stream.send(dataclasses.replace(warm(41, second), devices=(bad,)))
+            await settle(pilot)
+        assert "GPU 0: 1 uncorrected ECC error" in shown(pilot, Header)
+        assert rung == [True]
+
+
+def test_nothing_that_came_meanwhile_is_lost() -> None:
+    telemetry = Telemetry()
+    telemetry.receive(inventory(1))
+    telemetry.receive(warm(40))
+    uuid = inventory(1).devices[0].uuid
+    telemetry.pause()
+    event = Event(NOW + 1, uuid, "xid", 79)
+    telemetry.receive(warm(90, 1, events=(event,)))
+    telemetry.receive(warm(42, 2))
+    assert telemetry.sample == warm(40)
+    assert telemetry.latest == warm(42, 2)
+    assert telemetry.events(uuid) == []
+    telemetry.pause()
+    assert telemetry.sample == telemetry.latest == warm(42, 2)
+    assert telemetry.events(uuid) == [event]
+    series = telemetry.history.series(uuid, "temperature_celsius")
+    assert [value for value in series if value is not None][-3:] == [40, 90, 42]
+
+
+def test_a_pause_holds_so_much_and_then_moves_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gputop.ui.telemetry.MOST_HELD", 3)
+    telemetry = Telemetry()
+    telemetry.receive(inventory(1))
+    telemetry.receive(warm(40))
+    telemetry.pause()
+    for second in range(1, 6):
+        telemetry.receive(warm(40 + second, second))
+    assert telemetry.sample == warm(42, 2)
+    assert telemetry.latest == warm(45, 5)
+    telemetry.pause()
+    assert telemetry.sample == warm(45, 5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ from textual.events import MouseEvent, MouseScrollDown, MouseScrollUp
 from textual.widgets import Select
 
 from gputop.agent.problem import Problem, ProblemError
-from gputop.bench.events import Done, Verdict, VerdictPart
 from gputop.bench.results import store
 from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.readout import TitleView
@@ -20,16 +18,24 @@ from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.dialogs import ConfirmScreen
-from gputop.ui.drawing.palette import DIM, FAULT, STRONG, WARN
+from gputop.ui.drawing.palette import FAULT, STRONG, WARN
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.telemetry import Telemetry
 from tests.bench.kept import BASE, COPY, soak, table, with_comparisons
 from tests.bench.workers import RESULT
 from tests.runs import gpu_run
-from tests.sessions import EVENTS
-from tests.sessions import RESULT as CPU_RUN
 from tests.streams import PreparedStream, inventory, sample
-from tests.ui.pilots import lines, open_form, settle, shown, text_of, until
+from tests.ui.pilots import (
+    app_with,
+    lines,
+    open_form,
+    press,
+    settle,
+    settled,
+    shown,
+    text_of,
+    until,
+)
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -37,8 +43,6 @@ if TYPE_CHECKING:
     from gputop.bench.events import Result
     from gputop.ui.drawing.cells import Row
     from tests.sessions import PreparedSession
-
-NOW = time.time()
 
 
 def view(*results: Result) -> ResultsView:
@@ -91,25 +95,6 @@ def test_what_is_slower_than_usual_is_marked() -> None:
     assert "FAULTY" in texts([faulty])[0]
 
 
-def test_other_kinds_and_devices_are_not_compared() -> None:
-    rows = view(soak(100.0), soak(800.0, dtype="float16"), soak(800.0, device_uuid="GPU-b"))
-    assert all(text.rstrip().endswith("ok") for text in texts(rows.draw(100, 9))[1:])
-
-
-def test_only_what_has_room_is_drawn_and_the_last_line_says_which() -> None:
-    made = view(*many(30))
-    rows = texts(made.draw(80, 5))
-    assert len(rows) == 5
-    assert [row for row in rows if " 830 " in row] == rows[1:2]
-    assert rows[-1].strip() == "1 to 3 of 30 results · ↑↓ scroll"
-
-
-def test_absent_figures_are_dim() -> None:
-    *_, row = view(BASE, table("copy", COPY)).draw(100, 5)
-    assert style_of(row, "3900 GB/s") is STRONG
-    assert style_of(row, "–") is DIM
-
-
 def selected(pilot: Pilot[None]) -> str:
     """The row under the cursor."""
     (row,) = (each for each in shown(pilot, ResultsView).splitlines() if each.startswith("▌"))
@@ -131,26 +116,19 @@ def wheel(event: type[MouseEvent], view: ResultsView) -> MouseEvent:
 
 async def test_keys_and_the_wheel_look_through_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(screen, "recent", lambda _: many(30))
-    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
-    async with app.run_test(size=(80, 24)) as pilot:
+    async with settled(app_with(inventory(1), sample(1, [])), (80, 24)) as (app, pilot):
         await pilot.press("2")
         await loaded(pilot)
-        await settle(pilot)
         assert " 830 " in selected(pilot)
-        for key, mean in (
-            ("j", 829), ("down", 828), ("up", 829), ("pagedown", 827), ("pageup", 829),
-            ("end", 801), ("j", 801), ("home", 830), ("k", 830),
-        ):  # fmt: skip
-            await pilot.press(key)
-            await settle(pilot)
+        keys = "j 829|down 828|up 829|pagedown 827|pageup 829|end 801|j 801|home 830|k 830"
+        for key, mean in (each.split() for each in keys.split("|")):
+            await press(pilot, key)
             assert f" {mean} " in selected(pilot), key
         view = app.query_one(ResultsView)
-        view.post_message(wheel(MouseScrollDown, view))
-        await settle(pilot)
-        assert " 827 " in selected(pilot)
-        view.post_message(wheel(MouseScrollUp, view))
-        await settle(pilot)
-        assert " 830 " in selected(pilot)
+        for event, mean in ((MouseScrollDown, "827"), (MouseScrollUp, "830")):
+            view.post_message(wheel(event, view))
+            await settle(pilot)
+            assert f" {mean} " in selected(pilot)
 
 
 async def test_a_result_is_drawn_again_compared_and_forgotten(
@@ -175,13 +153,11 @@ async def test_a_result_is_drawn_again_compared_and_forgotten(
         assert "Done bfloat16" in shown(pilot, TitleView)
         await pilot.press("down", "enter")
         await until(pilot, lambda: "stored no curve" in shown(pilot, ThroughputChart))
-        await pilot.press("d", "d", "d", "down", "d")
-        await settle(pilot)
+        await press(pilot, "d", "d", "d", "down", "d")
         said = text_of(lines(app))
         assert "mean, TFLOP/s" in said
         assert "change" in said
-        await pilot.press("escape", "delete", "n")
-        await settle(pilot)
+        await press(pilot, "escape", "delete", "n")
         assert forgotten == []
         await pilot.press("delete")
         assert isinstance(app.screen, ConfirmScreen)
@@ -200,11 +176,9 @@ async def test_a_new_result_is_shown_wherever_one_had_scrolled_to(
     async with app.run_test(size=(80, 24)) as pilot:
         await open_form(pilot)
         await loaded(pilot)
-        await pilot.press("end")
-        await settle(pilot)
+        await press(pilot, "end")
         assert " 801 " in selected(pilot)
-        await pilot.press("b")
-        await settle(pilot)
+        await press(pilot, "b")
         assert "0.305" in selected(pilot)
         assert selected(pilot) == shown(pilot, ResultsView).splitlines()[1]
 
@@ -225,29 +199,26 @@ async def test_a_file_that_cannot_be_read_is_said_and_runs_go_on(
         text = shown(pilot, ResultsView)
         assert "The file cannot be used: it is <newer>␛[2J. Upgrade" in text
         assert "No results yet" in text
-        await pilot.press("b")
-        await settle(pilot)
+        await press(pilot, "b")
         text = shown(pilot, ResultsView)
         assert "Not kept: The file cannot be used" in text
         assert "0.305" in text
 
 
-@pytest.mark.parametrize("stored", [False, True])
 async def test_a_run_that_ends_before_earlier_results_are_read_is_listed_once(
-    monkeypatch: pytest.MonkeyPatch, session: type[PreparedSession], *, stored: bool
+    monkeypatch: pytest.MonkeyPatch, session: type[PreparedSession]
 ) -> None:
     may_go_on = threading.Event()
     kept: list[Result] = []
 
     def recent(_: int) -> list[Result]:
         may_go_on.wait(60)
-        return [*(kept if stored else ()), BASE]
+        return [*kept, BASE]
 
     monkeypatch.setattr(screen, "recent", recent)
     monkeypatch.setattr(screen, "append", lambda result, *_: kept.append(result))
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
-    async with app.run_test(size=(100, 30)) as pilot:
-        await settle(pilot)
+    async with settled(app, (100, 30)) as (_, pilot):
         await pilot.press("2")  # from here on `settle` would wait for the earlier results
         await until(pilot, lambda: bool(app.screen.query("#kind SelectOverlay")))
         app.screen.query_one("#kind", Select).value = "soak"
@@ -259,40 +230,6 @@ async def test_a_run_that_ends_before_earlier_results_are_read_is_listed_once(
         _, first, second, *_ = shown(pilot, ResultsView).splitlines()
         assert " 0.305 " in first
         assert " 780 " in second
-
-
-async def test_a_run_that_begins_while_results_are_judged_costs_no_verdict(
-    monkeypatch: pytest.MonkeyPatch, session: type[PreparedSession]
-) -> None:
-    may_go_on = threading.Event()
-    kept: list[Result] = []
-    slower = Verdict((VerdictPart("datasheet", "degraded", "it is slow"),))
-
-    def judge_the_first_late(results: list[Result]) -> list[Result]:
-        if results[0].tflops_mean == CPU_RUN.tflops_mean:
-            may_go_on.wait(60)
-        return [replace(each, verdict=slower) for each in results]
-
-    monkeypatch.setattr(screen, "judged", judge_the_first_late)
-    monkeypatch.setattr(screen, "append", lambda result, *_: kept.append(result))
-    monkeypatch.setattr(screen, "recent", lambda _: [BASE])
-    app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
-    async with app.run_test(size=(100, 30)) as pilot:
-        await open_form(pilot)
-        await loaded(pilot)
-        await pilot.press("b")
-        await until(pilot, lambda: shown(pilot, ResultsView).count("0.305") == 1)
-        later = replace(CPU_RUN, started_at=NOW, tflops_mean=0.299)
-        session.to_send = (*EVENTS[:-1], Done(later))
-        await pilot.press("b")
-        await until(pilot, lambda: len(kept) == 1)
-        may_go_on.set()
-        await until(pilot, lambda: len(kept) == 2)
-        await settle(pilot)
-        _, first, second, third, *_ = shown(pilot, ResultsView).splitlines()
-        assert ("0.299" in first, "0.305" in second, " 780 " in third) == (True, True, True)
-        assert first.endswith("DEGRADED")
-        assert second.endswith("DEGRADED")
 
 
 async def test_devices_of_this_machine_have_their_number(monkeypatch: pytest.MonkeyPatch) -> None:

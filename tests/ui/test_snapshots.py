@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import itertools
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from rich.color import ColorSystem
-from rich.style import Style
-from textual.widgets import Input, Select
+from textual.widgets import Select
 
 from gputop.agent.nvml.driver import NvmlReader, start
-from gputop.agent.snapshot import DriverState, Inventory, Sample, Source
+from gputop.agent.snapshot import Sample, Source
 from gputop.bench.events import Done, Progress, Verified
 from gputop.bench.run.run import Run
 from gputop.settings import Settings
@@ -37,7 +34,7 @@ from tests.runs import gpu_run
 from tests.sessions import table_events, table_result
 from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import app_with, at_second, dashboard_of, lines, settle, shown, text_of, until
+from tests.ui.pilots import app_with, lines, press, settle, shown, text_of, until
 from tests.ui.together import GPUS, begun, mean, result
 
 if TYPE_CHECKING:
@@ -51,16 +48,11 @@ if TYPE_CHECKING:
     from tests.ui.conftest import Same
     from tests.ui.together import Scripted
 
-HEIGHTS = {60: 24, 80: 24, 120: 40, 200: 60}
-SIZES = [*HEIGHTS.items()]
-NARROW, USUAL, MEDIUM, LARGE = SIZES
+NARROW, USUAL, MEDIUM, LARGE = (60, 24), (80, 24), (120, 40), (200, 60)
 
 
 def named(size: object) -> str:
     return f"{size[0]}x{size[1]}" if isinstance(size, tuple) else f"{size}"
-
-
-every_size = pytest.mark.parametrize("size", SIZES, ids=named)
 
 
 def judged(*records: Record, **looks: Any) -> GputopApp:
@@ -82,60 +74,54 @@ def ready(*keys: str) -> Any:
 # Devices, sizes and looks.
 
 
+NO_DRIVER = [no_driver(), Sample(NOW, host(16))]
+
+
 @pytest.mark.parametrize(
-    ("devices", "size"),
-    [(1, USUAL), (2, USUAL), (8, USUAL), (1, MEDIUM), (8, MEDIUM), (64, MEDIUM), (16, LARGE)],
-    ids=named,
+    ("records", "size", "keys"),
+    [
+        pytest.param(scenes.job(8), USUAL, "", id="8 devices"),
+        pytest.param(scenes.job(1), MEDIUM, "", id="1 device"),
+        pytest.param(scenes.job(64), MEDIUM, "", id="64 devices"),
+        pytest.param(scenes.job(16), LARGE, "", id="16 devices"),
+        pytest.param(scenes.faults(), NARROW, "", id="faults"),
+        pytest.param(NO_DRIVER, NARROW, "", id="no driver"),
+        pytest.param(scenes.job(2), NARROW, "enter", id="page, narrow"),
+        pytest.param(scenes.job(2), MEDIUM, "enter", id="page"),
+        pytest.param(scenes.one_is_lost(), USUAL, "enter", id="page of a lost device"),
+        pytest.param(scenes.busy_machine(1000), NARROW, "3", id="processes"),
+        pytest.param(scenes.job(8), USUAL, "3 f9 enter", id="signal"),
+        pytest.param(scenes.job(2), NARROW, "question_mark", id="help, narrow"),
+        pytest.param(scenes.job(2), MEDIUM, "question_mark", id="help"),
+        pytest.param(scenes.job(8), USUAL, "f2", id="settings"),
+        pytest.param(scenes.job(8), USUAL, "o", id="columns"),
+        pytest.param(scenes.job(8), USUAL, "g", id="number"),
+        pytest.param(scenes.job(2), NARROW, "2", id="benchmark"),
+        pytest.param(scenes.job(2), NARROW, "b", id="question"),
+    ],
 )
-def test_monitor(same_text: Same, devices: int, size: tuple[int, int]) -> None:
-    assert same_text(app_with(*scenes.job(devices)), terminal_size=size, run_before=ready())
+def test_screen(same_text: Same, records: list[Record], size: tuple[int, int], keys: str) -> None:
+    app = app_with(*records)
+    assert same_text(app, terminal_size=size, run_before=ready(*keys.split()))
+
+
+@pytest.mark.parametrize(
+    ("records", "size", "keys"),
+    [
+        pytest.param(scenes.alarming(8), MEDIUM, "", id="alerts"),
+        pytest.param(scenes.slow(), MEDIUM, "", id="monitor"),
+        pytest.param(scenes.slow(), USUAL, "w w", id="why"),
+    ],
+)
+def test_findings(same_text: Same, records: list[Record], size: tuple[int, int], keys: str) -> None:
+    app = judged(*records)
+    assert same_text(app, terminal_size=size, run_before=ready(*keys.split()))
 
 
 async def screen_of(app: GputopApp, size: tuple[int, int], *keys: str) -> list[Strip]:
     async with app.run_test(size=size) as pilot:
         await ready(*keys)(pilot)
         return lines(app)
-
-
-def styled(strips: list[Strip]) -> str:
-    """Each row and, under it, how many cells are in which style; the styles follow.
-
-    A style is what Rich sends to a terminal of 16 colours, without the escapes around it.
-    """
-    names: dict[str, str] = {}
-    rows = []
-    for strip in strips:
-        runs: list[tuple[str, int]] = []
-        for segment in strip:
-            sent = "" if segment.style is None else sent_for(segment.style)
-            # Of a blank nothing is seen but its background.
-            sent = sent if segment.text.strip() or is_filled(sent) else ""
-            runs.append((names.setdefault(sent, chr(ord("a") + len(names))), segment.cell_length))
-        merged = [
-            f"{name}{sum(n for _, n in group)}"
-            for name, group in itertools.groupby(runs, lambda run: run[0])
-        ]
-        rows += [f"|{strip.text.rstrip()}", " ".join(merged)]
-    return "\n".join([*rows, *(f"{name} = {sent or 'plain'}" for sent, name in names.items())])
-
-
-def sent_for(style: Any) -> str:
-    # A new one: Rich keeps what a style was first rendered as, in whatever colours.
-    names = ("bold", "dim", "italic", "underline", "reverse", "strike")
-    attributes = {name: getattr(style, name) for name in names}
-    style = Style(color=style.color, bgcolor=style.bgcolor, **attributes)
-    before, _, _ = style.render("x", color_system=ColorSystem.STANDARD).partition("x")
-    return str(before).strip("\x1b[m")
-
-
-def is_filled(sent: str) -> bool:
-    return any(code == "7" or code.startswith(("4", "10")) for code in sent.split(";"))
-
-
-def test_monitor_in_16_colours(snapshot: Any) -> None:
-    app = app_with(*scenes.job(8), terminal=Terminal(colours=16))
-    strips = asyncio.run(screen_of(app, USUAL))
-    assert styled(strips) == snapshot
 
 
 def test_monitor_in_ascii(snapshot: Any) -> None:
@@ -146,68 +132,42 @@ def test_monitor_in_ascii(snapshot: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("records", "keys"),
-    [(scenes.job(8), ()), (scenes.faults(), ()), (scenes.job(2), ("enter",)), (scenes.job(8), "2")],
-    ids=["monitor", "faults", "page", "benchmark"],
+    ("records", "size", "keys"),
+    [
+        pytest.param(scenes.job(8), MEDIUM, "", id="monitor"),
+        pytest.param(scenes.faults(), MEDIUM, "", id="faults"),
+        pytest.param(scenes.job(2), MEDIUM, "enter", id="page"),
+        pytest.param(scenes.job(8), MEDIUM, "2", id="benchmark"),
+        pytest.param(scenes.job(2), USUAL, "ctrl+p", id="palette"),
+    ],
 )
-def test_picture(snap_compare: Any, records: list[Record], keys: tuple[str, ...]) -> None:
-    assert snap_compare(app_with(*records), terminal_size=MEDIUM, run_before=ready(*keys))
+def test_picture(
+    snap_compare: Any, records: list[Record], size: tuple[int, int], keys: str
+) -> None:
+    app = app_with(*records)
+    assert snap_compare(app, terminal_size=size, run_before=ready(*keys.split()))
 
 
-def test_light_theme(snap_compare: Any) -> None:
-    """A picture has a dark background whatever the theme."""
-    app = judged(*scenes.alarming(8), settings=Settings(theme="light"))
-    assert snap_compare(app, terminal_size=USUAL, run_before=ready())
+@pytest.mark.parametrize(
+    ("records", "size", "keys", "looks"),
+    [
+        pytest.param(scenes.slow(), MEDIUM, "w", {}, id="why"),
+        # A picture has a dark background whatever the theme.
+        pytest.param(scenes.alarming(8), USUAL, "", {"theme": "light"}, id="light"),
+    ],
+)
+def test_picture_of_findings(
+    snap_compare: Any,
+    records: list[Record],
+    size: tuple[int, int],
+    keys: str,
+    looks: dict[str, Any],
+) -> None:
+    app = judged(*records, settings=Settings(**looks))
+    assert snap_compare(app, terminal_size=size, run_before=ready(*keys.split()))
 
 
 # What may be wrong.
-
-
-@pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
-def test_faults(same_text: Same, size: tuple[int, int]) -> None:
-    assert same_text(app_with(*scenes.faults()), terminal_size=size, run_before=ready())
-
-
-@pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
-def test_alerts(same_text: Same, size: tuple[int, int]) -> None:
-    assert same_text(judged(*scenes.alarming(8)), terminal_size=size, run_before=ready())
-
-
-@pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
-def test_no_driver(same_text: Same, size: tuple[int, int]) -> None:
-    records: list[Record] = [no_driver(), Sample(NOW, host(16))]
-    assert same_text(app_with(*records), terminal_size=size, run_before=ready())
-
-
-def test_the_driver_does_not_answer_yet(same_text: Same) -> None:
-    machine = inventory(driver_state=DriverState.STARTING, driver_version=None, cuda_version=None)
-    app = app_with(machine, Sample(NOW, host(16)))
-
-    async def run_before(pilot: Pilot[None]) -> None:
-        at_second(app, 12)
-        await settle(pilot)
-
-    assert same_text(app, terminal_size=USUAL, run_before=run_before)
-
-
-def test_paused(same_text: Same, monkeypatch: pytest.MonkeyPatch) -> None:
-    app = app_with(*scenes.job(2))
-
-    async def run_before(pilot: Pilot[None]) -> None:
-        await ready("space")(pilot)
-        assert dashboard_of(app).telemetry.paused
-        dashboard_of(app).show()
-        await settle(pilot)
-
-    assert same_text(app, terminal_size=USUAL, run_before=run_before)
-
-
-def test_simulated(same_text: Same) -> None:
-    machine, *others = scenes.job(2)
-    assert isinstance(machine, Inventory)
-    simulated = dataclasses.replace(machine, source=Source.SIMULATED)
-    app = app_with(simulated, *others)
-    assert same_text(app, terminal_size=NARROW, run_before=ready())
 
 
 # Machines that have not all that an H100 has.
@@ -231,93 +191,25 @@ def machine_of(nvml: FakeDriver, *devices: FakeDevice) -> list[Record]:
 
 
 @pytest.mark.driver
-def test_mig(same_text: Same, nvml: FakeDriver) -> None:
-    app = app_with(*machine_of(nvml, preset("a100_mig")))
-    assert same_text(app, terminal_size=MEDIUM, run_before=ready())
-
-
-@pytest.mark.driver
-@pytest.mark.parametrize("name", ["gb10", "wsl", "orin", "vgpu_guest"])
-def test_platform(same_text: Same, nvml: FakeDriver, name: str) -> None:
-    app = app_with(*machine_of(nvml, preset(name)))
-    assert same_text(app, terminal_size=USUAL, run_before=ready())
-
-
-@pytest.mark.driver
-def test_platforms_in_rows(same_text: Same, nvml: FakeDriver) -> None:
-    app = app_with(*machine_of(nvml, *map(preset, PLATFORMS)))
-    assert same_text(app, terminal_size=MEDIUM, run_before=ready())
-
-
-# Why is it slow.
-
-
-@pytest.mark.parametrize("size", [USUAL, LARGE], ids=named)
-def test_why(same_text: Same, size: tuple[int, int]) -> None:
-    assert same_text(judged(*scenes.slow()), terminal_size=size, run_before=ready("w", "w"))
-
-
-def test_why_of_all_devices(snap_compare: Any) -> None:
-    app = judged(*scenes.slow())
-    assert snap_compare(app, terminal_size=MEDIUM, run_before=ready("w"))
-
-
-def test_monitor_with_findings(same_text: Same) -> None:
-    assert same_text(judged(*scenes.slow()), terminal_size=MEDIUM, run_before=ready())
-
-
-# The device's page.
-
-
-@every_size
-def test_page(same_text: Same, size: tuple[int, int]) -> None:
-    app = app_with(*scenes.job(2))
-    assert same_text(app, terminal_size=size, run_before=ready("enter"))
-
-
-@pytest.mark.driver
-@pytest.mark.parametrize(("name", "size"), [("orin", USUAL), ("gb10", MEDIUM)], ids=named)
-def test_page_with_many_absences(
-    same_text: Same, nvml: FakeDriver, name: str, size: tuple[int, int]
+@pytest.mark.parametrize(
+    ("names", "size", "keys"),
+    [
+        (["a100_mig"], MEDIUM, ""),
+        (["gb10"], USUAL, ""),
+        (["gb10"], MEDIUM, "enter"),
+        (["vgpu_guest"], USUAL, ""),
+        ([*PLATFORMS], MEDIUM, ""),
+    ],
+    ids=["mig", "gb10", "page of gb10", "vgpu guest", "each"],
+)
+def test_platforms(
+    same_text: Same, nvml: FakeDriver, names: list[str], size: tuple[int, int], keys: str
 ) -> None:
-    app = app_with(*machine_of(nvml, preset(name)))
-    assert same_text(app, terminal_size=size, run_before=ready("enter"))
-
-
-def test_page_of_a_lost_device(same_text: Same) -> None:
-    app = app_with(*scenes.one_is_lost())
-    assert same_text(app, terminal_size=USUAL, run_before=ready("enter"))
-
-
-# Processes.
-
-
-@pytest.mark.parametrize("size", [NARROW, LARGE], ids=named)
-def test_processes(same_text: Same, size: tuple[int, int]) -> None:
-    app = app_with(*scenes.busy_machine(1000))
-    assert same_text(app, terminal_size=size, run_before=ready("3"))
+    app = app_with(*machine_of(nvml, *map(preset, names)))
+    assert same_text(app, terminal_size=size, run_before=ready(*keys.split()))
 
 
 # What opens over the tabs.
-
-
-@pytest.mark.parametrize("size", [NARROW, USUAL, MEDIUM], ids=named)
-def test_help(same_text: Same, size: tuple[int, int]) -> None:
-    app = app_with(*scenes.job(2))
-    assert same_text(app, terminal_size=size, run_before=ready("question_mark"))
-
-
-def test_help_further_down(same_text: Same) -> None:
-    app = app_with(*scenes.job(2))
-    keys = ("question_mark", *["pagedown"] * 3)
-    assert same_text(app, terminal_size=USUAL, run_before=ready(*keys))
-
-
-@pytest.mark.daily(2)
-@pytest.mark.parametrize("keys", [("f9",), ("f9", "enter")], ids=["choosing", "asking"])
-def test_signal(same_text: Same, keys: tuple[str, ...]) -> None:
-    app = app_with(*scenes.job(8))
-    assert same_text(app, terminal_size=USUAL, run_before=ready("3", *keys))
 
 
 def test_process_page(same_text: Same, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,50 +223,15 @@ def test_process_page(same_text: Same, monkeypatch: pytest.MonkeyPatch) -> None:
     assert same_text(app_with(*scenes.job(2)), terminal_size=USUAL, run_before=run_before)
 
 
-@pytest.mark.daily(3)
-@pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
-@pytest.mark.parametrize("key", ["f2", "o", "g"], ids=["settings", "columns", "number"])
-def test_dialog_with_choices(same_text: Same, key: str, size: tuple[int, int]) -> None:
-    assert same_text(app_with(*scenes.job(8)), terminal_size=size, run_before=ready(key))
-
-
-def test_the_palette_of_commands(snap_compare: Any) -> None:
-    app = app_with(*scenes.job(2))
-    assert snap_compare(app, terminal_size=USUAL, run_before=ready("ctrl+p"))
-
-
 # Stress tests.
 
 
-@pytest.mark.parametrize("size", [NARROW, MEDIUM], ids=named)
-def test_benchmark_before_a_run(same_text: Same, size: tuple[int, int]) -> None:
-    app = app_with(*scenes.job(2))
-    assert same_text(app, terminal_size=size, run_before=ready("2"))
-
-
-@pytest.mark.parametrize("size", [NARROW, USUAL], ids=named)
-def test_benchmark_after_a_run(
-    same_text: Same, session: type[PreparedSession], size: tuple[int, int]
-) -> None:
+def test_benchmark_after_a_run(same_text: Same, session: type[PreparedSession]) -> None:
     app = app_with(no_driver(), sample())
-    assert same_text(app, terminal_size=size, run_before=ready("b"))
+    assert same_text(app, terminal_size=USUAL, run_before=ready("b"))
 
 
-def test_benchmark_with_a_wrong_field(same_text: Same) -> None:
-    async def run_before(pilot: Pilot[None]) -> None:
-        await settle(pilot)
-        await pilot.press("2")
-        pilot.app.query_one("#kind", Select).value = "soak"
-        await settle(pilot)
-        pilot.app.query_one("#size", Input).value = "63"
-        await pilot.press("b")
-        await settle(pilot)
-
-    app = app_with(no_driver(), sample())
-    assert same_text(app, terminal_size=NARROW, run_before=run_before)
-
-
-@pytest.mark.parametrize("size", SIZES, ids=named)
+@pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
 def test_benchmark_simulated_with_a_throttle(
     snap_compare: Any, same_text: Same, size: tuple[int, int]
 ) -> None:
@@ -396,12 +253,8 @@ def test_benchmark_simulated_with_a_throttle(
     assert same(app, terminal_size=size, run_before=run_before)
 
 
-@pytest.mark.daily(3)
-@pytest.mark.parametrize("size", [USUAL], ids=named)
-@pytest.mark.parametrize("keys", ["j", "d j d", "j delete"])
-def test_benchmark_results(
-    same_text: Same, monkeypatch: pytest.MonkeyPatch, keys: str, size: tuple[int, int]
-) -> None:
+@pytest.mark.parametrize("keys", ["d j d", "j delete"])
+def test_benchmark_results(same_text: Same, monkeypatch: pytest.MonkeyPatch, keys: str) -> None:
     between: dict[str, Any] = {"tflops_mean_interval": (778.0, 782.0), "torch_version": "2.9.1"}
     kept = [soak(780.0, **between), soak(720.0, ago=3600.0, tflops_mean_interval=(719.0, 721.0))]
     kept += [soak(790.0 - n, ago=7200.0 + n) for n in range(9)]
@@ -412,16 +265,14 @@ def test_benchmark_results(
         await settle(pilot)
         await pilot.press("2")
         await until(pilot, lambda: "H200" in shown(pilot, ResultsView))
-        await pilot.press(*keys.split())
-        await settle(pilot)
+        await press(pilot, *keys.split())
         pilot.app.clear_notifications()
         await settle(pilot)
 
-    assert same_text(app, terminal_size=size, run_before=run_before)
+    assert same_text(app, terminal_size=USUAL, run_before=run_before)
 
 
-@pytest.mark.parametrize("size", [USUAL, MEDIUM], ids=named)
-@pytest.mark.parametrize("count", [2, 8])
+@pytest.mark.parametrize(("count", "size"), [(2, USUAL), (8, MEDIUM)], ids=named)
 def test_benchmark_of_several_devices(
     same_text: Same, scripted: type[Scripted], count: int, size: tuple[int, int]
 ) -> None:
@@ -442,10 +293,7 @@ def test_benchmark_of_several_devices(
     assert same_text(app, terminal_size=size, run_before=run_before)
 
 
-@pytest.mark.parametrize("size", [USUAL], ids=named)
-def test_benchmark_of_pairs(
-    same_text: Same, scripted: type[Scripted], size: tuple[int, int]
-) -> None:
+def test_benchmark_of_pairs(same_text: Same, scripted: type[Scripted]) -> None:
     def slower(gpu: Target, share: float) -> list[Any]:
         faster = [
             dataclasses.replace(e, tflops=share * e.tflops) if isinstance(e, Progress) else e
@@ -466,39 +314,12 @@ def test_benchmark_of_pairs(
         await until(pilot, lambda: "Done" in shown(pilot, TitleView))
         await settle(pilot)
 
-    assert same_text(app, terminal_size=size, run_before=run_before)
+    assert same_text(app, terminal_size=USUAL, run_before=run_before)
 
 
-@pytest.mark.parametrize("size", [USUAL], ids=named)
-def test_several_devices_to_choose(same_text: Same, size: tuple[int, int]) -> None:
-    app = app_with(inventory(4), sample(4, []))
-
-    async def run_before(pilot: Pilot[None]) -> None:
-        await settle(pilot)
-        await pilot.press("2")
-        app.query_one("#device", Select).value = "more"
-        await settle(pilot)
-        await pilot.press("down", "space")
-        await settle(pilot)
-
-    assert same_text(app, terminal_size=size, run_before=run_before)
-
-
-@pytest.mark.parametrize("size", [NARROW, USUAL], ids=named)
-def test_the_question(same_text: Same, size: tuple[int, int]) -> None:
-    app = app_with(*scenes.job(2))
-    assert same_text(app, terminal_size=size, run_before=ready("b"))
-
-
-@pytest.mark.daily(6)
-@pytest.mark.parametrize("size", [USUAL], ids=named)
-@pytest.mark.parametrize("kind", ["sweep", "latency", "copy"])
+@pytest.mark.parametrize("kind", ["latency", "copy"])
 def test_benchmark_of_every_kind(
-    same_text: Same,
-    session: type[PreparedSession],
-    monkeypatch: pytest.MonkeyPatch,
-    kind: str,
-    size: tuple[int, int],
+    same_text: Same, session: type[PreparedSession], monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     monkeypatch.setattr(screen, "recent", lambda _: [table_result("sweep")])
     monkeypatch.setattr(screen, "Run", partial(Run, now=lambda: 0.0))
@@ -515,4 +336,4 @@ def test_benchmark_of_every_kind(
         await until(pilot, lambda: "Done" in shown(pilot, TitleView))
         await settle(pilot)
 
-    assert same_text(app, terminal_size=size, run_before=run_before)
+    assert same_text(app, terminal_size=USUAL, run_before=run_before)

@@ -15,7 +15,7 @@ from gputop.ui.drawing.cells import Row, width_of
 from gputop.ui.drawing.charts import CHARTS, SAMPLES_A_DOT
 from gputop.ui.telemetry import Telemetry
 from tests import streams
-from tests.ui.pilots import settle, shown
+from tests.ui.pilots import settle, settled, shown
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -127,9 +127,7 @@ def test_the_gutter_has_the_newest_values_and_what_the_height_stands_for() -> No
 
 async def test_the_cursor_reads_all_charts_at_a_moment() -> None:
     samples = [said(n, power_watts=100.0 + n, temperature_celsius=30 + n) for n in range(60)]
-    app = TimelineApp(telemetry_of(*samples))
-    async with app.run_test(size=(80, 20)) as pilot:
-        await settle(pilot)
+    async with settled(TimelineApp(telemetry_of(*samples)), (80, 20)) as (app, pilot):
         assert "ago" not in shown(pilot, TimelineView)
         app.view.action_side(-1)
         app.view.action_side(-9)
@@ -163,16 +161,6 @@ def marked(rows: list[Row]) -> set[int]:
                 cells |= {*range(x, x + len(span.text))}
             x += len(span.text)
     return cells
-
-
-def test_the_cursor_is_one_cell_of_every_chart() -> None:
-    telemetry = telemetry_of(*(said(n) for n in range(20)))
-    view = view_of(telemetry)
-    assert marked(view.draw(80, 20)) == set()
-    view.action_side(-9)  # the eleventh of twenty, two to a cell
-    rows = view.draw(80, 20)
-    assert marked(rows) == {80 - 5}
-    assert all(any(span.style.reverse for span in row) for row in rows[:-1])
 
 
 def test_the_cursor_goes_back_as_far_as_anything_is_kept() -> None:
