@@ -35,7 +35,7 @@ __all__ = list(_PUBLIC)
 def __getattr__(name: str) -> object:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'gputop' has no attribute {name!r}")
-    # Slow to import, and not needed by commands
+    # This import is slow, and not needed by commands.
     from importlib import import_module
 
     return getattr(import_module(f"gputop.{_PUBLIC[name]}"), name)

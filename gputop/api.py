@@ -105,7 +105,8 @@ class Stream(
             _child(interval, demo=demo), ANSWER_SECONDS + interval
         )
         self._end = weakref.finalize(self, self._follower.close)
-        self._end.atexit = False  # the sampler ends with this process anyway
+        # The sampler ends with this process anyway.
+        self._end.atexit = False
 
     def __next__(self) -> Snapshot:
         """Wait for the next snapshot. Raises `ProblemError` after 15 s + interval."""
@@ -210,7 +211,8 @@ class _Follower:
                 self._problem, self._failed = error.problem, True
                 self._changed.notify_all()
         except asyncio.CancelledError:
-            pass  # `close` cancelled the task
+            # `close` cancelled the task.
+            pass
 
 
 def _child(interval: float, *, demo: bool) -> StreamChild:
@@ -224,7 +226,8 @@ def _run(work: Coroutine[None, None, T]) -> T:
             with _threads_needed():
                 result = thread.submit(asyncio.run, work)
         except ProblemError:
-            work.close()  # otherwise Python warns that it was never awaited
+            # Otherwise, Python warns that it was never awaited.
+            work.close()
             raise
         return result.result()
 

@@ -155,7 +155,8 @@ def _check_config(named: str) -> None:
         what = f"the settings file {visible(str(file), 200)} does not exist"
         fail(f"{what}. Create it, or leave out --config.", USAGE)
     except OSError:
-        return  # reading the file reports this
+        # Reading the file reports this.
+        return
 
 
 def can_draw() -> bool:
@@ -184,7 +185,8 @@ def dashboard(
         from gputop.commands.run import demo_tab
 
         extra = demo_tab()
-    gc.disable()  # imports make no garbage; the app enables it again
+    # Imports make no garbage. The app enables the collector again.
+    gc.disable()
     from gputop.ui.shell.start import run as start
 
     given = {}

@@ -82,7 +82,7 @@ def without_colours(environment: Mapping[str, str]) -> bool:
 def ascii_is_safer(environment: Mapping[str, str]) -> bool:
     """Return True if the locale's encoding is not UTF-8, or the font has few glyphs.
 
-    `LC_ALL=C` is a wish for ASCII. Otherwise the locales C and POSIX, or no locale, do not count:
+    `LC_ALL=C` requests ASCII. Otherwise the locales C and POSIX, or no locale, do not count:
     containers and bare servers have them, but are viewed in UTF-8 terminals. The font of Linux's
     console has 256 or 512 glyphs and no braille.
     """
@@ -112,11 +112,13 @@ def terminfo() -> ModuleType | None:
     """Return the module `curses`, set up for this terminal, or None if that is not possible."""
     try:
         import curses
-    except ImportError:  # optional in Python builds
+    # `curses` is optional in Python builds.
+    except ImportError:
         return None
     try:
         curses.setupterm()
-    except curses.error:  # terminfo does not know this terminal
+    # terminfo has no entry for this terminal.
+    except curses.error:
         return None
     return curses
 

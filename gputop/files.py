@@ -24,7 +24,8 @@ def user_folder(kind: Literal["config", "data"]) -> Path:
     Raises `NoHomeError` if the variable is not set and the user has no home folder, as in a
     container with an unknown user ID.
     """
-    import platformdirs  # not needed by every command
+    # Not every command needs this import.
+    import platformdirs
 
     user_path = platformdirs.user_data_path
     if kind == "config":
@@ -48,7 +49,7 @@ def check_target(file: Path) -> None:
     except FileNotFoundError:
         return
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EPERM, "it is no regular file")
+        raise OSError(errno.EPERM, "it is not a regular file")
     if status.st_uid != os.geteuid():
         raise OSError(errno.EPERM, "it belongs to another user")
 
@@ -66,9 +67,10 @@ def read_at_once(file: Path, most: int) -> bytes:
             raise OSError(errno.EINVAL, "it is a terminal")
         if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is a pipe")
-        content = source.read(most + 1) or b""  # None if no data is available
+        # The result is None if no data is available.
+        content = source.read(most + 1) or b""
     if len(content) > most:
-        raise OSError(errno.EFBIG, f"it has over {most >> 10} KiB")
+        raise OSError(errno.EFBIG, f"it is larger than {most >> 10} KiB")
     return content
 
 
@@ -97,6 +99,7 @@ def write_whole(
             os.fsync(output.fileno())
         temporary.replace(target)
     except BaseException:
-        with contextlib.suppress(OSError):  # keep the first error
+        # Keep the first error.
+        with contextlib.suppress(OSError):
             temporary.unlink()
         raise

@@ -44,7 +44,7 @@ class Settings:
     """Settings. The names are the keys in the file."""
 
     theme: str = AUTO
-    """One of `THEMES`; `auto` goes by the terminal's background and colours."""
+    """One of `THEMES`. `auto` depends on the terminal's background and colours."""
     ascii: bool | None = None
     """True to draw in ASCII; None (`auto` in the file) depends on the terminal."""
     mouse: bool = True
@@ -87,7 +87,7 @@ class Rule(NamedTuple):
     """Type for msgspec."""
     advice: str
     accepts: Callable[[Any], object] = lambda _: True
-    """Returns a false value for one of that type that is not valid."""
+    """Function that returns a false value if the value is invalid."""
 
 
 def _one_of(values: tuple[str, ...]) -> Rule:
@@ -199,7 +199,8 @@ def checked(key: str, value: Any, *, is_text: bool = False) -> Any:
     """
     if key == "ascii" and value == AUTO:
         return None
-    import msgspec  # not needed by every command
+    # Not every command needs this import.
+    import msgspec
 
     rule = RULES.get(key, FLAG)
     try:
@@ -250,7 +251,8 @@ def _edited(
     wanted: Mapping[str, object],
 ) -> str:
     """Return the file's text with these values. Comments and the order of lines are kept."""
-    import tomlkit  # only needed for writing
+    # This import is only needed for writing.
+    import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
     try:

@@ -248,7 +248,7 @@ def brief(seconds: float | None) -> str:
     if seconds is None:
         return ABSENT
     for unit, scale in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3), ("s", 1)):
-        # Larger numbers would have four digits
+        # Larger numbers would have four digits.
         if abs(seconds) * scale < 999.5:
             return f"{seconds * scale:.3g} {unit}"
     return f"{seconds:.0f} s"
@@ -262,7 +262,8 @@ def moment(stamp: float, form: str = "%H:%M:%S") -> str:
         ValueError,
         OverflowError,
         OSError,
-    ):  # streams and files may have any number
+        # Streams and files may contain any number.
+    ):
         return ABSENT
 
 

@@ -6,10 +6,12 @@ import asyncio
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from gputop.bench.events import Done, Hello, Planned, Point, Progress, Result
+from gputop.bench.events import Done, Event, Hello, Planned, Point, Progress, Result
+from gputop.bench.run.device_run import DeviceRun
+from gputop.bench.run.device_runner import DeviceRunner
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
     from gputop.bench.plan.request import Request
 
@@ -176,19 +178,49 @@ def table_events(kind: str, rows: int | None = None) -> tuple[Any, ...]:
     return begun if rows is not None else (*begun, Done(table_result(kind)))
 
 
+class Session:
+    """A real worker of one device, whose events are read one by one."""
+
+    def __init__(self, request: Request) -> None:
+        self.device = DeviceRun(request)
+        self.runner = DeviceRunner(request, self.device)
+        self.stop, self.kill = self.runner.stop, self.runner.kill
+
+    async def events(self) -> AsyncGenerator[Event]:
+        said: asyncio.Queue[Event | None] = asyncio.Queue()
+
+        def add(event: Event) -> None:
+            self.device.add_event(event)
+            said.put_nowait(event)
+
+        running = asyncio.create_task(self.runner.run(add))
+        running.add_done_callback(lambda _: said.put_nowait(None))
+        try:
+            while (event := await said.get()) is not None:
+                yield event
+            running.result()
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+
 class PreparedSession:
-    """What `Session` is to the dashboard; a subclass for each test keeps what was asked."""
+    """What `DeviceRunner` is to the dashboard; a subclass for each test keeps what was asked."""
 
     requests: list[Request]
     to_send: tuple[Any, ...] = EVENTS
 
-    def __init__(self, request: Request, *, waits: bool = False, launcher: None = None) -> None:
+    def __init__(self, request: Request, device: DeviceRun, *, waits: bool = False) -> None:
         self.requests.append(request)
         self.later = 0.001 * len(self.requests)
         """Seconds by which this one began later than what was before."""
 
     def begin(self) -> None:
         """It waits for nobody."""
+
+    async def run(self, add: Callable[[Event], object]) -> None:
+        async for event in self.events():
+            add(event)
 
     async def events(self) -> AsyncGenerator[Any]:
         for event in self.to_send:
@@ -208,8 +240,8 @@ class PreparedSession:
 class EndlessSession(PreparedSession):
     """Runs until it is stopped; what it says until then ends with its own end."""
 
-    def __init__(self, request: Request, *, waits: bool = False, launcher: None = None) -> None:
-        super().__init__(request, waits=waits)
+    def __init__(self, request: Request, device: DeviceRun, *, waits: bool = False) -> None:
+        super().__init__(request, device, waits=waits)
         self._stopped = asyncio.Event()
         self._by = ""
 

@@ -208,14 +208,3 @@ class PreparedStream:
     async def close(self) -> None:
         """Remembers that the dashboard has closed it."""
         self.closed = True
-
-
-class Lasting(PreparedStream):
-    """Goes on with its last record, as a sampler does: those who watch come one after the other."""
-
-    async def records(self) -> AsyncGenerator[Record | Interruption]:
-        async for record in super().records():
-            yield record
-            await asyncio.sleep(0.01)
-            if self._queue.empty():
-                self.send(record)

@@ -37,8 +37,6 @@ MARKER = "GPUTOP_TEST_RUN"
 
 PATIENCE_SECONDS = 30.0
 """In which something has come of it, however busy this machine is."""
-ANSWER_SLICE = 0.15
-"""Seconds of output after a key that are read before they are drawn."""
 FRAME_SECONDS = 0.5
 """After which the rest of a frame does not come any more: who painted it may be gone."""
 ALTERNATE_SCREEN = 1049
@@ -125,12 +123,9 @@ class Terminal:
         """All that the program wrote, byte for byte."""
         self.on_read: Callable[[Terminal], None] = lambda _: None
         """Called after each piece of output: what must be so at every moment."""
-        self._first_paint: float | None = None
         self._status: int | None = None
         self._held = b""
         self._taken_at = 0.0
-        self._pieces: list[tuple[float, bytes]] | None = None
-        """What came and when, while it is not to be drawn yet."""
         self._master, slave = os.openpty()
         set_size(self._master, columns, rows)
         self.line_modes_before = self.line_modes
@@ -218,13 +213,6 @@ class Terminal:
         """Seconds since the program was started."""
         return time.monotonic() - self._started
 
-    @property
-    def first_paint_seconds(self) -> float:
-        """From the start to the first cell that is not blank; waits for it."""
-        self.wait_for(lambda _: self._first_paint is not None, what="any text")
-        assert self._first_paint is not None
-        return self._first_paint
-
     def wait_for(
         self,
         wanted: str | Callable[[Terminal], object],
@@ -260,34 +248,6 @@ class Terminal:
     def send(self, keys: str | bytes) -> None:
         """Type; keys beyond letters are their escape sequences (`\\x1b[A` is up)."""
         self._write(keys.encode() if isinstance(keys, str) else keys)
-
-    def answer(
-        self,
-        keys: str,
-        true: Callable[[Terminal], object],
-        timeout: float = PATIENCE_SECONDS,
-        what: str = "",
-    ) -> float:
-        """Type, and read until that is true of the screen; the seconds until it had come.
-
-        What comes is drawn a little later: to draw it takes time, in which the program would wait
-        for its reader.
-        """
-        began = self.elapsed
-        self.send(keys)
-        seconds = 0.0 if not keys and true(self) else None
-        while seconds is None:
-            self._pieces, at = [], self.elapsed
-            self.collect(ANSWER_SLICE)
-            gone = self.elapsed - at < ANSWER_SLICE / 2
-            pieces, self._pieces = self._pieces, None
-            for at, data in pieces:
-                self._take(data)
-                if seconds is None and not self.is_painting and true(self):
-                    seconds = at - began
-            if seconds is None and (gone or self.elapsed - began > timeout):
-                raise ScreenError(f"no {what or keys!r} after {timeout:g} s:\n{self.text}")
-        return seconds
 
     def feed(self, data: bytes) -> None:
         """Show what another program writes to the terminal."""
@@ -363,10 +323,7 @@ class Terminal:
         except OSError:  # EIO: nobody has the other side open any more
             return False
         self.raw += data
-        if self._pieces is None:
-            self._take(data)
-        else:
-            self._pieces.append((self.elapsed, data))
+        self._take(data)
         return True
 
     @property
@@ -384,8 +341,6 @@ class Terminal:
         if self.synchronizes and _FRAMES in data[:end]:
             self._write(b"\x1b[?2026;2$y")
         self._stream.feed(_CSI.sub(_known, _STRING.sub(b"", data[:end])))
-        if self._first_paint is None and self.text.strip():
-            self._first_paint = self.elapsed
         self.on_read(self)
 
 

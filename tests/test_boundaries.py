@@ -6,7 +6,6 @@ import ast
 import importlib
 import importlib.util
 import json
-import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -32,22 +31,12 @@ def loaded_by(program: str, among: set[str]) -> set[str]:
     return set(json.loads(done.stdout))
 
 
-def modules_of(package: str) -> list[str]:
-    folder = importlib.import_module(package).__path__
-    return [module.name for module in pkgutil.walk_packages(folder, f"{package}.")]
-
-
 FIRST_SCREEN = (
     "import gputop.__main__; import gputop.cli; gputop.cli.parse([]); "
     "import gputop.ui.shell.start, gputop.stream.child, gputop.ui.shell.app; "
     "import gputop.ui.shell.dashboard"
 )
 """What `gputop` loads until it draws."""
-CORE = ("agent", "schema", "stream", "recording", "bench", "health", "output")
-
-
-def test_the_check_sees_what_is_loaded() -> None:
-    assert loaded_by("import asyncio, pynvml", HEAVY) == {"asyncio", "pynvml"}
 
 
 @pytest.mark.parametrize("words", [[], ["--demo"], ["status", "--json"], ["stream"]])
@@ -73,7 +62,7 @@ WITHOUT = {
     "the first screen": (
         FIRST_SCREEN,
         {
-            *("gputop.bench.run.session", "gputop.bench.results.store", "sqlite3"),
+            *("gputop.bench.run.device_runner", "gputop.bench.results.store", "sqlite3"),
             *("gputop.health.judge", "gputop.health.rules.hardware", "gputop.schema.labels"),
             *("gputop.recording.reader", "gputop.recording.replay", "gputop.stream.machines"),
             *("gputop.ui.benchmark.screen", "gputop.ui.device.screen", "gputop.ui.processes.page"),
@@ -108,16 +97,6 @@ WITHOUT = {
 def test_a_program_does_without_what_it_has_no_use_for(name: str) -> None:
     program, unwanted = WITHOUT[name]
     assert loaded_by(program, unwanted) == set()
-
-
-@pytest.mark.daily(3)
-@pytest.mark.parametrize("package", CORE)
-def test_the_core_knows_no_terminal(package: str) -> None:
-    modules = [each for each in modules_of(f"gputop.{package}") if ".nvml." not in each]
-    unwanted = {"textual", "plotext", "torch", "pynvml"}
-    if package != "output":  # its pages are tables of rich
-        unwanted.add("rich")
-    assert loaded_by(f"import {', '.join(modules)}", unwanted) == set()
 
 
 def test_the_worker_needs_nothing_of_gputop() -> None:

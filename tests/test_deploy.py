@@ -5,13 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
-from urllib.request import urlopen
 
 import pytest
 import yaml
@@ -22,8 +19,7 @@ from gputop.health.judge import BY_NAME
 from gputop.schema.clock_events import BY_WORD
 from gputop.stream.launch import module_command
 from tests import streams
-from tests.e2e.shipped import SOON
-from tests.e2e.test_exporter import exporting
+from tests.e2e.test_exporter import exporting, prometheus, results_of
 from tests.output.test_metrics import EVERY, found_in
 
 if TYPE_CHECKING:
@@ -102,35 +98,9 @@ def test_promtool(command: tuple[str, ...]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_panels_do_not_overlap() -> None:
-    taken: set[tuple[int, int]] = set()
-    for panel in DASHBOARD["panels"]:
-        x, y, w, h = (panel["gridPos"][key] for key in "xywh")
-        cells = {(column, row) for column in range(x, x + w) for row in range(y, y + h)}
-        assert x + w <= 24
-        assert not cells & taken, panel["title"]
-        taken |= cells
-    assert len({panel["id"] for panel in DASHBOARD["panels"]}) == len(DASHBOARD["panels"])
-
-
 @pytest.mark.slow
 @needs("prometheus")
 def test_every_query_of_the_dashboard_on_a_real_prometheus(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        web = f"127.0.0.1:{free.getsockname()[1]}"
-
-    def ask(query: str) -> list[Any]:
-        with urlopen(f"http://{web}/api/v1/query?query={quote(query)}", timeout=SOON) as found:
-            answer = json.load(found)
-        assert answer["status"] == "success"
-        return list(answer["data"]["result"])
-
-    def is_scraped() -> bool:
-        try:
-            return float(ask("min(count_over_time(gputop_up[1m]))")[0]["value"][1]) >= 3
-        except (OSError, IndexError):
-            return False
-
     variables = {"$host": ".*", "$gpu": ".*", "$__rate_interval": "1m", "$__range": "5m"}
     config = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
@@ -143,27 +113,15 @@ def test_every_query_of_the_dashboard_on_a_real_prometheus(tmp_path: Path) -> No
             "static_configs": [{"targets": [target], "labels": labels}],
             "relabel_configs": [each for each in relabelings() if "action" in each],
         }
-        (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
-        with subprocess.Popen(
-            [  # noqa: S607
-                "prometheus",
-                f"--config.file={tmp_path / 'prometheus.yml'}",
-                f"--storage.tsdb.path={tmp_path / 'data'}",
-                f"--web.listen-address={web}",
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as prometheus:
-            try:
-                exporter.until(is_scraped, BOUND)
-                for title, query in queries():
-                    for name, value in variables.items():
-                        query = query.replace(name, value)  # noqa: PLW2901
-                    assert ask(query) or title in MAY_BE_EMPTY, (title, query)
-                for rule in rules():
-                    assert ask(rule["expr"]) or "alert" in rule, rule
-            finally:
-                prometheus.kill()
+        with prometheus(tmp_path, yaml.safe_dump(config)) as url:
+            scraped = "min(count_over_time(gputop_up[1m])) >= 3"
+            exporter.until(lambda: results_of(url, scraped), BOUND)
+            for title, query in queries():
+                for name, value in variables.items():
+                    query = query.replace(name, value)  # noqa: PLW2901
+                assert results_of(url, query) or title in MAY_BE_EMPTY, (title, query)
+            for rule in rules():
+                assert results_of(url, rule["expr"]) or "alert" in rule, rule
 
 
 def test_totals_of_the_dashboard_do_not_count_instances_beside_their_gpu() -> None:

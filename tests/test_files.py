@@ -73,12 +73,12 @@ def test_only_regular_files_are_replaced(tmp_path: Path, pipe: Path) -> None:
     for target in (pipe, tmp_path / "link"):
         (tmp_path / "link").unlink(missing_ok=True)
         (tmp_path / "link").symlink_to(pipe)
-        with pytest.raises(OSError, match="it is no regular file"):
+        with pytest.raises(OSError, match="it is not a regular file"):
             write_whole(target, b"one")
     assert (pipe.stat().st_ino, pipe.stat().st_mode) == (before.st_ino, before.st_mode)
-    with pytest.raises(OSError, match="it is no regular file"):
+    with pytest.raises(OSError, match="it is not a regular file"):
         write_whole(tmp_path, b"one")
-    with pytest.raises(OSError, match="it is no regular file"):
+    with pytest.raises(OSError, match="it is not a regular file"):
         check_target(Path("/dev/null"))
     assert sorted(names(tmp_path)) == ["link", "pipe"]
 
@@ -90,7 +90,7 @@ def test_a_device_node_survives_root(tmp_path: Path) -> None:
         os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
     except PermissionError:
         pytest.skip("no device nodes in this container")
-    with pytest.raises(OSError, match="it is no regular file"):
+    with pytest.raises(OSError, match="it is not a regular file"):
         write_whole(node, b"one")
     assert stat.S_ISCHR(node.stat().st_mode)
 

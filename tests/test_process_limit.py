@@ -84,15 +84,10 @@ BENCH = ("bench", "--device", "cpu", "--size", "256", "--seconds", "1", "--pytho
 @pytest.mark.parametrize(
     ("arguments", "threads"),
     [
-        (("stream", "--demo", "--count", "1"), 0),
         (("stream", "--demo", "--count", "1"), 2),  # for the owners, the driver and the readings
         (("status", "--demo"), 0),
-        (("status", "--demo"), 2),
-        (("pick", "--demo"), 2),
         (("exporter", "--demo", "--listen", "127.0.0.1:0"), 0),
-        (BENCH, 0),
         pytest.param(BENCH, 1, marks=needs_torch),  # for the worker
-        (("bench", "check", "--device", "cpu", "--seconds", "6"), 0),
     ],
 )
 def test_without_threads_there_is_one_line(arguments: tuple[str, ...], threads: int) -> None:
@@ -104,7 +99,7 @@ def test_without_threads_there_is_one_line(arguments: tuple[str, ...], threads: 
     assert "RLIMIT_NPROC" in line
 
 
-@pytest.mark.parametrize("arguments", [("status", "--demo"), ("pick", "--demo"), BENCH])
+@pytest.mark.parametrize("arguments", [("status", "--demo"), BENCH])
 def test_without_processes_there_is_one_line(arguments: tuple[str, ...]) -> None:
     ended = ran(*arguments, more_processes=0)
     assert ended.returncode == 3, ended.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import unicodedata
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from wcwidth import wcwidth
 from gputop.text import (
     ABSENT,
     brief,
-    csv_field,
     duration,
     fold_list,
     number,
@@ -33,120 +31,80 @@ from gputop.text import (
 
 KIB, MIB, GIB, TIB = (1 << shift for shift in (10, 20, 30, 40))
 ANY_TEXT = st.text(st.characters(codec=None))
-SIGNIFICANT = re.compile(r"0*\.?0*")
 TEXTS: dict[Callable[[Any], str], list[tuple[Any, str]]] = {
     size: [
         (None, ABSENT),
         (0, "0 B"),
-        (999, "999 B"),
         (999.4, "999 B"),
         (1000, "0.98 KiB"),
-        (1023, "1.00 KiB"),
-        (KIB, "1.00 KiB"),
         (9.99 * KIB, "9.99 KiB"),
-        (10 * KIB, "10.0 KiB"),
-        (99.94 * KIB, "99.9 KiB"),
         (99.96 * KIB, "100 KiB"),
-        (999 * KIB, "999 KiB"),
         (1000 * KIB, "0.98 MiB"),
         (512 * MIB, "512 MiB"),
         (71.24 * GIB, "71.2 GiB"),
-        (80 * GIB, "80.0 GiB"),
         (1.5 * TIB, "1.50 TiB"),
-        (12_000 * TIB, "12000 TiB"),
         (-3 * GIB, "-3.00 GiB"),
     ],
     number: [
         (None, ABSENT),
         (0, "0"),
-        (7, "7"),
         (1980, "1980"),
-        (0.0, "0.00"),
-        (8.234, "8.23"),
-        (9.994, "9.99"),
-        (9.996, "10.0"),
         (71.24, "71.2"),
-        (99.94, "99.9"),
-        (99.96, "100"),
-        (989.4, "989"),
         (-9.996, "-10.0"),
     ],
     brief: [
         (0.0, "0 ns"),
-        (1.3e-9, "1.3 ns"),
         (999.4e-9, "999 ns"),
         (999.9e-9, "1 µs"),
         (3.124e-6, "3.12 µs"),
-        (4.5e-3, "4.5 ms"),
         (0.99996, "1 s"),
-        (12.34, "12.3 s"),
         (1234.5, "1234 s"),
     ],
     tflops: [
         (None, ABSENT),
-        (0.00123, "0.00123"),
         (0.00999, "0.00999"),
         (0.009996, "0.0100"),
-        (0.0834, "0.0834"),
-        (0.09996, "0.100"),
-        (0.312, "0.312"),
         (0.9996, "1.00"),
-        (8.234, "8.23"),
-        (9.996, "10.0"),
         (71.24, "71.2"),
-        (99.96, "100"),
-        (789.4, "789"),
         (1979, "1979"),
     ],
     duration: [
         (0, "0 s"),
-        (0.4, "0 s"),
         (8, "8 s"),
-        (59.4, "59 s"),
         (59.6, "1:00"),
         (125, "2:05"),
         (3599.6, "1:00:00"),
-        (3725, "1:02:05"),
         (90_061, "25:01:01"),
     ],
     short_name: [
         ("NVIDIA H100 80GB HBM3", "H100 80GB HBM3"),
         ("NVIDIA GeForce RTX 4090", "RTX 4090"),
         ("Tesla T4", "T4"),
-        ("Orin", "Orin"),
         ("", ""),
     ],
     visible: [
         ("python train.py --lr 1e-4", "python train.py --lr 1e-4"),
-        ("größe 日本語 ✓ 🚀", "größe 日本語 ✓ 🚀"),
         ("[red]x[/red] %s {y} <b>", "[red]x[/red] %s {y} <b>"),
         ("\x1b[2J\x1b]0;title\x07", "␛[2J␛]0;title␇"),
         ("a\tb\nc\r\0", "a␉b␊c␍␀"),
-        ("\x7f", "␡"),
         ("\x85\x9b31m", "⟨0085⟩⟨009b⟩31m"),
         ("abc\u202etxt.exe", "abc⟨202e⟩txt.exe"),
         ("\u2066\u2069\u200f\u200b\u200d\ufeff", "⟨2066⟩⟨2069⟩⟨200f⟩⟨200b⟩⟨200d⟩⟨feff⟩"),
-        ("\u2028\u2029", "⟨2028⟩⟨2029⟩"),
         ("e\u0301", "e⟨0301⟩"),
         ("\u3164\uffa0\u1160", "⟨3164⟩⟨ffa0⟩⟨1160⟩"),
         ("caf\udce9", "caf⟨e9⟩"),
-        ("\ud800", "⟨d800⟩"),
         ("\U000e0041\U0010fffd", "⟨e0041⟩⟨10fffd⟩"),
         ("a\u00a0b", "a⟨00a0⟩b"),
     ],
     percentage: [
         (None, ABSENT),
         (0, "0 %"),
-        (0.0, "0 %"),
         (0.04, "<1 %"),
-        (0.5, "<1 %"),
         (0.51, "1 %"),
         (37.4, "37 %"),
-        (99.4, "99 %"),
         (99.5, ">99 %"),
         (99.97, ">99 %"),
         (100, "100 %"),
-        (100.0, "100 %"),
         (140.2, "140 %"),
         (-0.2, ">-1 %"),
     ],
@@ -159,15 +117,6 @@ TEXTS: dict[Callable[[Any], str], list[tuple[Any, str]]] = {
 )
 def test_a_value_is_shown_as(function: Callable[[Any], str], value: Any, shown: str) -> None:
     assert function(value) == shown
-
-
-@given(st.floats(0.001, 1e5))
-def test_tflops_has_three_digits_and_no_exponent(value: float) -> None:
-    shown = tflops(value)
-    assert re.fullmatch(r"[0-9]+(\.[0-9]+)?", shown)
-    digits = SIGNIFICANT.sub("", shown, count=1).replace(".", "")
-    assert len(digits) >= 3
-    assert float(shown) == pytest.approx(value, rel=0.005)
 
 
 @pytest.mark.parametrize(
@@ -208,20 +157,14 @@ def test_visible_text_is_inert_and_stays_as_it_is(text: str) -> None:
     ("used", "total", "shown"),
     [
         (71.24 * 2**30, 79.6 * 2**30, "71.2/79.6 GiB"),
-        (4 * 2**30, 9.62 * 2**30, "4.00/9.62 GiB"),
         (0, 79.6 * 2**30, "0.0/79.6 GiB"),
         (1, 79.6 * 2**30, "1B/79.6 GiB"),
         (4 * 2**20, 79.6 * 2**30, "4.0M/79.6 GiB"),
-        (51 * 2**20, 79.6 * 2**30, "51M/79.6 GiB"),
         (972 * 2**20, 79.6 * 2**30, "972M/79.6 GiB"),
         (1000 * 2**20, 79.6 * 2**30, "1.0/79.6 GiB"),
         (79.62 * 2**30, 79.647 * 2**30, ">79.5/79.6 GiB"),
         (79.647 * 2**30, 79.647 * 2**30, "79.6/79.6 GiB"),
-        (143.7 * 2**30, 144 * 2**30, ">143/144 GiB"),
         (3 * 2**20, 4.75 * 2**30, "3.0M/4.75 GiB"),
-        (512 * 2**20, 4.75 * 2**30, "0.50/4.75 GiB"),
-        (6.1 * 2**30, 128 * 2**30, "6.1/128 GiB"),
-        (120 * 2**30, 512 * 2**30, "120/512 GiB"),
         (1.125 * 2**40, 1.25 * 2**40, "1.12/1.25 TiB"),
         (2**30, None, "1.00 GiB"),
         (None, 2**30, "–"),
@@ -255,31 +198,6 @@ def test_percent_with_a_decimal(value: float, shown: str) -> None:
 )
 def test_nothing_else_rounds_to_zero(shown: str, expected: str) -> None:
     assert shown == expected
-
-
-FORMULAS = (
-    "=cmd|' /C calc'!A0",
-    "@SUM(A1:A9)",
-    "-2+3",
-    "+1+cmd",
-    "-",
-    "=",
-    "\t=1+1",
-    "\r@x",
-    " -x",
-)
-
-
-@pytest.mark.parametrize("text", FORMULAS)
-def test_no_spreadsheet_takes_a_field_for_a_formula(text: str) -> None:
-    assert csv_field(text) == f"'{text}"
-    shown = visible(text)
-    assert csv_field(shown) == f"'{shown}"
-
-
-@pytest.mark.parametrize("text", ["", "-5", "-1.50", "+3e-07", "A-100", "a=b", "[N/A]", "'=1"])
-def test_other_fields_stay_as_they_are(text: str) -> None:
-    assert csv_field(text) == text
 
 
 @pytest.mark.parametrize(

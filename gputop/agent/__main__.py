@@ -1,6 +1,6 @@
-"""The agent as a program: it writes the stream of this machine to standard output.
+"""The agent as a program: it writes this machine's stream to standard output.
 
-`gputop stream` does the same with more options. This program is what runs on another machine.
+`gputop stream` does the same with more options. Another machine runs this program.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INTERRUPTED = 130
 
 
 def parse(words: Sequence[str] | None = None) -> AgentOptions:
-    """Return the options in these words, or in those of the command line."""
+    """Return the options in these words, or those on the command line."""
     parser = argparse.ArgumentParser(
         prog="gputop.agent",
         description="Write snapshots of this machine as JSON lines.",
@@ -50,7 +50,7 @@ def parse(words: Sequence[str] | None = None) -> AgentOptions:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run the agent, and end the process."""
+    """Run the agent and end the process."""
     options = parse(words)
     redirect_prints()
     status = 0
@@ -58,7 +58,7 @@ def main(words: Sequence[str] | None = None) -> None:
         run(options)
     except KeyboardInterrupt:
         status = INTERRUPTED
-    # A reading thread may hang in the driver. A normal exit would wait for it.
+    # A normal exit would wait for a reading thread that hangs in the driver.
     os._exit(status)
 
 

@@ -1,8 +1,8 @@
-"""A device: what does not change about it, and its readings.
+"""A device: its fixed properties and its readings.
 
-Numbers are in the unit that their name ends in; times are Unix seconds. A reading that is missing
-is `None` (`null`), with the reason under its name in `absent`: zero never stands for unknown.
-`schema.catalogue` says what each field is and how it is shown.
+Each name ends in its unit; times are Unix seconds. A missing reading is `None` (`null`) and has a
+reason under its name in `absent`. Zero never stands for unknown. `schema.catalogue` says what each
+field is and how it is shown.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from enum import Enum
 
 
 class Word(str, Enum):
-    """An enumeration of texts, each of which is its value. Python 3.9 has no `StrEnum`."""
+    """An enumeration of texts. Python 3.9 has no `StrEnum`."""
 
     __str__ = str.__str__
 
@@ -28,19 +28,19 @@ class Absence(Word):
     NO_DATA_YET = "no_data_yet"
     DISABLED = "disabled"
     UNREACHABLE = "unreachable"
-    """Its machine cannot be reached."""
+    """The machine that has the device cannot be reached."""
     NOT_SCRAPED = "not_scraped"
-    """No exporter in Prometheus has it."""
+    """No exporter in Prometheus reports it."""
     ERROR = "error"
 
     @classmethod
     def _missing_(cls, value: object) -> Absence:  # noqa: ARG003
-        """Read a reason of a later gputop as an error."""
+        """Read an unknown reason, sent by a newer gputop, as an error."""
         return cls.ERROR
 
 
 class DeviceState(Word):
-    """How a device answers."""
+    """State of the connection to a device."""
 
     OK = "ok"
     NOT_RESPONDING = "not_responding"
@@ -49,17 +49,17 @@ class DeviceState(Word):
 
 
 THIS_MACHINE = "localhost"
-"""Name of the machine that gputop runs on, among others."""
+"""Name that means the machine that gputop runs on, in a list of machines."""
 
 
 def qualified(machine: str | None, uuid: str) -> str:
-    """Return a device's key among several machines. This machine's own keys do not change."""
+    """Return a device's key among several machines. Keys of this machine stay as they are."""
     return uuid if machine in (None, THIS_MACHINE) else f"{machine}/{uuid}"
 
 
 @dataclass(frozen=True)
 class Device:
-    """Facts about a device that do not change. `uuid` is its key; `index` is NVML's order.
+    """Fixed properties of a device. `uuid` is its key; `index` is NVML's order.
 
     A MIG instance is a device of its own, with the `index` of its GPU.
     """
@@ -85,30 +85,30 @@ class Device:
     power_limit_min_watts: float | None = None
     power_limit_max_watts: float | None = None
     temperature_slowdown_celsius: int | None = None
-    """Temperature from which the device slows down."""
+    """Temperature at which the device starts to slow down."""
     temperature_shutdown_celsius: int | None = None
     memory_temperature_max_celsius: int | None = None
-    """Temperature of the memory from which the device slows down."""
+    """Temperature of the memory at which the device starts to slow down."""
     temperature_shutdown_margin_celsius: int | None = None
-    """Margin at which the device may shut down. This and the next three are thresholds on the scale
-    of `temperature_margin_celsius`; since Ada they replace the absolute ones above."""
+    """Margin at which the device may shut down. This threshold and the next three are on the scale
+    of `temperature_margin_celsius`. Since Ada they replace the absolute temperatures above."""
     temperature_slowdown_margin_celsius: int | None = None
-    """Margin at which the hardware may slow down."""
+    """Margin at which the hardware may reduce clocks."""
     memory_temperature_max_margin_celsius: int | None = None
-    """Margin at which software may slow down because of the memory."""
+    """Margin at which software may reduce clocks because of the memory temperature."""
     temperature_max_margin_celsius: int | None = None
     """Margin at which the device may be throttled below its base clock."""
     pcie_generation_max: int | None = None
-    """Maximum of device and slot together, as for the width."""
+    """Maximum that both device and slot support, as for the width."""
     pcie_width_max: int | None = None
     bar1_total_bytes: int | None = None
     architecture: str | None = None
-    """Lower case, such as `hopper`; `unknown_N` if this gputop has no word for it."""
+    """Lower case, such as `hopper`; `unknown_N` if this gputop has no name for it."""
     sm_count: int | None = None
     minor_number: int | None = None
-    """Number of its file `/dev/nvidia0`."""
+    """Number in the name of its device file, as in `/dev/nvidia0`."""
     compute_mode: str | None = None
-    """`default`, `exclusive_process` or `prohibited`. Modes can change while it runs."""
+    """`default`, `exclusive_process` or `prohibited`. It can change while the device runs."""
     persistence_mode: str | None = None
     """`enabled` or `disabled`, as for `mig_mode`."""
     mig_mode: str | None = None
@@ -116,9 +116,10 @@ class Device:
     virtualization: str | None = None
     """`none`; `passthrough` or `vgpu` in a guest; `host_vgpu` or `host_vsga` on its host."""
     memory_is_shared: bool | None = None
-    """True if it uses the host's memory and has none of its own (GB10, Jetson)."""
+    """True if it has no memory of its own and uses the host's (GB10, Jetson)."""
     machine: str | None = None
-    """Name of its machine in a stream of several, and then also a part of `uuid`."""
+    """Name of the device's machine in a stream of several machines. It is then a part of `uuid`,
+    too."""
     absent: Mapping[str, Absence] = field(default_factory=dict)
 
     @property
@@ -132,12 +133,12 @@ class Device:
 
     @property
     def is_here(self) -> bool:
-        """True if it is in the machine that gputop runs on."""
+        """True if the device is in the machine that gputop runs on."""
         return self.machine in (None, THIS_MACHINE)
 
     @property
     def own(self) -> Device:
-        """The device as its machine knows it: no machine's name, in its UUIDs either."""
+        """The device as its own machine reports it: no machine name, also not in its UUIDs."""
         if self.machine is None:
             return self
         start = qualified(self.machine, "")
@@ -154,8 +155,8 @@ class Device:
 class DeviceSample:
     """Readings of a device, `age_seconds` old when they were sent, or up to `slow_age_seconds`.
 
-    The catalogue explains each of them; here is what a program needs to know besides. The last
-    readings are repeated with their growing age until a device stops responding.
+    The catalogue explains each reading. The notes here are for programs. While a device does not
+    answer, its last readings are repeated with a growing age, until it counts as not responding.
     """
 
     uuid: str
@@ -163,25 +164,25 @@ class DeviceSample:
     age_seconds: float | None = None
     """None before the first reading. If that is overdue, the time since the start."""
     slow_age_seconds: float | None = None
-    """Age of the oldest of the readings that the driver is asked for every second or every 10 s,
-    and the process list; None if it is `age_seconds`."""
+    """Age of the oldest reading with an interval of 1 s or 10 s, or of the process list. None if it
+    equals `age_seconds`."""
     gpu_utilization_percent: int | None = None
     """Shown as *busy*."""
     gpu_utilization_samples_percent: tuple[int, ...] | None = None
-    """Utilization as the driver sampled it since the sample before, oldest first.
+    """The driver's utilization samples since the previous sample, oldest first.
 
     No sample is left out or sent twice. `()` means that there was none: some drivers take none
     while the device is idle.
     """
     gpu_utilization_samples_seconds: float | None = None
-    """Time from one of these samples to the next, by the driver's clock."""
+    """Interval between two of these samples, by the driver's clock."""
     memory_utilization_percent: int | None = None
     encoder_utilization_percent: int | None = None
     decoder_utilization_percent: int | None = None
     jpeg_utilization_percent: int | None = None
     ofa_utilization_percent: int | None = None
     graphics_active_percent: float | None = None
-    """An average of GPM, as are the next ones; `disabled` where nobody asked for GPM."""
+    """An average by GPM, like the fields after it. `disabled` if GPM was not requested."""
     sm_active_percent: float | None = None
     sm_occupancy_percent: float | None = None
     tensor_active_percent: float | None = None
@@ -190,8 +191,8 @@ class DeviceSample:
     fp32_active_percent: float | None = None
     fp16_active_percent: float | None = None
     memory_used_bytes: int | None = None
-    """Includes the reserved part only where `memory_reserved_bytes` is missing: a driver before 510
-    does not report it separately."""
+    """Includes the reserved part only if `memory_reserved_bytes` is missing: drivers before 510 do
+    not report it separately."""
     memory_total_bytes: int | None = None
     memory_free_bytes: int | None = None
     memory_reserved_bytes: int | None = None
@@ -204,7 +205,7 @@ class DeviceSample:
     fan_percent: int | None = None
     fans_percent: tuple[int, ...] | None = None
     power_watts: float | None = None
-    """The driver's "usage": on most devices since Ampere the average over a second."""
+    """The driver's "usage": on most devices since Ampere, the average over a second."""
     power_average_watts: float | None = None
     power_instant_watts: float | None = None
     power_limit_watts: float | None = None
@@ -212,14 +213,15 @@ class DeviceSample:
     power_limit_requested_watts: float | None = None
     """Limit that an administrator set, or the default."""
     energy_joules: float | None = None
-    """Counted since the driver was loaded, as all counters are unless they say otherwise."""
+    """Counted since the driver was loaded. All counters are, unless they say otherwise."""
     sm_clock_mhz: int | None = None
     graphics_clock_mhz: int | None = None
     memory_clock_mhz: int | None = None
     video_clock_mhz: int | None = None
     performance_state: int | None = None
     clock_event_reasons: tuple[str, ...] | None = None
-    """Words of `clock_events`; `bit_0x...` for a bit without a word. `()` if there is no reason."""
+    """Words for `clock_events`; `bit_0x...` for a bit without a name. `()` if there is no reason.
+    """
     clock_event_seconds: Mapping[str, float] | None = None
     """Total time by cause, for the causes that the device counts."""
     pcie_generation: int | None = None
@@ -233,10 +235,10 @@ class DeviceSample:
     """Rate of each link; None for a link that is down."""
     nvlink_link_tx_bytes_per_second: tuple[int | None, ...] | None = None
     ecc_corrected: int | None = None
-    """NVML's volatile errors: since the driver was loaded."""
+    """NVML's volatile errors, counted since the driver was loaded."""
     ecc_uncorrected: int | None = None
     ecc_corrected_lifetime: int | None = None
-    """NVML's aggregate errors: in the device's life."""
+    """NVML's aggregate errors, counted over the device's lifetime."""
     ecc_uncorrected_lifetime: int | None = None
     remapped_rows: int | None = None
     remapped_rows_uncorrected: int | None = None
@@ -244,10 +246,10 @@ class DeviceSample:
     remap_failed: bool | None = None
     recovery_action: str | None = None
     absent: Mapping[str, Absence] = field(default_factory=dict)
-    """Reason by field name; `processes` stands for the device's process list."""
+    """Reasons by field name; `processes` stands for the device's process list."""
 
     def aged(self, seconds: float) -> DeviceSample:
-        """Return the sample as it is that much later."""
+        """Return the sample with its ages increased by this many seconds."""
         age, slow_age = self.age_seconds or 0.0, self.slow_age_seconds
         if slow_age is not None:
             slow_age = round(slow_age + seconds, 3)
@@ -268,12 +270,12 @@ SERIES_READINGS = (
     "gpu_utilization_samples_percent",
     "gpu_utilization_samples_seconds",
 )
-"""Readings that are pieces of a series: for the stream and the history, and in no table."""
+"""Readings that are pieces of a series. They are in the stream and the history, and in no table."""
 GPM_READINGS: tuple[str, ...] = tuple(
     name for name in READINGS if name.endswith("_active_percent")
 )
 GPM_READINGS += ("sm_occupancy_percent",)
-"""Readings of GPM, which is sampled only if somebody looks at them."""
+"""Readings of GPM, which is sampled only on request."""
 
 
 def without_readings(
@@ -282,6 +284,6 @@ def without_readings(
     reason: Absence,
     age_seconds: float | None,
 ) -> DeviceSample:
-    """Return the sample of a device that has no reading, for that reason."""
+    """Return a sample for a device that has no readings, with that reason."""
     absent = dict.fromkeys((*READINGS, "processes"), reason)
     return DeviceSample(uuid, state, age_seconds, absent=absent)

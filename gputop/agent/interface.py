@@ -1,4 +1,4 @@
-"""The interface between a driver, NVML or simulated, and the sampler that reads it."""
+"""The interface between a driver (NVML or simulated) and the sampler that reads it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gputop.agent.snapshot import Event, Process
 class DriverError(ProblemError):
     """The driver cannot be used.
 
-    A `mismatch` is between the library that this process has loaded and the kernel module.
+    `mismatch` means that the loaded library does not fit the kernel module.
     """
 
     def __init__(self, problem: Problem, *, mismatch: bool = False) -> None:
@@ -24,7 +24,7 @@ class DriverError(ProblemError):
 
 
 class ReplacedError(Exception):
-    """The driver was replaced: only a new process can load the library that fits it."""
+    """The driver was replaced, and only a new process can load the matching library."""
 
 
 @dataclass(frozen=True)
@@ -45,26 +45,27 @@ OWNER_FIELDS = tuple(
     for f in dataclasses.fields(Process)
     if f.name not in {*_LISTED, "unmasked", "absent"}
 )
-"""Fields of a process that the host knows, and not the driver: who runs it, and what it uses."""
+"""Fields of a process that come from the host, not from the driver: its owner and what it uses."""
 
 
 Facts = Mapping[str, Any]
-"""Values of `OWNER_FIELDS` by name, or the `Absence` that says why there is none."""
+"""Values of `OWNER_FIELDS` by name. An `Absence` is the reason why a value is missing."""
 LookUp = Callable[[Iterable[int]], Iterator[tuple[int, Facts]]]
-"""Function that yields each of these pids with what the host knows of the process. May block."""
+"""Function that yields each of these pids with the host's facts about the process. May block."""
 
 
 def unseen(reason: Absence) -> Facts:
-    """Return the facts of a process of which the host shows nothing."""
+    """Return the facts of a process that the host does not show."""
     return dict.fromkeys(OWNER_FIELDS, reason)
 
 
 LONGEST_FACT = 4096
-"""Characters of a text about a process. Others choose names of users and containers."""
+"""Most characters of a text about a process, because others choose names of users and containers.
+"""
 
 
 def with_facts(listed: Process, facts: Facts) -> Process:
-    """Return a process that the driver listed, with what the host knows of it."""
+    """Return a process from the driver's list, with the facts that the host reports."""
     known: dict[str, Any] = {}
     absent = {}
     for name, fact in facts.items():
@@ -78,7 +79,7 @@ def with_facts(listed: Process, facts: Facts) -> Process:
 
 
 def unanswered_process(process: Process) -> Process:
-    """Return a process of a device that hangs, without the driver's numbers: whom to ask."""
+    """Return a process of a hung device with its owner, and without the driver's numbers."""
     nothing: dict[str, Any] = dict.fromkeys(
         ("memory_used_bytes", *UTILIZATIONS)
     )
@@ -91,17 +92,17 @@ class Reader(Protocol):
 
     @property
     def heard_at(self) -> float:
-        """Monotonic time of its last answer to a question of `read`, or 0."""
+        """Monotonic time of its last answer during `read`, or 0."""
 
     @property
     def device(self) -> Device:
-        """The device, or a placeholder until it was read for the first time."""
+        """The device, or a placeholder before the first read."""
 
     def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
         """Read the GPU, then its MIG instances; with GPM if `gpm`.
 
-        May block. Raises `DriverError` if the driver itself is gone or was replaced, never for
-        what the driver says of the device.
+        May block. Raises `DriverError` if the driver itself is gone or was replaced, never for an
+        error of the device.
         """
 
 
@@ -118,13 +119,14 @@ class Driver(Protocol):
         """Return one reader for each GPU, in the driver's order, without touching a device."""
 
     def unlisted_gpus(self) -> tuple[str, ...]:
-        """Return the PCI addresses of GPUs on the bus that are none of its readers' devices.
+        """Return the PCI addresses of GPUs on the bus that have no reader.
 
-        Empty while not all of these have been identified.
+        Empty until all readers' devices have been identified.
         """
 
     def events(self) -> tuple[Event, ...]:
-        """Return the events since the last call; wait for some up to a second, in one thread."""
+        """Return the events since the last call. Wait for events for up to a second. For one
+        thread."""
 
     def close(self) -> None:
-        """Release the driver once it is gone; may block."""
+        """Release the driver when it is gone. May block."""

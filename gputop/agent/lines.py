@@ -23,7 +23,7 @@ LEFT_OUT_IF_EMPTY = {
     "unmasked",
     "waited_seconds",
 }
-"""Fields that most records do not have. They are left out if they are None, `()` or `{}`."""
+"""Fields that most records do not use. They are left out if they are None, `()` or `{}`."""
 
 
 def to_line(record: Record) -> str:
@@ -33,7 +33,7 @@ def to_line(record: Record) -> str:
 
 
 def to_plain(record: Any) -> dict[str, Any]:
-    """Return any dataclass as plain JSON values, as a line has them."""
+    """Return any dataclass as plain JSON values, as in a line of the stream."""
     plain: dict[str, Any] = json.loads(_json(record))
     return plain
 
@@ -53,7 +53,7 @@ def _json(value: Any) -> str:
 
 
 def _values(record: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass as `json` can write them, other dataclasses as they are."""
+    """Return the fields of a dataclass as JSON values, with nested dataclasses as they are."""
     values = {}
     for name in field_names(record.__class__):
         value = getattr(record, name)
@@ -72,7 +72,7 @@ def field_names(cls: Any) -> tuple[str, ...]:
 
 
 def _finite(value: Any) -> Any:
-    """Return a value with its numbers rounded, and None for those that JSON has no words for."""
+    """Return a value with its numbers rounded, and None for numbers that JSON cannot express."""
     if isinstance(value, float):
         return rounded(value) if isfinite(value) else None
     if isinstance(value, tuple):

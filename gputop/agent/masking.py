@@ -1,7 +1,7 @@
 """Mask secrets in environment variables and command lines, by name and by shape.
 
-This helps against glances and careless sharing. It is no barrier: a secret without a typical shape,
-under a neutral name, is shown.
+This protects against glances and careless sharing. It is no barrier: a secret without a typical
+shape, under a neutral name, is shown.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import re
 from collections.abc import Iterable, Iterator
 
 MASK = "********"
-"""Replacement of every secret: it does not reveal the length."""
+"""Replacement of every secret. It does not reveal the length."""
 
 LONGEST = 8192
-"""Characters that are searched: some shapes take quadratic time."""
+"""Most characters to search, because some patterns take quadratic time."""
 
 _ALWAYS = re.compile(
     r"SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|WEBHOOK|AUTHORIZATION|CONN(?:ECTION)?_?STR"
     r"|(?<!COM)(?<!BY)PASS(?:_|$)|PWD(?:_|$)|(?:^|_)(?:PAT|AUTH|SIG|SIGNATURE|DSN|JWT|SAS)(?:_|$)"
 )
-"""Names whose values are always secret; in upper case, with `_` for `-` and `.`."""
+"""Names whose values are always secret, in upper case, with `_` for `-` and `.`."""
 _MOSTLY = re.compile(r"TOKEN(?!I[SZ])|KEYS?(?:_|$)")
 """Names that can also be settings, such as `--max-tokens 4096`."""
 _SETTING = re.compile(
@@ -35,7 +35,7 @@ _HEADERS = (
 )
 _AFTER = r"(?:['\"]?(?:bearer|basic|token)\s+)?[^\s'\"]+"
 _SHAPES = (
-    # A password in an address, and a key where its user would be.
+    # Passwords in URLs, and keys in the place of the user.
     ("://", r"(://[^/\s:@]*:)[^/\s@]+(?=@)", rf"\1{MASK}"),
     ("://", r"(://)[^/\s:@]{16,}(?=@)", rf"\1{MASK}"),
     # Headers, then fields of connection strings, queries and programs.
@@ -46,7 +46,7 @@ _SHAPES = (
         rf"\1{MASK}",
     ),
     ("", r"(?i)\b(bearer|basic)\s+[\w.~+/=-]{8,}", rf"\1 {MASK}"),
-    # Keys of services have a known prefix.
+    # Keys of services that have a known prefix.
     ("k-", r"\b(?:sk|pk|rk)-[\w-]{16,}", MASK),
     ("k_", r"\b(?:sk|pk|rk)_(?:live|test)_\w{16,}", MASK),
     (
@@ -62,15 +62,15 @@ _SHAPES = (
     ("://", r"(?i)(https?://hooks\.slack\.com/)\S+", rf"\1{MASK}"),
     ("://", r"(?i)(https?://\S{0,200}/(?:api/)?webhooks?/)\S+", rf"\1{MASK}"),
 )
-"""Text that a match has (or most patterns would be compiled for nothing), pattern, replacement."""
-# And not 1000:1000, a user and a group
+"""Text that must occur (it saves compiling most patterns), the pattern, and the replacement."""
+# 1000:1000 is a user and a group, not a password.
 _LOGIN = re.compile(r"[^:/\s]*:(?!\d+$)\S+")
 _OPTION = re.compile(r"--?[A-Za-z][\w.-]*")
 _ASSIGNED = re.compile(r"((?:--?)?[A-Za-z_][\w.-]*=)(.+)", re.DOTALL)
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Return True if an environment variable looks like a secret, by its first 8 KiB."""
+    """Return True if an environment variable looks like a secret. Only the first 8 KiB count."""
     value = value[:LONGEST]
     return _names_secret(name[:LONGEST], value) or masked_text(value) != value
 
@@ -84,9 +84,9 @@ def masked_text(text: str) -> str:
 
 
 def masked_arguments(arguments: Iterable[str]) -> Iterator[str]:
-    """Yield a program's arguments with the values masked that look like secrets.
+    """Yield a program's arguments, with the values masked that look like secrets.
 
-    Both `--token=VALUE` and `--token VALUE` are known, and `-u USER:PASSWORD`.
+    Covers `--token=VALUE`, `--token VALUE` and `-u USER:PASSWORD`.
     """
     option = ""
     for argument in arguments:

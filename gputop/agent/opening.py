@@ -1,4 +1,4 @@
-"""Opening the driver: it is started, its devices are chosen, and it is started again once gone."""
+"""Opening the driver: starting it, choosing its devices, and starting it again when it is gone."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from gputop.agent.selection import Selection
 
 RETRY_SECONDS = 2.0
-"""Seconds between attempts to start a driver that could not be used: it may be loaded meanwhile."""
+"""Seconds between attempts to start an unusable driver, which may be loaded in the meantime."""
 
 
 def pause(seconds: float, cut_short: threading.Event | None = None) -> bool:
-    """Sleep that long, or until the event. Return True if the event came."""
+    """Sleep for this long or until the event. Return True if the event occurred."""
     return (cut_short or threading.Event()).wait(max(0.0, seconds))
 
 
 class OpenedDriver(NamedTuple):
-    """Result of starting the driver so far."""
+    """State of the driver's start."""
 
     driver: Driver | None = None
     threads: ReadingThreads | None = None
@@ -80,9 +80,9 @@ class Opening:
         return tuple(events)
 
     def _run(self) -> None:
-        """Start the driver, however long that takes, and again while it cannot be used.
+        """Start the driver, however long that takes, and try again while it cannot be used.
 
-        Raises `ReplacedError` if one that worked has come back as another.
+        Raises `ReplacedError` if a driver that worked comes back as another version.
         """
         worked = False
         while True:
@@ -111,7 +111,7 @@ class Opening:
             driver.close()
 
     def _set(self, opened: OpenedDriver) -> None:
-        """Note the state of the driver, and send it at once if it has changed."""
+        """Store the state of the driver. If it changed, request a sample at once."""
         has_changed = opened.state is not self.opened.state
         self.opened = opened
         if has_changed:
@@ -122,7 +122,7 @@ class Opening:
             self._events += driver.events()
 
     def _choose(self, driver: Driver) -> OpenedDriver:
-        """Start to read the chosen devices. Raises `DriverError` without any."""
+        """Start reading the chosen devices. Raises `DriverError` if there are none."""
         threads = ReadingThreads(driver.readers(), self._read)
         selection = self._selection
         if selection is None or not threads.slots:
@@ -143,7 +143,8 @@ class Opening:
                     threads.end(error.problem)
                     driver.close()
                     raise DriverError(error.problem) from None
-                # A new start of the driver could not help a device that hangs: wait for it instead.
+                # Restarting the driver would not help a hung device, so wait
+                # for the device.
                 self._set(OpenedDriver(problem=error.problem))
                 patience = RETRY_SECONDS
             else:

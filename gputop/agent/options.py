@@ -12,14 +12,14 @@ class AgentOptions:
     interval: float
     """Seconds between samples."""
     count: int | None = None
-    """Samples of a settled driver after which it ends."""
+    """Number of samples, counted after the driver's first answer, after which the agent ends."""
     demo: bool = False
     gpm: bool = True
     control: bool = False
-    """True if the reader sends requests on standard input: it then asks for GPM, too."""
+    """True if the reader sends requests on standard input. GPM is off until it is requested."""
     secrets: bool = False
-    """True if command lines are sent unmasked, too."""
+    """True if command lines are also sent unmasked."""
     ids: tuple[str, ...] = ()
-    """Indices, PCI addresses or starts of UUIDs of the GPUs that are wanted; all if empty."""
+    """Indices, PCI addresses or starts of UUIDs of the chosen GPUs; empty for all."""
     only_visible: bool = False
-    """True if only GPUs are wanted that CUDA_VISIBLE_DEVICES leaves visible."""
+    """True if only GPUs in CUDA_VISIBLE_DEVICES are chosen."""

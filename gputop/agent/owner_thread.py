@@ -1,4 +1,4 @@
-"""A thread that looks up the owners of processes. /proc may block, and readings go on."""
+"""A thread that looks up the owners of processes, because /proc may block."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from gputop.agent.interface import Facts, LookUp, unseen, with_facts
 from gputop.agent.snapshot import Process
 
 OLD_SECONDS = 10.0
-"""Seconds after which owners count as unknown if the thread is still busy: a pid may be reused."""
+"""Seconds after which a busy thread's owners count as unknown, because a pid may be reused."""
 
 
 class OwnerThread:
-    """Finds the owners of the processes on all devices, without delaying who asks."""
+    """Finds the owners of the processes on all devices, without delaying the sampler."""
 
     def __init__(self, look_up: LookUp) -> None:
-        """Start the thread, which alone calls `look_up`."""
+        """Start the thread. Only this thread calls `look_up`."""
         self._look_up = look_up
         self._changed = threading.Condition()
         self._asked: tuple[int, ...] | None = None
-        """Pids that are being looked up; None if the thread has nothing to do."""
+        """Pids that are being looked up; None if the thread is idle."""
         self._asked_at = 0.0
         self._found: dict[int, Facts] = {}
         """Facts of processes by pid."""
@@ -33,9 +33,9 @@ class OwnerThread:
         ).start()
 
     def look_up(self, processes: Iterable[Process], patience: float) -> None:
-        """Look up these processes, and no others from now on. Wait for them up to `patience`.
+        """Look up these processes, and from now on no others. Wait for up to `patience` seconds.
 
-        Nothing is waited for, or looked up, while the thread is busy with earlier processes.
+        If the thread is still busy with earlier processes, return at once.
         """
         with self._changed:
             if self._asked is not None:
@@ -49,7 +49,7 @@ class OwnerThread:
             self._changed.wait_for(lambda: self._asked is None, patience)
 
     def complete(self, listed: Process) -> Process:
-        """Return a process that the driver listed, with its owner as far as that is known."""
+        """Return a process from the driver's list, with its owner if that is known."""
         with self._changed:
             facts = self._found.get(listed.pid)
             is_busy = self._asked is not None

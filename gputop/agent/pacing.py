@@ -10,22 +10,22 @@ from dataclasses import replace
 from gputop.agent.snapshot import Inventory, Record, Sample, merge_samples
 
 SILENCE_SECONDS = 120.0
-"""Seconds without a request after which a reader that asks is gone. A slow line takes 20 s."""
+"""Seconds without a request after which the reader counts as gone. A slow line takes 20 s."""
 
 
 def uptime() -> float:
-    """Return the clock of `Sample.uptime_seconds`, which also counts suspended time."""
+    """Return the clock of `Sample.uptime_seconds`, which includes suspended time."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class Pacing:
-    """Drops samples that the reader has not asked for.
+    """Drops samples that the reader has not requested.
 
-    Pipes, `sshd`, TCP and `ssh` between this process and its reader hold megabytes. A full pipe
-    would be noticed too late: on a line of 64 kbit/s, a host was 67 s behind after 75 s. So a
-    reader over ssh asks for the next sample when it has read one, and one sample is on its way at a
-    time. A sample that is made meanwhile is dropped. Its events and utilization samples, and the
-    newest inventory, are kept for the next one. A reader that never asks gets everything.
+    Pipes, `sshd`, TCP and `ssh` between this process and its reader hold megabytes, so waiting for
+    a full pipe is too late: on a line of 64 kbit/s, a host was 67 s behind after 75 s. So a reader
+    over ssh requests the next sample when it has read one, and at most one sample is in transit.
+    Samples made in the meantime are dropped. Their events and utilization samples, and the newest
+    inventory, are sent with the next sample. A reader that never sends a request gets everything.
     """
 
     def __init__(self, clock: Callable[[], float] = uptime) -> None:
@@ -33,17 +33,17 @@ class Pacing:
         self._lock = threading.Lock()
         self._asked_at: float | None = None
         self._on_its_way = 0
-        """Samples that were written, and not yet read by the reader."""
+        """Samples that were written and that the reader has not read yet."""
         self._sent_at = clock()
         """Time of the last sample that was sent on request."""
         self._inventory: Inventory | None = None
         self._dropped: Sample | None = None
 
     def ask(self) -> None:
-        """Note that the reader wants the next sample. Any thread may call it.
+        """Record that the reader wants the next sample. Any thread may call this.
 
-        The first request comes before the reader has anything, and each other one when it has read
-        a sample.
+        The first request comes before the first sample. Each later request comes after the reader
+        has read a sample.
         """
         with self._lock:
             if self._asked_at is not None:
@@ -52,9 +52,9 @@ class Pacing:
 
     @property
     def reader_is_gone(self) -> bool:
-        """True if a sample was sent long ago, and the reader has not asked for another one.
+        """True if a sample was sent long ago and no request has come since.
 
-        If the network vanishes, `sshd` keeps this process for a quarter of an hour.
+        If the network fails, `sshd` keeps this process for a quarter of an hour.
         """
         with self._lock:
             if self._asked_at is None or self._on_its_way == 0:
@@ -62,7 +62,7 @@ class Pacing:
             return self._clock() - self._sent_at > SILENCE_SECONDS
 
     def select(self, record: Record) -> list[Record]:
-        """Return what to write now that the record was made."""
+        """Return the records to write after this record was made."""
         with self._lock:
             if self._asked_at is None:
                 if isinstance(record, Sample):

@@ -1,11 +1,11 @@
-"""Problems as users read them: on the screen, on standard error and in JSON."""
+"""Problems in the words that users read: on the screen, on standard error and in JSON."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 COULD_NOT_RUN = 3
-"""Exit status: no device, no torch, not enough memory."""
+"""Exit status if gputop could not run: no device, no torch, not enough memory."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Problem:
 
 
 class ProblemError(Exception):
-    """An error with a problem to show to the user."""
+    """An error that carries a problem to show to the user."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(str(problem))

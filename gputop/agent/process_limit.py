@@ -1,4 +1,4 @@
-"""The limit on threads and processes (`ulimit -u`): its signs, and the problem for the user."""
+"""The limit on threads and processes (`ulimit -u`): how to detect it, and the problem to show."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from gputop.agent.problem import Problem
 
 _SIGNS = "|".join(
     (
-        # Python, unless it is "at interpreter shutdown"
+        # Python's message. "at interpreter shutdown" has another cause.
         "can't start new thread(?! at)",
-        os.strerror(errno.EAGAIN),  # fork, shells and libgomp
-        "no more threads or processes",  # another gputop, below
+        # Message of fork, shells and libgomp.
+        os.strerror(errno.EAGAIN),
+        # Message of another gputop, see below.
+        "no more threads or processes",
     )
 )
 
 
 def says_process_limit(error: BaseException | str) -> bool:
-    """Return True for an error, or for what a process wrote, if no thread or process could start.
+    """Return True if an error or a program's output means that no thread or process could start.
 
-    The system gives the same error number for a write that would block. Python's buffered output
-    has words of its own for that.
+    The system uses the same error number for a write that would block, but the message of Python's
+    buffered output differs.
     """
     if isinstance(error, OSError) and error.errno != errno.EAGAIN:
         return False
@@ -31,7 +33,7 @@ def says_process_limit(error: BaseException | str) -> bool:
 
 
 def process_limit_problem(what: str) -> Problem:
-    """Return the problem that no thread or process can be started, with the limits to raise."""
+    """Return the problem that no thread or process can be started, and the limits to raise."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     shown = "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
     return Problem(

@@ -1,8 +1,8 @@
 """The threads that read the devices of a driver.
 
-One thread reads all devices, one after another. If it is stuck on one of them, it keeps that
-device, and a new thread takes over the others. So there is one thread, and one more for each device
-that has been slow at any time. A device that hangs delays no other.
+One thread reads all devices, one after another. If it gets stuck on a device, it keeps that device,
+and a new thread takes over the others. So there is one thread, plus one for each device that has
+ever been slow. A device that hangs does not delay the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gputop.agent.snapshot import Process, carry_samples, without_samples
 from gputop.agent.times import silence_limit
 
 STUCK_SECONDS = 0.3
-"""Seconds after which a thread keeps the device that it reads, and gives away the others."""
+"""Seconds in a read after which a thread keeps that device and gives away the others."""
 LOOK_SECONDS = 0.1
 """Seconds between two checks for stuck threads while a sample waits for its readings."""
 
@@ -29,7 +29,7 @@ Read = Callable[[Reader], tuple[DeviceReading, ...]]
 
 
 class KnownGpu(NamedTuple):
-    """A GPU and its MIG instances, their samples, and the processes on them."""
+    """A GPU and its MIG instances, with their samples and processes."""
 
     devices: tuple[Device, ...] = ()
     samples: tuple[DeviceSample, ...] = ()
@@ -38,51 +38,52 @@ class KnownGpu(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class ReaderSlot:
-    """A reader and its last reading; guarded by the lock of its `ReadingThreads`."""
+    """A reader and its last reading. The lock of its `ReadingThreads` protects it."""
 
     reader: Reader
     instances: frozenset[str] | None = None
-    """UUIDs of the MIG instances that are read; None for all."""
+    """UUIDs of the MIG instances to read; None for all."""
     answered: int = 0
-    """Number of the newest tick for which the device was read."""
+    """Number of the newest tick at which the device was read."""
     busy_since: float | None = None
-    """Start of the read that is going on; None if there is none."""
+    """Start of the current read; None if there is none."""
     was_slow: bool = False
     """True if the last read took longer than `STUCK_SECONDS`."""
     read_at: float = 0.0
-    """Start of the last complete read: no value in `known` is older. 0 before the first."""
+    """Start of the last complete read. No value in `known` is older. 0 before the first read."""
     heard_at: float = 0.0
     """End of the last complete read, or the start of the threads."""
     known: KnownGpu = field(default_factory=KnownGpu)
 
     def is_stuck(self, now: float) -> bool:
-        """Return True if the read that is going on takes too long."""
+        """Return True if the current read takes too long."""
         return (
             self.busy_since is not None
             and now - self.busy_since > STUCK_SECONDS
         )
 
     def is_hung(self, now: float, interval: float) -> bool:
-        """Return True if the device has not answered for so long that it does not respond.
+        """Return True if the device counts as not responding.
 
-        A device that takes long over each question is slow, and does not hang.
+        A device that answers each question slowly is slow, not hung.
         """
         if self.busy_since is None:
             return False
-        # While the interval was longer, or nobody read the stream, it was not asked.
+        # Before that, the device may not have been asked: the interval was
+        # longer, or the reader of the stream had stopped.
         heard_at = max(
             self.heard_at, self.reader.heard_at, self.busy_since - interval
         )
-        # The last tick within the limit comes a moment before it. It is reported as hung then.
+        # Report it on the last tick before the limit.
         return now - heard_at > silence_limit(interval) - interval / 2
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """The GPU and its MIG instances, or a placeholder until it was read."""
+        """The GPU and its MIG instances, or a placeholder before the first read."""
         return self.known.devices or (self.reader.device,)
 
     def take(self) -> KnownGpu:
-        """Return what is known to send it. The driver's own samples are sent only once."""
+        """Return the current state to send. The driver's own samples are returned only once."""
         known = self.known
         self.known = known._replace(
             samples=tuple(map(without_samples, known.samples))
@@ -90,7 +91,7 @@ class ReaderSlot:
         return known
 
     def keep(self, readings: Sequence[DeviceReading], began: float) -> None:
-        """Take over the readings of a read that began then."""
+        """Store the readings of a read that began at `began`."""
         chosen = []
         for number, reading in enumerate(readings):
             is_gpu = number == 0
@@ -111,21 +112,21 @@ class ReaderSlot:
 
 
 class ReadingThreads:
-    """Reads the devices of one driver, until that is gone."""
+    """Reads the devices of one driver until the driver is gone."""
 
     def __init__(self, readers: Iterable[Reader], read: Read) -> None:
         """Start the first thread.
 
-        `read` is called with a reader, and raises `DriverError` if the driver is gone.
+        `read` is called with a reader. It raises `DriverError` if the driver is gone.
         """
         self.changed = threading.Condition()
-        """Notified when a thread has nothing to do, and when the driver is gone."""
+        """Notified when a thread becomes idle and when the driver is gone."""
         now = time.monotonic()
         self.slots = [ReaderSlot(reader, heard_at=now) for reader in readers]
         self.tick = 0
-        """Number of the newest tick: devices with an older answer are due."""
+        """Number of the newest tick. Devices with an older reading are due."""
         self.problem: Problem | None = None
-        """Why the driver is gone, if it is."""
+        """Reason why the driver is gone, or None."""
         self._read = read
         self._groups: list[list[ReaderSlot]] = []
         """Slots of each thread."""
@@ -137,7 +138,7 @@ class ReadingThreads:
         patience: float,
         enough: Callable[[], bool] | None = None,
     ) -> None:
-        """Read all devices. Wait for those that are quick, but not longer than `patience`.
+        """Read all devices. Wait for the quick ones, for at most `patience` seconds.
 
         With `enough`, wait for all devices, or until it returns True.
         """
@@ -155,7 +156,7 @@ class ReadingThreads:
                 self._relieve()
 
     def devices(self) -> list[Device]:
-        """Return all GPUs and MIG instances, with placeholders for those that were not read."""
+        """Return all GPUs and MIG instances, with placeholders for those not read yet."""
         devices: list[Device] = []
         with self.changed:
             for slot in self.slots:
@@ -163,7 +164,7 @@ class ReadingThreads:
         return devices
 
     def keep(self, chosen: Chosen) -> None:
-        """Read only these GPUs, and only their chosen MIG instances, from now on."""
+        """From now on, read only these GPUs, and only their chosen MIG instances."""
         with self.changed:
             left_out = []
             for slot in self.slots:
@@ -176,7 +177,7 @@ class ReadingThreads:
                 group[:] = [slot for slot in group if slot not in left_out]
 
     def wait_for_end(self) -> Problem:
-        """Wait until the driver is gone, and return why."""
+        """Wait until the driver is gone, and return the reason."""
         with self.changed:
             self.changed.wait_for(lambda: self.problem is not None)
             assert self.problem is not None
@@ -186,7 +187,7 @@ class ReadingThreads:
         self,
         enough: Callable[[], bool] | None,
     ) -> bool:
-        """Return True if nobody has to wait any longer: all (quick) devices have been read."""
+        """Return True if the wait is over: all devices, or all quick ones, have been read."""
         if self.problem is not None or (enough is not None and enough()):
             return True
         now = time.monotonic()
@@ -199,7 +200,7 @@ class ReadingThreads:
         return True
 
     def _relieve(self) -> None:
-        """Give the other devices of each thread that is stuck to a new thread."""
+        """Move the other devices of each stuck thread to a new thread."""
         now = time.monotonic()
         for group in [*self._groups]:
             for slot in [*group]:
@@ -236,7 +237,7 @@ class ReadingThreads:
                 slot.was_slow = slot.heard_at - began > STUCK_SECONDS
 
     def _next(self, group: list[ReaderSlot]) -> ReaderSlot | None:
-        """Wait until a device of this thread is due, and return it; None if the thread should end.
+        """Wait for a due device of this thread. None means that the thread should end.
 
         The device that has waited longest comes first.
         """
@@ -252,7 +253,7 @@ class ReadingThreads:
             return None
 
     def end(self, problem: Problem) -> None:
-        """End all threads: the driver is gone."""
+        """End all threads, because the driver is gone."""
         with self.changed:
             if self.problem is None:
                 self.problem = problem

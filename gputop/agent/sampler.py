@@ -1,7 +1,7 @@
-"""The loop behind `gputop stream`: all devices are read and a sample is made at each interval.
+"""The loop behind `gputop stream`: read all devices and make a sample at each interval.
 
-The loop waits a moment for the readings, then makes the sample, on time. A device whose reading is
-late keeps its last one, with its age.
+The loop waits briefly for the readings, then makes the sample on time. A device with a late reading
+keeps its last one, with its age.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
     from gputop.agent.selection import Selection
 
 PATIENCE = 0.15
-"""Share of the interval for which a sample waits for readings and owners: a reading that comes too
-late for a sample is at most this much older than the interval in it."""
+"""Part of the interval for which a sample waits for readings and owners. So a reading that misses
+its sample is older in the next one by at most this part."""
 LONGEST_PATIENCE = 1.0
-"""Seconds that a sample waits at most, and that the first one with devices waits."""
+"""Longest wait of a sample in seconds. The first sample with devices waits this long."""
 
 
 class Sampler:
@@ -78,17 +78,19 @@ class Sampler:
         self._host = HostReader()
         self._owners = OwnerThread(owners)
         self._hurry = threading.Event()
-        """Set if the next tick should come at once."""
+        """Set to make the next tick come at once."""
         self._opening = Opening(start, selection, self._read, self._hurry)
         self._hostname = socket.gethostname()
         self._cpu_name = cpu_name()
 
     def records(self) -> Iterator[Record]:
-        """Yield an inventory, then samples, and a new inventory before the sample that differs."""
+        """Yield an inventory, then samples. A changed inventory comes before the sample that needs
+        it."""
         self._opening.begin()
         sent: Inventory | None = None
         for opened in self._ticks():
-            # Both at one moment: a reader may learn more about its device between them.
+            # Take both at the same moment, because a read may change the
+            # device in between.
             devices, sample = self._current(opened)
             inventory = self._inventory(opened, devices)
             if sent is None or replace(inventory, time=sent.time) != sent:
@@ -97,15 +99,16 @@ class Sampler:
             yield sample
 
     def set_interval(self, seconds: float) -> None:
-        """Change the interval, from now on."""
+        """Change the interval from now on."""
         self._interval = seconds
         self._hurry.set()
 
     def set_gpm(self, *, wanted: bool) -> None:
-        """Switch GPM on or off: it costs the devices more than all else."""
+        """Switch GPM on or off. It costs the devices more than all other readings."""
         begins = wanted and not self._gpm
         self._gpm = wanted
-        if begins:  # it takes two ticks until there is a value
+        # The first value takes two ticks.
+        if begins:
             self._hurry.set()
 
     def simulate(self, loads: Mapping[str, tuple[float, float]]) -> None:
@@ -119,8 +122,8 @@ class Sampler:
     def _ticks(self) -> Iterator[OpenedDriver]:
         """Read all devices at each interval, and as soon as the driver has answered.
 
-        Yields the driver that was read at that tick: another may open at any moment. If it is gone
-        at the end of the tick, yields the problem.
+        Yields the driver that was read at that tick, because another one may open at any moment. If
+        it is gone at the end of the tick, yields the problem.
         """
         pause(WINDOW_SECONDS)
         due = time.monotonic()
@@ -140,12 +143,13 @@ class Sampler:
             due += self._interval
             hurried = self._pause_until(due)
             now = time.monotonic()
-            # After this process was stopped, or its output blocked, missed ticks are left out.
+            # Skip the ticks that were missed while this process was suspended
+            # or its output blocked.
             if hurried or now - due > self._interval / 2:
                 due = now
 
     def _pause_until(self, due: float) -> bool:
-        """Wait until then, and note the host's CPU meanwhile. Return True if it was hurried."""
+        """Wait until then, and measure the CPU meanwhile. Return True if the wait was cut short."""
         while due - time.monotonic() >= 1.5 * CPU_SAMPLE_SECONDS:
             if pause(CPU_SAMPLE_SECONDS, self._hurry):
                 return True
@@ -155,7 +159,7 @@ class Sampler:
     def _read_all(
         self, threads: ReadingThreads | None, patience: float
     ) -> None:
-        """Read all devices, and look up the owners of the processes on them."""
+        """Read all devices, and look up the owners of their processes."""
         if threads is None:
             return
         end = time.monotonic() + patience
@@ -187,7 +191,7 @@ class Sampler:
         )
 
     def _current(self, opened: OpenedDriver) -> tuple[list[Device], Sample]:
-        """Return the devices, and a sample of them."""
+        """Return the devices and a sample of them."""
         devices: list[Device] = []
         samples: list[DeviceSample] = []
         processes: list[Process] = []
@@ -206,14 +210,15 @@ class Sampler:
         return devices, sample
 
     def _known(self, threads: ReadingThreads | None) -> list[KnownGpu]:
-        """Return what is known of each GPU now, once."""
+        """Return the current state of each GPU, once per UUID."""
         if threads is None:
             return []
         found: dict[str, KnownGpu] = {}
         with threads.changed:
             now = time.monotonic()
             for slot in threads.slots:
-                # Indices move when a device is lost: two readers may have found the same one.
+                # Indices move when a device is lost, so two readers may have
+                # found the same device.
                 known = _current(slot, now, self._interval)
                 found.setdefault(known.devices[0].uuid, known)
         return [*found.values()]
@@ -224,7 +229,7 @@ def _current(
     now: float,
     interval: float,
 ) -> KnownGpu:
-    """Return what is known of the devices of a slot: the last reading, or why there is none."""
+    """Return the devices of a slot with their last reading, or the reason why there is none."""
     age = rounded(now - (slot.read_at or slot.heard_at))
     known = slot.known
     devices = slot.devices

@@ -1,7 +1,7 @@
 """The devices that `--id` and `--only-visible` choose.
 
-Only indices are known before a device answers. All other ids need the devices to be identified
-first, and a device that hangs never is.
+Only indices are known before a device answers. Other ids need all devices to be identified, and a
+hung device is never identified.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _LIST = "`gputop status -L` lists"
 
 
 def parse_ids(text: str) -> tuple[str, ...]:
-    """Parse what `--id` takes: indices, PCI addresses or starts of UUIDs. Raises `ValueError`."""
+    """Parse the value of `--id`: indices, PCI addresses or starts of UUIDs. Raises `ValueError`."""
     ids = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     for each in ids:
         if not re.fullmatch(
             f"{_NUMBER}|{_UUID}|{_ADDRESS}", each, re.IGNORECASE
         ):
             raise ValueError(
-                f"{text!r} names no GPUs. Give indices, PCI addresses or the start of UUIDs, such "
-                "as 0,2 or GPU-4f2a; `gputop status -L` lists them."
+                f"{text!r} is not a list of GPUs. Give indices, PCI addresses or the start of "
+                "UUIDs, such as 0,2 or GPU-4f2a; `gputop status -L` lists them."
             )
     return ids
 
 
 def is_address(wanted: str) -> bool:
-    """Return True if the text is a PCI address, and not a number or a UUID."""
+    """Return True if the text is a PCI address, not a number or a UUID."""
     return re.fullmatch(_ADDRESS, wanted, re.IGNORECASE) is not None
 
 
@@ -72,14 +72,14 @@ class Selection:
 
     @property
     def needs_identities(self) -> bool:
-        """False if the indices of the devices decide, which are known without asking them."""
+        """False if indices are enough, which are known without an answer from the devices."""
         by_variable = self.only_visible and VARIABLE in os.environ
         return by_variable or not all(map(str.isdecimal, self.ids))
 
     def is_decided(self, devices: Sequence[Device]) -> bool:
-        """Return True if no device that is not identified yet can change the choice.
+        """Return True if devices that are not identified yet cannot change the choice.
 
-        The start of a UUID may fit another device, too.
+        The start of a UUID may match another device, too.
         """
         if self.only_visible:
             return False
@@ -88,10 +88,10 @@ class Selection:
         return known.issuperset(named)
 
     def among(self, devices: Sequence[Device]) -> Chosen:
-        """Return the chosen ones of all GPUs and MIG instances of this machine.
+        """Return the chosen devices among all GPUs and MIG instances of this machine.
 
-        Raises `ProblemError` for an id without a device, for ambiguous numbers, and if none is
-        left.
+        Raises `ProblemError` for an id without a device, for ambiguous numbers, and if no device is
+        chosen.
         """
         left = self._visible(devices)
         if self.ids:
@@ -137,7 +137,7 @@ class Selection:
 def _with_instances(
     devices: Sequence[Device], named: set[str]
 ) -> frozenset[str]:
-    """Return the named devices, GPUs with their MIG instances."""
+    """Return the named devices; a GPU includes its MIG instances."""
     return frozenset(
         d.uuid for d in devices if d.uuid in named or d.parent_uuid in named
     )
@@ -154,7 +154,9 @@ def _device_with(wanted: str, devices: Sequence[Device]) -> Device:
         )
         raise ProblemError(
             Problem(
-                f"{wanted} is ambiguous", f"it fits {which}", "Give more of it"
+                f"{wanted} is ambiguous",
+                f"it matches {which}",
+                "Give more of it",
             )
         )
     raise ProblemError(_no_device_with(wanted, devices))

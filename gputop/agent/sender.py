@@ -1,9 +1,9 @@
-"""The sending side of `gputop stream`: snapshots on standard output until nobody reads them.
+"""The sending side of `gputop stream`: snapshots on standard output until the reader is gone.
 
 With `--control` the reader sends lines of JSON on standard input. `{"interval": 2.0}` sets the
-interval, and `{"gpm": true}` switches GPM. `{"next": true}` asks for the next sample: from the
-first such line on, only samples that were asked for are written. Unknown and unreadable lines are
-ignored: the reader may be another version of gputop.
+interval, and `{"gpm": true}` switches GPM on. `{"next": true}` requests the next sample: after the
+first such line, only requested samples are written. Unknown and unreadable lines are ignored,
+because the reader may be another version of gputop.
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ from gputop.agent.snapshot import DriverState, Inventory, Record, Source
 from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
 
 NEW_OBJECTS = 50_000
-"""Objects until the garbage collector runs.
+"""Allocations between two runs of the garbage collector.
 
-A sample of many processes has as many, none of them in a cycle. With Python's default of 700 the
+A large sample creates this many objects, none of them cyclic. With Python's default of 700, the
 collector took a fifth of the time.
 """
 
 
 def redirect_prints() -> None:
-    """Send to standard error what libraries print: standard output is for records alone.
+    """Send prints of libraries to standard error, because standard output is for records.
 
     The CUDA toolkit's stub of NVML prints a warning.
     """
-    if sys.stderr is None:  # it is closed
+    # Standard error is closed.
+    if sys.stderr is None:
         return
     with contextlib.suppress(OSError):
         records = os.dup(sys.stdout.fileno())
@@ -62,16 +63,16 @@ def redirect_prints() -> None:
 
 
 def write_to_stdout(record: Record) -> None:
-    """Write a record as a line of JSON; unbuffered, so that it arrives when it is written."""
+    """Write a record as a line of JSON, unbuffered, so that the reader gets it at once."""
     write_all(sys.stdout.fileno(), to_line(record).encode() + b"\n")
 
 
 def run(
     options: AgentOptions, write: Callable[[Record], None] = write_to_stdout
 ) -> None:
-    """Write the stream until nobody reads it, or as many samples as the options say.
+    """Write the stream until the reader is gone, or as many samples as the options say.
 
-    Raises what `write` does.
+    Raises the errors of `write`.
     """
     threading.excepthook = _end_process
     gc.set_threshold(NEW_OBJECTS, 1, 1)
@@ -85,7 +86,8 @@ def run(
         ).start()
     else:
         leave_with_parent()
-    # The reader has what it wanted: `gputop stream | head -1`.
+    # The reader may close the pipe at any time, as in `gputop stream | head
+    # -1`.
     with contextlib.suppress(BrokenPipeError):
         for record in counted(sampler.records(), options.count):
             for each in pacing.select(record):
@@ -95,13 +97,14 @@ def run(
 
 
 def _read_requests(sampler: Sampler, pacing: Pacing) -> None:
-    # One that is closed from the start has come to its end.
+    # Standard input may be closed from the start.
     with (
         contextlib.suppress(OSError),
         open(0, "rb", closefd=False) as requests,
     ):
         handle_requests(sampler, pacing, requests)
-    os._exit(0)  # its end is the reader's
+    # End of the input means that the reader is gone.
+    os._exit(0)
 
 
 def handle_requests(
@@ -109,7 +112,7 @@ def handle_requests(
     pacing: Pacing,
     lines: Iterable[bytes],
 ) -> None:
-    """Do what the reader's lines ask for, up to their end."""
+    """Handle the reader's requests until its lines end."""
     for line in lines:
         wanted: Any = None
         with contextlib.suppress(ValueError, RecursionError):
@@ -131,7 +134,7 @@ def handle_requests(
 
 
 def _number(value: Any) -> float | None:
-    """Return a finite number as it is; true is not a number here."""
+    """Return a finite number as it is. True is not a number here."""
     return (
         value
         if type(value) in (int, float) and abs(value) < math.inf
@@ -144,10 +147,11 @@ _print_traceback = threading.excepthook
 
 
 def _end_process(fault: threading.ExceptHookArgs) -> None:
-    """End the stream with a thread that fails: the reader says why, and starts it again."""
-    # Never released: what fails at the same time must not write between
+    """End the process if a thread fails. The reader shows why and starts the stream again."""
+    # Never released, so that a second failing thread writes nothing.
     _ending.acquire()
-    if isinstance(fault.exc_value, ReplacedError):  # no fault of ours
+    # This is not an error of gputop.
+    if isinstance(fault.exc_value, ReplacedError):
         print(
             f"gputop: error: {fault.exc_value}. Start it again.",
             file=sys.stderr,
@@ -190,14 +194,15 @@ def make_sampler(options: AgentOptions) -> Sampler:
 
 def _start_driver() -> Driver:
     """Initialize NVML. Raises `DriverError`, also if there is no usable nvidia-ml-py."""
-    # Not before: the import fails without it, and is tried again with the driver.
+    # Import it here, because the import fails without nvidia-ml-py and is
+    # tried again with the driver.
     from gputop.agent.nvml import driver
 
     return driver.start()
 
 
 def counted(records: Iterable[Record], count: int | None) -> Iterator[Record]:
-    """Yield the records, with `count` samples of a driver that has answered or failed."""
+    """Yield the records, up to `count` samples after the driver has answered or failed."""
     if count is None:
         yield from records
         return
@@ -214,9 +219,9 @@ def counted(records: Iterable[Record], count: int | None) -> Iterator[Record]:
 
 
 def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of `data`, however little of it a pipe accepts at a time.
+    """Write all of `data`, even if a pipe accepts only a little at a time.
 
-    Waits also where others who share the pipe or the terminal have made it non-blocking.
+    Also waits if another process has made the shared pipe or terminal non-blocking.
     """
     view = memoryview(data)
     while view:
@@ -231,9 +236,9 @@ def write_all(descriptor: int, data: bytes) -> None:
 def leave_with_parent() -> None:
     """End this process when the other end of its standard input closes.
 
-    Only a pipe or a socket has one. Its input is left unread, so that a shell loop around the
-    command keeps its input. One that is closed from the start is nobody's parent: a shell loop over
-    what a finished command wrote.
+    Only a pipe or a socket has another end. The input is not read, so that a shell loop around the
+    command keeps it. A pipe that is at its end from the start is ignored, as in `cmd | while read
+    …`.
     """
     try:
         mode = os.fstat(0).st_mode

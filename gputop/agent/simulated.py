@@ -1,8 +1,8 @@
 """Simulated devices for `--demo`: jobs on eight GPUs, the same at every start.
 
-Six devices train in step, with a checkpoint every few minutes. One of them runs hot and slow. GPU 6
-has a job of its own and waits for its data loader, and an idle notebook holds the last GPU. The
-simulated worker of a stress test has the same `SimulatedLoad`, so that readings and throughput
+Six devices train together and write a checkpoint every few minutes. One of them runs hot and slow.
+GPU 6 has a job of its own and waits for its data loader, and an idle notebook holds the last GPU.
+The simulated worker of a stress test uses the same `SimulatedLoad`, so that readings and throughput
 agree.
 """
 
@@ -36,11 +36,11 @@ IDLE_WATTS, LIMIT_WATTS = 71.0, 700.0
 CHECKPOINT_EVERY_SECONDS, CHECKPOINT_SECONDS = 90.0, 6.0
 HOT_DEVICE, STARVED_DEVICE, NOTEBOOK_DEVICE = 5, 6, 7
 STARVED_EVERY_SECONDS, STARVED_WORK = 11.0, 0.36
-"""Time from one batch to the next on the device that waits, and the share in which it works."""
+"""Time between batches on the device that waits, and the share of it with work."""
 FIRST_PID = 48_211
 SLOWDOWN_CELSIUS = 89
 SAMPLE_SECONDS = 1 / 6
-"""Seconds from one of the driver's own samples to the next."""
+"""Seconds between two of the driver's own samples."""
 LINKS = 18
 STRESS_BYTES = 2 * GIB
 ZERO_READINGS: dict[str, Any] = dict.fromkeys(
@@ -62,12 +62,12 @@ ZERO_READINGS: dict[str, Any] = dict.fromkeys(
 
 NAME, COMPUTE_CAPABILITY, SM_COUNT = "NVIDIA H100 80GB HBM3", "9.0", 132
 STRESS_PID = 50_001
-"""Pid of the test of device 0; the others follow."""
+"""Pid of the stress test on device 0; the other devices have the next ones."""
 THROTTLE_CELSIUS = 84.0
 """Temperature that the device holds by slowing down."""
 COOLED_CELSIUS, FREE_CELSIUS, WARM_SECONDS = 74.0, 95.0, 15.0
-"""Temperatures that a device comes to: with good cooling, and with bad cooling if it did not slow
-down; and the time constant of that. A device that begins above the first one has bad cooling."""
+"""Final temperatures: with good cooling, and with bad cooling if the device did not slow down. The
+third number is their time constant. A device that starts above the first one has bad cooling."""
 BOOST_MHZ, CAPPED_MHZ, THROTTLED_MHZ = 1755.0, 1650.0, 1380.0
 CAPPED_WATTS, THROTTLED_WATTS = 698.0, 585.0
 CAP_SECONDS, THROTTLE_SECONDS = 0.3, 3.0
@@ -85,7 +85,7 @@ class LoadReadings(NamedTuple):
 
 @dataclass(frozen=True)
 class SimulatedLoad:
-    """A stress test that begins at a time of the monotonic clock, on a device that warm."""
+    """A stress test on a device that has the temperature `warm` at its start, by monotonic time."""
 
     began: float
     celsius: float
@@ -124,10 +124,10 @@ class SimulatedReader:
     def __init__(
         self, index: int, began: float, loads: Mapping[str, SimulatedLoad]
     ) -> None:
-        """Start at that monotonic time, with stress tests by the UUID of the device."""
+        """Start at that monotonic time. `loads` has the stress tests by UUID."""
         self.index, self.began, self.loads = index, began, loads
         self._noise = random.Random(f"{SEED}:{index}")  # noqa: S311 - a picture, not a secret
-        # The training has run for long.
+        # The training has run for a long time.
         warm = {HOT_DEVICE: 86.0, STARVED_DEVICE: 46.0, NOTEBOOK_DEVICE: 33.0}
         self._temperature = warm.get(index, 64.0)
         self._at = 0.0
@@ -166,7 +166,7 @@ class SimulatedReader:
         )
 
     def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
-        """Return the device now, moved on by the time since the last read."""
+        """Return the device, with the time since the last read simulated."""
         now = time.monotonic() - self.began
         load = self.loads.get(self.device.uuid)
         busy = 100 if load else self._busy(now, self._noise)
@@ -186,7 +186,8 @@ class SimulatedReader:
             self._temperature += (target - self._temperature) * (
                 1 - math.exp(-seconds / 25)
             )
-        else:  # the training waits meanwhile
+        # The training waits during a stress test.
+        else:
             power, exact, self._temperature, reasons = load.at(
                 self.began + now
             )
@@ -210,7 +211,8 @@ class SimulatedReader:
             process.memory_used_bytes or 0 for process in processes
         )
         per_link = busy * 190_000_000 // 99
-        if self.index == STARVED_DEVICE:  # its job has no other device
+        # The job of this device uses no other device.
+        if self.index == STARVED_DEVICE:
             per_link = 0
         sample = DeviceSample(
             uuid=self.device.uuid,
@@ -270,7 +272,7 @@ class SimulatedReader:
         return (DeviceReading(self.device, sample, tuple(processes)),)
 
     def _gpm(self, busy: int) -> dict[str, Any]:
-        """Return the readings of a bfloat16 run that uses its SMs well, its tensor cores half."""
+        """Return readings of a bfloat16 run: SMs well used, tensor cores half used."""
         shares = {
             "sm_active": 0.91,
             "sm_occupancy": 0.34,
@@ -290,7 +292,7 @@ class SimulatedReader:
         }
 
     def _samples(self, now: float, busy: int) -> tuple[int, ...]:
-        """Return the samples since the last read; the newest is the current utilization."""
+        """Return the samples since the last read. The newest is the current utilization."""
         first, end = (
             int(time / SAMPLE_SECONDS) + 1 for time in (self._at, now)
         )
@@ -313,7 +315,7 @@ class SimulatedReader:
             )
         into = now % CHECKPOINT_EVERY_SECONDS
         if into > CHECKPOINT_EVERY_SECONDS - CHECKPOINT_SECONDS:
-            # Rank 0 writes, the others wait
+            # Rank 0 writes the checkpoint, and the others wait.
             return 3 if self.index == 0 else 0
         return max(0, min(100, round(noise.gauss(98, 1.2))))
 
@@ -336,7 +338,7 @@ class SimulatedReader:
 
 
 def simulated_owners(pids: Iterable[int]) -> Iterator[tuple[int, Facts]]:
-    """Yield the owner of each simulated process. They began some hours ago."""
+    """Yield the owner of each simulated process. The processes began some hours ago."""
     for pid in pids:
         yield pid, _owner_of(pid)
 
@@ -345,7 +347,7 @@ _BEGAN = float(int(time.time()))
 
 
 def _owner_of(pid: int) -> Facts:
-    """Return the trainer's rank, the notebook or the stress test."""
+    """Return the owner: a rank of the training, the notebook or the stress test."""
     rank = pid - FIRST_PID
     if pid >= STRESS_PID:
         return {
@@ -389,7 +391,7 @@ def _owner_of(pid: int) -> Facts:
 
 
 class SimulatedDriver:
-    """Eight H100s that are not there."""
+    """Eight simulated H100s."""
 
     driver_version = "580.65.06"
     cuda_version = "13.0"
@@ -398,7 +400,7 @@ class SimulatedDriver:
         self._loads: dict[str, SimulatedLoad] = {}
 
     def simulate(self, loads: Mapping[str, tuple[float, float]]) -> None:
-        """Put exactly these devices under load. Raises TypeError and ValueError for nonsense."""
+        """Put exactly these devices under load. Raises TypeError or ValueError."""
         wanted = {
             uuid: SimulatedLoad(*map(float, each))
             for uuid, each in loads.items()
@@ -408,7 +410,7 @@ class SimulatedDriver:
         self._loads |= wanted
 
     def unlisted_gpus(self) -> tuple[str, ...]:
-        """Return none: these devices are on no bus."""
+        """Return none, because simulated devices are on no bus."""
         return ()
 
     def readers(self) -> tuple[SimulatedReader, ...]:
@@ -419,9 +421,9 @@ class SimulatedDriver:
         )
 
     def events(self) -> tuple[Event, ...]:
-        """Wait a second: nothing ever happens."""
+        """Wait a second and return no events."""
         threading.Event().wait(1.0)
         return ()
 
     def close(self) -> None:
-        """Do nothing: this driver never goes away."""
+        """Do nothing, because there is nothing to release."""

@@ -20,13 +20,15 @@ from gputop.agent.device import (
 from gputop.agent.problem import Problem
 
 EVENTS = 1000
-"""Events in one sample: a failing device can report thousands per second. The newest are kept."""
+"""Most events in one sample, because a failing device can report thousands per second. The newest
+are kept."""
 SCHEMA = 1
-"""Version of the schema. It rises when a field changes its meaning or goes, not with a new one."""
+"""Version of the schema. It rises when a field is removed or changes its meaning, not for a new
+field."""
 
 
 class DriverState(Word):
-    """How the driver answers: `starting` until its first answer."""
+    """State of the connection to the driver: `starting` until its first answer."""
 
     STARTING = "starting"
     OK = "ok"
@@ -34,7 +36,7 @@ class DriverState(Word):
 
 
 class MachineState(Word):
-    """How another machine answers: `connecting` until its first sample."""
+    """State of the connection to another machine: `connecting` until its first sample."""
 
     CONNECTING = "connecting"
     OK = "ok"
@@ -42,12 +44,12 @@ class MachineState(Word):
 
 
 class Source(Word):
-    """Where the numbers come from. Simulated ones are marked wherever they are shown."""
+    """Source of the numbers. Simulated ones are marked wherever they are shown."""
 
     NVML = "nvml"
     SIMULATED = "simulated"
     SCRAPED = "scraped"
-    """From Prometheus: the machine is not the one that gputop runs on."""
+    """From Prometheus. The machine is not the one that gputop runs on."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Inventory:
     devices_left_out: int | None = None
     """Number of GPUs that `--id` or `--only-visible` left out."""
     unlisted_gpus: tuple[str, ...] = ()
-    """PCI addresses of GPUs that are on the bus, and that the driver does not list."""
+    """PCI addresses of GPUs that are on the bus and that the driver does not list."""
 
     def device(self, uuid: str) -> Device | None:
         """Return the device with that UUID, or None."""
@@ -80,20 +82,20 @@ class Inventory:
 
 @dataclass(frozen=True)
 class Host:
-    """The machine around the devices. Percentages are of the time since the sample before."""
+    """The machine around the devices. Percentages cover the time since the previous sample."""
 
     cpu_percent: float | None = None
     cpu_core_percent: tuple[float, ...] = ()
     cpu_samples_percent: tuple[float, ...] = ()
-    """`cpu_percent` in equal parts of the time since the sample before, of about a second each,
-    oldest first. It and the next one are empty if there is only one part."""
+    """`cpu_percent` in equal parts of the time since the previous sample, about a second each,
+    oldest first. This and the next field are empty if there is only one part."""
     cpu_core_max_samples_percent: tuple[float, ...] = ()
-    """Percent of the core that was busiest in each part."""
+    """Percent of the busiest core in each part."""
     memory_used_bytes: int | None = None
     memory_total_bytes: int | None = None
     memory_available_bytes: int | None = None
     load_average: tuple[float, ...] = ()
-    """Averages over 1, 5 and 15 minutes."""
+    """Load averages over 1, 5 and 15 minutes."""
     cpu_clock_mhz: float | None = None
     cpu_temperature_celsius: float | None = None
     absent: Mapping[str, Absence] = field(default_factory=dict)
@@ -111,7 +113,7 @@ class ProcessKind(Word):
 
 @dataclass(frozen=True)
 class Process:
-    """A process on one device. With contexts on two devices it is two of these."""
+    """A process on one device. A process with contexts on two devices is listed twice."""
 
     pid: int
     device_uuid: str
@@ -119,13 +121,13 @@ class Process:
     memory_used_bytes: int | None = None
     user: str | None = None
     command: str | None = None
-    """Command line as the process gives it, joined by spaces: untrusted. Secrets are masked."""
+    """Command line as the process reports it, joined by spaces: untrusted. Secrets are masked."""
     unmasked: str | None = None
     """Command line with its secrets, for the screen only, and only on request."""
     start_time: float | None = None
-    """Identifies a process together with its pid, because pids are used again."""
+    """Identifies a process together with its pid, because pids are reused."""
     sm_utilization_percent: int | None = None
-    """Counted by the driver, as are the next three."""
+    """Counted by the driver, as are the next three fields."""
     memory_utilization_percent: int | None = None
     encoder_utilization_percent: int | None = None
     decoder_utilization_percent: int | None = None
@@ -134,8 +136,8 @@ class Process:
     memory_resident_bytes: int | None = None
     parent_pid: int | None = None
     parent_command: str | None = None
-    """Command line of the parent, as `command`: often a launcher, such as torchrun. It and the next
-    one are None without a reason if the parent may not be read."""
+    """Command line of the parent, masked like `command`: often a launcher, such as torchrun. This
+    and the next field are None without a reason if the parent cannot be read."""
     parent_start_time: float | None = None
     container: str | None = None
     """Name of the container, or the first twelve digits of its id. Container, pod and job are None
@@ -144,20 +146,20 @@ class Process:
     """Name of the Kubernetes pod, or its uid."""
     slurm_job: str | None = None
     io_wait: bool | None = None
-    """True if it or a child process waited for storage at this moment: uninterruptible sleep, in
-    which a driver call can be, too."""
+    """True if the process or a child was waiting for storage: uninterruptible sleep, which a driver
+    call can also cause."""
     children: int | None = None
     """Number of child processes that were read, such as the workers of a data loader."""
     children_cpu_percent: float | None = None
-    """Percent of one core, over all of them."""
+    """Percent of one core, summed over the child processes."""
     children_cpu_most_percent: float | None = None
-    """Percent of one core, of the busiest of them."""
+    """Percent of one core, of the busiest child process."""
     machine: str | None = None
     absent: Mapping[str, Absence] = field(default_factory=dict)
 
     @property
     def is_here(self) -> bool:
-        """True if it runs on the machine that gputop runs on."""
+        """True if the process runs on the machine that gputop runs on."""
         return self.machine in (None, THIS_MACHINE)
 
 
@@ -167,27 +169,27 @@ class Event:
 
     time: float
     device_uuid: str | None
-    """None if the driver does not say which device."""
+    """None if the driver does not name the device."""
     kind: str
     code: int | None = None
     machine: str | None = None
-    """Name of its machine, also for an event without a device."""
+    """Name of its machine, even if the event has no device."""
 
 
 @dataclass(frozen=True)
 class Machine:
-    """One of several machines in a stream, by the name on the command line."""
+    """One of several machines in a stream, by its name on the command line."""
 
     name: str
     state: MachineState = MachineState.CONNECTING
     age_seconds: float | None = None
-    """Time since its newest sample was made (not since it arrived), or since it was asked."""
+    """Time since its newest sample was made (not since it arrived), or since it was requested."""
     retry_seconds: float | None = None
-    """Time until a machine that is away is tried again."""
+    """Time until the next attempt to reach an unreachable machine."""
     problem: Problem | None = None
-    """Reason why it is away, or problem with its driver."""
+    """Reason why it is unreachable, or the problem with its driver."""
     time: float | None = None
-    """Time of its newest sample, by its own clock."""
+    """Time of its newest sample, by the machine's own clock."""
     hostname: str | None = None
     source: Source | None = None
     driver_state: DriverState | None = None
@@ -209,36 +211,37 @@ class Sample:
     processes: tuple[Process, ...] = ()
     events: tuple[Event, ...] = ()
     machines: tuple[Machine, ...] = ()
-    """Machines of a stream of several; `host` is then the one that merges them, if known."""
+    """Machines of a stream of several machines. In that case, `host` is the one that merges them,
+    if known."""
     uptime_seconds: float | None = None
-    """`time` by a clock that nobody sets: use it for the time between two samples."""
+    """`time` by a clock that is never set. Use it for the time between two samples."""
     waited_seconds: float | None = None
-    """Time from the request for this sample to `time`, for a reader that asks for each one."""
+    """Time from the request for this sample to `time`, if the reader requests each sample."""
     problem: Problem | None = None
     """Parts that were left out of the sample, with the reason."""
 
     def device(self, uuid: str) -> DeviceSample | None:
-        """Return the readings of that device, or None if it has none in this sample."""
+        """Return the readings of that device, or None if the sample has none."""
         return next(
             (device for device in self.devices if device.uuid == uuid), None
         )
 
     def host_of(self, device: Device) -> Host:
-        """Return the machine that the device is in."""
+        """Return the machine that has the device."""
         for machine in self.machines:
             if machine.name == device.machine:
                 return machine.host
         return self.host
 
     def processes_by_device(self) -> defaultdict[str, list[Process]]:
-        """Return the processes by the UUID of their device; a device without any has no key."""
+        """Return the processes by their device's UUID. A device without processes has no key."""
         found: defaultdict[str, list[Process]] = defaultdict(list)
         for process in self.processes:
             found[process.device_uuid].append(process)
         return found
 
     def with_secrets(self, *, shown: bool) -> Sample:
-        """Return the sample with unmasked command lines where known, or with masked ones only."""
+        """Return the sample with unmasked command lines if known, or with masked ones only."""
         if not any(process.unmasked for process in self.processes):
             return self
         processes = (
@@ -254,11 +257,11 @@ Record = Union[Inventory, Sample]
 """A line of the stream."""
 
 MOST_WAITING = 256
-"""Utilization samples that wait for a late device to be sent: the newest ones."""
+"""Most utilization samples kept for a device that is sent late: the newest ones."""
 
 
 def without_samples(readings: DeviceSample) -> DeviceSample:
-    """Return the readings as they are sent again: the driver's samples are sent only once."""
+    """Return the readings for a repetition: the driver's samples are sent only once."""
     if not readings.gpu_utilization_samples_percent:
         return readings
     return replace(readings, gpu_utilization_samples_percent=())
@@ -267,7 +270,7 @@ def without_samples(readings: DeviceSample) -> DeviceSample:
 def carry_samples(
     unsent: Sequence[DeviceSample], newer: Sequence[DeviceSample]
 ) -> Iterator[DeviceSample]:
-    """Yield the newer readings of each device, after the utilization samples of unsent ones."""
+    """Yield each device's newer readings, with its unsent utilization samples first."""
     waiting = {
         each.uuid: each.gpu_utilization_samples_percent for each in unsent
     }
@@ -284,7 +287,7 @@ def carry_samples(
 
 
 def carry_cpu_samples(unsent: Host, newer: Host) -> Host:
-    """Return the newer host, with the CPU's samples of the unsent one before its own."""
+    """Return the newer host, with the unsent CPU samples before its own."""
     means: tuple[float, ...] = ()
     busiest: tuple[float, ...] = ()
     for host in (unsent, newer):
@@ -302,7 +305,7 @@ def carry_cpu_samples(unsent: Host, newer: Host) -> Host:
 
 
 def merge_samples(unsent: Sample, newer: Sample) -> Sample:
-    """Return the newer sample with the events and utilization samples of the one before it."""
+    """Return the newer sample, with the events and utilization samples of the unsent one."""
     return replace(
         newer,
         host=carry_cpu_samples(unsent.host, newer.host),

@@ -8,15 +8,16 @@ from unicodedata import category
 
 _CONTROL_PICTURES = 0x2400
 _COMBINING = {"Mc", "Me", "Mn"}
-# Letters and signs without a cell of their own: Hangul jamo and fillers, skin tones.
+# Letters and signs that have no cell of their own: Hangul jamo and fillers,
+# skin tones.
 _JOINING = "[\u115f-\u11ff\u3164\ud7b0-\ud7ff\uffa0\U0001f3fb-\U0001f3ff]"
 
 
 def visible(text: str, limit: int = 4096) -> str:
     """Make control, bidirectional, zero-width and broken characters of foreign text visible.
 
-    A control character becomes its picture (␛), any other invisible one its code (⟨202e⟩). The text
-    is cut to `limit` characters first.
+    A control character is replaced by its symbol (␛), any other invisible one by its code (⟨202e⟩).
+    The text is cut to `limit` characters first.
     """
     text = text[:limit]
     if text.isascii() and text.isprintable():
@@ -25,7 +26,7 @@ def visible(text: str, limit: int = 4096) -> str:
 
 
 def fold_list(names: Sequence[str], most: int) -> str:
-    """Join names with commas, counting those after the first `most`: `a, b, c and 12 more`."""
+    """Join names with commas, and count those after the first `most`: `a, b, c and 12 more`."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
@@ -44,6 +45,7 @@ def _shown(character: str) -> str:
         return chr(_CONTROL_PICTURES + code)
     if code == 0x7F:
         return "␡"
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that was not UTF-8
+    # This byte was not UTF-8.
+    if 0xDC80 <= code <= 0xDCFF:
         return f"⟨{code - 0xDC00:02x}⟩"
     return f"⟨{code:04x}⟩"

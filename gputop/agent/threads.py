@@ -1,4 +1,4 @@
-"""Calls that may hang, in threads that a program does not wait for at its end."""
+"""Calls that may hang, in threads that do not delay the end of the program."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ K = TypeVar("K")
 T = TypeVar("T")
 
 _starting = threading.Lock()
-# Until Python 3.12, a thread that starts while the program ends may crash it: then none starts.
+# Until Python 3.12, starting a thread while the program ends may crash it. So
+# none starts then.
 atexit.register(_starting.acquire)
 
 
 def start_daemon(function: Callable[..., object], *arguments: object) -> None:
-    """Call the function in a thread that the program does not wait for at its end."""
+    """Call the function in a thread that does not delay the end of the program."""
     with _starting:
         threading.Thread(
             target=function,
@@ -31,7 +32,7 @@ def start_daemon(function: Callable[..., object], *arguments: object) -> None:
 def call_in_thread(function: Callable[[], T]) -> Future[T]:
     """Call the function in a daemon thread, and return its future result."""
     future: Future[T] = Future()
-    # Who waits may be cancelled, the thread is not
+    # A waiting caller may be cancelled, but the thread cannot.
     future.set_running_or_notify_cancel()
 
     def run() -> None:
@@ -45,9 +46,9 @@ def call_in_thread(function: Callable[[], T]) -> Future[T]:
 
 
 class SlowResults(Generic[K, T]):
-    """Results of a function that may hang, kept by its argument; used by one thread.
+    """Results of a function that may hang, by argument. For one thread.
 
-    Each call has a thread of its own. One that hangs keeps its thread, and delays no other call.
+    Each call has its own thread. A hung call keeps its thread and does not delay others.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class SlowResults(Generic[K, T]):
     ) -> None:
         """Call the function for at most `most` arguments at the same time.
 
-        `patience` are the seconds that `get` waits for a call that it has just started.
+        `patience` is the time in seconds that `get` waits for a call it has just started.
         """
         self._function = function
         self._patience = patience
@@ -67,9 +68,9 @@ class SlowResults(Generic[K, T]):
         self._results: dict[K, T] = {}
 
     def get(self, key: K, *, again: bool = False) -> T | None:
-        """Return the newest result, or None until there is one.
+        """Return the newest result, or None if there is none yet.
 
-        With `again`, the function is called for a newer one.
+        With `again`, the function is called again for a newer one.
         """
         is_wanted = again or key not in self._results
         is_running = key in self._running
@@ -80,7 +81,7 @@ class SlowResults(Generic[K, T]):
         return self._results.get(key)
 
     def keep(self, keys: Container[K]) -> None:
-        """Drop all other results."""
+        """Drop the results of all other arguments."""
         for key in [*self._results]:
             if key not in keys:
                 del self._results[key]

@@ -1,14 +1,14 @@
-"""Times between samples, and what they say about a device or stream."""
+"""Times between samples, and the limits for late devices and streams."""
 
 from __future__ import annotations
 
 SHORTEST_INTERVAL = 0.25
-"""Fewest seconds between samples."""
+"""Shortest interval in seconds between samples."""
 LONGEST_INTERVAL = 60.0
-"""Most seconds between samples."""
+"""Longest interval in seconds between samples."""
 IDENTIFY_SECONDS = 12.0
-"""Seconds to wait for the UUIDs of all devices where one is chosen by its UUID or address. Eight
-devices without persistence mode need about as long, and one that hangs never answers."""
+"""Seconds to wait for the UUIDs of all devices if a device is chosen by UUID or address. Eight
+devices without persistence mode need about this long, and a hung device never answers."""
 
 
 def silence_limit(interval_seconds: float) -> float:
@@ -17,15 +17,16 @@ def silence_limit(interval_seconds: float) -> float:
 
 
 def old_after(interval_seconds: float) -> float:
-    """Return the age in seconds beyond which a reading has missed a tick.
+    """Return the age in seconds above which a reading has missed a tick.
 
-    It is a little less than two intervals, so that a tick that is late by a moment is not missed.
+    It is a little less than two intervals, so that a missed tick is noticed even if the next one is
+    early.
     """
     return 1.9 * interval_seconds
 
 
 def is_old(age_seconds: float | None, interval_seconds: float) -> bool:
-    """Return True if a reading is older than one missed tick explains."""
+    """Return True if a reading has missed a tick."""
     return age_seconds is not None and age_seconds > old_after(
         interval_seconds
     )

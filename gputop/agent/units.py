@@ -1,4 +1,4 @@
-"""Units that names of readings end in, and plausible ranges of their numbers."""
+"""Units at the end of readings' names, and the plausible range of each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Limits = tuple[float, float]
 """Smallest and largest plausible number."""
 ANY_NUMBER: Limits = (0, 1 << 53)
 _OF_UNIT: Mapping[str, Limits] = {
-    "percent": (0, 101),  # quotients of counters are over 100 at times
+    # Quotients of counters sometimes exceed 100.
+    "percent": (0, 101),
     "bytes": (0, 1 << 46),
     "bytes_per_second": (0, 1e14),
     "celsius": (-60, 250),
@@ -36,7 +37,7 @@ _OF_NAME: Mapping[str, Limits] = {
 
 
 def unit_of(name: str) -> str:
-    """Return the unit that a name ends in; empty for none."""
+    """Return the unit at the end of a name, or "" if there is none."""
     for unit in UNITS:
         if name.endswith(f"_{unit}"):
             return unit

@@ -1,9 +1,9 @@
-"""The devices that CUDA_VISIBLE_DEVICES leaves visible, as CUDA reads it.
+"""The devices in CUDA_VISIBLE_DEVICES, as CUDA reads it.
 
-A list ends at its first invalid entry, as
-https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables says. torch.cuda
-found that a repeated entry leaves nothing, that the first entry decides between numbers and UUIDs,
-and that `1gpu2` is 1.
+A list ends at its first invalid entry, according to
+https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-environment-variables. Tests with
+torch.cuda showed three more rules: a repeated entry leaves no devices, the first entry decides
+between numbers and UUIDs, and `1gpu2` is 1.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ BY_BUS = "PCI_BUS_ID"
 
 
 class Seen(NamedTuple):
-    """UUIDs of the visible devices, MIG instances with their GPU."""
+    """UUIDs of the visible devices; a GPU includes its MIG instances."""
 
     uuids: frozenset[str]
     note: str | None = None
-    """Problem with the list, in a sentence without its full stop."""
+    """Problem with the list, as a sentence without its full stop."""
 
 
 def is_identified(device: Device) -> bool:
@@ -34,7 +34,7 @@ def is_identified(device: Device) -> bool:
 
 
 def in_bus_order(devices: Sequence[Device]) -> list[Device]:
-    """Return the GPUs as CUDA_DEVICE_ORDER=PCI_BUS_ID counts them, or in NVML's order."""
+    """Return the GPUs in the order of CUDA_DEVICE_ORDER=PCI_BUS_ID, or in NVML's order."""
     gpus = [device for device in devices if device.parent_uuid is None]
     if all(gpu.pci_bus_id for gpu in gpus):
         return sorted(gpus, key=lambda gpu: (gpu.pci_bus_id or "").lower())
@@ -46,9 +46,9 @@ def seen(
 ) -> Seen:
     """Return the devices that the environment leaves visible.
 
-    Raises `ValueError` if numbers are ambiguous: without CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA puts
-    the fastest device first, and does not define the order of the others. Identical devices are
-    taken to be in the order of the bus, which they are in practice.
+    Raises `ValueError` if numbers are ambiguous: without CUDA_DEVICE_ORDER=PCI_BUS_ID, CUDA puts
+    the fastest device first and does not define the order of the others. Identical devices are
+    assumed to be in bus order, as they are in practice.
     """
     value = environment.get(VARIABLE)
     if value is None:
@@ -68,7 +68,7 @@ def seen(
                 note = f"{VARIABLE} ends at {visible(entry, 80)!r}: {_no_such(gpus)}"
             break
         if found in chosen:
-            note = f"{VARIABLE} names {visible(entry, 80)!r} again, which leaves CUDA nothing"
+            note = f"{VARIABLE} names {visible(entry, 80)!r} twice, so CUDA sees no device"
             return Seen(frozenset(), note)
         chosen.append(found)
     if numbers and 0 < len(chosen) < len(gpus):
@@ -90,7 +90,7 @@ def seen(
 def _no_such(gpus: Sequence[Device]) -> str:
     if all(map(is_identified, gpus)):
         return "there is no such device"
-    return "no GPU that answers is that device"
+    return "no GPU that answers matches it"
 
 
 def _check_order(
@@ -129,7 +129,7 @@ def _named(
     entry: str,
     prefix: str,
 ) -> Device | None:
-    """Return the GPU whose UUID alone begins so, or the instance with that whole id."""
+    """Return the GPU with that unique prefix of its UUID, or the instance with that id."""
     found = []
     for device in devices:
         if prefix == "MIG-":

@@ -52,7 +52,7 @@ CLOCK_EVENT_BITS: Mapping[str, int] = {
     "hw_power_brake": 0x80,
     "display_clocks": 0x100,
 }
-"""The bit of each clock event reason that nvml.h names (`nvmlClocksEventReason…`)."""
+"""Bit of each clock event reason that nvml.h defines (`nvmlClocksEventReason…`)."""
 _CLOCK_EVENTS = {bit: word for word, bit in CLOCK_EVENT_BITS.items()}
 
 
@@ -60,7 +60,7 @@ _CLOCK_EVENTS = {bit: word for word, bit in CLOCK_EVENT_BITS.items()}
 def clock_event_words(mask: int) -> tuple[str, ...]:
     """Return a word for each bit of NVML's mask, lowest bit first.
 
-    A bit without a name becomes a word such as `bit_0x200`, so that the mask can be made again.
+    A bit without a name becomes a word such as `bit_0x200`, so that the mask can be restored.
     """
     bits = (1 << n for n in range(mask.bit_length()))
     return tuple(

@@ -1,4 +1,4 @@
-"""Events of a session: those of its worker and its device, and the result of a run."""
+"""Events of a run: those of its worker and its device, and the result."""
 
 from __future__ import annotations
 
@@ -260,4 +260,4 @@ Event = (
     | Done
     | Failed
 )
-"""Events of a session. The agent's records are those of the device under test."""
+"""Events of a run. The agent's records are those of the device under test."""

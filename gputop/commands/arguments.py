@@ -89,7 +89,7 @@ def explain(
         for nearest in get_close_matches(
             word, choices or known_options, 1, cutoff=0.75
         ):
-            return f"{word} is not known. Did you mean {nearest}?"
+            return f"{word} is unknown. Did you mean {nearest}?"
         if word.removeprefix("--").removeprefix("no-") in DASHBOARD_ONLY:
             return f"{word} is for the dashboard. Leave it out."
         if re.match("--?[a-z]", word):
@@ -330,7 +330,8 @@ def snapshots(
     from gputop.stream.launch import StreamOptions, launch
 
     command = StreamOptions(interval, gpm=gpm, **source_of(arguments)).command
-    process = launch(command)  # it starts while the modules below are loaded
+    # The sampler starts while the modules below are loaded.
+    process = launch(command)
     from gputop.stream.child import StreamChild
     from gputop.stream.child import snapshots as follow
 

@@ -165,7 +165,7 @@ def _add_verdict(parser: ArgumentParser) -> None:
         type=argument_type(request.parse_percent),
         metavar="PERCENT",
         default=request.DEFAULT_TOLERANCE_PERCENT,
-        help="how far a device may be below the median of others like it "
+        help="how far a device may be below the median of equal devices "
         f"(default {request.DEFAULT_TOLERANCE_PERCENT:g})",
     )
 
@@ -211,7 +211,7 @@ def _add_output(parser: ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the requested stress tests and return the exit status."""
+    """Run the requested stress tests, and return the exit status."""
     try:
         _refuse_misuse(args)
         _check_outputs(args)
@@ -271,9 +271,11 @@ def _run(
 def _stress(requests: list[Request], head: str = "") -> Sequence[DeviceRun]:
     import asyncio
 
-    from gputop.bench.run.progress import run_in_foreground
+    from gputop.bench.run.progress import follow_on_a_line
+    from gputop.bench.run.run import Run
+    from gputop.bench.run.runner import Runner
 
-    return asyncio.run(run_in_foreground(requests, head))
+    return asyncio.run(follow_on_a_line(Runner(Run(requests)), head))
 
 
 def _refuse_misuse(args: argparse.Namespace) -> None:
@@ -301,7 +303,7 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
         ),
         (
             ray and args.device not in (None, ("cpu",)),
-            "Ray chooses the devices. Say how many with --devices.",
+            "Ray chooses the devices. Give their number with --devices.",
         ),
         (
             len(named) > 1,
@@ -325,7 +327,7 @@ def _refuse_misuse(args: argparse.Namespace) -> None:
         ),
         (
             (args.ranks or 2) not in range(2, 65),
-            "--ranks is from 2 to 64. Choose one such as 4.",
+            "--ranks is from 2 to 64. Give a number such as 4.",
         ),
         (
             args.json and args.csv,
@@ -348,9 +350,7 @@ def _requests(
     if args.kind == "collective" and alone:
         targets = request.cpu_ranks(args.ranks)
     elif args.ranks is not None:
-        raise RunRefusedError(
-            "The GPUs are the ranks. Leave out --ranks.", USAGE
-        )
+        raise RunRefusedError("Each GPU is a rank. Leave out --ranks.", USAGE)
     if len(targets) > 1 and args.ray is None and args.kind != "collective":
         _look_over_several(args)
     python = args.python
@@ -395,7 +395,7 @@ def _look_over_several(args: argparse.Namespace) -> None:
         )
     if args.csv and not KINDS[args.kind].over_time:
         raise RunRefusedError(
-            "--csv has the rows of one device. Name one with --device, or take --json.",
+            "--csv has the rows of one device. Name one with --device, or use --json.",
             USAGE,
         )
 
@@ -406,7 +406,8 @@ def _check_outputs(args: argparse.Namespace) -> None:
     file = Path(args.report)
     try:
         reason = _why_unwritable(file, force=args.force)
-    except OSError as error:  # no permission, or an invalid name
+    # The user has no permission, or the name is invalid.
+    except OSError as error:
         reason = (error.strerror or str(error), "Name another one")
     if reason is not None:
         raise RunRefusedError(f"{unwritten(file, *reason)}.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gputop.agent.problem import ProblemError
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import RunRefusedError
-from gputop.bench.results import exports, result_file, store
+from gputop.bench.results import exports, store
 from gputop.bench.results.differences import comparison_page
 from gputop.commands.arguments import output_width, print_text
 from gputop.commands.bench_results import show_page
@@ -64,7 +64,7 @@ def _result(named: str) -> Result:
         if named.isdecimal() and not Path(named).exists():
             known = [*store.recent(int(named))[int(named) - 1 :]]
         else:
-            known = result_file.read(named)
+            known = exports.read_results(named)
     except (ProblemError, ValueError) as error:
         raise RunRefusedError(f"{what}: {error}.") from None
     if not known:

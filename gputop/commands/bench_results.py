@@ -178,7 +178,9 @@ def _keep(
         result = replace(judged, check_started_at=check_started_at)
         run.end = Done(result)
         if args.ray is not None and run.request.target.uuid is None:
-            continue  # do not store trials on CPUs: several have the same name
+            # Trials on CPUs are not stored, because several CPUs have the same
+            # name.
+            continue
         try:
             run.end = Done(store.append(result, run.kept_curves()))
         except ProblemError as error:
@@ -196,7 +198,8 @@ def _status(run: DeviceRun, args: argparse.Namespace) -> int:
         advice = "Do not train on it; run the test again to be sure."
         print_message(f"error: {run.request.target.label} {wrong}. {advice}")
         return FAULT
-    # Text output has the verdict already. An early end, such as by heat, was reported before.
+    # Text output contains the verdict already, and an early end (such as by
+    # heat) was reported.
     if (args.json or args.csv) and result.stopped == "time":
         for part in result.verdict.bad if result.verdict else ():
             print_message(
@@ -216,7 +219,7 @@ def _csv(runs: Sequence[DeviceRun], shown: Sequence[DeviceRun]) -> str:
 def _page(
     runs: Sequence[DeviceRun], shown: Sequence[DeviceRun]
 ) -> list[Block]:
-    """Return one device alone; of several the tables of each, and then what they share."""
+    """Return the page of one device, or the tables of several and then their common part."""
     results = [run.result for run in runs if run.result is not None]
     page: list[Block] = []
     if len(runs) > 1 and results:
@@ -259,7 +262,7 @@ def _write_report(args: argparse.Namespace, page: str) -> bool:
         write_whole(file, page.encode())
     except OSError as error:
         remedy = (
-            "Free some space or see the permissions, and run the test again"
+            "Free some space or check the permissions, and run the test again"
         )
         print_message(
             f"error: {unwritten(file, error.strerror or str(error), remedy)}."
@@ -304,11 +307,12 @@ def run_suite(
         if isinstance(ended, int):
             stopped = ended
             break
-        assert suite is not None  # set by `requests_of`
+        # `requests_of` has set it.
+        assert suite is not None
         ends, others = ended
         problem = ends[0].problem if ends and not suite.parts else None
         if problem is not None and says_process_limit(str(problem)):
-            # No other part could start either
+            # The other parts could not start either.
             fail(f"{problem}.", COULD_NOT_RUN)
         _keep(ends, args, told, suite.started_at)
         planned = planned or PartResult(part.name, part.share * args.seconds)

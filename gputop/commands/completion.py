@@ -68,7 +68,8 @@ def script(top: argparse.ArgumentParser, shell: str) -> str:
 
 def actions_of(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
     """Yield the options and arguments of a parser and of its commands."""
-    for action in vars(parser)["_actions"]:  # argparse has no public list
+    # argparse has no public list.
+    for action in vars(parser)["_actions"]:
         yield action
         if isinstance(action.choices, dict):
             for command in action.choices.values():

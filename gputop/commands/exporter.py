@@ -173,7 +173,8 @@ def _fail_to_serve(
     why = getattr(error, "strerror", None)
     if isinstance(error, UnicodeError):
         why = "it is not a name"
-    if why is None:  # an error of the official client; it names the file
+    # The client raised the error, and its message names the file.
+    if why is None:
         why = error.args[0]
         fail(
             f"TLS cannot be used: {why}. Give files in PEM format.",

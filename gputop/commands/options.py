@@ -80,7 +80,7 @@ def users(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:
         raise ValueError(
-            f"{text!r} names no users. Give names, such as ada,bob."
+            f"{text!r} is not a list of users. Give names, such as ada,bob."
         )
     return names
 
@@ -90,7 +90,7 @@ def pids(text: str) -> list[int]:
     """Parse process numbers, separated by commas."""
     if not re.fullmatch(r"[0-9]{1,9}(, *[0-9]{1,9})*", text):
         raise ValueError(
-            f"{text!r} names no processes. Give their numbers, such as 4242,4243."
+            f"{text!r} is not a list of processes. Give their numbers, such as 4242,4243."
         )
     return [int(number) for number in text.split(",")]
 

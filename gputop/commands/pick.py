@@ -292,7 +292,7 @@ def _too_few(count: int, outcome: Outcome) -> str:
     if count == 1:
         return "no device fits"
     if fitting >= count:
-        return f"{count} devices are wanted, no host has so many"
+        return f"{count} devices are wanted, no host has that many"
     fit = f"{fitting} fits" if fitting == 1 else f"{fitting or 'none'} fit"
     return f"{count} devices are wanted, {fit}"
 
@@ -316,7 +316,7 @@ def _refuse(arguments: argparse.Namespace, outcome: Outcome) -> int:
 
 def _advise(arguments: argparse.Namespace, outcome: Outcome) -> None:
     if outcome.inventory.source is Source.SIMULATED:
-        print_message("these devices are simulated: CUDA knows none of them")
+        print_message("these devices are simulated: CUDA cannot use them")
     for each in outcome.picked:
         if each.warning:
             print_message(each.warning)

@@ -95,7 +95,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="in colour, or not (default: on a terminal, unless NO_COLOR is set)",
     )
-    # Hidden, mostly from before the command: --interval is --watch, and --once is the default.
+    # Hidden options, mostly given before the command: --interval is --watch,
+    # and --once is the default.
     suppressed: dict[str, Any] = {
         "default": argparse.SUPPRESS,
         "help": argparse.SUPPRESS,
@@ -113,7 +114,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise
         if sys.stdout.isatty():
             print()  # after the terminal's "^C"
-        return FINE  # like `watch`: Ctrl+C is the normal end
+        # As with `watch`, Ctrl+C is the normal end.
+        return FINE
 
 
 def _status(arguments: argparse.Namespace) -> int:
@@ -340,7 +342,8 @@ def _print_hosts(
     for host, seen in found.items():
         documents.append({"host": host, **_document(arguments, seen)})
         if not isinstance(seen, tuple):
-            problems.append(str(seen))  # the text contains the host's name
+            # The text contains the host's name.
+            problems.append(str(seen))
             continue
         texts.append(_text(arguments, _named(host, seen)))
         if seen.problem is not None:

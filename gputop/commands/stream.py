@@ -212,7 +212,7 @@ def _live(
     )
 
     hosts = hosts_of(arguments)
-    # If the parent is gputop, it reports how its child ended.
+    # If the parent is gputop, the parent reports the crash.
     if not (hosts or arguments.demo or is_child_of_gputop()):
         say_if_it_crashes()
     end_with_parent()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 INTERVAL_SECONDS = 1.0
 PROCESS_SECONDS = 0.25
-"""Seconds between two looks at a process."""
+"""Seconds between two checks of a process."""
 LASTS_SECONDS = 10.0
 """Default time for which a GPU must be idle or free: longer than a checkpoint between two steps."""
 _SECONDS = number(0, 1e9, "not a time. Give seconds, such as 600")
@@ -67,14 +67,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_SECONDS,
         metavar="S",
         default=LASTS_SECONDS,
-        help=f"a GPU must be idle or free for so long (default {LASTS_SECONDS:g})",
+        help=f"a GPU must be idle or free for this long (default {LASTS_SECONDS:g})",
     )
     parser.add_argument(
         "--timeout",
         type=_SECONDS,
         metavar="S",
         default=math.inf,
-        help="give up after so long (default: never)",
+        help="give up after this time (default: never)",
     )
     parser.add_argument(
         "--exec",
@@ -92,7 +92,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Wait, print the condition that was met, and return the exit status."""
-    import asyncio  # slow to import, and not needed by every command
+    # This import is slow, and not needed by every command.
+    import asyncio
 
     from gputop.health.waiting import DeviceWait, Kind, ProcessEnd
     from gputop.stream.child import StreamError

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "no time to watch: give seconds from 1 to 3600, such as 35",
         ),
         metavar="N",
-        help=f"watch for so long (default {SECONDS:g}); most checks need 30 s, some 300",
+        help=f"watch for this long (default {SECONDS:g}); most checks need 30 s, some 300",
     )
     parser.add_argument(
         "--json", action="store_true", help="the findings as one JSON document"

@@ -1,1 +1,1 @@
-"""Many machines at once, as a Prometheus server knows them."""
+"""Many machines at once, as reported by a Prometheus server."""

@@ -1,4 +1,4 @@
-"""Build fleets from the answers of Prometheus, the last ones and those before. Pure."""
+"""Build fleets from the newest and earlier answers of Prometheus. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from gputop.fleet.queries import ALWAYS, EVERY, LIMITS, READ_AS, TIMES
 from gputop.text import fold_list, visible
 
 SETTLE_SECONDS = 5.0
-"""Seconds behind the server's clock at which a refresh is evaluated.
+"""Seconds before the server's current time for which a refresh is evaluated.
 
-A sample has the time at which its scrape began, and arrives once the scrape has ended and, with
-remote write, was sent. After this delay, queries of one refresh see the same samples.
+A sample has the time at which its scrape began. It arrives when the scrape has ended and, with
+remote write, has been sent. After this delay, all queries of a refresh see the same samples.
 """
 KEPT_SECONDS = 3600.0
-"""Seconds for which a GPU that is gone counts as stale. After that it was removed."""
+"""Seconds for which a missing GPU counts as stale. After that, it counts as removed."""
 OLD_SECONDS = 300.0
-"""Age at which the last answer to an unanswered query is dropped."""
+"""Age at which the last answer to a failing query is dropped."""
 MOST_XID = 99_999
 EXPECTED = dict(
     zip(
@@ -40,7 +40,7 @@ EXPECTED = dict(
 COMPARED = ("gpu_utilization_percent", "sm_clock_mhz", "clock_event_reasons")
 """Readings that are compared with each other."""
 EVIDENCE = ("down", "state", "busy_mean", "ecc_rise", "xid_before")
-"""Queries whose answers findings need, besides readings."""
+"""Queries that the findings need besides readings."""
 
 
 class RefreshMoment(NamedTuple):
@@ -52,21 +52,21 @@ class RefreshMoment(NamedTuple):
 
 
 def moment_of(answer: Iterable[Series]) -> RefreshMoment:
-    """Return the moment of a refresh from the answer to `queries.CLOCK`; raises `AskError`.
+    """Return the moment of a refresh from the answer to `queries.CLOCK`. Raises `AskError`.
 
-    If the server itself evaluates for an earlier time, that time counts.
+    If the server itself evaluates an earlier time, that time is used.
     """
     for series, value in numbers(answer):
         now = series.value[0]
         if min(now, value) >= TIMES[0] and max(now, value) <= TIMES[1]:
-            # The API takes milliseconds; the same float everywhere makes readings of one
-            # moment equal.
+            # The API takes milliseconds. Rounding gives readings of one moment
+            # equal times.
             return RefreshMoment(
                 now, round(min(value, now - SETTLE_SECONDS), 3)
             )
     raise AskError(
-        "No answer of Prometheus",
-        "it does not tell its time",
+        "No answer from Prometheus",
+        "it does not report its time",
         "Check what is at that URL",
     )
 
@@ -83,23 +83,23 @@ def numbers(answer: Iterable[Series]) -> Iterator[tuple[Series, float]]:
 
 
 class FleetBuilder:
-    """Everything known about a fleet, from which `build` makes a `Fleet`."""
+    """All data about a fleet; `build` makes a `Fleet` from it."""
 
     def __init__(self) -> None:
         self.moment = RefreshMoment(0.0, 0.0)
-        """Moment of the present refresh by the server's clock. Answers are of that moment."""
+        """Moment of the current refresh by the server's clock. Answers are for this moment."""
         self.identities = Identities()
         self._rows: dict[object, list[Labels]] = {}
-        """Labels of each GPU that is there or is remembered, by its UUID and exporter."""
+        """Labels of each present or recently lost GPU, by its UUID and exporter."""
         self._answers: dict[str, Any] = {}
-        """By query, the last answer as numbers by GPU."""
+        """Last answer to each query, as numbers by GPU."""
         self._read_at: dict[str, float] = {}
-        """By query, the moment of the last answer."""
+        """Moment of the last answer to each query."""
         self._beats: dict[str, float] = {}
         """Time of each GPU's newest reading by the server's clock."""
 
     def add_answer(self, name: str, answer: list[Series]) -> None:
-        """Add the answer to the query of that name. Numbers beyond its limits are left out."""
+        """Add the answer to a query. Numbers outside its limits are ignored."""
         if name == "names":
             self._add_names(answer)
         elif name == "gone":
@@ -109,7 +109,7 @@ class FleetBuilder:
             self._read_at[name] = self.moment.at
 
     def _add_names(self, answer: list[Series]) -> None:
-        """Replace the identities. GPUs that were there within the hour are remembered."""
+        """Replace the identities. GPUs that were present within the last hour are kept."""
         rows: dict[object, list[Labels]] = {}
         for series in answer:
             rows.setdefault(_mark(series.metric), []).append(series.metric)
@@ -123,7 +123,7 @@ class FleetBuilder:
         self._identify(rows)
 
     def _add_gone(self, answer: list[Series]) -> None:
-        """Add GPUs that were there until a while ago."""
+        """Add GPUs that disappeared recently."""
         rows = dict(self._rows)
         for series, seen in numbers(answer):
             if _mark(series.metric) not in self._rows:
@@ -152,7 +152,8 @@ class FleetBuilder:
         values = {}
         low, high = LIMITS[name]
         convert = _CONVERT.get(name, float)
-        # `gputop exporter` counts more than dcgm-exporter, whose series have a `UUID`.
+        # `gputop exporter` has priority over dcgm-exporter, whose series have a
+        # `UUID`.
         answer.sort(key=lambda series: "UUID" not in series.metric)
         for series, value in numbers(answer):
             if low <= value <= high:
@@ -167,7 +168,7 @@ class FleetBuilder:
         return self._answers[name] if age <= OLD_SECONDS else {}
 
     def build(self, problems: Iterable[Problem] = ()) -> Fleet:
-        """Return the fleet as far as it is known."""
+        """Return the fleet, as far as it is known."""
         gpus = tuple(self._gpus())
         compared = {self._read_at.get(name, 0.0) for name in COMPARED}
         known = Known(
@@ -190,7 +191,7 @@ class FleetBuilder:
         )
 
     def _gpus(self) -> Iterator[Gpu]:
-        """Yield GPUs in order. Those that are gone have only what is remembered."""
+        """Yield GPUs in order. Missing GPUs have only remembered data."""
         columns = {name: self._newest(name) for name in (*EVERY, "xid")}
         for key, gpu in self.identities.all.items():
             readings = {
@@ -201,7 +202,8 @@ class FleetBuilder:
                 readings["memory_total_bytes"],
             )
             if used is not None and total is not None and used > 1.1 * total:
-                readings["memory_used_bytes"] = None  # exporters round both
+                # Exporters round both.
+                readings["memory_used_bytes"] = None
             if key in self._beats:
                 readings["age_seconds"] = max(
                     0.0, self.moment.now - self._beats[key]
@@ -209,16 +211,17 @@ class FleetBuilder:
             yield replace(gpu, **readings)
 
     def _gaps(self, gpus: tuple[Gpu, ...], known: Known) -> Iterator[Problem]:
-        """Yield problems with readings that people will miss."""
+        """Yield problems with missing readings that matter."""
         for name, what in EXPECTED.items():
             if gpus and name in self._answers and not self._newest(name):
                 yield Problem(
-                    f"Nobody scrapes {what}",
-                    "there are no series of it, or only impossible ones",
-                    f"Have dcgm-exporter count {READ_AS[name][0].name}, or run `gputop exporter`",
+                    f"Not scraped: {what}",
+                    "it has no series, or only impossible values",
+                    f"Let dcgm-exporter report {READ_AS[name][0].name}, or run `gputop exporter`",
                 )
         targets = {*known.targets.values()}
-        jobs = {job for job, _ in targets}  # others may be of no GPUs
+        # Other jobs may have no GPUs.
+        jobs = {job for job, _ in targets}
         unseen = [
             visible(instance, 40)
             for job, instance in sorted(known.down)
@@ -248,7 +251,7 @@ def _mark(row: Labels) -> object:
 def _xids(
     answer: list[Series], key_of: Callable[[Labels], str]
 ) -> dict[str, int]:
-    """Return the last Xid of each GPU; `gputop exporter` has the code in a label, and its time."""
+    """Return the last Xid of each GPU. `gputop exporter` has the code in a label, and the time."""
     found: dict[str, tuple[float, int]] = {}
     for series, value in numbers(answer):
         code = series.metric.get("code")

@@ -1,6 +1,6 @@
-"""Client of the HTTP API of Prometheus, bounded in time and size. Only this module uses urllib3.
+"""Client of Prometheus's HTTP API, with limits on time and size. Only this module uses urllib3.
 
-urllib3 takes half the CPU of httpx for an answer and needs no other packages. Redirects are not
+urllib3 uses half the CPU of httpx per answer and needs no other packages. Redirects are not
 followed, so that credentials reach no other server.
 """
 
@@ -33,22 +33,22 @@ from gputop.fleet.server import (
 from gputop.text import visible
 
 ANSWER_BYTES = 64 << 20
-"""Bytes of one answer of a Prometheus server, decompressed."""
+"""Most bytes of one answer from a Prometheus server, decompressed."""
 SERIES = 100_000
-"""Series of one such answer, and GPUs of a fleet."""
+"""Most series of one answer, and most GPUs of a fleet."""
 SECONDS = 10.0
-"""Seconds for one answer, from its question to its last byte."""
+"""Most seconds for one answer, from the request to its last byte."""
 CONNECT_SECONDS = 5.0
 LONGEST_GET = 4000
 PIECE = 1 << 13
-"""Bytes read at a time. gzip can expand them a thousandfold."""
+"""Bytes to read at a time. gzip can expand them a thousandfold."""
 AWAY = "Cannot reach Prometheus"
 LATER = "Check that it is up, and the URL"
-FEWER = "Ask for fewer GPUs with --match"
+FEWER = "Select fewer GPUs with --match"
 
 
 class AskError(ProblemError):
-    """A question without an answer. `whole` if the server is at fault, not the one question."""
+    """A request without an answer. `whole` is true if the server failed, not just one query."""
 
     def __init__(
         self, what: str, why: str, remedy: str = LATER, *, whole: bool = True
@@ -59,7 +59,7 @@ class AskError(ProblemError):
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Series of an answer: its labels, and the time and the number of its newest sample."""
+    """Series of an answer: its labels, and the time and value of its newest sample."""
 
     metric: dict[str, str]
     value: tuple[float, str]
@@ -85,7 +85,7 @@ class Answer:
 
 
 class Client:
-    """Client of one server over a connection that stays open."""
+    """Client of one server, with a persistent connection."""
 
     def __init__(
         self, server: PrometheusServer, seconds: float = SECONDS
@@ -97,7 +97,7 @@ class Client:
         self._shown = visible(server.url, 200)
 
     def load_credentials(self) -> None:
-        """Read the credentials again, before a group of questions; raises `ProblemError`."""
+        """Read the credentials again before a group of requests. Raises `ProblemError`."""
         authorization = self._server.authorization()
         self._headers = {
             "Accept": "application/json",
@@ -112,7 +112,7 @@ class Client:
     def ask(
         self, query: str, at: float | None = None, seconds: float = SECONDS
     ) -> Answer:
-        """Return the answer to a query, evaluated for a Unix time; raises `AskError`."""
+        """Return the answer to a query, evaluated for a Unix time. Raises `AskError`."""
         seconds = min(seconds, self._seconds)
         parameters = {"query": query} | (
             {} if at is None else {"time": f"{at:.3f}"}
@@ -127,7 +127,7 @@ class Client:
                 raise AskError(
                     "Prometheus is slow",
                     f"it took longer than {seconds:.0f} s to answer",
-                    "Ask for fewer GPUs with --match, or later",
+                    "Select fewer GPUs with --match, or try later",
                     whole=False,
                 ) from None
             raise AskError(AWAY, _why(error)) from None
@@ -156,7 +156,7 @@ class Client:
                 connect=min(CONNECT_SECONDS, seconds), read=seconds
             ),
         }
-        # Some proxies block POST, others a long GET
+        # Some proxies block POST, others a long GET.
         if len(form) > LONGEST_GET:
             options |= {
                 "method": "POST",
@@ -168,7 +168,8 @@ class Client:
         try:
             return self._pool.request(**options)
         except (ProtocolError, SSLError):
-            # Prometheus closes idle connections, and may do so while the question is on its way.
+            # Prometheus closes idle connections, and may do so while a request
+            # is in transit.
             return self._pool.request(**options)
 
     def _read(
@@ -178,7 +179,7 @@ class Client:
             answer.close()
             raise _left_out("it is compressed more than once")
         body = bytearray()
-        # A time limit of a socket restarts with each byte, so pieces are taken as they come.
+        # A socket's time limit restarts with each byte, so read in pieces.
         while piece := answer.read1(PIECE, decode_content=True):
             body += piece
             if len(body) > ANSWER_BYTES or time.monotonic() >= deadline:
@@ -193,11 +194,11 @@ class Client:
         try:
             answer = msgspec.json.decode(body, type=Answer)
         except msgspec.ValidationError as error:
-            raise _left_out(f"it is not one of Prometheus, {error}") from None
+            raise _left_out(f"it is not from Prometheus, {error}") from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise AskError(
-                "No answer of Prometheus",
-                f"{self._shown} answers with something other than JSON",
+                "No answer from Prometheus",
+                f"{self._shown} returns something other than JSON",
                 "Check what is at that URL",
             ) from None
         if answer.status == "error":
@@ -234,9 +235,10 @@ class Client:
             try:
                 return _failed(msgspec.json.decode(body, type=Answer))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                pass  # not Prometheus itself
+                # The answer is not from Prometheus itself.
+                pass
         return AskError(
-            "No Prometheus there",
+            "Prometheus not found",
             f"{self._shown} answers {status}",
             f"Check that it is up, and the path, as in {self._shown}/prometheus",
         )
@@ -246,14 +248,14 @@ def _failed(answer: Answer) -> AskError:
     return AskError(
         "Prometheus could not answer",
         f"{answer.errorType}: {answer.error}",
-        "What it asks for is unknown",
+        "No remedy is known",
         whole=False,
     )
 
 
 def _left_out(why: str) -> AskError:
     return AskError(
-        "An answer of Prometheus was left out",
+        "An answer from Prometheus was ignored",
         why,
         FEWER,
         whole=False,
@@ -261,7 +263,7 @@ def _left_out(why: str) -> AskError:
 
 
 def _why(error: Exception) -> str:
-    """Return the cause in words: that of the system, as those of the client are full of code."""
+    """Return the cause in words, preferably the system's, because the client's contain code."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.strerror:
@@ -276,7 +278,7 @@ def _why(error: Exception) -> str:
 
 
 def _connect(server: PrometheusServer) -> urllib3.PoolManager:
-    """Return a pool of connections to a server, through a proxy of the environment if any."""
+    """Return a pool of connections to a server, through the environment's proxy if there is one."""
     parts = urlsplit(server.url)
     context = _context(server) if parts.scheme == "https" else None
     proxy = urllib.request.getproxies().get(parts.scheme)
@@ -302,7 +304,8 @@ def _context(server: PrometheusServer) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=server.authorities)
         if server.certificate is not None:
-            # Without a password it would ask at the terminal.
+            # Without a password, the library would ask for one at the
+            # terminal.
             context.load_cert_chain(
                 server.certificate, server.key, password=""
             )

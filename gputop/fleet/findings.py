@@ -37,10 +37,10 @@ XID_RANKS = {
 OTHER_XID_RANK, PROGRAM_XID_RANK = 60, 5
 STATE_RANKS = {"lost": 99, "needs_reset": 98, "not_responding": 90}
 FEWEST_SECONDS, MOST_SECONDS = 45.0, 360.0
-"""Seconds without a reading after which a GPU is stale: if Prometheus has none lately, and if it
-still has one."""
+"""Seconds without a reading after which a GPU is stale: first if Prometheus has no recent reading,
+then if it still has one."""
 POWER_CAP = "sw_power_cap"
-"""Clock event reason of a GPU at its power limit, whose clock is as it should be."""
+"""Clock event reason of a GPU at its power limit. Its clock is normal."""
 JOBS = (
     "hpc_job",
     "slurm_job",
@@ -50,7 +50,7 @@ JOBS = (
     "training_job",
     "exported_job",
 )
-"""Labels that name a job. The name of a pod is that of its job and a number."""
+"""Labels that name a job. A pod's name is its job's name and a number."""
 OF_DEVICE = (
     "xid",
     "state",
@@ -62,7 +62,8 @@ OF_DEVICE = (
     "hot",
     "straggler",
 )
-"""Rules about a physical GPU: each of its MIG instances reports the same, the first one counts."""
+"""Rules about a physical GPU. All of its MIG instances report the same, so only the first counts.
+"""
 _NUMBER = re.compile(r"[-_.](?:[0-9]+|[0-9a-z]{5})$")
 
 
@@ -71,22 +72,22 @@ class Known:
     """Evidence besides the newest readings, by key of the GPU."""
 
     present: Collection[str] = ()
-    """Keys of GPUs with readings lately."""
+    """Keys of GPUs with recent readings."""
     targets: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     down: Collection[tuple[str, str]] = ()
     """Job and instance of targets that cannot be scraped."""
     state: Mapping[str, str] = field(default_factory=dict)
     busy_mean: Mapping[str, float] = field(default_factory=dict)
-    """Mean load over some minutes, for GPUs that were there all the time."""
+    """Mean load over some minutes, for GPUs that were present the whole time."""
     ecc_rise: Mapping[str, float] = field(default_factory=dict)
     xid_before: Mapping[str, float] = field(default_factory=dict)
-    """Last Xid an hour ago."""
+    """Last Xid as of an hour ago."""
     comparable: bool = True
     """True if load, clock and clock event reasons were read for the same moment."""
 
 
 def find(gpus: Iterable[Gpu], known: Known) -> tuple[Finding, ...]:
-    """Return all findings: worst first, equally bad ones in the order of the GPUs."""
+    """Return all findings, worst first. Equally bad ones are in the order of the GPUs."""
     by_key = {gpu.key: gpu for gpu in gpus}
     fresh = [gpu for gpu in by_key.values() if not _is_stale(gpu, known)]
     found = [
@@ -116,7 +117,7 @@ def find(gpus: Iterable[Gpu], known: Known) -> tuple[Finding, ...]:
 
 
 def _is_stale(gpu: Gpu, known: Known) -> bool:
-    """Return True if a scrape or more of the GPU failed."""
+    """Return True if at least one scrape of the GPU failed."""
     return gpu.is_older_than(
         MOST_SECONDS if gpu.key in known.present else FEWEST_SECONDS
     )
@@ -136,10 +137,10 @@ def _finding(
 
 
 def _faults(gpu: Gpu, known: Known) -> Iterator[Finding]:
-    """Yield faults, or that the GPU is stale if no fault says why."""
+    """Yield faults, or a stale GPU if no fault explains it."""
     is_explained = False
     program = gpu.xid in conditions.PROGRAM_XIDS
-    # The gauge keeps an Xid for ever. That of a program counts for an hour.
+    # The gauge keeps an Xid forever. An Xid of a program counts for an hour.
     if gpu.xid and not (program and known.xid_before.get(gpu.key) == gpu.xid):
         is_explained = True
         rank = XID_RANKS.get(gpu.xid, OTHER_XID_RANK)
@@ -151,7 +152,8 @@ def _faults(gpu: Gpu, known: Known) -> Iterator[Finding]:
             PROGRAM_XID_RANK if program else rank,
         )
     state = known.state.get(gpu.key)
-    if state:  # other than ok; only `gputop exporter` reports it
+    # Only `gputop exporter` reports states other than ok.
+    if state:
         is_explained = True
         text = conditions.STATES.get(state) or visible(state, 40)
         yield _finding(
@@ -174,7 +176,7 @@ def _stale(gpu: Gpu, known: Known) -> Finding:
 
 
 def _memory_faults(gpu: Gpu, known: Known) -> Iterator[Finding]:
-    """Yield uncorrected errors and remaps. Old errors are no fault."""
+    """Yield uncorrected errors and remaps. Old errors are not faults."""
     new = known.ecc_rise.get(gpu.key, 0.0)
     if new > 0:
         text = f"{conditions.ecc_text(max(1, round(new)))} in the last hour"
@@ -195,7 +197,7 @@ def _memory_faults(gpu: Gpu, known: Known) -> Iterator[Finding]:
 
 
 def _slowdowns(gpu: Gpu, known: Known) -> Iterator[Finding]:
-    """Yield that the GPU is slowed down, hot, or idle with memory held."""
+    """Yield a GPU that is slowed down, hot, or idle while holding memory."""
     slowdown = gravest(gpu.clock_event_reasons or ())
     degrees = gpu.temperature_celsius or 0.0
     memory = gpu.memory_temperature_celsius or 0.0
@@ -209,10 +211,10 @@ def _slowdowns(gpu: Gpu, known: Known) -> Iterator[Finding]:
             50 - CLOCK_EVENTS.index(slowdown),
         )
     elif degrees >= t.HOT:
-        text = f"{degrees:.0f}°C: close to where it slows down"
+        text = f"{degrees:.0f}°C: close to its slowdown"
         yield _finding(gpu, "hot", Severity.WARNING, text, 20)
     elif memory >= t.HOT_MEMORY:
-        text = f"Its memory is at {memory:.0f}°C: close to where it slows down"
+        text = f"Its memory is at {memory:.0f}°C: close to its slowdown"
         yield _finding(gpu, "hot", Severity.WARNING, text, 20)
     mean = known.busy_mean.get(gpu.key, 100.0)
     held = gpu.memory_used_bytes or 0.0
@@ -225,20 +227,21 @@ def _slowdowns(gpu: Gpu, known: Known) -> Iterator[Finding]:
 
 
 def job_of(gpu: Gpu) -> str:
-    """Return the job of the GPU by its labels; "" if none names it."""
+    """Return the job of the GPU from its labels; "" if no label names it."""
     labels = gpu.labels
     for label in JOBS:
         if label in labels:
             return f"{label}={labels[label]}"
     pod = labels.get("pod", "")
-    job = _NUMBER.sub("", pod)  # or five random letters
+    # The suffix may also be five random letters.
+    job = _NUMBER.sub("", pod)
     if job == pod:
         return ""
     return f"{labels.get('cluster', '')}/{labels.get('namespace', '')}/{job}"
 
 
 def _stragglers(gpus: Iterable[Gpu], known: Known) -> Iterator[Finding]:
-    """Yield GPUs that fall behind the others of their job, of the same model."""
+    """Yield GPUs that are slower than others of the same job and model."""
     jobs: dict[tuple[str, str], list[Gpu]] = defaultdict(list)
     for gpu in gpus:
         if job := job_of(gpu):
@@ -262,7 +265,7 @@ def _slow(peers: list[Gpu]) -> Iterator[Finding]:
             clocks[gpu] <= middle * (1 + t.STRAGGLER.begin / 100)
             and not capped
         ):
-            text = f"Straggler: SM clock {clocks[gpu]:.0f} MHz, of its job {middle:.0f}"
+            text = f"Straggler: SM clock {clocks[gpu]:.0f} MHz, median of its job {middle:.0f}"
             rank = 31 - clocks[gpu] / middle
             yield _finding(gpu, "straggler", Severity.WARNING, text, rank)
 
@@ -280,13 +283,13 @@ def _less_busy(peers: list[Gpu], known: Known) -> Iterator[Finding]:
             middle >= t.STRAGGLER_LOAD.begin
             and mean <= middle - t.LESS_BUSY.begin
         ):
-            text = f"Straggler: busy {percentage(mean)}, of its job {percentage(middle)}"
+            text = f"Straggler: busy {percentage(mean)}, median of its job {percentage(middle)}"
             rank = 15 + (middle - mean) / 100
             yield _finding(gpu, "less_busy", Severity.WARNING, text, rank)
 
 
 def _far_below(found: Mapping[Gpu, float]) -> Iterator[tuple[Gpu, float]]:
-    """Yield GPUs whose number is far below the median of enough peers, with that median."""
+    """Yield GPUs far below the median of enough peers, with that median."""
     if len(found) <= t.FEWEST_PEERS:
         return
     numbers = [*found.values()]

@@ -1,4 +1,4 @@
-"""Identities of the GPUs of a fleet: their keys, hosts and labels, from the labels of series."""
+"""Identities of the GPUs of a fleet: keys, hosts and labels, from the labels of series."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _HOSTS = (
     "node",
     "nodename",
 )
-"""Labels that name the host, the best first. Otherwise it is the address of the target.
+"""Labels that name the host, best first. Without them, it is the address of the target.
 
-dcgm-exporter had `Hostname` until 2026, and has `hostname` since.
+dcgm-exporter had `Hostname` until 2026, and has had `hostname` since then.
 """
 _CLUSTERS = (
     "cluster",
@@ -33,7 +33,7 @@ _CLUSTERS = (
     "site",
     "region",
 )
-"""Labels that distinguish hosts with the same name; the first one present counts."""
+"""Labels that distinguish hosts with the same name. The first present label counts."""
 _IDENTITY = {
     "UUID",
     "uuid",
@@ -60,7 +60,7 @@ _POD_LABELS = ("pod", "namespace", "container")
 _EXPORTED = "exported_"
 _EXPORTER = re.compile(r"(nvidia-)?dcgm-exporter|gputop")
 MOST_WORDS = 3
-"""Most values shown of a label if a GPU has several, as with time-slicing."""
+"""Most values to show for a label if a GPU has several, as with time-slicing."""
 MOST_CHARACTERS = 200
 
 
@@ -69,7 +69,7 @@ class Identities:
 
     def __init__(self, rows: Sequence[Labels] = ()) -> None:
         self._aliases = {row.get("uuid", ""): _dcgm_key(row) for row in rows}
-        """Keys of MIG instances as DCGM has them, by the UUID that `gputop exporter` gives them."""
+        """DCGM's keys of MIG instances, by the UUID that `gputop exporter` reports."""
         grouped: dict[str, list[Labels]] = defaultdict(list)
         workloads = set()
         for row in rows:
@@ -102,7 +102,7 @@ class Identities:
 
 
 def _dcgm_key(row: Labels) -> str:
-    """Return the key of a MIG instance by its GPU, or ""; DCGM knows no compute instances."""
+    """Return the key of a MIG instance from its GPU, or "". DCGM has no compute instances."""
     is_known = row.get("compute_instance", "0") == "0" and row.get(
         "gpu_instance"
     )
@@ -124,7 +124,7 @@ def _first(row: Labels, *names: str) -> str:
 
 
 def _with_clusters(gpus: Sequence[Gpu]) -> list[Gpu]:
-    """Add the cluster before the name of hosts that several clusters have."""
+    """Prefix the names of hosts with their cluster if several clusters have the same name."""
     clusters: dict[str, set[str]] = defaultdict(set)
     for gpu in gpus:
         clusters[gpu.host].add(_first(gpu.labels, *_CLUSTERS))
@@ -142,7 +142,7 @@ def _identity(
     rows: Sequence[Labels],
     workloads: set[str | None],
 ) -> Gpu:
-    """Return a GPU from its series; of two exporters, `gputop exporter` names it."""
+    """Return a GPU from its series. `gputop exporter` takes precedence over the other exporter."""
     first = next((row for row in rows if not row.get("UUID")), rows[0])
     address = first.get("instance", "")
     host = _first(first, *_HOSTS) or address.rpartition(":")[0] or address
@@ -153,7 +153,8 @@ def _identity(
         for name, value in _labels_of(row, workloads).items():
             values[name].add(value)
     labels = {name: _joined(sorted(words)) for name, words in values.items()}
-    for name in ("job", "instance"):  # the target of the preferred exporter
+    # These name the target of the preferred exporter.
+    for name in ("job", "instance"):
         if name in first:
             labels[name] = first[name]
     return Gpu(
@@ -167,7 +168,7 @@ def _identity(
 
 
 def _joined(words: list[str]) -> str:
-    """Return the value of a label, or the first few of several."""
+    """Return the value of a label, or the first few of several values."""
     more = ", …" if len(words) > MOST_WORDS else ""
     return intern((", ".join(words[:MOST_WORDS]) + more)[:MOST_CHARACTERS])
 
@@ -175,8 +176,8 @@ def _joined(words: list[str]) -> str:
 def _labels_of(row: Labels, workloads: set[str | None]) -> dict[str, str]:
     """Return labels under their original names, with the pod that uses the GPU.
 
-    Without `honor_labels`, Prometheus replaces that pod by the pod of the exporter and renames it
-    to `exported_pod`.
+    Without `honor_labels`, Prometheus replaces this pod by the exporter's pod and renames it to
+    `exported_pod`.
     """
     of_exporter = row.get("job") in workloads or _EXPORTER.match(
         row.get("pod", "")
@@ -197,7 +198,7 @@ def _labels_of(row: Labels, workloads: set[str | None]) -> dict[str, str]:
 
 
 def _differing_labels(gpus: Sequence[Gpu]) -> tuple[str, ...]:
-    """Return labels that GPUs can be grouped by, those of the most GPUs first."""
+    """Return labels to group GPUs by. Labels of the most GPUs come first."""
     values: dict[str, Counter[str]] = defaultdict(Counter)
     for gpu in gpus:
         for name, value in gpu.labels.items():
@@ -213,6 +214,6 @@ def _differing_labels(gpus: Sequence[Gpu]) -> tuple[str, ...]:
 @lru_cache(1 << 16)
 def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
     """Return a sort key for natural order: node2 before node10."""
-    # int() refuses over 4,300 digits.
+    # int() rejects more than 4,300 digits.
     parts = re.findall(r"([0-9]{1,4000})|([^0-9]+)", text)
     return tuple((0, int(n), "") if n else (1, 0, word) for n, word in parts)

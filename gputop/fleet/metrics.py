@@ -1,4 +1,4 @@
-"""Metrics of the GPUs of a fleet: the value of each, its level, and their median. Pure."""
+"""Metrics of the GPUs of a fleet: value, level, and median. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class MapMetric:
     unit: str
     edges: tuple[float, ...]
     reading: str
-    """Field of a GPU that it shows."""
+    """Field of a GPU."""
     value: Callable[[Gpu], float | None]
     of_device: bool = False
-    """True for a reading of a whole GPU, which each of its MIG instances reports."""
+    """True for a reading of the whole GPU. Each of its MIG instances reports the same value."""
 
     def text(self, value: float | None) -> str:
-        """Return the value with its unit, in five cells at most."""
+        """Return the value with its unit, in at most five cells."""
         if self.unit == "%":
             return percentage(value, "%")
         return quantity(value, self.unit)
@@ -77,7 +77,7 @@ METRICS = (BUSY, MEMORY, TEMPERATURE, POWER)
 def median_of(gpus: Sequence[Gpu], metric: MapMetric) -> float | None:
     """Return the median of the known values, or None if none is known.
 
-    A reading of a whole GPU counts once, not for each instance.
+    A reading of a whole GPU counts once, not once per instance.
     """
     known = []
     for gpu in devices(gpus) if metric.of_device else gpus:

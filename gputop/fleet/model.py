@@ -1,6 +1,7 @@
-"""A fleet at one moment: every GPU that a Prometheus server has scraped, its findings and totals.
+"""A fleet at one moment: the GPUs that a Prometheus server has scraped, findings and totals.
 
-Readings have the names and units of `DeviceSample`. None is a reading that nobody scraped, never 0.
+Readings have the names and units of `DeviceSample`. A reading that was not scraped is None, never
+0.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Gpu:
     """A GPU, or a MIG instance of one, with its newest readings."""
 
     key: str
-    """Unique key in the fleet: the UUID, with the number of a MIG instance."""
+    """Unique key in the fleet: the UUID, with the number of the MIG instance."""
     uuid: str
     host: str
     index: str
@@ -47,7 +48,7 @@ class Gpu:
     sm_clock_mhz: float | None = None
     clock_event_reasons: tuple[str, ...] | None = None
     xid: int | None = None
-    """Last Xid, if there was one lately; dcgm-exporter has 0 for none."""
+    """Last recent Xid. dcgm-exporter reports 0 for none."""
     ecc_uncorrected: float | None = None
     remap_failed: bool | None = None
     remap_pending: bool | None = None
@@ -59,7 +60,7 @@ class Gpu:
 
     @property
     def device(self) -> tuple[str, str]:
-        """Identity of the physical GPU, which MIG instances share: its host, and number or UUID."""
+        """Identity of the physical GPU, which MIG instances share: host, and number or UUID."""
         return self.host, self.index.partition(":")[0] or self.uuid
 
     @property
@@ -68,7 +69,7 @@ class Gpu:
         return visible(":".join(filter(None, (self.host, self.index))), 60)
 
     def is_older_than(self, seconds: float) -> bool:
-        """Return True if its newest reading is older, or there is none."""
+        """Return True if its newest reading is older or missing."""
         return self.age_seconds is None or self.age_seconds > seconds
 
     @property
@@ -84,26 +85,26 @@ class Fleet:
     """The fleet as of the last refresh."""
 
     time: float
-    """Unix time of the refresh by the server's clock. Ages count until then."""
+    """Unix time of the refresh by the server's clock. Ages are relative to it."""
     gpus: tuple[Gpu, ...] = ()
-    """By host and index, in natural order: node2 is before node10."""
+    """By host and index in natural order: node2 comes before node10."""
     findings: tuple[Finding, ...] = ()
     """Worst first."""
     problems: tuple[Problem, ...] = ()
-    """Problems of the server, such as away or slow, and of metrics that nobody scrapes."""
+    """Problems of the server (unreachable, slow) and of metrics that are not scraped."""
     took_seconds: float | None = None
-    """Seconds from the first question to the last answer."""
+    """Seconds from the first request to the last answer."""
     fresh: bool = True
-    """True if the last refresh succeeded. Otherwise these are the readings of the one before."""
+    """True if the last refresh succeeded. Otherwise these are the previous readings."""
     label_names: tuple[str, ...] = ()
-    """Labels that differ between GPUs, for grouping; those of the most GPUs first."""
+    """Labels that differ between GPUs, for grouping. Labels of the most GPUs come first."""
     read_at: Mapping[str, float] = field(default_factory=dict)
-    """Unix time for which each reading was asked. Readings of one time fit each other.
+    """Unix time for which each reading was queried. Readings of the same time are consistent.
 
-    Readings that seldom change are asked seldom, and so are older than others.
+    Readings that rarely change are queried rarely, so they are older.
     """
     simulated: bool = False
-    """True if any of it comes from `gputop exporter --demo`."""
+    """True if any reading comes from `gputop exporter --demo`."""
 
     @property
     def moment(self) -> float:
@@ -111,7 +112,7 @@ class Fleet:
         return max(self.read_at.values(), default=self.time)
 
     def lag_seconds(self, reading: str) -> float:
-        """Return by how much a reading is older than the newest ones."""
+        """Return how much older a reading is than the newest ones."""
         return self.moment - self.read_at.get(reading, self.moment)
 
 
@@ -125,14 +126,14 @@ class Totals:
     models: int
     power_watts: float | None
     memory_used_bytes: float | None
-    """Sum over the GPUs with both memory readings, like the next field."""
+    """Sum over the GPUs with both memory readings, as is the next field."""
     memory_total_bytes: float | None
     gpus_with_findings: int
     findings: Mapping[Severity, int]
 
 
 def totals(gpus: Sequence[Gpu], findings: Sequence[Finding]) -> Totals:
-    """Add up some GPUs and their findings."""
+    """Return the totals of these GPUs and findings."""
     watts = [
         gpu.power_watts for gpu in devices(gpus) if gpu.power_watts is not None
     ]
@@ -157,9 +158,9 @@ def totals(gpus: Sequence[Gpu], findings: Sequence[Finding]) -> Totals:
 
 
 def devices(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
-    """Return each physical GPU once: itself where it is there, else one of its instances.
+    """Return each physical GPU once: the GPU itself if present, else one of its instances.
 
-    Each instance reports the power and the temperature of the whole GPU, if any.
+    Each instance reports the power and temperature of the whole GPU, if any.
     """
     found: dict[tuple[str, str], Gpu] = {}
     for gpu in gpus:
@@ -171,7 +172,7 @@ def devices(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
 
 
 def wholes(gpus: Sequence[Gpu]) -> Sequence[Gpu]:
-    """Leave out instances of GPUs that are there themselves, whose memory has theirs in it."""
+    """Leave out instances whose GPU is present, because its memory includes theirs."""
     whole = {gpu.device for gpu in gpus if not gpu.is_instance}
     return [
         gpu for gpu in gpus if not gpu.is_instance or gpu.device not in whole

@@ -27,24 +27,24 @@ from gputop.text import (
 )
 
 SCHEMA = 1
-"""Schema version of the JSON document: raised where a field is renamed, removed or redefined."""
+"""Version of the JSON document. It rises when a field is renamed, removed or redefined."""
 MOST_ROWS = 40
 """Most findings on the page. JSON has all of them."""
 LEAST_TITLE = 30
-"""Columns of a finding's title, and of what is known of its GPU, on a narrow terminal."""
+"""Columns of a finding's title and of the facts about its GPU on a narrow terminal."""
 SEVERITIES = {
     Severity.FAULT: ("fault", pages.LOUD_RED),
     Severity.STALE: ("stale", pages.MAGENTA),
     Severity.WARNING: ("warning", pages.YELLOW),
     Severity.INFORMATION: ("note", ""),
 }
-"""Words and looks of the severities that findings of a fleet have, the gravest first."""
+"""Words and styles of a fleet's severities, the gravest first."""
 _LABELS = ("cluster", "rack", "namespace", "pod", "hpc_job")
-"""Labels shown for a GPU besides its model."""
+"""Labels that are shown for a GPU besides its model."""
 
 
 def document(fleet: Fleet) -> dict[str, Any]:
-    """Return a fleet as JSON values: totals, findings with where they are, and every GPU."""
+    """Return a fleet as JSON values: totals, findings with their places, and every GPU."""
     gpus = {gpu.key: gpu for gpu in fleet.gpus}
     sums = totals(fleet.gpus, fleet.findings)
     wrong = []
@@ -76,7 +76,7 @@ def document(fleet: Fleet) -> dict[str, Any]:
 def page(
     fleet: Fleet, where: str, match: str, width: int | None, *, colour: bool
 ) -> str:
-    """Return totals and the findings, worst first."""
+    """Return totals and findings, worst first."""
     parts: list[RenderableType] = [
         _heading(fleet, where, match, width),
         _counts(fleet),
@@ -172,7 +172,7 @@ def _findings(fleet: Fleet, width: int | None) -> Iterator[RenderableType]:
 
 
 def _rows(fleet: Fleet) -> list[tuple[Finding, Gpu, int]]:
-    """Return findings with a GPU and the number of GPUs; equal ones of a host make a row."""
+    """Return findings with a GPU and a count. Equal findings of a host share a row."""
     gpus = {gpu.key: gpu for gpu in fleet.gpus}
     rows: dict[tuple[str, Severity, str], tuple[Finding, Gpu, int]] = {}
     for finding in fleet.findings:
@@ -189,6 +189,6 @@ def _where(gpu: Gpu, many: int) -> str:
 
 
 def _about(gpu: Gpu) -> str:
-    """Return the model, and labels that say where it is and what runs on it."""
+    """Return the model and the labels for its place and its work."""
     parts = [gpu.labels.get(name, "") for name in _LABELS]
     return visible(" ".join(filter(None, (short_name(gpu.name), *parts))), 200)

@@ -1,8 +1,8 @@
-"""Queries to Prometheus: their number does not depend on the number of hosts.
+"""Queries to Prometheus. Their number does not depend on the number of hosts.
 
-A series of dcgm-exporter is 600 bytes of JSON, of which 500 are labels. All labels are queried for
-few metrics, and seldom; other queries return the GPU and its number alone. One answer has the
-series of both kinds of exporters; these write the label of the UUID differently.
+A series of dcgm-exporter is 600 bytes of JSON, 500 of them labels. So all labels are queried rarely
+and for few metrics; other queries return only the GPU and the number. One answer has the series of
+both kinds of exporters, which spell the label of the UUID differently.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ from gputop.schema.catalogue import CATALOGUE
 
 DCGM, OWN = "DCGM_FI_", "gputop_"
 SELDOM = 6
-"""Refreshes between two queries for values that change seldom, or matter less."""
+"""Refreshes between two queries for values that rarely change or matter less."""
 STEP_SECONDS, GAP_SECONDS = 60, 75
-"""Steps in the window in which a GPU has to be idle, and time for which a sample counts there."""
+"""Steps in the window in which a GPU must be idle, and the time for which a sample counts."""
 LATELY = f"{t.XID_SECONDS / 3600:.0f}h"
 """Time in which errors count as new."""
 GONE = "[30m:2m]"
-"""Time in which a lost GPU was there, and the precision of its age."""
+"""Time in which a missing GPU must have been present, and the precision of its age."""
 
 UNTOLD = (
     "device,pci_bus_id,err_code,err_msg,endpoint,service,prometheus,prometheus_replica,replica,"
     "gpu_uuid,architecture,compute_capability,pci_device_id,receive,tenant_id"
 )
-"""Labels to drop: they neither identify a GPU nor its place or user, or copy another label."""
+"""Labels to drop, because they copy another label or do not identify a GPU, its place or its user.
+"""
 
 
 class Query(NamedTuple):
-    """A query. Its name is that of its reading, if it has one."""
+    """A query. If it is for a reading, it has the reading's name."""
 
     name: str
     text: str
     every: int = 1
-    """Refreshes from one such query to the next."""
+    """Refreshes between two runs of this query."""
 
 
 def _select(
@@ -47,7 +48,7 @@ def _select(
     more: str = "",
     after: str = "",
 ) -> str:
-    """Return a selector of the metric of the GPUs that match."""
+    """Return a selector of the metric for matching GPUs."""
     return f"{metric}{{{','.join(filter(None, (match, more)))}}}{after}"
 
 
@@ -56,7 +57,7 @@ def _max_by_gpu(
     expression: str,
     more: str = "",
 ) -> str:
-    """Return the greatest value for each GPU of an expression over the metric."""
+    """Return the greatest value of the expression for each GPU."""
     names = "UUID,GPU_I_ID" if metric.startswith(DCGM) else "uuid"
     return f"max by ({names}{more}) ({expression})"
 
@@ -68,7 +69,7 @@ ALWAYS = (
     "power_watts",
     "sm_clock_mhz",
 )
-"""Readings queried in each refresh: rules compare them, so they must be of the same moment."""
+"""Readings in each refresh. Rules compare them, so they must be for the same moment."""
 RARELY = (
     "memory_total_bytes",
     "power_limit_watts",
@@ -80,12 +81,12 @@ RARELY = (
     "remap_failed",
     "remap_pending",
 )
-"""Readings queried seldom, all in the same refresh."""
+"""Readings that are queried rarely, all in the same refresh."""
 EVERY: Mapping[str, int] = {
     **dict.fromkeys((*ALWAYS, "clock_event_reasons"), 1),
     **dict.fromkeys(RARELY, SELDOM),
 }
-"""Readings of all GPUs of the fleet, with the refreshes from one query to the next."""
+"""Readings of all GPUs of the fleet, with the refreshes between two queries."""
 TIMES: Limits = (0, 1e11)
 LIMITS: Mapping[str, Limits] = {
     **{name: CATALOGUE[name].limits for name in (*ALWAYS, *RARELY)},
@@ -100,19 +101,19 @@ LIMITS: Mapping[str, Limits] = {
 
 
 class Metric(NamedTuple):
-    """A metric that is read as a reading."""
+    """A metric as the source of a reading."""
 
     name: str
     factor: float = 1
-    """Factor that converts its numbers into the reading's."""
+    """Factor from its unit to the reading's unit."""
 
 
 def _metrics(name: str) -> list[Metric]:
-    """Return the metrics of a reading: DCGM's, another of DCGM, and ours."""
+    """Return the metrics of a reading: DCGM's, DCGM's fallback, and gputop's."""
     probe = 1 << 20
     reading = CATALOGUE[name]
     fields = [reading.dcgm_fallback]
-    # What others fall back on is not preferred itself.
+    # A fallback of another reading is not preferred.
     if all(
         reading.dcgm[0] != other.dcgm_fallback for other in CATALOGUE.values()
     ):
@@ -129,9 +130,9 @@ def _metrics(name: str) -> list[Metric]:
 READ_AS: Mapping[str, list[Metric]] = {
     name: _metrics(name) for name in (*ALWAYS, *RARELY)
 }
-"""Metrics of each reading. The first that an exporter has counts."""
+"""Metrics of each reading. The first that an exporter provides counts."""
 BEATS = ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_GPU_UTIL")
-"""Metrics of which every GPU has one. The time of its sample is that of the GPU."""
+"""Metrics that every GPU has. The time of their sample is the time of the GPU."""
 XID = "DCGM_FI_DEV_XID_ERRORS"
 MASKS = (
     "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
@@ -141,7 +142,7 @@ INFO = "gputop_device_info"
 
 
 def names_of(match: str) -> Query:
-    """Return the query for all labels of the GPUs that are there."""
+    """Return the query for all labels of present GPUs."""
     dcgm = _select(match, "", f'__name__=~"{"|".join((*BEATS, XID))}"')
     ours = _select(match, INFO)
     text = f"max without({UNTOLD}) ({dcgm}) or max without({UNTOLD}) ({ours})"
@@ -149,9 +150,9 @@ def names_of(match: str) -> Query:
 
 
 def gone_of(match: str) -> Query:
-    """Return the query for the labels of GPUs that are gone, and when they were last there.
+    """Return the query for labels and last times of GPUs that have disappeared.
 
-    It takes Prometheus seconds, so it is sent only once; later losses are remembered.
+    It takes Prometheus seconds, so it is sent only once. Later losses are remembered.
     """
 
     def last(metric: str) -> str:
@@ -166,9 +167,9 @@ def gone_of(match: str) -> Query:
 
 
 CLOCK = Query("clock", "vector(time())")
-"""Query for the server's time. Its answer also has the time for which it was evaluated.
+"""Query for the server's time. Its answer also contains the evaluated time.
 
-VictoriaMetrics evaluates for half a minute ago by default; see `fleet.builder.moment_of`.
+By default, VictoriaMetrics evaluates a time 30 s in the past; see `fleet.builder.moment_of`.
 """
 
 
@@ -196,7 +197,7 @@ def _reading(match: str, name: str) -> str:
         expression = _max_by_gpu(m.name, _select(match, m.name))
         some.append(f"{m.factor:.12g} * {expression}")
     if name == "memory_total_bytes":
-        # FB_TOTAL is not among the default counters.
+        # FB_TOTAL is not a default counter.
         parts = []
         for part in ("USED", "FREE", "RESERVED"):
             metric = f"{DCGM}DEV_FB_{part}"
@@ -209,7 +210,8 @@ def _reading(match: str, name: str) -> str:
 
 
 def _xid(match: str) -> Iterator[str]:
-    """Yield expressions for Xids: ours have a time and a code, DCGM's is the last one for ever."""
+    """Yield expressions for Xids. gputop's have time and code. DCGM's is the last Xid, without a
+    time."""
     yield _max_by_gpu(XID, f"{_select(match, XID)} > 0")
     last = f"{OWN}xid_last_timestamp_seconds"
     yield f"{_max_by_gpu(last, _select(match, last), ',code')} > time() - {t.XID_SECONDS:.0f}"
@@ -227,7 +229,7 @@ def _mask(match: str) -> Iterator[str]:
 
 
 def _over_time(match: str) -> Iterator[Query]:
-    """Yield queries over a window, mostly with short answers."""
+    """Yield queries over a window. Most answers are short."""
     window = f"[{t.IDLE_SECONDS:.0f}s]"
     mean = []
     for m in READ_AS["gpu_utilization_percent"]:
@@ -252,8 +254,8 @@ def _over_time(match: str) -> Iterator[Query]:
 def _covered(match: str, metric: str) -> str:
     """Return a query for GPUs that were scraped during the whole window of the mean.
 
-    Each step must have a recent sample, because a mean over the rest of an outage proves nothing.
-    This works for any scrape interval up to a minute.
+    Each step must have a recent sample, because a mean around an outage proves nothing. This works
+    for scrape intervals up to a minute.
     """
     recent = f"(time() - timestamp({_select(match, metric)}) < {GAP_SECONDS})"
     steps = int(t.IDLE_SECONDS // STEP_SECONDS)

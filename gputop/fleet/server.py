@@ -49,7 +49,7 @@ _MATCHERS = re.compile(rf"{_MATCHER}(?:,{_MATCHER})*")
 
 
 def parse_url(text: str) -> str:
-    """Return the URL without a final slash; raises `ValueError`, which never repeats a password."""
+    """Return the URL without a final slash. Raises `ValueError` without repeating a password."""
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
@@ -78,7 +78,7 @@ def parse_url(text: str) -> str:
 
 
 def parse_match(text: str) -> str:
-    """Return label matchers without their braces, "" for none; raises `ValueError`."""
+    """Return label matchers without their braces, or "". Raises `ValueError`."""
     inner = text.strip()
     if inner.startswith("{") and inner.endswith("}"):
         inner = inner[1:-1].strip()
@@ -87,7 +87,7 @@ def parse_match(text: str) -> str:
         len(inner) > LONGEST_MATCH or not _MATCHERS.fullmatch(inner)
     ):
         raise ValueError(
-            f'{inner[:60]!r} is no list of label matchers, NAME="VALUE" with a comma between, '
+            f'{inner[:60]!r} is not a list of label matchers, NAME="VALUE" with a comma between, '
             f"of {LONGEST_MATCH} characters at most and without __name__: give them as in "
             """--match 'cluster="a",rack=~"r1.*"'."""
         )
@@ -106,7 +106,7 @@ class PrometheusServer:
     certificate: Path | None = None
     key: Path | None = None
     authorities: Path | None = None
-    """Certificates of trusted authorities; None for those of the system."""
+    """File of trusted authorities; None for the system's."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -115,7 +115,7 @@ class PrometheusServer:
         url: str,
         environment: Mapping[str, str],
     ) -> Self:
-        """Return a server with its credentials; raises `ValueError` if they conflict."""
+        """Return a server with its credentials. Raises `ValueError` if they conflict."""
         server = cls(
             url=parse_url(url),
             token_file=_path(TOKEN_FILE, environment),
@@ -135,12 +135,12 @@ class PrometheusServer:
             )
         if server.key and not server.certificate:
             raise ValueError(
-                f"{KEY} is the key of a certificate. Name that with {CERT}."
+                f"{KEY} needs a certificate. Name it with {CERT}."
             )
         return server
 
     def authorization(self) -> str | None:
-        """Return the header of a request, read again as tokens change; raises `ProblemError`."""
+        """Return the request header, read anew because tokens change. Raises `ProblemError`."""
         if self.token_file is not None:
             return f"Bearer {_token(self.token_file)}"
         login = None
@@ -164,14 +164,14 @@ def _path(name: str, environment: Mapping[str, str]) -> Path | None:
         return Path(environment[name]).expanduser()
     except RuntimeError:
         raise ValueError(
-            f"{name} is in a home folder that is not known. Give the whole path."
+            f"{name} is in an unknown home folder. Give the full path."
         ) from None
 
 
 def parse_headers(text: str) -> dict[str, str]:
     """Return headers written as `NAME: VALUE`, separated by commas or line ends.
 
-    Raises `ValueError`, which never repeats a value, as that may be secret.
+    Raises `ValueError` without repeating a value, because it may be secret.
     """
     found: dict[str, str] = {}
     entries = text.splitlines() if "\n" in text else text.split(",")
@@ -187,7 +187,7 @@ def parse_headers(text: str) -> dict[str, str]:
 
 
 def _token(path: Path) -> str:
-    """Return the token in a file, which may have blanks around it."""
+    """Return the token in a file. Blanks around it are allowed."""
     shown = visible(str(path), 100)
     try:
         with path.open("rb") as file:
@@ -200,13 +200,13 @@ def _token(path: Path) -> str:
                 f"Check it, or unset {TOKEN_FILE}",
             )
         ) from None
-    # The client's error would show a token that a header cannot hold.
+    # The client's error would reveal a token that is not valid in a header.
     if len(token) > LONGEST_TOKEN or not re.fullmatch(rb"[!-~]+", token):
         raise ProblemError(
             Problem(
                 "No token",
-                f"{shown} holds no token in one line of ASCII",
-                "Write the token alone into it",
+                f"{shown} does not contain one line of ASCII",
+                "Write only the token into it",
             )
         )
     return token.decode("ascii")
@@ -219,10 +219,10 @@ def _netrc_login(host: str) -> str | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError, netrc.NetrcParseError):
-        # Some of their messages quote the bad text, which may be a password.
+        # Some error messages quote the invalid text, which may be a password.
         raise ProblemError(
             Problem(
-                "No use of netrc",
+                "The netrc file is not used",
                 "it cannot be read",
                 "Check it, or set NETRC=/dev/null",
             )

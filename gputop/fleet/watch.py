@@ -1,4 +1,4 @@
-"""Watch of a fleet: it is refreshed from Prometheus again and again, in threads."""
+"""Watch of a fleet: periodic refreshes from Prometheus, in threads."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from gputop.fleet.server import PrometheusServer
 
 REFRESH_SECONDS = 20.0
-"""Seconds for all answers of one refresh."""
+"""Most seconds for all answers of one refresh."""
 MOST_PROBLEMS = 5
 GRACE_SECONDS = 5.0
-"""Seconds beyond the time limits of a refresh until a reader learns that nothing comes."""
+"""Seconds after the time limits of a refresh before the reader is told that it failed."""
 
 
 class Refresher:
-    """Refreshes a fleet: asks what is due and builds a fleet of the answers. Never raises.
+    """Refreshes a fleet: sends the due queries and builds a fleet from the answers. Never raises.
 
-    All queries of a refresh are evaluated for the same moment, so that the readings of a GPU fit
-    each other whatever is scraped meanwhile. For one thread at a time.
+    All queries of a refresh are evaluated for the same moment, so that the readings of a GPU are
+    consistent. For one thread at a time.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class Refresher:
         self._turn = 0
         self._last: Fleet | None = None
         self._problems_by_query: dict[str, list[Problem]] = {}
-        """Problems with the last answer to each query, kept until it is asked again."""
+        """Problems with the last answer to each query, kept until the query is sent again."""
 
     def refresh(self) -> Fleet:
-        """Return the fleet now, or the previous one with the reason if there is no answer."""
+        """Return the current fleet, or the previous one and the reason if there is no answer."""
         began = time.monotonic()
         try:
             self._ask_all(began + self._seconds)
@@ -64,21 +64,21 @@ class Refresher:
         return self._last
 
     def outdated(self, *problems: Problem) -> Fleet:
-        """Return the last fleet, if any, with the reasons why there is no newer one."""
+        """Return the last fleet, if any, with the reasons why it is not newer."""
         last = self._last or Fleet(time=time.time())
         return replace(last, problems=problems, fresh=False)
 
     def _problems(self, *others: Problem) -> tuple[Problem, ...]:
-        """Return the problems, each once, up to a bound."""
+        """Return the problems without duplicates, up to a limit."""
         found = dict.fromkeys(chain(others, *self._problems_by_query.values()))
         return tuple(found)[:MOST_PROBLEMS]
 
     def _ask_all(self, deadline: float) -> None:
-        """Ask what is due: everything the first time, and labels before numbers."""
+        """Send the due queries: all of them the first time, labels before numbers."""
         if not self.builder.identities.all:
             self._turn = 0
         self.client.load_credentials()
-        # The clock of this machine may differ from that of the server.
+        # The clocks of this machine and of the server may differ.
         clock = self.client.ask(
             CLOCK.text, seconds=deadline - time.monotonic()
         )
@@ -89,7 +89,7 @@ class Refresher:
                 self._ask(query, deadline - time.monotonic())
 
     def _ask(self, query: Query, seconds: float) -> None:
-        """Ask one query. If it cannot be answered, that is a problem, and the rest goes on."""
+        """Send one query. A failure becomes a problem, and the other queries continue."""
         problems = []
         try:
             answer = self.client.ask(
@@ -124,7 +124,7 @@ def _problem(error: Exception) -> Problem:
 
 
 class FleetWatch:
-    """Watch of a fleet for one reader. Each refresh has a thread, as it may hang."""
+    """Watch of a fleet for one reader. Each refresh has its own thread, because it may hang."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class FleetWatch:
         self._wanted = asyncio.Event()
 
     async def fleets(self) -> AsyncGenerator[Fleet]:
-        """Yield the fleet as soon as it is known, and after each refresh, for ever.
+        """Yield the first fleet as soon as possible, then one after each refresh, forever.
 
         Never raises: problems are in `Fleet.problems`.
         """
@@ -158,7 +158,7 @@ class FleetWatch:
                 while not (
                     await asyncio.wait([refresh], timeout=self._patience)
                 )[0]:
-                    # Name servers can outlast all time limits.
+                    # Name resolution can outlast all time limits.
                     why = f"no answer for {time.monotonic() - began:.0f} s"
                     yield self._refresher.outdated(Problem(AWAY, why, LATER))
                 yield refresh.result()
@@ -169,5 +169,5 @@ class FleetWatch:
             self._refresher.client.close()
 
     def refresh(self) -> None:
-        """Refresh at once, or again as soon as the present refresh has ended."""
+        """Refresh at once, or again when the current refresh has ended."""
         self._wanted.set()

@@ -1,1 +1,1 @@
-"""Diagnosis: rules over what the machine says, and doctor. Pure."""
+"""Diagnosis: rules over the readings of a machine, and doctor's checks. Pure functions."""

@@ -42,14 +42,14 @@ Found = list[Evidence] | None
 
 
 def activity_percent(view: RuleView) -> float:
-    """Return the share of time with work, in %: from the driver's own samples if it has them."""
+    """Return the share of time with work in %, from the driver's own samples if there are any."""
     mean = view.mean(view.activity)
     fine = view.driver_samples(view.activity)
     return mean if fine is None else fine.mean
 
 
 def gaps(view: RuleView) -> Found:
-    """Return the evidence for work with gaps, as of a device that waits for its input."""
+    """Return the evidence for work with gaps, as on a device that waits for its input."""
     busy = activity_percent(view)
     if not (view.passes(t.STARVED, busy) and view.passes(t.WORKS, busy)):
         return None
@@ -81,14 +81,14 @@ def gaps(view: RuleView) -> Found:
 
 
 def link_full(view: RuleView) -> Found:
-    """Return the evidence for a PCIe link with hardly any bandwidth left."""
+    """Return the evidence for a PCIe link that has hardly any bandwidth left."""
     traffic = view.means(
         *zip(PCIE, PCIE, strict=True), seconds=t.SHORT_SECONDS
     )
     if not traffic:
         raise NoEvidence(PCIE[0])
     most_used = max(traffic, key=lambda each: each.value)
-    # An idle link slows down: judge by its bandwidth while it was busy.
+    # An idle link slows down, so use its bandwidth while it was busy.
     generation = max(finite(view.values(GENERATION, t.SHORT_SECONDS)))
     width = max(finite(view.values(WIDTH, t.SHORT_SECONDS)))
     most = needed(link_bytes(generation, width), GENERATION)
@@ -114,7 +114,7 @@ def slowed_by_heat(view: RuleView) -> Found:
 
 
 def slowed_by_hardware(view: RuleView) -> Found:
-    """Return the share of time slowed by hardware other than heat, mostly the power supply."""
+    """Return the share of time slowed by hardware for reasons other than heat, mostly power."""
     share = view.slowed_percent(*HARDWARE_REASONS, without="hw_thermal")
     return (
         _slowed(view, max(1, share))
@@ -151,7 +151,7 @@ def _slowed(
 def few_sms_work(view: RuleView) -> Found:
     """Return the evidence for a device that is always busy while few of its SMs work.
 
-    Without SM active, little power says the same.
+    Without the reading *SM active*, low power is the evidence.
     """
     busy = view.mean(BUSY)
     if not view.passes(t.BUSY, busy):
@@ -184,7 +184,7 @@ def few_sms_work(view: RuleView) -> Found:
 
 
 def power_percent(view: RuleView) -> float | None:
-    """Return the mean power in % of the limit, or None if one of them is not known."""
+    """Return the mean power in % of the limit, or None if one of them is unknown."""
     watts, limit = view.mean_or_none(POWER), view.sample.power_limit_watts
     if watts is None or not limit or limit <= 0:
         return None
@@ -199,7 +199,7 @@ def without_tensor_cores(view: RuleView) -> Found:
     sm, tensor = view.mean(SM), view.mean(TENSOR)
     if not (view.passes(t.SMS_WORK, sm) and view.passes(t.NO_TENSOR, tensor)):
         return None
-    # A simulation needs FP64, and bandwidth is a limit of its own.
+    # Simulations need FP64, and memory bandwidth is a separate limit.
     fp64, dram = view.mean_or_none(FP64) or 0.0, view.mean_or_none(DRAM) or 0.0
     if fp64 >= t.FP64 or dram >= t.DRAM.end:
         return None
@@ -209,7 +209,7 @@ def without_tensor_cores(view: RuleView) -> Found:
 
 
 def memory_limits(view: RuleView) -> Found:
-    """Return the evidence for work that the bandwidth of the device memory limits."""
+    """Return the evidence for work that is limited by memory bandwidth."""
     if _hardly_works(view):
         return None
     dram, tensor = view.mean(DRAM), view.mean(TENSOR)
@@ -261,7 +261,7 @@ def _nvlink_works(view: RuleView) -> Found:
 
 
 def _waits_for_peers(view: RuleView) -> Found:
-    """Return the evidence for few SMs at work while another GPU of the job does something else."""
+    """Return the evidence for few working SMs while another GPU of the job does other work."""
     found = few_sms_work(view)
     if found is None:
         return None
@@ -285,7 +285,7 @@ def _fp32(view: RuleView) -> Found:
 
 
 def _mostly_memory(view: RuleView) -> Found:
-    """Return the evidence for full bandwidth beside tensor cores that do some work."""
+    """Return the evidence for full memory bandwidth together with some tensor core work."""
     tensor = view.mean(TENSOR)
     if view.passes(t.TENSOR_WORKS, tensor) or not view.passes(
         t.DRAM, view.mean(DRAM)
@@ -310,7 +310,7 @@ def _latency(view: RuleView) -> Found:
 
 
 def _memory_busy(view: RuleView) -> Found:
-    """Return the time in which the memory worked, which is all that is known without GPM."""
+    """Return the share of time in which memory was accessed. Without GPM, nothing more is known."""
     if view.mean_or_none(DRAM) is not None:
         return None
     if not view.passes(t.MEMORY_WORKS, view.mean(MEMORY_BUSY)):
@@ -319,7 +319,7 @@ def _memory_busy(view: RuleView) -> Found:
 
 
 def _much_power(view: RuleView) -> Found:
-    """Return the power if it is so high that units which compute must be at work."""
+    """Return the power if it is so high that computing units must be at work."""
     if view.mean_or_none(TENSOR) is not None:
         return None
     view.mean(view.activity)
@@ -351,7 +351,7 @@ def _passes(
 
 
 class Condition(NamedTuple):
-    """A condition under which a device is bound by something."""
+    """A condition that shows the bottleneck of a device."""
 
     bound: Bound
     text: str
@@ -382,7 +382,7 @@ CONDITIONS = (
     Condition(Bound.TRANSFERS, "few SMs work, and NVLink does", _nvlink_works),
     Condition(
         Bound.PEERS,
-        "few SMs work while others of its job do",
+        "few SMs work, other GPUs of its job are busy",
         _waits_for_peers,
     ),
     Condition(Bound.LAUNCHES, "few SMs work at a time", few_sms_work),
@@ -414,13 +414,14 @@ CONDITIONS = (
         Bound.LATENCY, "SMs are busy, units and memory are not", _latency
     ),
 )
-"""Conditions, the first of which counts: what a faster GPU would not help comes first."""
+"""Conditions in order; the first that holds counts. Limits that a faster GPU would not lift are
+first."""
 
 
 def bound_by(view: RuleView, before: Bound = Bound.UNKNOWN) -> BoundBy:
-    """Return what the device is bound by; `before` is what it was bound by a moment ago.
+    """Return the bottleneck of the device. `before` is the previous bottleneck.
 
-    Pure, and never raises. Near a limit, the device stays what it was `before`.
+    Pure, and never raises. Near a limit, the result stays at `before`.
     """
     if view.sample.state is not DeviceState.OK:
         return BoundBy(Bound.UNKNOWN, STATES[view.sample.state])
@@ -442,7 +443,7 @@ def _check(
     before: Bound,
 ) -> Found:
     view.held = before is condition.bound is not Bound.UNKNOWN
-    # A device that has worked needs less to go on
+    # A device that was working needs less work to count as working.
     if condition.bound is Bound.IDLE:
         view.held = before not in (Bound.IDLE, Bound.UNKNOWN)
     try:
@@ -452,7 +453,7 @@ def _check(
 
 
 def _missing(view: RuleView) -> str:
-    """Return which reading is missing, and why."""
+    """Return which reading is missing and why."""
     for name in (view.activity, SM, TENSOR, DRAM):
         if view.mean_or_none(name) is None:
             return lack_text(name, view.absence(name), view.device, view.host)

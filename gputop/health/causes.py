@@ -1,7 +1,7 @@
-"""Causes: findings grouped for a reader in a hurry, the worst cause of slowness first.
+"""Causes: findings in groups, the worst cause of slowness first.
 
 Devices with the same finding share a cause. The memory errors of one device, their remap and the
-reset that they need are one fault, and so are clocks that are held down and what follows from that.
+required reset are one fault. Reduced clocks and their consequences are one cause, too.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from gputop.health.findings import Evidence, Finding, Severity
 from gputop.schema.advice import REBOOT
 
 FAULTS = ("remap", "ecc", "recovery", "xid")
-"""Rules that tell of one hardware fault. Of equally grave ones, the remedy of the first counts."""
+"""Rules about the same kind of hardware fault. Of equally grave findings, the first gives the
+remedy."""
 THROTTLING = ("thermal", "hardware_slowdown")
-"""Rules about what holds clocks down."""
+"""Rules about the reasons for reduced clocks."""
 SLOWED = (*THROTTLING, "clocks_low", "straggler")
-"""Rules about clocks held down, then about what follows from that."""
+"""Rules about reduced clocks, then about their consequences."""
 SLOWING = (
     *SLOWED,
     "input_bound",
@@ -33,18 +34,18 @@ SLOWING = (
 
 
 Cause = tuple[Finding, ...]
-"""Findings with the same rule, title and remedy, one for each device; or one hardware fault."""
+"""Findings with the same rule, title and remedy, one per device; or the findings of one fault."""
 
 
 def place_of(finding: Finding) -> int:
-    """Return its place on a page: 0 for slowness, 1 for other problems, 2 for normal things."""
+    """Return the section of a page: 0 for slowness, 1 for other problems, 2 for normal facts."""
     if finding.severity <= Severity.INFORMATION:
         return 2
     return 0 if finding.rule in SLOWING else 1
 
 
 def shared_numbers(cause: Cause) -> list[str]:
-    """Return numbers of the line that all findings have: one, or the lowest and the highest."""
+    """Return the numbers that all findings share: one value, or the lowest and the highest."""
     found = []
     for first in cause[0].evidence:
         same: list[Evidence] = []
@@ -60,13 +61,13 @@ def shared_numbers(cause: Cause) -> list[str]:
 
 
 def first_time(findings: Iterable[Finding]) -> float | None:
-    """Return the time at which the first of the findings began."""
+    """Return the time at which the first finding began."""
     known = [each.since for each in findings if each.since is not None]
     return min(known, default=None)
 
 
 def _same(evidence: Iterable[Evidence], wanted: Evidence) -> list[Evidence]:
-    """Return the number of the line with the same label, if there is one."""
+    """Return the number with the same label in the finding's line, if there is one."""
     same = [
         each
         for each in evidence
@@ -76,7 +77,7 @@ def _same(evidence: Iterable[Evidence], wanted: Evidence) -> list[Evidence]:
 
 
 def find_causes(findings: Iterable[Finding]) -> list[Cause]:
-    """Return the causes: slowness, hardware that still works, then what is normal."""
+    """Return the causes: slowness, then hardware that still works, then normal facts."""
     groups: dict[tuple[str, ...], list[Finding]] = {}
     for each in _merged(findings):
         alone = each.device_uuid if each.rule in FAULTS else ""
@@ -94,7 +95,7 @@ def _gravity(finding: Finding) -> tuple[float, float, float]:
 
 
 def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
-    """Yield the findings, those about one fault of a device as one."""
+    """Yield the findings. Those about one fault of a device are merged."""
     faults: dict[str, list[Finding]] = {}
     clocks: dict[str, list[Finding]] = {}
     for each in findings:
@@ -115,7 +116,7 @@ def _merged(findings: Iterable[Finding]) -> Iterable[Finding]:
 
 
 def _merge_faults(parts: Sequence[Finding]) -> Finding:
-    """Return the findings about one fault as one: the gravest, with the others named after it."""
+    """Merge findings about one fault into the gravest, which lists the titles of the others."""
     first, *others = sorted(parts, key=_gravity)
     evidence = [*first.evidence]
     for each in others:
@@ -130,12 +131,12 @@ def _merge_faults(parts: Sequence[Finding]) -> Finding:
 
 
 def needs_reboot(finding: Finding) -> bool:
-    """Return True if its remedy is a reboot, because a reset does not reach the device."""
+    """Return True if the remedy is a reboot, because a reset does not reach the device."""
     return finding.remedy.startswith(REBOOT)
 
 
 def _remedy(parts: Iterable[Finding]) -> str:
-    """Return one remedy: a reboot if a part needs it, else that of the gravest part."""
+    """Return one remedy: a reboot if any part needs it, else that of the gravest part."""
     advised = [each for each in parts if each.remedy]
     if not advised:
         return ""

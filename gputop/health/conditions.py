@@ -1,6 +1,6 @@
 """Conditions of a device in words: its state, Xid errors, memory errors.
 
-Each condition is worded here once: the rules, doctor and the fleet use the same words.
+Each condition is worded once, here. Rules, doctor and the fleet share these words.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Fault(NamedTuple):
 
     what: str
     remedy: str
-    """In `XIDS` a template for `advice.fill_in`."""
+    """Remedy. In `XIDS`, a template for `advice.fill_in`."""
 
 
 STATE_NAMES: Mapping[str, str] = {
@@ -38,11 +38,11 @@ STATES: Mapping[str, str] = {
 }
 
 HANGING = "Slow to answer, or hanging: `dmesg` may have an Xid"
-"""Possible faults of a device that has not answered lately."""
+"""Possible fault of a device without a recent answer."""
 
 
 def fault_of(device: Device, readings: DeviceSample) -> Fault | None:
-    """Return the fault of a device that does not answer properly, or None if it does."""
+    """Return the fault of a device that does not answer properly, or None."""
     state, reasons = readings.state, {*readings.absent.values()}
     if state is DeviceState.OK:
         return None
@@ -51,7 +51,7 @@ def fault_of(device: Device, readings: DeviceSample) -> Fault | None:
         return Fault(STATES[state], remedy)
     if Absence.NO_PERMISSION in reasons:
         return Fault(
-            "NOT RESPONDING: no permission to ask it",
+            "NOT RESPONDING: no permission to read it",
             "Ask for access to its file /dev/nvidia*, or run as root",
         )
     if Absence.ERROR in reasons:
@@ -69,9 +69,9 @@ def fault_of(device: Device, readings: DeviceSample) -> Fault | None:
 
 
 _OURS = "A fault of the program that ran: look there first"
-_AGAIN = "Start that program again; report it if it comes again"
-_BY_ITSELF = "Nothing by itself; report it if it comes again"
-_SAYS = "The recovery action says what to do"
+_AGAIN = "Start that program again; report it if it happens again"
+_BY_ITSELF = "Nothing to do now; report it if it happens again"
+_SAYS = "Follow the recovery action"
 XIDS = {
     8: Fault("a kernel ran longer than its time limit", _OURS),
     11: Fault("a program sent commands that cannot be read", _OURS),
@@ -81,19 +81,19 @@ XIDS = {
     ),
     31: Fault("a program touched memory that is not its own", _OURS),
     32: Fault(
-        "commands arrived broken",
-        "If it comes again: program, driver or PCIe link",
+        "commands arrived corrupted",
+        "If it happens again, check program, driver and PCIe link",
     ),
     38: Fault("the driver's firmware failed", _BY_ITSELF),
     **dict.fromkeys((39, 40, 41), Fault("a copy engine failed", _AGAIN)),
     43: Fault("a program was stopped after a fault of its own", _OURS),
     45: Fault(
         "a program was ended, by a signal or after an earlier error",
-        "Nothing by itself",
+        "Nothing to do",
     ),
     46: Fault("the device stopped working", RESET),
     48: Fault("an uncorrectable memory error (double bit)", RESET),
-    54: Fault("its power cables are not connected", "Look at the cables"),
+    54: Fault("its power cables are not connected", "Check the cables"),
     61: Fault("the device's microcontroller (PMU) gave a warning", RESET),
     62: Fault("the device's microcontroller (PMU) halted", RESET),
     63: Fault(
@@ -123,7 +123,7 @@ XIDS = {
     109: Fault("switching between contexts timed out", RESET),
     110: Fault(
         "a security fault",
-        "Undo changes to the hardware, then power its machine off and on",
+        "Undo changes to the hardware, then power-cycle its machine",
     ),
     119: Fault("the device's system processor (GSP) does not answer", RESET),
     120: Fault("the device's system processor (GSP) failed", RESET),
@@ -143,10 +143,10 @@ XIDS = {
         "encryption keys could not be changed", "Restart the virtual machine"
     ),
     154: Fault(
-        "the driver wants it recovered, or no longer",
-        "The recovery action says how",
+        "the driver changed its recovery action",
+        "See the recovery action",
     ),
-    155: Fault("an NVLink went down, as it was told to", _SAYS),
+    155: Fault("an NVLink was taken down on request", _SAYS),
     156: Fault("a faulty part of the device was retired", RESET),
     157: Fault("a faulty part of the device could not be retired", _BY_ITSELF),
     158: Fault("the device did not answer in time", RESET),
@@ -158,23 +158,21 @@ XIDS = {
 Source: the immediate actions in https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html.
 """
 NO_NUMBER = 999
-"""The Xid that NVML reports if it does not know the number."""
+"""The Xid that NVML reports if it does not have the number."""
 PROGRAM_XIDS = frozenset({8, 11, 13, 31, 32, 39, 40, 41, 43, 45, 68, 69, 137})
-"""Xids of a program that failed or was ended, as by Ctrl+C. The device itself is fine."""
+"""Xids of a program that failed or was ended, for example by Ctrl+C. The device is fine."""
 
 
 def event_text(
     event: Event, device: Device | None, readings: DeviceSample | None = None
 ) -> Fault:
-    """Return an event in words with its remedy; an event of unknown kind as it came.
+    """Return an event in words with its remedy. An unknown kind of event is returned unchanged.
 
-    `device` is None if the driver does not say on which one it was.
+    `device` is None if the driver does not name it.
     """
     if event.kind == "xid":
         if event.code in (None, NO_NUMBER):
-            return Fault(
-                "Xid: the driver does not say which", "`dmesg` has its number"
-            )
+            return Fault("Xid without a number", "`dmesg` has its number")
         fault = xid_text(event.code or 0)
         return fault._replace(remedy=fill_in(fault.remedy, device, readings))
     if event.kind in STATES:
@@ -190,14 +188,12 @@ def xid_text(code: int) -> Fault:
     """Return an Xid in words with its remedy, as in `XIDS`."""
     known = XIDS.get(code)
     if known is None:
-        return Fault(
-            f"Xid {code}", "NVIDIA's list of Xid errors says what it is"
-        )
+        return Fault(f"Xid {code}", "See NVIDIA's list of Xid errors")
     return Fault(f"Xid {code}: {known.what}", known.remedy)
 
 
 def xid_severity(code: int | None) -> Severity:
-    """Return how severe an Xid is: a failed program is not a fault of the device."""
+    """Return the severity of an Xid. A failed program is not a fault of the device."""
     return Severity.WARNING if code in PROGRAM_XIDS else Severity.FAULT
 
 
@@ -214,12 +210,12 @@ ALMOST_FULL = "almost out of memory"
 
 
 def ecc_text(number: int) -> str:
-    """Return the words for uncorrected memory errors."""
+    """Return the text for uncorrected memory errors."""
     return count(number, "uncorrected ECC error")
 
 
 def recovery_text(action: str) -> str:
-    """Return the words for the recovery action that the driver asks for."""
+    """Return the text for the recovery action that the driver recommends."""
     known = RECOVERIES.get(action)
     need = known.need if known else visible(action, 40).replace("_", " ")
     return f"needs {need}"
@@ -233,9 +229,7 @@ UNLISTED_REMEDY = (
 def machine_findings(
     sample: Sample, inventory: Inventory | None
 ) -> list[Finding]:
-    """Return findings about machines: that they do not answer, have GPUs that the driver does not
-    list, or sent a sample with parts left out.
-    """
+    """Return findings about machines: unreachable ones, unlisted GPUs, and incomplete samples."""
     found = []
     unlisted = {}
     for each in sample.machines:
@@ -276,7 +270,7 @@ def _unlisted(hostname: str, addresses: Sequence[str]) -> Finding:
 def state_findings(devices: Iterable[Device], sample: Sample) -> list[Finding]:
     """Return a finding for each device that does not answer.
 
-    A MIG instance is lost with its GPU, which has the finding.
+    An instance is lost with its GPU. Only the GPU has the finding.
     """
     found = []
     for device in devices:

@@ -1,4 +1,4 @@
-"""Finding: one thing that is wrong with a device, or that explains what it does.
+"""Finding: one problem of a device, or one fact that explains its behaviour.
 
 The dashboard, `gputop status`, `why` and `doctor`, the fleet and the exporter show findings of this
 type, with one scale of severity. `BoundBy` is the bottleneck of a device.
@@ -37,7 +37,7 @@ _FORMS: Mapping[str, Callable[[float], str]] = {
 
 @cache
 def unit_of(name: str) -> str:
-    """Return the unit that the reading's name ends in; empty for a plain number."""
+    """Return the unit at the end of the reading's name; empty for a plain number."""
     for ending, unit in _UNITS.items():
         if name.endswith(ending):
             return unit
@@ -48,7 +48,7 @@ class Severity(IntEnum):
     """Severity of a finding, from least to most severe."""
 
     OK = 0
-    """Checked and fine. Only doctor reports these."""
+    """Checked and fine. Only doctor uses this."""
     INFORMATION = 1
     """Explains something normal, or says why a check was not possible."""
     WARNING = 2
@@ -68,13 +68,13 @@ class Evidence(NamedTuple):
     label: str
     """Text on screen, such as `SM clock, mean`."""
     reading: str
-    """Field of the schema, or series of the history, that the number comes from."""
+    """Field of the schema, or series of the history, with the number."""
     value: float
     unit: str = ""
     seconds: float | None = None
-    """Length of time that the number covers, up to now; None for a number of this moment."""
+    """Time span of the number, up to now; None for a current value."""
     headline: str = ""
-    """Words for the finding's line, such as `idle {}`; empty if the number is only listed."""
+    """Template for the finding's line, such as `idle {}`; empty if the number is only listed."""
 
     @property
     def text(self) -> str:
@@ -92,48 +92,48 @@ class Evidence(NamedTuple):
 class Finding:
     """A condition of a device or of its host.
 
-    Rules and checks fill in what they found; their caller adds `rule` and, for rules, the device.
+    Rules and checks create it; their caller adds `rule` and, for rules, the device.
     """
 
     severity: Severity
     title: str
-    """The condition, in words that follow `GPU 3: ` and `GPUs 0–6: ` alike.
+    """The condition, in words that can follow both `GPU 3: ` and `GPUs 0–6: `.
 
-    In lower case, without a full stop, and inert if foreign. Numbers that differ from device to
-    device are evidence: devices with the same title share a line.
+    It is lower case, has no full stop, and foreign text in it is made safe. Numbers that differ
+    between devices belong in the evidence: devices with the same title share a line.
     """
     evidence: Sequence[Evidence] = ()
     remedy: str = ""
-    """What to do, as a sentence. `advice.INDEX` stands for the indices of the devices."""
+    """The remedy, as a sentence. `advice.INDEX` stands for the indices of the devices."""
     since: float | None = None
-    """Unix time at which it began, as far as known. Rules leave None for "now"."""
+    """Unix time of its start, if known. Rules leave None for "now"."""
     rule: str = ""
-    """Name of the rule or check. With the device it identifies the finding over time."""
+    """Name of the rule or check. Together with the device, it identifies the finding over time."""
     device_uuid: str = ""
-    """UUID, or in a fleet the key of the GPU. Empty for a finding about the host."""
+    """UUID of the device, or its key in a fleet. Empty for a finding about the host."""
     label: str = ""
     """Device label as on screen, or name of the host. Doctor leaves it empty."""
     rank: float = 0.0
     """Order within a severity: higher is worse."""
     cost_percent: float = 0.0
-    """Share of the work that it costs, as far as known: the worst cause of slowness costs most."""
+    """Share of the work that is lost, if known. It ranks the causes of slowness."""
     also: tuple[str, ...] = ()
-    """Titles of findings that this one explains, or that tell of the same fault."""
+    """Titles of findings that this one explains or that are about the same fault."""
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Identity while it lasts. Each Xid is another finding."""
+        """Identity while the finding lasts. Each Xid is a different finding."""
         news = self.since if self.rule == "xid" else None
         return self.device_uuid, self.label, self.rule, self.severity, news
 
     @property
     def line(self) -> str:
-        """The finding in one line, without its device: title, numbers, what it explains."""
+        """The finding in one line, without its device: title, numbers, and explained findings."""
         return phrase(self.title, headlines(self.evidence), self.also)
 
 
 def headlines(evidence: Iterable[Evidence]) -> list[str]:
-    """Return the numbers that belong into a line, in their words."""
+    """Return the numbers for a line, in their words."""
     return [
         each.headline.format(each.text) for each in evidence if each.headline
     ]
@@ -147,7 +147,7 @@ def phrase(
 ) -> str:
     """Return a title with its numbers and with other titles: `hot: 90 °C, lost 3.0 s; slow`.
 
-    What does not fit into `room` cells is left out, from the end; the title stays.
+    If it is longer than `room` cells, parts at the end are left out. The title stays.
     """
     text = title
     if numbers:
@@ -178,7 +178,7 @@ class Bound(StrEnum):
 
     @property
     def known(self) -> str:
-        """The word on screen, or nothing if it cannot be told."""
+        """The word on screen, or nothing if the bottleneck is unknown."""
         return "" if self is Bound.UNKNOWN else self.shown
 
     @property
@@ -194,7 +194,7 @@ class BoundBy(NamedTuple):
 
     bound: Bound
     text: str
-    """The condition, or why it cannot be told."""
+    """The condition, or why the bottleneck is unknown."""
     numbers: Sequence[str] = ()
 
     @property
@@ -204,17 +204,17 @@ class BoundBy(NamedTuple):
 
     @property
     def plain(self) -> dict[str, str]:
-        """The word and its reason, as they are in JSON."""
+        """The word and its reason for JSON."""
         return {"word": self.bound.value, "why": self.why}
 
 
 def capitalized(text: str) -> str:
-    """Return the text with a capital, to stand alone: `PCIe link …` stays as it is."""
+    """Return the text with a capital letter, except for names such as `PCIe link …`."""
     return text[:1].upper() + text[1:]
 
 
 MOST_LISTED = 3
-"""Most devices or hosts listed by label if the labels are no plain numbers. More are counted."""
+"""Most labels to list if they are not plain numbers. Longer lists end with a count."""
 
 
 def summarize(
@@ -222,7 +222,7 @@ def summarize(
 ) -> list[tuple[Severity, str]]:
     """Return findings as text, in order, with one line for devices that share a title.
 
-    With `room`, each is without the parts that do not fit into so many cells.
+    With `room`, parts that exceed this number of cells are left out of each line.
     """
     groups: dict[tuple[Severity, bool, str, tuple[str, ...]], list[str]] = {}
     for each in findings:
@@ -240,7 +240,7 @@ def summarize(
 def name_devices(labels: Sequence[str]) -> str:
     """Return devices by their labels, in order: `GPU 3`, `GPUs 0–2, 5 and 7`.
 
-    Of labels that are no plain numbers, such as those of several machines, only a few are listed.
+    If labels are not plain numbers, as with several machines, only a few are listed.
     """
     if not all(label.isdecimal() for label in labels):
         return _name_all("GPU", labels)

@@ -1,6 +1,7 @@
-"""Ranking of devices by how idle they are, for `gputop pick`, with reasons against others.
+"""Ranking of devices by idleness for `gputop pick`, with reasons for exclusion.
 
-A device with a fault of its hardware is never picked. A busy one is, with a warning. Pure.
+A device with a hardware fault is never picked. A busy device is picked with a warning. Pure
+functions.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ class Amount(NamedTuple):
 
 
 def parse_amount(text: str) -> Amount:
-    """Parse an amount; raises `ValueError` with what, why and the remedy.
+    """Parse an amount. Raises `ValueError` with the problem, the reason and the remedy.
 
-    As in coreutils, `G` and `GiB` are 1024³ and `GB` is 1000³. A number without a unit is
-    ambiguous, and refused.
+    As in coreutils, `G` and `GiB` are 1024³ and `GB` is 1000³. A number without a unit is rejected,
+    because it is ambiguous.
     """
     match = _AMOUNT.fullmatch(text.strip())
     if match:
@@ -67,34 +68,34 @@ def parse_amount(text: str) -> Amount:
 
 @dataclass(frozen=True, slots=True)
 class Requirements:
-    """Requirements of a device."""
+    """Requirements for a device."""
 
     min_free: Amount | None = None
-    """A share counts of used and free memory, without what driver and firmware reserve."""
+    """Free memory. A share is relative to used and free memory, without the reserved part."""
     max_busy_percent: float | None = None
     by_index: bool = False
-    """True if it is to be named by an index, which MIG instances do not have."""
+    """True if the device is named by an index, which MIG instances do not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A device over the samples, with the reason against it, or None if it fits."""
+    """A device over several samples, with the reason for its exclusion, or None."""
 
     device: Device
     busy_percent: float | None = None
-    """Mean, as work with gaps must not look idle in one of them."""
+    """Mean over the samples, because a single sample can fall into a gap of the work."""
     memory_free_bytes: int | None = None
-    """Minimum: free throughout."""
+    """Minimum over the samples: memory that was free throughout."""
     memory_usable_bytes: int | None = None
     reason: str | None = None
     is_excluded: bool = False
-    """True for a device that CUDA does not see, or not as a whole."""
+    """True for a device that CUDA cannot use, at least not as a whole."""
     processes: Sequence[Process] = ()
     """Processes on it at the end."""
 
     @property
     def memory_percent(self) -> float | None:
-        """Memory in use at most, of the usable, or None if unknown."""
+        """Highest share of the usable memory in use, or None if unknown."""
         if self.memory_free_bytes is None or not self.memory_usable_bytes:
             return None
         return 100 - 100 * self.memory_free_bytes / self.memory_usable_bytes
@@ -103,7 +104,7 @@ class Candidate:
     def taken_percent(self) -> int:
         """Larger of busy and memory in use, in whole percent; 100 if unknown.
 
-        Smaller differences are noise, and then more free memory is better.
+        Smaller differences are noise, so that free memory decides.
         """
         shares = self.busy_percent, self.memory_percent
         return round(
@@ -112,7 +113,7 @@ class Candidate:
 
     @property
     def capacity_bytes(self) -> int | None:
-        """Memory that it can have free at most, or None if unknown."""
+        """Largest possible free memory, or None if unknown."""
         return (
             max(
                 self.memory_usable_bytes or 0,
@@ -123,7 +124,7 @@ class Candidate:
 
     @property
     def warning(self) -> str | None:
-        """Warning if it is busy or nearly full: how much, and by whom. None if it is idle."""
+        """Warning with load and users if it is busy or nearly full. None if it is idle."""
         busy, held = self.busy_percent, self.memory_percent
         if (busy or 0) < WORKS.begin and (held or 0) < 100 * FULL_MARK:
             return None
@@ -147,10 +148,10 @@ def candidates(
     wanted: Requirements,
     visible_uuids: Iterable[str],
 ) -> list[Candidate]:
-    """Return every device: first those that fit, the idlest first, then the others in order.
+    """Return all devices: suitable ones first, the idlest first, then the others in order.
 
-    `samples` span about a second, the newest last. The device with the least taken is the idlest,
-    then the one with the most free memory, then the first.
+    `samples` span about a second, the newest last. Devices rank by use, then by free memory, then
+    in order.
     """
     allowed = {*visible_uuids}
     last = samples[-1]
@@ -182,10 +183,11 @@ def candidates(
 
 
 def _faults(inventory: Inventory, sample: Sample) -> Mapping[str, str]:
-    """Return the faults of devices that do not answer, or whose hardware is broken."""
+    """Return the faults of devices that do not answer or have broken hardware."""
     faults: dict[str, str] = {}
     for finding in judge_snapshot(inventory, sample).findings:
-        if finding.rule in HARDWARE_RULES:  # the gravest is the first
+        # The gravest finding comes first.
+        if finding.rule in HARDWARE_RULES:
             faults.setdefault(finding.device_uuid, finding.title)
     for readings in sample.devices:
         if readings.state is not DeviceState.OK:
@@ -200,7 +202,8 @@ def _seen(device: Device, samples: Iterable[Sample]) -> Candidate:
     for sample in samples:
         readings = sample.device(device.uuid) or DeviceSample(device.uuid)
         percent: float | None = readings.gpu_utilization_percent
-        if percent is None:  # as of a MIG instance
+        # MIG instances have no *busy*.
+        if percent is None:
             percent = readings.sm_active_percent
         if percent is not None:
             busy.append(percent)
@@ -213,7 +216,7 @@ def _seen(device: Device, samples: Iterable[Sample]) -> Candidate:
 
 
 def _memory(device: Device, sample: Sample) -> tuple[int, int] | None:
-    """Return free and usable bytes: of the host if the device shares its memory."""
+    """Return free and usable bytes, of the host if the device shares its memory."""
     if device.memory_is_shared:
         host = sample.host_of(device)
         free, total = host.memory_available_bytes, host.memory_total_bytes
@@ -256,7 +259,8 @@ def _closed(
 ) -> str | None:
     """Return why the compute mode closes the device, or None if it does not."""
     device = seen.device
-    if device.parent_uuid is not None:  # an instance has the mode of its GPU
+    # An instance has the mode of its GPU.
+    if device.parent_uuid is not None:
         device = inventory.device(device.parent_uuid) or device
     mode = device.compute_mode or ""
     if mode == "prohibited":
@@ -265,12 +269,15 @@ def _closed(
         return None
     readings = sample.device(seen.device.uuid)
     if readings is None or "processes" in readings.absent:
-        return "its compute mode is exclusive, and it is not known whether a process holds it"
+        return (
+            "its compute mode is exclusive, and its processes are not visible"
+        )
     holder = None
     for process in seen.processes:
         program = (process.command or "").split(" ", 1)[0].rpartition("/")[2]
         if process.kind is ProcessKind.MPS or program == MPS_SERVER:
-            return None  # it holds the device for all its clients
+            # MPS holds the device for all of its clients.
+            return None
         if process.kind is not ProcessKind.GRAPHICS:
             holder = holder or process
     if holder is None:
@@ -286,7 +293,7 @@ def _unwanted(seen: Candidate, wanted: Requirements) -> str | None:
     if wanted.min_free is not None:
         free, usable = seen.memory_free_bytes, seen.memory_usable_bytes
         if free is None or usable is None:
-            return "its free memory is not known"
+            return "its free memory is unknown"
         needed = wanted.min_free.bytes_of(usable)
         if free < needed:
             return (
@@ -296,14 +303,14 @@ def _unwanted(seen: Candidate, wanted: Requirements) -> str | None:
     if most is None:
         return None
     if busy is None:
-        return "its load is not known"
+        return "its load is unknown"
     if busy > most:
         return f"{busy:.3g} % busy, at most {most:g} % wanted"
     return None
 
 
 def explain(found: Iterable[Candidate]) -> str:
-    """Return why devices are out, as sentences; devices with the same reason share one."""
+    """Return as sentences why devices are excluded. Devices with the same reason share one."""
     labels: dict[str, list[str]] = {}
     for each in found:
         labels.setdefault(each.reason or "fits", []).append(
@@ -317,9 +324,9 @@ def explain(found: Iterable[Candidate]) -> str:
 def too_small(
     found: Sequence[Candidate], wanted: Requirements, count: int
 ) -> str | None:
-    """Return in words that too few devices have as much memory as wanted, even if all were free.
+    """Return a message if too few devices have the wanted memory, even if all of it were free.
 
-    None if enough have, or if it is not known.
+    None if enough devices have it, or if that is unknown.
     """
     if wanted.min_free is None or wanted.min_free.share is not None:
         return None

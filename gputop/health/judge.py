@@ -1,4 +1,4 @@
-"""Judge of the devices: asks the rules at each sample and remembers which findings are active."""
+"""Runs the rules on the devices at each sample, and keeps the active findings."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from gputop.stream.history import History
 
 @dataclass(frozen=True, slots=True)
 class NoFinding:
-    """Verdict of a rule that found nothing, or that lacks evidence."""
+    """Verdict of a rule that found nothing or that lacks evidence."""
 
     rule: str
     device_uuid: str
     missing: str = ""
-    """Reading without which it cannot tell; empty if it could."""
+    """Reading that the rule lacks; empty if it could decide."""
     absence: Absence | None = None
-    """Reason that the reading is missing; None if it only has not been read for long enough."""
+    """Reason why the reading is missing; None if only more time is needed."""
 
     @property
     def waits(self) -> bool:
-        """True if the check can be done when the device has been watched for longer."""
+        """True if the rule can decide after a longer time."""
         return self.missing != "" and self.absence in (
             None,
             Absence.NO_DATA_YET,
@@ -49,15 +49,15 @@ class Judgement:
 
     time: float = 0.0
     verdicts: tuple[Verdict, ...] = ()
-    """By device, each in the order of the rules."""
+    """Verdicts by device, in the order of the rules."""
     findings: tuple[Finding, ...] = ()
-    """The gravest first, then in the order of the rules."""
+    """Findings, the gravest first, then in the order of the rules."""
     bound_by: Mapping[str, BoundBy] = field(default_factory=dict)
     """Bottleneck of each device."""
 
 
 class Turn(NamedTuple):
-    """Findings and bottleneck of one device, and the news that it was judged by."""
+    """Findings and bottleneck of one device, and the events that they are based on."""
 
     verdicts: Sequence[Verdict] = ()
     bound_by: BoundBy = BoundBy(Bound.UNKNOWN, "")
@@ -65,17 +65,17 @@ class Turn(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A question about a device."""
+    """A check of a device."""
 
     name: str
     title: str
-    """The condition in a word or two, for the list of rules that found nothing."""
+    """The condition in a few words, for the list of rules that found nothing."""
     judge: Callable[[RuleView], Finding | None]
-    """Returns None for no finding. Raises `NoEvidence` if it cannot tell, and nothing else."""
+    """Function that returns a finding or None. Raises only `NoEvidence`, if it cannot decide."""
     of_silent: bool = False
-    """True if it also judges a device that does not answer."""
+    """True if the rule also applies to a device that does not answer."""
     needs_history: bool = True
-    """True if one snapshot is not enough. Doctor asks the other rules, too."""
+    """True if one snapshot is not enough. Doctor runs only the other rules."""
 
 
 _at_once = partial(Rule, needs_history=False)
@@ -104,9 +104,9 @@ RULES = (
     Rule("held_idle", "idle memory", memory_use.held_idle),
     Rule("power_capped", "power limit", hardware.power_capped),
 )
-"""All rules. Of equally grave findings, that of the first rule comes first.
+"""All rules. Equally grave findings are in the order of their rules.
 
-Waiting for input is asked before the rules that compare devices, which depend on it.
+Waiting for input comes before the rules that compare devices, because they depend on it.
 """
 BY_NAME = {rule.name: rule for rule in RULES}
 _RANKS = {
@@ -119,24 +119,25 @@ _SUDDEN = attrgetter(
     "remap_failed",
     "recovery_action",
 )
-"""Readings whose change has the device judged at once: faults that need no minute of evidence."""
+"""Readings that cause an immediate judgement when they change: faults that need no minute of
+evidence."""
 AT_A_TIME = 2
-"""Devices judged at each sample, so that eight have had their turn after four."""
+"""Devices judged at each sample. Eight devices take four samples."""
 ROUND_SECONDS = 16.0
-"""Longest time until each device has had its turn. With 64 devices, four are judged each second."""
+"""Longest time for a round of all devices. With 64 devices, four are judged each second."""
 
 
 class Judge:
-    """Asks the rules, and keeps findings from coming and going with noise.
+    """Runs the rules, and prevents findings from appearing and disappearing with noise.
 
-    Devices take turns: those with news at once, then the one that waited longest. The verdicts on
-    a device stay until its next turn.
+    Devices take turns: first those with new events, then the one that has waited longest. The
+    verdicts on a device stay until its next turn.
     """
 
     def __init__(self, at_a_time: int = AT_A_TIME) -> None:
         self._at_a_time = at_a_time
         self._turns: dict[str, Turn] = {}
-        """Last turn of each device; the first had it longest ago."""
+        """Last turn of each device, oldest first."""
         self._time = 0.0
 
     def judge(
@@ -146,10 +147,10 @@ class Judge:
         sample: Sample,
         events: Iterable[Event] = (),
     ) -> Judgement:
-        """Return the verdicts on the devices of `inventory`; never raises.
+        """Return the verdicts on the devices of `inventory`. Never raises.
 
-        `sample` is the newest one of `history`; `events` are those of the last hour, in order for
-        each device.
+        `sample` is the newest sample in `history`. `events` are those of the last hour, in order
+        for each device.
         """
         windows = SampleWindows(history, inventory.interval_seconds)
         views = _views(windows, inventory, sample, events)
@@ -163,10 +164,11 @@ class Judge:
     def _next_due(
         self, views: Mapping[str, RuleView], time: float
     ) -> Sequence[str]:
-        """Return the devices to judge at that time, and forget those that are gone."""
+        """Return the devices to judge at that time, and forget devices that have disappeared."""
         elapsed, self._time = time - self._time, time
         many = len(views)
-        if 0.0 <= elapsed < ROUND_SECONDS:  # else the clock was set back
+        # The time is negative if the clock was set back.
+        if 0.0 <= elapsed < ROUND_SECONDS:
             many = max(self._at_a_time, ceil(many * elapsed / ROUND_SECONDS))
         due = [uuid for uuid in views if uuid not in self._turns]
         waiting = []
@@ -195,16 +197,14 @@ def _judge_device(view: RuleView, before: Turn) -> Turn:
         verdicts.append(verdict)
         if rule.name == "input_bound" and isinstance(verdict, Finding):
             view.waits_for_input = verdict.severity is Severity.WARNING
-    view.held = False  # its peers read it, too
+    # Views of the peers read it, too.
+    view.held = False
     return Turn(verdicts, bound_by(view, before.bound_by.bound), _news(view))
 
 
 def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
-    """Return the verdicts of the rules that need no history; never raises."""
-    history = History(1)
-    history.add(sample)
-    windows = SampleWindows(history, 0.0, momentary=True)
-    views = _views(windows, inventory, sample, sample.events)
+    """Return the verdicts of the rules that need no history. Never raises."""
+    views = _momentary_views(inventory, sample)
     workload.find_peers(views, views)
     turns = {}
     for uuid, view in views.items():
@@ -219,6 +219,34 @@ def judge_snapshot(inventory: Inventory, sample: Sample) -> Judgement:
     return _judgement(sample, turns)
 
 
+def judge_waiting(
+    inventory: Inventory, sample: Sample, waiting: Iterable[NoFinding]
+) -> list[Finding]:
+    """Return what rules that wait for more samples find in this sample alone."""
+    views = _momentary_views(inventory, sample)
+    found = []
+    for each in waiting:
+        view = views[each.device_uuid]
+        verdict = _ask(BY_NAME[each.rule], view, None)
+        if isinstance(verdict, Finding):
+            found.append(replace(verdict, since=None, evidence=()))
+    found.sort(key=_gravest_first)
+    return found
+
+
+def _momentary_views(
+    inventory: Inventory, sample: Sample
+) -> dict[str, RuleView]:
+    history = History(1)
+    history.add(sample)
+    windows = SampleWindows(history, 0.0, momentary=True)
+    return _views(windows, inventory, sample, sample.events)
+
+
+def _gravest_first(finding: Finding) -> tuple[int, float]:
+    return -finding.severity, -finding.rank
+
+
 def _judgement(sample: Sample, turns: Mapping[str, Turn]) -> Judgement:
     verdicts: list[Verdict] = []
     bounds = {}
@@ -228,7 +256,7 @@ def _judgement(sample: Sample, turns: Mapping[str, Turn]) -> Judgement:
     findings = [
         verdict for verdict in verdicts if isinstance(verdict, Finding)
     ]
-    findings.sort(key=lambda found: (-found.severity, -found.rank))
+    findings.sort(key=_gravest_first)
     return Judgement(sample.time, tuple(verdicts), tuple(findings), bounds)
 
 
@@ -237,7 +265,7 @@ def _ask(
     view: RuleView,
     since: float | None,
 ) -> Verdict:
-    """Return the verdict of a rule; `since` is when its active finding began, None if none is."""
+    """Return the verdict of a rule. `since` is the start of its active finding, or None."""
     uuid = view.device.uuid
     if view.sample.state is not DeviceState.OK and not rule.of_silent:
         return NoFinding(rule.name, uuid, "state", view.absence(BUSY))

@@ -1,4 +1,4 @@
-"""Input of the rules: one device at one moment, with its past. Means are computed once a tick."""
+"""Input of the rules: one device at one moment, with its history. Each mean is computed once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class EvenSamples(NamedTuple):
 
     @property
     def period(self) -> float | None:
-        """Seconds from one rise to the next, or None for fewer than three, or no clear waves."""
+        """Seconds between two rises, or None for fewer than three or irregular ones."""
         height = max(self.numbers) - min(self.numbers)
         if height < t.SAW_TOOTH:
             return None
@@ -71,12 +71,12 @@ class EvenSamples(NamedTuple):
 _SOURCES = {SLOWDOWN_BITS: "clock_event_reasons"} | {
     name: "processes" for name in DERIVED if name.startswith("process_")
 }
-"""Field that has the reason for a missing derived series."""
+"""Field with the reason for a missing derived series."""
 _PROCESS_FIELDS = {
     PROCESS_CPU: ("cpu_percent", "children_cpu_most_percent"),
     PROCESS_IO_WAIT: ("io_wait",),
 }
-"""Fields of a process that make up a series."""
+"""Fields of a process that form a series."""
 
 
 TOO_SHORT = "not watched for long enough yet"
@@ -92,15 +92,15 @@ LABELS = {name: row.label for row in ROWS for name in row.names[:1]} | {
     "pcie_width_max": "most PCIe lanes",
     "sm_clock_max_mhz": "highest SM clock",
 }
-"""Names of readings that a rule lacks."""
+"""Names of missing readings."""
 
 
 def lack_text(
     name: str, absence: Absence | None, device: Device, host: Host | None
 ) -> str:
-    """Return which reading is missing, and why: `no SM active (needs GPM: …)`.
+    """Return which reading is missing and why: `no SM active (needs GPM: …)`.
 
-    Without a reason, the device has only not been watched for long enough.
+    Without a reason, the device only has to be watched for longer.
     """
     if absence is None:
         return TOO_SHORT
@@ -117,7 +117,7 @@ class NoEvidence(Exception):  # noqa: N818 - no error: it ends a rule that canno
 
 
 def needed(value: Value | None, name: str) -> Value:
-    """Return the value of that reading; raises `NoEvidence` if there is none."""
+    """Return the value of that reading. Raises `NoEvidence` if there is none."""
     if value is None:
         raise NoEvidence(name)
     return value
@@ -129,14 +129,14 @@ class SampleWindow(NamedTuple):
     samples: int
     span: float
     wanted: float
-    """Seconds that they should span."""
+    """Intended span in seconds."""
 
 
 class _Numbers(NamedTuple):
     """A series in a window."""
 
     numbers: array[float]
-    """With NaN for missing ones."""
+    """Numbers; NaN if missing."""
     present: list[float]
 
     @property
@@ -147,19 +147,19 @@ class _Numbers(NamedTuple):
 
 
 class SampleWindows:
-    """Numbers of samples in a span of time, computed once for all devices."""
+    """Numbers of samples in a time span, computed once for all devices."""
 
     def __init__(
         self, history: History, interval: float, *, momentary: bool = False
     ) -> None:
         self.history = history
         self.momentary = momentary
-        """True if there is only one sample, whose numbers are the means of any window."""
+        """True for a single sample. Its numbers then are the means of every window."""
         self._shortest = t.FEWEST_SAMPLES * max(0.0, interval)
         self._known: dict[float, SampleWindow] = {}
 
     def within(self, seconds: float) -> SampleWindow:
-        """Return the samples of that time, or of more time at a long interval."""
+        """Return the samples of that time span, or of a longer one at a long interval."""
         known = self._known.get(seconds)
         if known is None:
             wanted = max(seconds, self._shortest)
@@ -189,17 +189,18 @@ class RuleView:
     host: Host = NO_HOST
     """Machine that the device is in."""
     held: bool = False
-    """True if the current rule already has a finding that has not ended."""
+    """True if the current rule has an active finding."""
     waits_for_input: bool = False
-    """True if it was found to wait for input: then rules that compare its work are silent."""
+    """True if the device waits for input. In that case, rules that compare its work find nothing.
+    """
     _numbers: dict[tuple[str, float], _Numbers] = field(default_factory=dict)
 
     def passes(self, limit: t.Limit, value: float) -> bool:
-        """Return True if the value passes the limit, or keeps a held finding."""
+        """Return True if the value passes the limit, or keeps an active finding."""
         return limit.passed(value, held=self.held)
 
     def reading(self, name: str) -> float:
-        """Return the newest number of that name, from the sample or else the inventory."""
+        """Return the newest number of that name, from the sample or else from the inventory."""
         return float(needed(self._newest(name), name))
 
     def _newest(self, name: str) -> Any:
@@ -207,7 +208,7 @@ class RuleView:
         return getattr(self.device, name, None) if value is None else value
 
     def absence(self, name: str) -> Absence | None:
-        """Return why the newest reading of that name is missing, or None if it is not."""
+        """Return why the newest reading of that name is missing, or None if it is available."""
         for process in self.processes:
             for each in _PROCESS_FIELDS.get(name, ()):
                 if each in process.absent:
@@ -221,7 +222,7 @@ class RuleView:
         seconds: float = t.WINDOW_SECONDS,
         enough: float = t.ENOUGH_OF_WINDOW,
     ) -> array[float]:
-        """Return the numbers of the last seconds, oldest first, with NaN for missing ones."""
+        """Return the numbers of the last seconds, oldest first; NaN if missing."""
         if not self._has(name, seconds, enough):
             raise NoEvidence(name)
         return self._read(name, seconds).numbers
@@ -235,7 +236,7 @@ class RuleView:
         return self._read(name, seconds).mean
 
     def mean(self, name: str) -> float:
-        """Return the mean of the usual window."""
+        """Return the mean over the usual window."""
         return needed(self.mean_or_none(name), name)
 
     def _has(
@@ -267,7 +268,7 @@ class RuleView:
     def mean_at_work(self, name: str) -> float | None:
         """Return the mean over the samples in which the device worked, or None if there are none.
 
-        The clocks of an idle device say nothing.
+        The clocks of an idle device mean nothing.
         """
         if (
             self.mean_or_none(name) is None
@@ -284,7 +285,7 @@ class RuleView:
 
     @property
     def activity(self) -> str:
-        """The reading that shows work: SM active if there is no *busy*, as on MIG instances."""
+        """The reading of activity: *busy*, or SM active on devices without it (MIG instances)."""
         busy, active = "gpu_utilization_percent", "sm_active_percent"
         if (
             self.mean_or_none(busy) is not None
@@ -332,7 +333,7 @@ class RuleView:
         seconds: float = t.WINDOW_SECONDS,
         on_line: bool = False,
     ) -> list[Evidence]:
-        """Return the known means as evidence, by label and name; in the finding's line or not."""
+        """Return the known means as evidence; `on_line` puts them in the finding's line."""
         found = []
         for label, name in labelled:
             mean = self.mean_or_none(name, seconds)
@@ -358,7 +359,7 @@ class RuleView:
         seconds: float = t.WINDOW_SECONDS,
         headline: str = "",
     ) -> Evidence:
-        """Return a number of that time as evidence; `unit` is that of the reading by default."""
+        """Return a number of that time span as evidence, by default in the reading's unit."""
         span = self.windows.within(seconds).span
         return Evidence(
             label, name, value, unit or unit_of(name), span, headline
@@ -367,7 +368,7 @@ class RuleView:
     def driver_samples(self, name: str) -> EvenSamples | None:
         """Return the driver's own samples of a reading.
 
-        None if there are none, if some are missing, or if they are no denser than the ticks.
+        None if there are none, if some are missing, or if they are not denser than the ticks.
         """
         step = self.sample.gpu_utilization_samples_seconds
         if name != "gpu_utilization_percent" or step is None:
@@ -382,7 +383,7 @@ class RuleView:
         return EvenSamples(numbers, step)
 
     def samples(self, name: str) -> EvenSamples:
-        """Return the newest numbers of that name, which has some, as if none were missing."""
+        """Return the newest numbers of that name without gaps. At least one is required."""
         many, span, _ = self.windows.within(t.WINDOW_SECONDS)
         numbers = finite(
             self.windows.history.last(self.device.uuid, name, many)
@@ -392,6 +393,7 @@ class RuleView:
 
 def finite(numbers: Sequence[float]) -> list[float]:
     """Return the numbers that are not missing."""
-    if math.isfinite(sum(numbers)):  # the usual case, and a fast check
+    # This check is fast, and usually true.
+    if math.isfinite(sum(numbers)):
         return list(numbers)
     return [number for number in numbers if math.isfinite(number)]

@@ -51,11 +51,11 @@ def parse_condition(text: str) -> Condition:
         return Condition(Kind.FREE, memory=parse_amount(value))
     if name == Kind.EXIT and re.fullmatch("[1-9][0-9]{0,9}", value):
         return Condition(Kind.EXIT, pid=int(value))
-    raise ValueError(f"{text!r} is nothing to wait for. Give {EXAMPLES}.")
+    raise ValueError(f"{text!r} is not a condition. Give {EXAMPLES}.")
 
 
 class ProcessEnd:
-    """A process of this machine whose end is awaited. A reused pid is another process."""
+    """The awaited end of a process of this machine. A reused pid is a different process."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -63,7 +63,7 @@ class ProcessEnd:
 
     @property
     def sentence(self) -> str | None:
-        """A sentence if the process has ended, or was not there at first."""
+        """A sentence if the process has ended or did not exist at first."""
         if self._start is None:
             return f"Process {self.pid} is not running"
         if self._start_time() != self._start:
@@ -75,7 +75,7 @@ class ProcessEnd:
             status = Path(f"/proc/{self.pid}/stat").read_bytes()
         except OSError:
             return None
-        # The name stands in parentheses and may have spaces.
+        # The name is in parentheses and may contain spaces.
         fields = status.rpartition(b")")[2].split()
         if fields[0] in (b"Z", b"X"):
             return None
@@ -141,7 +141,7 @@ class DeviceWait:
 
 
 def _busy(readings: DeviceSample) -> float | None:
-    """Return the load: of a MIG instance, which has no *busy*, SM active."""
+    """Return the load. A MIG instance has no *busy*, so SM active is its load."""
     if readings.gpu_utilization_percent is None:
         return readings.sm_active_percent
     return readings.gpu_utilization_percent

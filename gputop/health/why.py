@@ -1,4 +1,4 @@
-"""Content of *Why is it slow?*: findings by cause, what was checked, and what lacks data.
+"""Content of *Why is it slow?*: causes, completed checks, and checks without data.
 
 The page `w` of the dashboard and `gputop why` show the same content.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -42,7 +42,7 @@ from gputop.health.judge import (
     Judge,
     Judgement,
     NoFinding,
-    judge_snapshot,
+    judge_waiting,
 )
 from gputop.health.rule_view import NO_INVENTORY, NO_SAMPLE, lack_text
 from gputop.schema.advice import fill_index
@@ -54,26 +54,26 @@ if TYPE_CHECKING:
     from gputop.health.findings import BoundBy
 
 SECTIONS = ("What slows the work", "Other problems", "Good to know")
-"""Headings of causes, by their place."""
+"""Headings of causes, by section."""
 BOUND_BY = "Bound by"
 CHECKED, LACKING = "Checked, no problem", "Not enough data"
 
 
 class Entry(NamedTuple):
-    """One cause as it is shown: what it is, what to do, and the numbers of each device."""
+    """One cause as shown: the problem, the remedy, and the numbers of each device."""
 
     severity: Severity
     section: str
-    """Heading that it stands under; empty for what comes before all headings."""
+    """Its heading; empty above the first heading."""
     title: str
-    """With its devices, unless the page is about one device."""
+    """The cause in words, with its devices unless the page is about one device."""
     remedy: str = ""
     since: float | None = None
     devices: Sequence[Device] = ()
     evidence: Sequence[Sequence[Evidence]] = ()
     """Numbers of each of the devices."""
     numbers: Sequence[str] = ()
-    """Numbers that all devices have, in words."""
+    """Numbers that all devices share, in words."""
 
     def line(self, room: int) -> str:
         """Return the title with as many of its numbers as fit into `room` cells."""
@@ -83,7 +83,7 @@ class Entry(NamedTuple):
 def figures(evidence: Iterable[Evidence]) -> list[tuple[str, str, str]]:
     """Return label, number and time of each, such as `idle`, `48 %` and ` in 1:00`.
 
-    The time that a number covers is empty if it was just named.
+    The time is empty if the previous number has the same one.
     """
     found = []
     named = ""
@@ -104,16 +104,16 @@ class WhyReport:
     fine: Sequence[str]
     """Titles of the checks that found nothing."""
     lacking: Mapping[str, Sequence[str]]
-    """Titles of the checks that cannot tell, by the reason."""
+    """Titles of the checks that could not decide, by the reason."""
     done: int
-    """Number of checks that found something, or could tell that there is nothing."""
+    """Number of checks that could decide."""
     waiting: int
     """Number of checks that only need more time."""
     bound_by: Sequence[tuple[Device, BoundBy]] = ()
 
     @property
     def bounds(self) -> list[str]:
-        """A line for each word: its devices, and why; with numbers if it is one device."""
+        """One line per bottleneck: its devices and why; with numbers for a single device."""
         groups: dict[tuple[str, str], list[tuple[Device, BoundBy]]] = {}
         for device, each in self.bound_by:
             groups.setdefault((each.bound.shown, each.text), []).append(
@@ -138,7 +138,7 @@ class WhyReport:
 
     @property
     def severity(self) -> Severity:
-        """Severity of the gravest entry; OK without any."""
+        """Severity of the gravest entry; OK if there is none."""
         return max(
             (each.severity for each in self.entries), default=Severity.OK
         )
@@ -150,14 +150,14 @@ class WhyReport:
 
     @property
     def checks(self) -> str:
-        """How many checks have been done, such as `8 of 21 checks done`."""
+        """Number of completed checks, such as `8 of 21 checks done`."""
         if self.done == self.total:
             return f"all {self.total} checks done"
         return f"{self.done} of {self.total} checks done"
 
     @property
     def summary(self) -> str:
-        """One line: how many problems there are, and how many checks have been done."""
+        """One line: the number of problems and of completed checks."""
         many = Counter(each.severity for each in self.entries)
         parts = []
         if many[Severity.FAULT]:
@@ -172,7 +172,7 @@ class WhyReport:
 
 
 class Observation:
-    """Snapshots of some time, and what the rules say at its end."""
+    """Snapshots over some time, and the verdicts of the rules at the end."""
 
     def __init__(self) -> None:
         self.inventory: Inventory | None = None
@@ -205,7 +205,7 @@ class Observation:
 
 
 class Situation:
-    """Everything that is wrong at one moment."""
+    """All problems at one moment."""
 
     def __init__(
         self, inventory: Inventory, sample: Sample, judgement: Judgement
@@ -218,11 +218,11 @@ class Situation:
             *self._throttled(),
             *judgement.findings,
         ]
-        """About hosts, devices that do not answer, and all else."""
+        """Findings about hosts, devices that do not answer, and all others."""
 
     @cached_property
     def problems(self) -> Mapping[str, Finding]:
-        """Gravest finding of each device that is more than normal, those of slowness first."""
+        """Gravest finding above normal of each device; slowness comes first."""
         found: list[Finding] = []
         for cause in find_causes(self.findings):
             found += cause
@@ -233,23 +233,17 @@ class Situation:
         return problems
 
     def _throttled(self) -> list[Finding]:
-        """Return clocks that are held down now, where the rule about them needs more time."""
-        waiting = set()
-        for each in self.judgement.verdicts:
-            if (
-                isinstance(each, NoFinding)
-                and each.waits
-                and each.rule in THROTTLING
-            ):
-                waiting.add((each.rule, each.device_uuid))
-        found: list[Finding] = []
-        if waiting:
-            for finding in judge_snapshot(
-                self.inventory, self.sample
-            ).findings:
-                if (finding.rule, finding.device_uuid) in waiting:
-                    found.append(replace(finding, since=None, evidence=()))
-        return found
+        """Return findings about clocks that are reduced now, if the rule needs more time."""
+        waiting = [
+            each
+            for each in self.judgement.verdicts
+            if isinstance(each, NoFinding)
+            and each.waits
+            and each.rule in THROTTLING
+        ]
+        if not waiting:
+            return []
+        return judge_waiting(self.inventory, self.sample, waiting)
 
     def report(
         self, devices: Sequence[Device], only: Device | None = None
@@ -259,7 +253,7 @@ class Situation:
             devices = (only,)
         known = {device.uuid: device for device in devices}
         found = [each for each in self.findings if each.device_uuid in known]
-        # A device that does not answer is an entry of its own.
+        # A device that does not answer has an entry of its own.
         answering = [
             each
             for each in found
@@ -304,7 +298,7 @@ class Situation:
             )
 
     def _machines(self, only: Device | None) -> Iterator[Entry]:
-        """Yield what is wrong with the machines, or with that of the only device."""
+        """Yield problems of the machines, or of the only device's machine."""
         for each in self.findings:
             is_news = each.severity is Severity.FAULT or each.remedy
             is_elsewhere = only is not None and only.machine not in (
@@ -321,7 +315,7 @@ class Situation:
         devices: Sequence[Device],
         told: set[str],
     ) -> WhyReport:
-        """Return the page with the checks that found nothing and those that cannot tell."""
+        """Return the page with the checks that found nothing and those that could not decide."""
         silent: dict[str, list[tuple[Device, NoFinding]]] = {}
         bounds = []
         known = {device.uuid: device for device in devices}
@@ -355,7 +349,7 @@ class Situation:
     def _reasons(
         self, verdicts: Sequence[tuple[Device, NoFinding]], devices: int
     ) -> list[str]:
-        """Return why a check cannot tell, with the devices if it can on others."""
+        """Return why a check could not decide, with the devices if it could on others."""
         reasons: dict[str, list[str]] = {}
         for device, verdict in verdicts:
             if verdict.missing:
@@ -371,7 +365,7 @@ class Situation:
 
 
 NOTHING = Situation(NO_INVENTORY, NO_SAMPLE, Judgement())
-"""Before the first sample."""
+"""Situation before the first sample."""
 
 
 def _entry(

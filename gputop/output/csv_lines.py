@@ -86,7 +86,8 @@ class CsvColumn:
         value = self._value(row)
         if value is None:
             return self._missing(row)
-        # Like nvidia-smi, do not quote: a comma in a name starts another field.
+        # nvidia-smi does not quote: a comma in a name starts another field. Do
+        # the same.
         parts = re.split(
             "([,;])", visible(str(self.form(value)), LONGEST_TEXT)
         )
@@ -108,7 +109,7 @@ class CsvColumn:
             if reason in MISSING:
                 return MISSING[reason]
         if self.name == "temperature.memory":
-            # The only reading that nvidia-smi prints without brackets
+            # This is the only reading that nvidia-smi prints without brackets.
             return "N/A"
         return NOT_AVAILABLE
 
@@ -248,7 +249,7 @@ def parse_query(text: str) -> tuple[CsvColumn, ...]:
 
 def _unknown(name: str) -> str:
     if not re.fullmatch(r"\w+(\.\w+)*", name):
-        return f"{name!r} is no column. Give names such as index,utilization.gpu,memory.used."
+        return f"{name!r} is not a column. Give names such as index,utilization.gpu,memory.used."
     said = f"There is no column {name}."
     names = [*COLUMNS, *ALIASES]
     near = [known for known in names if known.startswith(name)]

@@ -32,9 +32,9 @@ STYLES = {"good": "green", "warn": "bold yellow", "fault": "bold red", "": ""}
 """Styles of sentences by their levels."""
 INDENT = "  "
 NAME_CELLS = 12
-"""Least cells of a fact's name, with the indent."""
+"""Minimum width of a fact's name, with the indent."""
 LEAST_DEVICE = 16
-"""Cells of a device's name for which columns of less use are left out."""
+"""Minimum width of a device's name. Less useful columns are left out to keep it."""
 
 
 def page_text(
@@ -44,7 +44,7 @@ def page_text(
     details: bool = False,
     colour: bool = False,
 ) -> str:
-    """Return a page, with prose wrapped at words. Facts with `details` need that argument."""
+    """Return a page, with prose wrapped at words. Facts marked as details need `details`."""
     texts: list[str] = []
     before: Block | None = None
     for block in page:
@@ -57,7 +57,8 @@ def page_text(
         if before is not None and apart:
             texts.append("")
         room = width
-        if isinstance(block, TextTable):  # rich would cut its numbers
+        # rich would cut its numbers.
+        if isinstance(block, TextTable):
             room = None
         texts.append(rendered(part, width=room, colour=colour))
         before = block

@@ -196,11 +196,13 @@ def _columns_by_name() -> dict[str, TableColumn]:
     by_source = {}
     for column in OWN:
         found[column.name.lower()] = column
-        if column != BOUND_BY:  # its many sources have columns of their own
+        # Its sources have columns of their own.
+        if column != BOUND_BY:
             by_source.update(dict.fromkeys(column.sources, column))
     for row in ROWS:
         of_row = by_source.get(row.names[0]) or _column_for(row)
-        # Also accept the label on the device page and the name of the JSON field.
+        # Accept the label on the device page and the name of the JSON field,
+        # too.
         found.setdefault(slug(row.label), of_row)
         found.setdefault(row.names[0], of_row)
     return found

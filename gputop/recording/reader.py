@@ -30,9 +30,9 @@ GZIP_MAGIC = b"\x1f\x8b"
 CHUNK_BYTES = 1 << 16
 LINES_AT_ONCE = 200
 LONGEST_STEP_SECONDS = 3600.0
-"""Longest step between two samples. A longer one is a break, or a wrong clock."""
+"""Longest step between two samples. A longer step means a pause or a wrong clock."""
 MOST_EVENTS = 10_000
-"""Maximum number of events kept for seeks: the newest ones."""
+"""Most events kept for seeks: the newest ones."""
 MAKE_ONE = "Make one with `gputop stream --output FILE.jsonl.gz`, or with r in the dashboard"
 NO_SAMPLE = "it has no sample that can be read"
 UNREADABLE = (OSError, EOFError, zlib.error, DecodeError)
@@ -113,7 +113,7 @@ class Recording:
         except OSError as error:
             why = error.strerror or str(error)
             raise RecordingError(
-                path, why, "Name one that you may read"
+                path, why, "Choose a file that you can read"
             ) from None
         weakref.finalize(self, self._file.close)
         while not (self.positions or self.is_scanned):
@@ -218,7 +218,8 @@ class Recording:
                 raise self._refusal(error) from None
             place = "at"
             if isinstance(error, gzip.BadGzipFile):
-                place = "before"  # the checksum follows the damaged data
+                # The checksum follows the damaged data.
+                place = "before"
             until = moment(time, "%Y-%m-%d %H:%M:%S")
             self.ending = (
                 f"damaged {place} line {line:,}; played up to {until}"
@@ -227,7 +228,7 @@ class Recording:
     def _refusal(self, error: Exception) -> RecordingError:
         """Return the error of a file whose first line cannot be read."""
         if not isinstance(error, NewerSchemaError):
-            return RecordingError(self.path, "it is no recording")
+            return RecordingError(self.path, "it is not a recording")
         why, _, remedy = str(error).partition(": ")
         return RecordingError(self.path, why, remedy.capitalize())
 

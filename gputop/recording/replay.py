@@ -19,7 +19,7 @@ SLOWEST, FASTEST = 0.25, 64.0
 FRAME_SECONDS = 0.1
 """Seconds between two frames. All samples that become due within a frame are shown together."""
 MOST_AT_ONCE = 64
-"""Maximum number of samples per frame. If more are due, the position stops at the last of these."""
+"""Most samples per frame. If more are due, the position stops at the last of these."""
 REBUILT_SAMPLES = 300
 """Samples before the target of a seek that refill the charts: five minutes at one a second."""
 
@@ -177,7 +177,8 @@ class Replay:
         """Yield records with their positions up to sample `last`."""
         while self._number <= last:
             record = next(self._source, None)
-            if record is None:  # the file was changed
+            # The file has changed.
+            if record is None:
                 return
             yield self.recording.positions[self._number], record
             if isinstance(record, Sample):

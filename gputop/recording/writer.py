@@ -1,4 +1,4 @@
-"""Write a recording. The file is readable to its end wherever it is cut off."""
+"""Write a recording. A truncated file is readable up to its end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from gputop.agent.snapshot import Inventory, Record
 GZIP = 31
 """Window bits of zlib for a gzip header and trailer around the largest window."""
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-"""The file must be new. A link could point to a file of another user in a shared folder."""
-NO_SPACE = "Free some space, or name a file elsewhere"
+"""Require a new file. A link in a shared folder could point to another user's file."""
+NO_SPACE = "Free some space, or choose another disk"
 REMEDIES = {
     errno.EEXIST: "Remove it, or name another",
     errno.ENOSPC: NO_SPACE,
@@ -34,7 +34,8 @@ class OutputError(ProblemError):
 class GrowingFile:
     """A new file with mode 0600, compressed if its name ends in `.gz`.
 
-    Raises `OutputError`. After that the file ends with the last complete write. Only `close` it.
+    Raises `OutputError`. After an error the file ends with the last complete write; call only
+    `close`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -82,7 +83,7 @@ class GrowingFile:
                 written = os.write(self._descriptor, view)
                 view = view[written:]
         except OSError as error:
-            # Its trailer would not match the data in the file
+            # The trailer would not match the data in the file.
             self._deflate = None
             os.ftruncate(self._descriptor, self.size)
             raise _failed(self.path, error) from None
@@ -92,8 +93,10 @@ class GrowingFile:
 def _failed(path: Path, error: OSError) -> OutputError:
     why = error.strerror or str(error)
     if error.errno == errno.EEXIST:
-        why = "it is there already"
-    remedy = REMEDIES.get(error.errno or 0, "Name a file where you may write")
+        why = "the file exists already"
+    remedy = REMEDIES.get(
+        error.errno or 0, "Choose a folder where you can write"
+    )
     return OutputError(Problem(f"{path} cannot be written", why, remedy))
 
 

@@ -1,6 +1,6 @@
 """Advice with commands that change a device. Each names the device, and the machine if remote.
 
-Without `-i`, nvidia-smi changes every GPU of the machine. A test rejects commands without it.
+Without `-i`, nvidia-smi changes every GPU of the machine. A test checks that each command has it.
 """
 
 from __future__ import annotations

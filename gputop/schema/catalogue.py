@@ -34,8 +34,8 @@ class Reading(NamedTuple):
 
     name: str
     label: str = ""
-    """Label on the device page, and column of `gputop status --columns`. A reading without a label
-    is in the row of the reading before."""
+    """Label on the device page and in the columns of `gputop status --columns`. A reading without a
+    label is in the row of the previous reading."""
     about: str = ""
     """Help text of the metric. A field without it is not a metric."""
     form: str = ""
@@ -45,7 +45,7 @@ class Reading(NamedTuple):
     template: str = "{}"
     """Text of the row, with a placeholder for each of its readings."""
     term: str = ""
-    """Word for the reading in a row with several readings."""
+    """Name of the reading in a row with several readings."""
     is_optional: bool = False
     """True if the row is left out when it has neither a value nor a reason."""
     legend: str = ""
@@ -119,13 +119,13 @@ RECOVERIES = {
     "none": Recovery("nothing to do"),
     "gpu_reset": Recovery("a reset", "{reset}", "Reset"),
     "node_reboot": Recovery("a reboot of its machine", "reboot its machine", "Reboot"),
-    "drain_p2p": Recovery("its peer-to-peer processes ended",
-                          "end the processes that copy between it and other GPUs, then look here "
+    "drain_p2p": Recovery("its peer-to-peer processes to end",
+                          "end the processes that copy between it and other GPUs, then check "
                           "again", "Drain P2P"),
-    "drain_and_reset": Recovery("a reset, once its work has ended",
-                                "start nothing more on it; once its work has ended, {reset}",
+    "drain_and_reset": Recovery("a reset when its work has ended",
+                                "start no new work on it; when its work has ended, {reset}",
                                 "Drain and Reset"),
-    "recover_imex_domain": Recovery("its IMEX domain recovered",
+    "recover_imex_domain": Recovery("a recovery of its IMEX domain",
                                     "recover its IMEX domain: see the log of nvidia-imex"),
     "bus_reset": Recovery("a reset of its bus", "reboot its machine: that resets its bus"),
     "system_reboot": Recovery("a reboot of its machine", "reboot its machine"),
@@ -140,7 +140,7 @@ VIRTUALIZATIONS = {
     "host_vsga": "host of shared graphics",
 }
 """Texts for the virtualization by the words in `agent.words`."""
-_GPM = "Average since the reading before, by GPM."
+_GPM = "Average since the previous reading, by GPM."
 _LOADED = "since the driver was loaded"
 
 # fmt: off
@@ -157,27 +157,27 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             dcgm=("PROF_GR_ENGINE_ACTIVE", "Ratio of time the graphics engine is active.")),
         Reading("sm_active_percent", "SM active",
             f"Share of the SMs' time in which one had a warp, 0 to 1. {_GPM}",
-            legend="share of the SMs' time in which they had work: what busy does not tell",
+            legend="share of the SMs' time in which they had work: busy does not show this",
             dcgm=("PROF_SM_ACTIVE", "The ratio of cycles an SM has at least 1 warp assigned."),
             in_history=True),
         Reading("sm_occupancy_percent", "SM occupancy",
-            f"Warps on the SMs of the most they can hold, 0 to 1. {_GPM}",
-            legend="warps on the SMs, of the most that they can hold; half is often enough",
+            f"Warps on the SMs as a share of the maximum, 0 to 1. {_GPM}",
+            legend="warps on the SMs as a share of the maximum; half is often enough",
             dcgm=("PROF_SM_OCCUPANCY", "The ratio of number of warps resident on an SM."),
             in_history=True),
         Reading("tensor_active_percent", "tensor active",
             f"Share of time in which the tensor cores worked, 0 to 1. {_GPM}",
-            legend="share of time in which the tensor cores worked: where matmuls should be",
+            legend="share of time in which the tensor cores worked: matmuls should run there",
             dcgm=("PROF_PIPE_TENSOR_ACTIVE", "Ratio of cycles the tensor (HMMA) pipe is active."),
             in_history=True),
         Reading("dram_active_percent", "DRAM active",
-            f"Bandwidth of the device memory of the most it can, 0 to 1. {_GPM}",
-            legend="memory bandwidth in use, of the most that there is", dcgm=("PROF_DRAM_ACTIVE",
+            f"Share of the device memory's bandwidth in use, 0 to 1. {_GPM}",
+            legend="share of the memory bandwidth in use", dcgm=("PROF_DRAM_ACTIVE",
             ("Ratio of cycles the device memory interface is active "
             "sending or receiving data.")), in_history=True),
         Reading("fp64_active_percent", "FP64 active",
             f"Share of time with FP64 outside tensor cores, 0 to 1. {_GPM}",
-            legend="share of time in which these units, outside the tensor cores, worked",
+            legend="share of time in which these units worked, without tensor cores",
             legend_term="FP64/32/16 active",
             dcgm=("PROF_PIPE_FP64_ACTIVE", "Ratio of cycles the fp64 pipes are active."),
             in_history=True),
@@ -207,17 +207,17 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
     ),
     "Memory": (
         Reading("memory_used_bytes", "used",
-            "Device memory in use, with the reserved part where that has no metric.", template=OF,
+            "Device memory in use. Includes the reserved part if that has no metric.", template=OF,
             term="used",
             legend="memory of processes and of the driver's contexts; a driver before 510 adds "
             "the reserved part", dcgm=("DEV_FB_USED", "Framebuffer memory used (in MiB)."),
             smi=("memory.used",), in_history=True),
-        Reading("memory_total_bytes", about="Device memory there is.", term="total",
+        Reading("memory_total_bytes", about="Total device memory.", term="total",
             dcgm_fallback="DEV_FB_TOTAL", smi=("memory.total",), has_mean=False),
         Reading("memory_free_bytes", "free", "Device memory that is free.",
             dcgm=("DEV_FB_FREE", "Framebuffer memory free (in MiB)."), smi=("memory.free",)),
         Reading("memory_reserved_bytes", "reserved", "Device memory that driver and firmware keep.",
-            not_supported="not told apart by this driver: used includes it",
+            not_supported="not reported by this driver: used includes it",
             legend="memory that driver and firmware keep: page tables, ECC",
             dcgm=("DEV_FB_RESERVED", "Framebuffer memory reserved (in MiB)."),
             smi=("memory.reserved",)),
@@ -226,8 +226,8 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             legend="memory that the listed processes hold together"),
         Reading("memory_unattributed_bytes", "unattributed",
             "Device memory in use that no listed process holds.",
-            legend="memory in use that no listed process holds: those of another pid "
-            "namespace, or gone", in_history=True),
+            legend="memory in use that no listed process holds: held in another pid "
+            "namespace, or by ended processes", in_history=True),
         Reading("bar1_used_bytes", "BAR1 used", "BAR1 memory in use.", template=OF, term="used",
             legend="the window through which the host and other devices reach its memory",
             legend_term="BAR1"),
@@ -248,7 +248,7 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             dcgm=("DEV_ENFORCED_POWER_LIMIT", "Enforced power limit (in W)."),
             smi=("enforced.power.limit",)),
         Reading("power_limit_default_watts", term="default", smi=("power.default_limit",)),
-        # A recording of gputop 0.1 does not have it.
+        # Recordings of gputop 0.1 do not have this reading.
         Reading("power_limit_requested_watts", "limit set to",
             "Power limit that was set; others can be lower.", is_optional=True,
             dcgm=("DEV_POWER_MGMT_LIMIT", "Current power limit (in W)."), smi=("power.limit",)),
@@ -262,11 +262,12 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             in_history=True),
         Reading("temperature_margin_celsius", "margin",
             "Degrees left until the GPU slows itself down.",
-            legend="how much warmer it may get before it slows itself down",
+            legend="degrees left until the GPU slows itself down",
             smi=("temperature.gpu.tlimit",)),
         Reading("temperature_slowdown_celsius", "slowdown at"),
         Reading("temperature_shutdown_celsius", "shutdown at"),
-        # The name in nvidia-smi. Devices have this scale or the absolute thresholds above.
+        # The label is nvidia-smi's name. A device has either this scale or the
+        # absolute thresholds above.
         Reading("temperature_slowdown_margin_celsius", "T.Limit", is_optional=True,
             template="slowdown {}, shutdown {}", term="slowdown"),
         Reading("temperature_shutdown_margin_celsius", term="shutdown"),
@@ -277,11 +278,11 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             template=OF, term="now", dcgm=("DEV_MEMORY_TEMP", "Memory temperature (in C)."),
             smi=("temperature.memory",)),
         Reading("memory_temperature_max_celsius", term="maximum"),
-        Reading("fan_percent", "fan", "Speed the fans are to have, 1 is their nominal maximum.",
-            not_supported="no fan that the driver knows of", metric="fan_speed",
+        Reading("fan_percent", "fan", "Target speed of the fans; 1 is their nominal maximum.",
+            not_supported="no fan reported", metric="fan_speed",
             smi=("fan.speed",)),
-        Reading("fans_percent", "each fan", "Speed each fan is to have, 1 is its nominal maximum.",
-            form="percentages", not_supported="no fan that the driver knows of",
+        Reading("fans_percent", "each fan", "Target speed of each fan; 1 is its nominal maximum.",
+            form="percentages", not_supported="no fan reported",
             metric="each_fan_speed", part_label="fan"),
     ),
     "Clocks": (
@@ -289,7 +290,7 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             dcgm=("DEV_SM_CLOCK", "SM clock frequency (in MHz)."), smi=("clocks.current.sm",),
             in_history=True),
         Reading("sm_clock_max_mhz", term="maximum", smi=("clocks.max.sm",)),
-        # A recording of gputop 0.1 does not have it.
+        # Recordings of gputop 0.1 do not have this reading.
         Reading("graphics_clock_mhz", "gfx clock",
             "Clock of the graphics engine; since Kepler that of the SMs.", template=OF, term="now",
             is_optional=True, smi=("clocks.current.graphics",)),
@@ -306,20 +307,20 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             has_mean=False),
         # nvidia-smi has a column for each reason: see `schema.clock_events`.
         Reading("clock_event_reasons", "held back by",
-            "Whether that reason holds the clocks back now: 1 or 0.", form="reasons",
+            "1 if this reason holds the clocks back now, else 0.", form="reasons",
             legend="why clocks are not higher; a power cap is normal at full load, heat is not",
             words={word: BY_WORD[word].label for word in CLOCK_EVENT_BITS},
             metric="clock_event_active",
             part_label="reason", dcgm=("DEV_CLOCKS_EVENT_REASONS",
             "Reasons for which the clocks are held back (bit mask).")),
         Reading("clock_event_seconds", "held back for",
-            f"Time in which that reason held the clocks back, {_LOADED}.", form="durations",
+            f"Time for which this reason held the clocks back, {_LOADED}.", form="durations",
             part_label="reason", is_counter=True),
     ),
     "Links": (
         Reading("pcie_generation", "PCIe link",
             "Generation of the PCIe link now; lower while idle.", template="gen {} {} of gen {} {}",
-            term="generation", legend="as it is now: it slows down when there is nothing to send",
+            term="generation", legend="the current state: an idle link slows down",
             smi=("pcie.link.gen.current", "pcie.link.gen.gpucurrent"), in_history=True,
             has_mean=False),
         Reading("pcie_width", about="Lanes of the PCIe link now.", form="width", term="width",
@@ -327,35 +328,37 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             has_mean=False),
         Reading("pcie_generation_max", term="maximum generation", smi=("pcie.link.gen.max",)),
         Reading("pcie_width_max", form="width", term="maximum width", smi=("pcie.link.width.max",)),
-        Reading("pcie_rx_bytes_per_second", "PCIe rx", "What the device receives over PCIe.",
-            legend="what the device receives and sends", legend_term="PCIe rx, tx",
+        Reading("pcie_rx_bytes_per_second", "PCIe rx", "Data that the device receives over PCIe.",
+            legend="data that the device receives and sends", legend_term="PCIe rx, tx",
             dcgm=("PROF_PCIE_RX_BYTES", ("The rate of data received over the PCIe bus - including "
             "both protocol headers and data payloads - in bytes per second.")), in_history=True),
-        Reading("pcie_tx_bytes_per_second", "PCIe tx", "What the device sends over PCIe.",
+        Reading("pcie_tx_bytes_per_second", "PCIe tx", "Data that the device sends over PCIe.",
             dcgm=("PROF_PCIE_TX_BYTES", ("The rate of data transmitted over the PCIe bus - "
             "including both protocol headers and data payloads - in bytes per second.")),
             in_history=True),
         Reading("pcie_replays", "PCIe replays", f"PCIe packets sent again {_LOADED}.",
-            legend="packets that had to be sent again: many of them mean a bad slot or riser",
+            legend="packets that were sent again: many mean a bad slot or riser",
             legend_term="replays", is_counter=True,
             dcgm=("DEV_PCIE_REPLAY_COUNTER", "Total number of PCIe retries.")),
         Reading("nvlink_rx_bytes_per_second", "NVLink rx",
-            "What the device receives over all NVLinks.", dcgm=("PROF_NVLINK_RX_BYTES",
+            "Data that the device receives over all NVLinks.", dcgm=("PROF_NVLINK_RX_BYTES",
             "The rate of data received over NVLink in bytes per second."), in_history=True),
         Reading("nvlink_tx_bytes_per_second", "NVLink tx",
-            "What the device sends over all NVLinks.", dcgm=("PROF_NVLINK_TX_BYTES",
+            "Data that the device sends over all NVLinks.", dcgm=("PROF_NVLINK_TX_BYTES",
             "The rate of data transmitted over NVLink in bytes per second."), in_history=True),
         Reading("nvlink_link_rx_bytes_per_second", "each link rx",
-            "What the device receives over each NVLink that is up.", form="links",
+            "Data that the device receives over each NVLink that is up.", form="links",
             part_label="link"),
         Reading("nvlink_link_tx_bytes_per_second", "each link tx",
-            "What the device sends over each NVLink that is up.", form="links", part_label="link"),
+            "Data that the device sends over each NVLink that is up.", form="links",
+            part_label="link"),
     ),
     "Health": (
         Reading("ecc_enabled", "ECC", form="enabled", smi=("ecc.mode.current",)),
         Reading("ecc_corrected", "ECC corrected", f"Corrected memory errors {_LOADED}.",
-            legend="memory errors since the driver was loaded that were put right; uncorrected "
-            "ones end what they hit; `ever` is in the device's life", metric="ecc_corrected_errors",
+            legend="corrected memory errors since the driver was loaded; uncorrected errors end "
+            "the affected program; `ever` counts the device's lifetime",
+            metric="ecc_corrected_errors",
             is_counter=True, in_history=True,
             dcgm=("DEV_ECC_SBE_VOL_TOTAL", "Total number of single-bit volatile ECC errors."),
             smi=("ecc.errors.corrected.volatile.total",)),
@@ -364,33 +367,35 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             dcgm=("DEV_ECC_DBE_VOL_TOTAL", "Total number of double-bit volatile ECC errors."),
             smi=("ecc.errors.uncorrected.volatile.total",)),
         Reading("ecc_corrected_lifetime", "ever corr.",
-            "Corrected memory errors in the device's life.", metric="ecc_corrected_errors_lifetime",
+            "Corrected memory errors over the device's lifetime.",
+            metric="ecc_corrected_errors_lifetime",
             is_counter=True,
             dcgm=("DEV_ECC_SBE_AGG_TOTAL", "Total number of single-bit persistent ECC errors."),
             smi=("ecc.errors.corrected.aggregate.total",)),
         Reading("ecc_uncorrected_lifetime", "ever uncorr.",
-            "Uncorrected memory errors in the device's life.",
+            "Uncorrected memory errors over the device's lifetime.",
             metric="ecc_uncorrected_errors_lifetime", is_counter=True,
             dcgm=("DEV_ECC_DBE_AGG_TOTAL", "Total number of double-bit persistent ECC errors."),
             smi=("ecc.errors.uncorrected.aggregate.total",)),
         Reading("remapped_rows", "remapped rows",
-            "Rows of memory replaced by spare ones in the device's life.",
+            "Rows of memory replaced by spare ones over the device's lifetime.",
             legend="rows of memory replaced by spare ones", is_counter=True),
         Reading("remapped_rows_uncorrected", "uncorr. rows",
-            "Rows of memory replaced after an uncorrected error in the device's life.",
+            "Rows of memory replaced after an uncorrected error over the device's lifetime.",
             is_optional=True, is_counter=True, dcgm=("DEV_UNCORRECTABLE_REMAPPED_ROWS",
             "Number of remapped rows for uncorrectable errors"),
             smi=("remapped_rows.uncorrectable",)),
         Reading("remap_pending", "remap pending",
-            "Whether a row of memory is replaced at the next reset: 1 or 0.", form="remap_pending",
+            "1 if the next reset replaces a row of memory, else 0.", form="remap_pending",
             smi=("remapped_rows.pending",),
             dcgm=("DEV_ROW_REMAP_PENDING", "Whether remapping of rows is due")),
         Reading("remap_failed", "remap failed",
-            "Whether there was no spare row of memory left: 1 or 0.", form="remap_failed",
+            "1 if no spare row of memory was left, else 0.", form="remap_failed",
             smi=("remapped_rows.failure",),
             dcgm=("DEV_ROW_REMAP_FAILURE", "Whether remapping of rows has failed")),
         Reading("recovery_action", "to recover",
-            "What the driver wants done: 1 for that action, 0 for the others.", form="word",
+            "Recovery that the driver recommends: 1 for this action, 0 for the others.",
+            form="word",
             words={word: each.need for word, each in RECOVERIES.items()}, part_label="action",
             smi=("gpu_recovery_action",)),
     ),

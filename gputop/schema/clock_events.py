@@ -33,7 +33,8 @@ CLOCK_EVENTS = (
                "throttled by heat (hardware)", is_heat=True),
     ClockEvent("sw_thermal", "software thermal slowdown", "heat", "sw_thermal_slowdown",
                "throttled by heat", is_heat=True),
-    # In recordings of gputop 0.1: the same counter as sw_thermal.
+    # Only recordings of gputop 0.1 contain it. It is the same counter as
+    # sw_thermal.
     ClockEvent("thermal", "thermal slowdown", "heat", "", "throttled by heat", is_heat=True),
     ClockEvent("hw_power_brake", "external power brake", "power brake",
                "hw_power_brake_slowdown", "braked by its power supply"),
@@ -50,7 +51,7 @@ CLOCK_EVENTS = (
     ClockEvent("idle", "nothing to do", smi="gpu_idle"),
 )
 # fmt: on
-"""Reasons, the gravest first: the gravest explains the others that apply at the same time."""
+"""Reasons by severity. The gravest one explains the others that apply at the same time."""
 BY_WORD: Mapping[str, ClockEvent] = {
     event.word: event for event in CLOCK_EVENTS
 }
@@ -85,5 +86,5 @@ def gravest(words: Iterable[str]) -> ClockEvent | None:
 
 
 def gravity(word: str) -> tuple[bool, int, str]:
-    """Return a sort key: the gravest first, then words of later drivers, then idle."""
+    """Return a sort key: the gravest first, then unknown words of later drivers, then idle."""
     return word == "idle", _PLACES.get(word, len(_PLACES)), word

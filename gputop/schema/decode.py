@@ -14,7 +14,7 @@ from gputop.schema.limits import OBJECTS, DecodeError, check, cut_lists
 
 T = TypeVar("T")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-"""An escaped surrogate. A single one stands for a byte that is not UTF-8; msgspec rejects it."""
+"""An escaped surrogate. A single one represents a byte that is not UTF-8; msgspec rejects it."""
 
 
 class NewerSchemaError(DecodeError):

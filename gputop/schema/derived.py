@@ -62,7 +62,7 @@ def derive(sample: Sample) -> dict[str, dict[str, float | None]]:
     hosts = {machine.name: machine.host for machine in sample.machines}
     found: dict[str, dict[str, float | None]] = {}
     for readings in sample.devices:
-        # The reverse of `qualified`
+        # This reverses `qualified`.
         machine, _, _ = readings.uuid.partition("/")
         held = processes[readings.uuid]
         number: int | None = len(held)

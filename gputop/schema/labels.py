@@ -83,7 +83,8 @@ def _without_unit(texts: list[str], values: list[Any]) -> str:
     """Return the first of two texts without its unit if both have the same unit: `50.0`."""
     number, _, unit = texts[0].rpartition(" ")
     if unit in UNITS and texts[0] == texts[1]:
-        return in_unit_of(*values)  # ">79.5 of 79.6 GiB": not equal
+        # The values may still differ, as in ">79.5 of 79.6 GiB".
+        return in_unit_of(*values)
     if number and unit == texts[1].rpartition(" ")[2]:
         return number
     return texts[0]
@@ -168,6 +169,6 @@ LEGEND: Mapping[str, str] = {
         for r in CATALOGUE.values()
         if r.legend
     },
-    "Xid": "an error that the driver reports by number",
+    "Xid": "a numbered error from the driver",
 }
 """Explanation of each term that is not obvious."""

@@ -31,7 +31,7 @@ MOST = {
     "processes": PROCESSES,
     "events": EVENTS,
 }
-"""Maximum number of items of the lists that `cut_lists` cuts."""
+"""Most items of the lists that `cut_lists` cuts."""
 
 
 class DecodeError(ValueError):
@@ -42,7 +42,7 @@ class DecodeError(ValueError):
 
 
 def cut_lists(record: Record) -> Record:
-    """Cut lists that are too long, and report that in the record's problem. Keep newest events."""
+    """Shorten lists that are too long, and report it as the record's problem. Keep new events."""
     kept: dict[str, Any] = {}
     over = []
     for name, most in MOST.items():
@@ -55,7 +55,7 @@ def cut_lists(record: Record) -> Record:
     if not over:
         return record
     if not isinstance(record, Inventory) or record.problem is None:
-        remedy = "Check what runs there: no machine is known to have as many"
+        remedy = "Check that machine: no real one has this many"
         why = f"it sends {' and '.join(over)}"
         kept["problem"] = Problem("Not everything is shown", why, remedy)
     return replace(record, **kept)
@@ -64,10 +64,12 @@ def cut_lists(record: Record) -> Record:
 def check(record: Any) -> None:
     """Raise `DecodeError` if a number, text or list in a record exceeds a limit."""
     values = [record]
-    for value in values:  # the loop appends to it
+    # The loop appends to this list.
+    for value in values:
         kind = value.__class__
         if kind is int or kind is float:
-            if not LEAST_NUMBER < value < NUMBER_LIMIT:  # also false for NaN
+            # NaN fails this comparison, too.
+            if not LEAST_NUMBER < value < NUMBER_LIMIT:
                 raise DecodeError(f"number out of range: {value}")
         elif kind is str:
             if len(value) > STRING_CHARACTERS:

@@ -37,7 +37,7 @@ class Statistics:
     maximum: float
     count: int
     increase: float
-    """Sum of all increases: the total of a counter, even if it was reset in between."""
+    """Sum of all increases. It is a counter's total, even if the counter was reset in between."""
 
 
 CAUSES: Mapping[str, str] = {event.word: event.label for event in CLOCK_EVENTS}
@@ -181,12 +181,12 @@ def value_text(name: str, value: Any) -> str:
 
 UNSEEN = {
     Absence.LOST: "gone, or in another namespace: try --pid=host",
-    Absence.NO_PERMISSION: "not permitted to look: run as its user or root",
-    Absence.TIMED_OUT: "the host did not say in time: wait for the next sample",
-    Absence.NOT_SCRAPED: "Prometheus knows no processes: look on the host",
+    Absence.NO_PERMISSION: "no permission: run as its user or as root",
+    Absence.TIMED_OUT: "the host was too slow: wait for the next sample",
+    Absence.NOT_SCRAPED: "Prometheus has no processes: look on the host",
     Absence.NO_DATA_YET: "not looked up yet: wait for the next sample",
 }
-"""Texts for processes of which only the pid is known: the reason and the remedy."""
+"""Reason and remedy for a process if only its pid is known."""
 UNSEEN_BRIEFLY = {
     Absence.LOST: "gone, or elsewhere: --pid=host",
     Absence.NO_PERMISSION: "no permission: needs root",
@@ -195,9 +195,9 @@ UNSEEN_BRIEFLY = {
 _ALWAYS = {
     Absence.NO_PERMISSION: "no permission: run as root",
     Absence.LOST: "the device is lost or needs a reset: `dmesg` has the Xid",
-    Absence.TIMED_OUT: "timed out: the driver did not answer, it is asked again",
+    Absence.TIMED_OUT: "timed out: the driver did not answer, gputop asks again",
     Absence.UNREACHABLE: "its host is unreachable: the monitor says why",
-    Absence.NOT_SCRAPED: "not scraped: no exporter there counts it",
+    Absence.NOT_SCRAPED: "not scraped: no exporter there reports it",
     Absence.ERROR: "the driver failed: `nvidia-smi -q` may say more",
 }
 """Texts for reasons that need no other details."""
@@ -241,7 +241,8 @@ def _not_supported(
             return "not counted while MIG is on: see its instances"
     if name in GPM_READINGS:
         return "needs GPM: Hopper or later, GeForce from the 50 series"
-    reading = CATALOGUE.get(name)  # None for the list of processes
+    # The list of processes is not in the catalogue.
+    reading = CATALOGUE.get(name)
     if reading is not None and reading.not_supported:
         return reading.not_supported
     if name.startswith("nvlink_"):
@@ -264,7 +265,7 @@ def _disabled(name: str, device: Device) -> str:
         return "GPM is off by --no-gpm, or not sampled yet"
     if name.startswith("ecc_"):
         return f"disabled: {enable_ecc(device)}"
-    return "switched off: `nvidia-smi -q` shows what is"
+    return "switched off: see `nvidia-smi -q`"
 
 
 def link_bytes(generation: float, width: float) -> float | None:
@@ -276,9 +277,9 @@ def link_bytes(generation: float, width: float) -> float | None:
 
 
 def unseen(process: Process, room: int | None = None) -> str:
-    """Return why a process has no command, and the remedy; briefly if `room` is small."""
+    """Return why a process has no command, and the remedy; in short form if `room` is small."""
     reason = process.absent.get("command", Absence.LOST)
-    text = UNSEEN.get(reason, "the host does not say what it is")
+    text = UNSEEN.get(reason, "the host does not name it")
     if room is not None and len(text) > room:
         return UNSEEN_BRIEFLY.get(reason, text)
     return text

@@ -42,7 +42,7 @@ PRINTED_CHARACTERS = 80
 """Maximum number of characters shown of output before the first record."""
 RECORD_STARTS = (b'{"type":"inventory"', b'{"type":"sample"')
 PROMPT_SECONDS = 7.0
-"""Seconds to wait for a record after a prompt, which nobody can answer."""
+"""Seconds to wait for a record after a prompt. Nobody can answer the prompt."""
 PROMPT_ENDS = b" :?>$#%"
 """Last characters of prompts. The escape sequence of a window's title ends differently."""
 CRASHES = {SIGABRT, SIGBUS, SIGFPE, SIGILL, SIGSEGV}
@@ -96,7 +96,7 @@ class StreamChild:
         self._first_input = first_input
         self._input: asyncio.WriteTransport | None = None
         self._spoke = False
-        """True if it has sent a record."""
+        """True if the child has sent a record."""
         self._sent: list[int] = []
         """Signals that this object sent to end the child."""
         self._errors = Tail()
@@ -159,10 +159,11 @@ class StreamChild:
                     async for record in received:
                         yield record
             except TimeoutError:
-                why = "it said nothing for too long"
+                why = "it sent nothing for too long"
             except (OSError, DecodeError) as error:
                 why = str(error)
-                self._printed = b""  # the error is more precise
+                # The decoder's error is more precise than this output.
+                self._printed = b""
             process = self._process
             await self.close()
             status = process.returncode if process is not None else None
@@ -300,11 +301,11 @@ def _stop_problem(why: str, status: int | None) -> Problem:
     if status is not None and -status in CRASHES:
         return Problem(
             "The NVIDIA library crashed",
-            f"it took the sampler with it ({signal_name(status)})",
-            "The sampler is started again. If it goes on, reinstall or update the driver",
+            f"the sampler ended with it ({signal_name(status)})",
+            "The sampler restarts. If this repeats, reinstall or update the driver",
             "nvml",
         )
-    return Problem(what, why, "It is being started again")
+    return Problem(what, why, "gputop is restarting it")
 
 
 def _limit(interval: float) -> float:
@@ -386,7 +387,7 @@ async def snapshots(
     raise StreamError(
         Problem(
             "The NVIDIA driver does not answer",
-            f"it said nothing within {timeout_seconds:g} s",
+            f"it sent nothing within {timeout_seconds:g} s",
             "Look for Xid errors in `dmesg`; the machine may need a reboot",
         )
     )
@@ -452,5 +453,6 @@ async def first_snapshot(
             taken += 1
             if taken == MOST_SNAPSHOTS or not waits(each):
                 break
-    assert seen is not None  # a stream without a snapshot raises `StreamError`
+    # A stream without a snapshot raises `StreamError`.
+    assert seen is not None
     return seen

@@ -27,7 +27,8 @@ def say_if_it_crashes() -> None:
     reading, writing = os.pipe()
     try:
         child = os.fork()
-    except OSError:  # no more processes are allowed
+    # The limit on processes is reached.
+    except OSError:
         return
     if child == 0:
         os.close(writing)
@@ -51,8 +52,8 @@ def _wait(reading: int) -> None:
         if first.startswith(FATAL):
             problem = Problem(
                 "The NVIDIA library crashed",
-                f"it took this process with it ({first.removeprefix(FATAL).lower()})",
-                "Start it again. If it goes on, reinstall or update the driver",
+                f"this process ended with it ({first.removeprefix(FATAL).lower()})",
+                "Start it again. If this repeats, reinstall or update the driver",
                 "nvml",
             )
             print_message(f"error: {problem}.")

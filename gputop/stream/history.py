@@ -19,7 +19,7 @@ from gputop.schema.derived import DERIVED, derive
 from gputop.schema.values import Statistics
 
 CAPACITY = 1200
-"""Samples kept: twenty minutes at one a second."""
+"""Samples to keep: twenty minutes at one per second."""
 KEPT = tuple(
     reading.name for reading in CATALOGUE.values() if reading.in_history
 )
@@ -27,7 +27,7 @@ KEPT = tuple(
 FASTEST = {reading.name: reading.fastest for reading in CATALOGUE.values()}
 """Largest plausible increase of each counter per second."""
 LONGEST_WEIGHT_SECONDS = 60.0
-"""Maximum seconds for which one reading counts in a mean: the longest interval."""
+"""Most seconds for which one reading counts in a mean: the longest interval."""
 MOST_GONE = 64
 """Maximum number of kept devices that are missing in the newest sample."""
 FINE_CAPACITY = 720
@@ -204,7 +204,8 @@ class History:
         ]
         for gone, (uuid, device) in enumerate(missing, 1):
             for ring in device.rings.values():
-                ring[place] = math.nan  # no change in the shared ring of gaps
+                # The shared ring of gaps stays as it is.
+                ring[place] = math.nan
             if number - device.newest >= self._capacity or gone > MOST_GONE:
                 del self._devices[uuid]
 

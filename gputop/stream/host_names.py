@@ -58,7 +58,7 @@ def _words_of(path: Path) -> list[str]:
             words.append(word)
     if not words:
         shown = visible(str(path), 300)
-        raise ValueError(f"{shown} names no hosts. Write one on each line.")
+        raise ValueError(f"{shown} contains no hosts. Write one per line.")
     return words
 
 
@@ -69,7 +69,7 @@ def _lines(path: Path) -> list[str]:
         why = error.strerror or str(error)
         raise ValueError(
             f"{visible(str(path), 300)} cannot be read: {why}. "
-            "Name a file with one host on each line."
+            "Give a file with one host per line."
         ) from None
     return data.decode(errors="replace").splitlines()
 
@@ -130,7 +130,8 @@ def _configured() -> list[str]:
     """Return the names after `Host` in ssh's configuration and in the files that it includes."""
     hosts: list[str] = []
     files = [ssh_folder() / "config"]
-    for path in files:  # the loop appends included files
+    # The loop appends included files.
+    for path in files:
         if not path.is_file():
             continue
         for line in _lines(path):

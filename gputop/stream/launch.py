@@ -76,7 +76,8 @@ def launch(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     """
     # Another program, such as `ssh`, cannot call `end_with_parent`: `_BECOME` does it first.
     if arguments[0] != sys.executable:
-        import shutil  # slow to import, and rarely needed
+        # This import is slow and rarely needed.
+        import shutil
 
         if shutil.which(arguments[0]) is None:
             raise FileNotFoundError(
@@ -97,7 +98,8 @@ def launch(arguments: Sequence[str]) -> subprocess.Popen[bytes]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        start_new_session=True,  # only the dashboard gets Ctrl+C
+        # Ctrl+C must reach only the dashboard.
+        start_new_session=True,
     )
     assert process.stdin is not None
     os.set_blocking(process.stdin.fileno(), False)
@@ -109,7 +111,8 @@ def child_environment() -> Mapping[str, str]:
 
     The kernel kills the child when the thread that started it ends.
     """
-    # The `ssh` to a jump host does not get our options. It must not open a password window.
+    # `ssh` to a jump host does not inherit these options, and must not open a
+    # password window.
     ask_nothing = {"SSH_ASKPASS_REQUIRE": "never"}
     return {**os.environ, PARENT: str(os.getpid()), **ask_nothing}
 
@@ -120,14 +123,16 @@ def is_child_of_gputop() -> bool:
 
 
 def end_with_parent() -> None:
-    """Make the kernel kill this process when its parent ends, if the parent set `PARENT`."""
+    """Make the kernel kill this process when its parent ends, if the parent has set `PARENT`."""
     import ctypes
 
     parent = os.environ.pop(PARENT, None)
     if parent != str(os.getppid()):
-        # Started by hand, or through another program that may end first
+        # The process was started by hand, or by another program that may end
+        # first.
         return
-    with contextlib.suppress(AttributeError, OSError):  # a system without it
+    # The system has no prctl.
+    with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if parent != str(os.getppid()):
         os._exit(0)

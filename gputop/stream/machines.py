@@ -142,7 +142,8 @@ class Machines:
                 )
                 for reader in self._readers:
                     if reader.done() and not reader.cancelled():
-                        # Our own errors must not look like a silent machine
+                        # An error of gputop must not look like a silent
+                        # machine.
                         reader.result()
         finally:
             await self._stop_reading()

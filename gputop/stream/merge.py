@@ -47,7 +47,7 @@ def no_host(reason: Absence) -> Host:
 
 
 NO_HOST, NOT_ASKED = no_host(Absence.UNREACHABLE), no_host(Absence.DISABLED)
-"""Host readings of a machine that is away, and of this machine if it is not in the list."""
+"""Host readings of an unreachable machine, and of this machine if it is not in the list."""
 _OF_INVENTORY = (
     "hostname",
     "source",
@@ -104,7 +104,7 @@ class MachineStream:
             self._arrived_at = None
 
     def _add_inventory(self, inventory: Inventory, now: float) -> None:
-        # A restarted sampler has no devices at first. Keep the ones from before.
+        # A restarted sampler has no devices at first, so keep the old ones.
         starting = inventory.driver_state is DriverState.STARTING
         self._restarting = starting and bool(self.devices)
         if self.state is MachineState.AWAY:
@@ -152,21 +152,21 @@ class MachineStream:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """Devices of the machine. They are kept while it is away."""
+        """Devices of the machine. They are kept while it is unreachable."""
         return self.inventory.devices if self.inventory else ()
 
     @property
     def _newest(self) -> Sample | None:
-        """Newest sample of the machine; None while it is away."""
+        """Newest sample of the machine; None while it is unreachable."""
         return self._sample if self.state is MachineState.OK else None
 
     @property
     def processes(self) -> tuple[Process, ...]:
-        """Processes of the machine; empty while it is away."""
+        """Processes of the machine; empty while it is unreachable."""
         return self._newest.processes if self._newest else ()
 
     def readings(self, now: float) -> tuple[DeviceSample, ...]:
-        """Return the readings of each device. All are absent while the machine is away."""
+        """Return the readings of each device. All are absent while the machine is unreachable."""
         if self._newest is None:
             return tuple(
                 DeviceSample(d.uuid, absent=UNREACHABLE) for d in self.devices
@@ -187,7 +187,7 @@ class MachineStream:
         return events
 
     def arrived_since(self, moment: float) -> bool:
-        """Return True if the machine is not away and a sample has arrived since `moment`."""
+        """Return True if the machine is reachable and a sample has arrived since `moment`."""
         if self._arrived_at is None or self.state is not MachineState.OK:
             return False
         return self._arrived_at >= moment
@@ -259,7 +259,8 @@ class MachineStream:
     ) -> Event:
         """Return the event with this machine's names, and the time `age` seconds before `time`."""
         at = time - age
-        if abs(at) >= NUMBER_LIMIT:  # the decoder rejects larger numbers
+        # The decoder rejects larger numbers.
+        if abs(at) >= NUMBER_LIMIT:
             at = time
         uuid = event.device_uuid and qualified(self.name, event.device_uuid)
         return replace(

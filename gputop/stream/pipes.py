@@ -61,7 +61,8 @@ async def read_within(output: asyncio.StreamReader, seconds: float) -> bytes:
 
     After a suspension the timeout expires at once, even if there is data. So read a second time.
     """
-    # Not wait_for: before Python 3.12 it can lose a cancellation that coincides with data.
+    # wait_for is not used: before Python 3.12 it can lose a cancellation that
+    # coincides with data.
     try:
         async with asyncio.timeout(seconds):
             return await output.read(CHUNK_BYTES)
@@ -73,7 +74,7 @@ async def read_within(output: asyncio.StreamReader, seconds: float) -> bytes:
 async def ends_within(
     process: subprocess.Popen[bytes], seconds: float
 ) -> bool:
-    """Return True if the process ends in time. Use no thread, because a limit may forbid one."""
+    """Return True if the process ends in time. Uses no thread, because a limit may forbid one."""
     deadline = time.monotonic() + seconds
     while process.poll() is None:
         if time.monotonic() >= deadline:

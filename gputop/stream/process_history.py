@@ -1,4 +1,4 @@
-"""History of processes: what each used of the host and of its GPUs in the last minutes."""
+"""History of processes: their use of the host and of their GPUs in the last minutes."""
 
 from __future__ import annotations
 
@@ -11,42 +11,42 @@ from typing import NamedTuple
 from gputop.agent.snapshot import Process
 
 CAPACITY = 600
-"""Samples kept of each process: ten minutes at one a second, in 10 kB."""
+"""Samples kept per process: ten minutes at one per second, in 10 kB."""
 MOST_PROCESSES = 2048
-"""Processes kept, also those that have ended; the oldest are dropped first."""
+"""Most processes kept, including those that have ended. The oldest are dropped first."""
 
 Key = tuple[int, float | None, str | None]
 
 
 class Usage(NamedTuple):
-    """Numbers of a process in one sample, NaN if missing; over all of its devices."""
+    """Numbers of a process in one sample, over all of its devices; NaN if missing."""
 
     cpu_percent: float
     memory_resident_bytes: float
     memory_used_bytes: float
     """Sum over its devices."""
     sm_utilization_percent: float
-    """Of the device on which it is largest."""
+    """From the device with the largest value."""
 
 
 _read = attrgetter(*Usage._fields)
 
 
 def key_of(process: Process) -> Key:
-    """Return the identity of a process: a pid alone may later be another one's."""
+    """Return the identity of a process. A pid alone is not enough, because pids are reused."""
     return process.pid, process.start_time, process.machine
 
 
 class _Series:
-    """Numbers of a process, sample by sample."""
+    """Numbers of a process, one per sample."""
 
     def __init__(self, first: int) -> None:
         self.first = self.end = first
-        """Numbers of the first sample, and of the one after the last."""
+        """Number of the first sample, and the number after the last one."""
         self.numbers = array("f")
 
     def add(self, number: int, usage: Iterable[float]) -> None:
-        """Add the numbers of a sample; samples without the process are gaps."""
+        """Add the numbers of a sample. Samples without the process become gaps."""
         width = len(Usage._fields)
         missed = min(number - self.end, CAPACITY)
         self.numbers.extend([math.nan] * (width * missed))
@@ -61,7 +61,7 @@ class ProcessHistory:
 
     def __init__(self) -> None:
         self.count = 0
-        """Number of samples ever added."""
+        """Number of samples that were added so far."""
         self._series: dict[Key, _Series] = {}
 
     def add(self, processes: Iterable[Process]) -> None:
@@ -78,7 +78,8 @@ class ProcessHistory:
         for key, usage in usages.items():
             series = self._series.pop(key, None) or _Series(self.count)
             series.add(self.count, usage)
-            self._series[key] = series  # now the last one
+            # The newest series is the last one.
+            self._series[key] = series
         while len(self._series) > MOST_PROCESSES:
             del self._series[next(iter(self._series))]
         self.count += 1
@@ -94,9 +95,9 @@ class ProcessHistory:
 
 
 def _together(one: Usage, other: Usage) -> Usage:
-    """Return the numbers of a process that is on two devices."""
+    """Return the combined numbers of a process that uses two devices."""
     memory = one.memory_used_bytes + other.memory_used_bytes
-    # A comparison with NaN is False, so that the known one of two is taken.
+    # A comparison with NaN is False, so a known value replaces an unknown one.
     busiest = other.sm_utilization_percent
     if one.sm_utilization_percent > busiest or math.isnan(busiest):
         busiest = one.sm_utilization_percent

@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 
 CONNECT_SECONDS = 8
 OPTIONS = (
-    "BatchMode=yes",  # a prompt would appear on the dashboard's screen
+    # A prompt would appear on the dashboard's screen.
+    "BatchMode=yes",
     f"ConnectTimeout={CONNECT_SECONDS}",
-    # A dead link is detected after 30 s, or earlier because the stream is silent. Not less: on a
-    # line of 8 kB/s, sending the agent delays answers for this long.
+    # A dead link is detected after 30 s, or earlier because the stream is
+    # silent. The limit is not lower, because sending the agent at 8 kB/s
+    # delays answers for this long.
     "ServerAliveInterval=5",
     "ServerAliveCountMax=5",
-    # Use an existing master; a new one would outlive gputop
+    # Use an existing master. A new one would outlive gputop.
     "ControlMaster=no",
-    # Makes JSON 12 times smaller, for 1 ms of work per sample
+    # Compression makes JSON 12 times smaller and costs 1 ms per sample.
     "Compression=yes",
     "ClearAllForwardings=yes",
     "ForwardAgent=no",
@@ -35,7 +37,8 @@ OPTIONS = (
     "PermitLocalCommand=no",
     "RemoteCommand=none",
     "RequestTTY=no",
-    "LogLevel=INFO",  # the last line gives the reason for a failure
+    # The last line gives the reason for a failure.
+    "LogLevel=INFO",
 )
 """Options that override the user's configuration.
 
@@ -67,7 +70,7 @@ def parse_host(text: str) -> str:
         return text
     raise ValueError(
         f"{visible(text, 64)!r} is not a host: {why}. "
-        "Give a name that `ssh` knows, such as gpu-1 or ada@gpu-1."
+        "Give a name or an alias of ssh, such as gpu-1 or ada@gpu-1."
     )
 
 
@@ -97,7 +100,7 @@ def ssh_command(host: str, words: Sequence[str]) -> list[str]:
     return ["ssh", *options, "--", host, shlex.join(words)]
 
 
-STARTUP_FILE = "A start-up file there (such as ~/.bashrc) should print and ask in terminals only"
+STARTUP_FILE = "Start-up files there (such as ~/.bashrc) should print and prompt only in terminals"
 _UPGRADE_THERE = (
     f"Upgrade it: {FROM_CHECKOUT} there, or leave out --remote-command"
 )
@@ -122,7 +125,7 @@ class _Rule(NamedTuple):
 _RULES = (
     _Rule(
         r"(?:ssh: )?([^\n]*)(?s:.*)UNKNOWN port 65535",
-        "its jump host does not let it pass: {0}",
+        "its jump host refused the connection: {0}",
         "Try `ssh` with the jump host alone",
     ),
     _Rule(
@@ -146,18 +149,18 @@ _RULES = (
     ),
     _Rule(
         r"Permission denied \(",
-        "it wants a password or another key",
+        "it needs a password or another key",
         "`ssh-copy-id {host}`, or `ssh-add` the key",
     ),
     _Rule(
         "REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "its host key is another one than before",
+        "its host key has changed",
         "Find out why, then `ssh-keygen -R {host}`",
     ),
     _Rule(
         "Host key verification failed",
         "its host key is not known",
-        "Look at it with `ssh {host}` once",
+        "Check it with `ssh {host}` once",
     ),
     _Rule(
         "(Could not resolve hostname [^\n]*)",
@@ -170,7 +173,7 @@ _RULES = (
         "See whether the machine is on, and whether `ssh {host}` reaches it",
     ),
     _Rule(
-        "unrecognized arguments|invalid choice|is not known. Did you mean|` has no --",
+        "unrecognized arguments|invalid choice|is (?:not known|unknown). Did you mean|` has no --",
         "its gputop is too old, or is another program",
         _UPGRADE_THERE,
         status=2,
@@ -182,19 +185,20 @@ _RULES = (
     ),
     _Rule(
         "No such file or directory: 'ssh'",
-        "there is no `ssh` here",
+        "`ssh` is not installed here",
         "Install OpenSSH's client",
     ),
 )
 
 
 def explain_absence(host: str, interruption: Interruption) -> Problem:
-    """Return why a host is away, and the remedy, based on its last output and exit status."""
+    """Return why a host is unreachable and the remedy, from its last output and exit status."""
     what = f"{host} is unreachable"
     status = interruption.status
     said = f"{interruption.errors}\n{interruption.problem.why}"
     if says_process_limit(said):
-        # Without errors, `ssh` itself was not started: the limit is this machine's.
+        # Without error output, `ssh` itself did not start: this machine's
+        # limit was reached.
         if host == THIS_MACHINE or not interruption.errors:
             return replace(interruption.problem, what=what)
         why = "no more threads or processes can be started there"
@@ -213,7 +217,7 @@ def explain_absence(host: str, interruption: Interruption) -> Problem:
     ):
         return after_output(host, _end(interruption), interruption.printed)
     remedy = (
-        "It is tried again"
+        "gputop tries again"
         if host == THIS_MACHINE
         else f"`ssh {host}` may say more"
     )
@@ -221,11 +225,12 @@ def explain_absence(host: str, interruption: Interruption) -> Problem:
 
 
 def _end(interruption: Interruption) -> str:
-    """Return the stream's own reason for its end, or else a description from its status."""
+    """Return the reason that the stream gave for its end, or else one from its exit status."""
     status, why = interruption.status, interruption.problem.why
     if interruption.errors or status is None or why != "it ended":
         return why.removeprefix("ssh: ").rstrip(".")
-    if status <= 0 or status == 255:  # 255 is an error of `ssh` itself
+    # 255 is an error of `ssh` itself.
+    if status <= 0 or status == 255:
         return "the connection ended"
     return f"gputop there ended with status {status}"
 

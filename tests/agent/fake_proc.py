@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,7 +74,3 @@ class FakeProc:
         self.write(f"{pid}/cgroup", cgroup)
         self.write(f"{pid}/task/{pid}/children", b"".join(b"%d " % child for child in children))
         self.write(f"{pid}/status", b"Name:\tpython\nUid:\t%d\t9\t9\t9\nGid:\t0\n" % uid)
-
-    def take_away(self, pid: int = 7) -> None:
-        self.write(f"{pid}/stat", b"")  # for whoever has it open
-        shutil.rmtree(self.root / str(pid))

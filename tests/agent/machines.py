@@ -76,13 +76,6 @@ AMD = {
     **chip(1, "k10temp", "67375", "61500"),
     **chip(2, "mlx5", "45000"),
 }
-GRACE = {
-    **MEMORY,
-    "/proc/cpuinfo": "processor\t: 0\nBogoMIPS\t: 2000.00\nCPU part\t: 0xd4f\n\n",
-    **policy(0, "3402000"),
-    **policy(1, "1800000"),
-    **NVME,
-}
 BOARD = {
     **MEMORY,
     "/proc/cpuinfo": "processor\t: 0\nBogoMIPS\t: 62.50\nModel\t\t: NVIDIA Jetson\n",

@@ -16,36 +16,23 @@ QOS = "/kubepods.slice/kubepods-burstable.slice"
 USER = "/user.slice/user-1000.slice/user@1000.service"
 TABLE: dict[str, tuple[str, Cgroup]] = {
     "no control groups": ("", Cgroup()),
-    "root": ("0::/\n", Cgroup()),
     "a session": ("0::/user.slice/user-1000.slice/session-4.scope\n", Cgroup()),
     "docker, systemd": (f"0::/system.slice/docker-{ID}.scope\n", Cgroup(SHORT)),
     "docker, cgroupfs": (f"0::/docker/{ID}\n", Cgroup(SHORT)),
-    "docker, v1": (
-        f"12:devices:/docker/{ID}\n11:cpu,cpuacct:/docker/{ID}\n1:name=systemd:/docker/{ID}\n",
-        Cgroup(SHORT),
-    ),
     "docker, v1, one hierarchy without it": (
         f"13:rdma:/\n12:devices:/docker/{ID}\n0::/system.slice/containerd.service\n",
         Cgroup(SHORT),
     ),
-    "docker, rootless": (f"0::{USER}/user.slice/docker-{ID}.scope\n", Cgroup(SHORT)),
     "docker, with systemd in it": (f"0::/docker/{ID}/system.slice/ssh.service\n", Cgroup(SHORT)),
     "docker in docker": (f"0::/docker/{OTHER}/docker/{ID}\n", Cgroup(SHORT)),
-    "docker, seen from its neighbour": (f"0::/../docker-{ID}.scope\n", Cgroup(SHORT)),
     "docker, ended": (f"0::/system.slice/docker-{ID}.scope (deleted)\n", Cgroup(SHORT)),
-    "docker build": ("0::/docker/buildkit/t4967jvf8rbufklrhkicskyes\n", Cgroup()),
     "ecs": (f"9:memory:/ecs/0f1d{'0' * 28}/{ID}\n", Cgroup(SHORT)),
     "podman": (f"0::/machine.slice/libpod-{ID}.scope/container\n", Cgroup(SHORT)),
-    "podman, split": (f"0::/system.slice/web.service/libpod-payload-{ID}\n", Cgroup(SHORT)),
     "podman, in a pod of its own": (
         f"0::/machine.slice/machine-libpod_pod_{OTHER}.slice/libpod-{ID}.scope/container\n",
         Cgroup(SHORT),
     ),
     "podman's conmon": (f"0::/machine.slice/libpod-conmon-{ID}.scope\n", Cgroup()),
-    "cri-o's conmon": (
-        f"0::{QOS}/kubepods-burstable-pod{UID_}.slice/crio-conmon-{ID}.scope\n",
-        Cgroup(None, UID),
-    ),
     "kubernetes, containerd": (
         f"0::{QOS}/kubepods-burstable-pod{UID_}.slice/cri-containerd-{ID}.scope\n",
         Cgroup(SHORT, UID),
@@ -54,7 +41,6 @@ TABLE: dict[str, tuple[str, Cgroup]] = {
         f"0::{QOS}/kubepods-burstable-pod{UID_}.slice/crio-{ID}.scope/container\n",
         Cgroup(SHORT, UID),
     ),
-    "kubernetes, cgroupfs": (f"0::/kubepods/besteffort/pod{UID}/{ID}\n", Cgroup(SHORT, UID)),
     "kubernetes, two drivers": (
         (
             f"1:name=systemd:/system.slice/containerd.service/kubepods-burstable-pod{UID_}.slice"
@@ -66,13 +52,6 @@ TABLE: dict[str, tuple[str, Cgroup]] = {
         f"0::{QOS}/kubepods-burstable-pod{STATIC}.slice/cri-containerd-{ID}.scope\n",
         Cgroup(SHORT, STATIC),
     ),
-    "kubernetes in docker": (
-        (
-            f"0::/system.slice/docker-{OTHER}.scope/kubelet.slice/kubelet-kubepods.slice"
-            f"/kubelet-kubepods-pod{UID_}.slice/cri-containerd-{ID}.scope\n"
-        ),
-        Cgroup(SHORT, UID),
-    ),
     "kubernetes in kubernetes": (
         f"0::/kubepods/pod{STATIC}/{OTHER}/kubelet/kubepods/besteffort/pod{UID}/{ID}\n",
         Cgroup(SHORT, UID),
@@ -81,24 +60,11 @@ TABLE: dict[str, tuple[str, Cgroup]] = {
         "0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0\n",
         Cgroup(slurm_job="4711"),
     ),
-    "slurm, several daemons": (
-        "0::/system.slice/gx10-ac12_slurmstepd.scope/job_12/step_extern/user/task_special\n",
-        Cgroup(slurm_job="12"),
-    ),
     "slurm, v1": (
         "9:memory:/slurm/uid_1000/job_1234/step_0/task_0\n5:cpuset:/slurm/uid_1000/job_1234\n",
         Cgroup(slurm_job="1234"),
     ),
-    "slurm, v1, several daemons": (
-        "4:freezer:/slurm_node01/uid_1000/job_77/step_1\n",
-        Cgroup(slurm_job="77"),
-    ),
-    "slurm's daemon": ("0::/system.slice/slurmd.service\n", Cgroup()),
     "a job of something else": ("0::/galaxy/job_12\n", Cgroup()),
-    "podman in a slurm job": (
-        f"0::/system.slice/slurmstepd.scope/job_9/step_0/user/libpod-{ID}.scope\n",
-        Cgroup(SHORT, slurm_job="9"),
-    ),
     "slurm in kubernetes": (
         (
             f"0::/kubepods.slice/kubepods-pod{UID_}.slice/cri-containerd-{ID}.scope"
@@ -107,12 +73,9 @@ TABLE: dict[str, tuple[str, Cgroup]] = {
         Cgroup(SHORT, UID, "3"),
     ),
     "lxc": ("0::/lxc.payload.trainer/system.slice/ssh.service\n", Cgroup("trainer")),
-    "lxc, 3.1": ("7:memory:/lxc.payload/trainer/user.slice\n", Cgroup("trainer")),
     "lxc, old": ("7:memory:/lxc/trainer\n", Cgroup("trainer")),
     "lxc's monitor": ("0::/lxc.monitor.trainer\n", Cgroup()),
-    "lxc's monitor, 3.1": ("7:memory:/lxc.monitor/trainer\n", Cgroup()),
     "docker in lxc": (f"0::/lxc.payload.trainer/system.slice/docker-{ID}.scope\n", Cgroup(SHORT)),
-    "nspawn": ("0::/machine.slice/machine-fedora.scope/payload/init.scope\n", Cgroup("fedora")),
     "nspawn, a dash": ("0::/machine.slice/machine-dev\\x2dbox.scope/payload\n", Cgroup("dev-box")),
     "nspawn, a service": (
         "0::/machine.slice/systemd-nspawn@fedora.service/payload\n",
@@ -122,7 +85,6 @@ TABLE: dict[str, tuple[str, Cgroup]] = {
     "an id that is too short": (f"0::/docker/{ID[:-1]}\n", Cgroup()),
     "an id that is too long": (f"0::/docker/{ID}0\n", Cgroup()),
     "no id": (f"0::/system.slice/backup-{ID.upper()}.scope\n", Cgroup()),
-    "a pod of nothing": (f"0::/system.slice/pod{UID}\n", Cgroup()),
     "one line without its colons": (f"/docker/{ID}", Cgroup(SHORT)),
 }
 

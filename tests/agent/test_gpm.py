@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pynvml
 import pytest
 
 from gputop.agent.device import GPM_READINGS, Absence, DeviceSample, DeviceState
-from gputop.agent.nvml.driver import NvmlReader, start
-from gputop.agent.nvml.utilization import Gpm
-from tests.agent.test_nvml import Clock, check
+from tests.agent.reader import OneDevice
+from tests.agent.test_nvml import check
 from tests.driver import (
     GPM,
     GPU_IS_LOST,
@@ -38,14 +36,10 @@ class Machine:
 
     def __init__(self, driver: FakeDriver, device: FakeDevice) -> None:
         self.driver = driver
-        driver.write(device)
-        start()
-        self.clock = Clock()
-        self.reader = NvmlReader(0, clock=self.clock)
+        self.device = OneDevice(driver, device)
 
     def read(self, *, gpm: bool = True, after: float = 1.0) -> DeviceSample:
-        self.clock.seconds += after
-        reading = self.reader.read(gpm=gpm)[0]
+        reading = self.device.reading(after, gpm=gpm)
         check(reading)
         return reading.sample
 
@@ -137,20 +131,3 @@ def test_a_loss_is_known_from_any_call(nvml: FakeDriver, cause: str) -> None:
     assert values(machine.read()) == {Absence.NO_DATA_YET}
     assert values(machine.read()) == set(GPM.values())
     assert machine.calls()["nvmlGpmQueryDeviceSupport"] == 1
-
-
-def test_a_gpu_instance_has_its_own(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(gpm={"5.3": 40.0, "5.4": 60.0, 5: 99.0}))
-    start()
-    clock = Clock()
-    handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-    instances = [Gpm(handle, instance, clock) for instance in (3, 4)]
-    for gpm in instances:
-        gpm.read()
-    clock.seconds += 1.0
-    found = [gpm.read() for gpm in instances]
-    assert [row["tensor_active_percent"] for row in found] == [40.0, 60.0]
-    assert found[0]["sm_active_percent"] is Absence.NOT_SUPPORTED
-    assert nvml.calls()["nvmlGpmSampleGet"] == 0
-    for gpm in instances:
-        gpm.close()

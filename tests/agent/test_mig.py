@@ -11,7 +11,7 @@ from gputop.agent.device import GPM_READINGS, READINGS, Absence, DeviceState
 from gputop.agent.interface import UTILIZATIONS, DeviceReading
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.schema.derived import label_of
-from tests.agent.test_nvml import Clock
+from tests.agent.reader import Clock
 from tests.driver import (
     GPU_IS_LOST,
     NO_PERMISSION,

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import pynvml
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -22,10 +21,10 @@ from gputop.agent.device import (
 from gputop.agent.interface import UTILIZATIONS, DeviceReading, DriverError
 from gputop.agent.lines import to_line
 from gputop.agent.nvml.driver import NvmlReader, start
-from gputop.agent.nvml.fields import number_of
 from gputop.agent.nvml.xid_events import XidEvents
 from gputop.agent.snapshot import Host, Process, ProcessKind, Sample
 from gputop.schema.decode import decode
+from tests.agent.reader import Clock, OneDevice
 from tests.agent.readings import FUNCTIONS, OLDER, RATES, WITHOUT_A_DEFAULT
 from tests.driver import (
     DRIVER_NOT_LOADED,
@@ -48,16 +47,6 @@ pytestmark = pytest.mark.driver
 
 MIB = 1 << 20
 DEVICE = FakeDevice(fan_percent=38, fans=2, power_limit_enforced_milliwatts=650_500)
-
-
-class Clock:
-    """Time that passes when told to."""
-
-    def __init__(self) -> None:
-        self.seconds = 100.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 def only_reader() -> NvmlReader:
@@ -123,14 +112,6 @@ def test_what_the_driver_does_not_say_about_itself_and_its_devices(nvml: FakeDri
         Absence.NOT_SUPPORTED
     }
     assert device.absent["sm_clock_max_mhz"] is Absence.NO_PERMISSION
-
-
-def test_a_name_that_is_not_utf8(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(name="Card \udcff\udcfe"))
-    reader = only_reader()
-    reader.read(gpm=False)[0]
-    assert reader.device.name == "unknown device"
-    assert reader.device.absent["name"] is Absence.ERROR
 
 
 FOLLOWS = ("memory_free_bytes", "memory_unattributed_bytes", "fans_percent")
@@ -317,19 +298,15 @@ def test_process_lists_that_fail(
 
 
 def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(fan_percent=38, fans=2, processes=(FakeProcess(1),)))
-    clock = Clock()
-    start()
-    reader = NvmlReader(0, clock=clock)
-    reader.read(gpm=False)
+    device = OneDevice(nvml, FakeDevice(fan_percent=38, fans=2, processes=(FakeProcess(1),)))
+    device.read()
     nvml.forget_calls()
     nvml.change(0, fan_percent=50, power_milliwatts=1_000, processes=(FakeProcess(2),))
     for _ in range(40):  # 20 s, twice a second
-        clock.seconds += 0.5
-        reading = reader.read(gpm=False)[0]
-        if clock.seconds < 101:
+        reading = device.reading(0.5)
+        if device.clock.seconds < 101:
             assert reading.processes[0].pid == 1
-        if clock.seconds < 109.8:
+        if device.clock.seconds < 109.8:
             assert reading.sample.fan_percent == 38
         assert reading.sample.power_watts == 1.0
     assert reading.sample.fan_percent == 50
@@ -344,51 +321,25 @@ def test_what_costs_more_is_asked_less_often(nvml: FakeDriver) -> None:
         assert calls[f"nvmlDevice{name}"] == count
 
 
+def test_what_is_asked_every_10_s_has_an_age_of_its_own(nvml: FakeDriver) -> None:
+    device = OneDevice(nvml, FakeDevice())
+    ages = [device.read(1.0).slow_age_seconds for _ in range(12)]
+    assert ages == [None, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, None, 1.0]
+
+
 def test_what_a_device_does_not_support_is_asked_for_once_a_minute(nvml: FakeDriver) -> None:
-    nvml.write(FakeDevice(encoder_utilization_percent=None, memory_used_bytes=None, values={}))
-    clock = Clock()
-    start()
-    reader = NvmlReader(0, clock=clock)
-    reader.read(gpm=False)[0]
+    lacks = FakeDevice(encoder_utilization_percent=None, memory_used_bytes=None, values={})
+    device = OneDevice(nvml, lacks)
+    device.read()
     nvml.change(0, encoder_utilization_percent=5)
     nvml.forget_calls()
     for _ in range(11):
-        clock.seconds += 5
-        reader.read(gpm=False)[0]
+        device.read(5.0)
     calls = nvml.calls(0)
     assert not {"nvmlDeviceGetEncoderUtilization", "nvmlDeviceGetMemoryInfo_v2"} & set(calls)
-    clock.seconds += 5
-    sample = reader.read(gpm=False)[0].sample
+    sample = device.read(5.0)
     assert sample.encoder_utilization_percent == 5
     assert nvml.calls(0)["nvmlDeviceGetEncoderUtilization"] == 1
-
-
-@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 64, 200])
-def test_a_list_of_any_length(nvml: FakeDriver, count: int) -> None:
-    nvml.write(FakeDevice(processes=tuple(FakeProcess(pid) for pid in range(1, count + 1))))
-    start()
-    processes = NvmlReader(0).read(gpm=False)[0].processes
-    assert [process.pid for process in processes] == [*range(1, count + 1)]
-
-
-def test_every_type_of_a_number_is_known() -> None:
-    """As the library writes it: nothing of what was in the place before counts."""
-    numbers = {"DOUBLE": -1.5, "UNSIGNED_INT": 0xFFFF_FFFE, "SIGNED_INT": -7}
-    numbers |= {"UNSIGNED_LONG": 1 << 40, "UNSIGNED_LONG_LONG": (1 << 64) - 2}
-    numbers |= {"SIGNED_LONG_LONG": -5, "UNSIGNED_SHORT": 65_000}
-    members = {"DOUBLE": "dVal", "UNSIGNED_INT": "uiVal", "SIGNED_INT": "siVal"}
-    members |= {"UNSIGNED_LONG": "ulVal", "UNSIGNED_LONG_LONG": "ullVal"}
-    members |= {"SIGNED_LONG_LONG": "sllVal", "UNSIGNED_SHORT": "usVal"}
-    prefix = "NVML_VALUE_TYPE_"
-    names = [name for name in dir(pynvml) if name.startswith(prefix) and "COUNT" not in name]
-    assert {name.removeprefix(prefix) for name in names} == {*numbers}
-    for name in names:
-        word = name.removeprefix(prefix)
-        value = pynvml.c_nvmlValue_t()
-        value.ullVal = 0xAAAA_AAAA_AAAA_AAAA
-        setattr(value, members[word], numbers[word])
-        assert number_of(value, getattr(pynvml, name)) == numbers[word]
-    assert number_of(value, 99) is None
 
 
 def lacking(device: FakeDevice) -> FakeDevice:
@@ -433,14 +384,6 @@ def test_init_that_fails_is_explained(nvml: FakeDriver, code: int) -> None:
     assert str(caught.value.problem).startswith(PROBLEMS[code])
     nvml.write(FakeDevice(), init_code=0)
     assert only_reader().read(gpm=False)[0].sample.state is DeviceState.OK  # and can be tried again
-
-
-def test_a_driver_without_devices_can_be_tried_again(nvml: FakeDriver) -> None:
-    nvml.write()
-    with pytest.raises(DriverError, match=r"device|GPUs"):
-        start().readers()
-    nvml.write(FakeDevice())
-    assert only_reader().read(gpm=False)[0].sample.state is DeviceState.OK
 
 
 CODES = st.sampled_from([0, 1, 2, 3, 4, 6, 7, 10, 13, 15, 16, 17, 18, 21, 25, 26, 27, 999, 4711])

@@ -16,7 +16,7 @@ from tests.driver import GPU_IS_LOST, UNKNOWN, FakeDevice, FakeDriver
 pytestmark = pytest.mark.driver
 
 CREATE, FREE = "nvmlEventSetCreate", "nvmlEventSetFree"
-SUPPORTED, REGISTER = "nvmlDeviceGetSupportedEventTypes", "nvmlDeviceRegisterEvents"
+REGISTER = "nvmlDeviceRegisterEvents"
 WAIT = "nvmlEventSetWait_v2"
 BOUND = 60.0
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +12,7 @@ from gputop.agent.device import Absence
 from gputop.agent.interface import UTILIZATIONS
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.snapshot import Process, ProcessKind
-from tests.agent.test_nvml import Clock
+from tests.agent.reader import Clock
 from tests.driver import (
     FUNCTION_NOT_FOUND,
     NO_PERMISSION,
@@ -24,7 +22,6 @@ from tests.driver import (
     FakeDriver,
     FakeProcess,
     FakeUsage,
-    loaded,
 )
 
 if TYPE_CHECKING:
@@ -162,14 +159,6 @@ def test_why_it_is_not_known(nvml: FakeDriver, code: int, absence: Absence | Non
         assert process.memory_used_bytes == 1 << 30
         assert "memory_used_bytes" not in process.absent
     assert "processes" not in reading.sample.absent
-
-
-def test_the_older_call_where_there_is_no_other(
-    build_driver: Callable[..., Path], tmp_path: Path
-) -> None:
-    older = FakeDriver(tmp_path, build_driver(NEWER))
-    with loaded(older):
-        assert Watched(older, 7).after(FakeUsage(7, 31)) == [(31, 0, 0, 0)]
 
 
 def kinds(reading: DeviceReading) -> dict[int, ProcessKind]:

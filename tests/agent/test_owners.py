@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pwd
 import subprocess
@@ -18,8 +17,7 @@ import psutil
 import pytest
 
 from gputop.agent.device import Absence
-from gputop.agent.interface import LONGEST_FACT, OWNER_FIELDS, with_facts
-from gputop.agent.lines import to_line
+from gputop.agent.interface import OWNER_FIELDS, with_facts
 from gputop.agent.linux import owners as module
 from gputop.agent.linux import procfs
 from gputop.agent.linux.owners import (
@@ -30,9 +28,6 @@ from gputop.agent.linux.owners import (
     Owners,
 )
 from gputop.agent.linux.procfs import BOOT_TIME, TICKS_PER_SECOND
-from gputop.agent.snapshot import Sample
-from gputop.schema.decode import decode
-from tests import streams
 from tests.agent.fake_proc import FakeProc
 from tests.agent.fakes import Time, listed
 
@@ -175,27 +170,6 @@ def test_children_that_are_not_told(clock: Time, proc: FakeProc, owners: Owners)
     assert {owner.absent[name] for name in CHILDREN} == {Absence.NOT_SUPPORTED}
 
 
-def test_one_file_is_opened_at_a_look() -> None:
-    """Not by the standard library either, as the interpreter itself reports it."""
-    script = """
-import json, os, sys
-from gputop.agent.linux.owners import Owners
-owners = Owners()
-list(owners.look_up([os.getppid()]))
-opened = []
-counting = ("open", "os.listdir", "os.scandir", "pwd.getpwuid", "subprocess.Popen", "os.kill")
-sys.addaudithook(lambda event, of: opened.append((event, of[0])) if event in counting else None)
-for _ in range(3):
-    list(owners.look_up([os.getppid()]))
-found = list(opened)
-print(json.dumps(found))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], check=True, capture_output=True, timeout=BOUND
-    )
-    assert json.loads(done.stdout) == [["open", f"/proc/{os.getpid()}/stat"]] * 3
-
-
 def test_a_user_name_that_is_never_answered(
     clock: Time, proc: FakeProc, owners: Owners, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,17 +266,6 @@ def test_a_start_time_follows_a_clock_that_was_set(
     assert boot.now() == 5000
 
 
-def test_a_process_is_forgotten_when_it_leaves_the_devices(
-    clock: Time, proc: FakeProc, owners: Owners
-) -> None:
-    proc.add()
-    find(owners, 7)
-    clock.now += 1.0
-    assert find(owners, 7).cpu_percent == 0.0
-    find(owners, 8)
-    assert find(owners, 7).cpu_percent is None
-
-
 def test_what_has_no_command_line_has_a_name(clock: Time, proc: FakeProc, owners: Owners) -> None:
     """Kernel threads and zombies; so has one whose command line may not be seen."""
     proc.add(command=b"", name=b"kworker/0:1)")
@@ -348,13 +311,3 @@ def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "kill", refuse)
     assert find(Owners(), NOBODY) == unseen(listed(NOBODY), Absence.NO_PERMISSION)
     assert find(Owners(), 0) == unseen(listed(0), Absence.LOST)
-
-
-def test_a_long_name_of_a_container_is_cut() -> None:
-    """A longer text would have the reader refuse the line, and with it all devices."""
-    known = with_facts(streams.process(71, 0), {"container": "c" * 100_000, "user": "ada"})
-    assert known.container == "c" * LONGEST_FACT
-    assert known.user == "ada"
-    sample = decode(to_line(streams.sample(1, [known])))
-    assert isinstance(sample, Sample)
-    assert sample.processes == (known,)

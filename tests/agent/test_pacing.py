@@ -5,12 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from gputop.agent.lines import to_line
 from gputop.agent.pacing import Pacing
-from gputop.agent.snapshot import Event, Inventory, Record, Sample
+from gputop.agent.snapshot import Event, Record, Sample
 from tests import streams
 from tests.streams import NOW
 
@@ -73,39 +70,6 @@ def test_events_utilization_and_inventories_are_kept_for_the_next_sample() -> No
     (last,) = samples(pacing.select(sample(10)))
     assert last.events == ()  # each is sent once
     assert last.devices[0].gpu_utilization_samples_percent == ()
-
-
-MOMENTS = st.lists(st.sampled_from(["sample", "event", "inventory", "arrives"]))
-
-
-@given(MOMENTS)
-def test_whatever_the_line_does_nothing_is_lost_but_samples(moments: list[str]) -> None:
-    pacing = asked()
-    on_the_line = 0
-    made: list[int] = []
-    sent: list[int] = []
-    known = newest = streams.inventory(0)
-    for n, moment in enumerate([*moments, *["arrives"] * len(moments), "event"]):
-        if moment == "arrives":
-            if on_the_line:
-                on_the_line -= 1
-                pacing.ask()
-            continue
-        if moment == "inventory":
-            newest = streams.inventory(n % 5, time=NOW + n)
-            written = pacing.select(newest)
-        else:
-            code = n if moment == "event" else None
-            made += [] if code is None else [n]
-            written = pacing.select(sample(n, code=code))
-        for each in written:
-            if isinstance(each, Inventory):
-                known = each
-            else:
-                assert known == newest
-                sent += [event.code or 0 for event in each.events]
-                on_the_line += 1
-    assert sent == made  # each once, in order, none left
 
 
 def is_gone(pacing: Pacing) -> bool:

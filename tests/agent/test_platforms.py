@@ -12,7 +12,6 @@ from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.nvml.integrated import memory_is_shared
 from gputop.agent.snapshot import Host, Sample
 from gputop.schema.decode import decode
-from gputop.schema.derived import label_of
 from tests.agent.readings import WITHOUT_A_DEFAULT
 from tests.driver import FakeDevice, FakeDriver, FakeProcess
 from tests.driver.platforms import PLATFORMS, h100, n1x, orin_of_zeros
@@ -199,21 +198,6 @@ def test_no_number_is_a_wrong_one_and_each_absence_has_its_reason(
     assert device.memory_is_shared is shared
     assert device.memory_total_bytes == (None if mib is None else mib << 20)
     assert reading.sample.state is DeviceState.OK
-
-
-def test_instances_have_their_own_memory_and_nothing_of_the_gpus(nvml: FakeDriver) -> None:
-    preset = PLATFORMS["a100_mig"]()
-    parent, *readings = read(nvml, preset)
-    assert parent.processes == ()
-    assert [label_of(reading.device) for reading in readings] == ["0:0", "0:1", "0:3"]
-    for instance, reading in zip(filter(None, preset.instances), readings, strict=True):
-        sample = reading.sample
-        has = {name for name in READINGS if getattr(sample, name) is not None}
-        assert has == {*MEMORY, "memory_attributed_bytes", "bar1_used_bytes"}
-        assert sample.memory_used_bytes == instance.memory_used_bytes
-        assert (reading.device.name, reading.device.sm_count) == (instance.name, instance.sm_count)
-        pids = [process.pid for process in reading.processes]
-        assert pids == [process.pid for process in instance.processes]
 
 
 NO = Absence.NOT_SUPPORTED

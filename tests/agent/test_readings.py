@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from gputop.agent.device import GPM_READINGS, READINGS, SERIES_READINGS, Device
+from gputop.agent.device import READINGS, Device
 from gputop.agent.lines import to_plain
 from gputop.agent.nvml.driver import NvmlReader, start
-from tests.agent.readings import A_SECOND_LATER, INVENTORY, RATES, SAMPLE, Row, device, field, get
-from tests.agent.test_nvml import Clock
+from tests.agent.reader import OneDevice
+from tests.agent.readings import A_SECOND_LATER, INVENTORY, SAMPLE, Row, device, field, get
 from tests.driver import (
     FUNCTION_NOT_FOUND,
     NO_DATA,
@@ -46,19 +42,12 @@ def later(
     nvml: FakeDriver, fail: dict[str, int] | None = None
 ) -> tuple[dict[str, Any], NvmlReader]:
     """The second reading as JSON, GPM included, a second after the first."""
-    nvml.write(device(fail=fail or {}))
-    start()
-    clock = Clock()
-    reader = NvmlReader(0, "580.95.05", clock)
-    reader.read(gpm=True)
+    one = OneDevice(nvml, device(fail=fail or {}), "580.95.05")
+    one.read(gpm=True)
     fresh = (FakeSample(1_400_000, 72), FakeSample(1_600_000, 73))
-    nvml.change(
-        0,
-        values={**nvml.devices[0].values, **A_SECOND_LATER},
-        samples=nvml.devices[0].samples + fresh,
-    )
-    clock.seconds += 1.0
-    return to_plain(reader.read(gpm=True)[0].sample), reader
+    values = {**nvml.devices[0].values, **A_SECOND_LATER}
+    samples = nvml.devices[0].samples + fresh
+    return to_plain(one.read(1.0, gpm=True, values=values, samples=samples)), one.reader
 
 
 def test_the_table_has_every_reading() -> None:
@@ -75,29 +64,6 @@ def test_every_reading_has_the_drivers_value(nvml: FakeDriver) -> None:
     assert "absent" not in found
     assert {row.name: found[row.name] for row in INVENTORY} == {
         row.name: row.value for row in INVENTORY
-    }
-
-
-def test_the_stream_says_the_same(driver: FakeDriver) -> None:
-    driver.write(device())
-    done = subprocess.run(
-        [sys.executable, "-m", "gputop", "stream", "--count", "1"],
-        env={**os.environ, **driver.environment()},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=True,
-        timeout=60,
-    )
-    *_, inventory, last = [json.loads(line) for line in done.stdout.splitlines()]
-    (found,), (sample,) = inventory["devices"], last["devices"]
-    assert {row.name: found[row.name] for row in INVENTORY} == {
-        row.name: row.value for row in INVENTORY
-    }
-    second = (*RATES, *SERIES_READINGS, *GPM_READINGS)
-    """What a second reading is needed for."""
-    assert sample["absent"] == dict.fromkeys(second, "no_data_yet")
-    assert {row.name: sample[row.name] for row in SAMPLE} == {
-        row.name: None if row.name in second else row.value for row in SAMPLE
     }
 
 
@@ -154,36 +120,27 @@ def test_throttle_times_have_the_numbers_of_the_drivers_version(
     nvml: FakeDriver, version: str | None, heat: float, hardware: tuple[float, ...]
 ) -> None:
     """Slowdown by heat under two numbers is one counter."""
-    nvml.write(FakeDevice(values=RENUMBERED))
-    start()
-    seconds = NvmlReader(0, version).read(gpm=False)[0].sample.clock_event_seconds
+    seconds = OneDevice(nvml, FakeDevice(values=RENUMBERED), version).read().clock_event_seconds
     known = zip(("hw_thermal", "hw_power_brake"), hardware, strict=False)
     assert seconds == {"sw_power_cap": 5.0, "sw_thermal": heat, **dict(known)}
 
 
-def throttled(reader: NvmlReader, nvml: FakeDriver, seconds: float) -> float | None:
-    """What it says when the driver has counted that many seconds of a power cap."""
-    nvml.change(0, values={"field.74": round(seconds * 1e9), "field.78": 0})
-    found = reader.read(gpm=False)[0].sample.clock_event_seconds
-    assert found is not None
-    assert found["low_utilization"] == 0.0
-    return found.get("sw_power_cap")
-
-
 def test_a_throttle_time_that_grows_faster_than_time_is_absent(nvml: FakeDriver) -> None:
     """A device page said 29:42:57 after three minutes."""
-    nvml.write(FakeDevice())
-    start()
-    clock = Clock()
-    reader = NvmlReader(0, clock=clock)
-    assert throttled(reader, nvml, 1000.0) == 1000.0  # it was loaded long ago
-    clock.seconds += 5.0
-    assert throttled(reader, nvml, 1005.5) == 1005.5  # not read at the very same moments
-    clock.seconds += 5.0
-    assert throttled(reader, nvml, 1600.0) is None
+    device = OneDevice(nvml, FakeDevice())
+
+    def throttled(seconds: float) -> float | None:
+        """What it says, 5 s later, when the driver has counted that many seconds of a power cap."""
+        found = device.read(5.0, values={"field.74": round(seconds * 1e9), "field.78": 0})
+        assert found.clock_event_seconds is not None
+        assert found.clock_event_seconds["low_utilization"] == 0.0
+        return found.clock_event_seconds.get("sw_power_cap")
+
+    assert throttled(1000.0) == 1000.0  # it was loaded long ago
+    assert throttled(1005.5) == 1005.5  # not read at the very same moments
+    assert throttled(1600.0) is None
     for _ in range(3):  # it does not count seconds, whatever it says now
-        clock.seconds += 5.0
-        assert throttled(reader, nvml, 1601.0) is None
+        assert throttled(1601.0) is None
 
 
 @pytest.mark.parametrize(
@@ -205,15 +162,10 @@ def test_sms_are_counted_by_their_cores(
     nvml: FakeDriver, capability: tuple[int, int], cores: int, count: int | None
 ) -> None:
     major, minor = capability
-    nvml.write(
-        FakeDevice(compute_capability_major=major, compute_capability_minor=minor, gpu_cores=cores)
-    )
-    start()
-    reader = NvmlReader(0)
-    reader.read(gpm=False)
-    assert reader.device.sm_count == count
-    reason = None if count else "not_supported"
-    assert reader.device.absent.get("sm_count") == reason
+    capable: dict[str, Any] = {"compute_capability_major": major, "compute_capability_minor": minor}
+    device = OneDevice(nvml, FakeDevice(gpu_cores=cores, **capable)).reading().device
+    assert device.sm_count == count
+    assert device.absent.get("sm_count") == (None if count else "not_supported")
 
 
 def test_all_bits_set_is_not_available(nvml: FakeDriver) -> None:
@@ -252,9 +204,8 @@ def test_memory_that_no_listed_process_explains(
     reason: str | None,
 ) -> None:
     processes = tuple(FakeProcess(pid, memory_bytes=size) for pid, size in enumerate(held, 1))
-    nvml.write(FakeDevice(memory_used_bytes=used, processes=processes))
-    start()
-    sample = to_plain(NvmlReader(0).read(gpm=False)[0].sample)
+    device = FakeDevice(memory_used_bytes=used, processes=processes)
+    sample = to_plain(OneDevice(nvml, device).read())
     assert sample["memory_attributed_bytes"] == attributed
     assert sample["memory_unattributed_bytes"] == unattributed
     assert sample["absent"].get("memory_attributed_bytes") == reason

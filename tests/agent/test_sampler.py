@@ -19,7 +19,7 @@ from gputop.agent import sampler as module
 from gputop.agent.device import READINGS, Absence, DeviceSample, DeviceState
 from gputop.agent.interface import OWNER_FIELDS, DriverError, Facts, ReplacedError
 from gputop.agent.sampler import Sampler
-from gputop.agent.snapshot import DriverState, Event, Inventory, ProcessKind, Sample, Source
+from gputop.agent.snapshot import DriverState, Inventory, ProcessKind, Sample, Source
 from gputop.agent.times import silence_limit
 from tests.agent.fakes import (
     BOUND,
@@ -97,16 +97,6 @@ def test_the_inventory_is_sent_again_when_it_changes_only(
     assert stream.inventories == sent + 1
 
 
-def test_events_come_once(opened: Open, readers: list[FakeReader]) -> None:
-    driver = FakeDriver(*readers)
-    stream = opened(lambda: driver)
-    stream.until(lambda sample: bool(sample.devices))
-    event = Event(5.0, "GPU-1", "xid", 79)
-    driver.reported.put(event)
-    assert stream.until(lambda sample: bool(sample.events)).events == (event,)
-    assert stream.sample().events == ()
-
-
 def fine(sample: Sample, uuid: str) -> tuple[int, ...] | None:
     device = sample.device(uuid)
     assert device is not None
@@ -147,20 +137,6 @@ def test_samples_of_utilization_come_once(
     with_samples(second, 3, 4)
     stream.sample()
     assert fine(stream.sample(), "GPU-1") == (3, 4)
-
-
-def test_gpm_begins_at_once(opened: Open, readers: list[FakeReader], clock: Clock) -> None:
-    """Where ticks are far apart, its two samples would take two of them."""
-    stream = opened(lambda: FakeDriver(*readers), 60.0)
-    stream.sampler.set_gpm(wanted=False)
-    stream.until(lambda sample: bool(sample.devices))
-    stream.sampler.set_gpm(wanted=False)
-    assert not stream.sampler._hurry.is_set()
-    stream.sampler.set_gpm(wanted=True)
-    assert stream.sampler._hurry.is_set()
-    stream.until(lambda _: not stream.sampler._hurry.is_set())
-    stream.sampler.set_gpm(wanted=True)
-    assert not stream.sampler._hurry.is_set()
 
 
 def test_a_driver_that_starts_slowly_delays_nothing(

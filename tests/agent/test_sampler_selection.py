@@ -52,12 +52,6 @@ def test_a_device_is_chosen_by_what_it_is_identified_by(
     assert stream.inventory.devices_left_out == 2
 
 
-def test_an_index_needs_no_device_to_be_identified(opened: Open, readers: list[FakeReader]) -> None:
-    stream = opened(lambda: FakeDriver(*readers), selection=Selection(("2",)))
-    assert indices(stream, first(stream)) == [2]
-    assert [reader.gpm for reader in readers] == [None, None, True]
-
-
 def hang(patch: pytest.MonkeyPatch) -> None:
     """Let a thread whose gate is shut be stuck at once, and not be waited for."""
     patch.setattr(opening, "IDENTIFY_SECONDS", 0.2)
@@ -73,17 +67,6 @@ def test_a_device_that_hangs_is_waited_for_a_while(
     hang(monkeypatch)
     readers[0].gate.clear()
     stream = opened(lambda: FakeDriver(*readers), selection=Selection((text,)))
-    assert indices(stream, first(stream)) == [1]
-    readers[0].gate.set()
-
-
-def test_a_uuid_is_enough_although_another_device_hangs(
-    opened: Open, readers: list[FakeReader], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hang(monkeypatch)
-    monkeypatch.setattr(opening, "IDENTIFY_SECONDS", 10 * BOUND)
-    readers[0].gate.clear()
-    stream = opened(lambda: FakeDriver(*readers), selection=Selection((UUIDS[1].upper(),)))
     assert indices(stream, first(stream)) == [1]
     readers[0].gate.set()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -90,23 +89,6 @@ def test_all_is_written_however_little_a_pipe_takes(monkeypatch: pytest.MonkeyPa
     data = bytes(range(256)) * 100
     sender.write_all(1, data)
     assert received == data
-
-
-def test_the_end_of_its_input_is_the_end_of_it(start: Any) -> None:
-    process = start()
-    first_line(process)
-    process.stdin.close()
-    assert process.wait(BOUND) == 0
-    assert process.stderr.read() == b""
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_it(start: Any, number: signal.Signals) -> None:
-    process = start()
-    first_line(process)
-    process.send_signal(number)
-    assert process.wait(BOUND) == -number
-    assert process.stderr.read() == b""
 
 
 def test_ctrl_c() -> None:

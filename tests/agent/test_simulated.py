@@ -9,7 +9,6 @@ import pytest
 
 from gputop.agent import simulated
 from gputop.agent.device import READINGS, DeviceSample
-from gputop.agent.interface import with_facts
 from gputop.agent.simulated import (
     CHECKPOINT_EVERY_SECONDS,
     DEVICES,
@@ -21,7 +20,6 @@ from gputop.agent.simulated import (
     TOTAL_BYTES,
     SimulatedDriver,
     SimulatedReader,
-    simulated_owners,
 )
 from tests.agent.fakes import Time
 
@@ -90,19 +88,3 @@ def test_the_devices_train_in_step_one_waits_and_one_does_nothing(clock: Time) -
     assert sum(min(row) > 90 for row in training) > FIVE_MINUTES / 2
     hottest = max(runs[80], key=lambda sample: sample.temperature_celsius or 0)
     assert hottest == runs[80][HOT_DEVICE]
-
-
-def test_processes_fit_into_the_memory_in_use_and_have_owners() -> None:
-    pids = set()
-    for reader in SimulatedDriver().readers():
-        reading = reader.read(gpm=False)[0]
-        (process,) = reading.processes
-        assert process.memory_used_bytes is not None
-        assert 0 < process.memory_used_bytes < (reading.sample.memory_used_bytes or 0)
-        ((_, facts),) = simulated_owners([process.pid])
-        owner = with_facts(process, facts)
-        assert owner.user
-        assert owner.command
-        assert owner.start_time
-        pids.add(process.pid)
-    assert len(pids) == DEVICES

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gputop.agent.device import Absence, DeviceSample
-from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.nvml.fields import Asked
 from gputop.agent.nvml.traffic import RateCounter
-from tests.agent.test_nvml import Clock
+from tests.agent.reader import OneDevice
 from tests.driver import ALL_LINKS, NO_PERMISSION, NOT_SUPPORTED, FakeDevice, FakeDriver
 
 pytestmark = pytest.mark.driver
@@ -66,88 +62,19 @@ def test_a_rate_is_over_the_time_between() -> None:
     assert counter.rate(WIDE + 10_999, at(32.1)) == 1000
 
 
-@dataclass(frozen=True)
-class Step:
-    """What happens between two readings of a counter."""
-
-    seconds: float
-    rate: float
-    """Share of the fastest that the link carries."""
-    reset: float | None
-    """Where the counter is set back: to that share of what it said before."""
-
-
-STEPS = st.lists(
-    st.builds(
-        Step,
-        seconds=st.floats(0.001, 60.0),
-        rate=st.one_of(st.just(0.0), st.floats(0.0, 1.0), st.floats(0.0, 1e-6)),
-        reset=st.one_of(st.none(), st.none(), st.floats(0.0, 0.999)),
-    ),
-    min_size=1,
-    max_size=30,
-)
-
-
-def simulated(
-    start: int, scale: int, width: int, fastest: float, steps: list[Step]
-) -> list[tuple[float, int, float | None]]:
-    """When it is read, what the counter says, and the true rate since the reading before it.
-
-    After a reset what the link carried is not known to anybody.
-    """
-    now, count, counter = 1.0, start, start % (1 << width)
-    readings: list[tuple[float, int, float | None]] = [(now, counter, None)]
-    for step in steps:
-        now += step.seconds
-        units = int(step.rate * fastest * step.seconds / scale)
-        true: float | None = units * scale / step.seconds
-        count += units
-        if step.reset is not None and counter > 0:
-            count, true = int(counter * step.reset), None
-        counter = count % (1 << width)
-        readings.append((now, counter, true))
-    return readings
-
-
-@given(
-    start=st.one_of(st.integers(0, 1 << 34), st.integers(0, (1 << 64) - 1)),
-    scale=st.sampled_from([1, 1024]),
-    width=st.sampled_from([32, 64]),
-    fastest=st.sampled_from([200e9, 256e9, 2e12]),
-    steps=STEPS,
-)
-def test_a_rate_is_true_or_absent(
-    start: int, scale: int, width: int, fastest: float, steps: list[Step]
-) -> None:
-    """However wide the counter is, whatever it counts, whenever it is read and set back."""
-    counter = RateCounter(scale, fastest)
-    for now, number, true in simulated(start, scale, width, fastest, steps):
-        rate = counter.rate(number, at(now))
-        if not isinstance(rate, Absence):
-            assert true is not None
-            assert rate == pytest.approx(true, rel=1e-6, abs=1.0)
-
-
 def fields(**values: int) -> dict[str, int]:
     """The fields of `f197` and `f138_2`: link 2 of 138."""
     return {f"field.{name[1:].replace('_', '.')}": value for name, value in values.items()}
 
 
-class Machine:
+class Machine(OneDevice):
     """A device read once a second."""
 
     def __init__(self, nvml: FakeDriver, fail: Mapping[str, int] | None = None) -> None:
-        self.nvml = nvml
-        self.clock = Clock()
-        nvml.write(FakeDevice(values={}, fail=fail or {}))
-        start()
-        self.reader = NvmlReader(0, clock=self.clock)
+        super().__init__(nvml, FakeDevice(values={}, fail=fail or {}))
 
-    def read(self, values: Mapping[str, int], seconds: float = 1.0) -> DeviceSample:
-        self.nvml.change(0, values=values)
-        self.clock.seconds += seconds
-        return self.reader.read(gpm=False)[0].sample
+    def says(self, values: Mapping[str, int], seconds: float = 1.0) -> DeviceSample:
+        return self.read(seconds, values=values)
 
 
 def pcie(sample: DeviceSample) -> tuple[int | Absence | None, ...]:
@@ -163,20 +90,20 @@ def nvlink(sample: DeviceSample) -> tuple[object, ...]:
 def test_pcie_counters_are_enough_once_they_are_proven(nvml: FakeDriver) -> None:
     machine = Machine(nvml)
     measured = {"pcie_throughput_kib.0": 3, "pcie_throughput_kib.1": 4}
-    machine.read(measured | fields(f198=WIDE, f197=10))
-    assert pcie(machine.read(measured | fields(f198=WIDE + 50, f197=20))) == (50, 3 * 1024)
-    assert pcie(machine.read(measured | fields(f198=WIDE + 60, f197=WIDE))) == (10, WIDE - 20)
-    machine.read(measured | fields(f198=WIDE + 60, f197=WIDE), 60.0)
+    machine.says(measured | fields(f198=WIDE, f197=10))
+    assert pcie(machine.says(measured | fields(f198=WIDE + 50, f197=20))) == (50, 3 * 1024)
+    assert pcie(machine.says(measured | fields(f198=WIDE + 60, f197=WIDE))) == (10, WIDE - 20)
+    machine.says(measured | fields(f198=WIDE + 60, f197=WIDE), 60.0)
     assert nvml.calls(0)["nvmlDeviceGetPcieThroughput"] == 1
 
 
 def test_the_drivers_own_measurement_is_asked_for_seldom(nvml: FakeDriver) -> None:
     machine = Machine(nvml)
     measured = {"pcie_throughput_kib.0": 3, "pcie_throughput_kib.1": 4}
-    assert pcie(machine.read(measured)) == (4 * 1024, 3 * 1024)
+    assert pcie(machine.says(measured)) == (4 * 1024, 3 * 1024)
     measured["pcie_throughput_kib.1"] = 9
-    assert {pcie(machine.read(measured)) for _ in range(9)} == {(4 * 1024, 3 * 1024)}
-    assert pcie(machine.read(measured)) == (9 * 1024, 3 * 1024)
+    assert {pcie(machine.says(measured)) for _ in range(9)} == {(4 * 1024, 3 * 1024)}
+    assert pcie(machine.says(measured)) == (9 * 1024, 3 * 1024)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +114,7 @@ def test_a_device_that_does_not_know_its_pcie_traffic(
 ) -> None:
     machine = Machine(nvml, {"nvmlDeviceGetPcieThroughput": code})
     for _ in range(30):
-        assert pcie(machine.read({})) == (reason, reason)
+        assert pcie(machine.says({})) == (reason, reason)
     assert nvml.calls(0)["nvmlDeviceGetPcieThroughput"] == (1 if reason is NO_RATE else 3)
 
 
@@ -205,17 +132,17 @@ def test_links_are_counted_once(
     nvml: FakeDriver, before: dict[str, int], after: dict[str, int]
 ) -> None:
     machine = Machine(nvml)
-    first = machine.read(TWO_LINKS | before)
+    first = machine.says(TWO_LINKS | before)
     assert nvlink(first) == (NO_DATA_YET,) * 4
-    assert nvlink(machine.read(LATER | after)) == (3 * 1024, 7 * 1024, *EACH)
+    assert nvlink(machine.says(LATER | after)) == (3 * 1024, 7 * 1024, *EACH)
 
 
 def test_a_link_that_is_down_has_a_place_of_its_own(nvml: FakeDriver) -> None:
     machine = Machine(nvml)
     gone = {key: n for key, n in TWO_LINKS.items() if not key.endswith(".0")}
-    machine.read(gone)
+    machine.says(gone)
     later = {key: n for key, n in LATER.items() if not key.endswith(".0")}
-    assert nvlink(machine.read(later)) == (2048, 4096, (None, 2048), (None, 4096))
+    assert nvlink(machine.says(later)) == (2048, 4096, (None, 2048), (None, 4096))
 
 
 def nvlink_5(*counts: int) -> dict[str, int]:
@@ -225,12 +152,12 @@ def nvlink_5(*counts: int) -> dict[str, int]:
 
 def test_counters_of_nvlink_5_are_in_bytes(nvml: FakeDriver) -> None:
     machine = Machine(nvml)
-    machine.read(nvlink_5(WIDE + 1, WIDE + 1, WIDE + 3, WIDE + 4))
-    found = machine.read(nvlink_5(WIDE + 2, WIDE + 3, WIDE + 6, WIDE + 8))
+    machine.says(nvlink_5(WIDE + 1, WIDE + 1, WIDE + 3, WIDE + 4))
+    found = machine.says(nvlink_5(WIDE + 2, WIDE + 3, WIDE + 6, WIDE + 8))
     assert nvlink(found) == (3, 7, (1, 2), (3, 4))
 
 
 @pytest.mark.parametrize("links", [0, 4711])
 def test_a_device_without_links(nvml: FakeDriver, links: int) -> None:
     machine = Machine(nvml)
-    assert nvlink(machine.read(fields(f91=links))) == (NO_RATE,) * 4
+    assert nvlink(machine.says(fields(f91=links))) == (NO_RATE,) * 4

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gputop.agent.device import SERIES_READINGS, Absence, DeviceSample
-from gputop.agent.nvml.driver import NvmlReader, start
-from gputop.agent.nvml.utilization import BusySamples
-from tests.agent.test_nvml import Clock
+from tests.agent.reader import OneDevice
 from tests.driver import FakeDevice, FakeDriver, FakeSample
 
 pytestmark = pytest.mark.driver
@@ -25,29 +21,22 @@ def rows(numbers: Iterable[int], percent: float | None = None) -> tuple[FakeSamp
     return tuple(FakeSample(n * STEP, n if percent is None else percent) for n in numbers)
 
 
-class Machine:
+class Machine(OneDevice):
     """A device that is read once a second, and what its driver has in its ring."""
 
     def __init__(self, nvml: FakeDriver, **device: object) -> None:
-        self.nvml = nvml
-        self.clock = Clock()
-        nvml.write(FakeDevice(**{"samples": rows(range(1, 11))} | device))  # type: ignore[arg-type]
-        start()
-        self.reader = NvmlReader(0, clock=self.clock)
+        super().__init__(nvml, FakeDevice(**{"samples": rows(range(1, 11))} | device))  # type: ignore[arg-type]
         self.first = self.sample()
 
-    def sample(self, seconds: float = 1.0) -> DeviceSample:
-        self.clock.seconds += seconds
-        sample = self.reader.read(gpm=False)[0].sample
+    def sample(self) -> DeviceSample:
+        sample = self.read(1.0)
         for name in SERIES_READINGS:
             assert (getattr(sample, name) is None) == (name in sample.absent)
         return sample
 
-    def read(
-        self, samples: tuple[FakeSample, ...], seconds: float = 1.0, **changes: object
-    ) -> tuple[int, ...] | Absence:
-        self.nvml.change(0, samples=samples, **changes)
-        sample = self.sample(seconds)
+    def ring(self, samples: tuple[FakeSample, ...]) -> tuple[int, ...] | Absence:
+        self.nvml.change(0, samples=samples)
+        sample = self.sample()
         found = sample.gpu_utilization_samples_percent
         return sample.absent["gpu_utilization_samples_percent"] if found is None else found
 
@@ -55,25 +44,25 @@ class Machine:
 def test_each_comes_once_and_the_first_reading_only_begins(nvml: FakeDriver) -> None:
     machine = Machine(nvml)
     assert machine.first.absent["gpu_utilization_samples_percent"] is NO_DATA_YET
-    assert machine.read(rows(range(1, 11))) == ()
-    assert machine.read(rows(range(4, 17))) == (11, 12, 13, 14, 15, 16)
+    assert machine.ring(rows(range(1, 11))) == ()
+    assert machine.ring(rows(range(4, 17))) == (11, 12, 13, 14, 15, 16)
     assert machine.sample().gpu_utilization_samples_seconds == 0.2
-    assert machine.read(rows(range(9, 18))) == (17,)
-    assert machine.read(rows(range(9, 18))) == ()
+    assert machine.ring(rows(range(9, 18))) == (17,)
+    assert machine.ring(rows(range(9, 18))) == ()
 
 
 def test_none_for_a_while_is_no_error_and_no_gap_in_the_spacing(nvml: FakeDriver) -> None:
     """Some drivers take none while the device is idle."""
     machine = Machine(nvml)
     for _ in range(12):
-        assert machine.read(rows(range(1, 11))) == ()
-    assert machine.read(rows(range(70, 73))) == (70, 71, 72)
+        assert machine.ring(rows(range(1, 11))) == ()
+    assert machine.ring(rows(range(70, 73))) == (70, 71, 72)
     assert machine.sample().gpu_utilization_samples_seconds == 0.2
 
 
 def test_a_clock_that_is_set_back(nvml: FakeDriver) -> None:
     machine = Machine(nvml, samples=rows(range(1000, 1010), 50))
-    said = [machine.read(rows(range(20, 25 + n))) for n in range(8)]
+    said = [machine.ring(rows(range(20, 25 + n))) for n in range(8)]
     assert said == [(), (), (), (), NO_DATA_YET, (29,), (30,), (31,)]
 
 
@@ -96,33 +85,4 @@ def test_values_of_any_type_and_impossible_ones(
 ) -> None:
     machine = Machine(nvml, samples_type=kind)
     new = [FakeSample(n * STEP, value) for n, value in enumerate(values, 11)]
-    assert machine.read((*rows(range(1, 11)), *new)) == said
-
-
-@given(
-    st.lists(
-        st.lists(
-            st.tuples(
-                st.integers(0, 40) | st.integers(0, (1 << 64) - 1), st.none() | st.integers(0, 100)
-            ),
-            max_size=8,
-        ),
-        max_size=8,
-    ),
-    st.floats(0.0, 4.0),
-)
-def test_whatever_rows_come_each_time_is_told_once(
-    pieces: list[list[tuple[int, int | None]]], seconds: float
-) -> None:
-    clock = Clock()
-    source, newest = BusySamples(clock), -1
-    for piece in pieces:
-        clock.seconds += seconds
-        samples, step = source.select_new(sorted(piece, key=lambda row: row[0]), clock.seconds)
-        assert isinstance(step, Absence) or step > 0
-        if samples is NO_DATA_YET:  # it begins, anew where the clock was set back
-            newest = max((when for when, _ in piece), default=-1)
-            continue
-        later = {when for when, _ in piece if when > newest}
-        newest = max([newest, *later])
-        assert isinstance(samples, Absence) or len(samples) <= len(later)
+    assert machine.ring((*rows(range(1, 11)), *new)) == said

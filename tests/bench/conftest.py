@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gputop.bench.results import store
 from gputop.bench.run.worker_launch import WORKER
 from tests.bench.cuda import Runs
 from tests.bench.forked import forking
@@ -36,6 +37,14 @@ def _forked_workers(monkeypatch: pytest.MonkeyPatch) -> None:
 def _no_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Test the worker alone: devices of most tests are none of a driver's."""
     monkeypatch.setattr("gputop.bench.run.worker_launch.agent_folders", lambda: None)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of results, which is not there yet."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    assert store.results_path() == tmp_path / "data" / "gputop" / "results.sqlite"
+    return store.results_path()
 
 
 @pytest.fixture

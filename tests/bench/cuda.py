@@ -21,11 +21,11 @@ from gputop.bench.events import (
 )
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.run.group import group_runner
 from gputop.bench.run.run import Run
-from gputop.bench.run.session import Session
+from gputop.bench.run.runner import Runner
 from tests.bench.workers import broken_worker, fake_interpreter
 from tests.fake_cuda.settings import Fault, Settings
+from tests.sessions import Session
 from tests.streams import device
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ class Runs:
             for n in range(count)
         ]
         heard = {request.target: Heard() for request in requests}
-        runs = group_runner(Run(target_choice.with_peers(requests)))
+        runs = Runner(Run(target_choice.with_peers(requests)))
 
         def take(which: Target, event: Event) -> None:
             heard[which].events.append(event)
@@ -204,9 +204,9 @@ def is_wrong(check: Verified) -> bool:
 def from_the_plan_on(file: Path) -> str:
     """Return a fault by which the faults of that file happen once the plan was sent."""
     return f"""
-send_plan = main.Run.planned
+send_plan = main.WorkerRun.planned
 def planned(self, *arguments, **options):
     send_plan(self, *arguments, **options)
     main.Path({str(file)!r}).touch()
-main.Run.planned = planned
+main.WorkerRun.planned = planned
 """

@@ -26,8 +26,8 @@ from gputop.bench.run.worker_launch import WORKER
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-OWN = ("CUDA_", "GPUTOP_", "HOME", "PYTEST_", "TEXTUAL", "XDG_")
-"""Variables that are others for each test; torch reads none of them when it is loaded."""
+OWN = ("CUDA_", "GPUTOP_", "HOME", "PYTEST_", "SSH_", "TEXTUAL", "XDG_")
+"""Variables that differ from test to test; torch reads none of them when it is loaded."""
 
 
 def _settings(environment: Mapping[str, str]) -> dict[str, str]:

@@ -15,17 +15,6 @@ H100 = """\
         Memory Current Temp                            : 55 C
         Memory Max Operating T.Limit Temp              : 0 C
 """
-H200 = """\
-    Temperature
-        GPU Current Temp                               : 52 C
-        GPU T.Limit Temp                               : 35 C
-        GPU Shutdown T.Limit Temp                      : -8 C
-        GPU Slowdown T.Limit Temp                      : -2 C
-        GPU Max Operating T.Limit Temp                 : 0 C
-        GPU Target Temperature                         : N/A
-        Memory Current Temp                            : 41 C
-        Memory Max Operating T.Limit Temp              : 0 C
-"""
 L40S = """\
     Temperature
         GPU Current Temp                               : 54 C
@@ -45,17 +34,6 @@ RTX_2080_SUPER = """\
         GPU Slowdown Temp                              : 97 C
         GPU Max Operating Temp                         : 89 C
         GPU Target Temperature Specification           : 84 C
-        Memory Current Temp                            : N/A
-        Memory Max Operating Temp                      : N/A
-"""
-RTX_4080_SUPER = """\
-    Temperature
-        GPU Current Temp                               : 45 C
-        GPU T.Limit Temp                               : N/A
-        GPU Shutdown Temp                              : 101 C
-        GPU Slowdown Temp                              : 96 C
-        GPU Max Operating Temp                         : 90 C
-        GPU Target Temperature                         : 84 C
         Memory Current Temp                            : N/A
         Memory Max Operating Temp                      : N/A
 """

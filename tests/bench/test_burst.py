@@ -9,14 +9,13 @@ import pytest
 
 from gputop.bench.events import Done, Progress
 from gputop.bench.plan.request import Request
-from gputop.bench.run.session import Session
-from gputop.bench.worker import backends, loads, throughput
+from gputop.bench.worker import throughput
 from tests import fake_cuda
 from tests.bench.test_kinds import heard
 from tests.bench.test_peers import GPUS
-from tests.bench.test_worker import Instant, made, run_in_process
 from tests.bench.workers import needs_torch
 from tests.fake_cuda.settings import Settings
+from tests.sessions import Session
 
 FLOP = 10**12
 PRODUCT, BURST = 0.001, 0.06
@@ -60,38 +59,6 @@ def test_windows_by_the_host_s_clock_are_longer(*, device_time: bool, pulsed: bo
     samples = samples_of(device_time=device_time, pulsed=pulsed)
     assert all(each.window_seconds >= throughput.FIRST_WINDOW_SECONDS - 1e-9 for each in samples)
     assert samples[0].tflops < 0.95
-
-
-class Boosting(Instant):
-    """A GPU that makes a fifth fewer products once its burst is over."""
-
-    first_window = backends.Cuda.first_window
-
-    def __init__(self) -> None:
-        super().__init__(PRODUCT)
-        self.busy = 0.0
-
-    def poll(self) -> throughput.EndedBatch | None:
-        self.product_seconds = PRODUCT / rate_at(self.busy + 1e-9)
-        ended = super().poll()
-        if ended is None:
-            return None
-        seconds = ended.products * self.product_seconds
-        self.busy += seconds
-        return ended._replace(device_seconds=seconds)
-
-
-@needs_torch
-def test_the_peak_of_a_run_is_that_of_the_cold_device() -> None:
-    run, sent = run_in_process(2.0)
-    product = made()
-    run.totals = throughput.SoakTotals(product.flop)
-    loads.measure(Boosting(), run, product, throughput.Pace(Boosting(), PRODUCT, 0.0))
-    cold = product.flop / PRODUCT / 1e12
-    assert run.totals.result()["tflops_peak"] == pytest.approx(cold)
-    first = next(each for each in sent if each["event"] == "sample")
-    assert first["tflops"] == pytest.approx(cold)
-    assert first["window_seconds"] < BURST
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -112,14 +111,6 @@ async def test_one_that_ends_the_process_is_one_line(path: Path) -> None:
     assert children() == []
 
 
-async def test_what_a_cluster_has_is_known(path: Path) -> None:
-    fake_ray(path, free=3.0)
-    cluster, found = await Cluster.join("auto")
-    assert found == run.ClusterSize(1, 4, 3)
-    await cluster.leave()
-    assert children() == []
-
-
 @pytest.mark.parametrize(
     ("free", "arguments", "status", "said"),
     [
@@ -136,27 +127,3 @@ def test_ray_gives_what_nobody_has(
     assert done.returncode == status
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--devices", "2"), "Add --ray"),
-        (("pairs", "--ray"), "--ray is not for pairs"),
-        (("--ray", "sweep"), "Type `gputop bench sweep --ray`"),
-        (("--ray", "--device", "0"), "Say how many with --devices"),
-        (("--ray", "--history"), "--ray and --history exclude each other"),
-        (("--ray", "--devices", "0"), "whole number"),
-    ],
-)
-def test_what_does_not_go_together(arguments: tuple[str, ...], said: str) -> None:
-    done = subprocess.run(
-        [*COMMAND, *arguments],
-        env={**os.environ, **environment()},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert said in done.stderr

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import re
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -14,25 +13,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.agent.problem import Problem
-from gputop.bench.events import Done, Event, Failed, Hello, Point
-from gputop.bench.plan.request import Request, RunRefusedError, Target, check_together, cpu_ranks
+from gputop.bench.events import Done, Event, Failed, Hello
+from gputop.bench.plan.request import Request, Target, check_together, cpu_ranks
 from gputop.bench.plan.target_choice import targets, with_peers
-from gputop.bench.results.tables import device_tables, table
-from gputop.bench.run.group import group_runner
 from gputop.bench.run.run import Run
-from gputop.bench.run.worker_order import worker_request
-from gputop.bench.worker import collective, errors
+from gputop.bench.run.runner import Runner
+from gputop.bench.worker import collective
 from gputop.commands import bench as command
 from tests.bench.commands import parsed, ran
 from tests.bench.forked import load_torch
 from tests.bench.machines import divided, seen
 from tests.bench.test_peers import GPUS
-from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch, request
+from tests.bench.workers import CPU, broken_worker, fake_interpreter, needs_torch
 from tests.sessions import RESULT, PreparedSession
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
     from pathlib import Path
+
+    from gputop.bench.run.device_run import DeviceRun
 
 SERIES = (collective.ALL_REDUCE, collective.ALL_GATHER, collective.REDUCE_SCATTER)
 
@@ -132,130 +131,17 @@ def test_who_can_be_ranks(ranks: Sequence[Target], says: str | None) -> None:
         assert "--ranks 4" in problem.remedy
 
 
-@pytest.mark.parametrize(
-    ("chosen", "arguments", "says"),
-    [
-        (GPUS[:1], (), "is the only device"),
-        (GPUS[:2], ("--ranks", "4"), "The GPUs are the ranks"),
-        ((CPU, GPUS[0]), (), "between whole GPUs"),
-    ],
-)
-def test_what_is_no_collective_is_an_error_of_the_command_line(
-    chosen: Sequence[Target], arguments: Sequence[str], says: str
-) -> None:
-    with pytest.raises(RunRefusedError, match=says) as refused:
-        command._requests(parsed("collective", *arguments), chosen)
-    assert refused.value.status == 2
-    assert "\n" not in str(refused.value)
-
-
 def test_the_cpu_becomes_as_many_ranks_as_are_asked_for() -> None:
     requests = command._requests(parsed("collective", "--ranks", "3", "--csv"), [CPU])
     assert [each.target.index for each in requests] == [0, 1, 2]
-    for arguments in (("collective", "--ranks", "65"), ("soak", "--ranks", "2")):
-        assert command.run(parsed(*arguments)) == 2
-
-
-AFAR = [replace(each, host=f"node-{n}") for n, each in enumerate(cpu_ranks(2))]
-
-
-def test_on_a_cluster_the_ranks_are_what_ray_has_lent() -> None:
-    requests = command._requests(parsed("collective", "--ray", "--device", "cpu"), AFAR)
-    assert [each.target for each in requests] == AFAR
-    assert [each.ranks for each in requests] == [tuple(AFAR)] * 2
-    with pytest.raises(RunRefusedError, match="Ask for two GPUs or more with --devices"):
-        command._requests(parsed("collective", "--ray", "--device", "cpu"), AFAR[:1])
-    with pytest.raises(RunRefusedError, match="--ray is not for pairs"):
-        command._refuse_misuse(parsed("pairs", "--ray"))
-
-
-@pytest.mark.parametrize(("host", "name"), [("127.0.0.1", "lo"), ("no host at all", "")])
-def test_the_interface_is_that_by_which_the_others_are_reached(host: str, name: str) -> None:
-    assert collective.interface_to(host) == name
-
-
-class Store:
-    """A store of a network, and what is asked of it."""
-
-    def __init__(self, *asked: Any) -> None:
-        self.asked, self.known, self.awaited = asked, list[str](), list[str]()
-        if asked[0] == "10.9.9.9":
-            raise RuntimeError("The client socket has timed out\nand more")
-
-    def set_timeout(self, limit: Any) -> None:
-        assert limit.total_seconds() > collective.MEET_SECONDS
-
-    def set(self, key: str, _: str) -> None:
-        self.known.append(key)
-
-    def wait(self, keys: list[str]) -> None:
-        self.awaited = keys
-
-
-def met(rank: int, rendezvous: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A rank of two that has met the other one."""
-    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "ib0")
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "")
-    monkeypatch.delenv("GLOO_SOCKET_IFNAME")
-    distributed = SimpleNamespace(TCPStore=Store, init_process_group=lambda *_: None)
-    device: Any = SimpleNamespace(torch=SimpleNamespace(distributed=distributed), place="cpu")
-    asked = replace(worker_request(request()), rank=rank, ranks=2, rendezvous=rendezvous)
-    run: Any = SimpleNamespace(request=asked, notes=[])
-    return collective.Ranks(device, run), run.notes
-
-
-def test_ranks_of_several_nodes_meet_at_the_first_which_leaves_last(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for rank in (0, 1):
-        ranks, notes = met(rank, "127.0.0.1:4711", monkeypatch)
-        assert ranks.store.asked[:4] == ("127.0.0.1", 4711, 2, rank == 0)
-        assert os.environ["GLOO_SOCKET_IFNAME"] == "lo"
-        assert notes == ["set: NCCL_SOCKET_IFNAME=ib0"], "the user's"
-        ranks.leave()
-        assert ranks.store.known == [f"left/{rank}"]
-        assert ranks.store.awaited == ([] if rank else ["left/0", "left/1"])
-
-
-def test_ranks_that_do_not_meet_say_where(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(errors.RunError) as refused:
-        met(1, "10.9.9.9:4711", monkeypatch)
-    assert refused.value.fields["why"] == "The client socket has timed out"
-    assert refused.value.fields["remedy"] == "Check that the nodes can reach 10.9.9.9:4711"
-
-
-VALUES = {
-    "bytes_per_second": 3e11,
-    "algorithm_bytes_per_second": 2e11,
-    "seconds": 5e-6,
-    "p99_seconds": 9e-6,
-    "wrong": 0,
-}
-
-
-def test_a_row_has_a_line() -> None:
-    rows = [Point(series, size, VALUES) for size in (1 << 10, 1 << 30) for series in SERIES[:2]]
-    head, first, *_, last = table("collective", rows).lines
-    assert head == ["operation", "bus GB/s", "algorithm GB/s", "mean", "p99", "wrong"]
-    assert first == ["all-reduce, 1.00 KiB", "300", "200", "5 µs", "9 µs", "0"]
-    assert last[0] == "all-gather, 1.00 GiB"
-    (side_by_side,) = device_tables("collective", {"GPU 0": rows, "GPU 1": rows})
-    assert side_by_side.lines[0] == ["bus GB/s, largest size", "GPU 0", "GPU 1"]
 
 
 async def ends_of(
-    requests: list[Request], heard: Callable[[Event], bool] = lambda _: False, make: Any = None
-) -> tuple[dict[Target, Done | Failed], list[int], float]:
-    """How each rank ended, the workers' pids, and the seconds of a stop after what was heard."""
-    runs = group_runner(Run(with_peers(requests)), make)
+    requests: list[Request], make: Any = None
+) -> tuple[dict[Target, Done | Failed], list[int]]:
+    """How each rank ended, and the workers' pids."""
     ends: dict[Target, Done | Failed] = {}
     pids: list[int] = []
-    stops: list[asyncio.Task[float]] = []
-
-    async def stop() -> float:
-        began = time.monotonic()
-        await runs.stop()
-        return time.monotonic() - began
 
     def take(target: Target, event: Event) -> None:
         if isinstance(event, Hello):
@@ -263,13 +149,10 @@ async def ends_of(
         if isinstance(event, Done | Failed):
             assert target not in ends, "a rank ends once"
             ends[target] = event
-        if heard(event) and not stops:
-            stops.append(asyncio.create_task(stop()))
 
     async with asyncio.timeout(100):
-        await runs.follow(take)
-        took = [await each for each in stops]
-    return ends, pids, max(took, default=0.0)
+        await Runner(Run(with_peers(requests)), make).follow(take)
+    return ends, pids
 
 
 class Rank(PreparedSession):
@@ -278,8 +161,8 @@ class Rank(PreparedSession):
     by_itself: Mapping[str, Done | Failed]
     stuck: Collection[str] = ()
 
-    def __init__(self, request: Request, *, waits: bool = False, launcher: None = None) -> None:
-        super().__init__(request, waits=waits)
+    def __init__(self, request: Request, device: DeviceRun, *, waits: bool = False) -> None:
+        super().__init__(request, device, waits=waits)
         self.number, self.stopped = request.target.number or "", asyncio.Event()
         self.was_stuck, self.by = self.number in self.stuck, ""
 
@@ -309,30 +192,23 @@ BROKEN = Failed(Problem("It broke", "it did", "Mend it"), 1)
 )
 async def test_what_one_rank_fails_by_is_the_end_of_all(stuck: Collection[str], says: str) -> None:
     made = type("Made", (Rank,), {"by_itself": {"1": BROKEN}, "stuck": stuck, "requests": []})
-    ends, _, _ = await ends_of(asked(*GPUS), make=made)
+    ends, _ = await ends_of(asked(*GPUS), make=made)
     (end,) = set(ends.values())
     assert end == Failed(Problem("It broke", says, "Mend it"), 1)
     assert list(ends) == list(dict.fromkeys(ends)), "each is told"
 
 
-async def test_a_rank_that_is_too_hot_ends_all() -> None:
-    hot = Done(replace(RESULT, stopped="limit"))
-    made = type("Made", (Rank,), {"by_itself": {"0": hot}, "requests": []})
-    ends, _, _ = await ends_of(asked(*GPUS), make=made)
-    assert [end.result.stopped for end in ends.values() if isinstance(end, Done)] == ["limit"] * 3
-
-
 QUICK = """
 import os, signal
 collective.SIZES, collective.ROW_SECONDS = (1 << 10, 1 << 14), 0.1
-send = main.Run.write
+send = main.WorkerRun.write
 """
 AT_A_CHECK = """
 def failing(self, event, **fields):
     send(self, event, **fields)
     if event == "verify" and self.request.rank == 1:
         os.kill(os.getpid(), signal.{signal})
-main.Run.write = failing
+main.WorkerRun.write = failing
 """
 """Rank 1 ends, or stops, where it has told of its first check."""
 IMPATIENT = "backends.Cpu.patience, collective.FIRST_SECONDS = 5.0, 0.01\n"
@@ -397,7 +273,7 @@ def test_a_wrong_sum_is_found_and_the_rank_named(tmp_path: Path) -> None:
 )
 async def test_a_rank_that_is_gone_ends_all(tmp_path: Path, fault: str, says: str) -> None:
     ranks = cpu_ranks(3)
-    ends, pids, _ = await ends_of(asked(*ranks, python=python_of(tmp_path, fault)))
+    ends, pids = await ends_of(asked(*ranks, python=python_of(tmp_path, fault)))
     (end,) = set(ends.values())
     assert isinstance(end, Failed)
     assert end.problem.why == f"{ranks[1].label}: {says}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import statistics
 from dataclasses import replace
 from typing import Any
 
@@ -54,21 +53,15 @@ def test_another_method_is_not_compared_with(changes: dict[str, Any]) -> None:
     assert alone.comparison == Comparison(runs=0)
 
 
-def test_cpus_are_known_by_their_names() -> None:
-    assert comparable(RESULT) != comparable(replace(RESULT, device="another CPU"))
-
-
-def test_a_table_has_its_rows_in_the_place_of_the_best_rows_shape() -> None:
+def test_tables_are_known_by_their_rows_searches_by_none_and_cpus_by_their_names() -> None:
     sweep = table("sweep", SWEEP, tflops_peak=1.0)
     assert comparable(sweep) == comparable(replace(sweep, m=512, n=512, k=512))
     assert comparable(sweep) != comparable(replace(sweep, points=SWEEP[:-1]))
-
-
-def test_a_search_finds_other_shapes_each_time() -> None:
     search = table("peak", SWEEP, tflops_peak=800.0)
     other = replace(search, points=SWEEP[3:], m=4096, layout="A and B row-major")
     assert comparable(search) == comparable(other)
     assert comparable(search) != comparable(replace(search, dtype="float16"))
+    assert comparable(RESULT) != comparable(replace(RESULT, device="another CPU"))
 
 
 def test_the_score_is_one_number() -> None:
@@ -136,10 +129,7 @@ def test_a_table_may_take_half_the_time_of_another() -> None:
     copied = table("copy", COPY, ago=9.0, seconds=11.0)
     assert last_runs(table("copy", COPY, seconds=20.0), [copied]) == [copied]
     assert last_runs(table("copy", COPY, seconds=60.0), [copied]) == []
-
-
-def test_a_faulty_result_is_not_compared() -> None:
-    assert last_runs(soak(700.0, wrong_elements=1), before(780.0)) == []
+    assert last_runs(soak(700.0, wrong_elements=1), before(780.0)) == [], "it is faulty"
 
 
 def test_a_result_that_was_compared_stays_as_it_is() -> None:
@@ -171,17 +161,6 @@ def test_few_runs_say_too_little() -> None:
     assert percent_limit([97, 99, 101, 103]) > percent_limit([97, 99, 101, 103] * 3)
 
 
-@pytest.mark.parametrize("count", [4, 5, 6, 7, 8, 9, 10])
-def test_few_runs_raise_no_more_alarms(count: int) -> None:
-    draw = random.Random(count)  # noqa: S311
-    alarms = 0
-    for _ in range(2000):
-        values = [draw.gauss(1.0, 0.03) for _ in range(count)]
-        under = 100 * (1 - draw.gauss(1.0, 0.03) / statistics.median(values))
-        alarms += under > percent_limit(values)
-    assert alarms < 0.02 * 2000
-
-
 def copies(draw: random.Random, rows: int, scatter: float, ago: float, **changes: Any) -> Result:
     """Copies of so many directions at rates that scatter."""
     points = tuple(
@@ -191,8 +170,7 @@ def copies(draw: random.Random, rows: int, scatter: float, ago: float, **changes
     return table("copy", points, ago, **changes)
 
 
-@pytest.mark.daily(2)
-@pytest.mark.parametrize("rows", [1, 4, 10, 25])
+@pytest.mark.parametrize("rows", [1, 10])
 def test_many_rows_raise_no_more_alarms_and_a_slow_one_is_found(rows: int) -> None:
     draw, alarms, found = random.Random(rows), 0, 0  # noqa: S311
     for _ in range(300):
@@ -227,13 +205,6 @@ def test_a_slower_device_does_not_become_usual() -> None:
     assert not any(found[:12])
 
 
-def test_a_slow_decline_is_seen() -> None:
-    draw = random.Random(1)  # noqa: S311
-    found = verdicts([draw.gauss(780 * (1 - 0.004 * n), 4) for n in range(100)])
-    assert not any(found[:20])
-    assert all(found[40:])
-
-
 def test_runs_with_a_scatter_of_three_percent_stay_good_over_many() -> None:
     draw = random.Random(2)  # noqa: S311
     found = [verdicts([draw.gauss(780, 0.03 * 780) for _ in range(110)]) for _ in range(6)]
@@ -246,26 +217,18 @@ def test_a_regression_names_another_driver() -> None:
     assert "driver" not in str(regression(soak(50.0), before(*[100.0] * 4)))
 
 
-def test_copies_are_compared_direction_by_direction() -> None:
-    like = [table("copy", COPY, ago=float(n)) for n in range(1, 5)]
-    slow_link = (COPY[0], *faster(COPY[1:], 0.5))
-    line = regression(table("copy", slow_link), like)
-    assert line is not None
+def test_copies_are_compared_by_direction_and_a_latency_is_a_time() -> None:
+    def against_four(kind: str, usual: tuple[Point, ...], now: tuple[Point, ...]) -> str:
+        like = [table(kind, usual, ago=float(n)) for n in range(1, 5)]
+        return regression(table(kind, now), like) or ""
+
+    line = against_four("copy", COPY, (COPY[0], *faster(COPY[1:], 0.5)))
     assert line.startswith("host to device, pinned: 27.0 GB/s is 50.0 % under")
     assert "device to device" not in line
-
-
-def test_a_latency_is_a_time() -> None:
     points = (Point("eager", 5, {"seconds": 2e-6}),)
-    like = [table("latency", points, ago=float(n)) for n in range(1, 5)]
-    line = regression(table("latency", faster(points, 2.0)), like)
-    assert line is not None
+    line = against_four("latency", points, faster(points, 2.0))
     assert "4 µs over its rows is 50.0 % under the 2 µs" in line
-
-
-def test_names_of_others_are_inert() -> None:
     odd = tuple(replace(point, series="\x1b[2J\n") for point in COPY[:1])
-    like = [table("copy", odd, ago=float(n)) for n in range(1, 5)]
-    line = regression(table("copy", faster(odd, 0.1)), like)
-    assert line is not None
+    line = against_four("copy", odd, faster(odd, 0.1))
+    assert line
     assert line.isprintable()

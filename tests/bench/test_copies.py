@@ -2,38 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
-import fcntl
 import math
 import os
 import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-from gputop.bench.events import Done, Event, Failed, Point
-from gputop.bench.plan import target_choice
+from gputop.bench.events import Point
 from gputop.bench.results.outliers import DeviceOutcome
-from gputop.bench.results.tables import pair_tables, table
-from gputop.bench.run.group import group_runner
-from gputop.bench.run.run import Run
-from gputop.bench.worker import backends, copies, copy_paths, errors, rows
+from gputop.bench.results.tables import pair_tables
+from gputop.bench.worker import backends, copies, copy_paths, rows
 from tests.bench import gpus
 from tests.bench.forked import load_torch
 from tests.bench.pages import devices_text
-from tests.bench.test_peers import GPUS, asked
 from tests.bench.test_tables import Recorded
-from tests.bench.workers import QUICK, STOP_SECONDS, broken_worker, fake_interpreter, needs_torch
+from tests.bench.workers import needs_torch
 from tests.sessions import RESULT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from gputop.bench.plan.request import Target
 
 MIB = 1 << 20
 
@@ -107,17 +96,6 @@ def test_what_is_expected_did_not_come_over_the_link() -> None:
     assert device.torch.made_on == ["cuda:1"], "where it was received"
 
 
-@needs_torch
-def test_small_copies_wait_until_all_are_launched() -> None:
-    device, held = gpu(), list[int]()
-    device.torch.cuda._sleep = held.append
-    path = path_of(device, "write to")
-    assert path.clock_held(lambda _: None, 10) > 0
-    assert held == [10 * copy_paths.HELD_CYCLES]
-    path.clock_here(lambda _: None, 10)
-    assert len(held) == 1
-
-
 def run_of(lock: Path, seconds: float = 60.0) -> Recorded:
     lock.touch()
     run = Recorded(seconds=seconds, kind="copy")
@@ -166,34 +144,6 @@ def test_a_wrong_word_between_two_is_counted(
     assert run.totals.wrong == 2 * 5, "one for each receiver, and in small copies"
 
 
-@needs_torch
-def test_a_gpu_without_room_is_noted_and_the_others_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made, run = gpu(), run_of(tmp_path / "lock")
-    free = {1: 3 << 16, 2: gpus.FREE_BYTES}
-    monkeypatch.setattr(made.torch.cuda, "mem_get_info", lambda n: (free[n], 0))
-    copies.copy(made, run)
-    assert "GPU 0: copies are absent, 0.0469 MiB may be used for each" in run.notes
-    series = [each["series"] for each in run.sent if each["event"] == "point"]
-    assert not any(each.endswith("GPU 0") for each in series)
-    assert sum(each.endswith("GPU 1") for each in series) == 3
-
-
-def test_an_error_of_the_driver_is_one_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    def said(_: int, text: Any) -> None:
-        text._obj.value = b"an illegal memory access was encountered"
-
-    function = type("Function", (), {"__call__": lambda *_: 700})()
-    driver = SimpleNamespace(cuMemcpyAsync=function, cuGetErrorString=said)
-    monkeypatch.undo()
-    monkeypatch.setattr(ctypes, "CDLL", lambda _: driver)
-    with pytest.raises(RuntimeError, match=r"^CUDA error: an illegal .* \(700\)$") as failed:
-        copy_paths.driver_copy()(1 << 40, 1 << 41, 8, 0)
-    assert function.argtypes[2] is ctypes.c_size_t
-    assert errors.is_death(failed.value)
-
-
 def test_one_copies_between_gpus_at_a_time_and_after_all_others(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     lock.touch()
@@ -227,15 +177,6 @@ def rows_of(number: int, rate: float) -> tuple[Point, ...]:
     return tuple(found)
 
 
-def test_the_page_of_one_gpu_has_a_line_for_each_way() -> None:
-    head, own, write, *_ = table("copy", rows_of(1, 4e11)).lines
-    assert head == ["GB/s", "1.00 MiB", "256 MiB", "latency", "±"]
-    assert own == ["device to device", "2000", "–", "–", "0.1 %"]
-    assert write == ["GPU 1: write to GPU 0", "–", "400", "3 µs", "0.2 %"]
-    plain = table("copy", rows_of(1, 4e11)[:1]).lines
-    assert plain == [["GB/s", "device to device", "±"], ["1.00 MiB", "2000", "0.1 %"]]
-
-
 def test_several_have_a_matrix_for_each_direction() -> None:
     points = [*rows_of(0, 4e11), *rows_of(1, 3e11)]  # and GPU 2 has failed
     write, latency, read = pair_tables(points)
@@ -252,101 +193,6 @@ def test_several_have_a_matrix_for_each_direction() -> None:
         members.append(DeviceOutcome("", None, f"GPU {n}", "GPU", result))
     assert "\n  write to, GB/s  GPU 0  GPU 1  GPU 2\n" in devices_text(members)
     assert pair_tables(rows_of(0, 4e11)[:1]) == []
-
-
-ON_GPUS = f"""
-import sys
-sys.path.insert(0, {str(Path(gpus.__file__).parents[2])!r})
-from tests.bench import gpus
-from tests.bench.commands import COMMAND, environment
-main.open_cuda = lambda torch, halt, free_bytes: gpus.on_gpus(backends.Cpu, torch, halt)
-copy_paths.driver_copy = lambda: gpus.copy
-copies.DEVICE_SIZES, copies.PAIR_BYTES = (1 << 14,), 1 << 14
-{QUICK}"""
-
-
-async def ends_of(
-    python: str,
-    heard: Callable[[Target, Event, Any], object] = lambda *_: None,
-    targets: Sequence[Target] = GPUS,
-    seconds: float = 20.0,
-) -> dict[Target, Done | Failed]:
-    """How each of them ended."""
-    requests = [replace(each, python=python, seconds=seconds) for each in asked(*targets)]
-    runs = group_runner(Run(target_choice.with_peers(requests)))
-    ends: dict[Target, Done | Failed] = {}
-
-    def take(target: Target, event: Event) -> None:
-        if isinstance(event, Done | Failed):
-            ends[target] = event
-        heard(target, event, runs)
-
-    async with asyncio.timeout(100):
-        await runs.follow(take)
-    return ends
-
-
-ALONE = """
-between, taken = copies._copy_between, copies._rows_of_pair
-def noting(rows, number, peer):
-    import fcntl, os
-    other = os.open(rows.run.request.rendezvous, os.O_RDONLY)
-    try:
-        fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        rows.run.notes.append("not alone")
-    except BlockingIOError:
-        os.close(other)
-    return taken(rows, number, peer)
-copies._rows_of_pair = noting
-"""
-"""A worker whose turn it is sees that no other could have it."""
-
-
-DIES = """
-import os, signal
-def dies(*arguments):
-    if os.environ["CUDA_VISIBLE_DEVICES"].startswith("GPU-00000001"):
-        os.kill(os.getpid(), signal.SIGKILL)
-    return rows_of_pair(*arguments)
-rows_of_pair, copies._rows_of_pair = copies._rows_of_pair, dies
-"""
-
-
-@pytest.mark.slow
-@needs_torch
-async def test_the_others_go_on_where_one_dies_in_its_turn(tmp_path: Path) -> None:
-    ends = await ends_of(fake_interpreter(tmp_path, broken_worker(ON_GPUS + DIES)))
-    assert {target.number: type(end) for target, end in ends.items()} == {
-        **dict.fromkeys(("0", "2"), Done),
-        "1": Failed,
-    }
-
-
-STUCK = "copies._rows_of_pair = lambda *_: threading.Event().wait()\n"
-
-
-@pytest.mark.slow
-@needs_torch
-async def test_a_stop_reaches_those_that_wait_for_their_turn(tmp_path: Path) -> None:
-    stops: list[asyncio.Task[float]] = []
-    copied: set[Target] = set()
-
-    async def stop(runs: Any) -> float:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        await runs.stop()
-        return loop.time() - began
-
-    def heard(target: Target, event: Event, runs: Any) -> None:
-        if isinstance(event, Point) and event.series == "device to host, pinned":
-            copied.add(target)
-        if len(copied) == 3 and not stops:
-            stops.append(asyncio.create_task(stop(runs)))
-
-    ends = await ends_of(fake_interpreter(tmp_path, broken_worker(ON_GPUS + STUCK)), heard)
-    results = [end.result for end in ends.values() if isinstance(end, Done)]
-    assert [(each.stopped, len(each.points)) for each in results] == [("user", 5)] * 3
-    assert await stops[0] < STOP_SECONDS
 
 
 @needs_torch
@@ -411,28 +257,3 @@ def test_a_peer_without_a_context_costs_no_other_row(
     series = [each["series"] for each in run.sent if each["event"] == "point"]
     assert len(series) == 5 * 2 + 3
     assert sum(each.endswith("GPU 1") for each in series) == 3
-
-
-@needs_torch
-def test_without_any_peer_there_are_the_gpu_s_own_rows(tmp_path: Path) -> None:
-    run = run_of(tmp_path / "lock")
-    exclusive = {"GPU 0": "exclusive_process"}
-    run.request = replace(run.request, peers=(), exclusive_peers=exclusive)
-    copies.copy(gpu(), run)
-    assert run.notes == ["GPU 0: copies are absent, its compute mode is exclusive process"]
-    assert sum(each["event"] == "point" for each in run.sent) == 5 * 2
-    other = os.open(tmp_path / "lock", os.O_RDONLY)
-    with pytest.raises(BlockingIOError):  # while this one copies
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    os.close(other)
-
-
-@needs_torch
-@pytest.mark.parametrize("size", [1 << 16, 1 << 20, 1 << 22])
-def test_no_word_of_a_buffer_is_where_another_copy_would_put_it(size: int) -> None:
-    words = copies._words(load_torch(), size)
-    assert words.nbytes == size
-    assert words.unique().numel() == len(words), "a shifted or repeated block is found"
-    ones = sum((word % 2**64).bit_count() for word in words[: 1 << 12].tolist())
-    assert 0.48 < ones / 64 / (1 << 12) < 0.52
-    assert not (words == copies._words(load_torch(), size)).any(), "another buffer has others"

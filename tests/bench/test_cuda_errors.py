@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.bench.plan.request import Request
 from gputop.bench.run.worker_order import worker_request
-from gputop.bench.worker import backends, errors
+from gputop.bench.worker import errors
 from gputop.bench.worker.cuda_errors import CAPABILITIES
 from tests.bench.test_peers import GPUS
 
@@ -188,35 +186,6 @@ def test_a_container_without_compute_says_so(
         assert fields["remedy"] == f"Start it with {CAPABILITIES}=compute,{given}"
 
 
-def torch_that_fails(at: str) -> Any:
-    """Return a torch with CUDA, one of whose first calls fails."""
-
-    def call(name: str, answer: object) -> Any:
-        def called(*_: object, **__: object) -> object:
-            if name == at:
-                raise RuntimeError(BUSY)
-            return answer
-
-        return called
-
-    cuda = SimpleNamespace(
-        init=call("init", None),
-        get_device_capability=call("capability", (9, 0)),
-        get_arch_list=lambda: ["sm_90"],
-    )
-    version = SimpleNamespace(cuda="12.8")
-    return SimpleNamespace(
-        cuda=cuda, version=version, int64=None, empty=call("context", None), __version__="2.9"
-    )
-
-
-@pytest.mark.parametrize("at", ["init", "capability", "context"])
-def test_every_step_to_the_context_is_explained(at: str) -> None:
-    with pytest.raises(errors.RunError) as failed:
-        backends.open_cuda(torch_that_fails(at), threading.Event(), asked("exclusive_process"))
-    assert failed.value.fields["what"] == "GPU 1 is held by another process"
-
-
 NCCL = "NCCL error in: /pytorch/c10d/NCCLUtils.hpp:219, unhandled system error, NCCL version 2.21.5"
 FULL = (
     "Error: failed to extend /dev/shm/nccl-WU88OE to 9637892 bytes, error: No space left on device"
@@ -255,8 +224,3 @@ def test_the_last_error_of_nccl_is_told(
     fields = errors.explain(error, None, asked(kind="collective")).fields
     assert (fields["what"], fields["why"]) == (what, why)
     assert remedy in fields["remedy"]
-
-
-def test_the_same_words_in_the_middle_of_a_run_are_not_of_the_start() -> None:
-    error = RuntimeError(f"CUDA error: unknown error{ADVICE}")
-    assert RELOAD not in errors.explain(error, None, asked()).fields["remedy"]

@@ -1,24 +1,80 @@
-"""What goes wrong with CUDA, by the real worker on a fake one: the exit status and what is kept."""
+"""Runs that go wrong, by the real worker on a fake CUDA: the exit status and what is kept."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.events import Done, Event, Failed, Point, Progress
-from tests.bench.cuda import MACHINE, Runs, in_the_middle, with_faults
+from gputop.bench.events import Done, Event, Point, Progress
+from tests.bench.cuda import (
+    MACHINE,
+    Runs,
+    from_the_plan_on,
+    in_the_middle,
+    is_wrong,
+    target,
+    with_faults,
+)
+from tests.bench.test_cuda_kinds import LITTLE, OLD_TORCH
 from tests.bench.workers import QUICK, needs_torch
 from tests.fake_cuda.settings import Fault
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gputop.bench.run.session import Session
+    from tests.sessions import Session
 
 pytestmark = needs_torch
+
+BUSY = "CUDA error: CUDA-capable device(s) is/are busy or unavailable"
+NO_ROOM = Fault("allocate", exception="OutOfMemoryError", message="CUDA out of memory.")
+NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
+WITHOUT_FLOAT8 = replace(MACHINE, capability="8.0")
+"""A GPU that NVML says has float8, as `target` is of `MACHINE`."""
+SLOW = replace(MACHINE, rates={"float32": 0.02})
+"""Products of the smallest size take 0.1 s."""
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "busy": ({"settings": with_faults(Fault("context", message=BUSY))}, "busy or unavailable"),
+    "no kernel": ({"settings": with_faults(Fault("product", message=NO_KERNEL))}, "no kernel"),
+    "archs": ({"settings": replace(MACHINE, archs="sm_50 sm_60")}, "built for sm_50 sm_60"),
+    "no room": ({"settings": with_faults(NO_ROOM)}, "CUDA out of memory"),
+    "not pinned": ({"settings": with_faults(Fault("pin", message="no pinned"))}, "no pinned"),
+    "no CUDA": (
+        {"fault": "import torch\ntorch.version.cuda = None\n"},
+        "This torch has no CUDA support",
+    ),
+    "float16 sums": (
+        {"dtype": "float16_acc16", "settings": OLD_TORCH},
+        "allow_fp16_accumulation",
+    ),
+    "float8": (
+        {
+            "kind": "sweep",
+            "dtype": "float8_e4m3",
+            "size": 64,
+            "settings": WITHOUT_FLOAT8,
+            "target": target(),
+        },
+        "float8_e4m3 cannot be run here",
+    ),
+    "a step of int8": ({"kind": "step", "dtype": "int8", "size": None}, "a step trains in float32"),
+    "long products": (
+        {"kind": "pulse", "dtype": "float32", "size": 1024, "hertz": 4.0, "settings": SLOW},
+        "The products are too long for these pulses",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_a_device_that_cannot_be_used_is_not_called_faulty(runs: Runs, case: str) -> None:
+    changes, says = REFUSED[case]
+    failed = (await runs.run(**changes)).failed
+    assert failed.status == 3
+    assert says in str(failed.problem)
+    assert "\n" not in str(failed.problem)
 
 
 @pytest.mark.daily(1)
@@ -35,38 +91,7 @@ async def test_a_device_that_dies_is_a_fault(runs: Runs, tmp_path: Path, kind: s
     assert "Xid" in heard.failed.problem.remedy
 
 
-async def test_a_size_that_does_not_fit_after_all_ends_the_rows_of_its_type(runs: Runs) -> None:
-    """As if somebody else had taken the memory since the plan."""
-    full = Fault("product", exception="OutOfMemoryError", message="CUDA out of memory.", size=32)
-    settings = with_faults(full)
-    result = (await runs.run("sweep", "bfloat16", 64, 20.0, settings=settings, fault=QUICK)).result
-    assert "bfloat16: no size from 32 on, it does not fit after all" in result.notes
-    assert [row.x for row in result.points] == [1, 2, 4, 8, 16]
-
-
-async def test_memory_that_cannot_be_pinned_is_a_note(runs: Runs) -> None:
-    machine = with_faults(
-        Fault("pin", after=2, message="CUDA error: OS call failed"),
-        settings=replace(MACHINE, memory_gib=1.25),
-    )
-    heard = await runs.run("copy", size=None, seconds=20.0, settings=machine, fault=QUICK)
-    assert "pinned: absent at 1 MiB, CUDA error: OS call failed" in heard.result.notes
-    assert heard.series() == [
-        "device to device",
-        "host to device, pageable",
-        "device to host, pageable",
-    ]
-
-
-@pytest.mark.slow
-async def test_a_step_that_does_not_compile_is_left_out(runs: Runs) -> None:
-    machine = with_faults(Fault("compile", message="no compiler"))
-    result = (await runs.run("step", size=None, seconds=20.0, settings=machine, fault=QUICK)).result
-    assert [row.series for row in result.points] == ["7B/16, eager", "70B/16, eager"]
-    assert "7B/16, compiled: left out, torch.compile: no compiler" in result.notes
-
-
-@pytest.mark.daily(3)
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("kind", ["soak", "sweep", "memory", "copy", "latency"])
 async def test_a_run_is_stopped_at_once_and_keeps_what_it_has(runs: Runs, kind: str) -> None:
     stops: list[asyncio.Task[None]] = []
@@ -76,8 +101,227 @@ async def test_a_run_is_stopped_at_once_and_keeps_what_it_has(runs: Runs, kind: 
             stops.append(asyncio.create_task(session.stop()))
 
     size = 512 if kind in ("soak", "sweep") else None
-    machine = replace(MACHINE, memory_gib=1.25)
-    heard = await runs.run(kind, size=size, seconds=600.0, settings=machine, fault=QUICK, hear=hear)
-    assert isinstance(heard.last, Done | Failed)
+    heard = await runs.run(kind, size=size, seconds=600.0, settings=LITTLE, fault=QUICK, hear=hear)
     assert heard.result.stopped == "user"
     assert heard.samples or heard.rows
+
+
+@pytest.mark.daily(1)
+@pytest.mark.parametrize(
+    ("dtype", "verify_all", "every", "kinds"),
+    [
+        ("bfloat16", False, 1, {"wrong"}),
+        ("int8", True, 1, {"wrong"}),
+        ("bfloat16", False, 3, {"unexplained"}),
+    ],
+)
+async def test_wrong_elements_in_the_middle_are_counted(
+    runs: Runs, tmp_path: Path, dtype: str, verify_all: bool, every: int, kinds: set[str]
+) -> None:
+    file = tmp_path / "now"
+    heard = await runs.run(
+        "soak",
+        dtype,
+        seconds=600.0,
+        settings=with_faults(Fault("product", "wrong", every=every, file=str(file))),
+        hear=in_the_middle(file, is_wrong),
+        verify_all=verify_all,
+    )
+    assert heard.result.wrong_elements > 0
+    assert set(heard.result.mismatches) == kinds
+
+
+async def test_a_device_that_is_wrong_from_the_first_product_on_is_a_fault(runs: Runs) -> None:
+    heard = await runs.run("soak", settings=with_faults(Fault("product", "wrong")))
+    assert heard.failed.status == 1
+    assert heard.failed.problem.what == "The device computes wrong results"
+
+
+@pytest.mark.parametrize("spare", ["", "loads.room_beside = lambda *_: 0\n"], ids=["", "no room"])
+async def test_other_bits_are_no_fault(runs: Runs, tmp_path: Path, spare: str) -> None:
+    file = tmp_path / "now"
+    heard = await runs.run(
+        "soak",
+        settings=with_faults(Fault("product", "other bits", file=str(file))),
+        fault=spare + from_the_plan_on(file),
+    )
+    assert heard.result.wrong_elements == 0
+    assert heard.result.mismatches["other bits"] > 0
+
+
+async def test_a_wrong_word_of_memory_is_described(runs: Runs, tmp_path: Path) -> None:
+    wrong = Fault("write", "wrong", after=3, times=1)
+    heard = await runs.run(
+        "memory",
+        size=None,
+        seconds=600.0,
+        settings=with_faults(wrong, settings=LITTLE),
+        hear=in_the_middle(tmp_path / "now", is_wrong),
+    )
+    assert heard.result.wrong_elements == 1
+    (note,) = (note for note in heard.result.notes if note.startswith("wrong word at offset 0x"))
+    assert "flipped bits 3 (random, pass 1)" in note
+
+
+@pytest.mark.slow
+async def test_wrong_copies_beside_products_are_counted(runs: Runs, tmp_path: Path) -> None:
+    file = tmp_path / "now"
+    heard = await runs.run(
+        "burn",
+        seconds=600.0,
+        settings=with_faults(Fault("copy", "wrong", file=str(file)), settings=LITTLE),
+        hear=in_the_middle(file, is_wrong),
+    )
+    assert heard.result.wrong_elements > 0
+
+
+HALTED_WITH_A_CHECK_IN_FLIGHT = """
+launch = backends.Cuda.launch
+def launch_and_halt(self, product, products, *, check):
+    launch(self, product, products, check=check)
+    if check:
+        self._halt.set()
+backends.Cuda.launch = launch_and_halt
+"""
+
+
+async def test_a_stop_right_after_the_first_check_finds_nothing_wrong(runs: Runs) -> None:
+    """C was set aside, and the other C, which is compared last, has no product yet."""
+    fault = HALTED_WITH_A_CHECK_IN_FLIGHT
+    heard = await runs.run("soak", seconds=600.0, settings=LITTLE, fault=fault)
+    assert (heard.result.wrong_elements, heard.result.mismatches) == (0, {})
+
+
+UNSUPPORTED = Fault("product", kind="float32", exception="TypeError", message="not today")
+FULL = Fault("product", exception="OutOfMemoryError", message="CUDA out of memory.", size=32)
+HANGS = Fault("product", "hang", size=8)
+NOT_PINNED = Fault("pin", after=2, message="CUDA error: OS call failed")
+NO_CAPTURE = Fault("capture", message="CUDA error: not permitted when stream is capturing")
+NO_LIBRARY = Fault("library", exception="TypeError", message="no such one", kind="cublaslt")
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "fault", "says", "rows"),
+    [
+        (
+            "sweep",
+            {"dtype": "bfloat16,float32", "size": 32, "fault": QUICK + "rows.MOST_NAMED = 3\n"},
+            UNSUPPORTED,
+            " and 3 more: not measured, TypeError: not today",
+            [1, 2, 4, 8, 16, 32],
+        ),
+        (
+            "sweep",
+            {"size": 64},
+            FULL,
+            "bfloat16: no size from 32 on, it does not fit after all",
+            [1, 2, 4, 8, 16],
+        ),
+        (
+            "sweep",
+            {"size": 8, "seconds": 1.0, "fault": QUICK + "rows.COLD_SECONDS = 0.1\n"},
+            HANGS,
+            "the run ended early, ",
+            [1, 2, 4],
+        ),
+        ("copy", {}, NOT_PINNED, "pinned: absent at 1 MiB, CUDA error: OS call failed", None),
+        ("latency", {}, NO_CAPTURE, "CUDA graph of 5×5, CUDA graph of 100×100, CUDA graph", None),
+        ("peak", {"size": 256}, NO_LIBRARY, " with cuBLASLt: not measured, TypeError", None),
+        pytest.param(
+            "step",
+            {},
+            Fault("compile", message="no compiler"),
+            "7B/16, compiled: left out, torch.compile: no compiler",
+            None,
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+async def test_a_row_that_fails_is_noted_and_the_others_are_measured(
+    runs: Runs, kind: str, changes: dict[str, Any], fault: Fault, says: str, rows: Any
+) -> None:
+    machine = with_faults(fault, settings=LITTLE if kind == "copy" else MACHINE)
+    asked = {"size": None, "seconds": 20.0, "fault": QUICK} | changes
+    heard = await runs.run(kind, settings=machine, **asked)
+    assert any(says in note for note in heard.result.notes), heard.result.notes
+    assert heard.rows
+    assert rows is None or [row.x for row in heard.rows] == rows
+    assert heard.result.wrong_elements == 0
+
+
+async def test_a_type_that_the_gpu_does_not_have_is_a_note_beside_others(runs: Runs) -> None:
+    heard = await runs.run(
+        *("sweep", "bfloat16,float8_e4m3", 8, 20.0),
+        settings=WITHOUT_FLOAT8,
+        fault=QUICK,
+        target=target(),
+    )
+    assert heard.series() == ["bfloat16"]
+    assert any(note.startswith("float8_e4m3: torch._scaled_mm") for note in heard.result.notes)
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "says"),
+    [
+        (Fault("product", exception="TypeError", message="not today"), 3, "TypeError: not today"),
+        (Fault("product", "die", size=4), 1, "an illegal memory access"),
+    ],
+)
+async def test_a_table_without_a_row_or_a_device_ends_with_the_error(
+    runs: Runs, fault: Fault, status: int, says: str
+) -> None:
+    heard = await runs.run("sweep", size=8, seconds=20.0, settings=with_faults(fault), fault=QUICK)
+    assert heard.failed.status == status
+    assert says in heard.failed.problem.why
+
+
+def halted_where(condition: str) -> str:
+    """Return a fault by which the run is halted before the time of a row is taken."""
+    return f"""
+time_row = rows.Rows.time
+def halted(self, *arguments, **options):
+    if {condition}:
+        self.run.halt.set()
+    return time_row(self, *arguments, **options)
+rows.Rows.time = halted
+"""
+
+
+@pytest.mark.daily(3)
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        ("sweep", "self.table.rows == 1"),
+        ("peak", "self.to_come == 6"),  # the first one of three that are confirmed
+        ("peak", "self.to_come == 2"),  # the second one of three other ways
+        ("latency", "self.table.rows == 6"),  # the first one of the second size
+        ("copy", "self.table.rows == 1"),
+        ("step", "self.table.rows == 1"),
+    ],
+)
+async def test_a_row_that_is_stopped_before_it_was_timed_is_not_there(
+    runs: Runs, kind: str, where: str
+) -> None:
+    size = 256 if kind in ("sweep", "peak") else None
+    fault = QUICK + halted_where(where)
+    heard = await runs.run(kind, size=size, seconds=20.0, settings=LITTLE, fault=fault)
+    assert heard.rows
+    assert all(row.values["seconds"] > 0 for row in heard.rows)
+    assert heard.result.wrong_elements == 0
+
+
+async def test_collective_that_cannot_begin_is_no_fault_of_the_devices(runs: Runs) -> None:
+    machine = with_faults(Fault("collective", message="NCCL error: unhandled system error"))
+    ends = [heard.failed for heard in await runs.together("collective", 2, 2.0, settings=machine)]
+    assert [end.status for end in ends] == [3, 3]
+    assert any("unhandled system error" in end.problem.why for end in ends)
+
+
+@pytest.mark.slow
+async def test_a_link_that_kills_a_gpu_is_a_fault(runs: Runs) -> None:
+    machine = with_faults(Fault("peer copy", "die"), settings=LITTLE)
+    statuses = [
+        0 if isinstance(heard.last, Done) else heard.failed.status
+        for heard in await runs.together("copy", 2, 4.0, settings=machine, fault=QUICK)
+    ]
+    assert 1 in statuses

@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 from gputop.bench.events import Done, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.device_run import RATE, DeviceRun
-from gputop.bench.run.series import (
-    KEPT_ITEMS,
-    MOST_ITEMS,
-    MergedSeries,
-    Moment,
-    RunCurves,
-    merge_windows,
-)
+from gputop.bench.run.series import MOST_ITEMS, MergedSeries, Moment, RunCurves, merge_windows
 from tests.runs import gpu_result, gpu_run
 
 
@@ -107,18 +100,6 @@ def test_a_run_is_the_same_after_it_was_kept() -> None:
     assert after.readings.intervals() == before.readings.intervals()
     assert after.result == before.result
     assert (after.state, after.elapsed_seconds) == ("done", 45.0)
-
-
-def test_the_curves_of_a_long_run_are_short_and_have_its_mean() -> None:
-    before = gpu_run(600.0, 600.0, ended=True)
-    assert before.result is not None
-    assert len(before.series(RATE)) > 2 * KEPT_ITEMS
-    kept = before.kept_curves()
-    after = DeviceRun.of_result(before.result, before.request.target, kept)
-    assert len(after.series(RATE)) <= KEPT_ITEMS
-    assert len(kept) < 100_000
-    assert after.mean.value == pytest.approx(before.mean.value)
-    assert after.series(RATE)[-1][0] == before.series(RATE)[-1][0]
 
 
 @pytest.mark.parametrize("broken", ["", "[1]", '{"windows": 3}', '{"moments": [{}]}', "nul"])

@@ -71,10 +71,6 @@ def test_choosing_a_device_that_is_not_there(name: str, why: str) -> None:
     assert str(caught.value).endswith("There are: 0 (GPU-aa01), 1 (GPU-ab02), cpu.")
 
 
-def test_without_a_gpu_the_first_target_is_the_cpu() -> None:
-    assert target_choice.choose(inventory(0), None, None).kind == "cpu"
-
-
 def test_targets_of_a_stream() -> None:
     h200 = Device(index=3, uuid="GPU-aa", name="NVIDIA H200", compute_capability="9.0")
     listed = dataclasses.replace(inventory(), devices=(h200,))
@@ -126,19 +122,6 @@ def test_a_gpu_in_mig_mode_without_instances_says_how_to_have_one() -> None:
     with pytest.raises(ValueError, match="it has no instance"):
         target_choice.choose(undivided(), seen(), "3")
     assert target_choice.choose(undivided(), seen(), None).kind == "cpu"
-
-
-def test_a_gpu_with_instances_is_in_mig_mode_even_if_the_driver_does_not_say_so() -> None:
-    silent = dataclasses.replace(WHOLE, mig_mode=None)
-    listed = dataclasses.replace(inventory(), devices=(silent, instance(1)))
-    assert list(target_choice.gpus_in_mig_mode(listed)) == [WHOLE.uuid]
-
-
-def test_what_the_driver_calls_an_instance_is_inert() -> None:
-    odd = instance(1, name="\x1b[2J\nMIG")
-    listed = dataclasses.replace(inventory(), devices=(WHOLE, odd))
-    (problem,) = target_choice.gpus_in_mig_mode(listed).values()
-    assert "3:1 (␛[2J␊MIG)" in problem.remedy
 
 
 def shared(memory_is_shared: bool | None) -> Inventory:

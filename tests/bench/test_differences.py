@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import random
+import shutil
+import subprocess
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop import __version__
 from gputop.bench.events import Point, Result, Verdict, VerdictPart
 from gputop.bench.results import store
 from gputop.bench.results.differences import comparison_page
 from gputop.bench.results.statistics import mean_interval
+from gputop.bench.worker.main import cublas_version
+from gputop.cli import main
 from gputop.output.result_pages import page_text
-from tests.bench.commands import ran
 from tests.bench.kept import BASE, CONDITIONS
-from tests.bench.workers import needs_torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -173,47 +175,22 @@ def test_runs_of_the_same_device_seldom_differ_and_a_slower_one_does(
     assert said(found).count("differs") >= 50
 
 
-@needs_torch
 def test_files_and_numbers_of_the_history_are_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     for each in (BEFORE, replace(SLOWER, started_at=BEFORE.started_at + 60)):
         store.append(each)
-    by_number = ran("--compare", "2", "1", XDG_DATA_HOME=str(tmp_path))
-    assert by_number.returncode == 0
+    assert main(["bench", "--compare", "2", "1"]) == 0
+    by_number = capsys.readouterr().out
     files = []
     for name, each in (("a.json", BEFORE), ("b.json", SLOWER)):
         (tmp_path / name).write_text(json.dumps(asdict(each)))
         files.append(str(tmp_path / name))
-    by_file = ran("--compare", *files)
-    assert by_file.stdout.splitlines()[3:] == by_number.stdout.splitlines()[3:]
-    assert "-5.00 % ± 2.81  differs" in by_file.stdout
-    assert "scatter of equal runs: 1 % is assumed, as fewer than 4 like runs" in by_file.stdout
-
-
-@pytest.mark.slow
-@needs_torch
-def test_the_json_has_a_schema_versions_the_series_and_the_verdict(tmp_path: Path) -> None:
-    done = ran(
-        *("--device", "cpu", "--size", "128", "--seconds", "1", "--json"),
-        XDG_DATA_HOME=str(tmp_path),
-    )
-    document = json.loads(done.stdout)
-    assert document["schema"] == 1
-    assert document["gputop_version"] == __version__
-    assert document["torch_version"]
-    assert {"cuda_version", "cublas_version"} <= set(document)
-    assert "driver_version" in document["conditions"]
-    windows = document["series"]["progress"]
-    assert windows[-1]["elapsed_seconds"] <= document["seconds"] + 1e-6
-    mean = sum(each["tflops"] * each["window_seconds"] for each in windows)
-    mean /= sum(each["window_seconds"] for each in windows)
-    assert mean == pytest.approx(document["tflops_mean"], rel=0.2)
-    assert [part["name"] for part in document["verdict"]["parts"]][:2] == ["results", "datasheet"]
-    (tmp_path / "run.json").write_text(done.stdout)
-    again = ran("--compare", str(tmp_path / "run.json"), str(tmp_path / "run.json"))
-    assert "+0.00 %" in again.stdout
+    assert main(["bench", "--compare", *files]) == 0
+    by_file = capsys.readouterr().out
+    assert by_file.splitlines()[3:] == by_number.splitlines()[3:]
+    assert "-5.00 % ± 2.81  differs" in by_file
+    assert "scatter of equal runs: 1 % is assumed, as fewer than 4 like runs" in by_file
 
 
 C_LIBRARY = """
@@ -222,12 +199,6 @@ void cublasGetProperty(int part, int *value) { int is[3] = {12, 9, 1}; *value = 
 
 
 def test_the_version_of_cublas_is_that_of_the_loaded_one(tmp_path: Path) -> None:
-    import ctypes
-    import shutil
-    import subprocess
-
-    from gputop.bench.worker.main import cublas_version
-
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("there is no C compiler")

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 
 from gputop.bench.plan.kinds import DTYPES
-from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import formats, product
 from gputop.bench.worker.errors import RunError
 from tests.bench.forked import load_torch
-from tests.bench.workers import needs_torch, request
+from tests.bench.workers import needs_torch
 
 pytestmark = needs_torch
 
@@ -49,20 +48,6 @@ def test_products_of_any_shape_are_exact_and_as_precise_as_the_type(
     assert it.unexplained(it.c) == 1
 
 
-@pytest.mark.parametrize("dtype", ["float8_e4m3", "float8_mixed", "int8"])
-def test_what_was_measured_of_its_error_is_within_the_bounds(dtype: str) -> None:
-    it = made(dtype, (256, 256, 512))
-    it.fill()
-    it.keep_first()
-    assert it.judge() == 0
-    if dtype == "int8":
-        assert it.relative_error == 0.0, "a sum of integers is exact"
-    else:
-        assert it.relative_error == pytest.approx(1.7e-3, rel=0.1), "the rounding of bfloat16"
-    low, high = it.errors()
-    assert low <= it.relative_error < high
-
-
 @pytest.mark.parametrize("dtype", ON_CPU)
 def test_operands_are_random_normal(dtype: str) -> None:
     it = made(dtype)
@@ -72,17 +57,6 @@ def test_operands_are_random_normal(dtype: str) -> None:
         unit = formats.SPREAD if dtype == "int8" else 1
         assert float(values.std()) == pytest.approx(unit, rel=0.05)
         assert abs(float(values.mean())) < 0.05 * unit
-
-
-@pytest.mark.parametrize("dtype", ON_CPU)
-def test_the_plan_has_the_memory_that_a_product_takes(dtype: str) -> None:
-    it = made(dtype)
-    buffers = (it.a, it.stored_b, it.c, it.first)
-    held = sum(each.untyped_storage().nbytes() for each in buffers) + SHAPE[0] * SHAPE[1]
-    asked = worker_request(request(dtype))
-    rows = max(SHAPE) * asked.bytes_per_row
-    library = SHAPE[1] * SHAPE[2] * asked.dtypes[0].library_bytes
-    assert product.bytes_needed(asked, dtype, SHAPE) == held + library + rows + asked.fixed_bytes
 
 
 def float4() -> Any:
@@ -104,23 +78,6 @@ def test_two_float4_numbers_share_a_byte_and_come_back() -> None:
     assert set(form.to_float64(operand).flatten().tolist()) == {3.0}, "to the nearest"
     form.store(operand, torch.full((3, 16), -100.0))
     assert set(form.to_float64(operand).flatten().tolist()) == {-6.0}
-
-
-def test_float4_operands_are_random_normal_and_scales_are_one_for_16_numbers() -> None:
-    form = float4()
-    operand = form.empty(128, 256, form.a)
-    form.fill(operand)
-    assert float(form.to_float64(operand).std()) == pytest.approx(1.0, rel=0.05)
-    asked = SimpleNamespace(m=200, n=64, k=96, scales=None)
-    form.prepare(asked)
-    # Rows in blocks of 128, scales along k in blocks of 4.
-    assert [len(each) for each in asked.scales] == [256 * 8, 128 * 8]
-
-
-def test_an_odd_number_of_float4_columns_is_refused() -> None:
-    form = float4()
-    with pytest.raises(RunError, match="float4"):
-        form.empty(8, 7, form.a)
 
 
 class Lacking:

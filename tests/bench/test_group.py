@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -12,21 +11,22 @@ import pytest
 
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import Sample
-from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
+from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.run import group
-from gputop.bench.run.group import DeviceGroup
 from gputop.bench.run.run import Run
+from gputop.bench.run.runner import Runner
 from gputop.bench.run.worker_order import worker_request
 from tests.bench.workers import CPU, RawWorker, fake_interpreter, needs_torch, request
 from tests.runs import Clock, gpu_result, gpu_sample
-from tests.sessions import EVENTS, PLANNED, EndlessSession, PreparedSession
+from tests.sessions import PLANNED, PreparedSession
 from tests.streams import NOW, inventory, sample
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping
     from pathlib import Path
+
+    from gputop.bench.run.device_run import DeviceRun
 
 
 HALVES = tuple(dataclasses.replace(CPU, name=f"half {name}") for name in "AB")
@@ -50,9 +50,7 @@ def halves(seconds: float = 1.0, size: int = 256, **changes: Any) -> list[Reques
     return [dataclasses.replace(asked, target=target, **changes) for target in HALVES]
 
 
-async def heard(
-    runs: DeviceGroup, act: Callable[[Target, Event], None] = lambda *_: None
-) -> Happened:
+async def heard(runs: Runner, act: Callable[[Target, Event], None] = lambda *_: None) -> Happened:
     """All that happened."""
     happened: Happened = []
 
@@ -78,14 +76,6 @@ def pids(happened: Happened) -> list[int]:
     return [event.pid for _, event in happened if isinstance(event, Hello)]
 
 
-def gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    return False
-
-
 class Ready(PreparedSession):
     """Says its first events, waits to begin, and says the others."""
 
@@ -93,8 +83,8 @@ class Ready(PreparedSession):
     before: ClassVar[Mapping[Target, tuple[Any, ...]]]
     after: ClassVar[Mapping[Target, tuple[Any, ...]]]
 
-    def __init__(self, request: Request, *, waits: bool = False, launcher: None = None) -> None:
-        super().__init__(request, waits=waits)
+    def __init__(self, request: Request, device: DeviceRun, *, waits: bool = False) -> None:
+        super().__init__(request, device, waits=waits)
         self.target, self.begun = request.target, asyncio.Event()
 
     def begin(self) -> None:
@@ -135,13 +125,12 @@ async def test_what_a_device_waits_for_others_is_not_a_part_of_its_run(kind: str
     clock = Clock()
     state = Run([Request(gpu, "float32", None, 10.0, kind=kind) for gpu in GPUS[:2]], clock)
 
-    def take(target: Target, event: Event) -> None:
+    def turn(_: Target, event: Event) -> None:
         if isinstance(event, Sample):
             clock.time = event.time
-        state.add_event(target, event)
 
     async with asyncio.timeout(30):
-        await DeviceGroup(state.requests, cast("Any", Session)).follow(take)
+        await Runner(state, cast("Any", Session)).follow(turn)
     result = state.first.result
     assert result is not None
     assert result.known_conditions.power_watts_mean == 700.0
@@ -155,28 +144,9 @@ async def test_a_device_that_fails_as_it_waits_does_not_hold_up_the_others() -> 
         after: ClassVar = {GPUS[1]: (PLANNED, Done(gpu_result(10.0)))}
 
     requests = [Request(gpu, "float32", None, 10.0) for gpu in GPUS[:2]]
-    found = ends_by_target(await heard(DeviceGroup(requests, cast("Any", Session))))
+    found = ends_by_target(await heard(Runner(Run(requests), cast("Any", Session))))
     assert isinstance(found[GPUS[0]], Failed)
     assert isinstance(found[GPUS[1]], Done)
-
-
-@pytest.mark.slow
-@needs_torch
-async def test_none_begins_before_all_are_ready() -> None:
-    happened = await heard(DeviceGroup(halves()))
-    events = [event for _, event in happened]
-    plans = {n: event for n, event in enumerate(events) if isinstance(event, Planned)}
-    waits = [n for n, event in plans.items() if event.waits]
-    begun = [n for n, event in enumerate(events) if isinstance(event, Progress | Verified)]
-    assert (len(waits), len(plans)) == (2, 4), "each plan comes again as it begins"
-    assert max(waits) < min(begun)
-    assert {target for target, _ in happened} == set(HALVES)
-    for name, end in ends(happened).items():
-        assert isinstance(end, Done)
-        assert end.result.device == name
-        assert end.result.stopped == "time"
-        assert end.result.iterations > 0
-    assert all(map(gone, pids(happened)))
 
 
 @pytest.mark.slow
@@ -185,7 +155,7 @@ async def test_a_stop_reaches_those_that_wait_for_others(tmp_path: Path) -> None
     body = f"import threading\nprint({HELLO!r}, flush=True)\nthreading.Event().wait()\n"
     slow, waiting = halves(600.0)
     slow = dataclasses.replace(slow, python=fake_interpreter(tmp_path, body))
-    runs = DeviceGroup([slow, waiting])
+    runs = Runner(Run([slow, waiting]))
     stops: list[asyncio.Task[None]] = []
 
     def act(target: Target, event: Event) -> None:
@@ -211,50 +181,3 @@ def test_a_worker_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> Non
         *_, last = raw.events()
     assert (last["event"], last["kind"]) == ("error", "not_ready")
     assert "the other devices" in last["why"]
-
-
-class Told(EndlessSession):
-    """Of a GPU: runs until it is stopped, remembers what it is told."""
-
-    requests: list[Request]
-    opened: list[Told]
-
-    def __init__(self, asked: Request, *, waits: bool = False, launcher: None = None) -> None:
-        super().__init__(asked)
-        self.target, self.waits, self.told = asked.target, waits, list[str]()
-        self.opened.append(self)
-
-    def begin(self) -> None:
-        self.told.append("go")
-
-    async def stop(self, by: str = "user") -> None:
-        self.told.append(by)
-        await super().stop(by)
-
-    def kill(self) -> None:
-        self.told.append("kill")
-
-
-@pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> list[Told]:
-    """The sessions that are opened."""
-
-    class Session(Told):
-        requests, opened = [], []
-
-    monkeypatch.setattr(group, "Session", Session)
-    return Session.opened
-
-
-async def test_what_nobody_foresaw_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Broken(PreparedSession):
-        def __init__(self, asked: Request, *, waits: bool = False, launcher: None = None) -> None:
-            """Has nothing to remember."""
-
-        async def events(self) -> AsyncGenerator[Any]:
-            yield EVENTS[0]
-            raise RuntimeError("on purpose")
-
-    monkeypatch.setattr(group, "Session", Broken)
-    with pytest.raises(RuntimeError, match="on purpose"):
-        await heard(DeviceGroup([Request(target, "bfloat16", None, 60.0) for target in GPUS]))

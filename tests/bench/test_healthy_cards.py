@@ -44,48 +44,33 @@ CARDS = [
     Card("T4", "float16", 24, 915, 69.6, 70, "counter"),
     Card("T4", "float16", 24, 915, 69.6, 70, "power"),
     Card("T4", "float32", 4.05, 840, 69.8, 70),
-    Card("T4", "float32", 4.45, 960, 69.8, 70),
     Card("L4", "bfloat16", 53, 960, 71.7, 72),
-    Card("L4", "bfloat16", 56, 1014, 71.7, 72),
-    Card("L4", "bfloat16", 59, 1065, 71.9, 72),
     Card("L4", "bfloat16", 91, 1700, 71.9, 72),
-    Card("L4", "tf32", 26, 1000, 71.8, 72),
     Card("L4", "float32", 10.6, 900, 71.8, 72),
     Card("L40S", "float32", 44, 1600, 345, 350, "counter"),
     Card("L40S", "float32", 46.7, 1700, 345, 350, "counter"),
-    Card("L40S", "bfloat16", 252, 2100, 345, 350, "counter"),
     Card("TITAN RTX", "float16", 44.4, 1350, 279, 280),
-    Card("H100 PCIe", "fp8", 696, 1080, 347, 350),
     Card("H100 PCIe", "fp8", 726, 1120, 348, 350),
     Card("H100 PCIe", "bfloat16", 491, 1300, 345, 350),
     # Not at their power limits.
     Card("P100 PCIe 16 GB", "float16", 6.4, 1303, 170, 250),
-    Card("P100 PCIe 16 GB", "float16", 8.4, 1303, 180, 250),
-    Card("P100 SXM2", "float16", 7.2, 1480, 190, 300),
     Card("P100 SXM2", "float16", 9.5, 1480, 210, 300),
     Card("RTX 3090", "float32", 20, 1700, 300, 350),
     Card("RTX 4090", "float32", 57, 2600, 420, 450),
     Card("RTX 5090", "float32", 68, 2400, 520, 575),
     # With margin at their power limits.
     Card("V100 PCIe", "float16", 85, 1200, 247, 250),
-    Card("V100 SXM2", "float16", 95, 1300, 295, 300),
     Card("A10G", "bfloat16", 46, 1300, 298, 300),
-    Card("A40", "bfloat16", 94, 1300, 297, 300),
     Card("A100 PCIe 40 GB", "bfloat16", 193, 1000, 249, 250),
     Card("A100 SXM4 80 GB", "bfloat16", 271, 1300, 396, 400),
     Card("RTX 3090", "bfloat16", 78, 1800, 347, 350),
-    Card("RTX 4090", "bfloat16", 179, 2600, 440, 450),
-    Card("RTX 5090", "bfloat16", 220, 2500, 570, 575),
     Card("RTX 6000 Ada", "bfloat16", 278, 2100, 297, 300),
     Card("L40", "bfloat16", 170, 2300, 297, 300),
     Card("H100 SXM", "bfloat16", 730, 1500, 695, 700),
-    Card("H100 SXM", "bfloat16", 794, 1600, 695, 700),
     Card("H100 SXM", "fp8", 1403, 1500, 695, 700),
     Card("H200 SXM", "bfloat16", 780, 1515, 695, 700),
-    Card("H200 SXM", "fp8", 1453, 1515, 695, 700),
     Card("GH200 96 GB", "bfloat16", 829, 1700, 700, 900),
     Card("B200", "bfloat16", 1745, 1600, 990, 1000),
-    Card("B200", "fp8", 3432, 1600, 990, 1000),
     Card("GB200", "bfloat16", 1822, 1700, 1190, 1200),
 ]
 TITAN_RTX = Chip("NVIDIA TITAN RTX", "7.5", 72, 2100)
@@ -169,12 +154,6 @@ def test_the_same_card_stuck_at_a_low_clock_is_degraded(card: Card) -> None:
     assert status(found) == 4
     assert found.verdict is not None
     assert "Too slow: its clock stays at " in found.verdict.summary
-
-
-@cards
-def test_a_power_cap_far_below_the_power_limit_explains_nothing(card: Card) -> None:
-    (found,) = with_verdicts([ran(stuck(card), capped=True)])
-    assert datasheet(found)[0] == "degraded"
 
 
 def test_a_card_at_its_power_limit_that_is_slow_for_its_clock_is_degraded() -> None:

@@ -65,18 +65,6 @@ async def test_for_a_gpu_a_torch_without_cuda_is_the_last_resort(
     assert found.chosen.path == venv
 
 
-async def test_a_link_to_another_python_is_a_candidate_of_its_own(
-    bare: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = environment(bare / "usr", "2.3")
-    (bare / "venv" / "bin").mkdir(parents=True)
-    (bare / "venv" / "bin" / "python").symlink_to(real)
-    monkeypatch.setenv("VIRTUAL_ENV", str(bare / "venv"))
-    monkeypatch.setenv("PATH", str(bare / "usr" / "bin"))
-    origins = [origin for _, origin in worker_launch.candidates()]
-    assert origins == ["active virtual environment", "on the PATH"]
-
-
 async def test_where_there_is_none_it_says_what_to_type(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

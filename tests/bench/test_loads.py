@@ -6,27 +6,20 @@ import sys
 import time
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.events import Done
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import HIGHEST_HERTZ, LOWEST_HERTZ, Request
-from gputop.bench.results.verdict import judge
-from gputop.bench.run.session import Session
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import loads, throughput
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import product as products
-from tests.bench.test_kinds import heard
 from tests.bench.test_worker import cpu, made
-from tests.bench.workers import CPU, RawWorker, broken_worker, fake_interpreter, needs_torch
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tests.bench.workers import CPU, RawWorker, needs_torch
 
 pytestmark = needs_torch
 
@@ -47,11 +40,11 @@ def asked(
     return Request(device, "float32", 128, seconds, python, kind, hertz=hertz)
 
 
-def run_of(kind: str, **changes: Any) -> tuple[runs.Run, list[dict[str, Any]]]:
+def run_of(kind: str, **changes: Any) -> tuple[runs.WorkerRun, list[dict[str, Any]]]:
     """A run in this process, and what it sends."""
     sent: list[dict[str, Any]] = []
 
-    class Recorded(runs.Run):
+    class Recorded(runs.WorkerRun):
         def write(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 
@@ -154,34 +147,15 @@ def test_the_load_is_a_square_wave(frequency: float, monkeypatch: pytest.MonkeyP
         assert all(0.3 * full < rate < 0.7 * full for rate in rates)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", LOADS)
-def test_a_load_from_hello_to_its_result(kind: str) -> None:
-    with RawWorker(asked(kind)) as raw:
-        events = list(raw.events())
-    names = [event["event"] for event in events]
-    assert names[:3] == ["hello", "plan", "verify"]
-    assert set(names[3:-1]) == {"sample", "verify"}
-    done = events[-1]
-    assert (done["event"], done["stopped"], done["wrong_elements"]) == ("done", "time", 0)
-    assert done["tflops_mean"] == pytest.approx(
-        2 * 128**3 * done["iterations"] / done["seconds"] / 1e12
-    )
-    said = " ".join(done["notes"])
-    assert ("loaded for" in said and "at 2 Hz" in said) is (kind == "pulse")
-    assert ("GiB, taken in turn" in said and "GB/s of copies" in said) is (kind == "burn")
-    assert ("in pulses of 2 Hz" in events[1]["data"]) is (kind == "pulse")
-
-
 ENDLESS = """
-sent, send, pause = [], main.Run.write, loads.pause
+sent, send, pause = [], main.WorkerRun.write, loads.pause
 def sending(self, event, **fields):
     send(self, event, **fields)
     sent.append(event)
 def paused(hertz, work):
     seconds = pause(hertz, work)
     return 600.0 if seconds and "sample" in sent else seconds
-main.Run.write, loads.pause = sending, paused
+main.WorkerRun.write, loads.pause = sending, paused
 """
 """Once there is a sample, a pause has no end."""
 
@@ -193,43 +167,7 @@ def test_a_stop_takes_effect_in_a_pause_too(kind: str) -> None:
         raw.stopped()
 
 
-WRONG = """
-plan, multiply = loads.send_plan, formats.Plain.multiply
-def failing(self, product, times):
-    multiply(self, product, times)
-    product.c[3, 5] = -1e6
-def planned(*arguments):
-    plan(*arguments)
-    formats.Plain.multiply = failing
-loads.send_plan = planned
-"""
-WRONG_COPY = """
-copy = loads.Traffic.copy
-class Wrong:
-    def __init__(self, to): self.to = to
-    def copy_(self, source): self.to.copy_(source)[7] ^= 1
-    def __getattr__(self, name): return getattr(self.to, name)
-    def __ne__(self, other): return self.to != other
-def failing(self, *, compare):
-    self.to = self.to if isinstance(self.to, Wrong) else Wrong(self.to)
-    copy(self, compare=compare)
-loads.Traffic.copy = failing
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "fault"), [("pulse", WRONG), ("burn", WRONG), ("burn", WRONG_COPY)]
-)
-async def test_a_wrong_element_is_found(tmp_path: Path, kind: str, fault: str) -> None:
-    path = fake_interpreter(tmp_path, broken_worker(fault))
-    *_, last = await heard(Session(asked(kind, python=path)))
-    assert isinstance(last, Done)
-    assert last.result.wrong_elements > 0
-    assert judge(last.result, []).state == "faulty"
-
-
-def ring(monkeypatch: pytest.MonkeyPatch) -> tuple[loads.Ring, runs.Run]:
+def ring(monkeypatch: pytest.MonkeyPatch) -> tuple[loads.Ring, runs.WorkerRun]:
     monkeypatch.setitem(loads.COPIED_BYTES, "cpu", 1 << 20)
     run, _ = run_of("burn")
     run.request = replace(run.request, free_bytes=run.request.fixed_bytes + (8 << 20))
@@ -262,19 +200,6 @@ def test_the_ring_takes_operands_from_all_over_the_memory_it_may_use(
     left = run.request.free_bytes - needed - 2 * loads.COPIED_BYTES["cpu"]
     assert (count - 1) * each <= left < count * each
     assert cpu().compare(product) == 0
-
-
-def test_a_wrong_operand_anywhere_in_the_ring_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    product, run = ring(monkeypatch)
-    count = int(run.notes[-1].split()[2])
-    operands(product, 3)
-    product.a[17, 5] += 8.0
-    wrong = []
-    for _ in range(count):
-        product.multiply()
-        wrong.append(cpu().compare(product))
-    assert [bool(each) for each in wrong] == [False] * (count - 1) + [True]
-    assert product.exact() == 0, "the same operands are filled and multiplied"
 
 
 def test_every_kind_of_the_worker_is_offered() -> None:

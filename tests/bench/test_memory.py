@@ -5,37 +5,28 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputop.bench.events import Conditions, Done, Progress
+from gputop.bench.events import Conditions, Progress
 from gputop.bench.plan.request import Request
-from gputop.bench.results.html_report import html_page
 from gputop.bench.results.verdict import judge
 from gputop.bench.run.device_run import RATE, DeviceRun
 from gputop.bench.run.run import Run
-from gputop.bench.run.series import RunCurves, merge_windows
-from gputop.bench.run.session import Session
+from gputop.bench.run.series import merge_windows
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import memory as worker
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from tests.bench.forked import load_torch
-from tests.bench.pages import result_text
-from tests.bench.test_kinds import heard
-from tests.bench.workers import CPU, RESULT, RawWorker, broken_worker, fake_interpreter, needs_torch
+from tests.bench.workers import CPU, RESULT, needs_torch
 from tests.runs import gpu_sample
 from tests.sessions import PLANNED
 from tests.streams import NOW, inventory
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gputop.bench.events import Result
 
 MIB = 1 << 20
 
@@ -48,7 +39,7 @@ def asked(mib: int = 32, seconds: float = 1.0, python: str = sys.executable) -> 
 
 def under_test(mib: int = 8) -> worker.MemoryUnderTest:
     """Memory in this process, in blocks of 1 MiB; what it sends goes nowhere."""
-    run = runs.Run(os.open(os.devnull, os.O_WRONLY), worker_request(asked(mib)))
+    run = runs.WorkerRun(os.open(os.devnull, os.O_WRONLY), worker_request(asked(mib)))
     device = backends.Cpu(load_torch(), run.halt)
     return worker.MemoryUnderTest(device, run)
 
@@ -112,18 +103,6 @@ def test_each_bit_of_each_word_walks() -> None:
 
 
 @needs_torch
-def test_many_wrong_words_are_counted_and_a_few_are_named() -> None:
-    memory = under_test()
-    memory.choose("random", 0)
-    memory.put(2, 0, memory.blocks[2])
-    memory.blocks[2].view(-1)[5:1005] = 7
-    memory.visit(2, 0, None)
-    assert memory.run.totals.wrong == 1000
-    assert len(memory.run.notes) == worker.FEW
-    assert f"offset 0x{2 * memory.totals.block_bytes + 40:x}:" in memory.run.notes[0]
-
-
-@needs_torch
 @pytest.mark.parametrize(
     ("pattern", "place", "write", "compare"),
     [
@@ -155,62 +134,6 @@ def test_the_memory_that_it_takes_is_what_it_may() -> None:
     totals = memory.totals
     taken = totals.total_bytes + 2 * totals.block_bytes + totals.block_bytes // 8
     assert taken <= 64 * MIB < taken + totals.block_bytes
-
-
-@pytest.mark.slow
-@needs_torch
-def test_a_run_from_hello_to_its_result() -> None:
-    with RawWorker(asked()) as raw:
-        events = list(raw.events())
-    names = [event["event"] for event in events]
-    assert names[:2] == ["hello", "plan"]
-    assert set(names[2:-1]) == {"sample", "verify"}
-    done = events[-1]
-    assert (done["event"], done["stopped"], done["wrong_elements"]) == ("done", "time", 0)
-    assert done["iterations"] == done["checks"] == done["verified_products"] > 0
-    samples = [event for event in events if event["event"] == "sample"]
-    assert all(sample["bytes_per_second"] > 0 and not sample.get("tflops") for sample in samples)
-    rows = {point["series"]: point["values"] for point in done["points"]}
-    assert set(rows) <= set(worker.PATTERNS)
-    late = [note for note in done["notes"] if "the time was up before" in note]
-    assert (len([row for row in rows.values() if row["passes"]]) == len(worker.PATTERNS)) != bool(
-        late
-    )
-
-
-FLIPPED = """
-put = memory.MemoryUnderTest.put
-def flips(self, at, mask, to):
-    put(self, at, mask, to)
-    if to is self.blocks[3] and self.pattern == "moving inversions":
-        to.view(-1)[{word}] ^= 1 << 17
-memory.MemoryUnderTest.put = flips
-"""
-
-
-async def broken(folder: Path, fault: str, seconds: float = 30.0) -> Result:
-    """The result of a run that is stopped once all patterns or a wrong word were seen."""
-    path = fake_interpreter(folder, broken_worker(fault))
-    *_, last = await heard(Session(asked(8, seconds, path)))
-    assert isinstance(last, Done), last
-    return last.result
-
-
-@pytest.mark.slow
-@needs_torch
-async def test_a_flipped_bit_is_in_every_form_of_the_result(tmp_path: Path) -> None:
-    result = await broken(tmp_path, FLIPPED.format(word=0x1234), 3.0)
-    assert result.kind == "memory"
-    assert result.wrong_elements > 0
-    offset = 3 * result.points[0].x + 8 * 0x1234
-    named = f"wrong word at offset 0x{int(offset):x}: expected 0x0000000000000000, found "
-    assert result.notes[0].startswith(f"{named}0x0000000000020000, flipped bits 17 (moving inv")
-    judged = replace(result, verdict=judge(result, []))
-    assert judged.verdict is not None
-    assert judged.verdict.state == "faulty"
-    assert named in judged.verdict.bad[0].why
-    assert named in result_text(judged)
-    assert named in html_page(judged, RunCurves())
 
 
 def test_windows_in_bytes_are_joined_and_drawn_in_their_unit() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -12,10 +11,6 @@ import pytest
 from gputop.bench.cluster import relay
 from gputop.bench.cluster.node_actor import NodeActor
 from gputop.bench.cluster.node_facts import NodeFacts, node_facts
-from gputop.bench.plan.memory_limit import available_bytes
-from gputop.bench.plan.request import Request
-from gputop.bench.run.worker_order import worker_request
-from tests.bench.workers import CPU, needs_torch
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.driver.platforms import a100_mig
 
@@ -35,20 +30,6 @@ def heard(post: NodeActor, *until: str) -> dict[str, list[Any]]:
 
 def own() -> tuple[str, str, list[Any]]:
     return "abc", "10.1.2.3", [3]
-
-
-@pytest.mark.slow
-@needs_torch
-def test_the_worker_that_is_sent_runs_as_it_does_here() -> None:
-    post = NodeActor(relay.worker_archive(), None, cpu=True)
-    assert post.facts(own, available_bytes)["torch"] == version("torch")
-    order = worker_request(Request(CPU, "float32", 64, 0.5)).to_line()
-    post.start(order, None)
-    found = heard(post, "ended")
-    events = [json.loads(line)["event"] for line in found["line"]]
-    assert events[:2] == ["hello", "plan"]
-    assert events[-1] == "done"
-    assert found["ended"][0][0] == 0
 
 
 def test_it_has_its_gpu_alone() -> None:
@@ -100,14 +81,3 @@ def test_one_that_cannot_be_started_says_so() -> None:
     ((status, errors),) = heard(post, "ended")["ended"]
     assert status == 127
     assert errors == b"/nowhere/python: No such file or directory"
-
-
-def test_the_end_of_standard_error_comes_with_the_end() -> None:
-    post = NodeActor(
-        b"import sys; sys.stderr.write('x' * 9000 + 'why'); sys.exit(5)", None, cpu=True
-    )
-    post.start(b"{}\n", None)
-    ((status, errors),) = heard(post, "ended")["ended"]
-    assert status == 5
-    assert len(errors) == 4096
-    assert errors.endswith(b"why")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.events import Conditions, Point
+from gputop.bench.events import Conditions
 from gputop.bench.results.outliers import (
     DeviceOutcome,
     distribution,
@@ -77,10 +77,7 @@ def test_ten_percent_under_the_median_of_the_others() -> None:
     assert named(fleet(700, 640)) == {}
     assert list(named(fleet(700, 620))) == ["GPU-1"]
     assert list(named(fleet(*[700] * 7, 420))) == ["GPU-7"]
-
-
-def test_the_fast_one_is_no_outlier() -> None:
-    assert named(fleet(700, 701, 702, 699, 790)) == {}
+    assert named(fleet(700, 701, 702, 699, 790)) == {}, "a fast one is none"
 
 
 def test_models_and_data_types_are_compared_among_themselves() -> None:
@@ -107,17 +104,6 @@ def test_what_is_wrong_is_gravest_and_says_nothing_about_the_others() -> None:
     assert outliers_document(members)["distributions"][0]["most"] == 702
 
 
-def test_tables_are_compared_by_what_they_are_compared_by() -> None:
-    def copies(n: int, rate: float) -> DeviceOutcome:
-        rows = (Point("device to device", 1 << 28, {"bytes_per_second": rate}),)
-        return member(n, None, kind="copy", points=rows, tflops_peak=None, dtype="bytes")
-
-    members = [copies(0, 3.9e12), copies(1, 3.9e12), copies(2, 2.0e12)]
-    assert list(named(members)) == ["GPU-2"]
-    assert "GB/s" in devices_text(members)
-    assert "3900" in devices_text(members)
-
-
 def test_a_page_has_everything_at_80_columns() -> None:
     members = [*fleet(700, 701, 702, 699, 600), member(9, 1.0, wrong_elements=1)]
     text = devices_text(judged(members), 80)
@@ -129,9 +115,9 @@ def test_a_page_has_everything_at_80_columns() -> None:
     limit = Conditions(heat_limit="margin 3°C (slowdown at -2°C)")
     hot = devices_text([member(n, conditions=limit) for n in range(3)])
     assert "Heat limit: margin 3°C (slowdown at -2°C)" in hot
-    many = devices_text(judged([member(n, 700 + n % 3) for n in range(1000)]))
+    many = devices_text(judged([member(n, 700 + n % 3) for n in range(200)]))
     assert len(many.splitlines()) < 10
-    assert "node-0, GPU 0, node-0, GPU 1, node-0, GPU 2 and 997 more: No fault found." in many
+    assert "node-0, GPU 0, node-0, GPU 1, node-0, GPU 2 and 197 more: No fault found." in many
 
 
 def test_equal_reasons_are_joined_with_ranges() -> None:

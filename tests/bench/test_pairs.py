@@ -13,16 +13,19 @@ from gputop.bench.events import Conditions, Done, Event, Failed, Planned, Result
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target, check_together
 from gputop.bench.results.measures import rates_of_pair, score
+from gputop.bench.results.pairs import join_results
 from gputop.bench.results.verdict import judge
-from gputop.bench.run import group
-from gputop.bench.run.group import Pairs
+from gputop.bench.run import runner
 from gputop.bench.run.run import Run
-from tests.bench.workers import CPU, needs_torch, request
-from tests.sessions import EVENTS, RESULT
+from gputop.bench.run.runner import Runner
+from tests.bench.workers import CPU
+from tests.sessions import EVENTS, RESULT, PreparedSession
 from tests.streams import inventory, sample
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+
+    from gputop.bench.run.device_run import DeviceRun
 
 GPUS = target_choice.targets(inventory(2), sample(2))[:2]
 ALONE = {"0": 700.0, "1": 650.0, "2": 600.0}
@@ -34,14 +37,14 @@ def asked(*targets: Target, seconds: float = 30.0, size: int | None = None) -> l
     return [Request(target, "bfloat16", size, seconds, None, "pairs") for target in targets]
 
 
-class Measured:
+class Measured(PreparedSession):
     """A session whose result is known; those that wait run together."""
 
     opened: list[tuple[Request, bool]]
     changes: dict[tuple[str, bool], dict[str, Any] | Failed]
     """Of results, by the number of the GPU and whether it runs together."""
 
-    def __init__(self, asked_for: Request, *, waits: bool = False, launcher: None = None) -> None:
+    def __init__(self, asked_for: Request, device: DeviceRun, *, waits: bool = False) -> None:
         self.request, self.waits = asked_for, waits
         self.opened.append((asked_for, waits))
 
@@ -62,22 +65,13 @@ class Measured:
         }
         yield Done(dataclasses.replace(RESULT, **(fields | changes)))
 
-    def begin(self) -> None:
-        """It has begun."""
-
-    async def stop(self, by: str = "user") -> None:
-        """It ends by itself."""
-
-    def kill(self) -> None:
-        """There is no worker."""
-
 
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> type[Measured]:
     class Session(Measured):
         opened, changes = [], {}
 
-    monkeypatch.setattr(group, "Session", Session)
+    monkeypatch.setattr(runner, "DeviceRunner", Session)
     return Session
 
 
@@ -86,7 +80,7 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
 
-async def ends_of(runs: Pairs, stop_at: Target | None = None) -> dict[Target, Done | Failed]:
+async def ends_of(runs: Runner, stop_at: Target | None = None) -> dict[Target, Done | Failed]:
     """How each device ended; stopped where that one is planned."""
     found: dict[Target, Done | Failed] = {}
     stops: list[asyncio.Task[None]] = []
@@ -110,7 +104,7 @@ def result_of(end: Done | Failed) -> Result:
 
 
 async def test_each_alone_and_then_all_at_once(measured: type[Measured]) -> None:
-    found = await ends_of(Pairs(Run(asked(*GPUS))))
+    found = await ends_of(Runner(Run(asked(*GPUS))))
     assert [(each.target.number, waits) for each, waits in measured.opened] == [
         ("0", False),
         ("1", False),
@@ -135,7 +129,7 @@ async def test_each_alone_and_then_all_at_once(measured: type[Measured]) -> None
 async def test_a_fault_alone_is_kept_and_the_device_left_out(measured: type[Measured]) -> None:
     measured.changes["1", False] = {"wrong_elements": 3}
     three = target_choice.targets(inventory(3), sample(3))[:3]
-    found = await ends_of(Pairs(Run(asked(*three))))
+    found = await ends_of(Runner(Run(asked(*three))))
     assert result_of(found[three[1]]).wrong_elements == 3
     assert "not run together" in result_of(found[three[1]]).notes[0]
     assert rates_of_pair(result_of(found[three[1]]).points)[2] is None
@@ -148,7 +142,7 @@ async def test_nobody_runs_together_with_nobody(
     measured: type[Measured], end: dict[str, Any] | Failed
 ) -> None:
     measured.changes["0", False] = end
-    found = await ends_of(Pairs(Run(asked(*GPUS))))
+    found = await ends_of(Runner(Run(asked(*GPUS))))
     assert not any(waits for _, waits in measured.opened)
     assert isinstance(found[GPUS[0]], Failed) == isinstance(end, Failed)
     left = result_of(found[GPUS[1]])
@@ -158,19 +152,12 @@ async def test_nobody_runs_together_with_nobody(
 
 async def test_a_stop_begins_nothing_more(measured: type[Measured]) -> None:
     measured.changes["0", False] = {"stopped": "user"}
-    found = await ends_of(Pairs(Run(asked(*GPUS))), stop_at=GPUS[0])
+    found = await ends_of(Runner(Run(asked(*GPUS))), stop_at=GPUS[0])
     assert len(measured.opened) == 1
     assert result_of(found[GPUS[0]]).stopped == "user"
     other = found[GPUS[1]]
     assert isinstance(other, Failed)
     assert other.status == 130
-
-
-async def test_who_was_done_alone_is_stopped_with_the_others(measured: type[Measured]) -> None:
-    measured.changes["1", False] = {"stopped": "user"}
-    found = await ends_of(Pairs(Run(asked(*GPUS))), stop_at=GPUS[1])
-    assert [result_of(end).stopped for end in found.values()] == ["user", "user"]
-    assert "it was stopped" in result_of(found[GPUS[0]]).notes[0]
 
 
 @pytest.mark.parametrize(
@@ -183,25 +170,6 @@ async def test_who_was_done_alone_is_stopped_with_the_others(measured: type[Meas
 )
 def test_what_cannot_be_paired(requests: list[Request], says: str) -> None:
     assert says in str(check_together(requests))
-
-
-@pytest.mark.slow
-@needs_torch
-async def test_two_halves_of_a_cpu() -> None:
-    halves = [dataclasses.replace(CPU, name=f"half {name}") for name in "AB"]
-    requests = [
-        dataclasses.replace(request(size=256, seconds=1.5, kind="pairs"), target=half)
-        for half in halves
-    ]
-    found = await ends_of(Pairs(Run(requests)))
-    for half in halves:
-        result = result_of(found[half])
-        assert result.device == half.name
-        assert [point.series for point in result.points] == ["alone", "together"]
-        assert [point.shape for point in result.points] == [(256, 256, 256)] * 2
-        assert result.wrong_elements == 0
-        assert result.seconds >= 1.0
-        assert "2 devices at once" in result.method
 
 
 @pytest.mark.parametrize(
@@ -223,6 +191,6 @@ def test_what_happened_in_either_run_counts(
         dataclasses.replace(RESULT, seconds=60.0, conditions=dataclasses.replace(known, **each))
         for each in (alone, together)
     )
-    joined = group._join_results(first, second, 2)
+    joined = join_results(first, second, 2)
     assert [part.name for part in judge(joined, ()).bad] == bad
     assert joined.known_conditions.other_load == alone.get("other_load", ())

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,7 +12,7 @@ from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_order import worker_request
-from gputop.bench.worker import copies, main
+from gputop.bench.worker import main
 from tests.bench.machines import divided, seen
 from tests.bench.workers import CPU
 from tests.streams import inventory, sample
@@ -94,15 +93,6 @@ def test_a_gpu_in_an_exclusive_mode_is_no_peer_and_has_peers() -> None:
     assert [len(each.peers) for each in ranks] == [1, 1], "each rank computes on its own GPU only"
 
 
-def test_the_worker_sees_its_own_device_first_and_then_its_peers() -> None:
-    _, second, _ = target_choice.with_peers(asked(*GPUS))
-    seen_by = worker_launch.worker_environment(second.target, *second.peers)
-    assert seen_by["CUDA_VISIBLE_DEVICES"].split(",") == [GPUS[n].uuid for n in (1, 2, 0)]
-    (alone,) = asked(GPUS[0])
-    assert worker_launch.worker_environment(alone.target)["CUDA_VISIBLE_DEVICES"] == GPUS[0].uuid
-    assert worker_request(alone).peers == ()
-
-
 def test_eight_gpus_share_the_host_s_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request, "available_bytes", lambda: 40 << 30)
     gpus = target_choice.targets(inventory(8), sample(8))[:8]
@@ -126,16 +116,6 @@ def test_copies_that_do_not_fit_in_the_host_are_refused_in_a_line(
         "The copies do not fit in the host's memory: a GPU needs 388 MiB of it, and 346 MiB are "
         "left for each. End what holds the memory, or test fewer GPUs at a time"
     )
-
-
-def test_sizes_that_the_host_does_not_hold_are_left_out_and_noted() -> None:
-    run: Any = SimpleNamespace(request=SimpleNamespace(host_bytes=2 << 30), notes=[])
-    assert copies.fitting_host([1 << 20, 1 << 28, 1 << 30], run) == [1 << 20, 1 << 28]
-    (note,) = run.notes
-    assert note.startswith("no copies of 1024 MiB and more: they take 4 times as much")
-    run.request.host_bytes = None
-    assert copies.fitting_host([1 << 30], run) == [1 << 30]
-    assert len(run.notes) == 1
 
 
 def node(folder: Path, number: int, processors: str) -> None:
@@ -174,13 +154,3 @@ def test_a_worker_is_bound_to_the_processors_near_its_gpu(
     assert said == (bound and f"NUMA node {number}, processors: {len(bound)}")
     assert main.bind_near("00000000:FF:00.0") is None
     assert main.bind_near("nonsense") is None
-
-
-def test_targets_have_their_bus_id_and_instances_that_of_their_gpu() -> None:
-    assert all(each.pci_bus_id for each in GPUS)
-    *instances, cpu = target_choice.targets(divided(), seen())
-    assert cpu.pci_bus_id is None
-    parents = {each.uuid: each.pci_bus_id for each in divided().devices}
-    assert all(
-        each.pci_bus_id == parents[each.parent_uuid] for each in instances if each.parent_uuid
-    )

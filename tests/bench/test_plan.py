@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gputop.bench.plan import request
-from gputop.bench.plan.kinds import DTYPES, DeviceKind
+from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.plan.request import Request, Target
 
 GIB = 1 << 30
@@ -65,29 +66,6 @@ def test_the_default_is_what_people_train_with(target: Target, dtype: str) -> No
 
 
 DTYPE = st.sampled_from(sorted(DTYPES))
-KIND: st.SearchStrategy[DeviceKind] = st.sampled_from(["cpu", "cuda"])
-
-
-@given(st.integers(0, 1 << 42), DTYPE, KIND)
-def test_the_largest_size_fits_and_the_next_does_not(
-    free: int, dtype: str, device: DeviceKind
-) -> None:
-    n = request.largest_size(free, dtype, device)
-    assert n % request.SIZE_STEP == 0
-    assert 0 <= n <= request.LARGEST_SIZE
-    assert n == 0 or request.memory_needed(n, dtype, device) <= free
-    if n < request.LARGEST_SIZE:
-        assert request.memory_needed(n + request.SIZE_STEP, dtype, device) > free
-
-
-@pytest.mark.parametrize(
-    ("dtype", "operands", "result"),
-    [("float8_e4m3", 1, 2), ("int8", 1, 4), ("float4", 0.5, 2), ("float64", 8, 8)],
-)
-def test_memory_knows_that_operands_and_results_differ(
-    dtype: str, operands: float, result: int
-) -> None:
-    assert DTYPES[dtype].bytes_per_element == 2 * operands + 2 * result + 1
 
 
 @pytest.mark.parametrize(
@@ -103,13 +81,6 @@ def test_a_size_that_the_type_cannot_have_is_refused_with_the_next_that_it_can(
     assert request.check_request(Request(CPU, "float32", size, 10.0)) is None
 
 
-def test_one_of_several_data_types_that_is_not_there_is_refused() -> None:
-    asked = Request(CPU, "float32", None, 10.0, None, "sweep", ("float64", "tf32"))
-    problem = request.check_request(asked)
-    assert problem is not None
-    assert "tf32 cannot be run" in problem.what
-
-
 def test_a_size_that_does_not_fit_is_refused_with_the_largest_that_does() -> None:
     target = gpu("8.0", free=8 * GIB)
     problem = request.check_request(Request(target, "float32", 65536, 10.0))
@@ -122,22 +93,10 @@ def test_a_size_that_does_not_fit_is_refused_with_the_largest_that_does() -> Non
     assert request.check_request(Request(target, "float32", largest + 64, 10.0)) is not None
 
 
-def test_a_full_device_is_refused_also_for_auto() -> None:
-    problem = request.check_request(Request(gpu("8.0", free=GIB // 4), "float32", None, 10.0))
-    assert problem is not None
-    assert "another device" in problem.remedy
-
-
 def test_unknown_free_memory_is_left_to_the_worker() -> None:
     target = Target("cuda", "GPU-0a", 0, "a GPU", "8.0", None)
     assert request.check_request(Request(target, "float32", 1 << 20, 10.0)) is None
     assert request.auto_limit(target, "float32") == DTYPES["float32"].auto_size
-
-
-def test_auto_stays_within_the_memory() -> None:
-    assert request.auto_limit(gpu("8.0", free=1 * GIB), "float32") < 8192
-    assert request.auto_limit(gpu("8.0", free=80 * GIB), "float32") == 8192
-    assert request.auto_limit(gpu("8.0", free=80 * GIB), "float32", 4) == 4 * 8192
 
 
 @given(st.integers(0, 1 << 42), st.floats(0.001, 1), DTYPE, st.integers(1, 1 << 14))
@@ -153,14 +112,6 @@ def test_a_run_never_takes_more_than_its_share(
     assert auto == 0 or request.memory_needed(auto, dtype, "cuda") <= share * free
 
 
-@pytest.mark.parametrize("text", ["0", "-0.5", "1.01", "nan", "inf", "half", "", "90 %"])
-def test_a_share_is_above_0_and_up_to_1(text: str) -> None:
-    with pytest.raises(ValueError, match="is not a share of the free memory"):
-        request.parse_share(text)
-    assert request.parse_share("1") == 1.0
-    assert request.parse_share(".25") == 0.25
-
-
 def test_a_data_type_that_is_not_there_is_refused_with_the_reason() -> None:
     problem = request.check_request(Request(CPU, "tf32", 1024, 10.0))
     assert problem is not None
@@ -169,28 +120,32 @@ def test_a_data_type_that_is_not_there_is_refused_with_the_reason() -> None:
     assert "tf32" not in problem.remedy
 
 
-@pytest.mark.parametrize(("text", "size"), [("auto", None), ("AUTO", None), ("4096", 4096)])
-def test_a_size(text: str, size: int | None) -> None:
-    assert request.parse_size(text) == size
+WORDS: dict[Any, tuple[str, dict[str, float | None], tuple[str, ...]]] = {
+    request.parse_size: (
+        r"is not a size: .*Give a whole number",
+        {"auto": None, "AUTO": None, "4096": 4096},
+        ("", "7x", "0", "63", "-4096", "4_096", "4096.5", "٤٠٩٦", "9" * 40),
+    ),
+    request.parse_seconds: (
+        r"is not a duration: .*Give a number",
+        {"5": 5.0, "0.5": 0.5, "3600": 3600.0},
+        ("", "0", "-1", "nan", "inf", "1e9", "5s"),
+    ),
+    request.parse_share: (
+        "is not a share of the free memory",
+        {"1": 1.0, ".25": 0.25},
+        ("0", "-0.5", "1.01", "nan", "inf", "half", "", "90 %"),
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    "text", ["", "7x", "0", "63", "-4096", "4_096", "4096.5", "٤٠٩٦", "9" * 40]
-)
-def test_no_size(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not a size: .*Give a whole number"):
-        request.parse_size(text)
-
-
-@pytest.mark.parametrize(("text", "seconds"), [("5", 5.0), ("0.5", 0.5), ("3600", 3600.0)])
-def test_seconds(text: str, seconds: float) -> None:
-    assert request.parse_seconds(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "0", "-1", "nan", "inf", "1e9", "5s"])
-def test_no_seconds(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is not a duration: .*Give a number"):
-        request.parse_seconds(text)
+@pytest.mark.parametrize("parse", WORDS)
+def test_sizes_durations_and_shares(parse: Any) -> None:
+    says, good, bad = WORDS[parse]
+    assert {text: parse(text) for text in good} == good
+    for text in bad:
+        with pytest.raises(ValueError, match=says):
+            parse(text)
 
 
 def test_a_target_says_what_it_is_called_and_whose_part_it_is() -> None:

@@ -8,11 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from gputop.bench.events import Event, Hello, Planned, Point, Progress
+from gputop.bench.events import Event, Hello, Point, Progress
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, cpu_target
-from gputop.bench.run.progress import ProgressLine, many_devices, one_device
+from gputop.bench.run.progress import ProgressLine, progress_text
 from gputop.bench.run.run import Run
+from tests.sessions import PLANNED
 from tests.streams import inventory, sample
 
 
@@ -22,19 +23,6 @@ class Terminal(io.StringIO):
 
     def fileno(self) -> int:
         return -1  # which has no size
-
-
-PLANNED = Planned(
-    m=1024,
-    n=1024,
-    k=1024,
-    dtype="float32",
-    accumulate="float32",
-    layout="A and B row-major",
-    data="random normal",
-    relative_error=1e-7,
-    method="by hand",
-)
 
 
 CPU = cpu_target()
@@ -58,7 +46,7 @@ def in_mid_run() -> tuple[Run, list[float]]:
 
 def test_what_it_says() -> None:
     group, _ = in_mid_run()
-    line = one_device(group, 120)
+    line = progress_text(group, 120)
     assert "4 s, 6 s left" in line
     assert "0.100 TFLOP/s" in line
     assert "mean 0.125" in line  # weighed by time: (0.2 * 1 + 0.1 * 3) / 4
@@ -67,22 +55,15 @@ def test_what_it_says() -> None:
     assert len(full) / (len(full) + len(rest)) == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize("width", range(1, 130))
+@pytest.mark.parametrize("width", [1, 10, 40, 79, 129])
 def test_it_fits(width: int) -> None:
-    group, _ = in_mid_run()
-    assert len(one_device(group, width)) <= width
-
-
-def test_before_the_run_it_says_what_is_done() -> None:
-    group, _ = begun()
-    assert one_device(group, 80) == "starting ..."
-    group.add_event(CPU, HELLO)
-    assert one_device(group, 80) == "preparing a CPU ..."
+    assert len(progress_text(in_mid_run()[0], width)) <= width
+    assert len(progress_text(several()[0], width)) <= width
 
 
 def test_it_leaves_nothing_behind() -> None:
     terminal = Terminal()
-    bar = ProgressLine(terminal, in_mid_run()[0], one_device)
+    bar = ProgressLine(terminal, in_mid_run()[0])
     bar.draw()
     bar.clear()
     screen = terminal.getvalue().split("\r")
@@ -95,7 +76,7 @@ def test_it_leaves_nothing_behind() -> None:
 
 async def test_it_is_silent_where_there_is_no_terminal() -> None:
     stream = io.StringIO()
-    await ProgressLine(stream, begun()[0], one_device).keep_drawing()
+    await ProgressLine(stream, begun()[0]).keep_drawing()
     assert stream.getvalue() == ""
 
 
@@ -104,23 +85,23 @@ async def test_a_terminal_that_is_gone_is_no_error() -> None:
         def write(self, _: str) -> int:
             raise OSError(5, "Input/output error")
 
-    await ProgressLine(Gone(), begun()[0], one_device).keep_drawing()
+    await ProgressLine(Gone(), begun()[0]).keep_drawing()
 
 
 def test_a_table_counts_its_rows() -> None:
     group, clock = begun(replace(PLANNED, rows=8), kind="copy", seconds=60.0)
     clock[0] += 3.0
-    assert "0 of at most 8 rows  3 s" in one_device(group, 100)
+    assert "0 of at most 8 rows  3 s" in progress_text(group, 100)
     for point in (
         Point("float32", 512, {"tflops": 0.2, "seconds": 1e-3}, (512, 512, 512)),
         Point("host, 1 thread", 1 << 20, {"bytes_per_second": 2.5e10, "seconds": 1e-3}),
     ):
         group.add_event(CPU, point)
-    line = one_device(group, 120)
+    line = progress_text(group, 120)
     assert "2 of at most 8 rows" in line
     assert "25.0 GB/s  host, 1 thread, 1048576" in line
     assert line.count("#") == 10, "a quarter of the rows, though not of the time"
-    assert all(len(one_device(group, width)) <= width for width in range(10, 120))
+    assert all(len(progress_text(group, width)) <= width for width in range(10, 120))
 
 
 GPUS = target_choice.targets(inventory(2), sample(2))[:2]
@@ -136,14 +117,3 @@ def several(*, ready: bool = True) -> tuple[Run, list[float]]:
         group.add_event(target, Progress(0.1, 0.1, 2, 712.3))
     clock[0] += 4.0
     return group, clock
-
-
-def test_the_time_of_several_ends_with_the_run() -> None:
-    group, clock = several()
-    clock[0] += 60.0
-    assert "10 s, 0 s left" in many_devices(group, 120)
-
-
-@pytest.mark.parametrize("width", range(1, 130))
-def test_several_fit(width: int) -> None:
-    assert len(many_devices(several()[0], width)) <= width

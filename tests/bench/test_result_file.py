@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.bench.results.result_file import read
+from gputop.bench.results.exports import read_results
 from tests.bench.commands import ran
 from tests.bench.workers import RESULT
 
@@ -47,7 +47,7 @@ def write(folder: Path, document: Any) -> str:
 def test_damage_is_named(tmp_path: Path, name: str) -> None:
     document, why = DAMAGED[name]
     with pytest.raises(ValueError, match=why):
-        read(write(tmp_path, document))
+        read_results(write(tmp_path, document))
 
 
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -55,16 +55,16 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name in ("missing", "bytes", "", "pipe"):
         with pytest.raises(ValueError, match=r"\w"):
-            read(str(tmp_path / name))
+            read_results(str(tmp_path / name))
     with pytest.raises(ValueError, match=r"\w"):
-        read("/dev/zero")
+        read_results("/dev/zero")
 
 
 def test_a_file_has_one_result_or_several(tmp_path: Path) -> None:
     failed = {"device": "NVIDIA H100", "problem": {"what": "The device hangs"}, "status": 1}
-    assert len(read(write(tmp_path, GOOD))) == 1
-    assert len(read(write(tmp_path, [GOOD, failed]))) == 1
-    (found,) = read(write(tmp_path, {"results": [{**GOOD, "place": "GPU 6"}]}))
+    assert len(read_results(write(tmp_path, GOOD))) == 1
+    assert len(read_results(write(tmp_path, [GOOD, failed]))) == 1
+    (found,) = read_results(write(tmp_path, {"results": [{**GOOD, "place": "GPU 6"}]}))
     assert found.host == "node-9"
 
 
@@ -82,7 +82,7 @@ def test_no_file_is_too_strange(text: str) -> None:
         file.flush()
         why = None
         try:
-            found = read(file.name)
+            found = read_results(file.name)
         except ValueError as error:
             found, why = [], str(error)
     assert found == [], "an empty list has none either"

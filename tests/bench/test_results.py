@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import sqlite3
@@ -14,18 +13,10 @@ from pathlib import Path
 import pytest
 
 from gputop.agent.problem import ProblemError
-from gputop.bench.events import Comparison, Conditions, Point, Result, Verdict, VerdictPart
-from gputop.bench.results import compare, exports, measures, store
+from gputop.bench.events import Comparison, Conditions, Point
+from gputop.bench.results import store
 from tests.bench.kept import BASE, SWEEP, soak, table
-from tests.bench.pages import result_text
 from tests.bench.workers import RESULT
-
-
-@pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert store.results_path() == tmp_path / "data" / "gputop" / "results.sqlite"
-    return store.results_path()
 
 
 def test_without_a_file_there_are_none_and_none_is_made(file: Path) -> None:
@@ -113,21 +104,6 @@ def test_a_locked_file_is_not_waited_for(file: Path, monkeypatch: pytest.MonkeyP
     assert len(store.recent(10)) == 2
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_file_can_be_read(file: Path) -> None:
-    store.append(RESULT)
-    file.chmod(0o400)
-    with pytest.raises(ProblemError):
-        store.append(RESULT)
-    assert store.recent(10) == [RESULT]
-
-
-def test_a_folder_that_cannot_be_made(file: Path) -> None:
-    file.parent.parent.write_text("a file where the folder should be")
-    with pytest.raises(ProblemError, match="permissions"):
-        store.append(RESULT)
-
-
 @pytest.mark.parametrize(
     ("document", "says"),
     [
@@ -176,20 +152,6 @@ def test_a_document_of_the_first_version_is_read(file: Path) -> None:
     assert store.append(BASE).comparison == Comparison(runs=0)
 
 
-def test_a_verdict_of_an_older_version_has_no_summary(file: Path) -> None:
-    store.append(BASE)
-    document = asdict(replace(BASE, verdict=Verdict((VerdictPart("droop", "ok", "none"),))))
-    del document["verdict"]["summary"], document["device_index"]
-    with sqlite3.connect(file) as connection:
-        connection.execute("UPDATE results SET document = ?", (json.dumps(document),))
-    connection.close()
-    (old,) = store.recent()
-    assert old.verdict is not None
-    assert (old.verdict.state, old.verdict.summary) == ("ok", "")
-    assert "Verdict: ok (1 part)" in result_text(old)
-    assert exports.kept_results(None) == [old]
-
-
 def test_the_newest_is_first_also_where_it_was_kept_before_an_older_one(file: Path) -> None:
     runs = [soak(ago=float(ago)) for ago in (1, 3, 0, 2)]
     for run in runs:
@@ -208,32 +170,6 @@ def test_a_device_has_its_own(file: Path) -> None:
     assert [*store.of_device("' OR 1=1 --", "x")] == []
 
 
-@pytest.mark.slow
-def test_a_run_is_compared_with_those_before_it_one_at_a_time(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There may be thousands of them, and each stress test looks through all."""
-    for n in range(60):
-        store.append(soak(700.0 + n, ago=100.0 - n))
-    score, alive = measures.score, []
-
-    def count() -> int:
-        return sum(type(each) is Result for each in gc.get_objects())
-
-    def counting(result: Result) -> float | None:
-        alive.append(count())
-        return score(result)
-
-    gc.collect()
-    before = count()
-    monkeypatch.setattr(compare, "score", counting)
-    kept = store.append(soak(800.0))
-    assert kept.comparison is not None
-    assert kept.comparison.under_percent is not None
-    assert len(alive) >= 60
-    assert max(alive) <= before + 25, "the last ten, the first ten, and a few"
-
-
 def test_a_result_is_compared_with_what_came_before_it(file: Path) -> None:
     assert store.append(soak(780.0, ago=90.0)).comparison == Comparison(runs=0)
     for mean, ago in ((850.0, 20.0), (851.0, 25.0), (849.0, 30.0), (700.0, 10.0), (9.0, -10.0)):
@@ -243,28 +179,3 @@ def test_a_result_is_compared_with_what_came_before_it(file: Path) -> None:
     assert kept.comparison is not None
     assert kept.comparison.under_percent == pytest.approx(17.55, rel=0.01)
     assert kept.comparison.runs == 4, "the one that was slower is no measure"
-
-
-def test_an_empty_file_is_begun(file: Path) -> None:
-    """As a full disk leaves it where the first result was to be kept."""
-    file.parent.mkdir(parents=True)
-    file.touch(0o600)
-    assert store.recent() == []
-    store.append(RESULT)
-    assert store.recent() == [RESULT]
-
-
-def test_a_result_that_is_no_document_does_not_touch_the_file(file: Path) -> None:
-    store.append(RESULT)
-    with pytest.raises(ValueError, match="JSON"):
-        store.append(replace(RESULT, tflops_mean=float("nan")))
-    assert store.recent() == [RESULT]
-
-
-def test_a_folder_that_may_not_be_looked_into(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object, **__: object) -> os.stat_result:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "stat", refused)
-    with pytest.raises(ProblemError, match=r"Permission denied.*permissions"):
-        store.recent()

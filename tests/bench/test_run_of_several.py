@@ -11,7 +11,7 @@ from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Event, Failed, Hello, Progress, Verified
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.device_run import RECENT_WINDOWS
-from gputop.bench.run.progress import many_devices
+from gputop.bench.run.progress import progress_text
 from gputop.bench.run.run import Run
 from tests.bench.workers import RESULT
 from tests.sessions import PLANNED
@@ -81,22 +81,13 @@ def test_wrong_elements_are_known_at_once_and_at_the_end() -> None:
 def test_the_line_fits_and_says_the_most_first(width: int) -> None:
     now = [0.0]
     found = group_of(GPUS, lambda: now[0])
-    assert many_devices(found, width) == "6 starting ..."
+    assert progress_text(found, width) == "6 starting ..."
     for at, event in (*running(700, 702, 698, 620, 700, 701), (2, Verified(2, 1))):
         found.add_event(GPUS[at], event)
     now[0] = 12.0
-    line = many_devices(found, width)
+    line = progress_text(found, width)
     assert len(line) <= width
     assert "12 s, 48 s left" in line
     assert "700 (" in line
     if width > 100:
         assert "6 running  1 wrong  node-1 GPU 3 11 % behind" in line
-
-
-def test_models_are_compared_among_themselves() -> None:
-    others = [dataclasses.replace(each, name="NVIDIA A100") for each in GPUS[4:]]
-    found = group_of([*GPUS[:4], *others], lambda: 0.0)
-    for target, rate in zip([*GPUS[:4], *others], (700, 701, 702, 699, 250, 251), strict=True):
-        found.add_event(target, window(0.2, rate))
-    assert [*found.distributions] == ["NVIDIA H100", "NVIDIA A100"]
-    assert found.slow_devices() == {}

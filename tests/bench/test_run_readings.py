@@ -18,9 +18,7 @@ from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.peaks import AT_LIVE_CLOCK, AT_MAXIMUM_CLOCK, BANDWIDTH, DATASHEET
 from gputop.bench.run.conditions import WITHIN
 from gputop.bench.run.device_run import DeviceRun
-from gputop.bench.run.readings import LONGEST_SECONDS
-from gputop.bench.run.series import MOST_ITEMS, Moment
-from tests.bench.workers import CPU, RESULT
+from gputop.bench.run.series import Moment
 from tests.runs import Clock, gpu_result, gpu_sample
 from tests.sessions import PLANNED
 from tests.streams import NOW, host, inventory, sample
@@ -130,31 +128,6 @@ def test_reasons_are_counted_by_the_device_or_else_by_the_samples() -> None:
     }
 
 
-def test_a_counter_of_reasons_that_starts_anew_counts_for_nothing() -> None:
-    counts = (9.0, 10.0, 0.5, 1.0)
-    run = sampled(
-        *(
-            gpu_sample(
-                NOW + n,
-                clock_event_reasons=("sw_thermal",),
-                clock_event_seconds={"sw_thermal": held},
-            )
-            for n, held in enumerate(counts, start=1)
-        )
-    )
-    assert conditions(run).clock_event_seconds == pytest.approx({"sw_thermal": 4.0})
-
-
-def test_a_gap_is_not_filled_with_the_reading_after_it() -> None:
-    run = sampled(
-        gpu_sample(NOW + 1, power_watts=700.0), gpu_sample(NOW + 60, power_watts=100.0), seconds=60
-    )
-    assert conditions(run, 60.0).power_watts_mean == pytest.approx(
-        (700 * 1 + 100 * LONGEST_SECONDS) / (1 + LONGEST_SECONDS)
-    )
-    assert [(m.since, m.seconds) for m in run.readings.moments] == [(0.0, 1.0), (55.0, 60.0)]
-
-
 def test_the_time_axis_is_that_of_the_throughput_also_where_checks_are_not_timed() -> None:
     """A CPU's checks take a second after every two here: 1.5 seconds of the clock are one."""
     clock = Clock()
@@ -219,16 +192,6 @@ def test_the_peak_by_formula_is_at_the_mean_of_the_clock() -> None:
     assert found[AT_LIVE_CLOCK] / found[AT_MAXIMUM_CLOCK] == pytest.approx(1980 / 1500)
 
 
-def test_each_training_step_is_compared_with_the_peak() -> None:
-    rows = tuple(Point(name, 4096, {"tflops": rate}) for name, rate in (("a", 400.0), ("b", 494.5)))
-    result = dataclasses.replace(
-        RESULT, kind="step", points=rows, dtype="bfloat16", tflops_peak=494.5
-    )
-    found = [row.values.get("percent_of_peak") for row in run_of(KNOWN).completed(result).points]
-    assert found == pytest.approx([100 * 400 / 989, 50.0])
-    assert sampled(target=CPU).completed(result).points == rows, "of which no peak is known"
-
-
 def test_copies_are_compared_with_the_bandwidth_by_the_largest_of_them() -> None:
     def copy(series: str, size: int, rate: float) -> Point:
         return Point(series, size, {"bytes_per_second": rate, "seconds": 1.0})
@@ -242,27 +205,6 @@ def test_copies_are_compared_with_the_bandwidth_by_the_largest_of_them() -> None
     found = conditions(run_of(KNOWN), points=rows, **none)
     assert found.percent_of_peak == pytest.approx({BANDWIDTH: 90.0})
     assert conditions(run_of(KNOWN), points=rows[2:], **none).percent_of_peak == {}
-
-
-@pytest.mark.slow
-def test_a_run_of_days_keeps_no_more_moments_than_can_be_drawn() -> None:
-    clock = Clock()
-    run = run_on(GPU, clock)
-    run.add_event(PLANNED)
-    many = 3 * MOST_ITEMS
-    for n in range(1, many + 1):
-        reasons = ("hw_thermal",) if n == 5 else ()
-        look = gpu_sample(NOW + n, power_watts=600.0 + n % 2, clock_event_reasons=reasons)
-        run.add_event(inventory(1))
-        run.add_event(look)
-    moments = run.readings.moments
-    assert MOST_ITEMS / 2 <= len(moments) <= MOST_ITEMS
-    assert moments[-1].seconds == many
-    spans = [moment.seconds - moment.since for moment in moments]
-    assert max(spans) <= 4.0, "old ones are as dense as new ones"
-    ((since, until),) = run.readings.intervals()["hw_thermal"]
-    assert since < 5 <= until, "what held for a second is not lost"
-    assert run.readings.power.value == pytest.approx(600.5)
 
 
 readings_at = st.fixed_dictionaries(

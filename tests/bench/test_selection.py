@@ -48,14 +48,6 @@ def test_who_cannot_be_known_is_said_too() -> None:
     )
 
 
-def test_a_crowd_is_cut() -> None:
-    held = [process(100 + n, n % 2) for n in range(30)]
-    asked = busy_question(sample(2, held), GPUS[:2])
-    assert asked is not None
-    assert len(asked[1]) == 9
-    assert "and 22 more" in asked[1][-1]
-
-
 def asked_for(kind: str = "soak") -> list[Request]:
     return [Request(target, "bfloat16", None, 60.0, kind=kind) for target in GPUS[:3]]
 

@@ -6,16 +6,15 @@ import asyncio
 import contextlib
 import os
 import time
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.bench.events import Done, Event, Failed, Hello, Planned, Progress, Verified
 from gputop.bench.plan.request import Request
-from gputop.bench.run import session as module
-from gputop.bench.run.session import Session
+from gputop.bench.run import device_runner as module
 from tests.bench.workers import CPU, fake_interpreter, needs_torch, request
+from tests.sessions import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,8 +44,8 @@ def gone(pid: int) -> bool:
     return False
 
 
-def fake(folder: Path, body: str) -> Session:
-    return Session(Request(CPU, "float32", 256, 1.0, fake_interpreter(folder, body)))
+def fake(folder: Path, body: str, seconds: float = 1.0) -> Session:
+    return Session(Request(CPU, "float32", 256, seconds, fake_interpreter(folder, body)))
 
 
 @needs_torch
@@ -114,7 +113,7 @@ async def test_what_an_interpreter_printed_in_place_of_hello_is_said(
     (last,) = await heard(fake(tmp_path, "print('no licence'); print('bye')"))
     assert isinstance(last, Failed)
     assert last.problem.why == "exit status 0, after it printed 'no licence'"
-    monkeypatch.setattr("gputop.bench.run.session.HELLO_SECONDS", 0.5)
+    monkeypatch.setattr("gputop.bench.run.device_runner.HELLO_SECONDS", 0.5)
     (last,) = await heard(fake(tmp_path, f"print('Choose:', flush=True)\n{WAITS}"))
     assert isinstance(last, Failed)
     assert last.problem.why == "it did not answer within 0.5 s, after it printed 'Choose:'"
@@ -227,22 +226,12 @@ async def test_a_silent_worker_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
 ) -> None:
     for name in ("HELLO_SECONDS", "MARGIN_SECONDS"):
-        monkeypatch.setattr(f"gputop.bench.run.session.{name}", 0.5)
+        monkeypatch.setattr(f"gputop.bench.run.device_runner.{name}", 0.5)
     monkeypatch.setattr("gputop.bench.run.worker_order.PREPARE_SECONDS", 0.5)
-    asked = fake(tmp_path, body)
-    asked._request = replace(asked._request, seconds=0.01)
-    events = await heard(asked)
+    events = await heard(fake(tmp_path, body, seconds=0.01))
     assert isinstance(events[-1], Failed)
     assert "worker did not" in events[-1].problem.what
     assert all(gone(event.pid) for event in events if isinstance(event, Hello))
-
-
-async def test_a_worker_that_floods_its_standard_error_is_not_held_up(tmp_path: Path) -> None:
-    body = "import sys; sys.stderr.write('x' * (1 << 20)); sys.exit('the end')"
-    events = await heard(fake(tmp_path, body))
-    assert isinstance(events[-1], Failed)
-    assert "the end" in events[-1].problem.why or events[-1].problem.why.endswith("xthe end")
-    assert len(events[-1].problem.why) < 5000
 
 
 async def test_a_worker_that_does_not_listen_is_ended_by_force(
@@ -283,18 +272,3 @@ async def test_what_does_not_fit_starts_nothing(tmp_path: Path) -> None:
     assert isinstance(last, Failed)
     assert last.status == 3
     assert "do not fit" in last.problem.what
-
-
-async def test_a_line_that_came_while_this_process_was_suspended_is_read() -> None:
-    """The time is up at once when it is resumed, and the worker has said its last long ago."""
-    session = Session(request())
-    session._due = asyncio.get_running_loop().time() - 60
-    lines = asyncio.StreamReader()
-    reading, writing = os.pipe()
-    pipe, _ = await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(lines), os.fdopen(reading, "rb")
-    )
-    os.write(writing, b'{"event": "done"}\n')
-    assert await session._line(cast("Any", lines)) == b'{"event": "done"}\n'
-    os.close(writing)
-    pipe.close()

@@ -52,9 +52,9 @@ class Machine:
         self.inventory: Inventory = replace(inventory(1), devices=(gpu,))
         target = replace(target_choice.targets(self.inventory, None)[0], simulated=True)
         self.run = DeviceRun(Request(target, "bfloat16", None, seconds), self.clock)
-        self.looked_at = 0.0
+        self.looked_at, self.stop_at = 0.0, 1e9
         self.simulation = Simulation(lambda _: self.read().temperature_celsius or 0, self.publish)
-        self.session = self.simulation.session(self.run.request)
+        self.runner = self.simulation.runner(self.run.request, self.run)
 
     def publish(self, loads: Mapping[str, tuple[float, float]]) -> None:
         self.published.append(loads)
@@ -63,6 +63,8 @@ class Machine:
 
     async def sleep(self, seconds: float) -> None:
         self.clock.time += seconds
+        if self.run.elapsed_seconds >= self.stop_at:
+            await self.runner.stop()
         if self.clock.time - self.looked_at >= 1.0:
             self.looked_at = self.clock.time
             self.simulation.add_sample(self.inventory, self.sample())
@@ -74,10 +76,8 @@ class Machine:
         return replace(sample(1, [], time=self.clock.time), devices=(self.read(),))
 
     async def follow(self, stop_at: float = 1e9) -> Result:
-        async for event in self.session.events():
-            self.run.add_event(event)
-            if self.run.elapsed_seconds >= stop_at:
-                await self.session.stop()
+        self.stop_at = stop_at
+        await self.runner.run(self.run.add_event)
         assert self.run.result is not None
         (judged,) = with_verdicts([self.run.result])
         return judged

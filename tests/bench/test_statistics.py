@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from gputop.bench.results.statistics import (
     DROOP_SECONDS,
-    LARGE_DROOP,
     Droop,
     Window,
     deepest_dip,
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 FIRST, REST = 0.1, 0.2
 """Seconds of the windows of the first two seconds, and of the others."""
 OF_A_CPU = [FIRST] * 20
-OF_A_GPU = [0.01, 0.01, 0.02, 0.04, 0.08, *[FIRST] * 19]
-"""Windows of the first two seconds, by device events from 10 ms on."""
 RATES = st.floats(1e-3, 1e4)
 BARE = replace(RESULT, tflops_mean=None)
 
@@ -81,35 +78,6 @@ def test_noise_alone_shows_no_droop(seconds: float, correlation: float) -> None:
     assert alarms <= 0.01 * runs
 
 
-def test_a_device_whose_speed_wanders_for_seconds_is_never_said_to_droop_much() -> None:
-    """In a short run such noise can look like a small droop, but not like one that is judged."""
-    found = [drooped(series(seed, 10.0, 0.04, 0.9)) for seed in range(300)]
-    assert max(each.low for each in found) < LARGE_DROOP
-
-
-@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
-def test_noise_alone_shows_no_droop_in_short_windows(correlation: float) -> None:
-    runs, first = 300, len(OF_A_GPU)
-    alarms = 0
-    for seed in range(runs):
-        windows = series(seed, 60.0, 0.04, correlation, first=OF_A_GPU)
-        alarms += droop(windows[:first], second_half(windows)).percent > 0
-    assert alarms <= 0.01 * runs
-
-
-@pytest.mark.parametrize("length", [0.02, 0.08])
-def test_a_burst_of_less_than_a_hundred_products_is_shown(length: float) -> None:
-    """In windows of 0.1 s it would be smaller than it is."""
-    runs, first, expected = 100, len(OF_A_GPU), 100 * (1 - 1 / 1.15)
-    found = []
-    for seed in range(runs):
-        level = burst(0.15, length)
-        windows = series(seed, 60.0, 0.003, 0.5, level, OF_A_GPU)
-        found.append(droop(windows[:first], second_half(windows)))
-    assert all(each.low > 0 for each in found)
-    assert sum(each.low <= expected <= each.high for each in found) >= 0.95 * runs
-
-
 @pytest.mark.parametrize("length", [0.1, 0.4, 2.0])
 def test_a_short_burst_is_shown_with_an_interval_around_it(length: float) -> None:
     runs, expected = 100, 100 * (1 - 1 / 1.15)
@@ -128,13 +96,6 @@ def test_a_device_that_gets_slower_droops_by_as_much() -> None:
 
 def test_a_device_that_warms_up_to_its_speed_does_not_droop() -> None:
     assert drooped(series(1, 60.0, 0.01, level=lambda at: min(1.0, 0.5 + at / 10))).percent == 0.0
-
-
-def test_rates_without_any_noise_need_none() -> None:
-    assert drooped(series(1, 20.0, 0.0)).percent == 0.0
-    assert drooped(series(1, 20.0, 0.0, level=burst(0.1, 0.5))).percent == pytest.approx(
-        9.09, rel=0.01
-    )
 
 
 def test_a_run_that_is_too_short_has_no_droop() -> None:
@@ -166,14 +127,6 @@ def test_a_dip_is_that_of_the_slowest_seconds() -> None:
     assert deepest_dip(windows[:90]) is None, "too short"
 
 
-def test_the_interval_is_that_of_the_mean_by_the_wall() -> None:
-    windows = series(1, 20.0, 0.02)
-    found = with_statistics(replace(BARE, tflops_mean=50.0), windows[:20], windows)
-    assert found.tflops_mean_interval is not None
-    low, high = found.tflops_mean_interval
-    assert low < 50 < high
-
-
 @given(st.lists(st.tuples(st.floats(0.1, 5.0), RATES), min_size=8, max_size=200))
 def test_statistics_are_in_order_and_within_the_rates(windows: list[Window]) -> None:
     rates = [rate for _, rate in windows]
@@ -189,15 +142,6 @@ def test_statistics_are_in_order_and_within_the_rates(windows: list[Window]) -> 
         low, high = found.droop_interval_percent
         assert low <= found.droop_percent <= high
         assert (found.droop_percent > 0) == (low > 0)
-
-
-@given(st.lists(st.tuples(st.floats(0.1, 5.0), RATES), min_size=1, max_size=50))
-def test_the_second_half_is_at_most_half_of_the_time(windows: list[Window]) -> None:
-    late = second_half(windows)
-    total = sum(seconds for seconds, _ in windows)
-    assert sum(seconds for seconds, _ in late) <= total / 2 + 1e-6
-    assert late == windows[len(windows) - len(late) :]
-    assert not late or min(r for _, r in late) * 0.999 <= mean_rate(late)
 
 
 @pytest.mark.parametrize(

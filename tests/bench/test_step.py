@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 
 from gputop.bench.run.worker_order import worker_request
-from gputop.bench.worker import backends, errors, formats, rows, step
+from gputop.bench.worker import backends, formats, rows, step
 from gputop.bench.worker import main as runs
 from tests.bench.forked import load_torch
 from tests.bench.workers import STOP_SECONDS, RawWorker, needs_torch, request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
 pytestmark = needs_torch
 
@@ -38,11 +38,11 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_torch(), "compile", lambda forward, **_: forward)
 
 
-def stepped(dtype: str = "float32", **changes: Any) -> tuple[runs.Run, list[dict[str, Any]]]:
+def stepped(dtype: str = "float32", **changes: Any) -> tuple[runs.WorkerRun, list[dict[str, Any]]]:
     """A run in this process, and what it has sent."""
     sent: list[dict[str, Any]] = []
 
-    class Recorded(runs.Run):
+    class Recorded(runs.WorkerRun):
         def write(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 
@@ -141,47 +141,6 @@ def test_the_telling_line_of_a_compiler_is_its_error() -> None:
     assert step.reason(RuntimeError("")) == "RuntimeError"
 
 
-def test_a_first_step_may_be_slow_and_a_later_one_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It loads kernels, also where the run is short. What is expected then is as long as it was."""
-    limits: list[tuple[str, float]] = []
-    expect = runs.Run.expect
-
-    def noted(self: runs.Run, seconds: float, error: errors.RunError) -> None:
-        limits.append((error.kind, seconds))
-        expect(self, seconds, error)
-
-    monkeypatch.setattr(runs.Run, "expect", noted)
-    stepped(seconds=5.0)
-    first, compiled = [at for at, (kind, _) in enumerate(limits) if kind == "too_slow"]
-    assert limits[first][1] == step.FIRST_STEP_SECONDS >= 60
-    assert limits[compiled][1] == step.COMPILE_SECONDS
-    for at in (first, compiled):
-        kind, seconds = limits[at + 1]
-        assert kind == "hang"
-        assert seconds < 60
-
-
-def test_types_that_nobody_trains_in_are_refused() -> None:
-    with pytest.raises(errors.RunError) as refused:
-        stepped("int8")
-    assert "a step trains in float32, tf32" in str(refused.value.fields["why"])
-
-
-def descendants(pid: int) -> Iterator[int]:
-    with contextlib.suppress(OSError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in map(int, (task / "children").read_text().split()):
-                yield child
-                yield from descendants(child)
-
-
-def running(pid: int) -> bool:
-    """False for one that has ended, also if nobody has asked for its status."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
-
-
 @pytest.mark.slow
 def test_a_stop_while_it_compiles_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -193,10 +152,10 @@ def test_a_stop_while_it_compiles_leaves_nothing_behind(
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setenv("CXX", str(compiler))
     with RawWorker(request("float32", None, 60.0, "step")) as raw:
-        compilers, pause = list[int](), threading.Event()
+        compilers, pause = list[psutil.Process](), threading.Event()
         while len(compilers) < 2:  # the compiler, and what does its work
             assert raw.process.poll() is None
-            compilers = [*descendants(raw.process.pid)]
+            compilers = psutil.Process(raw.process.pid).children(recursive=True)
             pause.wait(0.02)
         assert [each.name[:16] for each in folder.iterdir()] == ["gputop-compiled-"]
         began = time.monotonic()
@@ -207,4 +166,4 @@ def test_a_stop_while_it_compiles_leaves_nothing_behind(
     assert done["stopped"] == "user"
     assert done["iterations"] > 0
     assert list(folder.iterdir()) == []
-    assert not any(map(running, compilers))
+    assert psutil.wait_procs(compilers, timeout=10)[1] == []

@@ -11,9 +11,8 @@ import pytest
 
 from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Failed
-from gputop.bench.plan import request as plan
 from gputop.bench.plan import target_choice
-from gputop.bench.plan.request import Request, RunRefusedError, cpu_target
+from gputop.bench.plan.request import Request, RunRefusedError
 from gputop.bench.results import store
 from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.results.page import Heading
@@ -92,10 +91,6 @@ def run(*arguments: str) -> int:
     return command.run(parsed("check", "--device", "cpu", *arguments))
 
 
-def test_suite_is_the_former_name_of_a_check() -> None:
-    assert parsed("suite").kind == parsed("check").kind == "check"
-
-
 @pytest.mark.parametrize("level", LEVELS)
 def test_the_parts_of_a_level_share_its_time(level: str) -> None:
     assert sum(part.share for part in LEVELS[level].parts) == pytest.approx(1.0)
@@ -164,28 +159,6 @@ def test_json_and_the_page_have_every_part(
     page = report.read_text()
     assert all(f"<td>{kind}</td>" in page for kind in QUICK)
     assert page.count("<h1>CPU") + page.count("<h1>") >= 1 + len(ends.asked)
-
-
-def test_a_collective_of_the_cpu_is_between_ranks() -> None:
-    whole = [Request(cpu_target(), "float32", None, 90.0, kind="check")]
-    asked, planned = part_requests(Part("collective", 0.1), whole)
-    assert len(asked) > 1
-    assert planned.left_out == ""
-    assert all(each.ranks for each in asked)
-
-
-def test_parts_without_memory_leave_the_suite_unjudged(
-    ends: Ends, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small = replace(cpu_target(), memory_free_bytes=800 << 20)
-    monkeypatch.setattr(plan, "cpu_target", lambda: small)
-    assert run("--memory-share", "0.9") == 3
-    page = capsys.readouterr().out
-    assert page.splitlines()[2].endswith(", 5 of 6 parts ran: not judged")
-    assert f"collective: left out, {small.label}, rank 0: they need 384" in page
-    assert run("--memory-share", "0.02") == 3
-    page = capsys.readouterr().out
-    assert page.splitlines()[2].endswith(", 0 of 6 parts ran: not judged")
 
 
 @pytest.mark.parametrize(("gpus", "seconds"), [(1, 8.0), (2, 8.0), (4, 24.0), (8, 112.0)])

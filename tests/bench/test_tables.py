@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.events import Point
 from gputop.bench.plan import request as plan
-from gputop.bench.results.tables import table
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends, errors, latency, main, rows, shapes, throughput
 from tests.bench.forked import load_torch
@@ -51,7 +49,7 @@ def test_sizes_are_those_that_a_gpu_can_multiply_in_the_type(
         assert "or larger" in refusal.value.fields["remedy"]
 
 
-class Recorded(main.Run):
+class Recorded(main.WorkerRun):
     """A run whose events are kept."""
 
     def __init__(self, **asked: Any) -> None:
@@ -140,23 +138,6 @@ def test_a_long_call_is_made_once_and_not_warmed_up(timer: Callable[..., Clock])
     assert (timed.seconds, timed.spread) == (3.0, None)
 
 
-@pytest.mark.parametrize(("blocks", "known"), [(1, False), (3, False), (4, True)])
-def test_few_blocks_have_no_scatter(blocks: int, known: bool) -> None:
-    assert (rows.Timed([1.0, 1.1, 1.2, 1.3][:blocks]).spread is not None) is known
-
-
-def test_calls_are_bounded_where_a_queue_is(timer: Callable[..., Clock]) -> None:
-    table, clock, made = timer([1e-6])
-    table.time(work, clock, 1e-6, most=500)
-    assert max(made) == 500
-
-
-def test_nothing_is_timed_after_a_stop(timer: Callable[..., Clock]) -> None:
-    table, clock, _ = timer([1e-4])
-    table.run.halt.set()
-    assert table.time(work, clock, 1.0) is None
-
-
 def test_the_best_row_of_a_table_has_the_shape() -> None:
     table = throughput.TableTotals()
     table.add(10, 2.0, 1e12)
@@ -209,106 +190,6 @@ def test_the_search_finds_the_best_shape_and_layout(best: tuple[int, int, int]) 
     assert "1" in search.rows.run.notes[-1]
 
 
-@needs_torch
-def test_the_search_tries_nothing_that_is_too_large_or_takes_too_long() -> None:
-    search = Hill((4096, 4096, 4096), 1000)
-    for candidate in search.coarse():
-        search.probe(candidate)
-    search.climb()
-    assert max(max(shape) for (shape, _), _ in search.timed) <= 1000
-    slow = Hill((64, 64, 64), 1 << 20)
-    slow.found[((256, 256, 256), True)] = 1e-3  # TFLOP/s
-    slow.probe(((4096, 4096, 4096), True))
-    assert slow.timed == []
-
-
-def test_what_launching_and_waiting_cost_is_said_in_words() -> None:
-    found = {
-        latency.EAGER: 7e-6,
-        latency.LAUNCH: 3e-6,
-        latency.GRAPH: 2e-6,
-        latency.SYNCHRONISED: 15e-6,
-        latency.NORM_LAST: 12e-6,
-        latency.NORM_EACH: 12.1e-6,
-    }
-    (said,) = latency._words(5, found)
-    assert said.startswith("5×5: a product takes 7 µs")
-    assert "launching costs 5 µs" in said
-    assert "synchronising each time adds 8 µs" in said
-    assert "fetching a norm each step, not once at the end, adds nothing measurable" in said
-    assert latency._words(5, {}) == []
-
-
-class FakeGpu:
-    """What `latency` uses of a GPU, of which all is done at once."""
-
-    place = "cuda"
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-        self.torch: Any = SimpleNamespace(
-            linalg=load_torch().linalg,
-            cuda=SimpleNamespace(
-                CUDAGraph=lambda: SimpleNamespace(replay=lambda: self.said.append("replay")),
-                Stream=lambda: SimpleNamespace(wait_stream=lambda _: None),
-                current_stream=lambda: SimpleNamespace(wait_stream=lambda _: None),
-                stream=lambda _: self,
-                graph=lambda _: self,
-            ),
-        )
-
-    def __enter__(self) -> None:
-        self.said.append("in")
-
-    def __exit__(self, *_: object) -> None:
-        self.said.append("out")
-
-    def synchronize(self) -> None:
-        self.said.append("synchronised")
-
-    def wall(self, work: Any, times: int) -> float:
-        work(times)
-        return 1.0
-
-
-@needs_torch
-def test_each_way_makes_the_products_that_it_says() -> None:
-    gpu, c = FakeGpu(), load_torch().ones(4, 4)
-    product: Any = SimpleNamespace(
-        c=c,
-        multiply=lambda times=1: gpu.said.append(f"mm {times}"),
-        format=SimpleNamespace(single_product=lambda _: lambda: gpu.said.append("mm 1")),
-    )
-    ways = {way.series: way for way in latency._ways(gpu, product, 5e-6)}
-    assert list(ways) == [
-        latency.EAGER,
-        latency.LAUNCH,
-        latency.GRAPH,
-        latency.SYNCHRONISED,
-        latency.NORM_LAST,
-        latency.NORM_EACH,
-    ]
-    did = {}
-    for series, way in ways.items():
-        work = way.prepare()
-        if series == latency.GRAPH:
-            assert gpu.said == ["in", "mm 1", "out", "in", f"mm {latency.IN_A_GRAPH}", "out"]
-        gpu.said.clear()
-        way.clock(work, 3)
-        did[series] = list(gpu.said)
-        gpu.said.clear()
-    assert did[latency.EAGER] == ["mm 3"]
-    assert did[latency.LAUNCH] == ["synchronised", "mm 3", "synchronised"]
-    assert did[latency.GRAPH] == ["replay"] * 3
-    assert did[latency.SYNCHRONISED] == ["mm 1", "synchronised"] * 3
-    assert did[latency.NORM_LAST] == did[latency.NORM_EACH] == ["mm 1"] * 3
-    assert ways[latency.GRAPH].products == latency.IN_A_GRAPH
-    slow = {way.series: way for way in latency._ways(gpu, product, 0.01)}
-    assert slow[latency.GRAPH].products == latency.GRAPH_SECONDS / 0.01
-    product.c = c.int()
-    assert latency.NORM_EACH not in [way.series for way in latency._ways(gpu, product, 5e-6)]
-
-
 def test_the_memory_of_a_run_is_told_apart() -> None:
     gib = 1 << 30
     fake: Any = SimpleNamespace(
@@ -326,9 +207,3 @@ def test_the_memory_of_a_run_is_told_apart() -> None:
     assert unknown["context_bytes"] is None
     freed = backends.Cuda(fake, threading.Event(), 71 * gib).memories()  # others gave some back
     assert freed["context_bytes"] is None
-
-
-def test_two_zeros_are_two_sizes() -> None:
-    points = [Point("float32", x, {"tflops": 1.0, "seconds": 1.0}) for x in (0.0, -0.0)]
-    for kind in ("sweep", "copy", "latency"):
-        assert table(kind, points).lines

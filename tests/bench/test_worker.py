@@ -6,6 +6,7 @@ import ast
 import itertools
 import json
 import math
+import os
 import subprocess
 import sys
 import threading
@@ -17,14 +18,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gputop.bench.plan import kinds
-from gputop.bench.plan import request as plan
-from gputop.bench.run.worker_launch import WORKER
+from gputop.bench.run.worker_launch import WORKER, worker_environment
 from gputop.bench.run.worker_order import worker_request
-from gputop.bench.worker import backends, errors, formats, loads, throughput
+from gputop.bench.worker import backends, errors, loads, throughput
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import product as products
-from tests.bench.forked import load_torch
-from tests.bench.workers import STOP_SECONDS, RawWorker, needs_torch, request
+from tests.bench.forked import _settings, load_torch
+from tests.bench.workers import CPU, STOP_SECONDS, RawWorker, needs_torch, request
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,47 +33,8 @@ if TYPE_CHECKING:
 pytestmark = needs_torch
 
 
-@pytest.mark.daily(1)
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
-def test_every_data_type_runs_and_is_right(dtype: str) -> None:
-    with RawWorker(request(dtype, 128, 0.5)) as raw:
-        events = list(raw.events())
-    names = [event["event"] for event in events]
-    assert names[:3] == ["hello", "plan", "verify"]
-    assert set(names[3:-1]) <= {"sample", "verify"}
-    assert "sample" in names
-    done = events[-1]
-    assert done["event"] == "done"
-    assert done["stopped"] == "time"
-    assert done["wrong_elements"] == 0
-    assert done["seconds"] >= 0.5
-    assert done["tflops_mean"] == pytest.approx(
-        2 * 128**3 * done["iterations"] / done["seconds"] / 1e12
-    )
-    assert done["tflops_peak"] >= done["tflops_mean"] > 0
-    assert raw.process.wait(STOP_SECONDS) == 0
-
-
-@pytest.mark.slow
-def test_the_windows_add_up_to_the_run() -> None:
-    with RawWorker(request(size=256, seconds=600.0)) as raw:
-        samples = [raw.until("sample") for _ in range(3)]
-        raw.tell("stop")
-        events = list(raw.events())
-    samples += [event for event in events if event["event"] == "sample"]
-    elapsed = products = 0.0
-    for sample in samples:
-        elapsed += sample["window_seconds"]
-        assert sample["elapsed_seconds"] == pytest.approx(elapsed)
-        products += sample["tflops"] * sample["window_seconds"] * 1e12 / (2 * 256**3)
-        assert sample["iterations"] == pytest.approx(products)
-        assert sample["window_seconds"] >= throughput.FIRST_WINDOW_SECONDS
-    assert events[-1]["iterations"] >= samples[-1]["iterations"]
-    assert events[-1]["tflops_peak"] >= max(sample["tflops"] for sample in samples)
-
-
 SAYS_WHEN_IT_MULTIPLIES = """
-begin, multiply = main.Run.__init__, Product.multiply
+begin, multiply = main.WorkerRun.__init__, Product.multiply
 def run(self, *arguments):
     begin(self, *arguments)
     def first(product, times=1):
@@ -81,7 +42,7 @@ def run(self, *arguments):
         self.write("multiplying")
         product.multiply(times)
     Product.multiply = first
-main.Run.__init__ = run
+main.WorkerRun.__init__ = run
 """
 
 
@@ -149,6 +110,11 @@ def test_it_is_valid_for_old_pythons_and_needs_nothing_of_gputop(file: Path) -> 
     assert file.stem.startswith("__") or file.stem not in sys.stdlib_module_names
 
 
+def test_workers_of_sessions_are_forked() -> None:
+    """A variable more in their environment would import torch anew for each run."""
+    assert _settings(worker_environment(CPU)) == _settings(os.environ)
+
+
 class Corrupting(products.Product):
     """A product that goes wrong, as a faulty device's would, once it is asked to."""
 
@@ -176,16 +142,6 @@ def cpu() -> backends.Cpu:
     return backends.Cpu(torch, threading.Event())
 
 
-def test_the_exact_product_with_b_column_major() -> None:
-    product = made(shape=(100, 192, 250), column_major=True)  # as on a GPU
-    assert product.b.stride() == (1, 250)
-    assert product.exact() == 0
-    product.keep_first()
-    assert product.judge() == 0
-    product.faulty = True
-    assert product.exact() == 2
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
 def test_a_wrong_element_is_found_and_counted(dtype: str) -> None:
     product, device = made(dtype), cpu()
@@ -197,51 +153,10 @@ def test_a_wrong_element_is_found_and_counted(dtype: str) -> None:
     assert device.compare(product) == 2
 
 
-def test_a_gpu_would_count_every_bit() -> None:
-    product = made()
-    product.keep_first()
-    product.c_bits[0, 0] ^= 1  # the last bit of the mantissa
-    product.c[1, 1] = float("nan")
-    torch = load_torch()
-    device = backends.Cuda(without_a_gpu(), threading.Event())
-    assert int(device.compare(made(n=64))) >= 0  # of another shape, as the rows of a table are
-    product.c_bits = product.c_bits.t()  # as it may lie
-    product.first_bits = product.first_bits.t()
-    assert torch is product.torch
-    assert int(device.compare(product)) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "float64"])
-def test_another_order_of_summation_is_no_fault(dtype: str) -> None:
-    product, device = made(dtype, 512), cpu()
-    product.keep_first()
-    a, b = product.a, product.b
-    wider = a.double() if dtype == "float64" else a.float()
-    parts = [slice(at, at + 8) for at in range(0, 512, 8)]
-    product.c.copy_(sum(wider[:, part] @ b[part].to(wider) for part in parts))
-    assert not product.c_bits.equal(product.first_bits), "the order made no difference"
-    assert device.compare(product) == 0
-
-
-@pytest.mark.slow
-def test_partial_sums_of_the_exact_product_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    product = made("bfloat16", 4096)
-    monkeypatch.setattr(product, "multiply", lambda: None)
-    product.exact()
-    terms = (product.a[0].float() * product.b[:, 0].float()).cpu()
-    assert abs(terms.sum()) == 16 * abs(terms[0])
-    sums = terms.cumsum(0)
-    assert sums.max() - sums.min() < 64, "of any stretch"
-    for stride in (2, 4, 8):
-        for at in range(stride):
-            assert terms[at::stride].cumsum(0).abs().max() < 2048
-
-
-def run_in_process(seconds: float = 0.3) -> tuple[runs.Run, list[dict[str, Any]]]:
+def run_in_process(seconds: float = 0.3) -> tuple[runs.WorkerRun, list[dict[str, Any]]]:
     sent: list[dict[str, Any]] = []
 
-    class Recorded(runs.Run):
+    class Recorded(runs.WorkerRun):
         def write(self, event: str, **fields: Any) -> None:
             sent.append({"event": event, **fields})
 
@@ -251,24 +166,6 @@ def run_in_process(seconds: float = 0.3) -> tuple[runs.Run, list[dict[str, Any]]
 def paced(device: Any, products: int) -> throughput.Pace:
     """A pace at which so many products make a batch."""
     return throughput.Pace(device, throughput.BATCH_SECONDS / (products + 0.5), 0.0)
-
-
-def test_wrong_elements_are_in_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loads, "Product", Corrupting)
-    run, sent = run_in_process()
-    device = cpu()
-    monkeypatch.setattr(device, "least_interval", 0.0)
-    product, pace = loads.prepare(device, run)
-    assert isinstance(product, Corrupting)
-    before = run.totals.checks
-    product.faulty = True
-    loads.measure(device, run, product, pace)
-    result = run.totals.result()
-    assert result["checks"] > before + 1, "it is checked in the run, and at its end"
-    assert result["wrong_elements"] == 2 * (result["checks"] - before)
-    assert result["verified_products"] == result["checks"] - before - 1
-    verified = [event for event in sent if event["event"] == "verify"]
-    assert verified[-1]["wrong_elements"] == result["wrong_elements"]
 
 
 def test_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,24 +324,6 @@ def test_no_batch_is_launched_that_the_run_does_not_need(
     assert device.most_waiting == waiting
 
 
-def test_one_odd_product_of_the_warm_up_decides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    run, _ = run_in_process()
-    clock = [0.0]
-
-    def timed(_: object, products: int) -> float:
-        clock[0] += 0.05
-        measured.append(products)
-        return products * times[len(measured) - 1]
-
-    measured: list[int] = []
-    times = [0.09, 1e-3, 1e-3, 1e-3, 1e-7, 1e-7]
-    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
-    seconds, made_then = loads.warm_up(SimpleNamespace(timed=timed), run, made())
-    assert seconds == 1e-3
-    assert measured == [1, 1, 5, 5, 5], "short products are timed several in one go"
-    assert made_then == sum(measured)
-
-
 def test_a_check_comes_as_often_as_it_costs_next_to_nothing() -> None:
     gpu = backends.Cuda(without_a_gpu(), threading.Event())
     assert throughput.Pace(gpu, 0.001, 0.0002).check_interval <= throughput.BATCH_SECONDS
@@ -457,15 +336,6 @@ def test_a_hang_is_known_by_the_time_that_a_product_takes() -> None:
     gpu = backends.Cuda(without_a_gpu(), threading.Event())
     assert throughput.Pace(gpu, 0.001, 0.0).patience == 10.0
     assert throughput.Pace(gpu, 3.0, 0.0).patience == pytest.approx(60.0)
-
-
-def test_a_size_that_no_longer_fits_is_refused_with_what_it_needs() -> None:
-    target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", None)
-    asked = worker_request(plan.Request(target, "float32", None, 1.0, None))
-    refusal = products.out_of_memory(asked, "float32", 16384, 1 << 30)
-    needed = products.bytes_needed(asked, "float32", (16384,) * 3) - plan.CONTEXT_BYTES
-    assert refusal.fields["why"] == f"they need {needed / 2**30:.2f} GiB and 1.00 GiB are free"
-    assert "--size" in refusal.fields["remedy"]
 
 
 def sizes(monkeypatch: pytest.MonkeyPatch, size: int | None, seconds_of: Any) -> tuple[int, Any]:
@@ -500,22 +370,6 @@ def test_auto_is_large_enough_and_short_enough(
     assert all(seconds_of(n) <= loads.TRIAL_SECONDS for n in tried[1:])
 
 
-def test_a_size_is_taken_as_it_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sizes(monkeypatch, 1000, lambda n: 2 * n**3 / 0.2e12)[0] == 1000
-    assert sizes(monkeypatch, 1024, lambda n: 0.008 + 2 * n**3 / 0.2e12)[0] == 1024
-    with pytest.raises(errors.RunError, match="ends in time"):
-        sizes(monkeypatch, 16384, lambda n: 2 * n**3 / 0.2e12)
-
-
-def test_windows_of_a_gpu_are_of_its_own_time() -> None:
-    totals = throughput.SoakTotals(flop=10**12)
-    samples = [totals.add(10, 0.3 if n % 2 else 1.7, 1.0) for n in range(20)]  # seen early or late
-    assert {sample.tflops for sample in samples if sample} == {10.0}
-    result = totals.result()
-    assert result["seconds"] == pytest.approx(20.0)
-    assert result["tflops_peak"] == pytest.approx(10.0)
-
-
 @pytest.mark.parametrize(
     ("archs", "capability", "runs"),
     [
@@ -535,30 +389,6 @@ def test_a_build_has_code_for_a_device_or_not(
     archs: str, capability: tuple[int, int], runs: bool
 ) -> None:
     assert backends.runs_on(archs.split(), capability) is runs
-
-
-def test_precision_is_set_by_one_switch_only() -> None:
-    class New:
-        fp32_precision = "none"
-        allow_fp16_reduced_precision_reduction = True
-        allow_bf16_reduced_precision_reduction = True
-
-        def __setattr__(self, name: str, value: object) -> None:
-            assert hasattr(self, name), f"{name} would raise"
-            object.__setattr__(self, name, value)
-
-    class Old:
-        allow_tf32 = True
-
-    new, old = New(), Old()
-    formats.set_precision(new, "tf32")
-    assert new.fp32_precision == "tf32"
-    assert new.allow_bf16_reduced_precision_reduction is False
-    assert new.allow_fp16_reduced_precision_reduction is False
-    formats.set_precision(new, "float32")
-    assert new.fp32_precision == "ieee"
-    formats.set_precision(old, "float32")
-    assert old.allow_tf32 is False
 
 
 @pytest.mark.parametrize(

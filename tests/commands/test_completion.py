@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gputop.commands.completion import SHELLS, script
+from gputop.commands.completion import script
 from gputop.commands.parser import parser
 from gputop.stream.launch import module_command
 from tests.terminal import Terminal
@@ -132,11 +132,3 @@ def needs(shell: str) -> None:
     """Skip the test where the shell is not installed."""
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell}")
-
-
-@pytest.mark.parametrize("shell", SHELLS)
-def test_a_shell_can_read_it(shell: str, tmp_path: Path) -> None:
-    needs(shell)
-    file = tmp_path / "script"
-    file.write_text(script(parser(), shell))
-    subprocess.run([shell, "-n", str(file)], check=True, timeout=60)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import shlex
@@ -15,7 +14,8 @@ import pytest
 
 from gputop.stream.launch import module_command
 from tests import fake_ssh
-from tests.driver import GPU_IS_LOST, RESET_REQUIRED, UNKNOWN, FakeDevice, FakeProcess, platforms
+from tests.driver import GPU_IS_LOST, RESET_REQUIRED, UNKNOWN, FakeDevice, FakeProcess
+from tests.e2e.shipped import run
 from tests.fake_ssh import FakeSsh
 from tests.health.machines import has
 from tests.streams import inventory, readings, sample
@@ -46,15 +46,7 @@ def device(busy: int = 0, used: int = 0, **changes: Any) -> FakeDevice:
 def picked(
     driver: FakeDriver, *arguments: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PICK, *arguments],
-        env={**os.environ, **driver.environment(), **environment},
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
-        stdin=subprocess.DEVNULL,
-        timeout=BOUND,
-    )
+    return run("pick", *arguments, env={**driver.environment(), **environment})
 
 
 @pytest.mark.driver
@@ -110,18 +102,6 @@ def test_a_device_with_a_fault_is_never_picked(driver: FakeDriver) -> None:
 
 
 @pytest.mark.driver
-def test_a_busy_device_is_picked_with_a_warning(driver: FakeDriver) -> None:
-    user = getpass.getuser()
-    process = FakeProcess(os.getpid(), memory_bytes=40 * GIB)
-    driver.write(device(99, 41, processes=(process,)), device(99, 79))
-    done = picked(driver)
-    assert (done.returncode, done.stdout) == (0, f"{UUIDS[0]}\n")
-    start, _, program = done.stderr.partition(f": used by {user} (")
-    assert start == "gputop: GPU 0 (H100 80GB HBM3) is 99 % busy, 38.0 GiB of 79.0 GiB free"
-    assert program.endswith(f", pid {os.getpid()})\n")
-
-
-@pytest.mark.driver
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -158,32 +138,6 @@ def test_indices_are_those_of_the_bus(driver: FakeDriver) -> None:
     assert done.stderr == f"{INDICES}fastest device first\n"
     done = picked(driver, "--index", "--max-busy", "100", **BY_BUS)
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", "")
-
-
-@pytest.mark.driver
-def test_among_the_visible_devices_only(driver: FakeDriver) -> None:
-    driver.write(device(), device(50), device(60))
-    for value in ("1,2", f"{UUIDS[2]},{UUIDS[1]}", UUIDS[1][:12], "1,7,0"):
-        done = picked(driver, CUDA_VISIBLE_DEVICES=value)
-        assert (done.returncode, done.stdout) == (0, f"{UUIDS[1]}\n")
-        assert ("ends at '7': there is no such device" in done.stderr) is (value == "1,7,0")
-    done = picked(driver, CUDA_VISIBLE_DEVICES="")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "GPUs 0–2: not in CUDA_VISIBLE_DEVICES. Ask for less" in done.stderr
-
-
-@pytest.mark.driver
-def test_instances_for_a_gpu_in_mig_mode(driver: FakeDriver) -> None:
-    driver.write(platforms.a100_mig())
-    done = picked(driver, "-n", "2")
-    first, second = done.stdout.strip().split(",")
-    assert first.startswith("MIG-")
-    assert second.startswith("MIG-")
-    assert picked(driver, CUDA_VISIBLE_DEVICES=second).stdout == f"{second}\n"
-    done = picked(driver, "--index")
-    assert done.returncode == 3
-    assert "a MIG instance has no index for CUDA: leave out --index" in done.stderr
-    assert "MIG is on: its instances are considered instead" in done.stderr
 
 
 @pytest.mark.driver
@@ -237,16 +191,9 @@ def test_an_interrupted_wait_prints_nothing(driver: FakeDriver) -> None:
 
 
 def test_simulated_devices_are_said_to_be(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*PICK, "--demo"],
-        capture_output=True,
-        check=True,
-        encoding="utf-8",
-        stdin=subprocess.DEVNULL,
-        timeout=BOUND,
-    )
+    done = run("pick", "--demo")
     assert done.stdout.startswith("GPU-51a00007-")  # the notebook that does nothing
-    assert done.stderr == "gputop: these devices are simulated: CUDA knows none of them\n"
+    assert done.stderr == "gputop: these devices are simulated: CUDA cannot use them\n"
 
 
 # On other hosts.
@@ -266,15 +213,7 @@ def ssh(tmp_path: Path) -> FakeSsh:
 
 
 def picked_of(ssh: FakeSsh, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*PICK, *arguments],
-        env={**os.environ, "PATH": ssh.path, "CUDA_VISIBLE_DEVICES": "7"},
-        capture_output=True,
-        check=False,
-        encoding="utf-8",
-        stdin=subprocess.DEVNULL,
-        timeout=BOUND,
-    )
+    return run("pick", *arguments, env={"PATH": ssh.path, "CUDA_VISIBLE_DEVICES": "7"})
 
 
 @pytest.mark.parametrize(("options", "names"), [([], "{0},{1}"), (["--index"], "0,1")])
@@ -294,12 +233,3 @@ def test_a_host_that_is_away_is_named_and_the_others_are_chosen_from(ssh: FakeSs
     alone = picked_of(ssh, "--host", "c")
     assert (alone.returncode, alone.stdout) == (3, "")
     assert alone.stderr.startswith("gputop: error: c is unreachable: connect to host c")
-
-
-def test_devices_of_two_hosts_are_not_enough(ssh: FakeSsh) -> None:
-    done = picked_of(ssh, "-n", "3", "--host", "a", "--host", "b")
-    assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr == (
-        "gputop: error: 3 devices are wanted, no host has so many. Ask for less, wait with "
-        "--wait, or see `gputop doctor`.\n"
-    )

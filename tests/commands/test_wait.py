@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 import os
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop import cli
-from gputop.commands import wait
 from gputop.console import COULD_NOT_RUN, FINE, USAGE
 from gputop.stream.child import Snapshot
-from tests.commands.test_status import STOPPED, Prepared
+from tests.commands.conftest import STOPPED, Ran
 from tests.health.test_waiting import BUSY, IDLE, watched
 from tests.streams import NO_DRIVER, no_driver
 
@@ -21,36 +20,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def ran(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    found: list[Any],
-    *words: str,
-) -> tuple[int, str, str]:
-    """Status, standard output and standard error of `gputop wait` that sees these snapshots."""
-    monkeypatch.setattr(wait, "snapshots", Prepared(*found))
-    try:
-        status = cli.main(["wait", *words])
-    except SystemExit as end:
-        status = int(end.code or 0)
-    said = capsys.readouterr()
-    return status, said.out, said.err
-
-
-def test_the_condition_that_is_met_is_printed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_condition_that_is_met_is_printed(ran: Ran) -> None:
     found = [STOPPED, *watched(BUSY, IDLE)]
-    status, out, err = ran(monkeypatch, capsys, found, "--until", "idle")
+    status, out, err = ran(found, "wait", "--until", "idle")
     assert (status, out) == (FINE, "GPU 1 is idle: 2 % busy\n")
     assert err.startswith("gputop: The sampler stopped: ")
 
 
-def test_of_several_conditions_the_first_that_is_met_counts(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_of_several_conditions_the_first_that_is_met_counts(ran: Ran) -> None:
     words = ("--until", "free:99%", "--until", "idle", "--until", f"exit:{os.getpid()}")
-    _, out, _ = ran(monkeypatch, capsys, watched(BUSY, IDLE), *words)
+    _, out, _ = ran(watched(BUSY, IDLE), "wait", *words)
     assert out == "GPU 1 is idle: 2 % busy\n"
 
 
@@ -60,30 +39,26 @@ def test_the_end_of_a_process_needs_no_driver(capsys: pytest.CaptureFixture[str]
     assert capsys.readouterr().out == f"Process {process.pid} has ended\n"
 
 
-def test_a_command_gets_the_text_and_gives_the_status(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_command_gets_the_text_and_gives_the_status(ran: Ran, tmp_path: Path) -> None:
     said = tmp_path / "said"
     command = f"sh -c 'echo \"$0\" > {said}; exit 5'"
-    status, _, _ = ran(
-        monkeypatch, capsys, watched(IDLE, BUSY), "--until", "idle", "--exec", command
-    )
+    status, _, _ = ran(watched(IDLE, BUSY), "wait", "--until", "idle", "--exec", command)
     assert (status, said.read_text()) == (5, "GPU 0 is idle: 2 % busy\n")
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_the_terminal_shows_a_note_if_there_is_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_terminal: bool
+    ran: Ran, monkeypatch: pytest.MonkeyPatch, is_terminal: bool
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: is_terminal)
-    _, _, err = ran(monkeypatch, capsys, watched(IDLE, BUSY), "--until", "idle", "--notify")
+    _, _, err = ran(watched(IDLE, BUSY), "wait", "--until", "idle", "--notify")
     assert err == "\a\x1b]9;gputop: GPU 0 is idle: 2 % busy\x07" * is_terminal
 
 
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [
-        (("--until", "busy"), USAGE, "'busy' is nothing to wait for. Give idle, free:20GiB"),
+        (("--until", "busy"), USAGE, "'busy' is not a condition. Give idle, free:20GiB"),
         ((), USAGE, "the following arguments are required: --until"),
         (("--until", "idle", "--exec", ""), USAGE, "the command is empty"),
         (("--until", "idle", "--for", "x"), USAGE, "'x' is not a time. Give seconds"),
@@ -102,14 +77,13 @@ def test_the_terminal_shows_a_note_if_there_is_one(
     ],
 )
 def test_an_error_is_one_line(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    ran: Ran,
     words: tuple[str, ...],
     status: int,
     message: str,
 ) -> None:
     snapshot = Snapshot(no_driver(), dataclasses.replace(watched(IDLE, IDLE)[0].sample, devices=()))
-    found, _, err = ran(monkeypatch, capsys, [snapshot], *words)
+    found, _, err = ran([snapshot], "wait", *words)
     assert found == status
     assert message in err
     assert err.count("\n") == 1

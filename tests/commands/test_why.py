@@ -15,9 +15,9 @@ from gputop.agent.snapshot import Host, MachineState, Sample
 from gputop.agent.snapshot import Machine as Remote
 from gputop.commands import why
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE
-from gputop.stream.child import Interruption, Snapshot, StreamError
+from gputop.stream.child import Snapshot, StreamError
 from tests import streams
-from tests.commands.test_status import STOPPED, Prepared
+from tests.commands.conftest import Prepared, Ran
 from tests.health.histories import WORKING, Machine, device, saw, trainer
 from tests.streams import NO_DRIVER, no_driver, sample
 
@@ -54,27 +54,9 @@ def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
 
 
-def ran(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    found: list[Any],
-    *words: str,
-) -> tuple[int, str, str]:
-    """Status, standard output and standard error of `gputop why` that sees these snapshots."""
-    monkeypatch.setattr(why, "snapshots", Prepared(*found))
-    try:
-        status = cli.main(["why", *words])
-    except SystemExit as end:
-        status = int(end.code or 0)
-    said = capsys.readouterr()
-    return status, said.out, said.err
-
-
-def test_the_page_has_findings_with_numbers_and_remedy_and_what_was_checked(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_page_has_findings_with_numbers_and_remedy_and_what_was_checked(ran: Ran) -> None:
     found = watched(STARVED, STARVED, HOT, **FULL_CORE)
-    status, text, _ = ran(monkeypatch, capsys, found, "--seconds", "39")
+    status, text, _ = ran(found, "why", "--seconds", "39")
     assert status == DEGRADED
     lines = text.splitlines()
     assert lines[0].startswith("node07 · 3 GPUs · watched for 39 s until ")
@@ -99,11 +81,9 @@ def test_the_page_has_findings_with_numbers_and_remedy_and_what_was_checked(
     assert "\x1b" not in text
 
 
-def test_json_has_evidence_as_numbers_with_units(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_has_evidence_as_numbers_with_units(ran: Ran) -> None:
     found = watched(STARVED, {}, **FULL_CORE)
-    status, text, _ = ran(monkeypatch, capsys, found, "--json", "--seconds", "39")
+    status, text, _ = ran(found, "why", "--json", "--seconds", "39")
     document = json.loads(text)
     assert status == DEGRADED
     assert document["severity"] == "warning"
@@ -149,13 +129,12 @@ def test_json_has_evidence_as_numbers_with_units(
     ],
 )
 def test_the_exit_status_is_that_of_the_gravest(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    ran: Ran,
     readings: dict[str, Any],
     status: int,
     summary: str,
 ) -> None:
-    ended, text, error = ran(monkeypatch, capsys, watched(readings), "--seconds", "39")
+    ended, text, error = ran(watched(readings), "why", "--seconds", "39")
     assert (ended, error) == (status, "")
     assert text.splitlines()[1].startswith(summary)
 
@@ -183,26 +162,14 @@ def test_it_watches_for_as_long_as_it_is_told(
     ],
 )
 def test_it_could_not_run(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    ran: Ran,
     found: list[Any],
     message: str,
 ) -> None:
-    status, text, error = ran(monkeypatch, capsys, found)
+    status, text, error = ran(found, "why")
     assert (status, text) == (COULD_NOT_RUN, "")
     (line,) = error.splitlines()
     assert line.startswith(f"gputop: error: {message}")
-
-
-def test_an_interruption_is_named_and_it_goes_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found: list[Snapshot | Interruption] = [*watched({})]
-    found.insert(20, STOPPED)
-    status, text, error = ran(monkeypatch, capsys, found, "--seconds", "39")
-    assert (status, error.count("\n")) == (FINE, 1)
-    assert "The sampler stopped" in error
-    assert "watched for 39 s" in text
 
 
 class Hosts:

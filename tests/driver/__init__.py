@@ -26,7 +26,6 @@ import pynvml
 import pytest
 
 UNINITIALIZED = 1
-INVALID_ARGUMENT = 2
 NOT_SUPPORTED = 3
 NO_PERMISSION = 4
 NOT_FOUND = 6

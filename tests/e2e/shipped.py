@@ -19,7 +19,7 @@ SOON = PATIENCE_SECONDS
 
 UP, DOWN, RIGHT, LEFT = "\x1b[A", "\x1b[B", "\x1b[C", "\x1b[D"
 PAGE_UP, PAGE_DOWN, HOME, END = "\x1b[5~", "\x1b[6~", "\x1b[H", "\x1b[F"
-F1, F5, F6, F9, F10 = "\x1bOP", "\x1b[15~", "\x1b[17~", "\x1b[20~", "\x1b[21~"
+F5, F9 = "\x1b[15~", "\x1b[20~"
 ESCAPE, ENTER, TAB = "\x1b", "\r", "\t"
 ESCAPE_WHOLE = "\x1b[27u"
 """Escape as Kitty's protocol has it: the next key cannot make Alt of it."""
@@ -61,11 +61,6 @@ def leave(terminal: Terminal) -> None:
     """By its key, and not as a test ends: what it still writes is written."""
     terminal.send("q")
     assert terminal.wait() == 0
-
-
-def row_of(terminal: Terminal, text: str) -> str:
-    """The first row with that text; empty where there is none."""
-    return next((row for row in terminal.text.splitlines() if text in row), "")
 
 
 def see(terminal: Terminal, *texts: str, without: tuple[str, ...] = ()) -> None:

@@ -15,8 +15,6 @@ import pytest
 import gputop
 from gputop.console import COULD_NOT_RUN
 from tests.driver import FakeDevice
-from tests.e2e.shipped import see
-from tests.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -158,23 +156,3 @@ def test_without_the_right_file_every_command_says_so_in_a_line(
     assert said["status"] == "problem"
     assert said["finding"] == f"No usable nvidia-ml-py: {why}"
     assert said["remedy"] == REMEDY
-
-
-def test_the_stream_goes_on_and_uses_the_right_file_once_it_is_there(
-    driver: FakeDriver, tmp_path: Path
-) -> None:
-    python = environment(tmp_path / "env", NVIDIA | ML_PY3)
-    driver.write(FakeDevice())
-    site = next((tmp_path / "env").glob("lib/python*/site-packages"))
-    env = driver.environment()
-    argv = [str(python), "-m", "gputop", "--interval", "0.25"]
-    with Terminal(argv, env=env, columns=160, rows=40) as terminal:
-        see(terminal, "nvidia-ml-py3 7.352.0 overwrote it", REMEDY)
-        (sampler,) = [pid for pid in terminal.processes() if pid != terminal.pid]
-        new = site / "pynvml.new"
-        new.write_text(RIGHT, encoding="utf-8")
-        new.replace(site / "pynvml.py")
-        see(terminal, "0 H100", without=("overwrote",))
-        assert [pid for pid in terminal.processes() if pid != terminal.pid] == [sampler]
-        terminal.send("q")
-        assert terminal.wait() == 0

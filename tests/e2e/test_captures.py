@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gputop.output.csv_lines import COLUMNS
-from tests.driver import FakeDevice, FakeDriver, FakeInstance
+from tests.driver import FakeDriver, FakeInstance
 from tests.driver.captures import CAPTURES, Capture, device_of
 from tests.e2e.shipped import run
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.driver
 
@@ -54,16 +48,3 @@ def test_the_list_is_that_of_the_real_card(driver: FakeDriver, capture: Capture)
     mig = tuple(FakeInstance(uuid=part[-1], name=f"{name} MIG {part[1]}") for part in parts)
     driver.write(dataclasses.replace(device_of(capture), instances=mig))
     assert gputop(driver, "status", "-L").splitlines() == [*capture.gpus]
-
-
-def test_a_driver_that_does_not_tell_reserved_memory_apart(
-    build_driver: Callable[..., Path], tmp_path: Path
-) -> None:
-    """It counts as used, and every output that has a reason says that there is no other number."""
-    old = FakeDriver(tmp_path, build_driver("nvmlDeviceGetMemoryInfo_v2"))
-    old.write(FakeDevice(memory_used_bytes=(1 << 30) + 1, memory_reserved_bytes=600 << 20))
-    _, row = csv_of(old, "memory.used", "memory.reserved", "memory.total")
-    assert row == ["1625 MiB", "[N/A]", "81559 MiB"]
-    *_, sample = map(json.loads, gputop(old, "stream", "--count", "1").splitlines())
-    assert sample["devices"][0]["memory_used_bytes"] == (1 << 30) + 1 + (600 << 20)
-    assert sample["devices"][0]["absent"]["memory_reserved_bytes"] == "not_supported"

@@ -93,25 +93,6 @@ def test_the_screen_is_there_while_the_driver_still_starts(driver: FakeDriver) -
         terminal.wait_for(lambda t: "Waiting" not in t.text)  # a frame is more than one piece
 
 
-@pytest.mark.driver
-def test_status_explains_a_driver_that_cannot_be_used(driver: FakeDriver) -> None:
-    driver.write(FakeDevice(), init_code=18)
-    done = run("status", env=driver.environment())
-    assert done.returncode == 3
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("gputop: error: NVIDIA driver half upgraded")
-
-
-@pytest.mark.driver
-def test_where_nothing_changes_next_to_nothing_is_sent(driver: FakeDriver) -> None:
-    driver.write(*eight(os.getpid()))
-    with dashboard(env=driver.environment()) as terminal:
-        terminal.wait_for("COMMAND")
-        terminal.collect(1.5)
-        # The time, the host's load, and a column of each history: a whole screen is 15 kB and more.
-        assert 0 < terminal.collect(4) < 4 * 1000
-
-
 def start_stress(terminal: Terminal) -> None:
     terminal.wait_for("Press b")
     terminal.send("b")
@@ -161,7 +142,7 @@ def kill_with(number: signal.Signals) -> Callable[[Terminal], None]:
     return kill
 
 
-@pytest.mark.daily(1)
+@pytest.mark.slow
 @needs_torch
 @pytest.mark.parametrize(
     "end",

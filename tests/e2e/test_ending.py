@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 
-import pytest
-
 from gputop.stream.launch import module_command
-from tests.terminal import ALTERNATE_SCREEN, SHOW_CURSOR, Terminal
+from tests.terminal import ALTERNATE_SCREEN, Terminal
 
 NO_DRIVER = {"LD_LIBRARY_PATH": ""}
 GPUTOP = [*module_command("gputop"), "--demo", "--interval", "0.25"]
@@ -19,7 +16,6 @@ from gputop.cli import main
 from gputop.ui.monitor.screen import MonitorTab
 
 def fails(self):
-    secret = "a local variable"
     raise RuntimeError("on\\x1b[2J purpose")
 
 MonitorTab.action_density = fails
@@ -27,51 +23,26 @@ sys.exit(main(["--demo"]))
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_restores_the_terminal_and_is_told_in_the_exit_status(
-    number: signal.Signals,
-) -> None:
-    with Terminal(GPUTOP, env=NO_DRIVER) as terminal:
-        terminal.wait_for("7 H100")
-        terminal.kill(number)
-        assert terminal.wait() == 130
-        assert ALTERNATE_SCREEN not in terminal.modes
-        assert SHOW_CURSOR in terminal.modes
-        terminal.wait_until_gone()
-
-
-@pytest.mark.parametrize("debug", ["", "1"])
-def test_a_fault_of_its_own_ends_it_with_one_line(debug: str) -> None:
+def test_a_fault_of_its_own_ends_it_with_one_line() -> None:
     argv = [sys.executable, "-c", FAULTY]
-    env = {**NO_DRIVER, "GPUTOP_DEBUG": debug}
-    with Terminal(argv, env=env, columns=160, rows=40) as terminal:
+    with Terminal(argv, env=NO_DRIVER, columns=160, rows=40) as terminal:
         terminal.wait_for("7 H100")
         terminal.send("c")
         assert terminal.wait() == 1
         assert ALTERNATE_SCREEN not in terminal.modes
-        assert ("a local variable" in terminal.text) == bool(debug)
-        assert ("Traceback" in terminal.text) == bool(debug)
-        if not debug:
-            (line,) = terminal.text.strip().splitlines()
-            assert "RuntimeError: on␛[2J purpose" in line
-            assert "Please report it" in line
+        (line,) = terminal.text.strip().splitlines()
+        assert "RuntimeError: on␛[2J purpose" in line
+        assert "Please report it" in line
         terminal.wait_until_gone()
 
 
-@pytest.mark.parametrize(
-    "locale",
-    [
-        {"LC_ALL": "", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        {"PYTHONIOENCODING": "latin-1"},
-    ],
-    ids=["C", "latin-1"],
-)
-def test_lines_and_charts_are_drawn_whatever_the_locale_says(locale: dict[str, str]) -> None:
-    with Terminal(GPUTOP, env={**NO_DRIVER, **locale}, columns=120, rows=40) as terminal:
+def test_lines_and_charts_are_drawn_whatever_the_locale_says() -> None:
+    locale = {"LC_ALL": "", "LANG": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    env = {**NO_DRIVER, **locale, "PYTHONIOENCODING": "latin-1"}
+    with Terminal(GPUTOP, env=env, columns=120, rows=40) as terminal:
         terminal.wait_for("7 H100")
         terminal.wait_for("━")
-        assert "\\u" not in terminal.text
-        assert b"\\u2" not in terminal.raw
+        assert b"\\u" not in terminal.raw
 
 
 LOADING = """

@@ -14,6 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote
 from urllib.request import urlopen
 
 import psutil
@@ -190,36 +193,6 @@ def test_where_there_is_no_driver_it_says_so_and_goes_on() -> None:
         assert len(exporter.errors) == 2
 
 
-def test_a_sampler_that_hangs_holds_up_no_scrape_and_its_readings_go() -> None:
-    with exporting("--demo") as exporter:
-        exporter.until(exporter.up)
-        assert exporter.value("gputop_power_watts", index="0")
-        exporter.sampler().suspend()
-        exporter.until(lambda: not exporter.up())
-        assert {name for name, _ in exporter.series()} <= {
-            "gputop_up",
-            "gputop_interruptions_total",
-        }
-        sampler = exporter.sampler()
-        assert exporter.end(signal.SIGTERM) == 0
-        assert not sampler.is_running()
-
-
-def test_all_interfaces_are_said() -> None:
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError:
-        pytest.skip("there is no IPv6 here")
-    url = f"http://{socket.gethostname()}:"
-    with exporting("--demo", "--listen", ":0") as exporter:
-        said = exporter.says("metrics at ")
-        assert said.startswith(f"gputop: metrics at {url}")
-        assert "on all interfaces" in said
-        port = int(said.split(url)[1].split("/")[0])
-        for place in ("::1", "127.0.0.1"):
-            socket.create_connection((place, port), timeout=SOON).close()
-
-
 def refused(*arguments: str, program: list[str] = GPUTOP, status: int = 3) -> str:
     """The line that the exporter ends with, where it could not run."""
     done = subprocess.run(
@@ -300,53 +273,32 @@ def test_tls(tmp_path: Path) -> None:
         assert len(exporter.errors) == 1
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="there is no Prometheus on the PATH")
-@pytest.mark.parametrize(
-    ("option", "query"),
-    [
-        ("--processes", "sum(gputop_power_watts) > bool 0"),
-        ("--dcgm-names", "sum(DCGM_FI_DEV_POWER_USAGE) > bool 0"),
-    ],
-)
-def test_a_real_prometheus_scrapes_it(tmp_path: Path, option: str, query: str) -> None:
-    certificate = Certificate(tmp_path)
-    options = ("--certfile", str(certificate.cert), "--keyfile", str(certificate.key))
-    how = {"scheme": "https", "tls_config": {"ca_file": str(certificate.cert)}}
+@contextlib.contextmanager
+def prometheus(folder: Path, config: str) -> Iterator[str]:
+    """Yield the URL of a real Prometheus with that configuration."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         web = f"127.0.0.1:{free.getsockname()[1]}"
-    with exporting("--demo", option, *options) as exporter:
-        target = exporter.url.split("/")[2]
-        config = {
-            "global": {"scrape_interval": "1s"},
-            "scrape_configs": [
-                {"job_name": "gpu", "static_configs": [{"targets": [target]}], **how}
-            ],
-        }
-        (tmp_path / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
-        with subprocess.Popen(
-            [  # noqa: S607
-                "prometheus",
-                f"--config.file={tmp_path / 'prometheus.yml'}",
-                f"--storage.tsdb.path={tmp_path / 'data'}",
-                f"--web.listen-address={web}",
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        ) as prometheus:
-            try:
-                until(lambda: answer(web, "up") == ["1"], BOUND)
-                until(lambda: answer(web, query) == ["1"], BOUND)
-            finally:
-                prometheus.kill()
+    (folder / "prometheus.yml").write_text(config)
+    command = [
+        "prometheus",
+        f"--config.file={folder / 'prometheus.yml'}",
+        f"--storage.tsdb.path={folder / 'data'}",
+        f"--web.listen-address={web}",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
+        try:
+            yield f"http://{web}"
+        finally:
+            running.kill()
 
 
-def answer(web: str, query: str) -> list[str]:
-    """The numbers that Prometheus has for it now; none while it starts."""
-    from urllib.parse import quote
-
-    with contextlib.suppress(OSError):
-        url = f"http://{web}/api/v1/query?query={quote(query)}"
-        with urlopen(url, timeout=SOON) as found:
-            return [result["value"][1] for result in json.load(found)["data"]["result"]]
+def results_of(url: str, query: str) -> list[dict[str, Any]]:
+    """Return what that Prometheus has for a query now; nothing while it starts."""
+    try:
+        with urlopen(f"{url}/api/v1/query?query={quote(query)}", timeout=SOON) as found:  # noqa: S310
+            return list(json.load(found)["data"]["result"])
+    except HTTPError as error:
+        assert error.code == 503, query  # noqa: PT017 - while it starts
+    except OSError:  # it does not listen yet
+        pass
     return []

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import json
 import shutil
-import socket
 import subprocess
 from contextlib import aclosing
 from typing import TYPE_CHECKING
@@ -25,7 +24,7 @@ from gputop.stream.launch import module_command
 from tests.demo_fleet.exporter import Simulator
 from tests.demo_fleet.site import Flaw
 from tests.e2e.shipped import SOON
-from tests.e2e.test_exporter import BOUND, answer, demo_fleet
+from tests.e2e.test_exporter import BOUND, demo_fleet, prometheus, results_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,31 +41,17 @@ AWAY = {f"{PLANTED[Flaw.AWAY].host}:{index}" for index in range(8)}
 
 
 @contextlib.contextmanager
-def prometheus(folder: Path) -> Iterator[str]:
-    """The URL of one that scrapes a simulated fleet each second."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        web = f"127.0.0.1:{free.getsockname()[1]}"
+def scraped_fleet(folder: Path) -> Iterator[str]:
+    """Yield the URL of a Prometheus that scrapes a simulated fleet each second."""
     with demo_fleet(GPUS) as exporter:
         root = exporter.url.removesuffix("metrics")
         with urlopen(f"{root}prometheus.yml", timeout=SOON) as served:  # noqa: S310
             config = served.read().decode()
-        (folder / "fleet.yml").write_text(config.replace("15s", "1s"))
-        command = [
-            "prometheus",
-            f"--config.file={folder / 'fleet.yml'}",
-            f"--storage.tsdb.path={folder / 'data'}",
-            f"--web.listen-address={web}",
-        ]
-        with subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        ) as running:
-            try:
-                # So that they are there for the moment of a refresh, too, which is a little ago.
-                there = f"count(DCGM_FI_DEV_GPU_UTIL offset {SETTLE_SECONDS + 1:.0f}s)"
-                exporter.until(lambda: answer(web, there) == ["63"], BOUND)
-                yield f"http://{web}"
-            finally:
-                running.kill()
+        with prometheus(folder, config.replace("15s", "1s")) as url:
+            # So that they are there for the moment of a refresh, too, which is a little ago.
+            there = f"count(DCGM_FI_DEV_GPU_UTIL offset {SETTLE_SECONDS + 1:.0f}s) == 63"
+            exporter.until(lambda: results_of(url, there), BOUND)
+            yield url
 
 
 async def until_all_is_found(watch: FleetWatch) -> Fleet:
@@ -97,7 +82,7 @@ def wanted(fleet: Fleet) -> dict[str, str]:
 
 @pytest.mark.slow
 async def test_what_is_planted_is_what_is_wrong(tmp_path: Path) -> None:
-    with prometheus(tmp_path) as url:
+    with scraped_fleet(tmp_path) as url:
         watch = FleetWatch(PrometheusServer(url), interval=1.0)
         fleet = await asyncio.wait_for(until_all_is_found(watch), 2 * BOUND)
         done = await asyncio.to_thread(

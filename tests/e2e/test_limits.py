@@ -108,16 +108,6 @@ def test_heat_ends_a_run_without_the_dashboard(driver: FakeDriver) -> None:
     assert "too hot, it reached 88°C, and its limit is 86°C" in run.said
 
 
-@pytest.mark.slow
-def test_heat_of_one_of_three_gpus_ends_its_run_and_no_other(driver: FakeDriver) -> None:
-    driver.write(FREE, FREE, FREE)
-    run = Bench(driver, 8.0, "all")
-    run.wait_until_measuring()
-    driver.change(1, temperature_celsius=88)
-    results = run.result()
-    assert [each["stopped"] for each in results] == ["time", "limit", "time"]
-
-
 def test_heat_ends_a_run_on_a_terminal_that_nobody_reads(
     driver: FakeDriver,
 ) -> None:

@@ -36,24 +36,6 @@ def calls_of(terminal: Terminal, driver: FakeDriver, ticks: int = 3) -> Counter[
     return driver.calls(0)
 
 
-def test_the_interval_changes_without_another_sampler(driver: FakeDriver) -> None:
-    driver.write(device(0))
-    with opened(driver, interval="1") as terminal:
-        see(terminal, "0 Test 0", without=("every",))
-        before = terminal.processes()
-        assert len(before) == 2
-        terminal.send("+")
-        see(terminal, "every 0.5 s", "A sample every 0.5 s")
-        terminal.send("+++++")  # 0.25 is the shortest
-        see(terminal, "every 0.25 s")
-        driver.change(0, temperature_celsius=77)
-        see(terminal, "77°C")
-        terminal.send("---")
-        see(terminal, "every 2 s")
-        assert terminal.processes() == before
-        assert driver.calls()["nvmlInitWithFlags"] + driver.calls()["nvmlInit_v2"] == 1
-
-
 def test_gpm_is_read_only_where_it_is_shown(driver: FakeDriver) -> None:
     driver.write(device(0))
     with opened(driver) as terminal:

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import re
-import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.shipped import (
-    ENTER,
-    ESCAPE,
-    F9,
-    SOON,
-    children,
-    dashboard,
-    device,
-    held_by,
-    see,
-    selected,
-)
+from tests.e2e.shipped import ENTER, F9, children, dashboard, device, held_by, see, selected
 
 if TYPE_CHECKING:
     from tests.driver import FakeDriver
@@ -61,32 +49,6 @@ def choose(terminal: Terminal, name: str) -> None:
     """Selects that process, by looking for it."""
     shown(terminal).send(f"3/{name}\r")
     terminal.wait_for(lambda t: name in selected(t))
-
-
-def test_a_signal_is_sent_after_the_question_and_the_list_follows(
-    driver: FakeDriver, running: Children
-) -> None:
-    victim = running["train-beta"]
-    with listed(driver) as terminal:
-        choose(terminal, "train-beta")
-        terminal.send(F9)
-        see(terminal, "Send a signal", f"● {victim.pid} ", "asks it to end")
-        terminal.send(ENTER)
-        see(terminal, f"Send TERM to {victim.pid}", "y sends it")
-        terminal.send("n")
-        see(terminal, "Enter chooses", without=(f"Send TERM to {victim.pid}",))
-        assert victim.poll() is None
-        terminal.send(ESCAPE)
-        terminal.wait_for(lambda t: "Send a signal" not in t.text)
-        assert victim.poll() is None
-        terminal.send(f"{F9}{ENTER}")
-        see(terminal, f"Send TERM to {victim.pid}", "y sends it")
-        terminal.send("y")
-        assert victim.wait(SOON) == -signal.SIGTERM
-        terminal.wait_for(f"{victim.pid} ended after ")
-        driver.change(0, processes=held_by({k: v for k, v in running.items() if v is not victim}))
-        terminal.wait_for(lambda t: "train-beta -" not in t.text)
-    assert [process.poll() for process in running.values()] == [None, -signal.SIGTERM, None]
 
 
 def test_readonly_has_no_signals(driver: FakeDriver, running: Children) -> None:

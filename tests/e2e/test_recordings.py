@@ -20,7 +20,6 @@ from gputop.schema.decode import decode
 from gputop.text import moment
 from gputop.ui.telemetry import Telemetry
 from tests import recordings, streams
-from tests.driver import GPU_IS_LOST, RESET_REQUIRED, FakeDevice
 from tests.e2e.shipped import GPUTOP, SOON, children, dashboard, device, held_by, run, see
 
 if TYPE_CHECKING:
@@ -108,30 +107,6 @@ def _is_the_schema(document: dict[str, Any]) -> None:
         assert {*found} - {*LEFT_OUT_IF_EMPTY, "type"} == names(cls) - LEFT_OUT_IF_EMPTY
 
 
-@pytest.mark.driver
-def test_gpus_that_do_not_answer_are_named(driver: FakeDriver) -> None:
-    faults = (FakeDevice(hang=True), FakeDevice(code=GPU_IS_LOST), FakeDevice(code=RESET_REQUIRED))
-    driver.write(device(0), *faults)
-    listed = run("status", "-L", env=driver.environment())
-    assert (listed.returncode, listed.stderr) == (0, "")
-    first, *others = listed.stdout.splitlines()
-    assert first.startswith("GPU 0: NVIDIA Test 0 (UUID: GPU-")
-    assert others == ["GPU 1: no answer yet", "GPU 2: lost", "GPU 3: needs reset"]
-    words = ("stream", "--query-gpu", "index,temperature.gpu", "--count", "1", *FAST)
-    done = run(*words, env=driver.environment())
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[2] == "1, [N/A]"
-
-
-def test_a_recording_becomes_csv(tmp_path: Path) -> None:
-    path = recordings.make(tmp_path / "a.jsonl.gz", 5, 2)
-    done = run("stream", "--replay", path, "--query-gpu=index,utilization.gpu", "--count", "2")
-    assert done.stdout.splitlines() == [
-        "index, utilization.gpu [%]",
-        *("0, 0 %", "1, 0 %", "0, 1 %", "1, 1 %"),
-    ]
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_a_file_whole(tmp_path: Path, number: signal.Signals) -> None:
     path = tmp_path / "a.jsonl.gz"
@@ -170,18 +145,6 @@ def test_one_line_says_where_it_is_damaged(tmp_path: Path) -> None:
     assert len(done.stdout.splitlines()) == 5
 
 
-@pytest.mark.parametrize("command", [["status"], []])
-def test_what_is_no_recording_is_one_line(tmp_path: Path, command: list[str]) -> None:
-    path = tmp_path / "a\x1b[31m"
-    path.write_text("no\n")
-    done = run(*command, "--replay", path)
-    assert (done.returncode, done.stdout) == (3, "")
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("gputop: error: ")
-    assert "cannot be played: it is no recording. Make one with" in line
-    assert line.isprintable()
-
-
 @pytest.mark.daily(1)
 @pytest.mark.parametrize("columns", [80, 120])
 def test_a_replay_in_a_terminal(tmp_path: Path, columns: int) -> None:
@@ -201,18 +164,3 @@ def test_a_replay_in_a_terminal(tmp_path: Path, columns: int) -> None:
 
 def _gputops(terminal: Terminal) -> list[str]:
     return [command for command in terminal.processes().values() if "gputop" in command]
-
-
-def test_the_dashboard_records_and_what_it_recorded_plays(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl.gz"
-    with dashboard("--demo", *FAST, "--record", str(path)) as terminal:
-        see(terminal, " REC ")
-        terminal.send("q")
-        assert terminal.wait(SOON) == 0
-    records = list(Recording(path).records())
-    assert isinstance(records[0], Inventory)
-    assert isinstance(records[-1], Sample)
-    with dashboard("--replay", str(path)) as terminal:
-        see(terminal, " REPLAY ", "SIMULATED")
-        terminal.send("q")
-        assert terminal.wait(SOON) == 0

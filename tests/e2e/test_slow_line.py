@@ -15,10 +15,10 @@ from gputop.agent.snapshot import MachineState, Sample
 from gputop.agent.times import old_after
 from gputop.schema.decode import decode
 from tests.e2e import sshd
-from tests.e2e.shipped import GPUTOP, NO_DRIVER, dashboard, device
+from tests.e2e.shipped import GPUTOP, NO_DRIVER, device
 from tests.e2e.slow_line import SlowLine
 from tests.e2e.sshd import Sshd
-from tests.e2e.test_hosts import over_there, until_gone, wait_for
+from tests.e2e.test_hosts import over_there, until_gone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,17 +111,3 @@ def test_no_line_is_so_slow_that_a_host_is_behind_without_saying_so(
                 break
     # It cannot carry a sample in an interval. Where each one is late that is seen, too.
     assert max(said) > old_after(INTERVAL)
-
-
-@pytest.mark.slow
-def test_a_host_on_a_line_that_stalls_is_behind_until_it_goes_on(
-    line: SlowLine, watching: dict[str, Any]
-) -> None:
-    with dashboard(*watching["arguments"], env=watching["env"]) as terminal:
-        wait_for(terminal, "─ far ", "2 GPUs", "612 of 700 W", without=("connecting",))
-        line.stall()
-        wait_for(terminal, " behind", " old")
-        line.resume()
-        wait_for(terminal, "─ far ", without=("behind", " old", "UNREACHABLE", "connecting"))
-        terminal.send("q")
-        assert terminal.wait() == 0

@@ -80,13 +80,6 @@ def test_a_user_whose_name_is_never_answered(machine: Pretended) -> None:
     assert "4242" in page
 
 
-def test_a_command_line_that_is_never_answered(machine: Pretended) -> None:
-    block(machine.folder / "proc" / str(PID) / "cmdline")
-    samples = samples_of(machine)
-    check_readings(samples)
-    assert owners_in(samples[-1]) == {PID: ("bob", "python"), OTHER: ("ada", "python other.py")}
-
-
 def test_the_doctor_says_that_names_are_slow_and_not_that_the_driver_hangs(
     machine: Pretended,
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.bench.workers import fake_interpreter
 from tests.driver import FakeDevice, FakeDriver
 from tests.e2e.pretender import worker
-from tests.e2e.shipped import DOWN, END, ENTER, GPUTOP, SOON, TAB, UP, run, see
+from tests.e2e.shipped import DOWN, END, ENTER, GPUTOP, TAB, UP, run, see
 from tests.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -95,14 +95,3 @@ def test_all_gpus_run_together_and_who_is_behind_is_named(
     results = kept(driver, tmp_path)
     assert {each["device_uuid"][-1] for each in results} == {"0", "1", "2"}
     assert {each["stopped"] for each in results} == {"time"}
-
-
-def test_the_end_of_the_terminal_ends_all_workers(driver: FakeDriver, tmp_path: Path) -> None:
-    driver.write(FakeDevice(), FakeDevice())
-    with opened(driver, tmp_path, worker()) as terminal:
-        choose_all(terminal, 2, "600")
-        terminal.send("b")
-        terminal.wait_for(lambda t: row(t, 1).rstrip().endswith("running"), timeout=RUN_SECONDS)
-        assert len(workers(terminal)) == 2
-        terminal.close_pty()
-        terminal.wait_until_gone(timeout=SOON)

@@ -27,11 +27,9 @@ from tests.bench.workers import fake_interpreter
 from tests.driver import FakeDriver, build
 from tests.e2e.pretender import worker
 from tests.e2e.shipped import GPUTOP, SOON
-from tests.faults.processes import free
+from tests.faults.scenario import free
 from tests.terminal import ScreenError, Terminal
 
-LIMIT_SECONDS = 2.0
-"""After which it is late that all are gone, or what was killed is back, where nothing else runs."""
 RUN_SECONDS = 3
 ROOT, SAMPLER, WORKER = "the command", "its sampler", "a worker"
 WORDS = {SAMPLER: "gputop stream", WORKER: "fake_worker"}
@@ -173,15 +171,6 @@ class Kill:
         return f"{self.play}: {self.role} after {self.after_seconds:.2f} s"
 
 
-@dataclass(frozen=True, slots=True)
-class Killed:
-    """What came of it."""
-
-    role: str
-    seconds: float
-    """Until all were gone, or a killed sampler was back, or the run of a worker said its end."""
-
-
 def kills(seed: int) -> Iterator[Kill]:
     """For ever: as many of each command and each role as of the others."""
     dice = random.Random(seed)  # noqa: S311 - it hides nothing
@@ -192,8 +181,11 @@ def kills(seed: int) -> Iterator[Kill]:
             yield Kill(name, role, dice.uniform(0.0, PLAYS[name].latest), dice.random())
 
 
-def perform(kill: Kill, driver: FakeDriver, folder: Path) -> Killed:
-    """Does it; raises an `AssertionError` where something stays, or does not come back."""
+def perform(kill: Kill, driver: FakeDriver, folder: Path) -> str:
+    """Do it, and return which process was killed.
+
+    Raises an `AssertionError` where something stays, or does not come back.
+    """
     driver.write(*free(0))
     play = PLAYS[kill.play](driver, folder)
     with Terminal(play.argv(), play.environment, play.columns, play.rows) as terminal:
@@ -202,23 +194,18 @@ def perform(kill: Kill, driver: FakeDriver, folder: Path) -> Killed:
         terminal.collect(kill.after_seconds)
         role, pid = victim(terminal, kill)
         if pid is None:  # a bench that has ended before
-            return Killed("nothing", 0.0)
-        began = time.monotonic()
+            return "nothing"
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         if role == ROOT:
             terminal.wait_until_gone()
-            return Killed(role, time.monotonic() - began)
+            return role
         if role == WORKER:
             wait(lambda: play.ended(terminal), terminal)
-        else:
-            play.back(terminal)
-        took = time.monotonic() - began
-        if role == WORKER:
-            play.back(terminal)
+        play.back(terminal)
         play.quit(terminal)
         terminal.wait_until_gone()
-        return Killed(role, took)
+        return role
 
 
 def wait(true: Callable[[], bool], terminal: Terminal) -> None:
@@ -267,8 +254,7 @@ def main() -> int:
                 failed += 1
                 print(f"{kill}: FAILED: {error}", flush=True)
                 continue
-            late = "  LATE" if killed.role != WORKER and killed.seconds > LIMIT_SECONDS else ""
-            print(f"{kill}: {killed.role}, {killed.seconds:.2f} s{late}", flush=True)
+            print(f"{kill}: {killed}", flush=True)
     print(f"seed {options.seed}: {options.times} kills, {failed} failed")
     return 1 if failed else 0
 

@@ -1,69 +1,48 @@
-"""Runs a scenario on the shipped command in a real pty, and takes the times that it needed."""
+"""Runs a scenario on the shipped command in a real pty."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tests.driver import FakeDriver
-from tests.e2e.shipped import GPUTOP, SOON
+from tests.e2e.shipped import GPUTOP, SOON, see
 from tests.faults.pretend import Pretended, pretended
-from tests.faults.scenario import Key, Scenario, pattern
 from tests.perf.measure import processor_seconds
 from tests.terminal import ALTERNATE_SCREEN, SHOW_CURSOR, Terminal
+
+if TYPE_CHECKING:
+    from tests.driver import FakeDriver
+    from tests.faults.scenario import Scenario
 
 ALIVE = (88, 76, 64, 91)
 """Utilizations that devices of no scenario begin with."""
 READY_SECONDS = 1.5
 """From the start until all tabs are made: a key before that waits for its tab, fault or not."""
-
+IDLE_SECONDS = 0.5
 BUSY = 0.5
 """Of a core: no more may be used where nobody does anything."""
-
-
-@dataclasses.dataclass(slots=True)
-class Outcome:
-    """What a scenario took, in seconds."""
-
-    name: str
-    named: float = 0.0
-    """From the fault, or from the first frame where it was there before, until it was named."""
-    keys: list[tuple[float, str]] = dataclasses.field(default_factory=list)
-    """From each key to what it does on the screen, and what that is."""
-    core: float = 0.0
-    """Share of a core that all processes used while the fault lasted and nobody typed."""
-    recovered: float | None = None
-    """From the end of the fault until all was well; None where it stays."""
 
 
 class Stage:
     """What deeds are done to. Its methods wait for events, and fail after `SOON` seconds."""
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        driver: FakeDriver,
-        folder: Path,
-        interval: float = 0.25,
-        hold: float = 2.0,
-    ) -> None:
+    interval = 0.25
+    hold = 2.0
+    """Seconds that something lasts which may last for long."""
+
+    def __init__(self, scenario: Scenario, driver: FakeDriver, folder: Path) -> None:
         self.scenario = scenario
         self.driver = driver
         self.folder = folder
-        """A place for files, and for what deeds have to remember."""
-        self.interval = interval
-        self.hold = hold
-        """Seconds that something lasts which may last for long."""
-        self.command = [*GPUTOP]
-        self.environment = {**driver.environment(), **scenario.environment}
+        """A place for files."""
+        self.environment = driver.environment()
         """Variables of gputop, which what prepares it may add to."""
-        self.arguments = ["--interval", f"{interval:g}", *scenario.arguments]
+        self.arguments = ["--interval", f"{self.interval:g}", *scenario.arguments]
         self.stack = contextlib.ExitStack()
         """What has to be ended when it is over."""
         self.memory: dict[str, Any] = {}
@@ -71,7 +50,7 @@ class Stage:
         self._pretended: Pretended | None = None
         self._terminal: Terminal | None = None
         self._faulty = False
-        self._never = pattern(scenario.never)
+        self._never = re.compile("|".join(scenario.never)) if scenario.never else None
         self._alive = 0
 
     @property
@@ -84,10 +63,10 @@ class Stage:
         assert self._pretended is not None, "the scenario does not pretend"
         return self._pretended
 
-    def perform(self, idle_seconds: float = 0.5) -> Outcome:
-        """The whole scenario; raises an `AssertionError` that shows the screen where it fails."""
-        scenario, outcome = self.scenario, Outcome(self.scenario.name)
-        self.driver.write(*scenario.devices(os.getpid()), **scenario.machine)
+    def perform(self) -> None:
+        """Run the whole scenario; an `AssertionError` shows the screen where it fails."""
+        scenario = self.scenario
+        self.driver.write(*scenario.devices(os.getpid()))
         if scenario.pretends:
             self._pretended = pretended(self.folder / "pretended", self.driver.library)
             self.environment |= self.pretended.environment
@@ -95,49 +74,41 @@ class Stage:
             scenario.prepare(self)
         if scenario.at_start:
             self._begin()
-        argv, size = [*self.command, *self.arguments], (scenario.columns, scenario.rows)
+        argv = [*GPUTOP, *self.arguments]
         if scenario.within is not None:
             argv = scenario.within(self.folder, argv)
-        with self.stack, Terminal(argv, self.environment, *size) as terminal:
+        with self.stack, Terminal(argv, self.environment, 120, scenario.rows) as terminal:
             self._terminal = terminal
             terminal.on_read = self._look
-            if scenario.at_start:
-                began = terminal.first_paint_seconds
-            else:
+            if not scenario.at_start:
                 self.see(*scenario.before)
-                if scenario.lead is not None:
-                    scenario.lead(self)
-                began = self._begin()
-            outcome.named = self.see(*scenario.says, without=scenario.silent) - began
-            self.keep_alive()
-            terminal.collect(max(0.0, READY_SECONDS - terminal.elapsed))
-            outcome.keys = [(self.press(key), key.what) for key in scenario.keys]
-            outcome.core = self.used(idle_seconds)
-            if outcome.core >= BUSY:  # something may just have been loaded; a busy loop goes on
-                outcome.core = self.used(3 * idle_seconds)
-            if not scenario.passes:
-                self.see(*scenario.says, without=scenario.silent)
-            self.keep_alive()
-            self.until(lambda terminal: not zombies(terminal), "end of the zombies")
+                self._begin()
+            self._last(terminal)
             if scenario.mend is not None:
-                began = terminal.elapsed
                 self._faulty = False
                 scenario.mend(self)
-                seen = self.see(*scenario.then, without=scenario.then_silent)
-                outcome.recovered = seen - began
-                self.keep_alive()
+                self.see(*scenario.then, without=scenario.then_silent)
+                self._keep_alive()
             self._end()
-        return outcome
 
-    def _begin(self) -> float:
-        """Lets the fault begin; returns when, in seconds since the start."""
+    def _begin(self) -> None:
         self.scenario.fault(self)
         self._faulty = True
-        return 0.0 if self._terminal is None else self.terminal.elapsed
 
-    def watch(self) -> None:
-        """From now on nothing wrong may be on the screen: for a fault that takes its time."""
-        self._faulty = True
+    def _last(self, terminal: Terminal) -> None:
+        """See what must be so while the fault lasts."""
+        scenario = self.scenario
+        self.see(*scenario.says, without=scenario.silent)
+        self._keep_alive()
+        terminal.collect(max(0.0, READY_SECONDS - terminal.elapsed))
+        for key in scenario.keys:
+            terminal.send(key.press)
+            terminal.wait_for(key.answered, what=f"{key.what} after {key.press!r}")
+        # Something may just have been loaded; a busy loop goes on.
+        assert self._core(IDLE_SECONDS) < BUSY or self._core(3 * IDLE_SECONDS) < BUSY
+        self.see(*scenario.says, without=scenario.silent)
+        self._keep_alive()
+        self.until(lambda terminal: not zombies(terminal), "end of the zombies")
 
     def _look(self, terminal: Terminal) -> None:
         """At each frame: nothing wrong may be on the screen for a moment."""
@@ -145,65 +116,49 @@ class Stage:
             wrong = self._never.search(terminal.text)
             assert wrong is None, f"{wrong[0]!r} on screen:\n{terminal.text}"
 
-    def see(self, *texts: str, without: tuple[str, ...] = ()) -> float:
-        """Waits until all of these are on screen together, and none of those without.
+    def see(self, *texts: str, without: tuple[str, ...] = ()) -> None:
+        """Wait until all of these are on screen together, and none of those without."""
+        see(self.terminal, *texts, without=without)
 
-        Returns the seconds since the start.
-        """
-        return self.terminal.wait_for(
-            lambda t: all(x in t.text for x in texts) and not any(x in t.text for x in without),
-            SOON,
-            what=f"{texts} without {without}",
-        )
-
-    def keep_alive(self) -> None:
-        """Changes a number of a healthy device, and waits until the screen has it."""
+    def _keep_alive(self) -> None:
+        """Change a number of a healthy device, and wait until the screen has it."""
         if self.scenario.alive is not None:
             percent = ALIVE[self._alive % len(ALIVE)]
             self._alive += 1
             self.driver.change(self.scenario.alive, gpu_utilization_percent=percent)
             shown = re.compile(rf"\b{percent} ?%")  # in a row there is no room for the blank
             what = f"{percent} % of device {self.scenario.alive}"
-            self.terminal.wait_for(lambda t: shown.search(t.text), SOON, what=what)
+            self.terminal.wait_for(lambda t: shown.search(t.text), what=what)
 
-    def press(self, key: Key) -> float:
-        """Presses a key and waits until it has been answered; returns the seconds that it took."""
-        what = f"{key.what} after {key.press!r}"
-        return self.terminal.answer(key.press, key.answered, SOON, what)
-
-    def used(self, seconds: float) -> float:
+    def _core(self, seconds: float) -> float:
         """Return the share of a core that its processes use in the next seconds."""
         began, before = time.monotonic(), processor_seconds(self.terminal.processes())
         self.terminal.collect(seconds)
         after = processor_seconds(self.terminal.processes())
         return (after - before) / (time.monotonic() - began)
 
-    def pid_of(self, *words: str) -> int:
-        """The process of this run whose command line has all of these words; waits for it."""
+    def pid_of(self, word: str) -> int:
+        """Return the process of this run whose command line has this word; waits for it."""
         found: list[int] = []
 
         def there(terminal: Terminal) -> bool:
-            lines = terminal.processes().items()
-            found[:] = [pid for pid, line in lines if all(word in line for word in words)]
+            found[:] = [pid for pid, line in terminal.processes().items() if word in line]
             return bool(found)
 
-        self.until(there, f"a process of {words}")
+        self.until(there, f"a process of {word}")
         return found[0]
 
     def until(self, true: Callable[[Terminal], object], what: str) -> None:
-        """Waits for something that need not draw anything."""
+        """Wait for something that need not draw anything."""
         deadline = time.monotonic() + SOON
         while not true(self.terminal):
             assert time.monotonic() < deadline, f"no {what}; on screen:\n{self.terminal.text}"
             self.terminal.collect(0.02)
 
     def _end(self) -> None:
-        """Quits; nothing may be left, and the terminal must be as it was."""
+        """Quit; nothing may be left, and the terminal must be as it was."""
         terminal, scenario = self.terminal, self.scenario
-        if scenario.quit is None:
-            terminal.send("q")
-        else:
-            scenario.quit(self)
+        terminal.send("q")
         status = terminal.wait()
         assert status == 0, f"exit status {status}; on screen:\n{terminal.text}"
         terminal.wait_until_gone()
@@ -220,7 +175,7 @@ class Stage:
 
 
 def zombies(terminal: Terminal) -> list[int]:
-    """Children of its processes that have ended, and that nobody has asked for."""
+    """Return children of its processes that have ended, and that nobody has asked for."""
     parents, found = set(terminal.processes()), []
     for file in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -228,11 +183,3 @@ def zombies(terminal: Terminal) -> list[int]:
             if state == "Z" and int(parent) in parents:
                 found.append(int(file.parent.name))
     return found
-
-
-Build = Callable[..., Path]
-
-
-def driver_of(scenario: Scenario, folder: Path, build: Build) -> FakeDriver:
-    """The driver of a scenario."""
-    return FakeDriver(folder, build(*scenario.driver_without))

@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import json
 import os
 import re
 import shlex
 import subprocess
 import unicodedata
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from gputop.agent.lines import to_line
 from gputop.text import cells
 from tests import fake_ssh
-from tests.driver import FakeDevice, FakeDriver, FakeProcess
+from tests.driver import FakeDriver, FakeProcess
 from tests.e2e.shipped import GIB, GPUTOP, NO_DRIVER
-from tests.e2e.test_exporter import exporting
 from tests.fake_ssh import FakeSsh
+from tests.faults.machines import SENTINELS
 from tests.faults.pretend import pretended
-from tests.faults.readings import SENTINELS
 from tests.faults.scenario import three
 from tests.faults.texts import ALL, FIRST_PID, called, raw, records
 from tests.terminal import Terminal
@@ -107,25 +102,19 @@ def test_pages_are_inert(arguments: list[str], nasty_machine: dict[str, str]) ->
     assert inert(*arguments, env=nasty_machine)
 
 
-def test_metrics_are_inert(nasty_machine: dict[str, str]) -> None:
-    with exporting(env=nasty_machine) as exporter:
-        exporter.until(exporter.up)
-        assert not active(exporter.text())
-
-
-@pytest.mark.parametrize("columns", [80, 120])
-def test_a_page_on_a_terminal_is_as_wide_as_it(columns: int, nasty_machine: dict[str, str]) -> None:
-    with Terminal([*GPUTOP, "status"], env=nasty_machine, columns=columns, rows=60) as terminal:
+def test_a_page_on_a_terminal_is_as_wide_as_it(nasty_machine: dict[str, str]) -> None:
+    with Terminal([*GPUTOP, "status"], env=nasty_machine, columns=80, rows=60) as terminal:
         assert terminal.wait() == 0
         text = re.sub(rb"\x1b\[[0-9;]*m", b"", terminal.raw).replace(b"\r\n", b"\n").decode()
         assert not active(text)
         assert "␛[31;7m" in text
-        assert max(map(cells, text.split("\n"))) <= columns
+        assert max(map(cells, text.split("\n"))) <= 80
 
 
 HOSTS = (["status"], ["stream", "--count", "2", "--format", "csv"], ["stream", "--count", "2"])
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("arguments", HOSTS, ids=" ".join)
 def test_what_hosts_send_is_inert(arguments: list[str], tmp_path: Path) -> None:
     ssh = FakeSsh(tmp_path)
@@ -136,39 +125,14 @@ def test_what_hosts_send_is_inert(arguments: list[str], tmp_path: Path) -> None:
     assert inert(*arguments, *hosts, env={**NO_DRIVER, "PATH": ssh.path})
 
 
-@pytest.mark.parametrize("arguments", [["status"], HOSTS[1]], ids=" ".join)
-def test_a_recording_is_inert(arguments: list[str], tmp_path: Path) -> None:
-    inventory, sample = records()
-    file = tmp_path / "recorded.jsonl"
-    later = (dataclasses.replace(sample, time=sample.time + n) for n in range(3))
-    file.write_text("".join(f"{to_line(record)}\n" for record in (inventory, *later)))
-    assert inert(*arguments, "--replay", str(file), env=NO_DRIVER)
-
-
-@pytest.fixture
-def garbage(driver: FakeDriver) -> Iterator[dict[str, str]]:
-    """A machine whose second device says no number that is one."""
-    with contextlib.ExitStack():
-        first, second, _ = three(os.getpid())
-        rows = (FakeProcess((1 << 32) - 1), FakeProcess(0), FakeProcess(4_190_000))
-        driver.write(first, dataclasses.replace(second, **SENTINELS, processes=rows))  # type: ignore[arg-type]
-        yield driver.environment()
-
-
 @pytest.mark.daily(2)
 @pytest.mark.parametrize("arguments", [*PAGES, ["status", "--json"]], ids=" ".join)
-def test_no_number_is_none(arguments: list[str], garbage: dict[str, str]) -> None:
-    done = written(*arguments, env=garbage)
+def test_no_number_is_none(arguments: list[str], driver: FakeDriver) -> None:
+    """On a machine whose second device says no number that is one."""
+    first, second, _ = three(os.getpid())
+    rows = (FakeProcess((1 << 32) - 1), FakeProcess(0), FakeProcess(4_190_000))
+    driver.write(first, dataclasses.replace(second, **SENTINELS, processes=rows))  # type: ignore[arg-type]
+    done = written(*arguments, env=driver.environment())
     text = re.sub(r'"(time|uptime_seconds|start_time)": ?[\d.]+', "", done.stdout + done.stderr)
     wrong = re.search(NO_NUMBER, text)
     assert wrong is None, text[max(0, wrong.start() - 200) : wrong.end() + 20]
-
-
-def test_a_device_of_which_the_memory_is_not_known_is_not_picked(driver: FakeDriver) -> None:
-    """With what NVML says for "not available", all of it would seem to be free."""
-    driver.write(
-        FakeDevice(memory_used_bytes=(1 << 64) - 1, gpu_utilization_percent=0),
-        FakeDevice(memory_used_bytes=30 * GIB, gpu_utilization_percent=0),
-    )
-    done = written("pick", "--min-free", "40GiB", "--json", env=driver.environment())
-    assert json.loads(done.stdout)["picked"] == ["GPU-00000001-fa4e-4dcf-8a3b-000000000001"]

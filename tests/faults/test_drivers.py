@@ -18,7 +18,6 @@ from gputop.agent.nvml import diagnosis
 from gputop.console import COULD_NOT_RUN, FAULT
 from tests.driver import DRIVER_NOT_LOADED, UNKNOWN, FakeDriver
 from tests.e2e.shipped import GPUTOP
-from tests.faults.drivers import LACKING, older
 from tests.faults.scenario import three
 from tests.faults.test_commands import written
 
@@ -26,7 +25,59 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.driver import FakeDevice
+
 pytestmark = pytest.mark.driver
+
+LACKING: dict[str, tuple[str, ...]] = {
+    "535.183.06": (
+        "nvmlDeviceGetMarginTemperature",
+        "nvmlDeviceGetPciInfoExt",
+        "nvmlDeviceGetProcessesUtilizationInfo",
+        "nvmlDeviceGetTemperatureV",
+    )
+}
+LACKING["470.256.02"] = (
+    *LACKING["535.183.06"],
+    "nvmlDeviceGetCurrentClocksEventReasons",
+    "nvmlDeviceGetJpgUtilization",
+    "nvmlDeviceGetOfaUtilization",
+    "nvmlDeviceGetSupportedClocksEventReasons",
+    "nvmlDeviceGetComputeRunningProcesses_v3",
+    "nvmlDeviceGetGraphicsRunningProcesses_v3",
+    "nvmlDeviceGetMPSComputeRunningProcesses_v3",
+    "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetNumFans",
+    "nvmlDeviceGetNumGpuCores",
+    "nvmlGpmMetricsGet",
+    "nvmlGpmMigSampleGet",
+    "nvmlGpmQueryDeviceSupport",
+    "nvmlGpmSampleAlloc",
+    "nvmlGpmSampleFree",
+    "nvmlGpmSampleGet",
+)
+"""By driver version, which of the functions that the fake driver has it has not.
+
+From the `nvml.h` of CUDA 12.2 and 11.4, which came with these, as go-nvml's history has them:
+https://github.com/NVIDIA/go-nvml/commits/main/gen/nvml/nvml.h.
+"""
+FIELDS_END = {"535.183.06": 197, "470.256.02": 161}
+"""The first field that each does not have: `NVML_FI_MAX` in those headers."""
+
+
+def older(version: str) -> Callable[[int], tuple[FakeDevice, ...]]:
+    """Devices as such a driver has them."""
+    end = FIELDS_END[version]
+
+    def known(key: str) -> bool:
+        kind, _, number = key.partition(".")
+        return kind != "field" or int(number.partition(".")[0]) < end
+
+    return lambda pid: tuple(
+        replace(each, values={key: n for key, n in each.values.items() if known(key)})
+        for each in three(pid)
+    )
+
 
 RATES = {"pcie_rx_bytes_per_second", "pcie_tx_bytes_per_second"}
 LEFT_OUT = {"uuid", "age_seconds", "slow_age_seconds", "absent"}
@@ -40,7 +91,6 @@ SINCE_535 = {
 SINCE_510 = {"memory_reserved_bytes", "fans_percent", *GPM_READINGS}
 MISSING = {
     "535.183.06": SINCE_550,
-    "525.147.05": SINCE_550 | SINCE_535,
     "470.256.02": SINCE_550 | SINCE_535 | SINCE_510,
 }
 """The readings that such a driver has no function or field for."""

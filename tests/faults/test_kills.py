@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.bench.workers import broken_worker, fake_interpreter
 from tests.e2e.shipped import dashboard
 from tests.fake_ssh import HANGING, FakeSsh
 from tests.faults.kills import Kill, kills, perform, wait
-from tests.faults.processes import free, with_torch
-from tests.faults.scenario import Scenario
-from tests.faults.stage import Stage
+from tests.faults.scenario import free
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,9 +75,9 @@ def test_a_worker_that_does_not_listen_ends_with_its_dashboard(
 ) -> None:
     driver.write(*free(0))
     begun = tmp_path / "begun"
-    stage = Stage(Scenario(name="", fault=print, says=()), driver, tmp_path)
-    with_torch(f"open({str(begun)!r}, 'w').close()\n{torch}")(stage)
-    with dashboard(*stage.arguments, env=driver.environment()) as terminal:
+    (tmp_path / "torch.py").write_text(f"open({str(begun)!r}, 'w').close()\n{torch}")
+    python = fake_interpreter(tmp_path, broken_worker(""))
+    with dashboard("--python", python, env=driver.environment()) as terminal:
         terminal.wait_for("2 Test 2")
         terminal.send("b")
         wait(begun.exists, terminal)

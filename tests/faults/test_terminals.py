@@ -35,7 +35,7 @@ def left_unread(terminal: Terminal) -> list[str]:
     return left
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("end", "status"),
     [
@@ -58,21 +58,6 @@ def test_it_ends_while_nobody_reads_and_restores_the_terminal(
         assert ALTERNATE_SCREEN not in terminal.modes
         assert SHOW_CURSOR in terminal.modes
         assert terminal.line_modes == terminal.line_modes_before
-
-
-@pytest.mark.parametrize(
-    "end",
-    [
-        pytest.param(lambda t: t.close_pty(), id="closed"),
-        pytest.param(lambda t: t.kill(signal.SIGHUP), id="SIGHUP"),
-        pytest.param(lambda t: t.kill(signal.SIGKILL), id="SIGKILL"),
-    ],
-)
-def test_nothing_is_left_when_the_terminal_goes(end: Callable[[Terminal], None]) -> None:
-    with Terminal(DEMO, env=NO_DRIVER) as terminal:
-        terminal.wait_for("7 H100")
-        end(terminal)
-        terminal.wait_until_gone()
 
 
 def test_a_terminal_that_is_gone_without_a_signal_ends_it() -> None:

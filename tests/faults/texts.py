@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 from gputop.agent.snapshot import Event
 from tests import fake_ssh, streams
 from tests.driver import FakeProcess
-from tests.e2e.shipped import DOWN, ENTER, ESCAPE, F9, GIB
+from tests.e2e.shipped import ENTER, ESCAPE, F9, GIB
 from tests.fake_ssh import FakeSsh
-from tests.faults.scenario import KEYS, Key, Scenario, all_shown, hides, shows, three
+from tests.faults.scenario import KEYS, Key, Scenario, hides, shows, three
 
 if TYPE_CHECKING:
     from tests.faults.stage import Stage
@@ -112,20 +112,6 @@ def table_is_straight(terminal: Terminal) -> bool:
     )
 
 
-def devices_are_straight(terminal: Terminal) -> bool:
-    """One below the other, their temperatures are in one column."""
-    rows = [row for row in columns(terminal) if "°C" in row and "/79.6 GiB" in row]
-    return len(rows) == 3 and len({row.index("°C") for row in rows}) == 1
-
-
-def panels_are_straight(terminal: Terminal) -> bool:
-    """The panel on the right begins where its bars do, whatever the left one is called."""
-    rows = columns(terminal)
-    bars = next((row for row in rows if row.count("busy ") == 2), "")
-    title = rows[rows.index(bars) - 2] if bars else ""
-    return title[bars.rindex("busy ") - 2 :].startswith("1 [red]r[/red]") if bars else False
-
-
 def called(texts: tuple[str, ...]) -> Any:
     """Three devices with these names, cut to what NVML has room for, and nobody on them."""
     named = [raw(f"NVIDIA {text}".replace("\n", ""))[:90].decode(errors="ignore") for text in texts]
@@ -213,30 +199,6 @@ SCENARIOS = (
         then_silent=("RVZJTA",),
     ),
     Scenario(
-        name="devices, host and driver with such names",
-        at_start=True,
-        pretends=True,
-        prepare=people_the_machine,
-        devices=called((TEXTS["csi"] + TEXTS["osc52"], TEXTS["markup"], TEXTS["wide"])),
-        machine={"driver_version": "580\x1b[31;7m"},
-        fault=lambda _: None,
-        says=("a␛[31;7mb␛[2J␛[977;977Hc", "1 [red]r[/red] [@click=app.quit]", "宽字符 👩⟨200d⟩"),
-        unwritten=FORBIDDEN,
-        keys=(
-            *KEYS,
-            Key("", panels_are_straight, "panels side by side"),
-            Key("c", devices_are_straight, "rows one below the other"),
-            Key("cc", panels_are_straight, "panels again"),
-            Key(DOWN, shows("▌1 [red]r"), "the second device"),
-            Key(ENTER, shows("1 [red]r[/red] [@click=app.quit]q[/] \\[x] ─"), "its page"),
-            Key(ESCAPE, hides("statistics since"), "the monitor"),
-            Key("2\t\t", shows(" Kind "), "the field of the device"),
-            Key(ENTER, shows("1 [red]r[/red] [@click=app.quit]q"), "all devices to choose from"),
-            Key(ESCAPE, hides("│1 [red]"), "the form"),
-            BACK,
-        ),
-    ),
-    Scenario(
         name="hosts that send such texts",
         at_start=True,
         rows=120,  # the whole page of a device
@@ -255,9 +217,9 @@ SCENARIOS = (
             *TO_LIST,
             Key("3", shows("ada␛[31;"), "users in the list"),
             BACK,
-            Key(ENTER, all_shown("statistics since", NEEDS, "unheard"), "a device's page"),
+            Key(ENTER, shows("statistics since", NEEDS, "unheard"), "a device's page"),
             Key(ESCAPE, hides("statistics since"), "the monitor"),
-            Key("w", all_shown("Why is it slow?", NEEDS), "findings"),
+            Key("w", shows("Why is it slow?", NEEDS), "findings"),
             Key(ESCAPE, hides("Why is it slow?"), "the monitor"),
             Key("c", shows(" BUSY "), "rows"),
         ),

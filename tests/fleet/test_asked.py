@@ -183,7 +183,7 @@ def test_matchers(text: str, matchers: str) -> None:
     ],
 )
 def test_what_are_no_matchers(text: str) -> None:
-    with pytest.raises(ValueError, match="is no list of label matchers"):
+    with pytest.raises(ValueError, match="is not a list of label matchers"):
         parse_match(text)
 
 

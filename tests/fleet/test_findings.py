@@ -62,7 +62,7 @@ def said(one: Gpu, **known: Any) -> list[tuple[str, str, str]]:
         ({"clock_event_reasons": ("hw_power_brake", "hw_slowdown")}, {}, "slowdown", "warning",
          "Braked by its power supply"),
         ({"clock_event_reasons": ("hw_slowdown",)}, {}, "slowdown", "warning", "Slowed down by ha"),
-        ({"temperature_celsius": 86.0}, {}, "hot", "warning", "86°C: close to where it slows down"),
+        ({"temperature_celsius": 86.0}, {}, "hot", "warning", "86°C: close to its slowdown"),
         ({"memory_temperature_celsius": 97.0}, {}, "hot", "warning", "Its memory is at 97°C"),
         ({"gpu_utilization_percent": 0.0}, {"busy_mean": {"g0": 0.1}}, "held_idle", "information",
          "Idle for 5 minutes with 60 GiB held"),
@@ -128,11 +128,14 @@ def slow(clock: float, **changes: Any) -> list[Gpu]:
 @pytest.mark.parametrize(
     ("gpus", "text"),
     [
-        (slow(1100.0), "Straggler: SM clock 1100 MHz, of its job 1900"),
+        (slow(1100.0), "Straggler: SM clock 1100 MHz, median of its job 1900"),
         (slow(1100.0, labels={}), None),  # of one host, and of nobody knows which jobs
         (slow(1100.0, labels={"pod": "notebook"}), None),
         (slow(1100.0, clock_event_reasons=("sw_power_cap",)), None),
-        (slow(1100.0, labels={"hpc_job": "7"}), "Straggler: SM clock 1100 MHz, of its job 1900"),
+        (
+            slow(1100.0, labels={"hpc_job": "7"}),
+            "Straggler: SM clock 1100 MHz, median of its job 1900",
+        ),
         (slow(1800.0), None),
         (slow(1100.0, gpu_utilization_percent=20.0), None),
         (slow(1100.0)[5:], None),  # of three nobody knows
@@ -174,7 +177,7 @@ def test_stragglers_by_their_load() -> None:
     assert find(gpus, Known(busy_mean=means)) == ()
     (wrong,) = find(gpus, Known(busy_mean=means | {"g3": 40.0}))
     assert (wrong.device_uuid, wrong.rule) == ("g3", "less_busy")
-    assert wrong.title == "Straggler: busy 40 %, of its job 95 %"
+    assert wrong.title == "Straggler: busy 40 %, median of its job 95 %"
     alone = [dataclasses.replace(each, labels={}) for each in gpus]
     assert find(alone, Known(busy_mean=means | {"g3": 40.0})) == ()
 

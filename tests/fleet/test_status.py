@@ -106,7 +106,7 @@ NOTHING = Site(0)
     ("respond", "said"),
     [
         (lambda _: Response(b"", 401), "requires credentials"),
-        (lambda _: Response(b"<html>"), "answers with something other than JSON"),
+        (lambda _: Response(b"<html>"), "returns something other than JSON"),
         (lambda _: Response(b"", 404), "as in"),
         (NOTHING, "no GPUs: Prometheus has no series of dcgm-exporter"),
     ],

@@ -125,7 +125,7 @@ def test_what_is_no_number_is_missing_and_what_is_strange_is_inert() -> None:
 
 def test_readings_that_nobody_scrapes_are_a_problem() -> None:
     fleet = asked(Site(2, power_watts=[]))
-    assert said(fleet).startswith("Nobody scrapes power: there are no series of it")
+    assert said(fleet).startswith("Not scraped: power: it has no series")
     assert "DCGM_FI_DEV_POWER_USAGE" in said(fleet)
 
 
@@ -227,7 +227,7 @@ def test_a_server_that_does_not_say_what_time_it_is(response: Response) -> None:
     site = Site(1)
     fleet = asked(lambda r: response if r.name == "clock" else site(r))
     assert not fleet.fresh
-    assert "it does not tell its time" in said(fleet)
+    assert "it does not report its time" in said(fleet)
 
 
 def test_all_queries_of_a_refresh_have_the_same_time() -> None:

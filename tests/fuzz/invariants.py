@@ -1,7 +1,4 @@
-"""What is true of any bytes that are taken for a stream: shared by all that make some up.
-
-Needs what of gputop knows no terminal, and nothing that is installed beside it.
-"""
+"""What is true of any bytes that are taken for a stream: shared by all that make some up."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ import gzip
 import io
 import json
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from gputop.agent.lines import to_line
 from gputop.agent.pacing import Pacing
@@ -23,10 +21,23 @@ from gputop.output.status_page import View, page, users_page
 from gputop.recording.reader import CHUNK_BYTES, GZIP_MAGIC, UNREADABLE, read_lines
 from gputop.schema.decode import decode
 from gputop.schema.limits import LINE_BYTES, NUMBER_LIMIT, DecodeError
+from gputop.settings import AUTO, DENSITIES
+from gputop.ui.device.events import EventsView
+from gputop.ui.device.readings import DetailsView
+from gputop.ui.device.timeline import TimelineView
+from gputop.ui.device.title import DeviceTitle
+from gputop.ui.device.why_page import FindingsView, WhyTitle
+from gputop.ui.drawing.cells import fit, width_of
+from gputop.ui.monitor.device_list import DevicesView
+from gputop.ui.monitor.host import HostView
+from gputop.ui.processes.screen import ProcessesView
+from gputop.ui.shell.header import Header
 from gputop.ui.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from gputop.ui.drawing.live import LiveView
 
 GOOD = Sample(1_763_640_000.125, Host(cpu_percent=12.5))
 """What comes after whatever it was."""
@@ -93,6 +104,51 @@ def check_shown(records: Sequence[Record]) -> None:
         assert finding.title.isprintable()
     for dcgm in (False, True):
         families(follower.state, 100.0, processes=True, dcgm=dcgm)
+    number = crc32("".join(map(to_line, records)).encode())
+    if number % 4 == 0:  # to draw takes as long as all the rest
+        check_drawn(telemetry, number)
+
+
+def check_drawn(telemetry: Telemetry, number: int) -> None:
+    """Every view of the monitor and of a device fits, and shows nothing but printable text.
+
+    The number chooses the size, the first device, the density, and the zoom of the charts.
+    """
+    width, height = SIZES[number % len(SIZES)]
+    for view in monitor(telemetry, width, height):
+        if isinstance(view, DevicesView):
+            view.density = (AUTO, *DENSITIES)[number % (1 + len(DENSITIES))]
+            view.plan(width, height)
+        if isinstance(view, TimelineView):
+            view.action_zoom(number % 5)
+            view.action_side(number % 11 - 5)
+        if isinstance(view, ProcessesView):
+            view.action_sort(number % 15)
+            view.action_move(3)
+        for row in view.draw(width, height)[:height]:
+            text = "".join(span.text for span in row)
+            assert text.isprintable(), f"{type(view).__name__}: {text!r}"
+            fitted = fit(row, width)
+            assert width_of(fitted) == width, f"{type(view).__name__}: {fitted}"
+
+
+SIZES = ((1, 1), (2, 2), (7, 80), (12, 9), (250, 1), (40, 10), (80, 24), (120, 40), (250, 80))
+
+
+def monitor(telemetry: Telemetry, width: int, height: int) -> list[LiveView]:
+    """Return the views of the monitor and of the first device's pages."""
+    devices = DevicesView(telemetry)
+    devices.plan(width, height)
+    findings, of_all = FindingsView(telemetry), FindingsView(telemetry)
+    of_all.of_all = True
+    title, timeline = DeviceTitle(telemetry), TimelineView(telemetry)
+    details, events = DetailsView(telemetry), EventsView(telemetry)
+    for view in (title, timeline, details, events, findings):
+        view.device = telemetry.devices[0] if telemetry.devices else None
+    why = WhyTitle(telemetry, findings)
+    header, host = Header(telemetry), HostView(telemetry)
+    views: list[LiveView] = [devices, title, timeline, details, events, findings, of_all, why]
+    return [*views, ProcessesView(telemetry), header, host]
 
 
 VIEWS = (View(processes="below"), View(width=60))

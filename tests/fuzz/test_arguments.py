@@ -8,8 +8,6 @@ import io
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gputop.commands.parser import COMMANDS, parser
 from gputop.console import FINE, USAGE
@@ -36,8 +34,6 @@ bfloat16,float32 soak 10s 1h 1e99h bash busy,name ~nobody
 """
 ODD = ("", " 1 ", "a b", "9" * 20, "9" * 400, "\udc80", "\0", "\x1b[2J", "x" * 5000)
 VALUES = (*TYPED.split(), *ODD)
-WORDS = st.sampled_from([*COMMANDS, *OPTIONS, *VALUES]) | st.text(max_size=6)
-COMMAND: st.SearchStrategy[list[str]] = st.sampled_from([[], *([name] for name in COMMANDS)])
 
 
 def understood(words: list[str]) -> bool:
@@ -56,13 +52,6 @@ def understood(words: list[str]) -> bool:
             assert line.isprintable()
             return False
     return True
-
-
-@pytest.mark.slow
-@settings(max_examples=300)
-@given(COMMAND, st.lists(WORDS, max_size=6))
-def test_any_words(command: list[str], words: list[str]) -> None:
-    understood([*command, *words])
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gputop.settings import LARGEST_BYTES
-from tests.fuzz.__main__ import case_of, tried
+from tests.fuzz.__main__ import tried
 from tests.fuzz.invariants import check_stream
 from tests.fuzz.targets import CORPUS, TARGETS, check_settings, clean
 
@@ -56,9 +56,3 @@ def test_a_few_cases(target: str) -> None:
     assert not tally.first
     assert tally.accepted > CASES // 20
     assert tally.refused > CASES // 20
-
-
-def test_the_same_number_is_the_same_case() -> None:
-    for target in TARGETS:
-        assert case_of(target, SEED, 7) == case_of(target, SEED, 7)
-        assert case_of(target, SEED, 7) != case_of(target, SEED + 1, 7)

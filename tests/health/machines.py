@@ -130,5 +130,5 @@ def snapshot(driver: FakeDriver, xids: tuple[int, ...]) -> tuple[Inventory, Samp
     return made, Sample(NOW, Host(), tuple(each.sample for each in readings), events=tuple(events))
 
 
-HUNG = Problem("The NVIDIA driver does not answer", "it said nothing within 30 s", "Look at dmesg")
+HUNG = Problem("The NVIDIA driver does not answer", "it sent nothing within 30 s", "Look at dmesg")
 FULL = Problem("The file of earlier results cannot be used", "no space left", "Free some space")

@@ -104,7 +104,7 @@ async def test_a_driver_that_hangs_is_not_waited_for(
     facts = await gather(no_torch, root=tmp_path, driver_seconds=3.0)
     (found,) = [each for each in examine(facts) if each.severity is Severity.FAULT]
     assert found.rule == "nvml"
-    assert "it said nothing within 3 s" in found.title
+    assert "it sent nothing within 3 s" in found.title
 
 
 PAGE = """\
@@ -112,7 +112,7 @@ Driver
   ok       NVML library   /usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1
   ok       kernel module  550.54.14, loaded
   ok       versions       library and kernel module agree: 580.95.05
-  ok       permission     2 device files, all may be opened
+  ok       permission     2 device files, all can be opened
   ok       nouveau        not loaded
   ok       container      none
   ok       WSL            no
@@ -128,7 +128,7 @@ Devices
   ok       row remapping  GPUs 0 and 1: none pending
   ok       recovery       GPUs 0 and 1: none
   ok       free memory    GPUs 0 and 1: more than 2 % free
-  ok       memory users   GPUs 0 and 1: listed processes hold what is in use
+  ok       memory users   GPUs 0 and 1: listed processes hold all memory in use
   ok       heat           GPUs 0 and 1: none now
   ok       slowdown       GPUs 0 and 1: none now
   ok       PCIe link      GPUs 0 and 1: gen 5 ×16, the maximum
@@ -144,7 +144,7 @@ Devices
 
 CUDA and torch
   ok       visible GPUs   not set: CUDA programs see every GPU
-  note     device order   CUDA's indices may not be NVML's: torch does not say
+  note     device order   CUDA's indices may not be NVML's: torch reports none
                           > Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs
 
 gputop

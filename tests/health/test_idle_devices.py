@@ -122,7 +122,9 @@ def test_the_compute_mode(mode: str | None, holder: Process | None, wanted: str 
 
 def test_an_exclusive_device_whose_processes_are_not_known_is_left_out() -> None:
     unknown = taken(look(absent={"processes": Absence.NO_PERMISSION}))
-    assert "it is not known whether" in (reason(unknown, compute_mode="exclusive_process") or "")
+    assert "its processes are not visible" in (
+        reason(unknown, compute_mode="exclusive_process") or ""
+    )
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ SPEAKS: list[Case] = [
     says("imbalance", INFORMATION, "work may be uneven: 41 %, they 97 %", job, {BUSY: 41}),
     says("xid", FAULT, "Xid 79: the GPU has", one, events=(at(10, 79), at(20, 31))),
     says("xid", WARNING, "Xid 31", one, events=(at(20, 31),)),
-    says("xid", FAULT, "does not say which", one, events=(at(20, None),)),
+    says("xid", FAULT, "without a number", one, events=(at(20, None),)),
     says("ecc", FAULT, "2 uncorrected ECC errors", one, {"ecc_uncorrected": 2}),
     says(
         "ecc", INFORMATION, "ECC errors: 2 in 1:29", one, {"ecc_corrected": lambda n: 3 + n // 40}

@@ -7,11 +7,8 @@ import dataclasses
 import pytest
 
 from gputop.agent.device import Absence, DeviceSample, DeviceState
-from gputop.agent.lines import to_line
 from gputop.agent.snapshot import Sample
-from gputop.output.csv_lines import DEFAULT_QUERY, CsvLines, parse_query
-from gputop.schema.decode import decode
-from gputop.schema.values import value_text
+from gputop.output.csv_lines import CsvLines, parse_query
 from tests import streams
 
 
@@ -56,45 +53,6 @@ def _with(readings: DeviceSample) -> Sample:
     return dataclasses.replace(streams.sample(1), devices=(readings,))
 
 
-def test_a_recording_with_the_words_of_gputop_0_1() -> None:
-    """It had names for two bits that nvml.h does not name."""
-    old = streams.readings(0, clock_event_reasons=("sw_power_cap", "board_limit", "reliability"))
-    sample = decode(to_line(_with(old)))
-    assert isinstance(sample, Sample)
-    csv = CsvLines(parse_query("clocks_event_reasons.active"), header=False)
-    list(csv.lines_of(streams.inventory(1)))
-    assert list(csv.lines_of(sample)) == ["0x0000000000000604"]
-    text = value_text("clock_event_reasons", sample.devices[0].clock_event_reasons)
-    assert text == "power cap (normal at full load), board limit, reliability voltage"
-
-
-OWN = {
-    "gpu_utilization_percent": (streams.readings(0).gpu_utilization_percent, "97"),
-    "memory_used_bytes": (3 << 30, "3221225472"),
-    "power_watts": (100.12345, "100.123"),
-    "remap_pending": (False, "false"),
-    "nvlink_link_rx_bytes_per_second": ((5, None, 0), "5 [N/A] 0"),
-    "clock_event_reasons": (("sw_power_cap", "bit_0x400"), "sw_power_cap bit_0x400"),
-    "clock_event_seconds": ({"sw_power_cap": 5.0, "idle": 0.25}, "sw_power_cap=5.0 idle=0.25"),
-    "sm_active_percent": (None, "[N/A]"),
-}
-"""A value of each kind of the JSON, and its field of CSV."""
-
-
-def test_a_reading_under_its_own_name_is_the_value_of_the_json() -> None:
-    readings = {name: value for name, (value, _) in OWN.items()}
-    csv = CsvLines(parse_query(",".join(OWN)))
-    list(csv.lines_of(streams.inventory(1)))
-    header, row = csv.lines_of(_with(streams.readings(0, **readings)))
-    assert header == ", ".join(OWN)
-    assert row == ", ".join(text for _, text in OWN.values())
-
-
-def test_profiling_counters_are_read_only_for_their_columns() -> None:
-    assert CsvLines(parse_query("index,sm_active_percent")).needs_gpm
-    assert not CsvLines(parse_query(DEFAULT_QUERY)).needs_gpm
-
-
 @pytest.mark.parametrize(
     ("query", "message"),
     [
@@ -107,8 +65,11 @@ def test_profiling_counters_are_read_only_for_their_columns() -> None:
             "fabric.state",
             "There is no column fabric.state. `nvidia-smi --query-gpu=fabric.state` may have it.",
         ),
-        ("index,,name", "'' is no column. Give names such as index,utilization.gpu,memory.used."),
-        ("a; rm -r b", "'a; rm -r b' is no column. Give names such as "),
+        (
+            "index,,name",
+            "'' is not a column. Give names such as index,utilization.gpu,memory.used.",
+        ),
+        ("a; rm -r b", "'a; rm -r b' is not a column. Give names such as "),
     ],
 )
 def test_an_unknown_name_has_a_remedy(query: str, message: str) -> None:

@@ -10,15 +10,15 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from gputop.agent.device import READINGS, SERIES_READINGS, DeviceSample
+from gputop.agent.device import READINGS, DeviceSample
 from gputop.agent.problem import Problem
-from gputop.agent.snapshot import DriverState, Event, Process, Record, Sample
+from gputop.agent.snapshot import DriverState, Event, Record, Sample
 from gputop.fleet.queries import BEATS, MASKS, READ_AS, XID
 from gputop.health.judge import RULES
 from gputop.output.prometheus.metrics import MOST_PROCESSES, families
 from gputop.output.prometheus.scrape import registry_of
 from gputop.output.prometheus.state import ExporterState, StreamFollower
-from gputop.schema.catalogue import CATALOGUE, PROCESS_READINGS
+from gputop.schema.catalogue import CATALOGUE
 from gputop.stream.child import Interruption
 from tests import streams
 from tests.output.test_public_output import FULL as EVERY_READING
@@ -74,16 +74,6 @@ EVERY = sample_of(
 )
 
 
-def test_every_reading_has_a_metric_and_each_its_own_name() -> None:
-    assert {reading.name for reading in METRICS} == set(READINGS) - set(SERIES_READINGS)
-    names = [f"process_{reading.metric_name}" for reading in PROCESS_READINGS]
-    names += [reading.metric_name for reading in METRICS]
-    assert len(set(names)) == len(names)
-    process_fields = {f.name for f in dataclasses.fields(Process)}
-    assert {reading.name for reading in PROCESS_READINGS} <= process_fields
-    assert None not in (getattr(FULL, reading.name) for reading in METRICS)
-
-
 # What `promtool check metrics` finds: prometheus/client_golang, prometheus/testutil/promlint.
 NOT_BASE = (
     *("percent", "percentage", "mhz", "ghz", "kilobytes", "megabytes", "mebibytes", "bits"),
@@ -130,22 +120,6 @@ def test_names_and_units_are_as_prometheus_wants_them() -> None:
         for unit in ("percent", "bytes", "celsius", "watts", "joules", "mhz", "seconds", "second"):
             if reading.name.endswith(f"_{unit}"):
                 assert reading.name.endswith(units.get(base, f"_{base}")), reading
-
-
-def test_a_lost_device_has_its_state_and_no_reading() -> None:
-    inventory = streams.inventory(2)
-    sample = sample_of(streams.readings(0), streams.lost(1))
-    found = found_in(inventory, sample)
-    mine = {each.name for each in found for labels, _ in each.series if labels.get("index") == "1"}
-    assert mine == {
-        f"gputop_{name}"
-        for name in (
-            *("device_info", "device_state", "reading_age_seconds", "processes"),
-            "findings_total",
-        )
-    }
-    state = {k["state"]: v for k, v in named(found, "gputop_device_state") if k["index"] == "1"}
-    assert state == {"ok": 0.0, "not_responding": 0.0, "lost": 1.0, "needs_reset": 0.0}
 
 
 FULL_NOW = {"memory_used_bytes": 80 << 30, "memory_free_bytes": 0}
@@ -196,11 +170,6 @@ def test_what_a_device_is_bound_by_has_a_series_once_it_can_be_told() -> None:
     for_job = streams.process(7, 0)
     busy = [dataclasses.replace(each, processes=(for_job,)) for each in samples]
     assert bound_by(streams.inventory(3), *busy) == {"0": "memory", "1": "idle"}
-
-
-def test_under_the_names_of_dcgm_there_are_no_findings() -> None:
-    records = streams.inventory(1), sample_of(streams.readings(0, **FULL_NOW))
-    assert "finding" not in text_of(found_in(*records, dcgm=True))
 
 
 @pytest.mark.parametrize("dcgm_names", [False, True])

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from gputop.agent.device import READINGS, Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import DriverState, Host, Inventory, Process, ProcessKind, Sample, Source
 from gputop.health.findings import Bound, BoundBy
-from gputop.output.pages import LOUD_RED, YELLOW, as_ascii, cell
+from gputop.output.pages import as_ascii
 from gputop.output.process_tables import SORT_KEYS, processes_text, users_document
-from gputop.output.status_page import View, page, parse_columns, slug, users_page
-from gputop.schema.labels import ROWS
+from gputop.output.status_page import View, page, parse_columns, users_page
 from gputop.text import cells
 
 if TYPE_CHECKING:
@@ -186,28 +185,11 @@ def test_a_chosen_column_that_does_not_fit_is_named() -> None:
     ]
 
 
-def test_every_row_of_a_devices_page_is_a_column() -> None:
-    for row in ROWS:
-        (column,) = parse_columns(slug(row.label))
-        assert column == parse_columns(row.names[0])[0]
-        assert column.cell(INVENTORY.devices[0], SAMPLE.devices[0]).plain
-
-
 def test_a_column_that_there_is_not() -> None:
     with pytest.raises(
         ValueError, match=r"^'bussy' is not a column\. There are: GPU, name, busy, "
     ):
         parse_columns("name,bussy")
-
-
-def test_a_rate_waits_for_a_second_reading() -> None:
-    (column,) = parse_columns("pcie-rx")
-    device, absent = INVENTORY.devices[0], {"pcie_rx_bytes_per_second": Absence.NO_DATA_YET}
-    assert column.waits(device, DeviceSample("GPU-a", age_seconds=0.0, absent=absent))
-    assert not column.waits(device, DeviceSample("GPU-a", DeviceState.LOST, 0.0, absent=absent))
-    assert not column.waits(
-        device, DeviceSample("GPU-a", age_seconds=0.0, pcie_rx_bytes_per_second=0)
-    )
 
 
 def test_colours_are_around_the_same_text() -> None:
@@ -217,16 +199,6 @@ def test_colours_are_around_the_same_text() -> None:
     assert "\x1b[32m100 %\x1b[0m" in coloured
     assert "\x1b[32m3 %\x1b[0m" in coloured
     assert "\x1b[1;31mLOST\x1b[0m" in coloured
-
-
-@pytest.mark.parametrize(
-    ("celsius", "look"), [(64, ""), (74, YELLOW), (83, YELLOW), (84, LOUD_RED), (95, LOUD_RED)]
-)
-def test_a_temperature_is_seen_against_its_limit(celsius: int, look: str) -> None:
-    (column,) = parse_columns("temp")
-    device = dataclasses.replace(INVENTORY.devices[0], temperature_slowdown_celsius=89)
-    readings = dataclasses.replace(SAMPLE.devices[0], temperature_celsius=celsius)
-    assert column.cell(device, readings) == cell(f"{celsius}°C", look)
 
 
 def test_alerts_are_under_the_table() -> None:
@@ -261,25 +233,6 @@ def test_an_instance_has_a_line_of_its_own_and_shared_memory_is_said() -> None:
         "  0  3.00 GiB of the host's",
         "1:2                1.00 GiB",
     ]
-
-
-def test_foreign_text_is_inert() -> None:
-    evil = "\x1b[2J\x1b]0;owned\x07 [red]\u202e\n[9]  fake row"
-    inventory = dataclasses.replace(
-        INVENTORY,
-        hostname=evil,
-        driver_version=evil,
-        cuda_version=evil,
-        devices=(Device(0, "GPU-a", evil),),
-    )
-    process = Process(1, "GPU-a", ProcessKind.COMPUTE, 1, evil, evil)
-    text = page(
-        inventory, dataclasses.replace(SAMPLE, processes=(process,)), View(processes="below")
-    )
-    lines = text.split("\n")
-    assert len(lines) == 6
-    assert all(line.isprintable() for line in lines)
-    assert all("␛[2J␛]0;owned␇ [red]⟨202e⟩␊[9]" in line for line in (lines[0], lines[2], lines[5]))
 
 
 def held(*users: str) -> list[Process]:

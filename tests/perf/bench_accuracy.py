@@ -27,7 +27,7 @@ from gputop.bench.plan.request import Request, cpu_target
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import loads
 from gputop.bench.worker.backends import Cpu
-from gputop.bench.worker.main import Run
+from gputop.bench.worker.main import WorkerRun
 
 if TYPE_CHECKING:
     from gputop.bench.worker.product import Product
@@ -45,7 +45,7 @@ class Turns(Cpu):
         self._a, self._b = (torch.randn(size, size).to(kind) for _ in range(2))
         self._c = torch.empty(size, size, dtype=kind)
         self._flop = 2 * size**3 / 1e12
-        self.run: Run | None = None
+        self.run: WorkerRun | None = None
         self.loop: list[float] = []
         """TFLOP/s of its turns."""
         self.soak: list[float] = []
@@ -88,7 +88,7 @@ def in_turns(size: int, dtype: str, turns: int) -> Turns:
         torch: Any = importlib.import_module("torch")
     request = Request(cpu_target(), dtype, size, 3600.0, sys.executable)
     device = Turns(torch, size, dtype, turns)
-    run = Run(os.open(os.devnull, os.O_WRONLY), worker_request(request))
+    run = WorkerRun(os.open(os.devnull, os.O_WRONLY), worker_request(request))
     product, pace = loads.prepare(device, run)
     device.run = run
     loads.measure(device, run, product, pace)

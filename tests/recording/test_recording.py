@@ -156,13 +156,13 @@ def test_a_newer_recording_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "it is no recording"),
-        (gzip.compress(b"", mtime=0), "it is no recording"),
-        (b"root:x:0:0\n" * 100, "it is no recording"),
-        (b"\x1f\x8b\x08" + b"\0" * 100, "it is no recording"),
-        (b"\0" * 100_000, "it is no recording"),
-        (b"[1]\n{}\n3\n", "it is no recording"),
-        (b'{"type":"sample","time":1.0,"host":{}}\n', "it is no recording"),
+        (b"", "it is not a recording"),
+        (gzip.compress(b"", mtime=0), "it is not a recording"),
+        (b"root:x:0:0\n" * 100, "it is not a recording"),
+        (b"\x1f\x8b\x08" + b"\0" * 100, "it is not a recording"),
+        (b"\0" * 100_000, "it is not a recording"),
+        (b"[1]\n{}\n3\n", "it is not a recording"),
+        (b'{"type":"sample","time":1.0,"host":{}}\n', "it is not a recording"),
         (to_line(streams.inventory(1)).encode(), "it has no sample that can be read"),
         (
             to_line(streams.inventory(1)).encode() + b'\n{"type":"sam',
@@ -200,7 +200,9 @@ def test_a_file_is_its_users_own_and_nothing_is_overwritten(tmp_path: Path) -> N
     link.symlink_to(path)
     nowhere.symlink_to(tmp_path / "d.jsonl")
     for there in (path, link, nowhere):
-        with pytest.raises(OutputError, match=r"it is there already\. Remove it, or name another"):
+        with pytest.raises(
+            OutputError, match=r"the file exists already\. Remove it, or name another"
+        ):
             GrowingFile(there)
     assert path.read_bytes() == before
     assert not nowhere.exists()

@@ -88,7 +88,7 @@ HOST = Host(memory_used_bytes=round(41.2 * GIB), memory_total_bytes=119 * GIB)
     [
         ("sm_clock_mhz", NO, GPU, PLAIN),
         ("memory_used_bytes", NO, GPU, PLAIN),
-        ("memory_reserved_bytes", NO, GPU, "not told apart by this driver: used includes it"),
+        ("memory_reserved_bytes", NO, GPU, "not reported by this driver: used includes it"),
         ("memory_used_bytes", NO, SHARED, "shares the host's memory: 41.2 of 119 GiB in use there"),
         ("memory_utilization_percent", NO, SHARED, PLAIN),
         ("gpu_utilization_percent", NO, GPU, PLAIN),
@@ -97,7 +97,7 @@ HOST = Host(memory_used_bytes=round(41.2 * GIB), memory_total_bytes=119 * GIB)
         ("sm_active_percent", NO, GPU, "needs GPM: Hopper or later, GeForce from the 50 series"),
         ("tensor_active_percent", "disabled", GPU, "GPM is off by --no-gpm, or not sampled yet"),
         ("ecc_corrected", "disabled", GPU, f"disabled: {enable_ecc(GPU)}"),
-        ("fan_percent", NO, GPU, "no fan that the driver knows of"),
+        ("fan_percent", NO, GPU, "no fan reported"),
         ("nvlink_rx_bytes_per_second", NO, GPU, "no NVLink, or no link that is up"),
         ("pcie_rx_bytes_per_second", NO, GUEST, "not passed on to virtual GPUs: the host has it"),
         ("pcie_rx_bytes_per_second", NO, GPU, PLAIN),
@@ -169,7 +169,7 @@ def test_the_legend_explains_what_the_page_shows() -> None:
         (DeviceState.NEEDS_RESET, Absence.LOST, "NEEDS RESET: "),
         (SILENT, Absence.TIMED_OUT, "NOT RESPONDING for 12 s: a driver call hangs"),
         (SILENT, Absence.ERROR, "NOT RESPONDING: every call to its driver fails"),
-        (SILENT, Absence.NO_PERMISSION, "NOT RESPONDING: no permission to ask it"),
+        (SILENT, Absence.NO_PERMISSION, "NOT RESPONDING: no permission to read it"),
     ],
 )
 def test_what_is_wrong_with_a_device(state: DeviceState, absence: Absence, what: str) -> None:
@@ -187,8 +187,8 @@ def test_what_is_wrong_with_a_device(state: DeviceState, absence: Absence, what:
     [
         (Event(0.0, "GPU-0", "xid", 79), "Xid 79: the GPU has fallen off the bus"),
         (Event(0.0, "GPU-0", "xid", 12345), "Xid 12345"),
-        (Event(0.0, None, "xid", 999), "Xid: the driver does not say which"),
-        (Event(0.0, None, "xid"), "Xid: the driver does not say which"),
+        (Event(0.0, None, "xid", 999), "Xid without a number"),
+        (Event(0.0, None, "xid"), "Xid without a number"),
         (Event(0.0, "GPU-0", "lost"), "LOST: it no longer answers on its bus"),
         (Event(0.0, "GPU-0", "ok"), "Answers again"),
         (Event(0.0, "GPU-0", "new\x1b", 3), "new␛ 3"),

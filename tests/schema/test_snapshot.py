@@ -32,22 +32,11 @@ from gputop.agent.times import is_old, silence_limit
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.decode import decode, from_plain
 from gputop.schema.limits import NUMBER_LIMIT, DecodeError
-from tests.fuzz.invariants import check_line
 
 # A command line is bytes; what is not UTF-8 in it becomes lone surrogates.
 FOREIGN = st.binary(max_size=12).map(lambda raw: raw.decode(errors="surrogateescape"))
 LARGEST_REAL = math.nextafter(NUMBER_LIMIT, 0)
 TEXT = st.text(max_size=8) | FOREIGN | st.sampled_from(["\0\x1b[2J\n", "\u202e", "[red]x"])
-JSON_VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.sampled_from([1 << 63, -1 << 63, 10**400])
-    | st.floats()
-    | st.text(max_size=4),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
-    max_leaves=6,
-)
 
 
 def values_of(hint: Any) -> st.SearchStrategy[Any]:
@@ -135,29 +124,6 @@ def test_a_reading_that_is_no_number_is_sent_as_missing(value: float) -> None:
     assert decode(to_line(Sample(1.0, host))) == Sample(1.0, Host())
 
 
-@given(st.sampled_from([INVENTORY, SAMPLE]), st.data())
-def test_any_value_in_any_place(record: Record, data: st.DataObject) -> None:
-    place: Any = plain(record)
-    document = place
-    while True:
-        key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else [0]))
-        if not (isinstance(place[key], dict | list) and place[key]) or data.draw(st.booleans()):
-            break
-        place = place[key]
-    if data.draw(st.booleans()):
-        place[key] = data.draw(JSON_VALUES)
-    else:
-        del place[key]
-    check_line(json.dumps(document))
-
-
-@given(RECORDS, st.integers(0, 4000), st.integers(0, 40), st.binary(max_size=8))
-def test_a_damaged_line(record: Record, at: int, gone: int, instead: bytes) -> None:
-    line = to_line(record).encode()
-    at %= len(line)
-    check_line(line[:at] + instead + line[at + gone :])
-
-
 NO_RECORDS: tuple[str | bytes, ...] = (
     *("", "null", "[]", "{}", '"sample"', '{"type":"sample"', '{"type":"other"}'),
     *('{"type":["sample"]}', '{"type":null}', "[" * 100_000, "\ufeff{}"),
@@ -215,21 +181,6 @@ def test_a_line_of_too_many_objects_is_refused() -> None:
         decode(line)
 
 
-REQUIRED = [
-    (record, f.name)
-    for record in (INVENTORY, SAMPLE)
-    for f in dataclasses.fields(record)
-    if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-]
-
-
-@pytest.mark.parametrize(("record", "name"), REQUIRED)
-def test_a_required_field(record: Record, name: str) -> None:
-    document = plain(record)
-    del document[name]
-    assert refusal(document) == f"Object missing required field `{name}`"
-
-
 def test_unknown_fields_are_ignored() -> None:
     document = plain(SAMPLE)
     document["moon"] = {"phase": math.pi}
@@ -243,13 +194,6 @@ def test_a_newer_schema_says_what_to_do() -> None:
     message = refusal(plain(INVENTORY) | {"schema": SCHEMA + 1, "driver_state": "levitating"})
     assert f"schema {SCHEMA + 1}" in message
     assert "upgrade this gputop" in message
-
-
-def test_a_device_is_found_by_its_uuid() -> None:
-    assert INVENTORY.device("GPU-0") is INVENTORY.devices[0]
-    assert SAMPLE.device("GPU-0") is SAMPLE.devices[0]
-    assert INVENTORY.device("GPU-1") is None
-    assert SAMPLE.device("GPU-1") is None
 
 
 UNITS = ("_percent", "_bytes", "_celsius", "_watts", "_mhz", "_seconds", "_joules")

@@ -2,7 +2,7 @@
 
 Eight devices of the fake driver, sampled every 0.25 s, whose readings change at each tick; devices
 that are lost, hang and come back, Xids, processes that start and end, keys, sizes of the terminal,
-stress tests, and a sampler that is killed now and then. Once a minute everything rests, and a row
+and stress tests. Once a minute everything rests, and a row
 is printed. Exits with 1 where anything failed or was left, or where a process has over 5 % more
 memory at the end than after its first five minutes.
 """
@@ -17,12 +17,10 @@ from pathlib import Path
 
 from gputop.bench.results.store import recent
 from tests.driver import FakeDriver, build
-from tests.soak.soak import INTERVAL, Row, Soak, say, summary, verdict
+from tests.soak.soak import INTERVAL, Row, Soak, say, verdict
 
 WARM_MINUTES = 5.0
 """In which memory may grow: of a shorter soak it is a sixth."""
-KILLS = (0.02, 0.05, 0.1, 0.45)
-"""When the sampler is killed; then one lives until the end."""
 
 
 def head() -> str:
@@ -58,15 +56,15 @@ def main() -> int:
         os.chdir(folder)  # recordings are written there
         soak = Soak(driver, folder, arguments.seed)
         say(head())
-        kills = tuple(seconds * part for part in KILLS)
         rows = arguments.rows or max(1, round(arguments.minutes))
-        for row in soak.run(seconds, seconds / rows, kills):
+        for row in soak.run(seconds, seconds / rows):
             say(line(row))
         say(f"{len(recent())} stress tests have a result")
     say(", ".join(f"{many} x {what}" for what, many in sorted(soak.done.items())))
     warm = min(WARM_MINUTES, arguments.minutes / 6)
-    found = [*soak.faults, *verdict(soak.rows, warm)]
-    for what in (*summary(soak.rows, warm), *found):
+    memory, grown = verdict(soak.rows, warm)
+    found = [*soak.faults, *grown]
+    for what in (*memory, *found):
         say(what)
     interval = f"{arguments.minutes:g} minutes at {INTERVAL:g} s"
     say(f"{interval}: {'FAILED' if found else 'nothing grew, was left or failed'}")

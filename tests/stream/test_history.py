@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import tracemalloc
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -25,7 +24,7 @@ from gputop.schema.derived import (
     SLOWDOWN_BITS,
 )
 from gputop.schema.values import Statistics
-from gputop.stream.history import CAPACITY, KEPT, LONGEST_WEIGHT_SECONDS, History
+from gputop.stream.history import LONGEST_WEIGHT_SECONDS, History
 from tests import streams
 
 NAME = "temperature_celsius"
@@ -75,14 +74,6 @@ def test_what_is_derived_is_a_series_too() -> None:
         HOST_CPU: [None, None, 12.5],
         HOST_MEMORY: [None, None, 2048],
         SLOWDOWN_BITS: [0, bits, None],
-    }
-
-
-def test_every_kept_reading() -> None:
-    values = {name: n for n, name in enumerate(KEPT)}
-    history = told((0.0, values))
-    assert {name: list(history.series("a", name)) for name in KEPT} == {
-        name: [n] for name, n in values.items()
     }
 
 
@@ -199,24 +190,3 @@ def test_statistics_begin_anew_and_series_stay() -> None:
     assert found is not None
     assert (found.minimum, found.maximum, found.count) == (20, 80, 3)
     assert list(history.series("a", NAME)) == [20, 80, 50]
-
-
-def taken_by(*devices: DeviceSample) -> int:
-    """Bytes of a history that has seen them once."""
-    tracemalloc.start()
-    history = History()
-    history.add(Sample(0.0, Host(), devices))
-    taken, _ = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert len(history.series(devices[0].uuid, NAME)) == 1
-    return taken
-
-
-def test_many_devices_take_little_memory() -> None:
-    numbers = {
-        f.name: 5
-        for f in dataclasses.fields(DeviceSample)
-        if str(f.type).removesuffix(" | None") in ("int", "float")
-    }
-    taken = taken_by(*(streams.readings(n, **numbers) for n in range(64)))
-    assert CAPACITY * 64 * len(KEPT) * 8 < taken < 15_000_000

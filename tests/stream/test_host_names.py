@@ -52,10 +52,10 @@ def test_a_file_of_hosts(tmp_path: Path) -> None:
     ("content", "why"),
     [
         (None, "cannot be read: No such file or directory"),
-        ("# nobody\n", "names no hosts. Write one on each line"),
+        ("# nobody\n", "contains no hosts. Write one per line"),
         ("-oProxyCommand=sh\n", "is not a host: it begins with `-`"),
         ("gpu-1 gpu-2\n", "is not a host: it has spaces"),
-        ("a" * (1 << 20) + "\n", "cannot be read: it has over 1024 KiB"),
+        ("a" * (1 << 20) + "\n", "cannot be read: it is larger than 1024 KiB"),
         ("n[1-200]\n" * 10**4, f"names more than {MOST_HOSTS} hosts"),
     ],
     ids=["no file", "no hosts", "an option", "spaces", "large", "many"],

@@ -87,13 +87,6 @@ def test_another_clock_makes_nothing_old_or_new(theirs: float) -> None:
     assert made.pop_events() == ()
 
 
-def test_silence_ages_its_readings() -> None:
-    made = answering()
-    assert {r.age_seconds for r in made.readings(1.0 + 0.5)} == {0.5}
-    assert {r.age_seconds for r in made.readings(1.0 + 4.5)} == {4.5}
-    assert made.machine(1.0 + 4.5).state is MachineState.OK
-
-
 class Far:
     """A machine whose clocks are other ones, at the end of a line that is late."""
 

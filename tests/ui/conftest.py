@@ -12,7 +12,7 @@ import pytest
 from textual.css.stylesheet import Stylesheet
 
 from gputop.agent.times import silence_limit
-from gputop.bench.run import group
+from gputop.bench.run import runner
 from gputop.ui.benchmark import screen
 from gputop.ui.shell import dashboard
 from gputop.ui.shell.app import GputopApp
@@ -128,7 +128,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> type[PreparedSession]:
     class Prepared(PreparedSession):
         requests: list[Request] = []  # noqa: RUF012 - one for each test
 
-    monkeypatch.setattr(group, "Session", Prepared)
+    monkeypatch.setattr(runner, "DeviceRunner", Prepared)
     return Prepared
 
 
@@ -139,7 +139,7 @@ def endless(monkeypatch: pytest.MonkeyPatch) -> type[EndlessSession]:
     class Endless(EndlessSession):
         requests: list[Request] = []  # noqa: RUF012 - one for each test
 
-    monkeypatch.setattr(group, "Session", Endless)
+    monkeypatch.setattr(runner, "DeviceRunner", Endless)
     return Endless
 
 
@@ -150,5 +150,5 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> type[Scripted]:
     class Session(Scripted):
         requests, script, together = [], {}, {}
 
-    monkeypatch.setattr(group, "Session", Session)
+    monkeypatch.setattr(runner, "DeviceRunner", Session)
     return Session

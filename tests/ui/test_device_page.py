@@ -27,8 +27,8 @@ from gputop.ui.drawing.cells import Span, in_columns, width_of
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.telemetry import EVENTS_KEPT, Telemetry
 from tests import streams
+from tests.agent.reader import Clock
 from tests.agent.readings import A_SECOND_LATER, INVENTORY, SAMPLE, device
-from tests.agent.test_nvml import Clock
 from tests.ui.pilots import settle, shown
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ TEXTS = {
     "remapped_rows": "7",
     "remap_pending": "yes: a reset replaces the row",
     "remap_failed": "yes: no spare row is left, have it replaced",
-    "recovery_action": "a reset, once its work has ended",
+    "recovery_action": "a reset when its work has ended",
     "uuid": "GPU-aaaa",
     "name": "NVIDIA Fake",
     "pci_bus_id": "00000001:2A:00.0",

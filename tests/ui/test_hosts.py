@@ -73,7 +73,7 @@ async def test_one_that_is_away_says_why_and_what_to_do_and_nothing_moves() -> N
         for old, new in zip(before, after, strict=False):
             assert ("H100" in old, old[:1] == "─") == ("H100" in new, new[:1] == "─")
         (title,) = [row for row in after if row.startswith("─ gpu-2 ")]
-        assert "it wants a password or another key. `ssh-copy-id gpu-2`, or" in title
+        assert "it needs a password or another key. `ssh-copy-id gpu-2`, or" in title
         assert title.endswith("UNREACHABLE for 12 s, next try in 5 s")
         assert "▲ Host gpu-2: unreachable" in shown(pilot, Header)
 
@@ -83,7 +83,7 @@ async def test_a_host_without_devices_says_why_below_its_title() -> None:
     async with app_with(*fleets.merged(hosts)).run_test(size=NARROW) as pilot:
         await monitor(pilot)
         rows = shown(pilot, DevicesView).splitlines()
-        assert rows[1] == "  it wants a password or another key."
+        assert rows[1] == "  it needs a password or another key."
         assert rows[2].startswith("  `ssh-copy-id gpu-1`, or")
         assert rows[3].startswith("─ gpu-3 ")
         assert rows[3].endswith(" connecting")

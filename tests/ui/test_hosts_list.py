@@ -67,7 +67,7 @@ async def test_a_line_for_each_host_worst_first_with_its_gpus() -> None:
         heading, away, faulty, *healthy = await lines(pilot)
         assert heading.split()[:2] == ["HOST", "GPUS"]
         assert "node3" in away
-        assert "away for 9 s: it wants a password or another key" in away
+        assert "away for 9 s: it needs a password or another key" in away
         assert "node2" in faulty
         assert "×███" in faulty
         assert "GPU 0: " in faulty

@@ -30,7 +30,7 @@ from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.processes.process_page import ProcessDetailsView
 from gputop.ui.shell.app import GputopApp
-from tests.agent.test_nvml import Clock
+from tests.agent.reader import Clock
 from tests.bench.kept import soak
 from tests.driver.platforms import PLATFORMS
 from tests.runs import gpu_run

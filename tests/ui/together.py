@@ -20,11 +20,13 @@ from gputop.bench.events import (
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.run import Run
-from tests.sessions import PLANNED, RESULT, table_events
+from tests.sessions import PLANNED, RESULT, PreparedSession, table_events
 from tests.streams import inventory, sample
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+
+    from gputop.bench.run.device_run import DeviceRun
 
 GPUS = target_choice.targets(inventory(8), sample(8, []))[:8]
 PLAN = dataclasses.replace(PLANNED, m=8192, n=8192, k=8192, dtype="bfloat16", rows=0)
@@ -120,21 +122,20 @@ def group(count: int, until: float | None = None, kind: str = "soak") -> Run:
     return made
 
 
-class Scripted:
-    """What `Session` is to a fleet: says what the script has for its device.
+class Scripted(PreparedSession):
+    """What `DeviceRunner` is to a fleet: says what the script has for its device.
 
     After a script without an end it goes on until it is stopped.
     """
 
-    requests: list[Request]
     script: dict[str | None, list[Any]]
     together: dict[str | None, list[Any]]
     """Of pairs, what it says beside others, where that is something else."""
     lingers: bool = False
     """True if workers beside others do not end by themselves after they have said their last."""
 
-    def __init__(self, request: Request, *, waits: bool = False, launcher: None = None) -> None:
-        self.requests.append(request)
+    def __init__(self, request: Request, device: DeviceRun, *, waits: bool = False) -> None:
+        super().__init__(request, device, waits=waits)
         self._target, self._waits = request.target, waits
         self._stopped, self._begun = asyncio.Event(), asyncio.Event()
         self._by = ""
@@ -163,6 +164,3 @@ class Scripted:
         """Ends it."""
         self._by = by
         self._stopped.set()
-
-    def kill(self) -> None:
-        """There is no worker."""

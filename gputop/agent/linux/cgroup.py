@@ -1,4 +1,4 @@
-"""Container, pod and Slurm job of a process, as its control groups name them."""
+"""Container, pod and Slurm job of a process, from its control groups."""
 
 from __future__ import annotations
 
@@ -6,42 +6,45 @@ import re
 from typing import NamedTuple
 
 ID_DIGITS = 12
-"""Digits of a container's id that its own tools show."""
+"""Digits of a container's id that container tools show."""
 
 
 class Cgroup(NamedTuple):
-    """Container, pod and Slurm job of a process, each None if it is in none."""
+    """Container, pod and Slurm job of a process; None if it is in none."""
 
     container: str | None = None
-    """First digits of the id, or the name where containers have no id (LXC, systemd-nspawn)."""
+    """First digits of the id, or the name if the containers have no id (LXC, systemd-nspawn)."""
     pod: str | None = None
-    """Uid of the Kubernetes pod, with dashes where it has them."""
+    """Uid of the Kubernetes pod, with dashes if the uid has them."""
     slurm_job: str | None = None
 
 
-# The id alone (cgroupfs driver), or behind the runtime's name (systemd driver; with colons where
-# containerd has one and the kubelet has the other). conmon watches a container from outside of it,
-# as does lxc.monitor; qemu is a machine, but no container.
+# The id stands alone (cgroupfs driver) or after the runtime's name (systemd
+# driver; with colons if kubelet and containerd use different drivers). conmon
+# and lxc.monitor watch a container from outside. qemu is a machine, not a
+# container.
 _CONTAINER = (
     r"/(?:(?![^/]*conmon)[^/]*[-:])?(?P<id>[0-9a-f]{64})(?:\.scope)?(?=/|$)"
     r"|/(?:lxc/|lxc\.payload[./])(?P<lxc>[^/]+)"
     r"|/machine-(?!qemu)(?P<scope>[^/]+)\.scope(?=/|$)"
     r"|/systemd-nspawn@(?P<service>[^/]+)\.service(?=/|$)"
 )
-# Of a static pod it is a digest, without dashes.
+# The uid of a static pod is a digest, without dashes.
 _POD = r"[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?![0-9a-f])"
-# In front of the name, or behind it, stands the node's where one machine runs several slurmd.
+# If one machine runs several slurmd, the node's name stands before or after
+# the name of the folder.
 _JOB = r"/(?:slurm(?:_[^/]*)?|(?:[^/]*_)?slurmstepd\.scope)/(?:uid_[0-9]+/)?job_([0-9]+)(?=/|$)"
 
 
 def parse_cgroup(cgroup: str) -> Cgroup:
-    """Parse the text of `/proc/PID/cgroup`, of version 1 or 2, or of both at once.
+    """Parse the text of `/proc/PID/cgroup`, of version 1, version 2 or both.
 
-    Of nested containers the innermost counts. Never raises; names come as they are.
+    For nested containers, return the innermost. Never raises; names are not made safe to show.
     """
     container = pod = slurm_job = None
     for line in cgroup.split("\n"):
-        # `hierarchy:controllers:path`; in version 1 not every hierarchy names the container.
+        # Lines are `hierarchy:controllers:path`. In version 1, not every
+        # hierarchy names the container.
         path = line.split(":", 2)[-1].removesuffix(" (deleted)")
         container = container or _container(path)
         pod = pod or _pod(path)
@@ -59,7 +62,8 @@ def _container(path: str) -> str | None:
     name = innermost["lxc"] or innermost["scope"] or innermost["service"]
     if innermost["lxc"]:
         return name
-    # systemd escapes the dash, the only such character that a machine's name may have.
+    # systemd escapes dashes. No other character that it escapes can be in a
+    # machine's name.
     return name.replace("\\x2d", "-")
 
 

@@ -1,7 +1,7 @@
-"""Names of containers and pods, from the files of the programs that run them.
+"""Names of containers and pods, from the files of their runtimes.
 
-Most of these files can be read by root only. Those of a container that a user runs without root are
-in the user's home, and can be read by that user, too. The kubelet shows its names to all.
+Most of these files are readable by root only. Files of a rootless container are in its user's home,
+and that user can read them, too. Everyone can read the names of the kubelet's log folders.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from gputop.agent.linux.cgroup import parse_cgroup
 from gputop.agent.linux.files import paths
 
 FILE_BYTES = 4 << 20
-"""Bytes of a file at most: Podman lists all containers in one."""
+"""Most bytes read of a file: Podman lists all containers in one file."""
 NAME_LENGTH = 128
 
 KUBELET = "var/log/containers/*_*_*-{}*.log"
-"""Link to a log: `POD_NAMESPACE_CONTAINER-ID.log`. None of the names can have a `_`."""
+"""Link to a log: `POD_NAMESPACE_CONTAINER-ID.log`. None of the names can contain a `_`."""
 KUBELET_POD = "var/log/pods/*_*_{}"
 """Folder of a pod's logs: `NAMESPACE_POD_UID`."""
 DOCKER_FOLDERS = ("var/lib/docker", "var/snap/docker/common/var-lib-docker")
@@ -32,7 +32,6 @@ DOCKER_SETTINGS = "etc/docker/daemon.json"
 OCI = (
     "run/containerd/io.containerd.runtime.v2.task/*/{}*/config.json",
     "run/k3s/containerd/io.containerd.runtime.v2.task/*/{}*/config.json",
-    # CRI-O
     "run/containers/storage/overlay-containers/{}*/userdata/config.json",
 )
 OCI_NAMES = (
@@ -45,9 +44,9 @@ PODMAN = "containers/storage/overlay-containers/containers.json"
 
 
 def container_names(cgroup: str, root: Path = Path("/")) -> dict[str, str]:
-    """Return the names of the `container` and the `pod` of a process, as far as they can be read.
+    """Return the names of a process's `container` and `pod`, if they can be read.
 
-    `cgroup` is the text of its control groups. May block: a home may be on another machine.
+    `cgroup` is the text of its control groups. May block: a home may be on a network file system.
     """
     container, pod, _ = parse_cgroup(cgroup)
     names: dict[str, Any] = {}
@@ -59,7 +58,7 @@ def container_names(cgroup: str, root: Path = Path("/")) -> dict[str, str]:
             names["pod"], _, rest = link.name.split("_", 2)
             names["container"] = rest.rpartition("-")[0]
             return names
-        # A file of another form
+        # The file may have another form.
         with contextlib.suppress(AttributeError, TypeError):
             for name in _names(container, root, _homes(cgroup, root)):
                 if name:
@@ -69,7 +68,7 @@ def container_names(cgroup: str, root: Path = Path("/")) -> dict[str, str]:
 
 
 def _homes(cgroup: str, root: Path) -> list[Path]:
-    """Return the home of the user who runs the container, unless that is root."""
+    """Return the home of the user who runs the container, unless the user is root."""
     user = re.search(r"/user-(\d+)\.slice/", cgroup)
     if user:
         with contextlib.suppress(KeyError, OverflowError):
@@ -83,7 +82,7 @@ def _names(
     root: Path,
     homes: list[Path],
 ) -> Iterator[Any]:
-    """Yield what files say is the name of the container with an id that begins like this."""
+    """Yield possible names of the container whose id begins like this."""
     for folder in _docker_folders(root, homes):
         for file in paths(folder, f"containers/{container}*/config.v2.json"):
             yield _load(file).get("Name")

@@ -1,6 +1,7 @@
-"""The NVIDIA driver as files show it, without a call to NVML.
+"""The state of the NVIDIA driver from files, without a call to NVML.
 
-Nothing here opens a GPU, which can take seconds or block: only the driver's control file is opened.
+Nothing here opens a GPU, because that can take seconds or block. Only the driver's control file is
+opened.
 """
 
 from __future__ import annotations
@@ -39,66 +40,68 @@ _VERSION = r"\d{3}\.\d+(?:\.\d+)?"
 
 
 class PciGpu(NamedTuple):
-    """An NVIDIA GPU on the PCI bus, and the kernel driver that has it: `nvidia`, `nouveau`, …."""
+    """An NVIDIA GPU on the PCI bus, and its kernel driver: `nvidia`, `nouveau`, …."""
 
     address: str
     driver: str | None = None
     excluded: bool = False
-    """True if an administrator told the driver to leave it alone (NVreg_ExcludedGpus)."""
+    """True if an administrator excluded the GPU from the driver (NVreg_ExcludedGpus)."""
 
 
 class Refusal(NamedTuple):
-    """A device file that this process may not open."""
+    """A device file that this process may not open, and why."""
 
     file: str
     why: str
     group: str | None = None
-    """Group that may open it, unless it is root's."""
+    """Group that may open it, unless that is root's group."""
 
 
 class BrokenLibrary(NamedTuple):
-    """A file with the library's name that cannot be loaded, and why: it `links to ...`."""
+    """A file with the library's name that cannot be loaded, and why, such as `links to ...`."""
 
     file: str
     why: str
 
 
 class System(NamedTuple):
-    """Parts of the driver that a machine has; by default none."""
+    """Parts of the driver that a machine has. The defaults mean none."""
 
     kernel: str | None = None
     """Release of the kernel, such as `6.8.0-45-generic`."""
     module_version: str | None = None
-    """Version of NVIDIA's kernel module, if it is loaded: in a container, the host's."""
+    """Version of NVIDIA's kernel module if it is loaded. In a container, this is the host's module.
+    """
     module_is_built: bool | None = None
-    """True if it is built for this kernel; None if unknown, as in a container."""
+    """True if the module was built for this kernel; None if unknown, as in a container."""
     nouveau: bool = False
     gpus: tuple[PciGpu, ...] | None = None
-    """NVIDIA GPUs on the PCI bus; None if no bus is shown."""
+    """NVIDIA GPUs on the PCI bus; None if no bus is visible."""
     device_files: tuple[str, ...] = ()
-    """`CONTROL_FILE`, which comes before any GPU, and the files of the GPUs."""
+    """Device files in the order of use: `CONTROL_FILE`, then those of the GPUs."""
     refusals: tuple[Refusal, ...] = ()
     container: str | None = None
     """Kind of container, such as `docker`; `container` if unknown."""
     batch_job: bool = False
-    """True in a job of a cluster's scheduler, which may withhold GPUs."""
+    """True in a job of a cluster's scheduler, which may hide some GPUs."""
     wsl: bool = False
     library: str | None = None
     library_version: str | None = None
     library_aside: bool = False
-    """True if it is in one of `OTHER_FOLDERS`, and the loader does not search there."""
+    """True if the library is in one of `OTHER_FOLDERS`, where the loader does not search."""
     broken_library: BrokenLibrary | None = None
-    """Set if there is no other library."""
+    """A library that cannot be loaded. Set only if there is no other library."""
 
     def held_by(self, driver: str) -> tuple[str, ...]:
-        """Return the addresses of the GPUs that this kernel driver has."""
+        """Return the addresses of the GPUs that this kernel driver controls."""
         return tuple(
             gpu.address for gpu in self.gpus or () if gpu.driver == driver
         )
 
     @property
     def usable_gpus(self) -> tuple[str, ...]:
-        """Addresses of the GPUs that the driver should list; none where some may be withheld."""
+        """Addresses of the GPUs that the driver should list. Empty if some may be hidden on
+        purpose."""
         if self.container or self.batch_job:
             return ()
         return tuple(
@@ -112,7 +115,7 @@ def inspect_system(
     root: Path = Path("/"),
     environment: Mapping[str, str] = os.environ,
 ) -> System:
-    """Return the parts of the driver under that root; unreadable files count as missing."""
+    """Return the parts of the driver under that root. Unreadable files count as missing."""
     kernel = text_of(root / "proc/sys/kernel/osrelease") or None
     library, aside, broken = _library(root, environment)
     files = [
@@ -193,13 +196,13 @@ def _why_refused(path: Path) -> str | None:
         if os.access(path, os.R_OK | os.W_OK):
             return None
         return "permission denied"
-    # Only opening it shows what control groups refuse: no mode bit does.
+    # Control groups may refuse the file whatever its mode bits say.
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK))
     except OSError as error:
         if error.errno not in (errno.ENXIO, errno.ENODEV):
             return (error.strerror or str(error)).lower()
-        # The kernel module is not loaded.
+        # ENXIO or ENODEV: the kernel module is not loaded.
     return None
 
 
@@ -268,12 +271,12 @@ def _library_version(root: Path, library: str | None) -> str | None:
 
 
 def _why_broken(root: Path, file: str) -> str | None:
-    """Return why a file cannot be a library, or None if it may be one, or is not there."""
+    """Return why a file cannot be a library. None if it may be a library or does not exist."""
     path = root / file[1:]
     if path.is_symlink() and not path.exists():
         return f"links to {path.readlink()}, which is missing"
     with contextlib.suppress(OSError):
-        # Docker makes a directory if it is told to mount a file that is missing.
+        # Docker creates a directory if the file to mount is missing.
         if path.is_dir():
             return "is a directory"
         if path.stat().st_size == 0:
@@ -282,13 +285,13 @@ def _why_broken(root: Path, file: str) -> str | None:
 
 
 _STUB_TEXT = b"is a stub library"
-"""Part of a warning in NVML's stub, which the CUDA toolkit has for linking."""
+"""Part of the warning in the CUDA toolkit's stub of NVML, which exists for linking."""
 _STUB_BYTES = 1 << 20
-"""Bytes read of a library: stubs are much smaller."""
+"""Most bytes of a library to read. Stubs are much smaller."""
 
 
 def loaded_stub(root: Path = Path("/")) -> str | None:
-    """Return the stub of NVML that this process has loaded in place of the driver's library."""
+    """Return NVML's stub if this process has loaded it instead of the driver's library."""
     maps = text_of(root / "proc/self/maps")
     for file in dict.fromkeys(re.findall(r"(/\S*libnvidia-ml\.so\S*)", maps)):
         with (
@@ -320,9 +323,9 @@ def _address_numbers(address: str) -> list[int] | None:
 def unlisted_gpus(
     plugged: tuple[str, ...], listed: tuple[str | None, ...]
 ) -> tuple[str, ...]:
-    """Return the PCI addresses that are plugged in and not listed.
+    """Return the PCI addresses of GPUs that are on the bus and not listed.
 
-    Empty if the address of a listed device is unknown: it may be any of them.
+    Empty if the address of a listed device is unknown, because it may be any of them.
     """
     if None in listed:
         return ()

@@ -1,4 +1,4 @@
-"""Files of the system that may be missing or hidden: they count as empty then."""
+"""Files of the system. A missing or hidden file counts as empty."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ def number_in(file: Path) -> int | None:
 
 
 def paths(folder: Path, pattern: str) -> list[Path]:
-    """Return the sorted paths below a folder that match a pattern, as far as they are shown."""
+    """Return the sorted paths below a folder that match a pattern and are visible."""
     try:
         return sorted(folder.glob(pattern))
-    except (OSError, ValueError):  # a name that no file can have
+    # ValueError: no file can have such a name.
+    except (OSError, ValueError):
         return []

@@ -1,4 +1,4 @@
-"""The machine around the devices, as it is sent: over which time, and why a value is missing."""
+"""The host's part of a sample: its values, the time they cover, and why values are missing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from gputop.agent.linux import machine
 from gputop.agent.snapshot import Host
 
 SLOW_SECONDS = 2.0
-"""Seconds between reads of clocks and temperatures, which cost a file for each core."""
+"""Seconds between reads of clocks and temperatures. They cost one file per core."""
 WINDOW_SECONDS = 0.1
-"""Shortest window of a CPU percentage. Less would be noise: a tick is a hundredth of a second."""
+"""Shortest window of a CPU percentage. A tick is 10 ms, so a shorter window would be noise."""
 CPU_SAMPLE_SECONDS = 1.0
-"""Seconds between notes of the CPU, for those who read the host less often."""
+"""Seconds between notes of the CPU's use, if samples are further apart."""
 
 
 class HostReader:
@@ -29,7 +29,7 @@ class HostReader:
         self._cores: tuple[float, ...] = ()
         self._noted = self._times
         self._notes: list[tuple[float, ...]] = []
-        """Percent of each core, from note to note."""
+        """Percent of each core, from one note to the next."""
         self._slow_at = -math.inf
         self._clock: float | None = None
         self._temperature: float | None = None
@@ -42,7 +42,7 @@ class HostReader:
         self._note(machine.cpu_times(self._root))
 
     def read(self) -> Host:
-        """Return the machine now."""
+        """Return the machine's readings now."""
         now = time.monotonic()
         if now - self._times_at >= WINDOW_SECONDS:
             self._read_cores(now)

@@ -1,6 +1,6 @@
 """CPU, memory, load, clock and temperature of a machine, read from /proc and /sys.
 
-A value that the kernel or a container leaves out is None or empty, never 0. No function raises.
+A value that the kernel or a container does not show is None or empty, never 0. No function raises.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ CPU_COLUMNS = (
     "softirq",
     "steal",
 )
-"""Columns of a CPU in /proc/stat that add up to its time. Two more may follow, `guest` and
-`guest_nice`, but the kernel counts them in `user` and `nice`, too."""
+"""Columns of a CPU in /proc/stat that add up to its time. The columns `guest` and `guest_nice` may
+follow, but the kernel counts them in `user` and `nice` as well."""
 IDLE = CPU_COLUMNS.index("idle")
 IOWAIT = CPU_COLUMNS.index("iowait")
 
@@ -35,14 +35,14 @@ CPU_SENSORS = (
     "cpu_thermal",  # ARM
     "acpitz",  # the firmware, which may mean another place
 )
-"""Names of the chips that measure the temperature of a CPU, the best first."""
+"""Names of the chips that measure a CPU's temperature, best first."""
 CHIPS = (
     "sys/class/hwmon/hwmon*",
-    # Containers may not list Intel's chips with the others.
+    # Containers may hide Intel's chips from the other list.
     "sys/devices/platform/coretemp.*/hwmon/hwmon*",
 )
 THERMAL_ZONES = ("sys/class/thermal/thermal_zone*",)
-"""Places that are read if there are no chips with a temperature."""
+"""Places to read if no chip reports a temperature."""
 FREQUENCIES = "sys/devices/system/cpu/cpufreq/policy[0-9]*"
 
 CpuTimes = Mapping[int, tuple[int, ...]]
@@ -54,11 +54,11 @@ class Memory(NamedTuple):
 
     total: int | None
     available: int | None
-    """Memory that programs can get without swapping, as the kernel estimates it."""
+    """Memory that programs can allocate without swapping, as the kernel estimates it."""
 
     @property
     def used(self) -> int | None:
-        """Memory that is not available, which includes shared memory."""
+        """Memory that is not available, including shared memory."""
         if self.total is None or self.available is None:
             return None
         return self.total - self.available
@@ -67,14 +67,14 @@ class Memory(NamedTuple):
 def cpu_times(root: Path = ROOT) -> CpuTimes:
     """Return the times of all CPUs that are online.
 
-    A CPU without any time is left out: a sandbox may list CPUs, but not count their time.
+    A CPU without any time is left out: a sandbox may list CPUs without counting their time.
     """
     times = {}
     try:
         with (root / "proc/stat").open("rb") as file:
             for line in file:
                 if not line.startswith(b"cpu"):
-                    # The rest is long, and slow to produce for the kernel
+                    # The rest is long and slow for the kernel to produce.
                     break
                 name, *columns = line.split()
                 ticks = tuple(map(int, columns[: len(CPU_COLUMNS)]))
@@ -86,7 +86,7 @@ def cpu_times(root: Path = ROOT) -> CpuTimes:
 
 
 def cpu_percents(before: CpuTimes, after: CpuTimes) -> tuple[float, ...]:
-    """Return how busy each CPU was between two readings, of the CPUs that are in both."""
+    """Return how busy each CPU was between two readings, for the CPUs in both."""
     percents = []
     for number, times in after.items():
         if number in before:
@@ -100,7 +100,8 @@ def _busy_percent(
     before: tuple[int, ...], after: tuple[int, ...]
 ) -> float | None:
     """Return how busy a CPU was, or None if its clock stood still."""
-    # `iowait` may go backwards on any machine, and every column in a container with lxcfs.
+    # `iowait` may decrease on any machine. In a container with lxcfs, any
+    # column may.
     spent = [max(0, later - earlier) for earlier, later in zip(before, after)]
     total = sum(spent)
     if total == 0:
@@ -120,8 +121,9 @@ def memory(root: Path = ROOT) -> Memory:
         and available is not None
         and not 0 < available <= total
     ):
-        # A container with its own total beside the host's estimate, or a kernel's miscount. The
-        # free memory is certainly available.
+        # This happens in a container with its own total and the host's
+        # estimate, or if the kernel miscounts. Free memory is certainly
+        # available.
         available = _bytes(rows.get("MemFree"))
     return Memory(total, available)
 
@@ -133,7 +135,7 @@ def _bytes(kibibytes: str | None) -> int | None:
 
 
 def load_average(root: Path = ROOT) -> tuple[float, ...]:
-    """Return the averages over 1, 5 and 15 minutes, or () if they are unknown."""
+    """Return the load averages over 1, 5 and 15 minutes, or () if unknown."""
     words = text_of(root / "proc/loadavg").split()
     try:
         return tuple(map(float, words[:3]))
@@ -160,7 +162,8 @@ def _clocks_in_sysfs(root: Path) -> list[float]:
     """Return the frequencies in MHz that the frequency driver reports."""
     clocks = []
     for folder in paths(root, FREQUENCIES):
-        # Reading an offline CPU fails. Some kernels have only the second file.
+        # Reading the file of an offline CPU fails. Some kernels have only the
+        # second file.
         for name in ("scaling_cur_freq", "cpuinfo_cur_freq"):
             kilohertz = number_in(folder / name)
             if kilohertz:
@@ -187,7 +190,7 @@ def _sensors(
 ) -> dict[str, set[Path]]:
     """Return the temperature files of all sensors, by the name of the chip.
 
-    The caller reads only the files of a CPU: reading the file of a disk may wake it up.
+    Read only the files of a CPU: reading a disk's file may wake the disk up.
     """
     sensors: dict[str, set[Path]] = {}
     for place in places:

@@ -1,8 +1,8 @@
-"""Owners of the processes on the devices: who and where they are, and what they use of the host.
+"""Owners of the processes on the devices: users, places, and use of the host's resources.
 
-Each look at a process reads one file. Who it is, is read every `IDENTITY_SECONDS`. Every
-`CHILDREN_SECONDS` one file is read for each child process: the workers of a data loader are on no
-device, but the trainer waits for them.
+Each look at a process reads one file. Its identity is read every `IDENTITY_SECONDS`. Every
+`CHILDREN_SECONDS`, one file per child process is read: the workers of a data loader use no device,
+but the trainer waits for them.
 """
 
 from __future__ import annotations
@@ -30,42 +30,42 @@ from gputop.agent.masking import masked_arguments
 from gputop.agent.threads import SlowResults
 
 ANSWER_SECONDS = 0.1
-"""Seconds to wait for a user's name, a command line or a container's name. They usually come at
-once; otherwise a later look has them."""
+"""Seconds to wait for a user's name, a command line or a container's name. The answer is usually
+immediate. If not, a later look finds it."""
 COMMAND_BYTES = 4096
-"""Bytes read of a command line: it is sent with each sample, and nobody reads more."""
+"""Most bytes of a command line to read, because it is sent with every sample."""
 CGROUP_BYTES = 1 << 16
 IDENTITY_SECONDS = 10.0
-"""Seconds between looks at who a process is: it may execute another program, change its title or
-user, or be moved into a container, all with the same pid and start time."""
+"""Seconds between reads of a process's identity. A process may execute another program, change its
+title or user, or be moved into a container, and keep its pid and start time."""
 LISTED_SECONDS = 1.0
-"""Age in seconds that the driver's list of processes may have. Within this time a reused pid could
-be mistaken for the process before."""
+"""Highest age of the driver's process list in seconds. Within this time, a process with a reused
+pid could be mistaken for the previous one."""
 CHILDREN_SECONDS = 2.0
-"""Seconds between looks at the child processes: a trainer may have tens of them."""
+"""Seconds between reads of the child processes. A trainer may have tens of them."""
 MOST_CHILDREN = 64
-"""Child processes that are read at most: each costs a file read."""
+"""Most child processes to read. Each costs a file read."""
 
 WAITING = "D"
-"""State of a process in an uninterruptible wait, mostly for storage."""
+"""State of a process in uninterruptible sleep, mostly waiting for storage."""
 CHILDREN_CPU = ("children_cpu_percent", "children_cpu_most_percent")
 CHILDREN = ("children", *CHILDREN_CPU)
 PARENT = ("parent_command", "parent_start_time")
 
 
 _Key = tuple[int, int]
-"""A process by its pid and its start in ticks."""
+"""A process by its pid and its start time in ticks."""
 
 
 class _Cpu(NamedTuple):
-    """CPU time that a process had used at a moment, and its share since the moment before."""
+    """CPU time that a process had used at a moment, and its share since the previous look."""
 
     at: float
     ticks: int
     percent: float | None = None
 
     def after(self, at: float, ticks: int) -> _Cpu:
-        """Return the same at a later moment."""
+        """Return the CPU time at a later moment, with the share in between."""
         seconds = at - self.at
         if seconds < WINDOW_SECONDS:
             return self
@@ -75,22 +75,22 @@ class _Cpu(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class _Known:
-    """A process at the last look."""
+    """A process as of the last look."""
 
     pid: int
     stat: Stat
     cpu: _Cpu
     seen_from: float = -math.inf
-    """Moment from which the pid is its own, if another process had it before."""
+    """Earliest moment at which a list may name the process, if its pid was reused."""
     facts: dict[str, Any] = field(default_factory=dict)
     identity_at: float = -math.inf
     user: int = 0
-    """Number of the user."""
+    """The user's number."""
     cgroup: str = ""
     """Text of its control groups; empty if it is in no container."""
     parent_pid: int = 0
     parent: Stat | None = None
-    """State of the parent; None if it may not be read."""
+    """State of the parent; None if it cannot be read."""
     children_at: float = -math.inf
     children: Mapping[_Key, _Cpu] = field(default_factory=dict)
     """CPU of each child process."""
@@ -107,9 +107,9 @@ class _Known:
 
 
 class Owners:
-    """Finds the owners of processes in /proc; used by one thread.
+    """Finds the owners of processes in /proc. For one thread.
 
-    Each look notices a process that has ended, or whose pid another process has now.
+    Each look notices that a process has ended or that its pid was reused.
     """
 
     def __init__(
@@ -127,8 +127,9 @@ class Owners:
         self._secrets = secrets
         self._boot = procfs.BootTime(proc)
         self._known: dict[int, _Known] = {}
-        # Reading a command line blocks while the process holds its memory, as it may while it
-        # waits for storage. A directory service or a network file system may never answer.
+        # Reading a command line blocks while the process holds its memory
+        # lock, which it may do while it waits for storage. A directory service
+        # or a network file system may never answer.
         self._users = SlowResults(user_name, ANSWER_SECONDS)
         self._commands = SlowResults(self._read_command, ANSWER_SECONDS)
         self._containers = SlowResults(
@@ -136,7 +137,7 @@ class Owners:
         )
 
     def look_up(self, pids: Iterable[int]) -> Iterator[tuple[int, Facts]]:
-        """Yield what /proc shows of each process now, and forget all others. May block."""
+        """Yield the facts of each process from /proc, and forget all other processes. May block."""
         wanted = set()
         for pid in pids:
             wanted.add(pid)
@@ -157,22 +158,24 @@ class Owners:
         now = time.monotonic()
         try:
             known = self._look(pid, now)
-        except PermissionError:  # hidepid=1
+        # hidepid=1 hides the content.
+        except PermissionError:
             return unseen(Absence.NO_PERMISSION)
         except (FileNotFoundError, ProcessLookupError):
-            if _exists(pid):  # hidepid=2 hides the directory, too
+            # hidepid=2 hides the directory, too.
+            if _exists(pid):
                 return unseen(Absence.NO_PERMISSION)
-            # It is gone, or in a pid namespace of its own.
+            # The process has ended, or is in another pid namespace.
             return unseen(Absence.LOST)
         except (OSError, ValueError):
             return unseen(Absence.ERROR)
         if now - known.seen_from < LISTED_SECONDS:
-            # The driver may have listed the process that had the pid before.
+            # The driver may have listed an earlier process with this pid.
             return unseen(Absence.NO_DATA_YET)
         return known.facts.copy()
 
     def _look(self, pid: int, now: float) -> _Known:
-        """Return the process that has the pid. Raises OSError or ValueError if it is hidden."""
+        """Return the process with the pid. Raises OSError or ValueError if it is hidden."""
         stat = procfs.read_stat(pid, self._proc)
         known = self._known.get(pid)
         if known is None:
@@ -184,7 +187,7 @@ class Owners:
         if now - known.children_at >= CHILDREN_SECONDS:
             self._look_at_children(known, now)
         is_due = now - known.identity_at >= IDENTITY_SECONDS
-        # A process whose parent ends gets another one.
+        # A process gets a new parent when its parent ends.
         if is_due or known.parent_pid != stat.parent_pid:
             self._look_at_identity(known)
             known.identity_at = now
@@ -198,7 +201,8 @@ class Owners:
         )
         if known.cpu.percent is None:
             known.facts["cpu_percent"] = Absence.NO_DATA_YET
-        if stat.parent_pid == 0:  # outside of the container that this is in
+        # The parent is outside of this container.
+        if stat.parent_pid == 0:
             known.facts["parent_pid"] = Absence.LOST
         self._known[pid] = known
         return known
@@ -211,7 +215,7 @@ class Owners:
         try:
             pids = procfs.read_children(known.pid, self._proc)
         except (OSError, ValueError):
-            # The kernel does not list them, or the process is gone.
+            # The kernel does not list children, or the process has ended.
             known.facts.update(dict.fromkeys(CHILDREN, Absence.NOT_SUPPORTED))
             return
         cpus = {}
@@ -219,7 +223,8 @@ class Owners:
             try:
                 stat = procfs.read_stat(pid, self._proc)
             except (OSError, ValueError):
-                continue  # it has just ended
+                # The child has just ended.
+                continue
             key = (pid, stat.start_ticks)
             cpu = before.get(key) or _Cpu(now, stat.cpu_ticks)
             cpus[key] = cpu.after(now, stat.cpu_ticks)
@@ -229,7 +234,7 @@ class Owners:
         known.facts.update(_children_facts(cpus))
 
     def _look_at_identity(self, known: _Known) -> None:
-        """Read the user's number and the control groups. Raises OSError if the process is gone."""
+        """Read the user's number and control groups. Raises OSError if the process has ended."""
         known.cgroup, place = self._read_cgroup(known.pid)
         known.facts.update(place)
         known.user = self._user_number(known.pid)
@@ -246,7 +251,8 @@ class Owners:
         try:
             data = procfs.read(f"{self._proc}/{pid}/cgroup", CGROUP_BYTES)
         except OSError:
-            # The kernel has no control groups, or the process is gone: the next read fails, too.
+            # The kernel has no control groups, or the process has ended. In
+            # that case the next read fails, too.
             return "", dict.fromkeys(Cgroup._fields, Absence.NOT_SUPPORTED)
         text = procfs.text(data)
         place = parse_cgroup(text)
@@ -258,7 +264,7 @@ class Owners:
         """Add the names of the user, the program and the container; with `again`, read them anew.
 
         Until a name is known, the user is a number, the container an id, and the command the name
-        of the executable. Raises OSError if the process is gone.
+        of the executable. Raises OSError if the process has ended.
         """
         facts = known.facts
         facts["user"] = self._users.get(known.user) or str(known.user)
@@ -280,7 +286,7 @@ class Owners:
         return self._commands.get(key, again=again) or ("", "")
 
     def _user_number(self, pid: int) -> int:
-        """Return the user's number. Raises OSError if it is hidden, ValueError for nonsense."""
+        """Return the user's number. Raises OSError if hidden, ValueError if unreadable."""
         status = procfs.read(f"{self._proc}/{pid}/status")
         match = re.search(rb"^Uid:\s+(\d+)", status, re.MULTILINE)
         if match is None:
@@ -297,7 +303,7 @@ class Owners:
 
 
 def _children_facts(cpus: Mapping[_Key, _Cpu]) -> Facts:
-    """Return the facts of `CHILDREN`: how many there are, and the CPU of those seen twice."""
+    """Return the facts of `CHILDREN`: the number of children, and the CPU of those read twice."""
     percents = [
         cpu.percent for cpu in cpus.values() if cpu.percent is not None
     ]
@@ -321,9 +327,9 @@ def parse_command_line(data: bytes) -> tuple[str, str]:
 
 
 def user_name(uid: int) -> str:
-    """Return the user's name, or the number if it has none here.
+    """Return the user's name, or the number if it has no name here.
 
-    May block: a directory service may be asked.
+    May block: a directory service may be queried.
     """
     try:
         return pwd.getpwuid(uid).pw_name
@@ -336,7 +342,8 @@ def _exists(pid: int) -> bool:
     if pid <= 0:
         return False
     try:
-        os.kill(pid, 0)  # checks only whether this process may send a signal
+        # Signal 0 only checks the permission to send a signal.
+        os.kill(pid, 0)
     except PermissionError:
         return True
     except (OSError, OverflowError):

@@ -1,6 +1,6 @@
-"""Processes in /proc: their state, their child processes and when they started.
+"""Processes in /proc: their state, child processes and start times.
 
-A process is identified by its pid and start time, since pids are reused.
+A process is identified by its pid and start time, because pids are reused.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ class Stat(NamedTuple):
     """Content of /proc/PID/stat; `man proc_pid_stat` numbers the fields."""
 
     name: str
-    """Name of the executable, cut at 15 bytes, or the one that the process gave itself."""
+    """Name of the executable, cut at 15 bytes, or a name that the process has set."""
     parent_pid: int
     """Pid of the parent; 0 if there is none in this pid namespace."""
     cpu_ticks: int
-    """Ticks in user and in kernel mode, of all threads, ended ones included."""
+    """Ticks in user and kernel mode, of all threads, including those that have ended."""
     start_ticks: int
-    """Start in ticks since boot: with the pid, the identity of a process."""
+    """Start in ticks since boot. Together with the pid, it identifies the process."""
     resident_bytes: int
-    """Resident memory as the kernel counts it for speed: some pages too few or too many."""
+    """Resident memory as the kernel counts it quickly: off by a few pages."""
     state: str = ""
-    """One letter: `R` runs, `S` sleeps, `D` waits uninterruptibly, mostly for storage."""
+    """One letter: `R` is running, `S` sleeping, `D` in uninterruptible sleep, mostly for storage.
+    """
 
     @property
     def started(self) -> float:
@@ -54,13 +55,14 @@ def read(
 
 
 def text(data: bytes) -> str:
-    """Decode bytes of another process: what is not UTF-8 becomes surrogates."""
+    """Decode bytes of another process. Bytes that are not UTF-8 become surrogates."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def parse_stat(data: bytes) -> Stat:
     """Parse the content of /proc/PID/stat. Raises ValueError for anything else."""
-    # The name may have spaces, parentheses and line ends in it: only the last ")" is its end.
+    # The name may contain spaces, parentheses and line ends: only the last ")"
+    # ends it.
     before, end, after = data.rpartition(b")")
     fields = after.split(None, 22)
     if not end or len(fields) < 22:
@@ -80,7 +82,7 @@ def read_stat(
     pid: int,
     proc: str = PROC,
 ) -> Stat:
-    """Read a process. Raises OSError if it is gone or hidden, ValueError for nonsense."""
+    """Read a process. Raises OSError if it has ended or is hidden, ValueError if unreadable."""
     return parse_stat(read(f"{proc}/{pid}/stat"))
 
 
@@ -88,21 +90,22 @@ def read_children(
     pid: int,
     proc: str = PROC,
 ) -> tuple[int, ...]:
-    """Return the pids of running children of its first thread, up to some hundreds.
+    """Return the pids of the running children of its first thread, up to some hundreds.
 
-    Raises OSError if it is gone or hidden, or the kernel does not list them, ValueError for
-    nonsense.
+    Raises OSError if the process has ended or is hidden, or if the kernel does not list children.
+    Raises ValueError if the file is unreadable.
     """
     data = read(f"{proc}/{pid}/task/{pid}/children")
-    *whole, _ = data.split(b" ")  # each ends with a space, or was cut off
+    # Each number ends with a space, or was cut off.
+    *whole, _ = data.split(b" ")
     return tuple(map(int, whole))
 
 
 def boot_time(proc: str = PROC) -> float:
-    """Return when the kernel says now that it started, in Unix seconds.
+    """Return the kernel's start in Unix seconds, as the kernel reports it now.
 
-    It is the same for every process, and with a slewed clock, but moves when the clock is set. If
-    /proc does not show it, it is computed from the clocks.
+    It is the same for every process, and stays while the clock is slewed. It moves when the clock
+    is set. If /proc does not show it, it is computed from the clocks.
     """
     with contextlib.suppress(OSError):
         data = Path(f"{proc}/stat").read_bytes()
@@ -113,26 +116,26 @@ def boot_time(proc: str = PROC) -> float:
 
 
 def _ahead() -> float:
-    """Return seconds from boot time to time of day. They change if the clock is set, not slewed."""
+    """Return the seconds from the boot clock to the time of day. They change only if it is set."""
     return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 BOOT_TIME = boot_time()
-"""Moment from which start times are counted, until the clock is set.
+"""Base of start times until the clock is set.
 
-A program that acts on processes loads this module at its start, so that its sampler counts from the
-same moment.
+A program that acts on processes loads this module at its start, so that its sampler uses the same
+base.
 """
 
 
 STEP_SECONDS = 1.5
-"""Change that means that a clock was set; a leap second is less."""
+"""Smallest difference that means that a clock was set. A leap second is less."""
 
 
 class BootTime:
-    """Moment from which start times are counted: `BOOT_TIME`, or the kernel's after a clock step.
+    """Base of start times: `BOOT_TIME`, or the kernel's value after the clock was set.
 
-    So the age of a process stays right after the step, and its start time the same until then.
+    The age of a process stays right after the step, and its start time stays the same until then.
     """
 
     def __init__(self, proc: str = PROC) -> None:
@@ -141,7 +144,7 @@ class BootTime:
         self._ahead = _ahead()
 
     def now(self) -> float:
-        """Return it in Unix seconds."""
+        """Return the base in Unix seconds."""
         ahead = _ahead()
         if abs(ahead - self._ahead) > STEP_SECONDS:
             self._seconds = boot_time(self._proc)
@@ -158,9 +161,9 @@ def is_process(
     start_time: float,
     proc: str = PROC,
 ) -> bool:
-    """Return True if it is the process of that start time, in Unix seconds.
+    """Return True if this is the process with that start time, in Unix seconds.
 
-    The time may have been read in another process, before or after the clock was set.
+    The time may have been read by another process, before or after the clock was set.
     """
     return any(
         round((start_time - boot) * TICKS_PER_SECOND) == stat.start_ticks
@@ -171,7 +174,7 @@ def is_process(
 def arguments_of(data: bytes) -> list[str]:
     """Return the arguments in the content of /proc/PID/cmdline.
 
-    A title that the process gave itself is one string, with zeros after it.
+    A title that the process has set is one string, with zeros after it.
     """
     arguments = text(data.rstrip(b"\0")).split("\0")
     if len(arguments) == 1:

@@ -1,6 +1,6 @@
 """`nvml` is nvidia-ml-py's module.
 
-Other distributions install a `pynvml` too, and hide or overwrite its file: importing this module
+Other distributions also install a `pynvml` and hide or overwrite its file. Importing this module
 raises `DriverError` if there is no usable nvidia-ml-py.
 """
 
@@ -17,13 +17,13 @@ from gputop.agent.interface import DriverError
 from gputop.agent.nvml.diagnosis import diagnose_bindings
 
 NEWEST_FUNCTION = "nvmlDeviceGetMarginTemperature"
-"""The most recently added of the functions that gputop calls: version 12.570 has it."""
+"""The newest of the functions that gputop calls: nvidia-ml-py 12.570 added it."""
 
 
 def _load() -> Any:
-    """Return nvidia-ml-py's module, wherever on `sys.path` it is.
+    """Return nvidia-ml-py's module from anywhere on `sys.path`.
 
-    Raises `DriverError` if there is none, or none that is new enough.
+    Raises `DriverError` if none is found or all are too old.
     """
     for module in _modules():
         if hasattr(module, NEWEST_FUNCTION):
@@ -36,10 +36,11 @@ def _modules() -> Iterator[Any]:
 
     pynvml before 12 is a package, which hides nvidia-ml-py's file in the same directory.
     """
-    # A stranger's file may raise anything
+    # An unrelated file may raise anything.
     with contextlib.suppress(Exception):
         with warnings.catch_warnings():
-            # pynvml 13 warns at every import, also where nvidia-ml-py's file is the one imported.
+            # pynvml 13 warns at every import, even if the imported file is
+            # nvidia-ml-py's.
             warnings.simplefilter("ignore", FutureWarning)
             import pynvml
         yield pynvml
@@ -55,7 +56,8 @@ def _modules() -> Iterator[Any]:
                 spec = spec_from_file_location("pynvml", file)
                 assert spec is not None
                 assert spec.loader is not None
-                # It looks itself up under that name while it is loaded.
+                # The module looks itself up under that name while it is
+                # loaded.
                 module = sys.modules["pynvml"] = module_from_spec(spec)
                 spec.loader.exec_module(module)
                 yield module

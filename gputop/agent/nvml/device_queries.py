@@ -1,4 +1,4 @@
-"""The questions to a GPU: the names of the readings, the interval, and the calls that answer."""
+"""The questions to a GPU: names of the readings, intervals, and the NVML calls that answer."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CORES_PER_SM = {
     **dict.fromkeys(("5", "6", "8", "9", "10", "11", "12"), 128),
 }
 _CORES_PER_SM |= dict.fromkeys(("6.0", "7", "8.0"), 64)
-"""CUDA cores per SM by compute capability, or its first part. Source: CUDA's helper_cuda.h."""
+"""CUDA cores per SM, by compute capability or its major version. Source: CUDA's helper_cuda.h."""
 _CLOCK_EVENT_TIMES = {
     "sw_power_cap": (74,),
     "sync_boost": (76,),
@@ -56,7 +56,7 @@ _CLOCK_EVENT_TIMES = {
 def clock_event_times(
     driver_version: tuple[int, ...],
 ) -> Mapping[str, tuple[int, ...]]:
-    """Return the fields by cause, the best first. Drivers differ in some of the numbers.
+    """Return the fields by cause, best first. Some of the numbers differ between drivers.
 
     Slowdown by heat has two numbers for one counter.
     """
@@ -72,7 +72,8 @@ def clock_event_times(
             "hw_thermal": (252,),
             "hw_power_brake": (253,),
         }
-    else:  # such a driver has something else under these numbers
+    # These drivers use the numbers for something else.
+    else:
         numbers = {"sw_thermal": (75,)}
     return _CLOCK_EVENT_TIMES | numbers
 
@@ -83,20 +84,21 @@ def _utilization(handle: Any) -> tuple[Any, ...]:
 
 
 def _memory(handle: Any, *version: int) -> tuple[Any, ...]:
-    """Return total, used, free and reserved bytes, by that or the first version of the call.
+    """Return total, used, free and reserved bytes, by that version of the call or the first.
 
-    Use is missing if a part of it is: users choose devices by what is free.
+    Used and free bytes are missing if a part of them is, because users choose devices by free
+    memory.
     """
     memory = nvml.nvmlDeviceGetMemoryInfo(handle, *version)
     total, used, free = memory.total, memory.used, memory.free
-    # How some devices say that they have no memory of their own
+    # Some devices without memory of their own answer 0.
     if total == 0:
         raise nvml.NVMLError(nvml.NVML_ERROR_NOT_SUPPORTED)
     if used in UNAVAILABLE or free in UNAVAILABLE:
         used = free = Absence.NOT_SUPPORTED
     elif max(used, free) > total:
         used = free = Absence.ERROR
-    # `used` of version 1 includes what is reserved, and nothing says how much that is.
+    # `used` of version 1 includes reserved memory of unknown size.
     return (
         total,
         used,
@@ -110,15 +112,16 @@ def _memory_v2(handle: Any) -> tuple[Any, ...]:
 
 
 def _pci(handle: Any) -> tuple[str, str]:
-    # From the numbers: the domain of the text has four or eight digits, depending on the driver.
+    # The text has a domain of four or eight digits, depending on the driver,
+    # so use the numbers.
     pci = nvml.nvmlDeviceGetPciInfo(handle)
     bus_id = f"{pci.domain:08X}:{pci.bus:02X}:{pci.device:02X}.0"
-    # The lower half is the vendor
+    # The lower half is the vendor.
     return bus_id, f"{pci.pciDeviceId >> 16:04x}"
 
 
 def _word(words: Mapping[int, str], number: int) -> str | Absence:
-    """Return the word for a number; a number of a later driver is kept."""
+    """Return the word for a number. Numbers of later drivers are kept."""
     if number in UNAVAILABLE:
         return Absence.NOT_SUPPORTED
     return words.get(number, f"unknown_{number}")
@@ -141,7 +144,7 @@ def _fans(handle: Any) -> tuple[int, ...] | Absence:
 
 
 def _sm_count(handle: Any) -> int | Absence:
-    """Return the SMs of a whole GPU from its CUDA cores: NVML has an SM count for MIG only."""
+    """Return the SM count of a whole GPU from its CUDA cores. NVML has an SM count for MIG only."""
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     cores = _CORES_PER_SM.get(
         f"{major}.{minor}", _CORES_PER_SM.get(f"{major}")
@@ -153,7 +156,7 @@ def _sm_count(handle: Any) -> int | Absence:
 
 
 def _first(call: Callable[[Any], Any]) -> Source:
-    """Return a source of the first value of a call's pair."""
+    """Return a source that takes the first value of the call's pair."""
     return lambda handle: call(handle)[0]
 
 
@@ -173,7 +176,7 @@ _MARGIN_THRESHOLDS = {
     "memory_temperature_max_margin_celsius": nvml.NVML_FI_DEV_TEMPERATURE_MEM_MAX_TLIMIT,
     "temperature_max_margin_celsius": nvml.NVML_FI_DEV_TEMPERATURE_GPU_MAX_TLIMIT,
 }
-"""T.Limit temperatures: negative degrees are beyond the maximum operating temperature."""
+"""T.Limit temperatures. Negative degrees are above the maximum operating temperature."""
 
 
 def _margin_thresholds(handle: Any) -> tuple[Any, ...]:
@@ -202,7 +205,7 @@ MEMORY_TOTAL = once(
 BAR1_TOTAL = once(
     "bar1_total_bytes", lambda h: nvml.nvmlDeviceGetBAR1MemoryInfo(h).bar1Total
 )
-"""Total of BAR1 memory. MIG instances are asked these four, too."""
+"""Total of BAR1 memory. MIG instances are asked these four questions, too."""
 
 IDENTITY = (
     once("uuid", nvml.nvmlDeviceGetUUID),
@@ -273,14 +276,14 @@ MODES = (
     each_second("mig_mode", _mode(_first(nvml.nvmlDeviceGetMigMode))),
     slowly("ecc_enabled", lambda h: bool(nvml.nvmlDeviceGetEccMode(h)[0])),
 )
-"""Questions for settings that an administrator changes while the device runs."""
+"""Questions about settings that an administrator may change while the device runs."""
 
 
 def reading_queries(
     driver_version: tuple[int, ...] = (),
     clock: Clock = time.monotonic,
 ) -> tuple[Question, ...]:
-    """Return the questions that one device is asked repeatedly, with new counters."""
+    """Return the questions that are repeated for one device, with new counters."""
     samples = BusySamples(clock)
     pcie = Pcie()
     often = FieldBatch(
@@ -298,7 +301,7 @@ def reading_queries(
         FirstField("power_average_watts", nvml.NVML_FI_DEV_POWER_AVERAGE),
         pcie,
         NvLink(),
-        # A benchmark judges by these: what happens in its last seconds counts.
+        # Benchmarks are judged by these, so the last seconds of a run count.
         Durations("clock_event_seconds", clock_event_times(driver_version)),
         FirstField("ecc_corrected", nvml.NVML_FI_DEV_ECC_SBE_VOL_TOTAL),
         FirstField("ecc_uncorrected", nvml.NVML_FI_DEV_ECC_DBE_VOL_TOTAL),
@@ -375,7 +378,8 @@ def reading_queries(
             "decoder_utilization_percent",
             _first(nvml.nvmlDeviceGetDecoderUtilization),
         ),
-        # A stress test ends by it: heat rises several degrees in a few seconds.
+        # This reading ends a stress test: heat rises several degrees in a few
+        # seconds.
         each_second(
             "temperature_margin_celsius",
             scalar(nvml.nvmlDeviceGetMarginTemperature),

@@ -1,4 +1,4 @@
-"""The reading of a device, made of the answers to all questions."""
+"""The reading of a device, from the answers to all questions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATE_OF_CODE = {
     nvml.NVML_ERROR_RESET_REQUIRED: DeviceState.NEEDS_RESET,
 }
 OLDER_SECONDS = 0.05
-"""Seconds from which a reading is said to be older than the others."""
+"""Smallest difference in age, in seconds, that is reported."""
 
 
 def device_reading(
@@ -35,9 +35,10 @@ def device_reading(
     answers: Answers,
     began: float,
 ) -> DeviceReading:
-    """Return the reading of a device with the values `found`, of a read that began then.
+    """Return the reading of a device with the values `found`, from a read that began at `began`.
 
-    `attributed` are the bytes held by its processes, `held` by those of all that share its memory.
+    `attributed` is the memory of its processes in bytes, `held` that of all processes in the memory
+    that it shares.
     """
     if listed.missing:
         found["processes"] = listed.missing
@@ -45,7 +46,7 @@ def device_reading(
     used = found["memory_used_bytes"]
     rest = total(used, held)
     if not isinstance(rest, Absence):
-        # The lists are older than the memory, by up to a second.
+        # The process lists may be a second older than the memory.
         rest = max(0, used - held)
     found["memory_unattributed_bytes"] = rest
     older_by = began - answers.oldest
@@ -58,7 +59,7 @@ def device_reading(
 
 
 def unreadable(device: Device, code: int) -> DeviceReading:
-    """Return the reading of a device that answers everything with that code."""
+    """Return the reading of a device that answers every question with that code."""
     state = STATE_OF_CODE.get(code, DeviceState.NOT_RESPONDING)
     sample = without_readings(
         device.uuid, state, absence_of(code), age_seconds=0.0
@@ -67,7 +68,7 @@ def unreadable(device: Device, code: int) -> DeviceReading:
 
 
 def schema_fields(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values as fields of a dataclass, with the reasons for the others as `absent`."""
+    """Return the values as fields of a dataclass, with the reasons for missing ones in `absent`."""
     known: dict[str, Any] = {}
     absent: dict[str, Absence] = {}
     for name, value in found.items():

@@ -1,4 +1,4 @@
-"""Explain why NVML cannot be used: its failure, and what the machine shows, as one problem.
+"""Explain as one problem why NVML cannot be used, from its error and the state of the machine.
 
 The dashboard, `status` and doctor show the same problem. Nothing here loads NVML.
 """
@@ -29,7 +29,7 @@ GIVE_GPUS = {
 
 
 def no_library(system: System) -> Problem:
-    """Return the problem of a library that is missing, or that cannot be loaded."""
+    """Return the problem of a library that is missing or cannot be loaded."""
     if system.library and system.library_aside:
         folder = system.library.rpartition("/")[0]
         return Problem(
@@ -61,7 +61,7 @@ def _no_driver(system: System) -> Problem:
     if system.held_by("nouveau"):
         why += ", nouveau has the GPU"
         return Problem(
-            what, why, "Install it, block nouveau, and reboot", "nouveau"
+            what, why, "Install it, blacklist nouveau, and reboot", "nouveau"
         )
     if system.gpus == () and not system.container:
         why += ", and there is no NVIDIA GPU"
@@ -79,7 +79,8 @@ def _broken_library(
 ) -> Problem:
     remedy = "Reinstall the driver, then run sudo ldconfig"
     if system.container:
-        # Only a part of the host's driver was mounted, or copied into the image.
+        # The host's driver was mounted, or copied into the image, only in
+        # part.
         remedy = _start_with_gpus(system.container)
     elif system.wsl:
         remedy = "Run wsl --shutdown on Windows, or update the driver there"
@@ -94,7 +95,7 @@ def _start_with_gpus(container: str) -> str:
 def stub(system: System, file: str) -> Problem:
     """Return the problem of the CUDA toolkit's stub, loaded in place of the driver's library."""
     remedy = "Remove its folder from LD_LIBRARY_PATH and /etc/ld.so.conf.d, then run sudo ldconfig"
-    # The driver's own is missing
+    # The driver's own library is missing.
     if system.container and not system.library_version:
         remedy = _start_with_gpus(system.container)
     return Problem(
@@ -106,7 +107,7 @@ def stub(system: System, file: str) -> Problem:
 
 
 def not_loaded(system: System) -> Problem:
-    """Return the problem of a kernel module that does not run."""
+    """Return the problem of a kernel module that is not loaded."""
     if system.held_by("nouveau"):
         return _nouveau()
     if system.module_version and CONTROL_FILE not in system.device_files:
@@ -136,7 +137,7 @@ def _nouveau() -> Problem:
     return Problem(
         "nouveau is in the way",
         "it has the GPU, so NVIDIA's driver cannot",
-        "Block nouveau in /etc/modprobe.d, and reboot",
+        "Blacklist nouveau in /etc/modprobe.d, and reboot",
         "nouveau",
     )
 
@@ -163,7 +164,7 @@ def mismatch(system: System) -> Problem:
 
 
 def no_permission(system: System) -> Problem:
-    """Return the problem of device files that may not be opened."""
+    """Return the problem of device files that this process may not open."""
     why = "/dev/nvidia* refuses this user or container"
     remedy = "Ask for access to these devices"
     if system.refusals:
@@ -202,7 +203,8 @@ def no_devices(system: System) -> Problem:
 
 def other(system: System, words: str) -> Problem:
     """Return the problem of any other failure; `words` are NVML's own message."""
-    # After `systemctl daemon-reload` a container may no longer open what it was given.
+    # After `systemctl daemon-reload`, a container may no longer open its
+    # devices.
     if system.container and system.refusals:
         return no_permission(system)
     return Problem(
@@ -211,7 +213,7 @@ def other(system: System, words: str) -> Problem:
 
 
 def too_old(_: System) -> Problem:
-    """Return the problem of a driver without a function that is called."""
+    """Return the problem of a driver without a function that gputop calls."""
     return Problem(
         "NVIDIA driver too old",
         "it lacks a function that nvidia-ml-py calls",
@@ -221,7 +223,7 @@ def too_old(_: System) -> Problem:
 
 
 def gone(_: System) -> Problem:
-    """Return the problem of a driver that worked, and then was gone."""
+    """Return the problem of a driver that stopped working after it had worked."""
     return Problem(
         "NVIDIA driver gone",
         "it was unloaded or replaced while gputop ran",
@@ -263,7 +265,7 @@ def installed_bindings() -> dict[str, str]:
 
     return {
         each.name: each.version
-        # The first on the path counts
+        # The first distribution on the path counts.
         for each in reversed([*distributions()])
         if re.search(
             _INSTALLS_PYNVML,

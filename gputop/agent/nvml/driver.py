@@ -1,7 +1,7 @@
 """NVML as a driver with one reader for each GPU.
 
-A call on a sick GPU can block forever, attaching to it included. So nothing here touches a device
-before `NvmlReader.read`, and each reader needs a thread of its own.
+A call to a sick GPU can block forever, and so can attaching to it. So only `NvmlReader.read`
+touches a device, and a read must not delay the other readers.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ from gputop.agent.snapshot import Event
 
 
 def start() -> NvmlDriver:
-    """Initialize NVML, which can take seconds; raises `DriverError`."""
+    """Initialize NVML, which can take seconds. Raises `DriverError`."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError as error:
         raise driver_error(error) from None
-    except nvml.NVMLLibraryMismatchError:  # not an NVMLError
+    # NVMLLibraryMismatchError is not an NVMLError.
+    except nvml.NVMLLibraryMismatchError:
         raise DriverError(diagnose(diagnosis.too_old)) from None
     try:
         return NvmlDriver()
@@ -60,15 +61,15 @@ def start() -> NvmlDriver:
 
 
 def _shut_down() -> None:
-    # The driver is not used any more
+    # The driver is no longer used.
     with contextlib.suppress(nvml.NVMLError):
         nvml.nvmlShutdown()
 
 
 class NvmlDriver:
-    """The initialized driver. `cuda_version` is the newest CUDA that it runs, such as `13.0`.
+    """The initialized driver. `cuda_version` is the newest CUDA that it supports, such as `13.0`.
 
-    Raises `DriverError` if it does not answer for its version: the library has no driver then.
+    Raises `DriverError` if it does not report its version: the library has no driver then.
     """
 
     def __init__(self) -> None:
@@ -86,8 +87,8 @@ class NvmlDriver:
     def readers(self) -> tuple[NvmlReader, ...]:
         """Return one reader for each of NVML's indices, without touching a device.
 
-        Raises `DriverError`, also if there is no device. NVML is shut down then, since it looks for
-        devices only when it starts.
+        Raises `DriverError`, also if there is no device. In that case NVML is shut down, because it
+        looks for devices only when it starts.
         """
         try:
             count = nvml.nvmlDeviceGetCount()
@@ -106,27 +107,27 @@ class NvmlDriver:
         return self._readers
 
     def unlisted_gpus(self) -> tuple[str, ...]:
-        """Return the PCI addresses of GPUs on the bus that are none of the readers' devices."""
+        """Return the PCI addresses of GPUs on the bus that have no reader."""
         return unlisted_gpus(
             self._plugged,
             tuple(reader.device.pci_bus_id for reader in self._readers),
         )
 
     def events(self) -> tuple[Event, ...]:
-        """Return the events since the last call; wait for some up to a second."""
+        """Return the events since the last call. Wait for events for up to a second."""
         return self._events.wait()
 
     def close(self) -> None:
-        """Shut NVML down. The driver may wait for calls that are running."""
+        """Shut NVML down. The driver may wait for running calls."""
         self._events.close()
         _shut_down()
 
 
 class NvmlReader:
-    """One GPU and the MIG instances on it, asked from one thread at a time.
+    """One GPU and its MIG instances, read by one thread at a time.
 
-    `device` is a placeholder with the uuid `unknown:INDEX` until the device has been identified. It
-    can be another one after a loss, since indices move: the caller compares it after every `read`.
+    `device` is a placeholder with the uuid `unknown:INDEX` until the device has been identified.
+    Indices move after a loss, so it may become another device: compare it after every `read`.
     """
 
     def __init__(
@@ -149,21 +150,22 @@ class NvmlReader:
         self._instances = Instances(self._version, clock)
 
     def read(self, *, gpm: bool) -> tuple[DeviceReading, ...]:
-        """Ask what is due, however long the driver takes. Errors of a device are not raised.
-
-        Raises `DriverError` if the driver is gone: unloaded, or replaced by another.
+        """Ask the questions that are due, however long the driver takes.
 
         Each of `READINGS` gets either a value or a reason in `sample.absent`; `absent["processes"]`
-        is the reason that some or all processes are missing.
+        is the reason why some or all processes are missing. Raises `DriverError` if the driver was
+        unloaded or replaced, never for an error of the device.
         """
         began = self._clock()
         try:
-            # Without its uuid a device has no key, so it is asked again.
+            # A device without a uuid has no key, so its identity is read
+            # again.
             if self._handle is None or "uuid" in self.device.absent:
                 self._attach()
             queries = self._queries
             found = self._answers.ask(self._handle, queries)
-            # Answers to other questions may be from before the failure.
+            # Answers to less frequent questions may be from before the
+            # failure.
             self._answers.check(
                 q for q in queries if q.interval == EVERY_SAMPLE
             )
@@ -185,7 +187,7 @@ class NvmlReader:
             self.device, found, listed, held, held, self._answers, began
         )
         if reading.sample.state is DeviceState.NEEDS_RESET:
-            # Or its answers to slow queries would outlast the reset
+            # Otherwise, its answers to slow questions would survive the reset.
             self._reset()
         return (reading, *parts.readings)
 
@@ -208,7 +210,7 @@ class NvmlReader:
     def _remove_untrue(
         self, found: dict[str, Any], held: int | Absence
     ) -> None:
-        """Remove what an integrated device does not have, whatever its driver says."""
+        """Remove readings that an integrated device lacks, even if its driver reports them."""
         self._memory_check.remove_contradiction(found, held)
         if (
             self._memory_check.is_shared
@@ -229,7 +231,7 @@ class NvmlReader:
         self._handle = nvml.nvmlDeviceGetHandleByIndex(self.index)
         self._answers.forget()
         found = self._answers.ask(self._handle, IDENTITY)
-        # Or a device that fails would lose its identity
+        # Otherwise, a failing device would lose its identity.
         self._answers.check(IDENTITY)
         self._identity = found
         known, memory = schema_fields(found), found["memory_total_bytes"]
@@ -239,7 +241,7 @@ class NvmlReader:
         found["memory_is_shared"] = shared
         if shared is True:
             self._share_memory(found)
-        # Also if it identifies itself and answers nothing else
+        # Do this even if the device answers nothing else.
         self._update_modes()
 
     def _reset(self) -> None:
@@ -257,7 +259,8 @@ class NvmlReader:
         modes = self._answers.ask(self._handle, MODES)
         device = self._known_device(self._identity | modes)
         if {device.mig_mode, self.device.mig_mode} == {"enabled", "disabled"}:
-            self._answers.forget()  # it has other fields now
+            # The device has other fields now.
+            self._answers.forget()
             self._start_counting()
         if device != self.device:
             self.device = device

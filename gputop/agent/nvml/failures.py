@@ -1,4 +1,4 @@
-"""Failures of the driver itself, as problems for the user."""
+"""Errors of the driver itself, as problems for the user."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DRIVER_IS_GONE = {
     nvml.NVML_ERROR_DRIVER_NOT_LOADED,
     nvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
 }
-"""Codes for a device that may mean that the whole driver was unloaded or replaced."""
+"""Error codes of a device that may mean that the driver was unloaded or replaced."""
 
 
 def driver_error(error: Any) -> DriverError:
@@ -39,7 +39,8 @@ def driver_error(error: Any) -> DriverError:
 
 
 def diagnose(diagnosis_of: Callable[[System], Problem]) -> Problem:
-    """Return the problem. A stub in the driver's place explains every failure."""
+    """Return the problem. If the stub is loaded instead of the driver's library, that is the
+    problem."""
     system = inspect_system()
     stub = loaded_stub()
     if stub:
@@ -48,7 +49,7 @@ def diagnose(diagnosis_of: Callable[[System], Problem]) -> Problem:
 
 
 def driver_says(call: Callable[[], Any]) -> Any:
-    """Return the driver's answer about itself, or None without one. Raises `DriverError`."""
+    """Return the driver's answer about itself, or None if it has none. Raises `DriverError`."""
     try:
         return call()
     except nvml.NVMLError as error:

@@ -1,4 +1,4 @@
-"""NVML's field values: many in one call, each with its return code, and readings made of them."""
+"""NVML's field values: one call returns many, each with a return code. Readings consist of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputop.agent.nvml.values import UNAVAILABLE, absence_or_lost, total
 
 
 class FieldKey(NamedTuple):
-    """A field. `scope` is the link, for fields that exist once per link."""
+    """A field. `scope` is the link for fields that exist once per link."""
 
     field: int
     scope: int = 0
@@ -41,19 +41,19 @@ def number_of(value: Any, kind: int) -> Any:
 
 
 class Asked(NamedTuple):
-    """When fields were asked for: their values are from between these monotonic times."""
+    """Time of a request for fields. Their values are from between these monotonic times."""
 
     began: float
     ended: float
 
 
 class FieldReading:
-    """One or more readings made of fields."""
+    """One or more readings that are computed from fields."""
 
     names: str
 
     def keys(self, found: FieldValues) -> Iterable[FieldKey]:
-        """Return the fields that it needs, given the values so far."""
+        """Return the fields that the readings need, given the values so far."""
         raise NotImplementedError
 
     def values(self, found: FieldValues, asked: Asked) -> Sequence[Any]:
@@ -62,7 +62,7 @@ class FieldReading:
 
 
 class FieldBatch:
-    """A source of several readings: their fields in one call, and dependent fields in another."""
+    """A source of several readings. One call reads their fields, another the dependent fields."""
 
     def __init__(self, clock: Clock, *parts: FieldReading) -> None:
         self.names = " ".join(part.names for part in parts)
@@ -82,7 +82,7 @@ class FieldBatch:
         return tuple(values)
 
     def _missing(self, found: FieldValues) -> list[FieldKey]:
-        """Return the fields that are still to be asked for, each once."""
+        """Return the fields that are still needed, each once."""
         wanted: dict[FieldKey, None] = {}
         for part in self._parts:
             wanted.update(dict.fromkeys(part.keys(found)))
@@ -91,7 +91,7 @@ class FieldBatch:
 
 def _value(answer: Any) -> Any:
     code = answer.nvmlReturn
-    # A field newer than the driver
+    # The field is newer than the driver.
     if code == nvml.NVML_ERROR_INVALID_ARGUMENT:
         return Absence.NOT_SUPPORTED
     if code != nvml.NVML_SUCCESS:
@@ -107,7 +107,7 @@ def _value(answer: Any) -> Any:
 
 
 class FirstField(FieldReading):
-    """A reading from the first of these fields that the device has, converted by `convert`."""
+    """A reading from the first of these fields that the device supports, converted by `convert`."""
 
     def __init__(
         self,
@@ -144,16 +144,16 @@ def signed(number: int) -> int:
 
 
 class FieldSum(FirstField):
-    """A reading that is the sum of fields, missing if one of them is."""
+    """A reading that is the sum of fields. It is missing if one of them is."""
 
     def _value(self, found: FieldValues) -> Any:
         return total(*(found[key] for key in self._keys))
 
 
 class Durations(FieldReading):
-    """A reading by cause: seconds from nanosecond counters, each the first that the device has.
+    """A reading by cause: seconds from nanosecond counters, from the first field that is supported.
 
-    A counter that runs faster than the clock does not count time, and is an error from then on.
+    A counter that runs faster than the clock does not count time. From then on, it is an error.
     """
 
     def __init__(
@@ -165,16 +165,16 @@ class Durations(FieldReading):
             for cause, numbers in fields.items()
         }
         self._before: dict[str, tuple[float, float]] = {}
-        """When the last value of each cause was asked for, and its seconds."""
+        """Time and seconds of the last value of each cause."""
         self._credit: dict[str, float] = {}
-        """Seconds by which each may still run ahead; negative if it has run too fast."""
+        """Seconds by which each cause may still run ahead; negative if it has run too fast."""
 
     def keys(self, found: FieldValues) -> Iterable[FieldKey]:
         for field in self._fields.values():
             yield from field.keys(found)
 
     def values(self, found: FieldValues, asked: Asked) -> Sequence[Any]:
-        """Return the seconds by cause; without any, the most specific reason."""
+        """Return the seconds by cause. If there are none, return the most specific reason."""
         sound: dict[str, float] = {}
         reasons = []
         for cause, field in self._fields.items():
@@ -194,7 +194,7 @@ class Durations(FieldReading):
         asked: Asked,
     ) -> bool:
         credit = self._credit.get(cause, SLACK)
-        # None of the values is older than the time at which it was asked for.
+        # The value is at least as new as the start of its request.
         since, before = self._before.get(cause, (asked.ended, seconds))
         self._before[cause] = (asked.began, seconds)
         if credit >= 0:
@@ -207,11 +207,11 @@ class Durations(FieldReading):
 
 
 SLACK = 2.0
-"""Seconds by which a counter may run ahead, since it is not updated and read at the same time."""
+"""Seconds by which a counter may run ahead, because it is updated before or after the read."""
 
 
 def first_reason(values: Iterable[Any]) -> Absence:
-    """Return why these are missing: a temporary reason before a permanent one."""
+    """Return why these values are missing. A temporary reason comes before a permanent one."""
     for value in values:
         if isinstance(value, Absence) and value is not Absence.NOT_SUPPORTED:
             return value

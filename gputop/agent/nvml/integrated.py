@@ -1,7 +1,7 @@
-"""Integrated devices (GB10, Jetson): they use the host's memory, and their drivers say less.
+"""Integrated devices (GB10, Jetson). They use the host's memory, and their drivers report less.
 
-NVML has no call for that. Some drivers, and libraries that stand in for one, answer with numbers
-where they have none: a part of the host's memory as the device's own, or 0 for every sensor.
+No NVML call identifies them. Some drivers, and libraries that replace one, return numbers that are
+not readings: a part of the host's memory as the device's own, or 0 for every sensor.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gputop.agent.device import Absence
 MEMORY_NAMES = tuple(
     f"memory_{each}_bytes" for each in ("total", "used", "free", "reserved")
 )
-# From Tegra K1 to Thor (twice, since it was renumbered), and GB10.
+# From Tegra K1 to Thor (which has two, because it was renumbered), and GB10.
 _SHARED_CAPABILITIES = {
     "3.2",
     "5.3",
@@ -29,7 +29,7 @@ _SHARED_CAPABILITIES = {
 }
 _SHARED_NAMES = r"\b(GB10|N1X?|Orin|Tegra|Thor|Xavier)\b"
 CONTRADICTIONS = 3
-"""Readings in a row that contradict each other before they are believed: one may be garbage."""
+"""Readings in a row that must contradict each other. A single one may be garbage."""
 _HOST_BYTES = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -40,8 +40,8 @@ def memory_is_shared(
 ) -> bool | Absence:
     """Return True if the device uses the host's memory.
 
-    Missing memory alone is no evidence. The chips without memory of their own are identified by
-    compute capability, or by name if the driver does not report that.
+    Missing memory alone is no evidence. Chips without their own memory are identified by compute
+    capability, or by name if the driver does not report that.
     """
     if compute_capability in _SHARED_CAPABILITIES:
         return True
@@ -54,9 +54,9 @@ def memory_is_shared(
 
 
 class MemoryCheck:
-    """Compares the memory of a device with what its processes hold.
+    """Compares the memory of a device with the memory of its processes.
 
-    A total below that is not the device's memory, but a part of the host's that was set aside.
+    A total below that is not the device's memory, but a reserved part of the host's.
     """
 
     def __init__(self) -> None:
@@ -64,17 +64,17 @@ class MemoryCheck:
 
     @property
     def is_shared(self) -> bool:
-        """True if processes have held more than the device has for a while."""
+        """True if processes have held more than the total for several readings."""
         return self._contradictions >= CONTRADICTIONS
 
     def remove_contradiction(
         self, found: dict[str, Any], held: int | Absence
     ) -> None:
-        """Replace the device's memory by an error if its processes hold more than all of it."""
+        """Replace the device's memory by an error if its processes hold more than the total."""
         total = found["memory_total_bytes"]
         if isinstance(total, Absence) or isinstance(held, Absence):
             return
-        # More than the host has is garbage
+        # More than the host's memory is garbage.
         if not total < held <= _HOST_BYTES:
             self._contradictions = 0
             return
@@ -83,18 +83,18 @@ class MemoryCheck:
 
 
 class ZeroCheck:
-    """Tells the zeros of a driver that has no sensors from readings.
+    """Separates zeros of a driver without sensors from readings.
 
-    A chip that runs is neither at 0 °C nor without power. So where neither of these is known to be
-    more, zeros are no readings. A reading that was more than 0 once is one.
+    The temperature of a running chip is not 0 °C, and its power is not 0 W. If neither is known to
+    be more, zeros are not readings. A sensor that has returned more than 0 exists.
     """
 
     def __init__(self) -> None:
         self._seen: set[str] = set()
-        """Names of readings that were not 0."""
+        """Names of readings that were not 0 at some time."""
 
     def remove_zeros(self, found: dict[str, Any]) -> None:
-        """Replace zeros of sensors that are not there by the reason that they are missing."""
+        """Replace zeros of missing sensors by the reason that they are missing."""
         self._seen |= {
             name
             for name, value in found.items()
@@ -128,7 +128,7 @@ def _is_number(value: object) -> bool:
 
 
 def _is_nothing(value: Any) -> bool:
-    """Return True for 0, and for a row or table in which there is nothing else."""
+    """Return True for 0, and for a row or table of zeros."""
     if isinstance(value, Mapping):
         value = (*value.values(),)
     if isinstance(value, tuple):

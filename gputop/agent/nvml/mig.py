@@ -1,7 +1,7 @@
 """The MIG instances of a GPU, as devices of their own.
 
-NVML reports identity, memory and processes of an instance. All else is missing: the temperature or
-power of the GPU would be a wrong number for a part of it.
+NVML reports identity, memory and processes of an instance. All else is missing, because the
+temperature or power of the whole GPU would be wrong for a part of it.
 """
 
 from __future__ import annotations
@@ -75,17 +75,17 @@ _INHERITED = (
     "virtualization",
     "memory_is_shared",
 )
-"""Properties of a chip and of every part of it."""
+"""Properties that a chip shares with all of its instances."""
 _GONE = (
     nvml.NVML_ERROR_NOT_FOUND,
     nvml.NVML_ERROR_INVALID_ARGUMENT,
     nvml.NVML_ERROR_GPU_IS_LOST,
 )
-"""Codes for an index without an instance, and for the handle of a destroyed one."""
+"""Error codes for an index without an instance, and for the handle of a destroyed instance."""
 _MOST = 64
-"""Instances at most, in case a driver says 0xFFFFFFFF."""
+"""Most instances, in case a driver returns 0xFFFFFFFF."""
 _NOWHERE = (0xFFFF_FFFF, 0xFFFF_FFFF)
-"""Ids of a process that is on no instance."""
+"""Ids of a process without an instance."""
 
 
 class InstanceReadings(NamedTuple):
@@ -97,7 +97,7 @@ class InstanceReadings(NamedTuple):
 
     @property
     def pids(self) -> set[int]:
-        """Pids of all processes on them."""
+        """Pids of all processes on the instances."""
         pids = set()
         for reading in self.readings:
             pids |= {process.pid for process in reading.processes}
@@ -105,7 +105,7 @@ class InstanceReadings(NamedTuple):
 
 
 class Instances:
-    """The instances on one GPU, as they come and go."""
+    """The instances on one GPU, which come and go."""
 
     def __init__(self, driver_version: tuple[int, ...], clock: Clock) -> None:
         self._questions = (*_READINGS, *process_lists(driver_version))
@@ -123,7 +123,8 @@ class Instances:
                 if instance.failure not in _GONE:
                     known[index] = instance
         self._known = known
-        # Compute instances of one GPU instance share its memory: each reports the use of all.
+        # Compute instances of one GPU instance share its memory, and each
+        # reports the total use.
         held: dict[int | str, int | Absence] = defaultdict(int)
         for instance in known.values():
             listed = instance.listed.held_bytes
@@ -134,7 +135,7 @@ class Instances:
         return InstanceReadings(tuple(readings), total(*held.values()))
 
     def unreadable(self, code: int) -> tuple[DeviceReading, ...]:
-        """Return the instances that were there when the GPU began to answer with that code."""
+        """Return the known instances, after the GPU began to answer with that code."""
         self._answers.forget()
         readings = []
         for instance in self._known.values():
@@ -149,16 +150,18 @@ class Instances:
                 return range(min(count, _MOST))
         elif parent.mig_mode is not None:
             return ()
-        # A GPU that fails just now to report the mode or the number keeps those it had.
+        # Keep the instances if the GPU fails for a moment to report its mode
+        # or their number.
         return tuple(self._known)
 
     def _find(self, gpu: Any, parent: Device, index: int) -> _Instance | None:
-        """Return the instance at the index, or None if there is none, or it is just going."""
+        """Return the instance at the index. None if there is none or it is being destroyed."""
         known = self._known.get(index)
         handle = None
         try:
             handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu, index)
-            # At every read: the driver reuses the handle of a destroyed instance.
+            # Read the UUID every time, because the driver reuses handles of
+            # destroyed instances.
             uuid = nvml.nvmlDeviceGetUUID(handle)
             if known is None or known.device.uuid != uuid:
                 answers = Answers(self._clock)
@@ -183,7 +186,7 @@ class Instances:
 def _device(
     answers: Answers, handle: Any, parent: Device, **known: Any
 ) -> Device:
-    """Identify an instance. Raises `NVMLError` if it, or the GPU, is lost."""
+    """Identify an instance. Raises `NVMLError` if the instance or the GPU is lost."""
     names = sorted(
         f.name for f in dataclasses.fields(Device) if f.name != "absent"
     )
@@ -207,7 +210,7 @@ class _Instance:
         self.device = device
         self.handle: Any = None
         self.failure: int = nvml.NVML_SUCCESS
-        """Code that it answers everything with."""
+        """Error code of an instance that answers nothing."""
         self.listed = ProcessList((), None)
         self._answers = answers
         self._questions = questions
@@ -215,21 +218,22 @@ class _Instance:
         self._began = clock()
         self._found: dict[str, Any] = {}
         instance = device.mig_gpu_instance
-        # Without an id it would be that of the whole GPU.
+        # Without an id, these would be the readings of the whole GPU.
         self._gpm = None if instance is None else Gpm(gpu, instance, clock)
 
     @property
     def shares(self) -> int | str:
-        """Key of the memory that it shares: that of its GPU instance, or its own if unknown."""
+        """Key of the memory that it shares: the id of its GPU instance, or its own if unknown."""
         gpu_instance = self.device.mig_gpu_instance
         return self.device.uuid if gpu_instance is None else gpu_instance
 
     def read(self, *, gpm: bool) -> None:
-        """Ask what is due."""
+        """Ask the questions that are due."""
         try:
             if not self.failure:
                 self._ask(gpm=gpm)
-        except nvml.NVMLError as error:  # it, or the GPU, is lost
+        # The instance or the GPU is lost.
+        except nvml.NVMLError as error:
             self.failure = error.value
         if self.failure:
             self.listed = ProcessList((), absence_of(self.failure))
@@ -241,7 +245,7 @@ class _Instance:
             self._gpm.close()
 
     def reading(self, held: int | Absence) -> DeviceReading:
-        """Return its reading; `held` are the bytes held by processes in the memory it shares."""
+        """Return its reading. `held` is the bytes that processes hold in the memory it shares."""
         if self.failure:
             return unreadable(self.device, self.failure)
         attributed = self.listed.held_bytes
@@ -271,7 +275,7 @@ class _Instance:
         self._found = found
 
     def _owns(self, row: Any) -> bool:
-        """Return True unless a row of its list of processes names another instance."""
+        """Return True unless the row, in its list of processes, names another instance."""
         ids = (self.device.mig_gpu_instance, self.device.mig_compute_instance)
         named = (row.gpuInstanceId, row.computeInstanceId)
         return None in ids or named in (ids, _NOWHERE)

@@ -1,4 +1,4 @@
-"""Processes on a device: questions for them and their utilization, and the answers as one list."""
+"""Processes on a device: the questions for lists and utilization, and the merged list."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from gputop.agent.nvml.values import converted, total
 from gputop.agent.snapshot import Process, ProcessKind
 
 _NONE = (nvml.NVML_SUCCESS, nvml.NVML_ERROR_NOT_FOUND)
-"""Codes of an empty answer: nvidia-ml-py raises the first one, too."""
+"""Error codes of an empty answer. nvidia-ml-py raises the first one itself."""
 _LONGEST_PERIOD = 1.25
-"""Seconds within which the driver has a new row for a busy process: mostly it has several."""
+"""Longest time in seconds between two rows for a busy process. Most drivers are quicker."""
 _AHEAD = 1.0
-"""Seconds that a row may be newer than this moment; more is garbage."""
+"""Seconds that a row may be in the future. A later time is garbage."""
 _LARGEST_PID = 1 << 22
-"""Largest pid of Linux. Beyond it, and 0, mean "not available"."""
+"""Largest pid of Linux. Larger ones, and 0, mean "not available"."""
 
 Percentages = tuple[Optional[int], ...]
-"""Percentages of SMs, memory, encoder and decoder."""
+"""Percentages of SM, memory, encoder and decoder utilization."""
 _NOTHING: Percentages = (None, None, None, None)
 _IDLE: Percentages = (0, 0, 0, 0)
 
@@ -34,14 +34,15 @@ LISTS = {
     "graphics_processes": ProcessKind.GRAPHICS,
     "compute_processes": ProcessKind.COMPUTE,
 }
-"""Names of the lists of processes, with the kind of the processes on each."""
+"""Names of the lists of processes, and the kind of process on each."""
 USAGE = "process_utilization"
 """Name of the percentages by pid."""
 
 
 def process_lists(driver_version: tuple[int, ...]) -> list[Question]:
     """Return the questions for the lists of processes."""
-    # These drivers fill in a wider struct for version 3 than nvidia-ml-py and all others know.
+    # The struct of these drivers for version 3 is wider than nvidia-ml-py
+    # expects.
     versions = ("v3", "v2")
     if (535, 43) <= driver_version <= (535, 86):
         versions = ("v2", "v3")
@@ -69,7 +70,7 @@ def process_utilization(clock: Clock) -> Question:
 
 
 def _rows(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Return the rows of a list; empty if the driver finds none."""
+    """Return the rows of a list; empty if the driver has none."""
     try:
         return call(*arguments)
     except nvml.NVMLError as error:
@@ -77,7 +78,7 @@ def _rows(call: Callable[..., Any], *arguments: Any) -> Any:
             return []
         if error.value != nvml.NVML_ERROR_INSUFFICIENT_SIZE:
             raise
-    # nvidia-ml-py made room for the rows that there were, and another came.
+    # A process was added after nvidia-ml-py had sized the buffer.
     return call(*arguments)
 
 
@@ -85,7 +86,7 @@ class _Usage:
     """Utilization of each process since the previous call.
 
     The driver has a ring of samples for all processes of a device. The clock of their times is
-    undocumented (on some it is that since boot), so they are compared with each other only.
+    undocumented (on some it is the time since boot), so they are compared only with each other.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -94,38 +95,40 @@ class _Usage:
         self._seen = 0
         """Time of the newest row so far, by the driver's clock."""
         self._recent: dict[int, tuple[float, Percentages]] = {}
-        """Newest percentages by pid, with the time at which they came, by our clock."""
+        """Newest percentages by pid, with their time by our clock."""
 
     def since(
         self, call: Callable[[Any, int], Any], handle: Any
     ) -> Mapping[int, Percentages] | Absence:
-        """Return percentages by pid; the driver leaves out idle processes."""
-        latest = int((time.time() + _AHEAD) * 1e6)  # by either clock
-        if self._seen > latest:  # it was set back
+        """Return percentages by pid. The driver leaves out idle processes."""
+        # Newest plausible time, by either clock
+        latest = int((time.time() + _AHEAD) * 1e6)
+        # The clock was set back.
+        if self._seen > latest:
             self._begun = False
         seen = self._seen if self._begun else 0
         newest: dict[int, tuple[int, Percentages]] = {}
         for row in _rows(call, handle, seen):
-            # nvidia-ml-py looks up each in Python
+            # nvidia-ml-py's attribute access is slow.
             pid, when = row.pid, row.timeStamp
             percentages = _plausible(
                 row.smUtil, row.memUtil, row.encUtil, row.decUtil
             )
-            # The driver at times hands out rows that were never filled in.
+            # The driver sometimes returns rows that were never filled in.
             sound = seen < when <= latest and percentages != _NOTHING
             if sound and when >= newest.get(pid, (0,))[0]:
                 newest[pid] = when, percentages
         begun, self._begun = self._begun, True
         self._seen = max((when for when, _ in newest.values()), default=seen)
         if not begun:
-            # The first answer covers all the time that the ring goes back.
+            # The first answer covers the whole ring.
             self._recent = {}
             return Absence.NO_DATA_YET if newest else {}
         now = self._clock()
         for pid, (_, percentages) in newest.items():
             self._recent[pid] = now, percentages
         for pid, (came, _) in [*self._recent.items()]:
-            # A busy process may be without a new row for a moment.
+            # A busy process may have no new row for a moment.
             if now - came > _LONGEST_PERIOD:
                 del self._recent[pid]
         return {
@@ -134,19 +137,19 @@ class _Usage:
 
 
 def _plausible(*percentages: int) -> Percentages:
-    """Return percentages with None for those that are impossible."""
+    """Return percentages, with None for impossible numbers."""
     return tuple(each if each <= 100 else None for each in percentages)
 
 
 class ProcessList(NamedTuple):
-    """Processes of a device by pid, and the reason that some may be missing."""
+    """Processes of a device by pid, and the reason why some may be missing."""
 
     processes: tuple[Process, ...]
     missing: Absence | None
 
     @property
     def held_bytes(self) -> int | Absence:
-        """Bytes held by the processes, or the reason that some are missing."""
+        """Bytes held by the processes, or the reason why some are missing."""
         held: int | Absence = self.missing or 0
         for process in self.processes:
             used = process.memory_used_bytes or 0
@@ -160,7 +163,7 @@ class ProcessList(NamedTuple):
 
 
 def merge_processes(uuid: str, found: dict[str, Any]) -> ProcessList:
-    """Take the lists of processes out of `found`, and return the device's processes."""
+    """Remove the lists of processes from `found`, and return the device's processes."""
     usage = found.pop(USAGE, Absence.NOT_SUPPORTED)
     kinds: dict[int, ProcessKind] = {}
     memory: dict[int, int] = {}
@@ -168,7 +171,7 @@ def merge_processes(uuid: str, found: dict[str, Any]) -> ProcessList:
     for name, kind in LISTS.items():
         rows = found.pop(name)
         if isinstance(rows, Absence):
-            # Without graphics or MPS nothing is missing.
+            # Without support for graphics or MPS, nothing is missing.
             if (
                 rows is not Absence.NOT_SUPPORTED
                 or kind is ProcessKind.COMPUTE
@@ -177,7 +180,8 @@ def merge_processes(uuid: str, found: dict[str, Any]) -> ProcessList:
             continue
         for row in rows:
             if not 0 < row.pid <= _LARGEST_PID:
-                missing = missing or Absence.ERROR  # a process without a pid
+                # The process has no pid.
+                missing = missing or Absence.ERROR
                 continue
             if kinds.get(row.pid, kind) not in (kind, ProcessKind.MPS):
                 kinds[row.pid] = ProcessKind.BOTH
@@ -185,7 +189,8 @@ def merge_processes(uuid: str, found: dict[str, Any]) -> ProcessList:
                 kinds.setdefault(row.pid, kind)
             used = converted("memory_used_bytes", row.usedGpuMemory)
             if not isinstance(used, Absence):
-                # Each list has all memory of the process: a sum would count it twice.
+                # Each list has the total memory of the process, so a sum would
+                # count it twice.
                 memory[row.pid] = max(used, memory.get(row.pid, 0))
     processes = []
     for pid, kind in sorted(kinds.items()):
@@ -208,13 +213,14 @@ def merge_processes(uuid: str, found: dict[str, Any]) -> ProcessList:
 def _utilization(
     usage: Mapping[int, Percentages] | Absence, pid: int
 ) -> tuple[dict[str, Any], dict[str, Absence]]:
-    """Return the utilization of a process by name, and the reasons for what is missing."""
+    """Return the utilization of a process by name, and the reasons for missing values."""
     if isinstance(usage, Absence):
         return {}, dict.fromkeys(UTILIZATIONS, usage)
     used: dict[str, Any] = {}
     absent: dict[str, Absence] = {}
     for name, value in zip(UTILIZATIONS, usage.get(pid, _IDLE)):
         used[name] = value
-        if value is None:  # the driver returned something impossible
+        # The driver returned an impossible number.
+        if value is None:
             absent[name] = Absence.ERROR
     return used, absent

@@ -15,24 +15,24 @@ EVERY_SAMPLE = 0.0
 EVERY_SECOND = 1.0
 EVERY_10_SECONDS = 10.0
 ONCE = math.inf
-"""Intervals of questions, in seconds, according to what one costs the driver."""
+"""Intervals of questions in seconds, chosen by their cost for the driver."""
 EARLY = 0.2
-"""Seconds before which a question is due: of ticks one second apart, one that comes late must not
-make the next one come too early."""
+"""Seconds that a question may be asked early. If ticks are a second apart, a late tick must not
+make the next one too early."""
 AGAIN = 60.0 - EARLY
-"""Seconds until an unsupported value is asked for again: a link comes up, MIG is switched off."""
+"""Seconds until an unsupported value is requested again: links come up, MIG is switched off."""
 
 Clock = Callable[[], float]
 """Function that returns monotonic seconds."""
 Source = Callable[[Any], Any]
-"""Function that asks a handle: returns a value, or a row of several, or raises `NVMLError`."""
+"""Function that takes a handle and returns a value or a row of values, or raises `NVMLError`."""
 
 
 class Question:
     """A question to a device for the values of `names`, asked again after `interval` seconds.
 
-    The first source that is supported answers it. A source returns the value, or several in order,
-    each perhaps an `Absence`.
+    The first supported source answers it. A source returns one value, or several in order. Each may
+    be an `Absence`.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Answers:
 
     @property
     def oldest(self) -> float:
-        """Time of the oldest of the last answers with a value; infinite without any."""
+        """Time of the oldest answer with a value; infinite if there is none."""
         times = [math.inf]
         for question, answer in self._last.items():
             if question.interval < ONCE and answer.is_supported:
@@ -83,7 +83,7 @@ class Answers:
 
     @property
     def needs_reset(self) -> bool:
-        """True if the device answers a question with that. It may still answer others."""
+        """True if the device answers a question with that code. It may still answer others."""
         codes = [answer.code for answer in self._last.values()]
         return nvml.NVML_ERROR_RESET_REQUIRED in codes
 
@@ -112,10 +112,10 @@ class Answers:
         return found
 
     def check(self, questions: Iterable[Question]) -> None:
-        """Raise `NVMLError` if one of these failed and none has a value.
+        """Raise `NVMLError` if one of the questions failed and none has a value.
 
-        The device as a whole does not respond then. A value that a device does not support, or not
-        yet, is no failure.
+        In that case, the whole device does not respond. An unsupported value or one that has not
+        arrived yet is not a failure.
         """
         failure = nvml.NVML_SUCCESS
         for question in questions:
@@ -141,7 +141,7 @@ class Answers:
         return now - answer.asked_at >= question.interval - EARLY
 
     def _ask(self, handle: Any, question: Question, now: float) -> Answer:
-        """Return the values of the first supported source, or why there are none."""
+        """Return the values of the first supported source, or the reasons why there are none."""
         code = nvml.NVML_ERROR_FUNCTION_NOT_FOUND
         for source in question.sources:
             try:
@@ -169,5 +169,5 @@ class Answers:
 
 
 def scalar(call: Callable[..., Any], *arguments: int) -> Source:
-    """Return a source of the one value of a call."""
+    """Return a source for a call with one value."""
     return lambda handle: call(handle, *arguments)

@@ -19,15 +19,15 @@ from gputop.agent.nvml.values import UNAVAILABLE
 SHORTEST_SECONDS = 0.25
 """Shortest time between two readings of a counter that gives a rate."""
 MOST_UNSURE = 1.25
-"""Largest ratio of the times between two readings, from question to question and from answer to
-answer. It is larger if one of the two took long: nobody knows when the driver read the counter."""
+"""Largest ratio of the times between two requests and between two answers. If one of the calls took
+long, the ratio is larger, and the time at which the driver read the counter is unknown."""
 
 
 class RateCounter:
     """Bytes per second from a counter in units of `scale` bytes, at most `fastest`.
 
-    Some counters are returned in 64 bits and counted in 32. So each one is taken to be 32 bits wide
-    until it exceeds that. There is no rate if it may have wrapped unseen.
+    Some counters have 32 bits and are returned in 64. So each counter is taken to have 32 bits
+    until it exceeds them. There is no rate if it may have wrapped without notice.
     """
 
     def __init__(self, scale: int, fastest: float) -> None:
@@ -37,7 +37,8 @@ class RateCounter:
         self._before: tuple[float, Asked] | None = None
 
     def rate(self, value: float | Absence, asked: Asked) -> int | Absence:
-        """Return the rate since the previous call, or `no_data_yet` at first and if uncertain."""
+        """Return the rate since the previous call, or `no_data_yet` if there is none or it is
+        uncertain."""
         if isinstance(value, Absence):
             return value
         previous, self._before = self._before, (value, asked)
@@ -57,14 +58,14 @@ class RateCounter:
         if may_have_wrapped and not self.is_wide:
             return Absence.NO_DATA_YET
         rate: float = (value - before) * self._scale / ((shorter + longer) / 2)
-        # A counter that goes backwards has wrapped or was reset: nobody knows which.
+        # A counter that goes backwards has wrapped or was reset.
         if not 0 <= rate <= self._fastest:
             return Absence.NO_DATA_YET
         return round(rate)
 
 
 _PCIE_FASTEST = 256e9
-"""Bytes per second in one direction: above generation 7 with 16 lanes."""
+"""Most bytes per second in one direction: more than generation 7 with 16 lanes."""
 _PCIE_MEASURED = {
     FieldKey(
         nvml.NVML_FI_DEV_PCIE_COUNT_RX_BYTES
@@ -73,14 +74,14 @@ _PCIE_MEASURED = {
         nvml.NVML_FI_DEV_PCIE_COUNT_TX_BYTES
     ): nvml.NVML_PCIE_UTIL_TX_BYTES,
 }
-"""Counters, with the driver's own measurement in their place."""
+"""Counters, with the measurements of the driver that replace them."""
 
 
 class Pcie(FieldReading):
     """PCIe traffic from the byte counters, or else from the driver's own measurement.
 
-    The measurement takes 20 ms per direction. So it is a question of its own, which is asked
-    seldom, and only for a direction whose counter is missing or may have wrapped unseen.
+    The measurement takes 20 ms per direction. So it is a separate question with a long interval,
+    and only for a direction whose counter is missing or may have wrapped.
     """
 
     names = "pcie_rx_bytes_per_second pcie_tx_bytes_per_second"
@@ -100,7 +101,7 @@ class Pcie(FieldReading):
         return rates
 
     def measured(self, handle: Any) -> Sequence[int | Absence]:
-        """Return the bytes per second in the last 20 ms, where they are needed."""
+        """Return the bytes per second in the last 20 ms, for the directions that need it."""
         rates: list[int | Absence] = []
         for key, counter in self._counters.items():
             kibibytes = None
@@ -117,9 +118,9 @@ class Pcie(FieldReading):
 
 
 _LINK_FASTEST = 200e9
-"""Bytes per second in one direction: above one link."""
+"""Most bytes per second of one link in one direction."""
 _NVLINK_FASTEST = 2e12
-"""Bytes per second in one direction: above all links of NVLink 6 together."""
+"""Most bytes per second in one direction: more than all links of NVLink 6 together."""
 _MOST_LINKS = 256
 _ALL_LINKS = 0xFFFF_FFFF
 _LINK_COUNT = FieldKey(nvml.NVML_FI_DEV_NVLINK_LINK_COUNT)
@@ -133,17 +134,19 @@ class _Family(NamedTuple):
     scale: int
 
     def keys(self, field: int, links: int) -> list[FieldKey]:
-        """Return the counter of each link, and last that of all together."""
+        """Return the counter of each link, then the counter of all links together."""
         return [FieldKey(field, link) for link in (*range(links), _ALL_LINKS)]
 
 
 _FAMILIES = (
-    _Family(  # up to NVLink 4
+    # Up to NVLink 4.
+    _Family(
         nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX,
         nvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX,
         scale=1024,
     ),
-    _Family(  # since NVLink 5
+    # Since NVLink 5.
+    _Family(
         nvml.NVML_FI_DEV_NVLINK_COUNT_RCV_BYTES,
         nvml.NVML_FI_DEV_NVLINK_COUNT_XMIT_BYTES,
         scale=1,
@@ -165,7 +168,7 @@ class NvLink(FieldReading):
         self._counters: dict[FieldKey, RateCounter] = {}
 
     def keys(self, found: FieldValues) -> Iterable[FieldKey]:
-        """Yield the number of links, until it is known, and the counters of each."""
+        """Yield the number of links until it is known, and the counters of each link."""
         if not self._links:
             yield _LINK_COUNT
             count = found.get(_LINK_COUNT)
@@ -177,7 +180,7 @@ class NvLink(FieldReading):
                 yield from family.keys(family.sent, self._links)
 
     def values(self, found: FieldValues, asked: Asked) -> Sequence[Any]:
-        """Return the totals received and sent, then the same of each link."""
+        """Return the totals received and sent, then both for each link."""
         if not self._links:
             count = found[_LINK_COUNT]
             return [
@@ -193,7 +196,7 @@ class NvLink(FieldReading):
         return total_received, total_sent, each_received, each_sent
 
     def _counted(self, found: FieldValues) -> _Family:
-        """Return the first family that a link counts by, which stays, or the first."""
+        """Return the first family that a link supports and keep it; before that, the first."""
         for family in self._families:
             for field in (family.received, family.sent):
                 each = family.keys(field, self._links)[:-1]
@@ -209,7 +212,7 @@ class NvLink(FieldReading):
         found: FieldValues,
         asked: Asked,
     ) -> tuple[Any, Any]:
-        """Return the total rate, and that of each link: None for one that is down."""
+        """Return the total rate and the rate of each link; None for a link that is down."""
         rates = []
         for key in keys:
             fastest = (
@@ -222,7 +225,7 @@ class NvLink(FieldReading):
         *each, total = rates
         known = [None if isinstance(rate, Absence) else rate for rate in each]
         reason = first_reason(each)
-        # A link, at this moment
+        # A link may be silent for a moment.
         is_silent = reason is not Absence.NOT_SUPPORTED
         if is_silent or known.count(None) == len(known):
             return (reason if isinstance(total, Absence) else total), reason

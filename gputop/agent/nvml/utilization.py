@@ -1,12 +1,12 @@
 """Utilization between two reads: the driver's own samples of *busy*, and GPM's counters.
 
-The samples are those of https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html. The
-driver keeps about a hundred, five or six a second on many devices, each the mean since the one
-before. The clock of their times is undocumented (mostly it is that since boot), so they are
-compared with each other only.
+https://docs.nvidia.com/deploy/nvml-api/group__nvmlDeviceQueries.html documents the samples. The
+driver keeps about a hundred. Many devices take five or six a second, each the mean since the
+previous one. The clock of their times is undocumented (mostly the time since boot), so they are
+compared only with each other.
 
-GPM counts what SMs, tensor cores and memory do between two samples of counters. Hopper and later
-have it, and GeForce from the 50 series on. The calls are those of
+GPM counts the work of SMs, tensor cores and memory between two samples of its counters. It exists
+since Hopper, and since the 50 series of GeForce. Its calls are those of
 https://docs.nvidia.com/deploy/nvml-api/group__nvmlGpmFunctions.html.
 """
 
@@ -30,13 +30,13 @@ from gputop.agent.nvml.values import absence_or_lost
 
 _BUSY = nvml.NVML_GPU_UTILIZATION_SAMPLES
 _SILENT_SECONDS = 4.8
-"""Seconds without a new sample after which all are asked for: their clock may be set back."""
+"""Seconds without a new sample until all samples are requested: their clock may be set back."""
 
 
 class BusySamples:
-    """A source of the samples since the previous call, and the seconds from one to the next.
+    """A source of the samples since the previous call, and the seconds between them.
 
-    It belongs to one device. The first call returns nothing yet.
+    It belongs to one device. The first call returns no samples.
     """
 
     names = " ".join(SERIES_READINGS)
@@ -47,15 +47,16 @@ class BusySamples:
         self._seen = 0
         """Time of the newest sample so far, in microseconds."""
         self._new_at = clock()
-        """Time of the last new sample, or of the last request for all."""
+        """Time of the last new sample, or of the last request for all samples."""
         self._steps: deque[int] = deque(maxlen=64)
-        """Microseconds from one sample to the next: the median is not moved by gaps."""
+        """Microseconds between two samples. Gaps do not move the median."""
 
     def __call__(
         self, handle: Any
     ) -> tuple[tuple[int, ...] | Absence, float | Absence]:
         now = self._clock()
-        # All of them if none comes: their clock may have been set back.
+        # If no new sample comes, request all: their clock may have been set
+        # back.
         wants_all = not self._begun or now - self._new_at > _SILENT_SECONDS
         return self.select_new(
             self._fetch(handle, 0 if wants_all else self._seen), now
@@ -64,7 +65,7 @@ class BusySamples:
     def select_new(
         self, rows: Sequence[tuple[int, int | None]], now: float
     ) -> tuple[tuple[int, ...] | Absence, float | Absence]:
-        """Return the new ones of these samples, in order of time; None is an impossible value."""
+        """Return the new samples in order of time. None is an impossible value."""
         silent = now - self._new_at > _SILENT_SECONDS
         set_back = silent and bool(rows) and rows[-1][0] < self._seen
         if set_back:
@@ -94,19 +95,20 @@ class BusySamples:
         try:
             kind, samples = nvml.nvmlDeviceGetSamples(handle, _BUSY, since)
         except nvml.NVMLError_NotFound:
-            # Nothing new: some take none while it is idle
+            # Nothing is new: some devices take no samples while idle.
             return []
         rows = []
         for sample in samples:
             value = number_of(sample.sampleValue, kind)
-            if value is None:  # without a type it is the documented one
+            # The answer has no type, so use the documented one.
+            if value is None:
                 value = sample.sampleValue.uiVal
             rows.append((sample.timeStamp, _percent(value)))
         return sorted(rows, key=itemgetter(0))
 
 
 def _percent(value: float) -> int | None:
-    # Nor if it is no number
+    # NaN fails this comparison, too.
     return round(value) if 0 <= value <= 100 else None
 
 
@@ -118,7 +120,7 @@ def _median(values: Iterable[int]) -> float:
 
 SHORTEST_WINDOW = 0.1
 _OVERSHOOT = 1.0
-"""Percent above 100 that come from counters that are not read at the same moment."""
+"""Percent above 100 that can occur because the counters are read one after another."""
 _METRICS = {
     "graphics_active_percent": nvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
     "sm_active_percent": nvml.NVML_GPM_METRIC_SM_UTIL,
@@ -131,16 +133,16 @@ _METRICS = {
 }
 
 Percentages = Mapping[str, Union[float, Absence]]
-"""Each of `GPM_READINGS`, 0 to 100, or the reason that it is missing."""
+"""A value from 0 to 100 or an `Absence` for each of `GPM_READINGS`."""
 
 
 def all_missing(reason: Absence) -> Percentages:
-    """Return that reason for each of them."""
+    """Return that reason for each GPM reading."""
     return dict.fromkeys(GPM_READINGS, reason)
 
 
 class Gpm:
-    """GPM of an attached device, or of the GPU instance of that id on it. For one thread."""
+    """GPM of an attached device, or of one of its GPU instances. For one thread."""
 
     def __init__(
         self,
@@ -152,17 +154,17 @@ class Gpm:
         self._gpu_instance = gpu_instance
         self._clock = clock
         self._works = False
-        """True if it worked once: some virtual GPUs say that it is supported, and then fail."""
+        """True after it has worked once. Some virtual GPUs claim to support GPM and then fail."""
         self._samples: list[Any] = []
         """The sample before the last one, which is filled again, and the last one."""
         self._values = all_missing(Absence.NO_DATA_YET)
         self._until = -math.inf
 
     def read(self, *, wanted: bool = True) -> Percentages:
-        """Return the means since the last call, or a little longer if that was a moment ago.
+        """Return the means since the last call, or since the one before if that was just now.
 
-        Unless `wanted`, they are disabled, and their samples freed. Never waits: the first call
-        returns `no_data_yet`. Raises `NVMLError` if the device is lost.
+        If not `wanted`, all are `disabled` and the samples are freed. Does not block: the first
+        call returns `no_data_yet`. Raises `NVMLError` if the device is lost.
         """
         if not wanted:
             self.close()
@@ -181,7 +183,7 @@ class Gpm:
         return self._values
 
     def close(self) -> None:
-        """Free the samples. A `read` after this starts again, from a new first sample."""
+        """Free the samples. A later `read` starts again with a new first sample."""
         for sample in self._samples:
             with contextlib.suppress(nvml.NVMLError):
                 nvml.nvmlGpmSampleFree(sample)
@@ -189,7 +191,8 @@ class Gpm:
         self._values = all_missing(Absence.NO_DATA_YET)
         self._until = -math.inf
 
-    __del__ = close  # for an instance that went without a close
+    # An instance may be dropped without a close.
+    __del__ = close
 
     def _sample(self) -> Percentages:
         before = self._samples[-1] if self._samples else None
@@ -206,7 +209,8 @@ class Gpm:
             nvml.nvmlGpmSampleGet(self._handle, newest)
         else:
             nvml.nvmlGpmMigSampleGet(self._handle, self._gpu_instance, newest)
-        # From the end of the call: a slow one must not make the next window too short.
+        # Count from the end of the call, so that a slow call does not shorten
+        # the next window.
         self._until = self._clock() + SHORTEST_WINDOW
         if before is None:
             return all_missing(Absence.NO_DATA_YET)
@@ -229,7 +233,7 @@ class Gpm:
 
     @functools.cached_property
     def _request(self) -> Any:
-        """Request of 19 KB, which is used again."""
+        """A request of 19 KB, which is reused."""
         request = nvml.c_nvmlGpmMetricsGet_t()
         request.version = nvml.NVML_GPM_METRICS_GET_VERSION
         request.numMetrics = len(_METRICS)
@@ -239,6 +243,7 @@ class Gpm:
 def _metric_percent(code: int, value: float) -> float | Absence:
     if code != nvml.NVML_SUCCESS:
         return absence_or_lost(code)
-    if not 0.0 <= value <= 100.0 + _OVERSHOOT:  # nor if it is no number
+    # NaN fails this comparison, too.
+    if not 0.0 <= value <= 100.0 + _OVERSHOOT:
         return Absence.ERROR
     return rounded(min(100.0, value))

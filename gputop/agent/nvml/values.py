@@ -1,4 +1,4 @@
-"""NVML's numbers and return codes as values in our units, or as reasons for their absence."""
+"""Conversion of NVML's numbers and return codes to our units, or to reasons for their absence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gputop.agent.nvml.bindings import nvml
 from gputop.agent.units import Limits, limits_of
 
 UNAVAILABLE = (-1, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
-"""NVML's "not available": all of 32 or 64 bits set, which is -1 if signed."""
+"""NVML's "not available": all 32 or 64 bits set, which is -1 if signed."""
 
 _ABSENCES = {
     nvml.NVML_ERROR_NO_PERMISSION: Absence.NO_PERMISSION,
@@ -35,7 +35,7 @@ _NEVER_ZERO = {
     *("memory_temperature_max_celsius", "pcie_generation", "pcie_width"),
     *("pcie_generation_max", "pcie_width_max"),
 }
-"""Limits and maxima, which a device has or has not: some drivers have 0 for "none"."""
+"""Limits and maxima. For these, some drivers return 0 for "none"."""
 
 _IN_THOUSANDTHS = ("_watts", "_joules")
 _WHOLE = {
@@ -44,7 +44,7 @@ _WHOLE = {
     for f in fields(cls)
     if f.type == "int | None"
 }
-"""Names that are integers in the schema: an NVML field may be a number of any type."""
+"""Names of integers in the schema. An NVML field may be a number of any type."""
 
 
 def absence_of(code: int) -> Absence:
@@ -60,12 +60,13 @@ def absence_or_lost(code: int) -> Absence:
 
 
 def converted(name: str, raw: Any) -> Any:
-    """Convert NVML's value to the unit that the name ends in, or to the reason for its absence."""
+    """Convert NVML's value to the unit of the name, or to the reason for its absence."""
     if raw is None:
         return Absence.NOT_SUPPORTED
     if raw == "":
         return Absence.NO_DATA_YET
-    if type(raw) not in (int, float):  # words, or a reason already
+    # It is a word, or a reason already.
+    if type(raw) not in (int, float):
         return raw
     if _is_unavailable(name, raw):
         return Absence.NOT_SUPPORTED
@@ -78,10 +79,11 @@ def converted(name: str, raw: Any) -> Any:
 
 def _is_unavailable(name: str, raw: float) -> bool:
     if raw in UNAVAILABLE:
-        # One degree beyond its maximum is a temperature.
+        # A margin of -1 is a real value: one degree above the maximum.
         return raw != -1 or name != "temperature_margin_celsius"
     if name == "performance_state":
-        return raw > 15  # 32 is "unknown"
+        # 32 means "unknown".
+        return raw > 15
     return raw == 0 and name in _NEVER_ZERO
 
 

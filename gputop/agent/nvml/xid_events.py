@@ -1,8 +1,8 @@
-"""Xid errors, as the driver reports them.
+"""Xid errors from the driver.
 
 Other events are not needed: uncorrected memory errors, remapped rows and a device that falls off
-the bus have Xids of their own, and counters are readings. The calls are those of
-https://docs.nvidia.com/deploy/nvml-api/group__nvmlEvents.html, the numbers those of
+the bus have their own Xids, and counters are readings. The calls are documented in
+https://docs.nvidia.com/deploy/nvml-api/group__nvmlEvents.html, the numbers in
 https://docs.nvidia.com/deploy/xid-errors/.
 """
 
@@ -28,34 +28,36 @@ class _EventSet:
     def __init__(self) -> None:
         self.handle = nvml.nvmlEventSetCreate()
         self.uuids: dict[int, str] = {}
-        """Uuids of the devices that were registered, by the address of their handle."""
+        """UUIDs of the registered devices, by the address of their handle."""
         self.reporting: set[int] = set()
         """Addresses of the devices that support events."""
         self.outdated = False
 
     def __del__(self) -> None:
-        # Not before the last reference is gone: a device that hangs may still be put into it.
+        # Freed with the last reference, because a device that hangs may still
+        # be registered in it.
         if hasattr(self, "handle"):
-            with contextlib.suppress(nvml.NVMLError):  # as after nvmlShutdown
+            # This fails after nvmlShutdown.
+            with contextlib.suppress(nvml.NVMLError):
                 nvml.nvmlEventSetFree(self.handle)
 
 
 class XidEvents:
     """The events of all devices of a driver.
 
-    Each device is registered by the thread of its own reader; one thread waits for all. A set with
-    a lost device reports nothing but the loss. So a new one replaces it, in which each reader
-    registers its device at its next read; events before that are not reported. If several Xids come
-    between two calls of `wait`, NVML may give all of them the number of the last.
+    The thread of each reader registers its device; one thread waits for all. A set with a lost
+    device reports nothing but the loss. So a new set replaces it, and each reader registers its
+    device again at its next read. Events in between are not reported. If several Xids occur between
+    two calls of `wait`, NVML may return the number of the last one for all.
     """
 
     def __init__(self) -> None:
         self._refused: set[int] = set()
-        """Addresses of handles that spoil a set."""
+        """Addresses of handles that make a set unusable."""
         self._set = self._new()
 
     def register(self, handle: Any, uuid: str) -> None:
-        """Register the device of that handle, if it supports events, once for each set.
+        """Register the handle's device once for each set, if it supports events.
 
         May block. Raises `NVMLError` if the device is lost.
         """
@@ -64,7 +66,8 @@ class XidEvents:
             return
         asked = address in current.uuids
         current.uuids[address] = (
-            uuid  # in any case: another device can come to a handle
+            # Always set it: a handle may belong to another device later.
+            uuid
         )
         if asked:
             return
@@ -77,17 +80,18 @@ class XidEvents:
                 del current.uuids[address]
                 raise
             if error.value == nvml.NVML_ERROR_UNKNOWN:
-                # NVML's documentation: the set is in an undefined state then, and must be freed.
+                # NVML's documentation says that the set is undefined after
+                # this and must be freed.
                 self._refused.add(address)
                 current.reporting.clear()
                 current.outdated = True
 
     def forget(self, handle: Any) -> None:
-        """Forget a lost device: if it comes back, its next `register` is as the first one."""
+        """Forget a lost device, so that its next `register` counts as the first."""
         current, address = self._set, _address(handle)
         self._refused.discard(address)
         if current is not None and address in current.reporting:
-            # NVML cannot take a device out of a set.
+            # NVML cannot remove a device from a set.
             current.outdated = True
 
     def wait(self) -> tuple[Event, ...]:
@@ -106,7 +110,7 @@ class XidEvents:
             timed_out = error.value == nvml.NVML_ERROR_TIMEOUT
             if timed_out and not current.outdated:
                 return ()
-            # Before the wait, so that readers find it.
+            # Set it before the wait, so that readers find it.
             self._set = self._new()
             return () if timed_out else _no_events()
         if not data.eventType & _XID:
@@ -122,23 +126,24 @@ class XidEvents:
         )
 
     def close(self) -> None:
-        """Free the set before NVML is shut down: after that it cannot be freed."""
+        """Free the set before NVML is shut down. It cannot be freed later."""
         self._set = None
 
     def _new(self) -> _EventSet | None:
-        """Return another set, or None if there is none now."""
+        """Return another set, or None if it cannot be created now."""
         try:
             return _EventSet()
-        except nvml.NVMLError:  # not supported, or NVML was shut down
+        # Events are not supported, or NVML was shut down.
+        except nvml.NVMLError:
             return None
 
 
 def _address(handle: Any) -> int:
-    """Return the address, which is the same for each copy of a handle."""
+    """Return the address, which is the same for all copies of a handle."""
     return ctypes.cast(handle, ctypes.c_void_p).value or 0
 
 
 def _no_events() -> tuple[Event, ...]:
-    """Return no events after a wait, so that a caller that asks in a loop keeps no core busy."""
+    """Return no events after a pause, so that a loop around it does not spin."""
     threading.Event().wait(WAIT_SECONDS)
     return ()

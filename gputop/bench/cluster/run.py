@@ -19,10 +19,10 @@ from gputop.agent.problem import Problem, ProblemError
 from gputop.bench.cluster.node_facts import NodeFacts, node_facts
 from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.results.outliers import DeviceOutcome
-from gputop.bench.run.group import group_runner
-from gputop.bench.run.progress import follow_on_a_line, many_devices
+from gputop.bench.run.device_runner import DeviceRunner
+from gputop.bench.run.progress import follow_on_a_line
 from gputop.bench.run.run import Run
-from gputop.bench.run.session import Session
+from gputop.bench.run.runner import Runner
 from gputop.bench.run.worker_launch import (
     GET_TORCH,
     STEP_SECONDS,
@@ -223,7 +223,7 @@ class LentGpu(Launcher):
         elif "line" in said:
             if (
                 self._lines.qsize() < WORKER_LINES
-            ):  # a session ends one that says so much
+            ):  # a worker that says so much is ended
                 self._lines.put_nowait(str(said["line"]).encode())
         elif not self.known.is_set():
             self.problem = str(said.get("lost"))
@@ -357,12 +357,14 @@ async def run_on_cluster(
         targets = (request.target for request in requests)
         gpus = dict(zip(targets, usable.values(), strict=True))
 
-        def session(request: Request, *, waits: bool) -> Session:
-            return Session(request, waits=waits, launcher=gpus[request.target])
+        def on_node(
+            request: Request, device: DeviceRun, *, waits: bool
+        ) -> DeviceRunner:
+            gpu = gpus[request.target]
+            return DeviceRunner(request, device, waits=waits, launcher=gpu)
 
-        group = Run(requests)
-        runs = group_runner(group, session)
-        ended = await follow_on_a_line(runs, group, many_devices, head)
+        runner = Runner(Run(requests), on_node)
+        ended = await follow_on_a_line(runner, head)
         return ended, not_begun
     finally:
         await cluster.leave()

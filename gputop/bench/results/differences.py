@@ -96,12 +96,10 @@ def answer(
     like: Sequence[Result] = (),
 ) -> Sentence:
     """Return which of two results is faster, and why: `The same within 1 %.`"""
-    unlike = [
-        name
-        for name, (one, other) in _settings(before, after).items()
-        if one != other
-    ]
-    tests = [name for name in TEST if name in unlike]
+    tests = []
+    for name, (was, now) in _settings(before, after).items():
+        if name in TEST and was != now:
+            tests.append(name)
     if tests:
         return Sentence(
             f"These are different tests: they differ in {', '.join(tests)}.",

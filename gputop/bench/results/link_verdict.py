@@ -38,10 +38,9 @@ def judge_links(
     mine, slow = _rates_of_links([result]), list[str]()
     here = [result, *(each for each in like if each.host == result.host)]
     for way, links in _rates_of_links(here).items():
-        best = {
-            gpu: max(links[each] for each in links if each[0] == gpu)
-            for gpu, _ in links
-        }
+        best: dict[str, float] = {}
+        for (gpu, _), rate in links.items():
+            best[gpu] = max(rate, best.get(gpu, 0.0))
         behind = {gpu: _under_others(best, gpu) for gpu in best}
         middle = statistics.median(links.values())
         alike = robust_sigma([*links.values()]) <= ALIKE * middle
@@ -91,11 +90,10 @@ def _rates_of_links(
 
 def judge_pcie(result: Result, others: Iterable[Result]) -> Judged:
     most = result.known_conditions.pcie_bytes_per_second
-    pinned = [
-        rate
-        for name, rate in measured(result).items()
-        if name.endswith(", pinned")
-    ]
+    pinned = []
+    for name, rate in measured(result).items():
+        if name.endswith(", pinned"):
+            pinned.append(rate)
     if not most or not pinned:
         return NOT_JUDGED, "the greatest speed of its link is not known"
     said = f"pinned copies at {min(pinned) / 1e9:.1f} of {most / 1e9:.1f} GB/s"

@@ -151,9 +151,8 @@ def _read(
             f"{query} ORDER BY started_at DESC, id DESC LIMIT ?",
             (*values, -1 if limit is None else limit),
         )
-        yield from (
-            from_plain(Result, json.loads(document)) for (document,) in rows
-        )
+        for (document,) in rows:
+            yield from_plain(Result, json.loads(document))
 
 
 def _is_there() -> bool:

@@ -100,12 +100,12 @@ def suite_table(suite: Suite) -> list[list[str]]:
     """Return headings, and for each part its name, time, devices, median figure and verdict."""
     rows = [["part", "time", "devices", "result", "verdict"]]
     for part in suite.parts:
-        results = [
-            each.result for each in part.members if each.result is not None
-        ]
-        scores = [
-            each.score for each in part.members if each.score is not None
-        ]
+        results, scores = [], []
+        for each in part.members:
+            if each.result is not None:
+                results.append(each.result)
+            if each.score is not None:
+                scores.append(each.score)
         figure = seconds = ABSENT
         if scores:
             figure = figure_text(results[0], statistics.median(scores))

@@ -312,12 +312,14 @@ def _unmeasured(result: Result, dtype: str) -> bool:
 
 def _like_it(result: Result, others: Iterable[Result]) -> list[Result]:
     """Return the other devices of its model that ran the same test and say how fast they are."""
-    return [
-        each
-        for each in others
-        if (each.device, *method(each)) == (result.device, *method(result))
-        and not (each.wrong_elements or each.known_conditions.other_load)
-    ]
+    like = []
+    for each in others:
+        is_like = each.device == result.device
+        is_good = not each.wrong_elements
+        is_alone = not each.known_conditions.other_load
+        if is_like and is_good and is_alone and method(each) == method(result):
+            like.append(each)
+    return like
 
 
 def _like_devices(
@@ -329,11 +331,11 @@ def _like_devices(
         return NOT_JUDGED, "no other device like it was in the run"
     slow, worst = [], -math.inf
     for name, value in measured(result).items():
-        known = [
-            each
-            for one in like
-            if (each := measured(one).get(name)) is not None
-        ]
+        known = []
+        for one in like:
+            rate = measured(one).get(name)
+            if rate is not None:
+                known.append(rate)
         if not known:
             continue
         under = percent_below(value, statistics.median(known))

@@ -1,1 +1,1 @@
-"""Runs: sessions with workers, and their state."""
+"""Runs: their workers, and their state."""

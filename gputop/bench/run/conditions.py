@@ -59,7 +59,7 @@ def conditions(
         return None
     joules = _joules(read, seconds)
     work = (result.tflops_mean or 0.0) * result.seconds
-    held = read.clock_event_seconds()
+    held = read.clock_event_seconds(result.seconds)
     found = Conditions(
         driver_version=read.driver_version,
         power_watts_mean=read.power.value,
@@ -68,9 +68,7 @@ def conditions(
         temperature_celsius_max=read.temperature_max,
         energy_joules=joules,
         tflop_per_joule=work / joules if work and joules else None,
-        clock_event_seconds={
-            each: min(held[each], result.seconds) for each in held
-        },
+        clock_event_seconds=held,
         late_power_cap_seconds=read.late_power_cap_seconds(seconds),
         late_power_watts_mean=read.late_power_watts(seconds),
         percent_of_peak=_percent_of_peak(result, read),

@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
-from gputop.bench.events import Event, RunLimit
+from gputop.bench.events import Event, Progress, RunLimit
 from gputop.bench.results.measures import rate_text
-from gputop.bench.run.group import DeviceGroup, Pairs, group_runner
-from gputop.bench.run.run import Run
 from gputop.console import print_message, terminal_size
 from gputop.text import duration, percentage, tflops, visible
 
 if TYPE_CHECKING:
-    from gputop.bench.plan.request import Request, Target
+    from gputop.bench.plan.request import Target
     from gputop.bench.run.device_run import DeviceRun
+    from gputop.bench.run.run import Run
+    from gputop.bench.run.runner import Runner
 
-    Text = Callable[[Run, int], str]
-    """Renders the progress in at most that many columns."""
 
 DRAW_SECONDS = 0.25
 LONGEST_BAR, SHORTEST_BAR = 40, 12
@@ -32,23 +30,17 @@ class ProgressLine:
     def __init__(
         self,
         stream: TextIO,
-        group: Run,
-        text: Text,
+        run: Run,
         head: str = "",
     ) -> None:
-        """Draw the `text` of a group behind a `head`."""
-        self._stream, self._group, self._text, self._head = (
-            stream,
-            group,
-            text,
-            head,
-        )
+        """Draw the progress of a run behind a `head`."""
+        self._stream, self._run, self._head = stream, run, head
         self._drawing = stream.isatty()
         self._drawn = 0
 
     async def keep_drawing(self) -> None:
         """Draw four times a second to the end: also while a long product says nothing."""
-        while self._drawing and not self._group.ended:
+        while self._drawing and not self._run.ended:
             self.draw()
             await asyncio.sleep(DRAW_SECONDS)
 
@@ -57,7 +49,7 @@ class ProgressLine:
         width = terminal_size(self._stream.fileno())[0]
         # The last column wraps on some terminals
         room = width - 1 - len(self._head)
-        line = self._head + self._text(self._group, room)
+        line = self._head + progress_text(self._run, room)
         self._write(f"\r{line.ljust(self._drawn)}")
         self._drawn = len(line)
 
@@ -75,74 +67,80 @@ class ProgressLine:
             self._drawing = False
 
 
-def one_device(group: Run, width: int) -> str:
-    """Return the progress of one run. The least important part gives way first."""
-    run, seconds = group.first, group.request.seconds
-    if run.planned is None or run.began_at is None:
-        word = (
-            f"preparing {run.hello.device_name}" if run.hello else "starting"
-        )
-        return f"{word} ..."[:width]
-    elapsed = min(group.now() - run.began_at, seconds)
+def progress_text(run: Run, width: int) -> str:
+    """Return the time and figures of a run. The least important part gives way first."""
+    if run.began_at is None:
+        return f"{_preparing(run)} ..."[:width]
+    began, seconds = 0.0, 0.0
+    for each in run.devices.values():
+        began = max(began, each.began_at or 0.0)
+        if each.planned is not None:
+            seconds = max(seconds, each.planned.expected_seconds or 0.0)
+    seconds = seconds or run.part_seconds
+    elapsed = min(run.now() - began, seconds)
     share = elapsed / seconds
     parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left"]
-    if run.planned.rows:  # a table: it may be done before its time
-        parts = [
-            f"{len(run.rows)} of at most {run.planned.rows} rows",
-            duration(elapsed),
-        ]
-        if run.rows:
-            last = run.rows[-1]
-            parts += [rate_text(last), f"{last.series}, {last.x:.0f}"]
-        share = max(share, len(run.rows) / run.planned.rows)
-    elif run.progress is not None:
-        parts += [
-            run.rate_text(run.progress.rate),
-            f"mean {run.rate_text(run.mean.value, short=True)}",
-            f"peak {run.rate_text(run.peak, short=True)}",
-        ]
-        if run.planned.n:
-            parts.append(f"{run.planned.dtype} {run.planned.n}")
-        else:
-            parts.append(run.request.kind)
-    return _with_bar(share, _fitting(parts, width - SHORTEST_BAR - 4), width)
+    room = width - SHORTEST_BAR - 4
+    if run.is_several or run.first.request.target.host:
+        parts += _figures_of_all(run)
+        room = width  # faults count more than the bar
+    elif run.first.planned is not None and run.first.planned.rows:
+        # A table may be complete before its time.
+        share = max(share, run.first.share)
+        parts = [*_rows(run.first, run.first.planned.rows, elapsed)]
+    elif run.first.progress is not None:
+        parts += _figures(run.first, run.first.progress)
+    return _with_bar(share, _fitting(parts, room), width)
 
 
-def many_devices(group: Run, width: int) -> str:
-    """Return the time, the devices in each state, and the range of their throughput."""
-    counts = ", ".join(
-        f"{count} {state}" for state, count in group.states.items()
-    )
-    if group.began_at is None:
-        return f"{counts} ..."[:width]
-    planned = (run.planned for run in group.devices.values() if run.planned)
-    seconds = max(
-        (each.expected_seconds or 0.0 for each in planned), default=0.0
-    )
-    began = max(run.began_at or 0.0 for run in group.devices.values())
-    elapsed = min(group.now() - began, seconds)
-    parts = [
-        f"{duration(elapsed)}, {duration(seconds - elapsed)} left",
-        counts,
-    ]
-    if wrong := sum(
-        bool(group.wrong_elements(target)) for target in group.devices
-    ):
-        parts.append(f"{wrong} wrong")
-    if behind := group.slow_devices():
+def _preparing(run: Run) -> str:
+    if run.is_several or run.first.request.target.host:
+        return _states(run)
+    hello = run.first.hello
+    return "starting" if hello is None else f"preparing {hello.device_name}"
+
+
+def _states(run: Run) -> str:
+    return ", ".join(f"{count} {state}" for state, count in run.states.items())
+
+
+def _rows(run: DeviceRun, most: int, elapsed: float) -> Iterator[str]:
+    """Yield the number of rows, and the last one."""
+    yield f"{len(run.rows)} of at most {most} rows"
+    yield duration(elapsed)
+    if run.rows:
+        last = run.rows[-1]
+        yield rate_text(last)
+        yield f"{last.series}, {last.x:.0f}"
+
+
+def _figures(run: DeviceRun, window: Progress) -> Iterator[str]:
+    """Yield the throughput, and of which product it is."""
+    yield run.rate_text(window.rate)
+    yield f"mean {run.rate_text(run.mean.value, short=True)}"
+    yield f"peak {run.rate_text(run.peak, short=True)}"
+    plan = run.planned
+    if plan is not None and plan.n:
+        yield f"{plan.dtype} {plan.n}"
+    else:
+        yield run.request.kind
+
+
+def _figures_of_all(run: Run) -> Iterator[str]:
+    """Yield the range of the throughput, the devices in each state, and those that are behind."""
+    for among in [*run.distributions.values()][:1]:
+        rates = f"{tflops(among.median)} ({tflops(among.p5)} to {tflops(among.p95)})"
+        yield f"{rates} {run.first.rate_scale(None)[0]}"
+    yield _states(run)
+    wrong = [each for each in run.devices if run.wrong_elements(each)]
+    if wrong:
+        yield f"{len(wrong)} wrong"
+    behind = run.slow_devices()
+    if behind:
         first, by = next(iter(behind.items()))
         more = f" and {len(behind) - 1} more" if len(behind) > 1 else ""
         host = f"{visible(first.host)} " if first.host else ""
-        parts.append(f"{host}{first.place} {percentage(by)} behind{more}")
-    if distributions := [*group.distributions.values()]:
-        among = distributions[0]
-        rates = f"{tflops(among.median)} ({tflops(among.p5)} to {tflops(among.p95)})"
-        rates += f" {group.first.rate_scale(None)[0]}"
-        parts.insert(1, rates)
-    share = 0.0
-    if seconds:
-        share = elapsed / seconds
-    return _with_bar(share, _fitting(parts, width), width)
+        yield f"{host}{first.place} {percentage(by)} behind{more}"
 
 
 def _fitting(parts: list[str], width: int) -> str:
@@ -167,22 +165,8 @@ def _with_bar(
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-async def run_in_foreground(
-    requests: Sequence[Request], head: str = ""
-) -> list[DeviceRun]:
-    """Run them together to their ends, in the order of the requests; see `follow_on_a_line`."""
-    group = Run(requests)
-    text = many_devices if group.is_several else one_device
-    return await follow_on_a_line(group_runner(group), group, text, head)
-
-
-async def follow_on_a_line(
-    runs: DeviceGroup | Pairs,
-    group: Run,
-    text: Text,
-    head: str = "",
-) -> list[DeviceRun]:
-    """Follow runs to their ends with a line of progress, in the order of the requests.
+async def follow_on_a_line(runner: Runner, head: str = "") -> list[DeviceRun]:
+    """Follow a run to its end with a line of progress. Return its devices in order.
 
     The line begins with `head`. The first signal stops the workers, a second one kills them.
     """
@@ -190,25 +174,18 @@ async def follow_on_a_line(
 
     def interrupted() -> None:
         if stops:
-            runs.kill()
+            runner.kill()
         else:
-            stops.append(asyncio.create_task(runs.stop()))
+            stops.append(asyncio.create_task(runner.stop()))
 
-    def take(target: Target, event: Event) -> None:
-        group.add_event(target, event)
-        if isinstance(event, RunLimit):
-            _say_limit(target, event)
-
-    line, loop = (
-        ProgressLine(sys.stderr, group, text, head),
-        asyncio.get_running_loop(),
-    )
+    line = ProgressLine(sys.stderr, runner.state, head)
+    loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, interrupted)
     ticking = asyncio.create_task(line.keep_drawing())
     try:
-        await runs.follow(take)
-        return list(group.devices.values())
+        await runner.follow(_say_limit)
+        return list(runner.state.devices.values())
     finally:
         ticking.cancel()
         await asyncio.gather(ticking, *stops, return_exceptions=True)
@@ -217,7 +194,7 @@ async def follow_on_a_line(
             loop.remove_signal_handler(number)
 
 
-def _say_limit(target: Target, limit: RunLimit) -> None:
-    print_message(
-        f"{target.label}: {limit.title[0].lower()}{limit.title[1:]}, {limit.why}"
-    )
+def _say_limit(target: Target, event: Event) -> None:
+    if isinstance(event, RunLimit):
+        title = event.title[0].lower() + event.title[1:]
+        print_message(f"{target.label}: {title}, {event.why}")

@@ -256,8 +256,10 @@ class RunReadings:
                     spans.append((moment.since, moment.seconds))
         return dict(found)
 
-    def clock_event_seconds(self) -> dict[str, float]:
+    def clock_event_seconds(self, most: float = math.inf) -> dict[str, float]:
         """Return how long each reason held: as counted by the device, or by the samples.
+
+        A run of `most` seconds has no longer ones.
 
         Of a power cap the longer time counts. Real cards count one without reporting its reason.
         """
@@ -269,9 +271,11 @@ class RunReadings:
             if reason == POWER_CAP:
                 counted = max(counted, held.get(reason, 0.0))
             held[reason] = counted
-        return {
-            reason: seconds for reason, seconds in held.items() if seconds > 0
-        }
+        found = {}
+        for reason, seconds in held.items():
+            if seconds > 0:
+                found[reason] = min(seconds, most)
+        return found
 
     def late_power_cap_seconds(self, seconds: float) -> float | None:
         """Return how long a power cap held in the second half of so many seconds, or None.

@@ -20,7 +20,7 @@ from .rows import ROW_SECONDS, WARM_UP, Rows
 from .throughput import products_in
 
 if TYPE_CHECKING:
-    from .main import Run
+    from .main import WorkerRun
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = (
     "all-reduce",
     "all-gather",
@@ -58,7 +58,7 @@ class Ranks:
     On one machine that is a file, and across nodes the first rank at `HOST:PORT`.
     """
 
-    def __init__(self, device: Any, run: Run) -> None:
+    def __init__(self, device: Any, run: WorkerRun) -> None:
         self.dist = device.torch.distributed
         self.rank, self.count = run.request.rank, run.request.ranks
         self.backend = "nccl" if device.place == "cuda" else "gloo"
@@ -195,7 +195,7 @@ class Message:
         return int((found != known).sum())
 
 
-def collective(device: Any, run: Run) -> None:
+def collective(device: Any, run: WorkerRun) -> None:
     """Measure a row for each size and operation."""
     if device.place == "cpu":
         device.torch.set_num_threads(1)  # the ranks share the cores
@@ -208,7 +208,7 @@ def collective(device: Any, run: Run) -> None:
         raise
 
 
-def _measure(device: Any, run: Run) -> None:
+def _measure(device: Any, run: WorkerRun) -> None:
     ranks = Ranks(device, run)
     free = min(
         filter(None, (device.free_bytes(), run.request.free_bytes)),

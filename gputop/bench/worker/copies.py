@@ -15,7 +15,7 @@ from .errors import RunError, first_line
 from .rows import BLOCK_SECONDS, Rows
 
 if TYPE_CHECKING:
-    from .main import Run
+    from .main import WorkerRun
 
 MIB = 1 << 20
 HOST_SIZES = tuple(1 << power for power in range(16, 31, 2))
@@ -47,7 +47,7 @@ MOST_HELD = 100
 """Small copies that wait together until all of them were launched."""
 
 
-def copy(device: Any, run: Run) -> None:
+def copy(device: Any, run: WorkerRun) -> None:
     """Measure a row for each size and path, and then for each other GPU and direction."""
     cuda = device.place == "cuda"
     torch, free = device.torch, run.request.free_bytes
@@ -90,7 +90,7 @@ def copy(device: Any, run: Run) -> None:
         _copy_between(rows, peers, turn, end, seconds / run.request.turns)
 
 
-def seconds_between(run: Run, peers: int) -> float:
+def seconds_between(run: WorkerRun, peers: int) -> float:
     """Return the seconds of the run for copies between GPUs, the turns of all of them together.
 
     Each peer has the seconds that its rows take if the run is long enough.
@@ -102,12 +102,12 @@ def seconds_between(run: Run, peers: int) -> float:
     return min(wanted, MOST_BETWEEN * seconds)
 
 
-def _seconds_needed(run: Run, peers: int) -> float:
+def _seconds_needed(run: WorkerRun, peers: int) -> float:
     turns: int = run.request.turns
     return PEER_SECONDS * peers * turns
 
 
-def reachable_peers(device: Any, run: Run) -> dict[int, str]:
+def reachable_peers(device: Any, run: WorkerRun) -> dict[int, str]:
     """Return the peers by their number in this process, with a context and peer access made.
 
     That takes up to seconds, and so it is a part of the preparation. Peers that cannot be had are
@@ -133,7 +133,7 @@ def reachable_peers(device: Any, run: Run) -> dict[int, str]:
     return found
 
 
-def fitting_host(sizes: list[int], run: Run) -> list[int]:
+def fitting_host(sizes: list[int], run: WorkerRun) -> list[int]:
     """Return the sizes for which the host has room, and note it where some are left out."""
     host = run.request.host_bytes
     if host is None:
@@ -153,31 +153,22 @@ def _copy_alone(
     counted: list[int],
 ) -> None:
     """Measure the copies that need no other GPU."""
+    device, torch, threads = rows.device, rows.device.torch, counted[-1]
     for size in sizes:
         with rows.attempt(f"copies of {size / MIB:.4g} MiB"):
-            if rows.end_early() or not _copies_of_size(rows, size, counted):
+            if rows.end_early():
                 return
-
-
-def _copies_of_size(
-    rows: Rows,
-    size: int,
-    counted: list[int],
-) -> bool:
-    """Measure the copies of a size; return False if there was no time for all."""
-    device, torch, threads = rows.device, rows.device.torch, counted[-1]
-    rows.expect("making buffers", BUFFERS_SECONDS)
-    if device.place == "cuda":
-        ways = _cuda_ways(device, size, rows.run)
-    else:
-        ways = _cpu_ways(device, size, counted)
-    for way in ways:
-        if rows.end_early():
-            return False
-        torch.set_num_threads(way.threads or threads)
-        _row(rows, way, size, {})
-        torch.set_num_threads(threads)
-    return True
+            rows.expect("making buffers", BUFFERS_SECONDS)
+            if device.place == "cuda":
+                ways = _cuda_ways(device, size, rows.run)
+            else:
+                ways = _cpu_ways(device, size, counted)
+            for way in ways:
+                if rows.end_early():
+                    return
+                torch.set_num_threads(way.threads or threads)
+                _row(rows, way, size, {})
+                torch.set_num_threads(threads)
 
 
 def _row(
@@ -221,7 +212,7 @@ def _cpu_ways(
 def _cuda_ways(
     device: Any,
     size: int,
-    run: Run,
+    run: WorkerRun,
 ) -> Iterator[CopyPath]:
     """Yield the paths in an order in which a buffer is read before it is written."""
     torch = device.torch
@@ -267,7 +258,7 @@ def _words(
     return words.view(-1)
 
 
-def share_lock(run: Run) -> Callable[[], None]:
+def share_lock(run: WorkerRun) -> Callable[[], None]:
     """Share a lock with the other workers, and return the call that waits to have it alone.
 
     That is when all others have ended what they copy by themselves. The kernel releases the lock of

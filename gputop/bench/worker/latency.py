@@ -13,7 +13,7 @@ from .rows import LEAST_SECONDS, SHORT_SECONDS, Clock, Rows, Work, size_text
 from .throughput import MOST_PRODUCTS, products_in
 
 if TYPE_CHECKING:
-    from .main import Run
+    from .main import WorkerRun
 
 SIZES = (5, 100, 1000)
 IN_A_GRAPH, GRAPH_SECONDS = 100, 0.05
@@ -30,7 +30,7 @@ SYNCHRONISED = "synchronised each time"
 NORM_LAST, NORM_EACH = "norm fetched at the end", "norm fetched each step"
 
 
-def latency(device: Any, run: Run) -> None:
+def latency(device: Any, run: WorkerRun) -> None:
     """Measure a row for each size and each way to run the same products."""
     dtype: str = run.request.dtype
     require(device.torch, dtype, device.place)

@@ -36,7 +36,7 @@ from .throughput import (
 )
 
 if TYPE_CHECKING:
-    from .main import Run
+    from .main import WorkerRun
     from .request import WorkerRequest
 
 PRODUCT_SECONDS = 0.05
@@ -51,14 +51,14 @@ WARM_UP_SECONDS, TIMED_SECONDS = 0.2, 0.005
 """Seconds of the whole warm-up, and of products timed in one go: fewer are all jitter."""
 
 
-def soak(device: Any, run: Run) -> None:
+def soak(device: Any, run: WorkerRun) -> None:
     """Prepare, then make products until the time is up."""
     product, pace = prepare(device, run)
     if not run.halt.is_set():
         measure(device, run, product, pace)
 
 
-def choose_size(device: Any, run: Run) -> int:
+def choose_size(device: Any, run: WorkerRun) -> int:
     """Return the requested size, or the largest whose product takes at most `PRODUCT_SECONDS`.
 
     Found by growing: each step predicts the next (eight times the work for twice the size), so that
@@ -113,7 +113,7 @@ def _seconds_of_one(
 
 def prepare(
     device: Any,
-    run: Run,
+    run: WorkerRun,
     arrange: Callable[[Product], Product] = lambda product: product,
 ) -> tuple[Product, Pace]:
     """Make operands, check exact and first products, arrange them, warm up and send the plan."""
@@ -169,7 +169,7 @@ def prepare(
 
 def warm_up(
     device: Any,
-    run: Run,
+    run: WorkerRun,
     product: Product,
 ) -> tuple[float, int]:
     """Return the median seconds of a product and how many were made."""
@@ -188,7 +188,7 @@ def warm_up(
 
 
 def send_plan(
-    device: Any, run: Run, product: Product, pace: Pace, warmed_up: int
+    device: Any, run: WorkerRun, product: Product, pace: Pace, warmed_up: int
 ) -> None:
     """Send the plan: everything needed to interpret the figures."""
     (m, n, k), hertz, form = product.shape, run.request.hertz, product.format
@@ -214,7 +214,7 @@ def send_plan(
 
 def measure(
     device: Any,
-    run: Run,
+    run: WorkerRun,
     product: Product,
     pace: Pace,
 ) -> None:
@@ -267,7 +267,7 @@ def measure(
 
 
 def count_checks(
-    run: Run,
+    run: WorkerRun,
     product: Product,
     ended: EndedBatch,
 ) -> None:
@@ -285,7 +285,7 @@ def count_checks(
     run.verified(found.elements, ended.products)
 
 
-def rest(run: Run, seconds: float) -> EndedBatch:
+def rest(run: WorkerRun, seconds: float) -> EndedBatch:
     """Wait for so long, at most a part of a window, and return that as a batch of no products."""
     began = time.perf_counter()
     run.halt.wait(min(seconds, WINDOW_SECONDS / 4))
@@ -306,7 +306,7 @@ def pause(hertz: float, work: float) -> float:
     )
 
 
-def pulse(device: Any, run: Run) -> None:
+def pulse(device: Any, run: WorkerRun) -> None:
     """Prepare, then make products in the first half of each period until the time is up."""
     hertz = run.request.hertz
     product, pace = prepare(device, run)
@@ -354,7 +354,7 @@ class Ring(Product):
         self,
         product: Product,
         device: Any,
-        run: Run,
+        run: WorkerRun,
     ) -> None:
         vars(self).update(vars(product))
         operands = product.a, product.stored_b
@@ -397,7 +397,7 @@ class Ring(Product):
 class Traffic:
     """Copies within the device's memory, in a thread and a stream of their own."""
 
-    def __init__(self, device: Any, run: Run) -> None:
+    def __init__(self, device: Any, run: WorkerRun) -> None:
         self.device, self.run, torch = device, run, device.torch
         size = COPIED_BYTES[device.place]
         self.source = torch.randint(
@@ -449,7 +449,7 @@ class Traffic:
             self.run.verified(wrong, 0)
 
 
-def burn(device: Any, run: Run) -> None:
+def burn(device: Any, run: WorkerRun) -> None:
     """Fill the memory, then make products and copies until the time is up."""
     product, pace = prepare(
         device, run, lambda product: Ring(product, device, run)

@@ -40,7 +40,7 @@ STOP_SECONDS = 0.2
 """Time that the current product may go on after a stop before the process ends."""
 
 
-class Run:
+class WorkerRun:
     """A run so far, and its one ending, by whichever thread comes first."""
 
     def __init__(self, fd: int, request: WorkerRequest) -> None:
@@ -330,12 +330,11 @@ CHANGING = (
 
 def unset_changing() -> list[str]:
     """Unset these variables, before torch is imported, and return them as `NAME=value`."""
-    found = [
-        name
-        for name in os.environ
-        if any(fnmatchcase(name, each) for each in CHANGING)
-    ]
-    return [f"{name}={os.environ.pop(name)[:80]}" for name in sorted(found)]
+    found = []
+    for name in sorted(os.environ):
+        if any(fnmatchcase(name, each) for each in CHANGING):
+            found.append(f"{name}={os.environ.pop(name)[:80]}")
+    return found
 
 
 SYSFS = Path("/sys/bus/pci/devices")
@@ -367,12 +366,11 @@ def bind_near(pci_bus_id: str) -> str | None:
 
 def _numbers(ranges: str) -> set[int]:
     """Return the numbers of `0-3,8`."""
-    pairs = (each.partition("-") for each in ranges.strip().split(","))
-    return {
-        n
-        for low, _, high in pairs
-        for n in range(int(low), int(high or low) + 1)
-    }
+    found: set[int] = set()
+    for each in ranges.strip().split(","):
+        low, _, high = each.partition("-")
+        found.update(range(int(low), int(high or low) + 1))
+    return found
 
 
 def cublas_version() -> str | None:
@@ -405,12 +403,12 @@ _KINDS = (
     burn,
     collective,
 )
-KINDS: dict[str, Callable[[Any, Run], None]] = {
+KINDS: dict[str, Callable[[Any, WorkerRun], None]] = {
     each.__name__: each for each in _KINDS
 }
 
 
-def measure(device: Any, run: Run) -> None:
+def measure(device: Any, run: WorkerRun) -> None:
     """Run the test. Raise the first error of a table of which no row could be measured."""
     KINDS[run.request.kind](device, run)
     if run.failure is not None and not run.has_rows:
@@ -422,7 +420,7 @@ def main() -> NoReturn:
     end_with_parent()
     fd = own_channel()
     request, rest = read_request()
-    run = Run(fd, request)
+    run = WorkerRun(fd, request)
     threading.Thread(
         target=run.watch,
         args=(rest,),

@@ -15,7 +15,7 @@ from .throughput import SoakTotals, patience
 
 if TYPE_CHECKING:
     from .events import Progress
-    from .main import Run
+    from .main import WorkerRun
 
 MIB = 1 << 20
 BLOCK_BYTES = {"cpu": 32 * MIB, "cuda": 1024 * MIB}
@@ -108,7 +108,7 @@ class MemoryTotals(SoakTotals):
         }
 
 
-def memory(device: Any, run: Run) -> None:
+def memory(device: Any, run: WorkerRun) -> None:
     """Write patterns into all memory that the run may use, and read them back."""
     tested = MemoryUnderTest(device, run)
     totals, seconds = tested.totals, run.request.seconds
@@ -138,7 +138,7 @@ def memory(device: Any, run: Run) -> None:
 class MemoryUnderTest:
     """The memory under test, and the words that it should have."""
 
-    def __init__(self, device: Any, run: Run) -> None:
+    def __init__(self, device: Any, run: WorkerRun) -> None:
         self.device, self.run = device, run
         totals = self.totals = run.totals = MemoryTotals()
         torch, size = device.torch, BLOCK_BYTES[device.place]

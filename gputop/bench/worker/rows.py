@@ -21,7 +21,7 @@ from .throughput import (
 )
 
 if TYPE_CHECKING:
-    from .main import Run
+    from .main import WorkerRun
 
 Work = Callable[[int], None]
 Clock = Callable[[Work, int], float]
@@ -84,7 +84,7 @@ class Rows:
     def __init__(
         self,
         device: Any,
-        run: Run,
+        run: WorkerRun,
         to_come: int,
     ) -> None:
         self.device, self.run, self.to_come = device, run, to_come

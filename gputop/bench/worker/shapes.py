@@ -13,7 +13,7 @@ from .product import Product, Shape, bytes_needed, dtype_facts, fits, require
 from .rows import LONG_SECONDS, ROW_SECONDS, Rows, size_text
 
 if TYPE_CHECKING:
-    from .main import Run
+    from .main import WorkerRun
 
 PARTS_FROM = 64
 """Size from which an octave has two sizes, 2^n and 1.5 · 2^n; below it has one."""
@@ -32,7 +32,7 @@ def sizes(largest: int) -> list[int]:
     return [*(n for n in found if n < largest), largest]
 
 
-def sweep(device: Any, run: Run) -> None:
+def sweep(device: Any, run: WorkerRun) -> None:
     """Measure each data type from its smallest size until products are too long or too large."""
     request = run.request
     names: list[str] = [each.name for each in request.dtypes]
@@ -147,7 +147,7 @@ Candidate = tuple[Shape, bool]
 """m, n, k and True if B is column-major."""
 
 
-def peak(device: Any, run: Run) -> None:
+def peak(device: Any, run: WorkerRun) -> None:
     """Try squares, then rectangles, then ever smaller steps around the best."""
     request, dtype = run.request, run.request.dtype
     require(device.torch, dtype, device.place)

@@ -21,7 +21,7 @@ from .product import room_beside
 from .rows import COLD_SECONDS, WAKE_SECONDS, Rows
 
 if TYPE_CHECKING:
-    from .main import Run
+    from .main import WorkerRun
 
 TRAINED = ("float32", "tf32", "float16", "bfloat16", "float64")
 COMPILE_SECONDS = 300.0
@@ -105,7 +105,7 @@ SCALED = (
 """Blocks for CPUs: hidden, ffn and tokens are a 16th, and the heads in proportion."""
 
 
-def step(device: Any, run: Run) -> None:
+def step(device: Any, run: WorkerRun) -> None:
     """Measure a row for each block eager, and then for each compiled."""
     torch, dtype = device.torch, run.request.dtype
     if dtype not in TRAINED:
@@ -371,7 +371,7 @@ def reason(error: BaseException) -> str:
     )
 
 
-def compile_apart(run: Run) -> None:
+def compile_apart(run: WorkerRun) -> None:
     """Have torch compile in this process, and keep its files in a folder that goes with the run."""
     folder = tempfile.mkdtemp(prefix="gputop-compiled-")
     run.tidy = partial(_tidy, folder)

@@ -1,1 +1,1 @@
-"""The fleet screen: a map of all GPUs that a Prometheus server knows, and what is wrong there."""
+"""The fleet screen: a map of all GPUs of a Prometheus server, and their problems."""

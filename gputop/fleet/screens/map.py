@@ -1,6 +1,6 @@
 """The map: a cell for each GPU, in groups, and the legend of its colours.
 
-Each group is a tile: its name and figures, and beside them its GPUs in rows of equal length.
+Each group is a tile: its name and figures, and next to them its GPUs in rows of equal length.
 """
 
 from __future__ import annotations
@@ -50,23 +50,23 @@ SIGNS = {
     Severity.WARNING: Span("▲", WARN),
     Severity.INFORMATION: Span("i", ACCENT),
 }
-"""Sign of a GPU with a finding, the gravest first; in ASCII `▲` is `^`."""
+"""Sign of a GPU with a finding, the gravest first. In ASCII, `▲` becomes `^`."""
 GLYPHS, ASCII_GLYPHS = "▁▂▄▆█", ".:+*#"
-"""Glyph of each level: height, or how full a character is, repeats what the colour says."""
+"""Glyph of each level. Its height or density repeats the meaning of the colour."""
 _REVERSE = Style(reverse=True)
 MARGIN, GAP = 1, 2
 PAGES = 2
-"""Pages that a map may have before GPUs are in larger groups."""
+"""Pages that a map may have before larger groups are used."""
 ROWS_OF_GPUS = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-"""Lengths of a row that are tried: in rows of whole hosts each host begins at the same place."""
+"""Row lengths to try. In rows of whole hosts, every host begins at the same column."""
 LONGEST_NAME, LONGEST_INDEX = 18, 4
-"""Most cells of the name of a group, and of the index of a GPU on its host."""
+"""Most cells of a group's name, and of a GPU's index on its host."""
 FIGURES, VALUE = 17, 5
-"""Cells of the figures of a group: number of GPUs, median, problems; and of a value."""
+"""Cells for the figures of a group (number of GPUs, median, problems), and for a value."""
 
 
 class Spot(NamedTuple):
-    """Place of a GPU: from the top of the whole map, of which a part may be visible."""
+    """Place of a GPU, relative to the top of the whole map. Only a part may be visible."""
 
     y: int
     x: int
@@ -74,7 +74,7 @@ class Spot(NamedTuple):
 
 
 class MapLayout:
-    """Places of all groups and GPUs: the lowest layout, and then the one with the longest rows."""
+    """Places of all groups and GPUs: the lowest layout and, of equal ones, the longest rows."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class MapLayout:
 
 
 class MapView(LiveView):
-    """A scrolled window over the map, with the cursor in it."""
+    """A scrolled window over the map, with the cursor."""
 
     DEFAULT_CSS = "MapView { overflow-y: scroll; scrollbar-size-vertical: 0; }"
 
@@ -135,12 +135,12 @@ class MapView(LiveView):
         """Label that the GPUs are grouped by."""
         self.map = MapLayout([], 1, 1)
         self._laid_out: object = None
-        """GPUs, label and size that the map was made for."""
+        """GPUs, label and size of the current layout."""
         self._seen: object = None
-        """Place of the cursor when it was last scrolled to."""
+        """Place of the cursor at the last scroll to it."""
 
     def lay_out(self) -> None:
-        """Lay out the map: of those that are short enough, that of the smallest groups."""
+        """Lay out the map with the smallest groups that make it short enough."""
         state = self._state
         width, height = self.size
         conditions = (state.gpus, state.by, self.size)
@@ -150,7 +150,7 @@ class MapView(LiveView):
         tried = []
         for by in [state.by] if state.by else state.choices():
             groups = group_gpus(state.gpus, by)
-            # As many groups as hosts are only another name for them.
+            # As many groups as hosts are only a different name for the hosts.
             fewer = groups[-1].name and len(groups) < state.totals.hosts
             if state.by or by == HOST or fewer:
                 made = self._arrange(groups, width, height - 1)
@@ -164,16 +164,14 @@ class MapView(LiveView):
         width: int,
         room: int,
     ) -> MapLayout:
-        """Return the layout with the value of each GPU if that fits, or else a cell for each."""
+        """Return the layout with the value of each GPU if it fits, else with one cell per GPU."""
         longest = max(len(gpu.index) for gpu in self._state.gpus)
         self._index_cells = min(LONGEST_INDEX, longest)
         made = MapLayout(groups, self._index_cells + VALUE + 3, width)
         return made if made.height <= room else MapLayout(groups, 1, width)
 
-    # Keys and the mouse.
-
     def action_move(self, step: int) -> None:
-        """Move the cursor that many rows down, and beyond the edge to the last GPU."""
+        """Move the cursor by that many rows. Beyond the edge, move to the last GPU."""
         gpu = self._state.cursor
         if gpu is None:
             return
@@ -205,8 +203,6 @@ class MapView(LiveView):
                 and 0 <= x < self.map.cell
             ):
                 self._state.move_to(spot.gpu)
-
-    # Drawing.
 
     def draw(self, width: int, height: int) -> list[Row]:
         state = self._state
@@ -267,7 +263,7 @@ class MapView(LiveView):
         return fit(row, self.map.label)
 
     def _cell(self, gpu: Gpu) -> Row:
-        """Return the cell of a GPU, or its number and value if there is room."""
+        """Return the cell of a GPU, or its number and value if they fit."""
         state = self._state
         level = self._glyph(state.metric.level(gpu))
         sign = Span(" ")
@@ -320,7 +316,7 @@ class MapView(LiveView):
 
 
 def empty_rows(state: FleetState, width: int) -> list[Row]:
-    """Return why there is no GPU to show, and what to do."""
+    """Return why there is no GPU to show, and the remedy."""
     if state.age_seconds is None:
         lines = [f"Waiting for the first answer from {state.where}"]
     elif state.fleet.gpus:
@@ -332,7 +328,7 @@ def empty_rows(state: FleetState, width: int) -> list[Row]:
         lines = [
             "No answer yet",
             *map(str, state.fleet.problems),
-            "gputop keeps asking; R asks now",
+            "gputop tries again; R tries now",
         ]
     else:
         lines = [

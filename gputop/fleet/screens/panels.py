@@ -81,7 +81,7 @@ class StateView(LiveView):
 
 
 class FleetHeader(StateView):
-    """Totals, the server and its problems, and medians: as many rows for any fleet."""
+    """Totals, the server and its problems, and medians. The number of rows is fixed."""
 
     def draw(self, width: int, height: int) -> list[Row]:
         state = self.state
@@ -131,7 +131,7 @@ class FleetHeader(StateView):
         return spread([Span(text, DIM)], [Span(sums, DIM)], width)
 
     def _medians(self) -> Row:
-        """Return the median of each metric; those of older readings are dim."""
+        """Return the median of each metric. Medians of older readings are dim."""
         state = self.state
         row = [Span(" median", DIM)]
         for metric, value in state.medians.items():
@@ -143,7 +143,7 @@ class FleetHeader(StateView):
 
 
 class ProblemsView(ListView[Finding]):
-    """List of problems, whose cursor is also that of the map."""
+    """List of problems. It shares its cursor with the map."""
 
     noun = "problems"
 
@@ -152,7 +152,7 @@ class ProblemsView(ListView[Finding]):
         self._fleet = state
 
     def action_move(self, step: int) -> None:
-        """Move the cursor that many rows down, and to the GPU of that row."""
+        """Move the cursor by that many rows, and on the map to the GPU of the new row."""
         super().action_move(step)
         self._fleet.move_to_problem()
 
@@ -171,14 +171,14 @@ class ProblemsView(ListView[Finding]):
         return "No problems found" if self._fleet.gpus else ""
 
     def heading(self, width: int) -> Row:
-        """Return how many GPUs have problems, in the place of titles."""
+        """Return the number of GPUs with problems, instead of column titles."""
         title = Span(" PROBLEMS ", TAB if self._fleet.on_list else STRONG)
         many = count(self._fleet.totals.gpus_with_findings, "GPU")
         return fit([title, Span(f" of {many}, worst first", DIM)], width)
 
 
 class DetailView(StateView):
-    """Lines about a GPU: its place and labels, and its readings."""
+    """Lines about a GPU: its place, labels and readings."""
 
     def draw(self, width: int, height: int) -> list[Row]:
         state = self.state
@@ -195,7 +195,7 @@ def wrapped(
     width: int,
     most: int,
 ) -> list[Row]:
-    """Wrap the parts into `most` rows. A part without room is left out."""
+    """Wrap the parts into at most `most` rows. A part without room is left out."""
     rows: list[Row] = [[Span("▌ ", ACCENT)]]
     for part in parts:
         if width_of([*rows[-1], *part]) > width and len(rows) < most:
@@ -209,7 +209,7 @@ def wrapped(
 def _place(gpu: Gpu, state: FleetState) -> Iterator[Row]:
     """Yield the name, the model, the job with its peers, and the labels.
 
-    First come labels that differ among GPUs.
+    Labels that differ between GPUs come first.
     """
     yield [
         Span(f"{gpu.place}  ", STRONG),
@@ -237,7 +237,7 @@ def _place(gpu: Gpu, state: FleetState) -> Iterator[Row]:
 
 
 def _readings(gpu: Gpu, state: FleetState) -> Iterator[Row]:
-    """Yield the readings; those older than the rest are followed by how much older they are."""
+    """Yield the readings. Older readings are followed by their additional age."""
     if gpu.gpu_utilization_percent is None and gpu.temperature_celsius is None:
         yield [Span("no readings", WARN)]
     age = (

@@ -1,4 +1,4 @@
-"""The fleet screen: a map of all GPUs, and what is wrong with them; with its keys and its help."""
+"""The fleet screen: a map of all GPUs and their problems, with its keys and its help."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SHARED = {
     "suspend",
     "quit",
 }
-"""Actions of the dashboard that are the same here."""
+"""Actions that work as in the dashboard."""
 # fmt: off
 ACTIONS = (
     Action("fleet.host", "enter", "screen.host", "Show only the host under the cursor", "Host"),
@@ -51,7 +51,7 @@ ACTIONS = (
     Action("group", "g", "screen.group(1)", "Group by the next label", "Group"),
     Action("group.previous", "G", "screen.group(-1)", "Group by the previous label"),
     Action("fleet.filter", "slash,f3,f4,backslash", "screen.filter", "Filter by labels", "Filter"),
-    Action("fleet.refresh", "R", "screen.refresh_now", "Ask the server now", "Refresh"),
+    Action("fleet.refresh", "R", "screen.refresh_now", "Refresh from the server now", "Refresh"),
     Action("fleet.right", "right", "view.side(1)", "Next GPU"),
     Action("fleet.left", "left", "view.side(-1)", "Previous GPU"),
     Action("settings", "S", "app.save", "Save the theme for the next start"),
@@ -59,7 +59,7 @@ ACTIONS = (
     *(action for action in DASHBOARD if action.id in SHARED),
 )
 # fmt: on
-"""Everything a key does on the fleet screen."""
+"""Actions of all keys on the fleet screen."""
 HELP = {
     "Keys": {" ".join(action.key_names): action.help for action in ACTIONS},
     "Signs": {
@@ -109,7 +109,7 @@ class FleetScreen(ActionScreen):
             (30, "-tall"),
         ]
         self._old = False
-        """True if what was drawn last was out of date."""
+        """True if the last drawing was out of date."""
         self._input = Input(
             id="filter",
             compact=True,
@@ -148,13 +148,13 @@ class FleetScreen(ActionScreen):
             view.redraw()
 
     def tick(self) -> None:
-        """Show how old the fleet is; everything fades once it is too old."""
+        """Update the age of the fleet. The screen fades if it is too old."""
         self._views[0].redraw()
         if self.state.is_old != self._old:
             self.show()
 
     def on_click(self) -> None:
-        """Show what a click on the map has changed."""
+        """Show the effect of a click on the map."""
         self.show()
 
     @on(ProblemsView.RowClicked)
@@ -163,11 +163,9 @@ class FleetScreen(ActionScreen):
         self.state.move_to_problem()
         self.show()
 
-    # Keys.
-
     @property
     def actors(self) -> Sequence[DOMNode]:
-        """The list or the map, whichever has the keys; the map; and the screen."""
+        """The focused one of list and map, then the map, then the screen."""
         focused = (self._problems,) if self.state.on_list else ()
         return (*focused, self._map, self)
 
@@ -188,7 +186,7 @@ class FleetScreen(ActionScreen):
         return done
 
     def action_switch(self) -> None:
-        """Switch between map and list; there go to the first row if the cursor is on none."""
+        """Switch between map and list. Without a problem at the cursor, go to the first row."""
         self.state.on_list = not self.state.on_list
         self._problems.action_move(0)
 
@@ -221,8 +219,6 @@ class FleetScreen(ActionScreen):
 
         self.app.push_screen(HelpPage(HELP))
 
-    # The filter.
-
     def action_filter(self) -> None:
         self._input.display = True
         self._input.focus()
@@ -234,6 +230,6 @@ class FleetScreen(ActionScreen):
 
     @on(Input.Submitted)
     def _filter_kept(self) -> None:
-        """Keep the filter; keys are commands again."""
+        """Keep the filter. Keys are commands again."""
         self.set_focus(None)
         self.show()

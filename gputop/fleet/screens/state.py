@@ -1,4 +1,4 @@
-"""State of the fleet screen: the newest fleet, its groups, the cursor, and what the user chose."""
+"""State of the fleet screen: the newest fleet, its groups, the cursor, and the user's choices."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from gputop.text import short_name
 from gputop.ui.drawing.list_view import ListState
 
 LATE_INTERVALS = 3
-"""Intervals without an answer after which the readings are old."""
+"""Intervals without an answer after which readings count as old."""
 HOST, MODEL = "host", "model"
 """Groupings that need no label."""
 
 
 EXAMPLE = "rack=r3 pod~train host!=node7"
 OWN = {"host": "host", "gpu": "index", "model": "name", "uuid": "uuid"}
-"""Words for fields of a GPU, which work like labels."""
+"""Names of a GPU's fields, which work like labels."""
 _WORD = re.compile(r"([^\s=!~]+)(!?)([=~])(\S*)")
 Test = Callable[[Gpu], bool]
 
 
 def parse_filter(text: str, names: Collection[str]) -> list[Test]:
-    """Return the tests of a filter over the labels `names`, which a GPU must all pass.
+    """Return the tests of a filter over the labels `names`. A GPU must pass all of them.
 
-    Raises `ValueError` with the right form.
+    Raises `ValueError` with the correct syntax.
     """
     return [_test(word, names) for word in text.split()]
 
@@ -51,8 +51,8 @@ def _test(word: str, names: Collection[str]) -> Test:
     name, denied, sign, value = match.groups()
     if name not in names and name not in OWN:
         known = ", ".join((*sorted(names), *OWN))
-        raise ValueError(f"No label {name}: there are {known}")
-    # An empty value is still being typed.
+        raise ValueError(f"No label {name}. Labels: {known}")
+    # An empty value means that the user is still typing.
     pattern = re.escape(value) if sign == "~" else translate(value or "*")
     search = re.compile(pattern, re.IGNORECASE if sign == "~" else 0).search
 
@@ -69,7 +69,7 @@ class GpuGroup:
     """GPUs with the same value of a label."""
 
     name: str
-    """Value of the label, which is foreign text; "" if the GPUs lack it."""
+    """Value of the label, which is foreign text; "" for GPUs without it."""
     gpus: list[Gpu] = field(default_factory=list)
 
 
@@ -80,7 +80,7 @@ def group_name(gpu: Gpu, by: str) -> str:
 
 
 def group_gpus(gpus: Sequence[Gpu], by: str) -> list[GpuGroup]:
-    """Return the groups in natural order; the unnamed one comes last."""
+    """Return the groups in natural order. The unnamed one comes last."""
     found: dict[str, GpuGroup] = {}
     for gpu in gpus:
         name = group_name(gpu, by)
@@ -91,7 +91,7 @@ def group_gpus(gpus: Sequence[Gpu], by: str) -> list[GpuGroup]:
 
 
 class Problems(ListState[Finding]):
-    """List of findings, whose selection follows its finding."""
+    """List of findings. The selection stays on its finding."""
 
     def identity(self, item: Finding) -> Hashable:
         return item.device_uuid, item.rule
@@ -108,9 +108,9 @@ class FleetState:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Show a fleet that is asked every `interval` seconds.
+        """Show a fleet that is refreshed every `interval` seconds.
 
-        `where` is the server and `match` the selector that it is asked with.
+        `where` is the server, and `match` the selector in its queries.
         """
         self.interval = interval
         self.where = where
@@ -118,37 +118,35 @@ class FleetState:
         self._clock = clock
         self._taken_at: float | None = None
         self.fleet = Fleet(time=0.0)
-        """The newest fleet; an empty one before the first answer."""
+        """The newest fleet; an empty fleet before the first answer."""
         self.metric = BUSY
         self.by = ""
-        """Label that the map is grouped by; "" for the one that fits."""
+        """Label that the map is grouped by; "" for an automatic choice."""
         self.typed = ""
         self.refused = ""
-        """Message about the filter if it is not valid, with the right form."""
+        """Message with the correct syntax if the filter is invalid."""
         self.on_list = False
-        """True while keys go to the list of problems."""
+        """True while the list of problems has the focus."""
         self._key = ""
-        """Key of the GPU under the cursor, once it was moved."""
+        """Key of the GPU under the cursor, if the cursor was moved."""
         self.problems = Problems()
-        """List of what is wrong with the GPUs that are shown, worst first."""
+        """List of problems of the visible GPUs, worst first."""
         self._look()
 
-    # Data.
-
     def update(self, fleet: Fleet) -> None:
-        """Show a new answer in place of the one before."""
+        """Replace the previous answer by a new one."""
         self.fleet = fleet
         if fleet.fresh or self._taken_at is None:
             self._taken_at = self._clock()
         self._look()
 
     def type(self, text: str) -> None:
-        """Show the GPUs that pass the text, or all while it is not valid."""
+        """Show the GPUs that pass the filter text, or all while it is invalid."""
         self.typed = text
         self._look()
 
     def _look(self) -> None:
-        """Find everything that is shown by the filter."""
+        """Apply the filter to everything that is shown."""
         fleet = self.fleet
         self.refused = ""
         self.gpus: Sequence[Gpu] = fleet.gpus
@@ -165,7 +163,8 @@ class FleetState:
         findings = [f for f in fleet.findings if f.device_uuid in self.by_key]
         self.worst: dict[str, Severity] = {}
         """Severity of the gravest finding, by the key of a GPU."""
-        for finding in findings:  # the gravest first
+        # The gravest finding comes first.
+        for finding in findings:
             self.worst.setdefault(finding.device_uuid, finding.severity)
         self.problems.fill(findings)
         self.totals = totals(self.gpus, findings)
@@ -182,22 +181,20 @@ class FleetState:
 
     @property
     def is_old(self) -> bool:
-        """True if what is shown may be out of date."""
+        """True if the screen may be out of date."""
         late = (self.age_seconds or 0.0) > LATE_INTERVALS * self.interval
         return late or not self.fleet.fresh
 
     def peers(self, job: str) -> list[Gpu]:
-        """Return the GPUs of a job, whether they pass the filter or not."""
+        """Return the GPUs of a job, even if the filter excludes them."""
         return [gpu for gpu in self.fleet.gpus if job_of(gpu) == job]
-
-    # Choices of the user.
 
     def next_metric(self, step: int) -> None:
         place = METRICS.index(self.metric) + step
         self.metric = METRICS[place % len(METRICS)]
 
     def choices(self) -> list[str]:
-        """Return the labels that the fleet can be grouped by."""
+        """Return the labels to group the fleet by."""
         labels = dict.fromkeys((HOST, *self.fleet.label_names))
         labels.pop(MODEL, None)
         return [*labels, MODEL]
@@ -206,11 +203,9 @@ class FleetState:
         """Return a filter for the GPUs of a host."""
         return f"host={'?'.join(glob.escape(host).split())}"
 
-    # Cursor.
-
     @property
     def cursor(self) -> Gpu | None:
-        """GPU under the cursor: that of the first problem, until it is moved."""
+        """GPU under the cursor: that of the first problem, until the cursor is moved."""
         key = self._key
         if key not in self.by_key and self.problems.selected is not None:
             key = self.problems.selected.device_uuid

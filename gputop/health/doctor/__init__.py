@@ -1,4 +1,4 @@
-"""Checks of driver, devices, torch and gputop: facts are gathered, pure functions judge them."""
+"""Checks of driver, devices, torch and gputop. Pure functions judge facts gathered before."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ CHECKS = (
 )
 BY_NAME = {check.name: check for check in CHECKS}
 DEFAULT = "nvml"
-"""Check that reports a problem of the driver if the problem names no check."""
+"""Check that reports a driver problem if the problem names no check."""
 
 
 def examine(facts: DoctorFacts) -> tuple[Finding, ...]:
-    """Return the findings of all checks; `Finding.rule` is the name of the check."""
+    """Return the findings of all checks. `Finding.rule` is the name of the check."""
     known = facts.inventory.problem
     culprit = ""
     if known is not None:

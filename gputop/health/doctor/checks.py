@@ -1,6 +1,6 @@
-"""Check: a pure function over the facts; with the checks of the driver and of gputop itself.
+"""Checks as pure functions over facts, and the checks of the driver and of gputop itself.
 
-If the driver cannot be used, the check that `facts.inventory.problem` names says why.
+If the driver cannot be used, the check named in `facts.inventory.problem` reports it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Check(NamedTuple):
     title: str
     judge: Callable[[DoctorFacts], Iterable[Finding]]
     rule: str = ""
-    """Rule whose finding about a device counts instead, if there is one."""
+    """Rule that replaces the check if it has a finding about a device; empty for none."""
 
 
 def _made(
@@ -60,11 +60,11 @@ def _made(
 
 
 note = partial(_made, Severity.INFORMATION)
-"""Makes a finding that is good to know, or that says why a check was not possible."""
+"""Make a finding that is useful to know, or that says why a check was not possible."""
 warning = partial(_made, Severity.WARNING)
-"""Makes one that costs speed or comfort, or may soon be a problem."""
+"""Make a finding that costs speed or comfort, or may soon become a problem."""
 problem = partial(_made, Severity.FAULT)
-"""Makes one that something does not work or cannot be trusted."""
+"""Make a finding for something that does not work or cannot be trusted."""
 
 
 def ok(text: str, device: Device | None = None) -> Finding:
@@ -72,11 +72,11 @@ def ok(text: str, device: Device | None = None) -> Finding:
     return _made(Severity.OK, text, device=device)
 
 
-_TERM = "Set TERM to what the terminal is, such as xterm-256color"
+_TERM = "Set TERM to your terminal's type, such as xterm-256color"
 
 
 def library(facts: DoctorFacts) -> Iterator[Finding]:
-    """Check the file of NVML."""
+    """Check the library of NVML."""
     system = facts.system
     if system.library:
         yield ok(system.library)
@@ -93,7 +93,7 @@ def module(facts: DoctorFacts) -> Iterator[Finding]:
     if facts.system.module_version:
         yield ok(f"{facts.system.module_version}, loaded")
     elif facts.driver_answers:
-        yield ok("the driver of Windows" if facts.system.wsl else "loaded")
+        yield ok("the Windows driver" if facts.system.wsl else "loaded")
     elif not facts.system.wsl:
         yield note("not loaded")
 
@@ -112,19 +112,19 @@ def permission(facts: DoctorFacts) -> Iterator[Finding]:
     if not files:
         return
     if not refusals:
-        yield ok(f"{len(files)} device files, all may be opened")
+        yield ok(f"{len(files)} device files, all can be opened")
         return
     named = fold_list([f"{each.file} ({each.why})" for each in refusals], 3)
     yield warning(f"cannot be opened: {named}", ask_for(refusals[0]))
 
 
 def nouveau(facts: DoctorFacts) -> Iterator[Finding]:
-    """Check that the kernel's own driver holds no GPU, as NVIDIA's driver cannot share one."""
+    """Check that nouveau, the kernel's own driver, controls no GPU that NVIDIA's driver needs."""
     held = facts.system.held_by("nouveau")
     if held:
         yield warning(
             f"nouveau has {', '.join(held)}",
-            "Block nouveau in /etc/modprobe.d and reboot the machine, or leave it that GPU",
+            "Blacklist nouveau and reboot, or accept that gputop can't use this GPU",
         )
     elif facts.system.nouveau:
         yield ok("loaded, and has no GPU")
@@ -133,7 +133,7 @@ def nouveau(facts: DoctorFacts) -> Iterator[Finding]:
 
 
 def container(facts: DoctorFacts) -> Iterator[Finding]:
-    """Report a container and the GPUs that it was given."""
+    """Report a container and the GPUs that are passed to it."""
     kind = facts.system.container
     if kind is None:
         yield ok("none")
@@ -144,21 +144,19 @@ def container(facts: DoctorFacts) -> Iterator[Finding]:
 
 
 def wsl(facts: DoctorFacts) -> Iterator[Finding]:
-    """Check the Windows Subsystem for Linux, which uses the driver of Windows."""
+    """Check the Windows Subsystem for Linux, which uses the Windows driver."""
     system = facts.system
     if not system.wsl:
         yield ok("no")
     elif not facts.driver_answers:
-        yield note("the driver is that of Windows")
+        yield note("uses the Windows driver")
     elif system.library and not system.library.startswith(WSL_FOLDER):
         yield warning(
-            f"{system.library} hides that of {WSL_FOLDER}",
-            "Remove the Linux driver from this WSL: that of Windows is used",
+            f"{system.library} hides the one in {WSL_FOLDER}",
+            "Remove the Linux driver from this WSL: the Windows driver is used",
         )
     else:
-        yield ok(
-            "the driver of Windows; it has no readings of single processes"
-        )
+        yield ok("the Windows driver, without readings per process")
 
 
 def nvml(facts: DoctorFacts) -> Iterator[Finding]:
@@ -170,7 +168,7 @@ def nvml(facts: DoctorFacts) -> Iterator[Finding]:
 
 
 def devices(facts: DoctorFacts) -> Iterator[Finding]:
-    """Compare the GPUs on the PCI bus with those that the driver has."""
+    """Compare the GPUs on the PCI bus with the driver's list."""
     if not facts.driver_answers:
         return
     missing = facts.inventory.unlisted_gpus
@@ -205,7 +203,7 @@ def version(facts: DoctorFacts) -> Iterator[Finding]:
 
 
 def bindings(facts: DoctorFacts) -> Iterator[Finding]:
-    """Check which nvidia-ml-py is installed, and whether another package installs its module."""
+    """Check which nvidia-ml-py is installed, and whether another package has its module, too."""
     installed = (
         f"{BINDINGS} {facts.bindings.get(BINDINGS, 'of unknown version')}"
     )
@@ -227,7 +225,7 @@ def installation(facts: DoctorFacts) -> Iterator[Finding]:
 
 
 def users(facts: DoctorFacts) -> Iterator[Finding]:
-    """Check that the names of users are looked up quickly."""
+    """Check that user names are looked up quickly."""
     if not facts.slow_users:
         yield ok("quick to look up")
         return
@@ -235,13 +233,13 @@ def users(facts: DoctorFacts) -> Iterator[Finding]:
     if len(facts.slow_users) > 1:
         which = f"the names of users {fold_list(facts.slow_users, 3)} are"
     yield warning(
-        f"{which} not answered within {USER_SECONDS:g} s: processes have the number instead",
+        f"{which} not found within {USER_SECONDS:g} s: processes show the number instead",
         f"Check SSSD or NSS: `getent passwd {facts.slow_users[0]}`",
     )
 
 
 def terminal(facts: DoctorFacts) -> Iterator[Finding]:
-    """Check that the dashboard can be drawn, and in how many colours."""
+    """Check that the terminal can show the dashboard, and its number of colours."""
     name = visible(facts.environment.get("TERM", ""), 40)
     if name in ("", "dumb"):
         made = warning if facts.on_terminal else note
@@ -267,14 +265,14 @@ def terminal(facts: DoctorFacts) -> Iterator[Finding]:
 
 
 def characters(facts: DoctorFacts) -> Iterator[Finding]:
-    """Check that charts can be drawn in more than ASCII."""
+    """Check that charts can use more characters than ASCII."""
     locale = visible(locale_of(facts.environment), 40)
     if not ascii_is_safer(facts.environment):
         yield ok(f"locale {locale or 'not set'}, drawn in UTF-8")
     elif facts.environment.get("TERM") == "linux":
         yield note(
             "drawn in ASCII: the Linux console has few glyphs",
-            "`gputop --no-ascii` tries",
+            "Try `gputop --no-ascii`",
         )
     else:
         yield note(

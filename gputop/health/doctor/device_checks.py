@@ -1,4 +1,4 @@
-"""Checks of each GPU, and whether CUDA and torch can use them and by which indices.
+"""Checks of each GPU, and of its use by CUDA and torch and their indices.
 
 A GPU that does not answer has only a finding about its state.
 """
@@ -66,7 +66,7 @@ def state(facts: DoctorFacts) -> Iterator[Finding]:
 
 
 def xids(facts: DoctorFacts) -> Iterator[Finding]:
-    """Check for Xid errors in the kernel's log and among the events since the start."""
+    """Check for Xid errors in the kernel log and among the events since the start."""
     log = facts.kernel_log
     for device in facts.gpus:
         found = [
@@ -86,7 +86,7 @@ def xids(facts: DoctorFacts) -> Iterator[Finding]:
             yield ok("none in the kernel's log of the last day", device)
     if log.refused is not None and facts.gpus:
         yield note(
-            f"earlier ones are not known: /dev/kmsg, {log.refused}",
+            f"earlier ones are unknown: /dev/kmsg, {log.refused}",
             "Run `sudo gputop doctor`, or `sudo dmesg | grep Xid`",
         )
 
@@ -94,7 +94,7 @@ def xids(facts: DoctorFacts) -> Iterator[Finding]:
 def _worst(
     device: Device, found: Sequence[Event], readings: DeviceSample | None
 ) -> Finding:
-    """Return the finding about the gravest Xid; times are in seconds from now."""
+    """Return the finding about the gravest Xid. Times are in seconds before now."""
     event = gravest_xid(found)
     fault, age = event_text(event, device, readings), -event.time
     ago = "just now" if age < 1 else f"{duration(age)} ago"
@@ -134,7 +134,7 @@ def absent(
 def _of_each(
     needs: Sequence[str], check: DeviceCheck
 ) -> Callable[[DoctorFacts], Iterator[Finding]]:
-    """Return a check of the devices that answer, or which of the needed readings one lacks."""
+    """Return a check of the devices that answer, or a finding about a missing reading."""
 
     def judge(facts: DoctorFacts) -> Iterator[Finding]:
         for device in facts.gpus:
@@ -161,7 +161,7 @@ def _fine(text: str) -> DeviceCheck:
 def _no_ecc(device: Device, readings: DeviceSample) -> Finding:
     if device.ecc_enabled is False:
         return note(
-            "disabled: memory errors are not seen",
+            "disabled: memory errors are not detected",
             enable_ecc(device, shared=True),
             device,
         )
@@ -180,7 +180,7 @@ def _no_ecc(device: Device, readings: DeviceSample) -> Finding:
 
 
 def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
-    """Tell a link at its maximum from one that cannot be judged without load."""
+    """Return a finding for a link at its maximum, or for one that cannot be judged without load."""
     if device.memory_is_shared:
         return ok("none: it is on the host's chip", device)
     now = readings.pcie_generation or 0, readings.pcie_width or 0
@@ -190,7 +190,7 @@ def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
         return ok(f"{text}, the maximum", device)
     if readings.gpu_utilization_percent is None:
         return note(
-            f"not judged: {text}, and its load is not known", device=device
+            f"not judged: {text}, and its load is unknown", device=device
         )
     return note(
         f"not judged: little load, at {text} of {link_text(*most)}",
@@ -200,7 +200,7 @@ def _link_not_slow(device: Device, readings: DeviceSample) -> Finding:
 
 
 def power_limit(device: Device, readings: DeviceSample) -> Finding:
-    """Check for a lowered limit, even if it holds nothing back now."""
+    """Check for a lowered limit, even if it does not reduce the clocks now."""
     limit = readings.power_limit_watts or 0
     default = device.power_limit_default_watts or 0
     lowered = lowered_limit(limit, default, device)
@@ -210,7 +210,7 @@ def power_limit(device: Device, readings: DeviceSample) -> Finding:
 
 
 def persistence(device: Device, _: DeviceSample) -> Finding:
-    """Check that the driver keeps the device initialized while nobody uses it."""
+    """Check that the driver keeps the device initialized while no program uses it."""
     if device.persistence_mode == "enabled":
         return ok("on", device)
     return note(
@@ -221,9 +221,9 @@ def persistence(device: Device, _: DeviceSample) -> Finding:
 
 
 def compute_mode(device: Device, _: DeviceSample) -> Finding:
-    """Check that programs may compute on it."""
+    """Check that programs may compute on the device."""
     mode = device.compute_mode or ""
-    remedy = f"{shared_command('-c 0', device)} lets everybody compute"
+    remedy = f"{shared_command('-c 0', device)} lets all programs compute"
     if mode == "prohibited":
         return problem(
             "prohibited: no program may compute on it", remedy, device
@@ -267,7 +267,7 @@ OF_EACH = (
         "memory users",
         "unattributed",
         ("memory_unattributed_bytes",),
-        _fine("listed processes hold what is in use"),
+        _fine("listed processes hold all memory in use"),
     ),
     ("thermal", "heat", "thermal", _REASONS, _fine("none now")),
     (
@@ -282,7 +282,7 @@ OF_EACH = (
     ("persistence", "persistence", "", ("persistence_mode",), persistence),
     ("compute_mode", "compute mode", "", ("compute_mode",), compute_mode),
 )
-"""Name, title, rule, needed readings, and the check of a device without a finding of the rule."""
+"""Name, title, rule, needed readings, and the check for a device if the rule finds nothing."""
 
 DEVICE_CHECKS = (
     Check("state", CheckGroup.DEVICES, "state", state),
@@ -323,7 +323,7 @@ def torch(facts: DoctorFacts) -> Iterator[Finding]:
 
 
 def build(facts: DoctorFacts) -> Iterator[Finding]:
-    """Check that torch has CUDA support: without it, it computes on the CPU."""
+    """Check that torch has CUDA support. Otherwise it computes on the CPU."""
     said = _imported(facts)
     if said is None:
         return
@@ -361,7 +361,7 @@ def cuda(facts: DoctorFacts) -> Iterator[Finding]:
         why = visible(said.fault or "it sees no device", 200).rstrip(".")
         yield problem(
             f"torch cannot use the GPUs: {why}",
-            f"See what nvidia-smi says; {takes}",
+            f"Run nvidia-smi; {takes}",
         )
 
 
@@ -389,7 +389,7 @@ def architecture(facts: DoctorFacts) -> Iterator[Finding]:
 
 
 def selection(facts: DoctorFacts) -> Iterator[Finding]:
-    """Check which GPUs CUDA_VISIBLE_DEVICES leaves visible."""
+    """Check which GPUs are in CUDA_VISIBLE_DEVICES."""
     value = facts.environment.get(VARIABLE)
     if value is None:
         yield ok("not set: CUDA programs see every GPU")
@@ -422,7 +422,7 @@ def selection(facts: DoctorFacts) -> Iterator[Finding]:
 
 
 def order(facts: DoctorFacts) -> Iterator[Finding]:
-    """Check that CUDA's indices are those of NVML."""
+    """Check that CUDA's indices equal NVML's."""
     if not facts.gpus:
         return
     chosen = facts.environment.get(VARIABLE) is not None
@@ -439,7 +439,8 @@ def order(facts: DoctorFacts) -> Iterator[Finding]:
             yield ok("CUDA's indices are NVML's")
         else:
             yield note(
-                "CUDA's indices may not be NVML's: torch does not say", remedy
+                "CUDA's indices may not be NVML's: torch reports none",
+                remedy,
             )
         return
     others = []

@@ -1,4 +1,4 @@
-"""Facts for the checks, and how they are gathered: whatever can hang runs in another process."""
+"""Facts for the checks, and how they are gathered. Calls that can hang run in another process."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ if TYPE_CHECKING:
 
 
 USER_SECONDS = 1.0
-"""Seconds within which the name of a user is looked up on a machine that is well."""
+"""Seconds within which a healthy machine looks up a user's name."""
 ASK_SECONDS = 60.0
-"""Seconds for torch. Importing it over a network, or starting CUDA on many devices, takes long."""
+"""Seconds for torch. Importing it over a network or starting CUDA on many devices takes long."""
 
-# torch has `uuid` since 2.5 and the bus id since 2.9. This creates no context on a device.
+# torch has `uuid` since 2.5 and the bus id since 2.9. This program creates no
+# context on a device.
 PROBE = """
 import json, os
 channel = os.dup(1)
@@ -82,17 +83,17 @@ os.write(channel, b"\\n" + json.dumps(answer).encode() + b"\\n")
 
 @dataclass(frozen=True, slots=True)
 class CudaDevice:
-    """A device as CUDA numbers it, under this environment's `CUDA_VISIBLE_DEVICES`."""
+    """A device with CUDA's number, under this environment's `CUDA_VISIBLE_DEVICES`."""
 
     index: int
     uuid: str | None = None
-    """UUID as torch has it, without the `GPU-` of NVML."""
+    """UUID from torch, without NVML's prefix `GPU-`."""
     pci_bus_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TorchFacts:
-    """A torch that was imported, unless `failure` says why it was not."""
+    """An imported torch, or `failure` as the reason why the import failed."""
 
     version: str | None = None
     cuda_version: str | None = None
@@ -100,14 +101,14 @@ class TorchFacts:
     architectures: tuple[str, ...] = ()
     devices: tuple[CudaDevice, ...] = ()
     fault: str | None = None
-    """Reason why it cannot use CUDA, in its own words."""
+    """Reason why torch cannot use CUDA, in its own words."""
     failure: str | None = None
 
 
 async def torch_facts(
     interpreter: Interpreter, seconds: float = ASK_SECONDS
 ) -> TorchFacts:
-    """Ask the torch of that interpreter, within the time."""
+    """Read the facts from that interpreter's torch, within the time limit."""
     try:
         output, status = await run_program(interpreter.path, PROBE, seconds)
     except (NoAnswerError, ProblemError) as error:
@@ -129,7 +130,7 @@ DRIVER_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class DoctorFacts:
-    """Facts at one moment. The defaults are those of a machine that has nothing."""
+    """Facts at one moment. The defaults describe a machine with nothing installed."""
 
     inventory: Inventory = NO_INVENTORY
     sample: Sample = NO_SAMPLE
@@ -139,17 +140,17 @@ class DoctorFacts:
         default_factory=lambda: InterpreterSearch(None, ())
     )
     torch: TorchFacts | None = None
-    """Answer of its torch; None if there is none."""
+    """Facts about the interpreter's torch; None without an interpreter."""
     environment: Mapping[str, str] = field(default_factory=dict)
     on_terminal: bool = False
     colours: int | None = None
     python_version: str = platform.python_version()
     libraries: Mapping[str, str] = field(default_factory=dict)
-    """Versions of the libraries that draw the dashboard and read the stream."""
+    """Versions of the libraries for the dashboard and the stream."""
     bindings: Mapping[str, str] = field(default_factory=dict)
     """Versions of the distributions that install a `pynvml`, by name."""
     slow_users: tuple[str, ...] = ()
-    """Numbers of the users of GPUs whose names were not answered within `USER_SECONDS`."""
+    """Numbers of GPU users whose names were not found within `USER_SECONDS`."""
     other_gputop: str | None = None
     """Version of the other distribution called `gputop`, if it is installed as well."""
 
@@ -170,7 +171,7 @@ class DoctorFacts:
 
 
 async def find_slow_users(sample: Sample) -> tuple[str, ...]:
-    """Return the numbers of the users whose names are not answered within `USER_SECONDS`."""
+    """Return the numbers of users whose names are not found within `USER_SECONDS`."""
     from gputop.agent.linux.owners import user_name
 
     asked = {}
@@ -190,7 +191,7 @@ async def gather(
     root: Path = Path("/"),
     driver_seconds: float = DRIVER_SECONDS,
 ) -> DoctorFacts:
-    """Asks driver and torch at the same time; `python` (of `--python`) is the only candidate."""
+    """Query driver and torch at the same time. `python` (from `--python`) is the only candidate."""
     asked_torch = asyncio.create_task(
         worker_launch.find_interpreter(python, cuda=True)
     )

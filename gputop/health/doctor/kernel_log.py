@@ -1,4 +1,4 @@
-"""Xids in the kernel's log: errors of a GPU that NVIDIA's kernel module reported."""
+"""Xids in the kernel log: GPU errors that NVIDIA's kernel module reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Documentation/ABI/testing/dev-kmsg. Source of the text: https://docs.nvidia.com/
 
 
 class LoggedXid(NamedTuple):
-    """An Xid in the kernel's log, with the device's PCI address as the driver writes it."""
+    """An Xid in the kernel log, with the device's PCI address in the driver's format."""
 
     address: str
     code: int
@@ -28,7 +28,7 @@ class LoggedXid(NamedTuple):
 
 
 class KernelLog(NamedTuple):
-    """Xids in the kernel's log, oldest first; `refused` is the reason that it cannot be read."""
+    """Xids in the kernel log, oldest first. `refused` is the reason why it cannot be read."""
 
     xids: tuple[LoggedXid, ...] = ()
     refused: str | None = None
@@ -38,7 +38,7 @@ def read_kernel_log(
     root: Path = Path("/"),
     clock: Callable[[], float] = time.monotonic,
 ) -> KernelLog:
-    """Return the Xids in the kernel's log now, never waiting for more."""
+    """Return the Xids that are in the kernel log now. Does not wait for more."""
     try:
         descriptor = os.open(
             root / "dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -53,7 +53,7 @@ def read_kernel_log(
 
 
 def _records(descriptor: int) -> Iterator[bytes]:
-    """Yield the log's records. One read is one record; overwritten ones are skipped."""
+    """Yield the log's records. One read returns one record; overwritten ones are skipped."""
     for _ in range(_MOST_RECORDS):
         try:
             record = os.read(descriptor, _RECORD_BYTES)

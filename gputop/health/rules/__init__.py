@@ -1,1 +1,1 @@
-"""Rules that find what is wrong, a module for each subject. Pure."""
+"""Rules that find problems, one module per subject. Pure functions."""

@@ -1,4 +1,4 @@
-"""Rules about the hardware: clocks and what holds them down, the PCIe link, errors."""
+"""Rules about the hardware: reduced clocks and their reasons, the PCIe link, errors."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ CLOCK_MAX = "sm_clock_max_mhz"
 ECC, ECC_UNCORRECTED = "ecc_corrected", "ecc_uncorrected"
 TRAFFIC = dict(zip(PCIE, ("receives", "sends"), strict=True))
 MOST_POINTS = 60
-"""Most samples of ten minutes that are read: more precision than anyone needs."""
+"""Most samples to read from ten minutes. More precision is not needed."""
 
 
 def power_capped(view: RuleView) -> Finding | None:
-    """Find clocks held down by the power limit: normal at full load unless it was lowered."""
+    """Find clocks reduced by the power limit. This is normal at full load unless it was lowered."""
     found = bound_by.at_power_limit(view)
     if found is None:
         return None
@@ -72,7 +72,7 @@ def power_capped(view: RuleView) -> Finding | None:
 def lowered_limit(
     limit: float | None, default: float | None, device: Device
 ) -> tuple[str, str] | None:
-    """Return the power limit in words and the remedy if somebody lowered it, else None."""
+    """Return the power limit and the remedy in words if it was lowered, else None."""
     if limit is None or not default or limit >= t.LIMIT_LOWERED * default:
         return None
     restore = shared_command(f"-pl {default:.0f}", device)
@@ -83,7 +83,7 @@ def lowered_limit(
 
 
 def thermal(view: RuleView) -> Finding | None:
-    """Find clocks held down by heat."""
+    """Find clocks reduced by heat."""
     slowed = bound_by.slowed_by_heat(view)
     if slowed is None:
         return None
@@ -97,7 +97,7 @@ def thermal(view: RuleView) -> Finding | None:
 
 
 def hardware_slowdown(view: RuleView) -> Finding | None:
-    """Find a slowdown by hardware other than heat: mostly by the power supply."""
+    """Find a slowdown by the hardware for reasons other than heat, mostly power."""
     slowed = bound_by.slowed_by_hardware(view)
     if slowed is None:
         return None
@@ -116,7 +116,7 @@ def _slowed(
     evidence: Iterable[Evidence],
     remedy: str,
 ) -> Finding:
-    """Return the finding that it was slowed, mainly by `cause`."""
+    """Return the finding about a slowdown, mainly by `cause`."""
     lost, cost = _lost(view, causes)
     return Finding(
         Severity.WARNING,
@@ -128,7 +128,7 @@ def _slowed(
 
 
 def clocks_low(view: RuleView) -> Finding | None:
-    """Find clocks that are low under load for no reason that the driver gives."""
+    """Find clocks that are low under load without a reason from the driver."""
     if not view.passes(t.CLOCK_LOAD, view.mean(view.activity)):
         return None
     clock = needed(view.mean_at_work(CLOCK), CLOCK)
@@ -176,7 +176,7 @@ def _lost(
 ) -> tuple[list[Evidence], float]:
     """Return the time lost by a slowdown in the last minutes, and its share in percent.
 
-    A slowed second counts by how far its clock is below that of the other busy seconds.
+    A slowed second counts by how far its clock is below the clock of the other busy seconds.
     """
     window = view.windows.within(t.LONG_SECONDS)
     step = max(1, window.samples // MOST_POINTS)
@@ -213,7 +213,7 @@ def _lost(
 
 
 def pcie_bound(view: RuleView) -> Finding | None:
-    """Find a PCIe link with hardly any bandwidth left."""
+    """Find a PCIe link that has hardly any bandwidth left."""
     full = bound_by.link_full(view)
     if full is None:
         return None
@@ -238,7 +238,7 @@ def link_text(generation: float, width: float) -> str:
 
 def link_degraded(view: RuleView) -> Finding | None:
     """Find a PCIe link that is narrower or slower under load than device and slot allow."""
-    # It is on the host's chip, and in no slot
+    # The device is on the host's chip, not in a slot.
     if view.device.memory_is_shared:
         return None
     generation_max, width_max = (
@@ -304,9 +304,9 @@ def xid(view: RuleView) -> Finding | None:
 
 
 def ecc(view: RuleView) -> Finding | None:
-    """Find any uncorrected memory error, and corrected ones while they rise.
+    """Find uncorrected memory errors, and an increase of corrected ones.
 
-    One snapshot shows no rise.
+    A single snapshot cannot show an increase.
     """
     uncorrected = view.sample.ecc_uncorrected
     if uncorrected:
@@ -327,7 +327,7 @@ def ecc(view: RuleView) -> Finding | None:
 
 def _corrected(view: RuleView) -> Finding | None:
     counts = view.values(ECC, t.ECC_SECONDS, enough=0.01)
-    # A counter that goes backwards was reset.
+    # A counter that decreases was reset.
     rise = sum(
         max(0.0, after - before) for before, after in pairwise(finite(counts))
     )
@@ -336,7 +336,7 @@ def _corrected(view: RuleView) -> Finding | None:
     span = view.windows.within(t.ECC_SECONDS).span
     severity, remedy = (
         Severity.INFORMATION,
-        "Nothing to do for one now and then",
+        "Nothing to do for an occasional one",
     )
     if rise >= t.ECC_MANY:
         severity = Severity.WARNING
@@ -355,7 +355,7 @@ def _corrected(view: RuleView) -> Finding | None:
 
 
 def remap(view: RuleView) -> Finding | None:
-    """Find a memory row that waits for its spare, or a device without spares."""
+    """Find a memory row that the next reset replaces, or a device without spare rows."""
     rows = view.newest("rows replaced in its life", "remapped_rows")
     if view.sample.remap_failed:
         return Finding(
@@ -372,7 +372,7 @@ def remap(view: RuleView) -> Finding | None:
 
 
 def recovery(view: RuleView) -> Finding | None:
-    """Find a recovery action that the driver asks for."""
+    """Find a recovery action that the driver recommends."""
     action = needed(view.sample.recovery_action, "recovery_action")
     if action == "none":
         return None
@@ -385,7 +385,7 @@ def recovery(view: RuleView) -> Finding | None:
 
 
 def _repair(view: RuleView) -> str:
-    """Return the action that the driver asks for, or else a reset."""
+    """Return the action that the driver recommends, or else a reset."""
     action = view.sample.recovery_action or "none"
     if action not in RECOVERIES:
         return f"Look at `nvidia-smi -q -i {view.device.index}`"

@@ -1,4 +1,4 @@
-"""Rules about device memory: who holds it, and how long it will last."""
+"""Rules about device memory: its users, and how long it will last."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ATTRIBUTED, UNATTRIBUTED = (
     "memory_unattributed_bytes",
 )
 MOST_POINTS = 60
-"""Most points of a trend: more do not improve the fit."""
+"""Most points of a trend. More points do not improve the fit."""
 LONGEST_COMMAND = 48
 LESS_MEMORY = "Smaller batches or shorter sequences, activation checkpointing; save before it fails"
 
 
 def held_idle(view: RuleView) -> Finding | None:
-    """Find memory that is held for minutes while nothing runs."""
+    """Find memory that is held for minutes without any work."""
     held = view.reading(ATTRIBUTED)
     if not view.passes(t.HELD, held):
         return None
@@ -62,7 +62,7 @@ def held_idle(view: RuleView) -> Finding | None:
 
 
 def process_text(process: Process | None) -> str:
-    """Return a process in a few words, with its text made inert."""
+    """Return a process in a few words. Foreign text is made safe."""
     if process is None:
         return "a process that is not listed"
     user = visible(process.user, 24) if process.user else "somebody"
@@ -76,7 +76,8 @@ def process_text(process: Process | None) -> str:
 
 def unattributed(view: RuleView) -> Finding | None:
     """Find memory in use that no listed process holds."""
-    # Process lists are older than the memory reading: only a lasting difference counts.
+    # Process lists are older than the memory reading, so only a lasting
+    # difference counts.
     least = min(finite(view.values(UNATTRIBUTED)))
     if not view.passes(t.UNATTRIBUTED, least):
         return None
@@ -124,18 +125,18 @@ def ghost_load(view: RuleView) -> Finding | None:
 
 
 class Trend(NamedTuple):
-    """Straight line through growing memory in use."""
+    """Line through growing memory in use."""
 
     per_second: float
     fit: float
-    """R²: 1 is a straight line."""
+    """R²: 1 for a perfectly straight line."""
     grew: float
-    """Bytes of growth from the first to the last third."""
+    """Growth in bytes from the first to the last third."""
     seconds: float
 
 
 def trend(view: RuleView, enough: float) -> Trend | None:
-    """Return the trend of up to ten minutes, or None unless each third is above the one before."""
+    """Return the trend of up to ten minutes. None unless each third is above the previous one."""
     numbers = view.values(USED, t.LONG_SECONDS, enough)
     if view.reading(USED) <= (view.mean_or_none(USED, t.LONG_SECONDS) or 0.0):
         return None
@@ -147,7 +148,7 @@ def trend(view: RuleView, enough: float) -> Trend | None:
     third = len(places) // 3
     if not third:
         return None
-    # Not at the start
+    # This import is slow and rarely needed.
     from statistics import correlation, fmean, linear_regression
 
     first, last = fmean(known[:third]), fmean(known[-third:])
@@ -204,14 +205,15 @@ def _share(used: float, free: float) -> float:
 
 
 def _filling(view: RuleView, used: float, free: float) -> Trend | None:
-    """Return the growth by which the memory will soon be full, if it grows like that."""
+    """Return the trend that will soon fill the memory, if there is one."""
     if not view.passes(t.FILLING, _share(used, free)):
         return None
     wanted = view.windows.within(t.LONG_SECONDS).wanted
     try:
         line = trend(view, t.FILLING_SECONDS / wanted)
     except NoEvidence:
-        return None  # how full it is can be judged without a trend
+        # The share in use is enough for a finding without a trend.
+        return None
     if line is None or not view.passes(t.LEAK_FIT, line.fit):
         return None
     soon = view.passes(t.FULL_SOON_SECONDS, free / line.per_second)

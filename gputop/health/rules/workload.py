@@ -1,4 +1,4 @@
-"""Rules about the work: waiting for input, units left unused, devices behind their peers."""
+"""Rules about the work: waiting for input, unused units, devices slower than their peers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ CLOCK, USED, HEAT = "sm_clock_mhz", "memory_used_bytes", "temperature_celsius"
 
 
 def input_bound(view: RuleView) -> Finding | None:
-    """Find idle time while the host has no CPU to spare or waits for storage."""
+    """Find idle time while the host has no free CPU or waits for storage."""
     evidence = bound_by.gaps(view)
     if evidence is None:
         return None
     if not view.processes:
-        view.mean(PROCESS_COUNT)  # raises if processes are not listed
+        # This raises if processes are not listed.
+        view.mean(PROCESS_COUNT)
         return None
     cpu, host = view.mean_or_none(PROCESS_CPU), view.mean_or_none(HOST_CPU)
     waits = view.mean_or_none(PROCESS_IO_WAIT)
@@ -53,7 +54,7 @@ def input_bound(view: RuleView) -> Finding | None:
             remedy,
             cost_percent=idle,
         )
-    # Its job may have nothing to do, or waits for something that is not visible here.
+    # The job may have nothing to do, or may wait for something invisible here.
     why, remedy = _unseen(view, cpu, waits)
     return Finding(
         Severity.INFORMATION, f"work has gaps, {why}", evidence, remedy
@@ -65,7 +66,7 @@ def _unseen(
     cpu: float | None,
     waits: float | None,
 ) -> tuple[str, str]:
-    """Return that no cause was seen, or which one could not be seen, and the remedy."""
+    """Return that no cause was found, or which cause could not be checked, and the remedy."""
     if cpu is None or any(
         each.children_cpu_most_percent is None for each in view.processes
     ):
@@ -73,12 +74,10 @@ def _unseen(
         absence = view.absence(PROCESS_CPU)
         if absence is not None:
             remedy = UNSEEN.get(absence, PROFILE)
-        return "the CPU time of its processes is not known", capitalized(
-            remedy
-        )
+        return "the CPU time of its processes is unknown", capitalized(remedy)
     if waits is None:
         return (
-            "it is not known whether its processes wait for storage",
+            "storage waits of its processes are unknown",
             PROFILE,
         )
     return "cause not seen", PROFILE
@@ -87,7 +86,7 @@ def _unseen(
 def _short_of(
     view: RuleView, cpu: float | None, waits: float | None, host: float | None
 ) -> tuple[str, str]:
-    """Return what its processes lack, and the advice; empty if nothing."""
+    """Return the resource that the processes lack, and the advice; empty if none."""
     if waits is not None and view.passes(t.IO_WAIT, waits):
         return "a process waits for storage", STORAGE
     if cpu is not None and view.passes(t.FULL_CORE, cpu):
@@ -161,7 +160,7 @@ def no_tensor_cores(view: RuleView) -> Finding | None:
 
 
 def memory_bound(view: RuleView) -> Finding | None:
-    """Find work that is limited by the bandwidth of the device memory."""
+    """Find work that is limited by memory bandwidth."""
     evidence = bound_by.memory_limits(view)
     if evidence is None:
         return None
@@ -175,7 +174,7 @@ def memory_bound(view: RuleView) -> Finding | None:
 
 
 def find_peers(views: Mapping[str, RuleView], uuids: Iterable[str]) -> None:
-    """Set the peers of these devices: those of the same model that work on the same job."""
+    """Set the peers of these devices: devices of the same model that work on the same job."""
     jobs: dict[tuple[str, object], dict[str, RuleView]] = defaultdict(dict)
     for uuid, view in views.items():
         if view.device.parent_uuid is None:
@@ -206,13 +205,14 @@ def _jobs(view: RuleView) -> Iterator[tuple[str, object]]:
             and process.parent_pid > 1
             and process.command
         ):
-            # A launcher starts the same program for each device; a shell different programs.
+            # A launcher starts the same program for each device. A shell
+            # starts different programs.
             program = " ".join(process.command.split()[:3])
             yield "launcher", (process.parent_pid, program)
 
 
 def straggler(view: RuleView) -> Finding | None:
-    """Find a clock below those of its peers, which then wait for it."""
+    """Find a clock below the clocks of the peers, which then wait for the device."""
     if not view.peers or view.waits_for_input:
         return None
     busy = view.mean(view.activity)
@@ -250,7 +250,7 @@ def straggler(view: RuleView) -> Finding | None:
 
 
 def imbalance(view: RuleView) -> Finding | None:
-    """Find a device that holds more memory, or does less work, than its peers."""
+    """Find a device that uses more memory or does less work than its peers."""
     if not view.peers:
         return None
     total = view.sample.memory_total_bytes or view.device.memory_total_bytes
@@ -275,7 +275,7 @@ def imbalance(view: RuleView) -> Finding | None:
                 ),
                 *_beside(view, ("in use", USED), ("busy", view.activity)),
             ],
-            "Its share of the work may be larger; look for what all ranks put on this device "
+            "Its share of the work may be larger; look for data that all ranks put on this device "
             "(cuda:0 by default)",
         )
     if busier is None or view.waits_for_input:
@@ -326,7 +326,8 @@ def _median_of(numbers: Iterable[float | None]) -> float | None:
     known = [number for number in numbers if number is not None]
     if not known:
         return None
-    from statistics import median  # not at the start
+    # This import is slow and rarely needed.
+    from statistics import median
 
     return median(known)
 

@@ -35,22 +35,20 @@ MOST_PROCESSES = 32
 """Maximum number of exported processes per device. Each process adds a series to each metric."""
 XID_HELP = "Value of the last XID error encountered."
 _ABOUT = {
-    "up": "Whether the newest sample is recent and the driver answers: 1 or 0.",
-    "interruptions_total": "How often the sampler was started again, or a line of it could not be "
-    "read.",
-    "info": "Versions, and whether the devices are simulated: always 1.",
-    "device_info": "What a device is: always 1.",
-    "device_state": "Whether a device answers: 1 for the state it is in, 0 for the others.",
-    "reading_age_seconds": "Age of a device's readings; of one that does not answer, how long it "
-    "has not.",
-    "slow_reading_age_seconds": "Age of the oldest of its readings that are read every second or "
-    "every 10 s.",
+    "up": "1 if the newest sample is recent and the driver answers, else 0.",
+    "interruptions_total": "Number of restarts of the sampler and of its unreadable lines.",
+    "info": "Versions, and the source of the readings: always 1.",
+    "device_info": "Identity of a device: always 1.",
+    "device_state": "State of a device: 1 for the current state, 0 for the others.",
+    "reading_age_seconds": "Age of a device's readings. If it does not answer, the time since "
+    "its last answer.",
+    "slow_reading_age_seconds": "Age of the oldest reading with an interval of 1 s or 10 s.",
     "processes": "Processes on a device.",
     "xid_errors_total": "Xid errors that the driver reported since this exporter started.",
-    "xid_last_timestamp_seconds": "When the last of them was reported, in Unix time.",
-    "bound_by": "What limits the work of a device now: always 1.",
-    "finding_active": "What slows a device down or is wrong with it now: always 1.",
-    "findings_total": "How often a rule began to find something on a device, since this exporter "
+    "xid_last_timestamp_seconds": "Time of the last Xid error, in Unix time.",
+    "bound_by": "Bottleneck of a device now: always 1.",
+    "finding_active": "Active finding about a device: always 1.",
+    "findings_total": "Number of times that a finding began on a device, since this exporter "
     "started.",
 }
 """Help texts by name of the metrics that are not readings."""
@@ -423,7 +421,8 @@ def _add_dcgm_sums(
             labels,
             (received + sent) / 1e6,
             "Total number of NVLink bandwidth counters for all lanes.",
-            "unknown",  # DCGM calls it a counter, but it is a rate in MB/s
+            # DCGM calls it a counter, but it is a rate in MB/s.
+            "unknown",
         )
 
 

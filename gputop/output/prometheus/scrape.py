@@ -139,7 +139,7 @@ def _guarded(
         if is_local and not _is_loopback(
             environ.get("HTTP_HOST", "localhost")
         ):
-            text = "Only for localhost: --listen says who else may ask."
+            text = "Only for localhost. Use --listen to allow other clients."
             return say(start, "403 Forbidden", text)
         path = environ.get("PATH_INFO", "")
         if path == "/-/healthy":
@@ -148,10 +148,10 @@ def _guarded(
             if is_ready():
                 return say(start, "200 OK", "gputop exporter is ready.")
             return say(
-                start, "503 Service Unavailable", "Nothing has been read yet."
+                start, "503 Service Unavailable", "There are no readings yet."
             )
         if path not in ("/", "/metrics"):
-            return say(start, "404 Not Found", "Not here: see /metrics.")
+            return say(start, "404 Not Found", "Not found: see /metrics.")
         return metrics(environ, start)
 
     return answer

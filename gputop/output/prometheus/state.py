@@ -138,7 +138,8 @@ class StreamFollower:
     ) -> ExporterState:
         """Return the state with the current findings, and counts of new ones."""
         if inventory.driver_state is DriverState.STARTING:
-            return state  # a restarted sampler has no readings yet
+            # A restarted sampler has no readings yet.
+            return state
         self._history.add(sample)
         self._events.extend(sample.events)
         judgement = self._judge.judge(

@@ -22,8 +22,8 @@ from gputop.bench.plan.request import Request, Target
 from gputop.bench.plan.target_choice import busy_question, usable_requests
 from gputop.bench.results.columns import when
 from gputop.bench.results.store import append, curves_of, judged, recent
-from gputop.bench.run.group import DeviceGroup, Pairs, group_runner
 from gputop.bench.run.run import Run
+from gputop.bench.run.runner import Runner
 from gputop.bench.run.simulation import SIMULATED, Simulation
 from gputop.bench.run.suite import (
     DEFAULT_LEVEL,
@@ -96,7 +96,7 @@ class BenchmarkTab(LiveTab):
         )
         self._run: Run | None = None
         """Run that is shown."""
-        self._runner: DeviceGroup | Pairs | None = None
+        self._runner: Runner | None = None
         """What runs it, until it has ended."""
         self._check: Suite | None = None
         """Check that runs."""
@@ -251,8 +251,8 @@ class BenchmarkTab(LiveTab):
         run = Run(requests)
         self._show_run(run, when, rest)
         simulated = run.request.target.simulated
-        make = self._simulation.session if simulated else None
-        self._runner = group_runner(run, make)
+        make = self._simulation.runner if simulated else None
+        self._runner = Runner(run, make)
         for timer in self._redraws:
             timer.resume()
         self.post_message(self.Changed())
@@ -314,7 +314,7 @@ class BenchmarkTab(LiveTab):
         runner = self._runner
         assert runner is not None
         try:
-            await runner.follow(partial(self._take, run))
+            await runner.follow(partial(self._say_limit, run))
         finally:
             self._runner = None
             # One that ticks wakes the whole dashboard
@@ -358,25 +358,11 @@ class BenchmarkTab(LiveTab):
             return f"Not kept: {error}"
         return problem
 
-    def _take(
-        self,
-        run: Run,
-        target: Target,
-        event: Event,
-    ) -> None:
-        run.add_event(target, event)
+    def _say_limit(self, run: Run, target: Target, event: Event) -> None:
         if isinstance(event, RunLimit):
-            self._say_limit(run, target, event)
-
-    def _say_limit(
-        self,
-        run: Run,
-        target: Target,
-        limit: RunLimit,
-    ) -> None:
-        which = f" of {visible(target.label)}" if run.is_several else ""
-        title = f"{limit.title}: the stress test{which} ends"
-        self.notify(limit.why, title=title, severity="warning")
+            which = f" of {visible(target.label)}" if run.is_several else ""
+            title = f"{event.title}: the stress test{which} ends"
+            self.notify(event.why, title=title, severity="warning")
 
     @on(ResultsView.Chosen)
     def _chosen(self, event: ResultsView.Chosen) -> None:

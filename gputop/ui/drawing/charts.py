@@ -126,10 +126,7 @@ class Dots(NamedTuple):
         for dot in range(self.first, self.end):
             begin = max(0, dot * self.samples - start)
             end = max(0, (dot + 1) * self.samples - start)
-            values = [
-                value for value in series[begin:end] if not math.isnan(value)
-            ]
-            found.append(math.fsum(values) / len(values) if values else None)
+            found.append(_mean(series[begin:end]))
         return found
 
     def span_text(self, interval: float) -> str:
@@ -138,6 +135,15 @@ class Dots(NamedTuple):
         return (
             f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
         )
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    """Return the mean without NaN; None if nothing is left."""
+    total = math.fsum(values)
+    if math.isnan(total):
+        values = [value for value in values if not math.isnan(value)]
+        total = math.fsum(values)
+    return total / len(values) if values else None
 
 
 def samples_a_dot(columns: int, interval: float) -> int:

@@ -20,6 +20,7 @@ from gputop.ui.drawing.palette import DIM
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.events import MouseScrollDown, MouseScrollUp
+    from textual.filter import LineFilter
 
     from gputop.agent.device import Device
     from gputop.ui.drawing.filter_bar import FilterView
@@ -40,6 +41,8 @@ class LiveView(ScrollView, can_focus=False, inherit_bindings=False):
         """Rows as shown: fitted to the width, with control characters made visible."""
         self._strips: list[Strip] = []
         """A strip for each row. Textual caches the output of a strip, so they are kept."""
+        self._filters: Sequence[LineFilter] = ()
+        """Filters that the strips have passed: the theme, and NO_COLOR."""
         self._drawn_for: object = None
         """Size and place that the rows were drawn for; None if they are out of date."""
 
@@ -51,36 +54,54 @@ class LiveView(ScrollView, can_focus=False, inherit_bindings=False):
         """Draw again, and paint the changed rows."""
         before, drawn_for = self._strips, self._drawn_for
         if not self.is_attached or not self.size or not self.is_on_screen:
-            self._drawn_for = None
-            # Textual keeps lines that it has rendered: draw once it is shown
-            self.refresh()
+            self._drawn_for = None  # draw once it is shown
             return
         self._draw()
         if self._drawn_for != drawn_for:
             self.refresh()
             return
+        changed = []
         for y, strip in enumerate(self._strips):
             if strip is not before[y]:
-                self.refresh(Region(0, y, self.size.width, 1))
+                changed.append(Region(0, y, strip.cell_length, 1))
+        if changed:
+            self.refresh(*changed)
 
     def _draw(self) -> None:
         width, height = self.size
         drawn = self.draw(width, height)[:height]
         drawn += [[]] * (height - len(drawn))
         rows = [fit(_inert(row), width) for row in drawn]
+        background, filters = (
+            self.background_colors[1],
+            self.get_line_filters(),
+        )
         strips = []
         for y, row in enumerate(rows):
-            if y < len(self._rows) and row == self._rows[y]:
+            if (
+                y < len(self._rows)
+                and row == self._rows[y]
+                and filters == self._filters
+            ):
                 strips.append(self._strips[y])
-            else:
-                strips.append(Strip([Segment(*span) for span in row], width))
-        self._rows, self._strips = rows, strips
+                continue
+            strip = Strip([Segment(*span) for span in row], width)
+            for each in filters:
+                strip = strip.apply_filter(each, background)
+            strips.append(strip)
+        self._rows, self._strips, self._filters = rows, strips, filters
         self._drawn_for = self.size, self.scroll_offset
 
-    def render_line(self, y: int) -> Strip:
-        if self._drawn_for != (self.size, self.scroll_offset):
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return the strips of a region. Textual's own keeps lines for as long as it likes."""
+        shown_for = self.size, self.scroll_offset
+        if (
+            self._drawn_for != shown_for
+            or self.get_line_filters() != self._filters
+        ):
             self._draw()
-        return self._strips[y]
+        strips = self._strips[crop.y : crop.bottom]
+        return [strip.crop(crop.x, crop.right) for strip in strips]
 
     def text(self) -> str:
         """Return the text on screen, without styles."""

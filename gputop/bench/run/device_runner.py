@@ -1,4 +1,4 @@
-"""One stress test: finds the interpreter, starts the worker, reads its events, and ends it."""
+"""A run on one device: finds the interpreter, starts the worker, reads its events, ends it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import json
 import platform
 import signal
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gputop import __version__
 from gputop.agent.problem import Problem, ProblemError
@@ -26,15 +26,12 @@ from gputop.bench.events import (
     Event,
     Failed,
     Hello,
-    Planned,
-    Point,
     Result,
     RunLimit,
     Verified,
 )
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import KINDS
-from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, Worker
 from gputop.bench.run.worker_order import prepare_seconds, worker_request
 from gputop.bench.worker.errors import less
@@ -47,6 +44,10 @@ from gputop.console import (
 )
 from gputop.schema.decode import from_plain
 from gputop.text import count, visible
+
+if TYPE_CHECKING:
+    from gputop.bench.plan.request import Request, Target
+    from gputop.bench.run.device_run import DeviceRun
 
 HELLO_SECONDS = 60.0
 """Timeout of the worker's start: importing torch over a network may be slow."""
@@ -74,8 +75,8 @@ class _NoResultError(ProblemError):
         self.status = status
 
 
-class Session:
-    """A stress test, from its request to its one `Done` or `Failed`. Never used twice.
+class DeviceRunner:
+    """Runs the worker of one device, and reads its state in the `DeviceRun`. Never used twice.
 
     With `waits` it prepares and then waits for `begin`, so that several begin together.
     """
@@ -83,11 +84,12 @@ class Session:
     def __init__(
         self,
         request: Request,
+        device: DeviceRun,
         *,
         waits: bool = False,
         launcher: Launcher | None = None,
     ) -> None:
-        self._request = request
+        self._request, self._device = request, device
         self._launcher = launcher or Launcher()
         longest = (
             HELLO_SECONDS + prepare_seconds(request.seconds) + MARGIN_SECONDS
@@ -96,44 +98,28 @@ class Session:
         """Longest time until other workers are ready."""
         self._worker: Worker | None = None
         self._stopping = asyncio.Event()
-        self._hello: Hello | None = None
-        self._planned: Planned | None = None
         self._started_at = 0.0
         self._due = 0.0
         self._silence = HELLO_SECONDS
         self._stopped_by: str | None = None
-        self._verified = Verified(0, 0)
-        self._points: list[Point] = []
         self._said_its_last = False
         self._said = 0
         self._printed = ""
         """Start of what the interpreter printed before `hello`."""
         self._printed_bytes = 0
 
-    async def events(self) -> AsyncGenerator[Event]:
-        """Yield events as they come; the last is a `Done` or a `Failed`.
+    async def run(self, add: Callable[[Event], object]) -> None:
+        """Run it. `add` adds each event to the `DeviceRun`; the last is a `Done` or a `Failed`.
 
-        However the iteration ends, no worker is left: close it with `contextlib.aclosing`.
+        The result is there before the worker has ended. However this ends, no worker is left.
         """
         try:
-            python = await self._prepared()
-            worker = await self._start(python)
-            event: Event | None = None
-            while not isinstance(event, Done):
-                line = await self._line(worker)
-                if self._hello is None:
-                    line = self._without_output(line)
-                    if not line:
-                        continue
-                event = self._event(line, python)
-                self._count()
-                # A line that is there lets nothing else run
-                await asyncio.sleep(0)
-                yield event
+            await self._run(add)
         except _NoResultError as end:
-            yield self._judged(Failed(end.problem, end.status))
+            failed = Failed(end.problem, end.status)
+            add(self._judged(failed, self._device.verified))
         except ProblemError as error:
-            yield Failed(error.problem, COULD_NOT_RUN)
+            add(Failed(error.problem, COULD_NOT_RUN))
         finally:
             if self._worker is not None:
                 try:
@@ -142,8 +128,26 @@ class Session:
                 finally:
                     await self._worker.close()
 
+    async def _run(self, add: Callable[[Event], object]) -> None:
+        python = await self._prepared()
+        worker = await self._start(python)
+        while True:
+            line = await self._line(worker)
+            if self._device.hello is None:
+                line = self._without_output(line)
+                if not line:
+                    continue
+            event = self._event(line, python)
+            add(event)
+            if isinstance(event, Done | Failed):
+                return
+            self._await_next(event)
+            self._count()
+            # A line that is there lets nothing else run
+            await asyncio.sleep(0)
+
     def begin(self) -> None:
-        """Begin the planned run of a session that waits."""
+        """Begin the planned run of a worker that waits."""
         self._wait_seconds = 0.0
         if self._worker is not None:
             self._worker.write(b"go\n")
@@ -158,7 +162,7 @@ class Session:
         worker = self._worker
         if worker is None or worker.status is not None:
             return
-        if self._hello is not None:
+        if self._device.hello is not None:
             worker.write(b"stop\n")
             if await worker.ended(STOP_SECONDS):
                 return
@@ -174,7 +178,7 @@ class Session:
             None,
             -signal.SIGKILL,
         )
-        return killed and self._hello is not None
+        return killed and self._device.hello is not None
 
     def kill(self) -> None:
         """Kill the worker without a result, for exits that cannot wait."""
@@ -232,14 +236,14 @@ class Session:
 
     def _late(self) -> _NoResultError:
         """Return the end of a run whose worker has been silent for too long."""
-        if self._hello is None:
+        if self._device.hello is None:
             what = "The stress test's worker did not start"
             why = f"it did not answer within {HELLO_SECONDS:g} s{self._after_output}"
             remedy = "Check that `import torch` works in that Python, or choose another"
             return _NoResultError(Problem(what, why, remedy))
         what = "The stress test's worker did not end in time"
         remedy = "Look for Xid errors in `dmesg`"
-        if self._planned is None:
+        if self._device.planned is None:
             return _NoResultError(Problem(what, "it does not answer", remedy))
         why = f"it sent nothing for {self._silence:.0f} s in the middle of the run"
         return _NoResultError(Problem(what, why, remedy), FAULT)
@@ -275,27 +279,23 @@ class Session:
         self._due = asyncio.get_running_loop().time() + seconds
 
     def _event(self, line: bytes, python: str) -> Event:
-        event: Event
         try:
             document = json.loads(line)
             name = document.get("event")
             if isinstance(name, str) and name in RECORDS:
                 return from_plain(RECORDS[name], document.get("record"))
             if isinstance(name, str) and name in EVENTS:
-                event = from_plain(EVENTS[name], document)
-            elif name in ("done", "error"):
+                event: Event = from_plain(EVENTS[name], document)
+                return event
+            if name == "done":
                 self._said_its_last = True
-                if "wrong_elements" in document:
-                    self._verified = from_plain(Verified, document)
-                if name == "done":
-                    return Done(self._result(document, python))
-                raise self._failure(document)
-            else:
-                raise _garbage(line)
+                return Done(self._result(document, python))
+            if name == "error":
+                self._said_its_last = True
+                return self._failure(document)
         except (ValueError, AttributeError, RecursionError) as error:
             raise _garbage(line) from error
-        self._remember(event)
-        return event
+        raise _garbage(line)
 
     def _count(self) -> None:
         self._said += 1
@@ -307,30 +307,26 @@ class Session:
                 Problem(what, why, "Choose another interpreter with --python")
             )
 
-    def _remember(self, event: Event) -> None:
-        if isinstance(event, Hello):
-            self._hello = event
-            preparing = prepare_seconds(self._request.seconds)
-            self._await(preparing + MARGIN_SECONDS)
-        elif isinstance(event, Planned):
-            self._planned = event
-        elif isinstance(event, Verified):
-            self._verified = event
-        elif isinstance(event, Point):
-            self._points.append(event)
-        elif isinstance(event, RunLimit):
+    def _await_next(self, event: Event) -> None:
+        """Set the time by which the next event is due, after this one."""
+        planned = self._device.planned
+        if isinstance(event, RunLimit):
             self._stopped_by = self._stopped_by or event.by
             self._stopping.set()
-        # Longer than the worker waits itself: it can say more.
-        if self._planned is not None:
-            patience = 1.25 * self._planned.patience_seconds
+        if planned is not None:
+            # Longer than the worker waits itself: it can say more.
+            patience = 1.25 * planned.patience_seconds
             self._await(max(patience, self._wait_seconds) + MARGIN_SECONDS)
+        elif isinstance(event, Hello):
+            preparing = prepare_seconds(self._request.seconds)
+            self._await(preparing + MARGIN_SECONDS)
 
     def _result(self, document: dict[str, Any], python: str) -> Result:
-        hello, planned = self._hello, self._planned
+        hello, planned = self._device.hello, self._device.planned
+        rows = self._device.rows
         measured = document.get("iterations")
         if KINDS[self._request.kind].has_rows:
-            measured = self._points or document.get("points")
+            measured = rows or document.get("points")
         if hello is None or planned is None or not measured:
             if self._stopping.is_set():
                 raise _stopped_early(self._stopped_by)
@@ -362,12 +358,12 @@ class Session:
         if self._printed:
             note = f"the interpreter printed before the run: {self._printed}"
             result = replace(result, notes=(*result.notes, note))
-        return replace(result, points=tuple(self._points) or result.points)
+        return replace(result, points=tuple(rows) or result.points)
 
     @property
     def _after_output(self) -> str:
         """What the interpreter printed in place of `hello`, for the end of a sentence."""
-        if self._hello is not None or not self._printed:
+        if self._device.hello is not None or not self._printed:
             return ""
         return f", after it printed '{self._printed}'"
 
@@ -377,25 +373,29 @@ class Session:
             return stop_status(self._stopped_by)
         return COULD_NOT_RUN
 
-    def _failure(self, document: dict[str, Any]) -> _NoResultError:
-        problem = Problem(
-            *(
-                visible(str(document.get(key)))
-                for key in ("what", "why", "remedy")
-            )
+    def _failure(self, document: dict[str, Any]) -> Failed:
+        what, why, remedy = (
+            visible(str(document.get(key)))
+            for key in ("what", "why", "remedy")
         )
+        problem = Problem(what, why, remedy)
         # Any other error is of gputop, of torch, or of what was asked for.
         failed = document.get("kind") in ("hang", "died", "wrong")
-        if says_process_limit(problem.why) and not failed:
-            problem = process_limit_problem(problem.what)
-        return _NoResultError(problem, FAULT if failed else self._status)
+        if says_process_limit(why) and not failed:
+            problem = process_limit_problem(what)
+        end = Failed(problem, FAULT if failed else self._status)
+        verified = self._device.verified
+        if "wrong_elements" in document:
+            verified = from_plain(Verified, document)
+        return self._judged(end, verified)
 
-    def _judged(self, failed: Failed) -> Failed:
-        checks, wrong = self._verified.checks, self._verified.wrong_elements
-        if not wrong:
+    def _judged(self, failed: Failed, verified: Verified | None) -> Failed:
+        """Return the end of a run, with its wrong elements if there were any."""
+        if verified is None or not verified.wrong_elements:
             return failed
+        wrong = verified.wrong_elements
         elements = "1 element was" if wrong == 1 else f"{wrong} elements were"
-        found = f"{elements} wrong in {count(checks, 'check')}"
+        found = f"{elements} wrong in {count(verified.checks, 'check')}"
         if failed.status == FAULT or self._stopping.is_set():
             why = f"{failed.problem.why}; {found}"
             return Failed(replace(failed.problem, why=why), FAULT)
@@ -422,7 +422,7 @@ class Session:
         if status < 0:
             remedy = (
                 choose
-                if self._hello is None
+                if self._device.hello is None
                 else "Look for the cause in `dmesg`"
             )
             if -status == signal.SIGKILL:  # nearly always the kernel's

@@ -1,0 +1,44 @@
+"""The first device of the fake driver, read at a time of the test's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gputop.agent.nvml.driver import NvmlReader, start
+
+if TYPE_CHECKING:
+    from gputop.agent.device import DeviceSample
+    from gputop.agent.interface import DeviceReading
+    from tests.driver import FakeDevice, FakeDriver
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+class OneDevice:
+    """A driver that has started with that device, and the device's reader."""
+
+    def __init__(self, nvml: FakeDriver, device: FakeDevice, version: str | None = None) -> None:
+        self.nvml = nvml
+        nvml.write(device)
+        start()
+        self.clock = Clock()
+        self.reader = NvmlReader(0, version, self.clock)
+
+    def reading(self, seconds: float = 0.0, *, gpm: bool = False) -> DeviceReading:
+        """Return the reading of the GPU, so much later."""
+        self.clock.seconds += seconds
+        return self.reader.read(gpm=gpm)[0]
+
+    def read(self, seconds: float = 0.0, *, gpm: bool = False, **changes: Any) -> DeviceSample:
+        """Change what the driver says, and return the readings, so much later."""
+        if changes:
+            self.nvml.change(0, **changes)
+        return self.reading(seconds, gpm=gpm).sample

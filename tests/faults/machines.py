@@ -1,0 +1,284 @@
+"""Faults of the driver, of single devices, of their readings, and of the sampler."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from gputop.agent.linux.driver_files import inspect_system
+from gputop.agent.nvml import diagnosis
+from tests.driver import DRIVER_NOT_LOADED, GPU_IS_LOST, VERSION_MISMATCH, FakeDevice, FakeInstance
+from tests.e2e.shipped import DOWN, ENTER, ESCAPE, GIB
+from tests.faults.scenario import KEYS, NO_ZERO, WELL, Deed, Key, Scenario, hides, shows, three
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gputop.agent.linux.driver_files import System
+    from gputop.agent.problem import Problem
+    from tests.faults.stage import Stage
+
+BACK = ("44 %", "48°C")
+"""What the device 1 has."""
+FAULTS = ("LOST", "NOT RESPONDING", "NEEDS RESET", "not answering", " old")
+
+
+def machine(**changes: object) -> Deed:
+    """Change the whole machine."""
+    return lambda stage: stage.driver.change_machine(**changes)
+
+
+def change(**changes: object) -> Deed:
+    """Change the device 1."""
+    return lambda stage: stage.driver.change(1, **changes)
+
+
+def said(diagnose: Callable[[System], Problem]) -> tuple[str, ...]:
+    """Return what is on the screen of such a machine as this one."""
+    problem = diagnose(inspect_system())
+    return f"  {problem.what}: {problem.why}.", f"  {problem.remedy}."
+
+
+# The driver.
+
+
+def library_elsewhere(stage: Stage) -> None:
+    """Where the driver's library is to be there is nothing so far."""
+    folder = stage.folder / "lib"
+    folder.mkdir()
+    stage.environment["LD_LIBRARY_PATH"] = str(folder)
+
+
+def install_library(stage: Stage) -> None:
+    (stage.folder / "lib" / stage.driver.library.name).symlink_to(stage.driver.library)
+
+
+def back_in_another_order(stage: Stage) -> None:
+    """It is loaded again, and has the devices at other indices, and one of them is another."""
+    zero, one, two = stage.driver.devices
+    one = replace(one, uuid="GPU-11111111-fa4e-4dcf-8a3b-111111111111")
+    two = replace(two, uuid="GPU-22222222-fa4e-4dcf-8a3b-222222222222", name="NVIDIA Other")
+    zero = replace(zero, uuid="GPU-00000000-fa4e-4dcf-8a3b-000000000000")
+    stage.driver.write(two, zero, one, init_code=0, generation=2)
+
+
+DRIVER = (
+    Scenario(
+        name="driver's library missing",
+        at_start=True,
+        alive=None,
+        prepare=library_elsewhere,
+        fault=lambda _: None,
+        says=said(diagnosis.no_library),
+        never=("Test 0", *NO_ZERO),
+        mend=install_library,
+        then=WELL,
+        then_silent=("No NVIDIA",),
+    ),
+    Scenario(
+        name="driver unloaded in mid-run, and loaded anew",
+        alive=None,
+        fault=machine(generation=1, init_code=DRIVER_NOT_LOADED),
+        says=said(diagnosis.not_loaded),
+        silent=("Test 0", "44 %", "°C"),
+        never=NO_ZERO,
+        mend=back_in_another_order,
+        then=("0 Other", "1 Test 0", "2 Test 1", "44 %", "59 %"),
+        then_silent=("Test 2", "not loaded"),
+    ),
+    Scenario(
+        name="driver replaced by another version in mid-run",
+        alive=None,
+        fault=machine(generation=1, init_code=VERSION_MISMATCH),
+        says=said(diagnosis.mismatch),
+        silent=("Test 0", "44 %"),
+        never=NO_ZERO,
+        mend=machine(init_code=0),
+        then=WELL,
+        then_silent=("half upgraded",),
+    ),
+    Scenario(
+        name="NVML crashes in mid-run",
+        alive=None,
+        fault=machine(crash=("nvmlDeviceGetPowerUsage",)),
+        says=("The NVIDIA library crashed", "reinstall or update the driver"),
+        never=NO_ZERO,
+        mend=machine(crash=()),
+        then=WELL,
+        then_silent=("crashed", "No data"),
+    ),
+)
+
+# Single devices.
+
+
+def instance(number: int, gibibytes: int, profile: str) -> FakeInstance:
+    return FakeInstance(
+        uuid=f"MIG-{number:08x}-0000-5d7e-9a51-000000000000",
+        name=f"NVIDIA Test MIG {profile}",
+        gpu_instance=number,
+        memory_total_bytes=gibibytes * GIB,
+        memory_used_bytes=GIB,
+    )
+
+
+FIRST = instance(1, 40, "3g.40gb")
+
+
+def with_instances(pid: int) -> tuple[FakeDevice, ...]:
+    """Return the devices, of which the device 1 is cut into two."""
+    zero, one, two = three(pid)
+    pair = (FIRST, instance(2, 30, "2g.30gb"))
+    return zero, replace(one, mig_mode=1, mig_mode_pending=1, instances=pair), two
+
+
+DEVICES = (
+    Scenario(
+        name="device lost in mid-run, and back",
+        fault=change(code=GPU_IS_LOST),
+        says=("LOST", "1 not answering", "2 Test 2"),
+        silent=BACK,
+        never=NO_ZERO,
+        mend=change(code=0),
+        then=BACK,
+        then_silent=FAULTS,
+    ),
+    Scenario(
+        name="one device hangs",
+        fault=change(hang=True),
+        says=("NOT RESPONDING", "a driver call hangs", "dmesg", "1 not answering"),
+        silent=BACK,
+        never=NO_ZERO,
+        mend=change(hang=False),
+        then=BACK,
+        then_silent=FAULTS,
+    ),
+    Scenario(
+        name="one device is slow",
+        fault=change(delay_ms=500),
+        says=(" s old", "1 slow", "dmesg"),
+        never=(*NO_ZERO, "NOT RESPONDING", "LOST"),
+        mend=change(delay_ms=0),
+        then=BACK,
+        then_silent=(*FAULTS, "slow"),
+    ),
+    Scenario(
+        name="MIG instances are cut anew, and MIG is switched off",
+        devices=with_instances,
+        before=("0 Test 0", "1 Test 1", "3g.40gb", "2g.30gb", "2 Test 2"),
+        fault=change(instances=(FIRST, instance(3, 11, "1g.11gb"), instance(4, 13, "1g.13gb"))),
+        says=("0 Test 0", "1 Test 1", "3g.40gb", "1g.11gb", "1g.13gb", "11.0 GiB", "13.0 GiB"),
+        silent=("2g.30gb", "30.0 GiB"),
+        never=(*NO_ZERO, "NOT RESPONDING", "LOST"),
+        mend=change(instances=(), mig_mode=0, mig_mode_pending=0),
+        then=("1 Test 1", *BACK),
+        then_silent=("MIG", "3g.40gb"),
+    ),
+)
+
+# Readings.
+
+BITS_32, BITS_64 = (1 << 32) - 1, (1 << 64) - 1
+"""What NVML says instead of a number that there is none of."""
+ABSURD = (
+    r"429496|214748|1844674|922337",  # all bits but for the sign, or with it
+    r"\b\d{4,}(\.\d+)? (W|°C|%|GiB|TiB)",
+    r"\bTiB/s",
+    r"(?<![\w<])(?<!slowdown )(?<!shutdown )-\d",  # margins (T.Limit) may be below zero
+)
+"""What no number on the screen begins or looks like."""
+SENTINELS: dict[str, object] = {
+    "power_milliwatts": BITS_32,
+    "power_limit_milliwatts": BITS_32,
+    "power_limit_enforced_milliwatts": BITS_32,
+    "temperature_celsius": BITS_32,
+    "gpu_utilization_percent": BITS_32,
+    "memory_utilization_percent": BITS_32,
+    "encoder_utilization_percent": BITS_32,
+    "decoder_utilization_percent": 101,
+    "memory_used_bytes": BITS_64,
+    "memory_reserved_bytes": BITS_64,
+    "bar1_used_bytes": BITS_64,
+    "sm_clock_mhz": BITS_32,
+    "memory_clock_mhz": (1 << 31) - 1,
+    "video_clock_mhz": BITS_32,
+    "fan_percent": BITS_32,
+    "fans": 2,
+    "performance_state": 32,
+    "pcie_generation": BITS_32,
+    "pcie_width": (1 << 31) - 1,
+    "energy_millijoules": BITS_64,
+    "values": {
+        **{f"field.{n}": BITS_64 for n in (3, 4, 5, 6, 83, 94, 142, 143, 197, 198, 230, 269)},
+        "field.82": (1 << 31) - 1,
+        "field.185": BITS_32,
+        "field.186": (1 << 31) - 1,
+        "field.91": BITS_32,
+        "pcie_throughput_kib.0": BITS_32,
+        "pcie_throughput_kib.1": (1 << 31) - 1,
+    },
+}
+
+
+def as_at_first(stage: Stage) -> None:
+    zero = stage.driver.devices[0]
+    stage.driver.write(zero, *three(zero.processes[0].pid)[1:])
+
+
+READINGS = (
+    Scenario(
+        name="sentinels instead of numbers",
+        fault=change(**SENTINELS),
+        says=("1 Test 1", "≥626 W"),
+        silent=("44 %", "48°C", "313 of"),
+        never=(*ABSURD, r"\b0 of \d+ W", r"\b0\.0 of", r"\b0 MHz"),
+        keys=(
+            *KEYS,
+            Key(DOWN, shows("▌1 Test 1"), "the second device is selected"),
+            Key(ENTER, shows("memory clock  – of 2619 MHz  the driver failed"), "says why"),
+            Key(ESCAPE, hides("statistics since"), "the monitor again"),
+        ),
+        mend=as_at_first,
+        then=("44 %", "48°C", "939 W"),
+    ),
+    Scenario(
+        name="the clock goes back an hour",
+        pretends=True,
+        fault=lambda stage: stage.pretended.set_clock(-3_600),
+        says=("0 Test 0", "44 %"),
+        never=(*ABSURD, r"\d:\d\d:\d\d ?of", r"\blast \d+:", "No data", "NOT RESPONDING"),
+        keys=(
+            *KEYS,
+            Key(ENTER, shows("last 5 min"), "the page, whose charts are as long as ever"),
+            Key(ESCAPE, hides("statistics since"), "the monitor again"),
+        ),
+        mend=lambda stage: stage.pretended.set_clock(0),
+        then=("0 Test 0", "44 %"),
+    ),
+)
+
+
+def stop_sampler(stage: Stage) -> None:
+    stage.memory["pid"] = stage.pid_of("gputop stream")
+    os.kill(stage.memory["pid"], signal.SIGSTOP)
+
+
+def continue_sampler(stage: Stage) -> None:
+    """Continue it, unless it was ended for its silence."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(stage.memory["pid"], signal.SIGCONT)
+
+
+SAMPLER = Scenario(
+    name="sampler stopped, and continued",
+    fault=stop_sampler,
+    says=("No data for ",),
+    alive=None,
+    mend=continue_sampler,
+    then=("44 %",),
+    then_silent=("No data for ",),
+)
+SCENARIOS = (*DRIVER, *DEVICES, *READINGS, SAMPLER)
