@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import doctest
 import gc
 import re
@@ -39,7 +40,12 @@ def here(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
 
 
 def samplers() -> list[psutil.Process]:
-    return [each for each in psutil.Process().children() if "stream" in each.cmdline()]
+    found = []
+    for each in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):  # one that has just ended
+            if "stream" in each.cmdline():
+                found.append(each)
+    return found
 
 
 def until(there: Callable[[], object]) -> None:

@@ -45,7 +45,7 @@ OWNER_FIELDS = tuple(
     for f in dataclasses.fields(Process)
     if f.name not in {*_LISTED, "unmasked", "absent"}
 )
-"""Fields of a process that come from the host, not from the driver: its owner and what it uses."""
+"""Fields of a process that come from the host, not from the driver: owner and resources."""
 
 
 Facts = Mapping[str, Any]

@@ -211,7 +211,7 @@ class Sample:
     processes: tuple[Process, ...] = ()
     events: tuple[Event, ...] = ()
     machines: tuple[Machine, ...] = ()
-    """Machines of a stream of several machines. In that case, `host` is the one that merges them,
+    """Machines of a stream of several machines. `host` is then the machine that merges them,
     if known."""
     uptime_seconds: float | None = None
     """`time` by a clock that is never set. Use it for the time between two samples."""

@@ -108,7 +108,7 @@ def lack_text(
     return f"no {LABELS.get(name, name)} ({why})"
 
 
-class NoEvidence(Exception):  # noqa: N818 - no error: it ends a rule that cannot tell
+class NoEvidence(Exception):  # noqa: N818 - not an error: it ends a rule without evidence
     """A reading that a rule needs is missing."""
 
     def __init__(self, reading: str) -> None:

@@ -315,7 +315,7 @@ class Situation:
         devices: Sequence[Device],
         told: set[str],
     ) -> WhyReport:
-        """Return the page with the checks that found nothing and those that could not decide."""
+        """Return the page with the checks that found nothing and the undecided checks."""
         silent: dict[str, list[tuple[Device, NoFinding]]] = {}
         bounds = []
         known = {device.uuid: device for device in devices}

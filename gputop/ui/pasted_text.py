@@ -1,4 +1,4 @@
-"""Pasted text: an escape in it must not become a key."""
+"""Pasted text, whose escape sequences must not become keys."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ BEGUN_MARK = re.compile(r"\x1b(\[(2(0[01]?)?)?)?\Z")
 
 
 class PasteFilter:
-    """Removes escapes from pasted text: Textual takes some sequences in it for keys.
+    """Removes escapes from pasted text, because Textual reads some sequences in it as keys.
 
-    Most terminals remove them, but tmux, for one, pastes its buffers as they are.
+    Most terminals remove them, but tmux, for example, pastes its buffers unchanged.
     """
 
     _pasting = False

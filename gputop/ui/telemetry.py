@@ -1,4 +1,4 @@
-"""State of the dashboard: the last records of the stream, and their history."""
+"""State of the dashboard: the latest records of the stream, and their history."""
 
 from __future__ import annotations
 
@@ -33,14 +33,15 @@ if TYPE_CHECKING:
     from gputop.health.why import Situation, WhyReport
 
 MOST_HELD = CAPACITY
-"""Most records that a pause holds back."""
+"""Most records to keep during a pause."""
 EVENTS_KEPT = 100
 STOPPED_AFTER = 1.0
-"""Seconds between two ticks of a dashboard that runs: in more it was stopped, or held up."""
+"""Longest time between two ticks of a running dashboard. After a longer time, it was suspended or
+delayed."""
 
 
 class Telemetry:
-    """Stream of records up to now: what is shown, and what is wrong."""
+    """Stream of records so far: the data to show, and its problems."""
 
     def __init__(
         self,
@@ -50,16 +51,16 @@ class Telemetry:
         show_secrets: bool = False,
     ) -> None:
         self._clock = clock
-        """Clock for ages; a replay has its own."""
+        """Clock for ages. A replay has its own clock."""
         self.replayed = replayed
-        """True for a recording: its pids may belong to other processes by now."""
+        """True for a recording, whose pids may belong to other processes by now."""
         self.show_secrets = show_secrets
         self.host_name: str | None = None
-        """Name of the only host that is shown, of several; None for all."""
+        """Name of the only host to show, if there are several; None for all."""
         self.inventory: Inventory | None = None
         self.sample: Sample | None = None
         self.latest: Sample | None = None
-        """Newest sample; while paused, not the one shown."""
+        """Newest sample. During a pause, this is not the one on screen."""
         self.paused = False
         self._reported: deque[Event] = deque(maxlen=EVENTS)
         self._held: deque[Record] = deque()
@@ -67,7 +68,7 @@ class Telemetry:
         self.history = History()
         self.process_history = ProcessHistory()
         self._judge: Judge | None = None
-        """Created on first use: the first screen does not load the rules."""
+        """Created on first use, because the first screen does not load the rules."""
         self._situation: Situation
         self._events: dict[str | None, deque[Event]] = defaultdict(
             lambda: deque(maxlen=EVENTS_KEPT)
@@ -79,19 +80,21 @@ class Telemetry:
         self.restarting = False
         """True after an interruption until the driver answers again."""
         self.moving = False
-        """True while a replay jumps: its clock is there before `restart` has read what is."""
+        """True while a replay jumps: its clock has changed, and `restart` has not finished reading.
+        """
         self.began_at = self.received_at = clock()
         self._ticked_at, self._stopped_seconds = time.monotonic(), 0.0
 
     def receive(self, record: Record | Interruption) -> None:
-        """Process a record or the end of the stream; while paused, the picture does not change."""
+        """Process a record or the end of the stream. During a pause, the screen does not change."""
         if isinstance(record, Interruption):
             self.interruption = record.problem
             self._broken_off |= not record.left_out
             return
         if isinstance(record, Inventory):
-            # A restarted sampler knows nothing yet. Keep showing the last data, and the reason of
-            # the interruption, which may end this sampler as well.
+            # A restarted sampler has no devices at first. Keep showing the
+            # last data and the reason for the interruption, which may end this
+            # sampler, too.
             starting = record.driver_state is DriverState.STARTING
             known = self.inventory is not None and self.inventory.devices
             self.restarting = starting and (self._broken_off or bool(known))
@@ -112,11 +115,12 @@ class Telemetry:
                 return
             record = (
                 self._held.popleft()
-            )  # more than a chart can show: none may be lost
+                # No record may be lost, but a chart cannot show more than these.
+            )
         self._show(record)
 
     def restart(self, records: Iterable[Record | Event]) -> None:
-        """Start again with these records; events among them happened before."""
+        """Start again with these records. Events among them happened before."""
         fresh = Telemetry(self._clock, replayed=self.replayed)
         for record in records:
             if isinstance(record, Event):
@@ -125,11 +129,11 @@ class Telemetry:
             else:
                 fresh.receive(record)
         fresh.host_name = self.host_name
-        # At once: another thread may read it
+        # Replace everything at once, because another thread may read it.
         self.__dict__.update(fresh.__dict__)
 
     def pause(self) -> None:
-        """Freeze the picture, or let it catch up."""
+        """Freeze the screen, or let it catch up."""
         self.paused = not self.paused
         while not self.paused and self._held:
             self._show(self._held.popleft())
@@ -140,7 +144,7 @@ class Telemetry:
         else:
             for event in (*record.events, *self._changes_of_state(record)):
                 self._events[event.device_uuid or event.machine].append(event)
-            # Events may name unknown devices
+            # Events may name unknown devices.
             while len(self._events) > 2 * DEVICES:
                 del self._events[next(iter(self._events))]
             self.sample, self.host = record, record.host
@@ -149,7 +153,8 @@ class Telemetry:
             self.process_history.add(record.processes)
 
     def _changes_of_state(self, sample: Sample) -> Iterator[Event]:
-        """Yield events for devices that are lost or answer again; their kind is the state."""
+        """Yield events for devices that are lost or answer again. The kind of the event is the
+        state."""
         for device in sample.devices:
             state = self.readings(device.uuid).state
             if device.state is not state:
@@ -157,32 +162,32 @@ class Telemetry:
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """Everything that is wrong in the newest sample, also while paused."""
+        """All findings about the newest sample, even during a pause."""
         return self._conclude().findings
 
     @property
     def judgement(self) -> Judgement:
-        """Judgement of the rules about the newest sample; its means are those of the charts."""
+        """Judgement of the newest sample. Its means are those of the charts."""
         return self._conclude().judgement
 
     def bound_by(self, uuid: str) -> str:
-        """Return what the device is bound by in a word; empty if it cannot be told."""
+        """Return the device's bottleneck in a word; empty if unknown."""
         found = self.judgement.bound_by.get(uuid)
         return "" if found is None else found.bound.known
 
     @property
     def problems(self) -> Mapping[str, Finding]:
-        """Gravest finding of each device that is more than normal, those of slowness first."""
+        """Gravest finding above normal of each device; slowness comes first."""
         return self._conclude().problems
 
     def why(self, device: Device | None = None) -> WhyReport:
-        """Return the page *Why is it slow?* about all devices that are shown, or about one."""
+        """Return the page *Why is it slow?* about all visible devices, or about one device."""
         return self._conclude().report(self.devices, device)
 
     def _conclude(self) -> Situation:
-        """Return what is wrong, computed once per sample on demand.
+        """Return the current findings, computed once per sample on demand.
 
-        After a pause only the last sample is judged.
+        After a pause, only the last sample is judged.
         """
         from gputop.health.judge import Judge
         from gputop.health.why import NOTHING, Situation
@@ -199,12 +204,12 @@ class Telemetry:
         return self._situation
 
     def remedy_of(self, finding: Finding) -> str:
-        """Return what to do about a finding, with the index of its device."""
+        """Return the remedy for a finding, with the index of its device."""
         device = self.find_device(finding.device_uuid)
         return fill_index(finding.remedy, [device] if device else [])
 
     def events(self, uuid: str) -> list[Event]:
-        """Return events of the device and of its whole machine, the newest first."""
+        """Return events of the device and of its whole machine, newest first."""
         device = self.find_device(uuid)
         keys = (uuid, device.machine if device else None)
         found = [event for key in keys for event in self._events.get(key, ())]
@@ -216,7 +221,7 @@ class Telemetry:
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """Devices of the hosts that are shown."""
+        """Devices of the visible hosts."""
         if self.host_name is None:
             return self._all_devices
         return tuple(
@@ -224,7 +229,7 @@ class Telemetry:
         )
 
     def find_device(self, uuid: str | None) -> Device | None:
-        """Return the device with that UUID; a placeholder of an unknown one is found by index."""
+        """Return the device with that UUID. A device of unknown UUID is matched by index."""
         for device in self._all_devices:
             if uuid in (
                 device.uuid,
@@ -235,7 +240,7 @@ class Telemetry:
 
     @property
     def machines(self) -> tuple[Machine, ...]:
-        """Machines that are shown of a stream of several; else none."""
+        """Visible machines of a stream of several machines; empty for one."""
         found = self.sample.machines if self.sample else ()
         if self.host_name is None:
             return found
@@ -254,7 +259,7 @@ class Telemetry:
         )
 
     def host_of(self, device: Device) -> Host | None:
-        """Return readings of the device's host."""
+        """Return the readings of the device's host."""
         machine = self.machine_of(device)
         return self.host if machine is None else machine.host
 
@@ -267,16 +272,16 @@ class Telemetry:
 
     @property
     def scraped(self) -> bool:
-        """True if the readings come from a server and are of another machine."""
+        """True if the readings come from a server and belong to another machine."""
         return (
             self.inventory is not None
             and self.inventory.source is Source.SCRAPED
         )
 
     def remote_name(self, device: Device) -> str:
-        """Return the name of the device's machine, as foreign text; "" if it is this one."""
+        """Return the name of the device's machine, as foreign text; "" if it is this machine."""
         if self.inventory is not None and self.scraped:
-            # Without its cluster
+            # Leave out the cluster.
             return self.inventory.hostname.rpartition("/")[2]
         return "" if device.is_here else device.machine or ""
 
@@ -290,20 +295,21 @@ class Telemetry:
 
     @property
     def waiting_seconds(self) -> float:
-        """Seconds that the driver has not answered, while starting."""
+        """Seconds without an answer from the driver, while it is starting."""
         return self._clock() - self.began_at
 
     @property
     def silent_seconds(self) -> float | None:
-        """Age of the newest sample, if it is too old or no more may come; else None."""
+        """Age of the newest sample if it is too old or no other will come; else None."""
         age = self._clock() - self.received_at
-        # One interval before the limit: a sampler sends on time, whatever its devices do.
+        # Report it one interval before the limit: a sampler is punctual,
+        # whatever its devices do.
         late = age - self._unread_seconds > self.silence_limit - self.interval
         silent = late or self._broken_off or self.restarting
         return age if silent and not self.moving else None
 
     def tick(self) -> None:
-        """Note that the dashboard runs. It calls this more often than each second."""
+        """Record that the dashboard is running. Called more than once a second."""
         self._stopped_seconds, self._ticked_at = (
             self._unread_seconds,
             time.monotonic(),
@@ -311,7 +317,7 @@ class Telemetry:
 
     @property
     def _unread_seconds(self) -> float:
-        """Seconds since the newest sample in which the dashboard did not run to read the next."""
+        """Time that the dashboard itself was suspended since the newest sample."""
         return self._stopped_seconds + max(
             0.0, time.monotonic() - self._ticked_at - STOPPED_AFTER
         )
@@ -327,7 +333,7 @@ class Telemetry:
         return self.inventory.interval_seconds if self.inventory else 1.0
 
     def old_seconds(self, shown: DeviceSample | Machine) -> float | None:
-        """Return the age of a device or machine that is OK if it is too old to look current."""
+        """Return the age of an OK device or machine if it is too old to look current."""
         if shown.age_seconds is None or shown.state not in (
             DeviceState.OK,
             MachineState.OK,
@@ -337,12 +343,12 @@ class Telemetry:
         return age if is_old(age, self.interval) else None
 
     def readings(self, uuid: str) -> DeviceSample:
-        """Return the newest readings of a device; without any, all are absent."""
+        """Return the newest readings of a device. If there are none, all are absent."""
         return self._known.get(uuid) or DeviceSample(uuid)
 
     @property
     def process_count(self) -> int:
-        """Rows of the processes on the devices that are shown."""
+        """Number of process rows on the visible devices."""
         processes = self.sample.processes if self.sample else ()
         if self.host_name is None:
             return len(processes)
@@ -350,7 +356,7 @@ class Telemetry:
 
 
 def local_inventory(inventory: Inventory | None) -> Inventory | None:
-    """Return this machine's part of an inventory of several, as if it were alone."""
+    """Return this machine's part of an inventory of several machines, as if it were alone."""
     if inventory is None or all(
         device.machine is None for device in inventory.devices
     ):

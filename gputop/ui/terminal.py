@@ -1,7 +1,7 @@
-"""Textual's driver for Linux, but it sends only cells that changed, and never blocks.
+"""Textual's driver for Linux that sends only changed cells and never blocks.
 
-The driver applies Textual's updates to its copy of the screen. It sends the difference
-once the terminal has taken the last output, so a stalled terminal causes no backlog.
+The driver applies Textual's updates to its copy of the screen. When the terminal has taken the last
+output, the driver sends the difference. So a stalled terminal causes no backlog.
 """
 
 from __future__ import annotations
@@ -19,32 +19,34 @@ from gputop.console import open_terminal, terminal_size
 from gputop.ui.drawing.cells import is_narrow
 from gputop.ui.textual_workarounds import SteadyDriver
 
-MOVE = re.compile(r"\x1b\[\d+;\d+H")  # begins each of Textual's updates
+# Each of Textual's updates begins with this.
+MOVE = re.compile(r"\x1b\[\d+;\d+H")
 TOKEN = re.compile(
     r"\x1b\[(\d+);(\d+)H|\x1b\[([\d;]*)m|([^\x1b\n]+)|\x1b\][^\x1b]*\x1b\\"
 )
-"""A move, a style, text, or a link, which is left out."""
+"""A move, a style, text, or a link. Links are not sent."""
 CODE = re.compile(r"[34]8;5;\d+|[34]8;2;\d+;\d+;\d+|\d+")
 DEFAULTS = {"0", "39", "49"}
-"""SGR codes that do nothing after a reset. Textual writes them under a dialog."""
+"""SGR codes without effect after a reset. Textual writes them under a dialog."""
 SYNC = "\x1b[?2026h", "\x1b[?2026l"
-"""Textual's marks around an update, which is sent at another time."""
-CANCEL = b"\x18\x1b[m"  # ends a sequence whose rest is dropped
+"""Textual's marks around an update. They are dropped, because the update is sent later."""
+# This ends a sequence whose rest is dropped.
+CANCEL = b"\x18\x1b[m"
 GAP = 4
-"""Unchanged cells that are sent again, because a move over them is as long."""
+"""Unchanged cells that are sent again, because moving over them takes as many bytes."""
 
 Cell = tuple[str, str]
 """A character and its SGR codes. The second cell of a wide character has no character."""
 
 
 class ScreenCells:
-    """Cells of the screen as they should be, and as the terminal has them."""
+    """The desired cells of the screen, and the cells that the terminal has."""
 
     def __init__(self) -> None:
         self._rows: list[list[Cell]] = []
         self._sent: list[list[Cell]] = []
         self.known = False
-        """False if the terminal may show something else than was sent."""
+        """False if the terminal may show something other than the sent cells."""
 
     def resize(self, width: int, height: int) -> None:
         if [len(row) for row in self._rows] != [width] * height:
@@ -56,7 +58,7 @@ class ScreenCells:
             self.known = False
 
     def apply(self, update: str) -> None:
-        """Write one of Textual's updates, as a terminal would."""
+        """Write one of Textual's updates as a terminal would."""
         x, y, codes = 0, 0, ""
         for line, column, style, text in TOKEN.findall(update):
             if line:
@@ -74,7 +76,7 @@ class ScreenCells:
                 x += len(cells)
 
     def difference(self) -> str:
-        """Return the output for the cells that changed."""
+        """Return the output for the changed cells."""
         output, current = [], ""
         if not self.known:
             output.append("\x1b[m\x1b[2J")
@@ -109,7 +111,7 @@ def to_cells(text: str, codes: str) -> list[Cell]:
 
 
 def changes(row: list[Cell], sent: list[Cell]) -> list[list[int]]:
-    """Return start and end of the runs of cells that differ."""
+    """Return start and end of each run of different cells."""
     runs: list[list[int]] = []
     if row != sent:
         for x, (new, old) in enumerate(zip(row, sent, strict=True)):
@@ -143,7 +145,7 @@ class TerminalDriver(SteadyDriver):
             self.flush()
 
     def flush(self) -> None:
-        """Send as much as the terminal takes, and the rest once it takes more."""
+        """Send as much as the terminal takes, and the rest when it takes more."""
         while self._output >= 0 and not self._blocked:
             if not self._pending and self._draws:
                 self._pending = self._cells.difference().encode(
@@ -158,7 +160,8 @@ class TerminalDriver(SteadyDriver):
             except BlockingIOError:
                 self._blocked = True
                 self._loop.add_writer(self._output, self._unblock)
-            except OSError:  # the terminal is gone, which the app notices
+            # The terminal is gone. The app notices that.
+            except OSError:
                 self._pending = b""
 
     def _unblock(self) -> None:
@@ -177,13 +180,15 @@ class TerminalDriver(SteadyDriver):
         self._draws, self._cells.known = True, False
         try:
             super().start_application_mode()  # type: ignore[no-untyped-call]
-        except RuntimeError:  # no thread could be started
+        # No thread could be started.
+        except RuntimeError:
             self.stop_application_mode()
             raise
 
     def stop_application_mode(self) -> None:
         self._draws = False
-        if self._blocked:  # the end takes the place of what nobody has read
+        # The end replaces the unread output.
+        if self._blocked:
             with contextlib.suppress(termios.error):
                 termios.tcflush(self._output, termios.TCOFLUSH)
             self._pending = CANCEL
@@ -191,7 +196,8 @@ class TerminalDriver(SteadyDriver):
         super().stop_application_mode()
 
     def close(self) -> None:
-        with contextlib.suppress(RuntimeError):  # the thread was not started
+        # The thread may not have been started.
+        with contextlib.suppress(RuntimeError):
             super().close()
         if self._output >= 0:
             self._loop.remove_writer(self._output)

@@ -1,4 +1,4 @@
-"""The terminal's background: a question to the terminal, and its answer among the keys."""
+"""The terminal's background: the query, and the terminal's answer in the input."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BEGUN_ANSWER = re.compile(r"\x1b\]1[^\x07\x1b]{0,40}\x1b?\Z")
 
 
 class BackgroundAnswered(Message):
-    """The terminal has answered what its background is."""
+    """The terminal has reported its background."""
 
     def __init__(self, *, is_light: bool) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class BackgroundAnswered(Message):
 
 
 class AnswerFilter:
-    """Takes the answer out of what is typed: its letters would be keys."""
+    """Removes the answer from the input, where its letters would be keys."""
 
     def __init__(self) -> None:
         self._held = ""

@@ -1,4 +1,4 @@
-"""Workarounds for Textual 8.2.8, with the numbers of its issues; others are not reported."""
+"""Workarounds for Textual 8.2.8, with issue numbers if they are reported."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 class SteadyDriver(LinuxDriver):
     def _get_terminal_size(self) -> tuple[int, int]:
-        """Return the size within our limits; Textual prefers COLUMNS and LINES (#6153)."""
+        """Return the size, limited. Textual prefers COLUMNS and LINES (#6153)."""
         return terminal_size()
 
     def process_message(self, message: Message) -> None:
-        """Drop sizes that come as input: a program can forge them, without limits."""
+        """Drop sizes that come as input, because a program can send forged, unlimited ones."""
         if not isinstance(message, Resize | InBandWindowResize):
             super().process_message(message)
 
     def run_input_thread(self) -> None:
-        """Read until the terminal is gone; Textual's loop then spins (#6690).
+        """Read until the terminal is gone. Textual's loop spins then (#6690).
 
-        A malformed key, such as `ESC [ 9999999999 u`, ends the app there.
+        Textual's loop also ends the app at a malformed key, such as `ESC [ 9999999999 u`.
         """
         decode = getincrementaldecoder("utf-8")("replace").decode
         parser, pastes, answers = XTermParser(), PasteFilter(), AnswerFilter()
-        # The app notices that the terminal is gone
+        # The app notices that the terminal is gone.
         with contextlib.suppress(OSError):
             while not self.exit_event.is_set():
                 messages = [*parser.tick()]
@@ -50,7 +50,7 @@ class SteadyDriver(LinuxDriver):
                         return
                     text = pastes.feed(answers.feed(decode(data)))
                     try:
-                        # empty: the end
+                        # The parser reads an empty text as the end.
                         messages += parser.feed(text) if text else ()
                     except (ValueError, OverflowError):
                         parser = XTermParser()
@@ -58,7 +58,7 @@ class SteadyDriver(LinuxDriver):
                     self.process_message(message)
 
     def resume_application_mode(self) -> None:
-        """Take the terminal after SIGSTOP, too: Textual expects SIGTSTP alone (#1582)."""
+        """Restore the terminal after SIGSTOP, too. Textual only handles SIGTSTP (#1582)."""
         if self._key_thread is not None and self._key_thread.is_alive():
             self.suspend_application_mode()
         super().resume_application_mode()
@@ -66,17 +66,17 @@ class SteadyDriver(LinuxDriver):
 
 class SteadyApp(App[None]):
     def end_with(self, error: BaseException) -> bool:
-        """Take note of an exception that ends the app; return False for a traceback."""
+        """Record an exception that ends the app. Return False for a traceback."""
         raise NotImplementedError
 
     def _fatal_error(self) -> None:
-        error = sys.exc_info()[1]  # there is no public hook (#2818)
+        error = sys.exc_info()[1]  # There is no public hook (#2818).
         if error is None or not self.end_with(error):
             super()._fatal_error()
         else:
             self.panic()
 
     def apply_dropped_resize(self) -> None:
-        """Apply a resize whose timer was late and was dropped, with all later ones (#6471)."""
+        """Apply a resize that Textual dropped because its timer was late (#6471)."""
         if getattr(self, "_resize_event", None):
             self._check_resize()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 import gputop
+from gputop.commands import bench
 from gputop.commands.parser import parse
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ COMMAND = [sys.executable, "-m", "gputop", "bench"]
 def parsed(*arguments: str) -> argparse.Namespace:
     """Return the arguments of `gputop bench`."""
     return parse(["bench", *arguments])
+
+
+def run(*arguments: str) -> int:
+    """Run `gputop bench` in this process."""
+    return bench.run(parsed(*arguments))
 
 
 def environment() -> dict[str, str]:

@@ -5,15 +5,24 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from gputop.bench.events import Done, Progress
+from gputop.bench.plan.request import Request
 from gputop.bench.results import store
 from gputop.bench.run.worker_launch import WORKER
+from gputop.commands import bench
+from gputop.stream import child
 from tests.bench.cuda import Runs
 from tests.bench.forked import forking
-from tests.bench.workers import FAKE_WORKER
+from tests.bench.workers import FAKE_WORKER, RESULT
+from tests.runs import ended
+from tests.streams import inventory, sample
+
+if TYPE_CHECKING:
+    from gputop.bench.run.device_run import DeviceRun
 
 execute = asyncio.create_subprocess_exec
 
@@ -45,6 +54,33 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert store.results_path() == tmp_path / "data" / "gputop" / "results.sqlite"
     return store.results_path()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The `requests` of a command, which are not run: each ends with `last`.
+
+    `stream` is the inventory and the sample of the driver, or its error.
+    """
+    said: dict[str, Any] = {
+        "stream": (inventory(3), sample(3, [])),
+        "requests": [],
+        "last": Done(RESULT),
+    }
+
+    async def one_snapshot(**_: bool) -> Any:
+        if isinstance(said["stream"], Exception):
+            raise said["stream"]
+        return said["stream"]
+
+    def stress(requests: list[Request], *_: object) -> list[DeviceRun]:
+        said["requests"] = requests
+        windows = [Progress(0.2 * n, 0.2, n, 0.1 * n) for n in range(1, 4)]
+        return [ended(each.target, *windows, said["last"]) for each in requests]
+
+    monkeypatch.setattr(child, "one_snapshot", one_snapshot)
+    monkeypatch.setattr(bench, "_stress", stress)
+    return said
 
 
 @pytest.fixture

@@ -8,17 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gputop.bench.events import (
-    Done,
-    Event,
-    Failed,
-    Hello,
-    Planned,
-    Point,
-    Progress,
-    Result,
-    Verified,
-)
+from gputop.bench.events import Done, Event, Failed, Planned, Point, Progress, Result, Verified
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.run import Run
@@ -81,11 +71,6 @@ class Heard:
         """The error of a run that has no result."""
         assert isinstance(self.last, Failed), self.last
         return self.last
-
-    @property
-    def hello(self) -> Hello:
-        """What the worker said first."""
-        return next(event for event in self.events if isinstance(event, Hello))
 
     @property
     def plan(self) -> Planned:

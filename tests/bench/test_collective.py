@@ -55,13 +55,6 @@ def test_bus_bandwidth_is_that_of_nccl_tests(series: str, ranks: int, factor: fl
     assert collective.bus_factor(series, ranks) == factor
 
 
-@pytest.mark.parametrize(
-    ("count", "expected"), [(1, 1), (5, 5), (99, 99), (100, 99), (101, 100), (2000, 1980)]
-)
-def test_the_99th_percentile(count: int, expected: int) -> None:
-    assert collective.percentile_99([float(n) for n in range(count, 0, -1)]) == expected
-
-
 class Together:
     """A torch.distributed of one process, which knows what the other ranks have."""
 

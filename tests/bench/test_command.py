@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -18,10 +20,10 @@ from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import store
 from gputop.bench.run.device_run import DeviceRun
 from gputop.cli import main
-from gputop.commands import bench as command
 from gputop.commands.bench_results import report_runs
 from gputop.stream import child as snapshots
-from tests.bench.commands import InTerminal, ends, parsed, ran
+from tests.bench.commands import InTerminal, ends, environment, parsed, ran, run
+from tests.bench.kept import soak
 from tests.bench.machines import divided, seen, trainer, undivided
 from tests.bench.workers import CPU, RESULT, needs_torch
 from tests.runs import ended
@@ -29,8 +31,9 @@ from tests.schemas import problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from gputop.bench.plan import request as plan
+    from gputop.bench.events import Result
 
 
 @needs_torch
@@ -156,32 +159,6 @@ HELD = replace(SAMPLE, processes=(Process(77, "GPU-0a", ProcessKind.COMPUTE, 1, 
 BUSY = seen(processes=(trainer(72, 1),))
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What would be run, instead of running it; `stream` is what the driver says."""
-    said: dict[str, Any] = {"stream": (INVENTORY, SAMPLE)}
-
-    async def one_snapshot(**_: bool) -> tuple[Inventory, Sample]:
-        stream = said["stream"]
-        if isinstance(stream, Exception):
-            raise stream
-        assert isinstance(stream, tuple)
-        return stream
-
-    def stress(requests: list[plan.Request], *_: object) -> list[DeviceRun]:
-        said["requests"] = requests
-        said["request"] = requests[0]
-        return [ended(request.target, Done(RESULT)) for request in requests]
-
-    monkeypatch.setattr(snapshots, "one_snapshot", one_snapshot)
-    monkeypatch.setattr(command, "_stress", stress)
-    return said
-
-
-def run(*arguments: str) -> int:
-    return command.run(parsed(*arguments))
-
-
 @pytest.mark.parametrize(
     ("stream", "says"),
     [
@@ -194,15 +171,15 @@ def test_without_a_gpu_it_is_the_cpu_and_says_so(
 ) -> None:
     asked["stream"] = stream
     assert run() == 0
-    assert asked["request"].target.kind == "cpu"
-    assert asked["request"].target.memory_share == 0.5, "other programs need some"
+    assert asked["requests"][0].target.kind == "cpu"
+    assert asked["requests"][0].target.memory_share == 0.5, "other programs need some"
     assert says in capsys.readouterr().err
 
 
 def test_the_first_gpu_is_the_default_and_a_busy_one_may_be_shared(asked: dict[str, Any]) -> None:
     asked["stream"] = (INVENTORY, HELD)
     assert run("--seconds", "2", "--memory-share", "0.5", "--ignore-busy") == 0
-    request = asked["request"]
+    request = asked["requests"][0]
     assert (request.target.uuid, request.dtype, request.size) == ("GPU-0a", "bfloat16", None)
     assert (request.seconds, request.python, request.target.memory_share) == (2.0, None, 0.5)
 
@@ -218,7 +195,7 @@ ONE_DEVICE = [name for name, kind in KINDS.items() if not kind.several_devices a
 @pytest.mark.parametrize("kind", ONE_DEVICE)
 def test_every_kind_can_be_asked_for(asked: dict[str, Any], kind: str) -> None:
     assert run(kind, "--device", "0") == 0
-    assert asked["request"].kind == kind
+    assert asked["requests"][0].kind == kind
 
 
 @pytest.mark.parametrize(
@@ -249,7 +226,7 @@ def test_what_is_refused(
 ) -> None:
     asked["stream"] = stream
     assert run(*arguments) == 3
-    assert "request" not in asked
+    assert asked["requests"] == []
     said = capsys.readouterr()
     assert said.out == ""
     (line,) = said.err.splitlines()
@@ -269,7 +246,7 @@ def test_on_a_terminal_it_asks(
     monkeypatch.setattr(sys.stdin, "readline", lambda: answer, raising=False)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     assert run() == status
-    assert ("request" in asked) is (status == 0)
+    assert bool(asked["requests"]) is (status == 0)
     said = capsys.readouterr()
     assert "[y/N]" in said.err
     assert "77 (ann: train)" in said.err
@@ -348,3 +325,95 @@ def test_without_a_home_folder_there_is_no_history(
     assert said.out == ""
     (line,) = said.err.splitlines()
     assert "HOME is not set" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--report", "{}/no/run_on_cpu.html"), "there is no such folder"),
+        (("--report", "{}"), "it is a directory"),
+        (("--report", "{}/file/below"), "there is no such folder"),
+        (("--report", "{}/file"), "it exists and is not a gputop report. Name another file, or"),
+        (("--report", "{}/pipe"), "it is not a regular file"),
+        (("--report", "{}/pipe", "--force"), "it is not a regular file"),
+    ],
+)
+def test_what_could_not_be_written_is_said_before_the_run(
+    asked: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    says: str,
+) -> None:
+    (tmp_path / "file").write_text("here")
+    os.mkfifo(tmp_path / "pipe")  # no device: as root, a mistake here would cost the machine one
+    assert run("--device", "cpu", *(each.format(tmp_path) for each in arguments)) == 3
+    assert asked["requests"] == []
+    (line,) = capsys.readouterr().err.splitlines()
+    assert says in line
+    assert "cannot be written" in line
+
+
+def test_a_report_is_of_this_run_and_may_replace_another(
+    asked: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "run.html"
+    file.write_text("somebody's own")
+    assert run("--device", "cpu", "--report", str(file), "--force") == 0
+    assert run("--device", "cpu", "--report", str(file)) == 0
+    assert "a CPU" in file.read_text()
+    assert file.read_text().count("polyline") > 1  # one is in the style
+    assert [each.name for each in tmp_path.iterdir()] == ["run.html"]
+
+
+def test_a_run_without_a_result_writes_nothing(asked: dict[str, Any], tmp_path: Path) -> None:
+    asked["last"] = Failed(Problem("W", "y", "R"), 3)
+    assert run("--device", "cpu", "--report", str(tmp_path / "a.html")) == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def slower(asked: dict[str, Any], earlier: Result, now: Result) -> int:
+    for n in range(4):
+        store.append(replace(earlier, started_at=earlier.started_at - n))
+    asked["last"] = Done(now)
+    return run("--device", "cpu")
+
+
+def test_a_device_that_got_slower_is_status_4(
+    asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert slower(asked, soak(800.0, ago=60.0), soak(700.0)) == 4
+    said = capsys.readouterr()
+    line = said.out.splitlines()[-1]
+    assert line.startswith("Verdict: degraded, earlier runs: 700 TFLOP/s is 12.5 % under the 800 ")
+    assert said.err == ""
+    assert len(store.recent()) == 5
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [({"wrong_elements": 1}, 1), ({"stopped": "user"}, 130), ({"stopped": "limit"}, 4)],
+)
+def test_what_is_worse_has_its_own_status(
+    asked: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+    changes: dict[str, Any],
+    status: int,
+) -> None:
+    assert slower(asked, soak(800.0, ago=60.0), soak(700.0, **changes)) == status
+    assert ("12.5 % under" in capsys.readouterr().out) is ("wrong_elements" not in changes)
+
+
+def test_a_history_that_nobody_reads_is_no_traceback() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "wb") as pipe:  # noqa: PTH123 - a descriptor
+        ended = subprocess.run(
+            [sys.executable, "-m", "gputop", "bench", "--history", "--device", "cpu"],
+            stdout=pipe,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            timeout=60,
+            check=False,
+        )
+    assert (ended.stderr, ended.returncode) == (b"", 0)

@@ -195,24 +195,11 @@ def test_several_have_a_matrix_for_each_direction() -> None:
     assert pair_tables(rows_of(0, 4e11)[:1]) == []
 
 
-@needs_torch
-@pytest.mark.parametrize(("seconds", "turn"), [(6.0, 1.5), (12.0, 3.0), (20.0, 3.0), (60.0, 5.0)])
-def test_each_gpu_has_the_same_time_and_each_peer_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float, turn: float
-) -> None:
-    """The turn is for both peers. It waits no longer than the run, and says so in one line."""
-    waited: list[Any] = []
-    run = run_of(tmp_path / "lock", seconds=seconds)
-    monkeypatch.setattr(run, "expect", lambda seconds, error: waited.append((seconds, error)))
-    monkeypatch.setattr(copies, "_copy_alone", lambda *_: None)
-    left: list[float] = []
-    monkeypatch.setattr(copies, "_rows_of_pair", lambda rows, *_: left.append(rows.left))
-    copies.copy(gpu(), run)
-    assert len(left) == 2
-    assert left[0] == pytest.approx(turn, abs=0.2)
-    ((patience, late),) = [each for each in waited if each[1].kind == "too_slow"]
-    assert late.fields["why"] == "other GPUs did not end their copies in time"
-    assert run.sent[0]["patience_seconds"] >= patience - (seconds - 3 * turn)
+def test_sizes_that_the_host_does_not_hold_are_left_out_and_noted() -> None:
+    run: Any = SimpleNamespace(request=SimpleNamespace(host_bytes=2 << 30), notes=[])
+    assert copies.fitting_host([MIB, 1 << 28, 1 << 30], run) == [MIB, 1 << 28]
+    (note,) = run.notes
+    assert note.startswith("no copies of 1024 MiB and more: they take 4 times as much")
 
 
 @needs_torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,13 +19,9 @@ if TYPE_CHECKING:
 
     from gputop.bench.worker.request import WorkerRequest
 
-COUNTED = (
-    "Unexpected error from cudaGetDeviceCount(). Did you run some cuda functions before? Error "
-)
 ADVICE = "\nCUDA kernel errors might be asynchronously reported at some other API call"
 BUSY = f"CUDA error: CUDA-capable device(s) is/are busy or unavailable{ADVICE}"
 GPU = replace(GPUS[1], compute_mode="default")
-RELOAD = "`sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm`"
 
 
 def asked(mode: str | None = "default", kind: str = "soak") -> WorkerRequest:
@@ -32,103 +29,21 @@ def asked(mode: str | None = "default", kind: str = "soak") -> WorkerRequest:
     return worker_request(Request(target, "bfloat16", None, 1.0, kind=kind))
 
 
-@pytest.mark.parametrize(
-    ("text", "what", "remedy"),
-    [
-        (
-            f"{COUNTED}802: system not yet initialized",
-            "The NVSwitch fabric of this machine is not ready",
-            "`systemctl status nvidia-fabricmanager`",
-        ),
-        (
-            f"{COUNTED}803: system has unsupported display driver / cuda driver combination",
-            "libcuda and the loaded driver are of different versions",
-            "Reboot if the driver was updated",
-        ),
-        (
-            f"{COUNTED}804: forward compatibility was attempted on non supported HW",
-            "The cuda-compat package does not support GPU 1",
-            "Remove cuda-compat from LD_LIBRARY_PATH",
-        ),
-        (
-            "The NVIDIA driver on your system is too old (found version 11040). Please update",
-            "The driver is too old for this torch",
-            "Update the driver",
-        ),
-        (
-            f"CUDA error: CUDA driver version is insufficient for CUDA runtime version{ADVICE}",
-            "The driver is too old for this torch",
-            "Update the driver",
-        ),
-        (
-            "Found no NVIDIA driver on your system. Please check that you have an NVIDIA GPU",
-            "CUDA's driver library, libcuda.so.1, is missing",
-            f"`--gpus all` and {CAPABILITIES}=compute,utility",
-        ),
-        (
-            f"{COUNTED}100: no CUDA-capable device is detected",
-            "CUDA does not see GPU 1",
-            "if MIG is on, choose an instance",
-        ),
-        ("No CUDA GPUs are available", "CUDA does not see GPU 1", "`ls -l /dev/nvidia*`"),
-        (
-            f"CUDA error: invalid device ordinal{ADVICE}",
-            "CUDA does not see GPU 1",
-            "if MIG is on, choose an instance",
-        ),
-        (
-            f"{COUNTED}304: OS call failed or operation not supported on this OS",
-            "CUDA may not open the driver's device files",
-            "nvidia-uvm and nvidia1",
-        ),
-        (
-            "CUDA unknown error - this may be due to an incorrectly set up environment",
-            "CUDA does not start",
-            RELOAD,
-        ),
-        (f"CUDA error: unknown error{ADVICE}", "CUDA does not start", RELOAD),
-        (
-            "CUDA driver initialization failed, you might not have a CUDA gpu.",
-            "CUDA does not start",
-            RELOAD,
-        ),
-        (
-            f"CUDA error: uncorrectable ECC error encountered{ADVICE}",
-            "GPU 1 has a fault in its memory or links",
-            "then `sudo nvidia-smi --gpu-reset -i 1`",
-        ),
-        (
-            f"CUDA error: out of memory{ADVICE}",
-            "There is no memory for a CUDA context on GPU 1",
-            "`nvidia-smi -i 1 -q -d MEMORY,PIDS`",
-        ),
-        (
-            "CUDA error: MPS client failed to connect to the MPS control daemon or the MPS server",
-            "CUDA cannot reach the MPS server",
-            "`nvidia-cuda-mps-control -d`",
-        ),
-        (
-            "CUDA error: device doesn't have valid Grid license",
-            "This virtual GPU has no license",
-            "`nvidia-smi -q -i 1`",
-        ),
-        (BUSY, "GPU 1 cannot be used now", "`nvidia-smi -i 1 -q`"),
-        (
-            "something new",
-            "torch cannot use the GPU",
-            "Run `nvidia-smi` to see whether the driver works",
-        ),
-    ],
-)
+ERRORS = Path(__file__).with_name("start_errors.txt").read_text().split("\n\n")
+"""Blocks of three lines: the error of torch, what it is called, and a part of the remedy."""
+
+
+@pytest.mark.parametrize("block", ERRORS)
 def test_each_error_of_the_start_has_its_remedy(
-    text: str, what: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+    block: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    text, what, remedy = map(str.strip, block.strip().splitlines())
     monkeypatch.delenv(CAPABILITIES, raising=False)
-    fields = errors.no_context(RuntimeError(text), asked()).fields
+    fields = errors.no_context(RuntimeError(text + ADVICE), asked()).fields
     assert fields["what"] == what
     assert remedy in fields["remedy"]
     assert "another torch" not in fields["remedy"]
-    assert text.splitlines()[0].endswith(fields["why"].partition(";")[0])
+    assert text.endswith(fields["why"].partition(";")[0])
     assert "cudaGetDeviceCount" not in fields["why"], "CUDA's own words are enough"
     assert fields["kind"] != "torch"
 

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+import threading
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.agent.device import Absence, Device, DeviceSample
+from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.snapshot import Sample
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.request import Request, Target
+from gputop.bench.plan.target_choice import busy_question, usable_requests
+from gputop.bench.worker import backends
+from tests.bench.commands import ran
 from tests.bench.machines import WHOLE, divided, instance, seen, undivided
-from tests.streams import GIB, device, inventory, readings, sample
+from tests.bench.workers import CPU, fake_interpreter
+from tests.driver.platforms import a100_mig
+from tests.streams import GIB, device, inventory, process, readings, sample
 
 if TYPE_CHECKING:
-    from gputop.agent.snapshot import Inventory
+    from pathlib import Path
+
+    from gputop.agent.snapshot import Inventory, Sample
+    from tests.driver import FakeDriver
 
 TWO = dataclasses.replace(
     inventory(), devices=(Device(0, "GPU-aa01", "one"), Device(1, "GPU-ab02", "another"))
@@ -148,3 +159,115 @@ def test_a_device_without_memory_of_its_own_has_what_the_host_has_available(
     assert problem is not None
     assert "90.0 GiB are free" in problem.why
     assert target_choice.choose(shared(None), said, "0").memory_free_bytes is None
+
+
+GPUS = target_choice.targets(inventory(4), sample(4))[:4]
+
+
+def test_nothing_is_asked_where_nobody_is_disturbed() -> None:
+    assert busy_question(sample(4, []), [*GPUS, CPU]) is None
+
+
+def test_the_processes_of_all_are_named_once() -> None:
+    held = [process(72, 0), process(7, 1), process(72, 3), process(9, 2, command="other")]
+    asked = busy_question(sample(4, held), [GPUS[0], GPUS[1], GPUS[3], CPU])
+    assert asked is not None
+    title, lines = asked
+    assert title == "3 of 4 devices are in use. A stress test would slow down:"
+    assert [line.split()[:4] for line in lines] == [
+        ["GPU", "0,", "3", "72"],
+        ["GPU", "1", "7", "ada"],
+    ]
+    assert len({line.index("ada") for line in lines}) == 1, "in columns"
+
+
+def test_who_cannot_be_known_is_said_too() -> None:
+    unknown = dataclasses.replace(readings(1), absent={"processes": Absence.NO_PERMISSION})
+    seen = dataclasses.replace(sample(2, []), devices=(readings(0), unknown))
+    asked = busy_question(seen, GPUS[:2])
+    assert asked == (
+        "1 of 2 devices may be in use:",
+        ["GPU 1: The driver does not say who uses it."],
+    )
+
+
+def asked_for(kind: str = "soak") -> list[Request]:
+    return [Request(target, "bfloat16", None, 60.0, kind=kind) for target in GPUS[:3]]
+
+
+def lost(*indices: int) -> Sample:
+    states = {n: DeviceState.LOST if n in indices else DeviceState.OK for n in range(3)}
+    made = tuple(readings(n, state=state) for n, state in states.items())
+    return dataclasses.replace(sample(3, []), devices=made)
+
+
+def test_of_all_those_that_do_not_answer_are_left_out() -> None:
+    left, said = usable_requests(lost(1), asked_for(), of_all=True)
+    assert [request.target.number for request in left] == ["0", "2"]
+    assert said == "GPU 1, NVIDIA H100 80GB HBM3: its state is lost"
+    assert usable_requests(lost(), asked_for(), of_all=True) == (asked_for(), "")
+
+
+@pytest.mark.parametrize(
+    ("missing", "kind", "of_all", "why"),
+    [
+        ((1,), "soak", False, "GPU 1, .* its state is lost"),
+        ((0, 1, 2), "soak", True, "GPU 0, .* its state is lost"),
+        ((0, 1), "pairs", True, "GPU 2, .* is the only device"),
+    ],
+)
+def test_what_is_not_enough_is_refused(
+    missing: tuple[int, ...], kind: str, why: str, *, of_all: bool
+) -> None:
+    with pytest.raises(ValueError, match=why):
+        usable_requests(lost(*missing), asked_for(kind), of_all=of_all)
+
+
+TELLS = """
+import json, os, sys
+asked = json.loads(sys.stdin.readline())
+what = f"{os.environ['CUDA_VISIBLE_DEVICES']} by {os.environ['CUDA_DEVICE_ORDER']}"
+print(json.dumps(dict(event="error", kind="k", what=what, why="", remedy="")))
+"""
+"""A worker that says what it was given, and ends."""
+
+
+@pytest.mark.driver
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--device", "0:3"], "error: MIG-c7a4ad7e-57a9-5f8e-bb3e-7a1e4d2c8b33 by PCI_BUS_ID"),
+        (["--ignore-busy"], "error: MIG-6f1c3b52-3d0e-5b1c-9f6a-0d8f0f6f5c11 by PCI_BUS_ID"),
+    ],
+)
+def test_the_worker_gets_the_instance_and_nothing_else(
+    driver: FakeDriver, tmp_path: Path, arguments: list[str], says: str
+) -> None:
+    driver.write(a100_mig())
+    python = fake_interpreter(tmp_path, TELLS)
+    ended = ran("--python", python, *arguments, **driver.environment())
+    assert ended.returncode == 3
+    (line,) = ended.stderr.splitlines()
+    assert says in line
+
+
+def fake_torch(*, integrated: bool) -> Any:
+    """A torch whose device has 1 GiB free by CUDA's count."""
+    properties = SimpleNamespace(is_integrated=integrated)
+    cuda = SimpleNamespace(
+        get_device_properties=lambda _: properties,
+        empty_cache=lambda: None,
+        mem_get_info=lambda: (1 << 30, 4 << 30),
+    )
+    return SimpleNamespace(cuda=cuda, int64=None, empty=lambda *_, **__: None)
+
+
+@pytest.mark.parametrize(("integrated", "free"), [(False, 1 << 30), (True, 7 << 30)])
+def test_the_worker_measures_shared_memory_on_the_host(
+    monkeypatch: pytest.MonkeyPatch, integrated: bool, free: int
+) -> None:
+    """CUDA's own count leaves out what the kernel gives up when asked."""
+    monkeypatch.setattr(backends, "host_available_bytes", lambda: 7 << 30)
+    device = backends.Cuda(fake_torch(integrated=integrated), threading.Event())
+    assert device.uses_host_memory is integrated
+    assert device.free_bytes() == free

@@ -80,35 +80,6 @@ def test_two_float4_numbers_share_a_byte_and_come_back() -> None:
     assert set(form.to_float64(operand).flatten().tolist()) == {-6.0}
 
 
-class Lacking:
-    """torch without some of its names."""
-
-    def __init__(self, *missing: str) -> None:
-        self._missing = missing
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self._missing:
-            raise AttributeError(f"module 'torch' has no attribute {name!r}")
-        return getattr(load_torch(), name)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "missing"),
-    [
-        ("float8_e4m3", "float8_e4m3fn"),
-        ("float8_e4m3", "_scaled_mm"),
-        ("float8_mixed", "float8_e5m2"),
-        ("int8", "_int_mm"),
-        ("float4", "float4_e2m1fn_x2"),
-    ],
-)
-def test_what_this_torch_lacks_is_refused_with_its_name(dtype: str, missing: str) -> None:
-    with pytest.raises(RunError) as refusal:
-        product.require(Lacking(missing), dtype, "cpu")
-    assert refusal.value.kind == "dtype"
-    assert missing in refusal.value.fields["why"]
-
-
 @pytest.mark.parametrize(
     ("words", "refused"),
     [
@@ -130,15 +101,24 @@ def test_a_device_that_fails_is_not_taken_for_one_without_the_type(
     assert not refused or vars(error.value)["fields"]["why"] == words
 
 
-def test_float16_sums_are_chosen_by_their_switch_and_for_that_type_only() -> None:
-    def chosen(dtype: str) -> bool:
-        matmul = SimpleNamespace(fp32_precision="none", allow_fp16_accumulation=None)
-        formats.set_precision(matmul, dtype)
-        return bool(matmul.allow_fp16_accumulation)
+REDUCED = ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction")
 
-    assert [name for name in DTYPES if chosen(name)] == ["float16_acc16"]
-    old = SimpleNamespace(allow_tf32=False)
+
+def test_precision_is_set_by_one_switch_and_sums_stay_in_float32() -> None:
+    def chosen(dtype: str) -> tuple[str, bool]:
+        matmul = SimpleNamespace(
+            fp32_precision="none", allow_fp16_accumulation=None, **dict.fromkeys(REDUCED, True)
+        )
+        formats.set_precision(matmul, dtype)
+        assert not any(getattr(matmul, name) for name in REDUCED)
+        assert not hasattr(matmul, "allow_tf32"), "to use both raises"
+        return matmul.fp32_precision, bool(matmul.allow_fp16_accumulation)
+
+    assert {name for name in DTYPES if chosen(name)[0] != "ieee"} == {"tf32"}
+    assert [name for name in DTYPES if chosen(name)[1]] == ["float16_acc16"]
+    old = SimpleNamespace(allow_tf32=True)
     formats.set_precision(old, "float16")
+    assert old.allow_tf32 is False
     with pytest.raises(RunError, match="float16_acc16"):
         formats.set_precision(old, "float16_acc16")
 

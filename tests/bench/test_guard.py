@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gputop.agent.device import DeviceState
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request
-from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker.events import RunLimit
 from gputop.bench.worker.guard import SILENCE_SECONDS, Guard
-from tests.bench.cuda import MACHINE, fake_cuda
 from tests.bench.machines import divided, seen
-from tests.bench.workers import broken_worker, needs_torch
-from tests.driver import FakeDevice, FakeDriver
 from tests.streams import device, inventory, readings, sample
 
 if TYPE_CHECKING:
@@ -31,9 +23,6 @@ if TYPE_CHECKING:
 
     from gputop.agent.snapshot import Record
 
-AGENT_FOLDERS = worker_launch.agent_folders()
-ENDS_SECONDS = 60.0
-"""Bound of a wait for what would never happen."""
 UUID = device(0).uuid
 
 
@@ -104,65 +93,3 @@ def test_a_guard_that_fails_ends_the_run() -> None:
     limits: list[RunLimit] = []
     Guard(None, [], "", send, limits.append).run()
     assert limits == [RunLimit("unwatched", "Not watched", "RuntimeError: on purpose")]
-
-
-class GuardedWorker:
-    """The real worker with its guard, on a fake CUDA and a fake driver. Nobody reads its output."""
-
-    def __init__(self, driver: FakeDriver) -> None:
-        driver.write(FakeDevice(uuid=UUID))
-        target = target_choice.targets(inventory(1), sample(1))[0]
-        target = dataclasses.replace(target, memory_free_bytes=4 << 30)
-        asked = Request(target, "bfloat16", 256, 600.0, sys.executable)
-        path = Path(driver.environment()["FAKE_NVML"]).with_name("begun")
-        noted = (
-            "write, said = main.WorkerRun.write, set()\n"
-            "def sent(self, event, **fields):\n"
-            "    write(self, event, **fields)\n"
-            "    said.add(event)\n"
-            f"    if {{'sample', 'readings'}} <= said: open({str(path)!r}, 'w').close()\n"
-            "main.WorkerRun.write = sent\n"
-        )
-        self.begun = path
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", broken_worker(fake_cuda(MACHINE, noted))],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, **driver.environment(), "OMP_NUM_THREADS": "1"},
-        )
-        assert self.process.stdin is not None
-        self.process.stdin.write(worker_request(asked, agent_folders=AGENT_FOLDERS).to_line())
-        self.process.stdin.flush()
-
-    def wait_until_measuring(self) -> None:
-        deadline = time.monotonic() + ENDS_SECONDS
-        while not self.begun.exists():
-            assert self.process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-
-    def events(self) -> list[dict[str, Any]]:
-        """What it has written, once it has ended without a reader."""
-        self.process.wait(ENDS_SECONDS)
-        assert self.process.stdout is not None
-        return [json.loads(line) for line in self.process.stdout]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self.process:
-            self.process.kill()
-
-
-@pytest.mark.driver
-@needs_torch
-def test_a_device_that_heats_up_ends_the_run_though_nobody_reads(driver: FakeDriver) -> None:
-    with GuardedWorker(driver) as worker:
-        worker.wait_until_measuring()
-        driver.change(0, temperature_celsius=90)
-        *_, limit, last = [e for e in worker.events() if e["event"] in ("limit", "done")]
-    assert limit["why"] == "it reached 90°C, and its limit is 86°C (slowdown at 89°C)"
-    assert (last["event"], last["stopped"]) == ("done", "limit")
-    assert last["iterations"] > 0

@@ -9,6 +9,7 @@ import itertools
 import json
 import re
 import sqlite3
+import time
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from gputop.agent.device import Device
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.bench.events import Conditions, Point
-from gputop.bench.results import exports, store
+from gputop.bench.results import columns, exports, store
 from gputop.bench.results.columns import COLUMNS, DEVICE
 from gputop.commands import bench as command
 from gputop.commands.parser import parse
@@ -179,6 +180,12 @@ def test_the_percentage_says_that_the_peak_is_by_formula_and_the_size_is_short()
 )
 def test_the_verdict(changes: dict[str, object], says: str) -> None:
     assert text("VERDICT", replace(BASE, **changes)) == says  # type: ignore[arg-type]
+
+
+def test_a_date_has_its_year_where_it_is_long_ago() -> None:
+    assert columns.when(BASE) == time.strftime("%d %b %Y", time.localtime(BASE.started_at))
+    now = replace(BASE, started_at=time.time() - 60)
+    assert columns.when(now) == time.strftime("%d %b %H:%M", time.localtime(now.started_at))
 
 
 def test_what_is_slower_says_by_how_much_before_how_it_ended() -> None:

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import statistics
 from typing import Any
-
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from gputop.bench.events import Conditions
 from gputop.bench.results.outliers import (
     DeviceOutcome,
-    distribution,
     joined,
     outliers,
     outliers_document,
     was_stopped,
 )
-from gputop.bench.results.statistics import MAD_TO_SIGMA
 from gputop.bench.results.verdict import with_verdicts
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, INTERRUPTED
 from tests.bench.pages import devices_text
 from tests.bench.workers import RESULT
 
-RATES = st.floats(1e-3, 1e4)
 H100 = "NVIDIA H100 80GB HBM3"
 
 
@@ -56,18 +48,6 @@ def judged(members: list[DeviceOutcome]) -> list[DeviceOutcome]:
 
 def named(members: list[DeviceOutcome]) -> dict[str, tuple[str, ...]]:
     return {each.uuid or "": tuple(each.reasons) for each in outliers(judged(members))}
-
-
-@given(st.lists(RATES, min_size=1, max_size=60))
-def test_a_distribution_is_in_order_and_of_its_values(values: list[float]) -> None:
-    found = distribution(values)
-    assert found.count == len(values)
-    assert found.least == min(values)
-    assert found.most == max(values)
-    assert found.median == pytest.approx(statistics.median(values))
-    ordered = [found.least, found.p5, found.median, found.p95, found.most]
-    assert ordered == pytest.approx(sorted(ordered))
-    assert found.sigma <= MAD_TO_SIGMA * (max(values) - min(values))
 
 
 def test_ten_percent_under_the_median_of_the_others() -> None:

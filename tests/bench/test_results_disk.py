@@ -189,3 +189,24 @@ def test_a_lock_that_a_killed_gputop_left_is_named_with_another_folder(
     assert "\n" not in str(failed.value)
     lock.rmdir()
     assert store.recent() == [RESULT]
+
+
+HALF_WRITTEN = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size = 1")  # pages go into the file before the commit
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("UPDATE results SET document = 'x'")
+insert = "INSERT INTO results (started_at, document) VALUES (1, ?)"
+connection.executemany(insert, [("y" * 9999,)] * 99)
+os._exit(0)
+"""
+
+
+def test_what_a_killed_writer_left_half_done_is_taken_back_by_a_reader(file: Path) -> None:
+    store.append(RESULT)
+    subprocess.run([sys.executable, "-c", HALF_WRITTEN, str(file)], timeout=60, check=True)
+    journal = file.with_name(f"{file.name}-journal")
+    assert journal.exists()
+    assert store.recent() == [RESULT]
+    assert not journal.exists()

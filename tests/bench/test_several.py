@@ -13,17 +13,15 @@ from gputop.agent.problem import Problem
 from gputop.bench.events import Conditions, Done, Failed, Progress, Result
 from gputop.bench.plan import target_choice
 from gputop.bench.results import store
-from gputop.commands import bench as command
 from gputop.commands.bench_results import gravest, report_runs
-from gputop.stream import child as snapshots
 from tests import runs
-from tests.bench.commands import parsed
+from tests.bench.commands import parsed, run
 from tests.bench.machines import divided, seen
 from tests.sessions import RESULT
 from tests.streams import inventory, process, readings, sample
 
 if TYPE_CHECKING:
-    from gputop.bench.plan.request import Request, Target
+    from gputop.bench.plan.request import Target
     from gputop.bench.run.device_run import DeviceRun
 
 GPUS = target_choice.targets(inventory(3), sample(3, []))[:3]
@@ -35,27 +33,6 @@ LOST = (
         sample(3, []), devices=(readings(0), readings(1, state=DeviceState.LOST), readings(2))
     ),
 )
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What would be run, instead of running it; `stream` is what the driver says."""
-    said: dict[str, Any] = {"stream": QUIET, "requests": []}
-
-    async def one_snapshot(**_: bool) -> Any:
-        return said["stream"]
-
-    def stress(requests: list[Request], *_: object) -> list[DeviceRun]:
-        said["requests"] = requests
-        return [ended(request.target) for request in requests]
-
-    monkeypatch.setattr(snapshots, "one_snapshot", one_snapshot)
-    monkeypatch.setattr(command, "_stress", stress)
-    return said
-
-
-def run(*arguments: str) -> int:
-    return command.run(parsed(*arguments))
 
 
 def ended(target: Target, mean: float = 700.0, **changes: Any) -> DeviceRun:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import pytest
 
 from gputop.bench.plan import request as plan
 from gputop.bench.run.worker_order import worker_request
-from gputop.bench.worker import backends, errors, latency, main, rows, shapes, throughput
+from gputop.bench.worker import errors, latency, main, rows, shapes, throughput
 from tests.bench.forked import load_torch
 from tests.bench.workers import needs_torch, request
 
@@ -105,18 +104,6 @@ def test_a_row_is_the_median_of_blocks(timer: Callable[..., Clock]) -> None:
     )
 
 
-def test_a_row_that_scatters_takes_its_share_and_no_more(timer: Callable[..., Clock]) -> None:
-    table, clock, _ = timer([1e-4, 2e-4] * 5000)
-    timed = table.time(work, clock, 1e-4)
-    assert timed is not None
-    assert rows.ROW_SECONDS - 0.01 <= table.table.seconds < rows.ROW_SECONDS + 0.1
-    assert timed.spread is not None
-    assert 100 * timed.spread > 20
-    table.to_come, before = 6000, table.table.seconds
-    assert table.time(work, clock, 1e-4) is not None
-    assert table.table.seconds - before < 0.1
-
-
 def test_a_row_takes_its_share_of_the_time_that_the_clock_does_not_see(
     timer: Callable[..., Clock],
 ) -> None:
@@ -128,14 +115,6 @@ def test_a_row_takes_its_share_of_the_time_that_the_clock_does_not_see(
     assert timed.seconds == pytest.approx(5e-6)
     assert began - table.left < 2 * rows.LEAST_SECONDS
     assert max(made) * 1.55e-3 < 2 * rows.BLOCK_SECONDS
-
-
-def test_a_long_call_is_made_once_and_not_warmed_up(timer: Callable[..., Clock]) -> None:
-    table, clock, made = timer([3.0])
-    timed = table.time(work, clock, 3.0)
-    assert timed is not None
-    assert made == [1]
-    assert (timed.seconds, timed.spread) == (3.0, None)
 
 
 def test_the_best_row_of_a_table_has_the_shape() -> None:
@@ -190,20 +169,34 @@ def test_the_search_finds_the_best_shape_and_layout(best: tuple[int, int, int]) 
     assert "1" in search.rows.run.notes[-1]
 
 
-def test_the_memory_of_a_run_is_told_apart() -> None:
-    gib = 1 << 30
-    fake: Any = SimpleNamespace(
-        int64=None,
-        empty=lambda *_, **__: None,
-        cuda=SimpleNamespace(
-            mem_get_info=lambda: (70 * gib, 80 * gib),
-            memory_reserved=lambda: 6 * gib,
-            memory_allocated=lambda: 5 * gib,
-        ),
+@needs_torch
+def test_each_way_makes_the_products_that_it_says() -> None:
+    did: list[str] = []
+
+    def clock(work: Any, times: int) -> float:
+        work(times)
+        return 1.0
+
+    device: Any = SimpleNamespace(
+        place="cuda",
+        torch=load_torch(),
+        wall=clock,
+        synchronize=lambda: did.append("synchronised"),
     )
-    known = backends.Cuda(fake, threading.Event(), 77 * gib).memories()
-    assert known == {"context_bytes": gib, "cache_bytes": gib, "tensor_bytes": 5 * gib}
-    unknown = backends.Cuda(fake, threading.Event()).memories()
-    assert unknown["context_bytes"] is None
-    freed = backends.Cuda(fake, threading.Event(), 71 * gib).memories()  # others gave some back
-    assert freed["context_bytes"] is None
+    product: Any = SimpleNamespace(
+        c=load_torch().ones(4, 4),
+        multiply=lambda times: did.append(f"mm {times}"),
+        format=SimpleNamespace(single_product=lambda _: lambda: did.append("mm")),
+    )
+    expected = {
+        latency.EAGER: ["mm 3"],
+        latency.LAUNCH: ["synchronised", "mm 3", "synchronised"],
+        latency.SYNCHRONISED: ["mm", "synchronised"] * 3,
+        latency.NORM_LAST: ["mm"] * 3,
+        latency.NORM_EACH: ["mm"] * 3,
+    }
+    for way in latency._ways(device, product, 5e-6):
+        if way.series != latency.GRAPH:
+            did.clear()
+            way.clock(way.prepare(), 3)
+            assert did == expected[way.series]

@@ -82,7 +82,7 @@ CARDS = (
 )
 
 
-@pytest.mark.daily(2)
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("card", CARDS, ids=lambda card: f"{card.name}, {card.tflops:g} TFLOP/s")
 def test_a_card_at_its_power_limit_is_fine_and_a_stuck_one_is_degraded(
     card: Card, driver: FakeDriver

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import os
-import select
 import shlex
 import subprocess
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import fake_ssh, streams
-from tests.e2e import sshd
-from tests.e2e.shipped import GPUTOP, NO_DRIVER, SOON, dashboard, device, run, see
-from tests.e2e.sshd import Sshd
+from tests.e2e.shipped import NO_DRIVER, SOON, dashboard, device, run, see
 from tests.fake_ssh import FakeSsh
-from tests.terminal import MARKER, processes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.driver import FakeDriver
+    from tests.e2e.conftest import Lab
     from tests.terminal import Terminal
 
-ROOT = Path(__file__).parents[2]
 LONG = 45.0
 """Seconds for an `ssh` with its pauses."""
 
@@ -46,53 +39,21 @@ def under(terminal: Terminal, host: str) -> str:
 # Over a real sshd.
 
 
-@pytest.fixture
-def run_id() -> str:
-    return str(uuid.uuid4())
-
-
-@pytest.fixture
-def hosts(tmp_path: Path, driver: FakeDriver, run_id: str) -> Iterator[tuple[Sshd, Sshd, Path]]:
-    """Two hosts that run, with the driver, and the folder of the `ssh` that knows them."""
-    if not sshd.INSTALLED:
-        pytest.skip(sshd.MISSING)
-    user_key = sshd.make_key(tmp_path / "user-key")
-    there = sshd.set_environment({**driver.environment(), MARKER: run_id})
-    one, two = (Sshd(tmp_path, name, user_key, there) for name in ("one", "two"))
-    try:
-        try:
-            one.start()
-            two.start()
-        except RuntimeError as error:
-            pytest.skip(str(error))
-        yield one, two, sshd.ssh_for(tmp_path, (one, two), user_key)
-    finally:
-        one.stop()
-        two.stop()
-
-
-def over_there(driver: FakeDriver, run_id: str) -> str:
-    """How gputop is started on the other side: with the driver that is there."""
-    environment = {**driver.environment(), "PYTHONPATH": str(ROOT), MARKER: run_id}
-    words = ["env", *(f"{key}={value}" for key, value in environment.items()), *GPUTOP]
-    return shlex.join(words)
-
-
 @pytest.mark.daily(1)
 @pytest.mark.driver
 @pytest.mark.parametrize("end", ["stop", "freeze"])
-def test_one_of_two_real_hosts_ends_and_returns(
-    hosts: tuple[Sshd, Sshd, Path], driver: FakeDriver, run_id: str, end: str
-) -> None:
-    _, two, programs = hosts
+def test_one_of_two_real_hosts_ends_and_returns(lab: Lab, driver: FakeDriver, end: str) -> None:
+    lab.environment |= driver.environment()
+    lab.add("one")
+    two = lab.add("two")
     driver.write(device(7, temperature_celsius=41))
-    env = {**NO_DRIVER, "PATH": f"{programs}:{os.environ['PATH']}"}
+    env = {**NO_DRIVER, "PATH": f"{lab.programs()}:{os.environ['PATH']}"}
     with dashboard("--host", "one", "--host", "two", env=env) as terminal:
         wait_for(terminal, "2 GPUs", "2 hosts", without=("connecting",))
         terminal.send("1")
         wait_for(terminal, "─ one ", "─ two ")
         assert terminal.text.count("Test 7") == 2
-        agents = [words for words in processes_of(run_id).values() if "#gputop" in words]
+        agents = [words for words in lab.left().values() if "#gputop" in words]
         assert len(agents) == 2
         getattr(two, end)()
         wait_for(terminal, "Host two: unreachable", "UNREACHABLE for")
@@ -107,18 +68,6 @@ def test_one_of_two_real_hosts_ends_and_returns(
         terminal.send("q")
         assert terminal.wait() == 0
         terminal.wait_until_gone(SOON)
-    until_gone(run_id)
-
-
-def until_gone(run_id: str) -> None:
-    """What runs on the other side ends by itself."""
-    for pid in processes_of(run_id):
-        try:
-            watched = os.pidfd_open(pid)
-        except ProcessLookupError:
-            continue
-        with os.fdopen(watched):
-            assert select.select([watched], [], [], SOON)[0], f"still there: {pid}"
 
 
 # Over an ssh that goes nowhere.

@@ -7,9 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,82 +15,16 @@ import pytest
 from gputop.agent.problem import Problem
 from gputop.stream.machines import host_snapshots
 from tests.e2e import sshd
-from tests.e2e.shipped import NO_DRIVER, device
-from tests.e2e.sshd import Sshd
-from tests.terminal import MARKER, processes_of
+from tests.e2e.conftest import Lab, until_gone
+from tests.e2e.shipped import device
 
 if TYPE_CHECKING:
     from gputop.stream.child import Snapshot
     from tests.driver import FakeDriver
 
 BOUND = 60.0
-GONE_SECONDS = 3.0
-"""Nothing is left there so long after the end of the connection."""
 ORIGINAL = '"$SSH_ORIGINAL_COMMAND"'
 SHELLS = ("sh", "bash", "dash", "zsh", "csh", "tcsh", "fish")
-
-
-class Lab:
-    """Hosts on the loopback, and the `ssh` that knows them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.run_id = str(uuid.uuid4())
-        self.environment = {MARKER: self.run_id, "PATH": os.environ["PATH"]}
-        """Environment of the remote commands."""
-        self._hosts: list[Sshd] = []
-        self._key = sshd.make_key(folder / "user-key")
-        self._options: dict[str, str] = {}
-
-    def add(self, name: str, *lines: str, options: str = "") -> Sshd:
-        """One more host, with lines of its sshd's configuration and options of ours for it."""
-        environment = sshd.set_environment(self.environment)
-        host = Sshd(self.folder, name, self._key, environment, *lines)
-        self._hosts.append(host)
-        self._options[name] = options
-        try:
-            host.start()
-        except RuntimeError as error:
-            pytest.skip(str(error))
-        return host
-
-    def programs(self) -> Path:
-        """The folder of an `ssh` that knows all of them."""
-        programs = sshd.ssh_for(self.folder, self._hosts, self._key)
-        config = self.folder / "ssh-config"
-        own = "".join(f"Host {name}\n{lines}\n" for name, lines in self._options.items())
-        config.write_text(own + config.read_text())
-        return programs
-
-    def stop(self) -> None:
-        for host in self._hosts:
-            host.stop()
-
-    def left(self) -> dict[int, str]:
-        """The processes that run on a host."""
-        found = processes_of(self.run_id)
-        return {pid: words for pid, words in found.items() if not words.startswith("sshd")}
-
-
-@pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
-    if not sshd.INSTALLED:
-        pytest.skip(sshd.MISSING)
-    for name, value in NO_DRIVER.items():
-        monkeypatch.setenv(name, value)
-    made = Lab(tmp_path)
-    try:
-        yield made
-        until_gone(made)
-    finally:
-        made.stop()
-
-
-def until_gone(lab: Lab) -> None:
-    deadline = time.monotonic() + 10 * GONE_SECONDS
-    while left := lab.left():
-        assert time.monotonic() < deadline, left
-        time.sleep(0.05)
 
 
 def asked(lab: Lab, name: str) -> Snapshot | Problem:

@@ -96,7 +96,7 @@ async def test_a_filter_narrows_map_and_list_as_it_is_typed() -> None:
     app = app_of()
     async with app.run_test(size=USUAL) as pilot:
         text = await pressed(pilot, "slash", *"cluster=a rak=1")
-        assert "▲ No label rak: there are cluster, job, pod, rack, host" in text
+        assert "▲ No label rak. Labels: cluster, job, pod, rack, host" in text
         text = await pressed(pilot, *["backspace"] * 5, *"model~h100", "enter")
         assert "128 of 512 GPUs on 16 hosts" in text
         assert "cluster=a model~h100" in text
@@ -175,11 +175,11 @@ async def test_a_problem_of_the_server_has_a_row_that_is_always_there() -> None:
     async with app.run_test(size=USUAL) as pilot:
         await pressed(pilot)
         before = [app.query_one(name).region for name in ("#map", "#detail", "#problems")]
-        lacks = Problem("Nobody scrapes power", "there are no series of it", "Have it counted")
+        lacks = Problem("Not scraped: power", "it has no series", "Let it report power")
         warned = dataclasses.replace(SOME, problems=(lacks, AWAY))
         await screen_of(app).update_fleet(warned)
         text = await pressed(pilot)
-        assert " ▲ Nobody scrapes power: there are no series of it. Have it counted (+1" in text
+        assert " ▲ Not scraped: power: it has no series. Let it report power (+1" in text
         assert text.splitlines()[2].startswith(" median")
         await screen_of(app).update_fleet(dataclasses.replace(warned, fresh=False))
         text = await pressed(pilot)

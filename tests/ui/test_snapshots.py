@@ -73,6 +73,7 @@ def ready(*keys: str) -> Any:
         await settle(pilot)
         for key in keys:
             await pilot.press(key)
+            await settle(pilot)
         await settle(pilot)
 
     return run_before

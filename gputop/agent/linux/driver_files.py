@@ -78,7 +78,7 @@ class System(NamedTuple):
     gpus: tuple[PciGpu, ...] | None = None
     """NVIDIA GPUs on the PCI bus; None if no bus is visible."""
     device_files: tuple[str, ...] = ()
-    """Device files in the order of use: `CONTROL_FILE`, then those of the GPUs."""
+    """Device files in the order of use: `CONTROL_FILE`, then the files of the GPUs."""
     refusals: tuple[Refusal, ...] = ()
     container: str | None = None
     """Kind of container, such as `docker`; `container` if unknown."""

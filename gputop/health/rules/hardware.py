@@ -72,7 +72,7 @@ def power_capped(view: RuleView) -> Finding | None:
 def lowered_limit(
     limit: float | None, default: float | None, device: Device
 ) -> tuple[str, str] | None:
-    """Return the power limit and the remedy in words if it was lowered, else None."""
+    """Return a lowered power limit in words and the remedy, or None if it was not lowered."""
     if limit is None or not default or limit >= t.LIMIT_LOWERED * default:
         return None
     restore = shared_command(f"-pl {default:.0f}", device)

@@ -11,33 +11,34 @@ from gputop.text import short_name, visible
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog
 
 CPU, ALL, SOME, MORE = "cpu", "all", "some", "more"
-"""Keys in place of a UUID: the CPU, all GPUs, those that were picked, and the dialog."""
+"""Keys of options that are not a UUID: the CPU, all GPUs, several chosen devices, and the dialog.
+"""
 
 
 class DeviceChoice:
-    """One device or several. A device that is away stays chosen, and is refused."""
+    """One device or several. An unavailable device stays chosen, and a run on it is refused."""
 
     def __init__(self, cpu: Target) -> None:
         self._offered = {CPU: cpu}
         self._refused: Mapping[str, Problem] = {}
         self._chosen: tuple[Target, ...] = ()
-        """Empty until there is a choice: before the stream only the CPU is on offer."""
+        """Empty before the first choice: without the stream's data, only the CPU is on offer."""
         self._all = False
-        """True for all GPUs instead of those."""
+        """True for all GPUs instead of the chosen ones."""
 
     def offer(
         self,
         targets: Sequence[Target],
         refused: Mapping[str, Problem] | None = None,
     ) -> None:
-        """Offer targets. `refused` has the reasons of devices that cannot be tested."""
+        """Offer targets. `refused` has the reasons for devices that cannot be tested."""
         self._offered = {key_of(target): target for target in targets}
         self._refused = refused or {}
         first = targets[:1] if len(targets) > 1 else ()
         self._chosen = tuple(map(self._now, self._chosen or first))
 
     def _now(self, chosen: Target) -> Target:
-        """Return the device as it is now; one of unknown UUID is matched by index."""
+        """Return the current state of the device. A device of unknown UUID is matched by index."""
         for target in self._offered.values():
             if (
                 key_of(target) == key_of(chosen)
@@ -52,7 +53,7 @@ class DeviceChoice:
 
     @property
     def one(self) -> Target:
-        """The single device, also while it is away."""
+        """The single device, even if it is unavailable."""
         return (*self._chosen, *self._offered.values())[0]
 
     @property
@@ -74,7 +75,7 @@ class DeviceChoice:
         )
 
     def targets(self, kind: str) -> tuple[Target, ...]:
-        """Return the chosen devices, also those that are away; at least one."""
+        """Return the chosen devices, at least one, including unavailable ones."""
         key = self.key(kind)
         if key == SOME:
             return self._chosen
@@ -106,7 +107,7 @@ class DeviceChoice:
         return found
 
     def choose(self, key: str) -> bool:
-        """Choose an option; return True if the choice changed."""
+        """Choose an option. Return True if the choice changed."""
         before = (self._all, self._chosen)
         if key == ALL:
             self._all = True
@@ -114,14 +115,14 @@ class DeviceChoice:
         return before != (self._all, self._chosen)
 
     def choose_several(self, keys: Sequence[str]) -> None:
-        """Choose several devices; a single one is a choice like any other."""
+        """Choose several devices. One device is chosen like any other option."""
         if found := tuple(
             self._offered[key] for key in keys if key in self._offered
         ):
             self._all, self._chosen = False, found
 
     def available_targets(self, kind: str) -> tuple[Target, ...]:
-        """Return the chosen devices; raise `ValueError` if one is not on offer."""
+        """Return the chosen devices. Raise `ValueError` if one is not on offer."""
         if self.key(kind) == ALL and not self._gpus:
             raise ValueError(
                 "All GPUs are away: choose the CPU, or wait until they are back."
@@ -148,7 +149,7 @@ def key_of(target: Target) -> str:
 
 
 def label(target: Target) -> str:
-    """Return a label. A MIG profile comes first, so that a narrow field shows it."""
+    """Return a label. It starts with the MIG profile, so that a narrow field shows the profile."""
     name = short_name(visible(target.name))
     gpu, _, profile = name.rpartition(" MIG ")
     if target.parent_uuid is not None and gpu:
@@ -157,7 +158,7 @@ def label(target: Target) -> str:
 
 
 class DevicesDialog(ChoiceDialog):
-    """Dialog to mark devices. It returns the keys of those marked, or None."""
+    """Dialog to mark devices. It returns the keys of the marked devices, or None."""
 
     def __init__(
         self, offered: Sequence[tuple[str, str]], marked: Sequence[str]

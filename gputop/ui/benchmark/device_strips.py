@@ -1,7 +1,7 @@
-"""Rows below the throughput of a run: readings of its device, and what held it back.
+"""Rows below the throughput of a run: readings of its device, and reasons for low clocks.
 
-They are on the time axis of the throughput.
-Each line goes from 0 to the limit that its label names. A strip has ▮ where a reason held.
+They share the time axis of the throughput. Each line goes from 0 to the limit in its label. A strip
+has ▮ at times when a reason reduced the clocks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gputop.bench.run.series import Moment
 
 LEFT, RIGHT = 14, 14
-"""Cells beside the time axis: the row's label, and its value."""
+"""Cells beside the time axis: the row's label and its value."""
 TALLEST_LINE, MOST_REASONS = 3, 4
 
 
@@ -48,15 +48,15 @@ class TimeAxis(NamedTuple):
 
 
 class ReadingLine(NamedTuple):
-    """A reading over the run."""
+    """A reading during the run."""
 
     name: str
     """Name in `Moment`."""
     label: str
     top: float | None
-    """Value of the full height: a limit of the device, or None without one."""
+    """Value at full height: a limit of the device, or None if there is none."""
     text: str
-    """Value now, or of the whole run after its end."""
+    """Current value, or the value of the whole run after its end."""
     style: Style
 
 
@@ -65,7 +65,7 @@ def device_rows(
     axis: TimeAxis,
     height: int,
 ) -> list[Row]:
-    """Draw `height` rows: power first, and the gravest reasons. Their places do not change."""
+    """Draw `height` rows: power first, and the gravest reasons. Their places are fixed."""
     read = run.readings
     moments = read.moments
     lines = []
@@ -162,7 +162,7 @@ def _line_rows(
 
 
 def _parted(row: Row) -> Row:
-    """Part blanks from dots: in a screenshot a font may have another width for each."""
+    """Separate blanks from dots. In a screenshot, a font may give them different widths."""
     parts = []
     for span in row:
         for part in re.split("( +)", span.text):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class NumberInput(OrderedInput):
-    """An input that takes the characters of `letters`, and leaves other keys to the dashboard."""
+    """An input that accepts the characters in `letters` and passes other keys to the dashboard."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class NumberInput(OrderedInput):
         *,
         id: str,  # noqa: A002
     ) -> None:
-        # 32 is far longer than any number: a longer text is refused, not cut.
+        # No number needs 32 characters. A longer text is rejected, not cut.
         super().__init__(
             value, id=id, compact=True, restrict=f"[{letters}]*", max_length=32
         )
@@ -55,7 +55,7 @@ class NumberInput(OrderedInput):
         return character is not None and character in self._letters
 
     async def on_key(self, event: Key) -> None:
-        """Drop other letters; Textual then calls `OrderedInput.on_key`."""
+        """Drop other letters. Textual then calls `OrderedInput.on_key`."""
         if event.is_printable and not self.check_consume_key(
             event.key, event.character
         ):
@@ -64,17 +64,17 @@ class NumberInput(OrderedInput):
 
 START, STOP = "Start", "Stop"
 ALL = "all"
-"""Choice of every data type of the device, for a sweep."""
+"""Option of a sweep for all data types of the device."""
 
 
 class Form(Container):
-    """One line of fields, or two on a narrow screen; each is an argument of `gputop bench`.
+    """One line of fields, or two on a narrow screen. Each is an argument of `gputop bench`.
 
-    A device that is away stays chosen, is marked as away, and is refused.
+    An unavailable device stays chosen and is marked, and a run on it is refused.
     """
 
     class Submitted(Message):
-        """Enter was pressed in a field, or the button."""
+        """Enter was pressed in a field or on the button."""
 
     class Several(Message):
         """The dialog for several devices was requested."""
@@ -117,7 +117,7 @@ class Form(Container):
         )
         self._button = Button(START, id="start", compact=True)
         self.reason = Static(id="reason")
-        """Line under the form: why it cannot be run."""
+        """Line under the form with the reason why it cannot be run."""
 
     def compose(self) -> ComposeResult:
         with Horizontal(id="what"):
@@ -135,7 +135,7 @@ class Form(Container):
 
     @property
     def running(self) -> bool:
-        """True while a run is under way: the button stops it then."""
+        """True while a run is in progress. The button then stops it."""
         return str(self._button.label) == STOP
 
     @running.setter
@@ -143,14 +143,14 @@ class Form(Container):
         self._button.label = STOP if running else START
 
     def refuse(self, field: str, why: str) -> None:
-        """Mark the field of that id as wrong and say why under the form; "" for none."""
+        """Mark the field with that id as wrong, with the reason under the form; "" for none."""
         for each in (*self._lists, self._size_field, self._seconds_field):
             each.set_class(each.id == field, "wrong")
         self.reason.update(Text(why, style=FAULT))
         self.reason.display = bool(why)
 
     def find_wrong(self) -> tuple[str, str]:
-        """Return the first field whose number is wrong, and why; "" twice if none is."""
+        """Return the first field with a wrong number, and why; two empty strings if none is."""
         size, seconds = self._size_field, self._seconds_field
         for field, parse in (
             (size, request.parse_size),
@@ -170,11 +170,12 @@ class Form(Container):
     @on(Input.Changed)
     @on(Select.Changed)
     def _check_again(self) -> None:
-        if self.reason.display:  # not at the first digit of a number
+        # Do not show it at the first digit of a number.
+        if self.reason.display:
             self._check()
 
     def action_field(self, step: int) -> None:
-        """Focus the next field, or the one before. Works before the layout."""
+        """Focus the next or previous field. This works before the layout."""
         inputs = (self._size_field, self._seconds_field, self._hertz_field)
         every = (*self._lists, *inputs, self._button)
         fields = [field for field in every if not field.disabled]
@@ -196,15 +197,15 @@ class Form(Container):
     ) -> None:
         """Offer these devices and keep the choice.
 
-        `refused` has the reasons, by UUID, of devices that cannot be tested.
+        `refused` has the reasons, by UUID, for devices that cannot be tested.
         """
         self.choice.offer(targets, refused)
         self._show()
 
     def choose(self, uuid: str | None, kind: str | None = None) -> None:
-        """Choose a device, with its default data type if it is a new one, and the kind.
+        """Choose a kind and a device, with its default data type if the device changed.
 
-        Raise `ValueError` with the remedy if it is not on offer.
+        Raises `ValueError` with the remedy if the device is not on offer.
         """
         key = uuid or CPU
         if all(key_of(target) != key for target in self.choice.offered):
@@ -224,7 +225,7 @@ class Form(Container):
     def take_highlighted(self) -> bool:
         """Choose the highlighted line of an open list, as Enter would.
 
-        Return False if that opens another question, and the form is not ready to run.
+        Return False if this opens another question and the form is not ready to run.
         """
         for field in self._lists:
             line = (
@@ -244,7 +245,8 @@ class Form(Container):
 
     @on(Select.Changed)
     def _changed(self, event: Select.Changed) -> None:
-        if event.value == event.select.value:  # else another one follows
+        # Otherwise, another change follows.
+        if event.value == event.select.value:
             self._take(event.select, str(event.value))
 
     def _take(self, field: Widget, value: str) -> None:
@@ -264,7 +266,8 @@ class Form(Container):
 
     def _show(self) -> None:
         if not all(each.children for each in self._lists):
-            return  # it is being closed before it was all there
+            # The form is closing before it was complete.
+            return
         kinds = self.kinds
         kind = self.kind if self.kind in kinds else CHECK
         self._fill(self._kind_field, [(each, each) for each in kinds], kind)
@@ -291,7 +294,7 @@ class Form(Container):
         self, field: Select[str], options: list[tuple[str, str]], value: str
     ) -> None:
         with self.prevent(Select.Changed):
-            # Only what differs: new options close a list that somebody has open.
+            # Set only changed options, because new options close an open list.
             if self._options[field.id or ""] != options:
                 self._options[field.id or ""] = options
                 field.set_options(_inert(options))
@@ -303,7 +306,7 @@ class Form(Container):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Kinds that the devices on offer can run."""
+        """Kinds of runs that the devices on offer support."""
         several = (
             len(self.choice.offered) > 1 or KINDS[self.kind].several_devices
         )
@@ -334,7 +337,7 @@ class Form(Container):
         self.post_message(self.Submitted())
 
     def requests(self, python: str | None) -> list[Request]:
-        """Return a request for each device; raise `ValueError` with the remedy."""
+        """Return a request for each device. Raise `ValueError` with the remedy."""
         targets = self.choice.available_targets(self.kind)
         usual = target_choice.common_dtype(self._targets)
         dtypes = [
@@ -342,7 +345,8 @@ class Form(Container):
             if KINDS[self.kind].has_dtype
             else usual
         ]
-        # The usual one first: a run stopped early has that
+        # The usual type comes first, so that a run that is stopped early has
+        # it.
         if dtypes == [ALL]:
             dtypes = [
                 *dict.fromkeys(
@@ -377,7 +381,7 @@ class Form(Container):
 
 
 def field_of(why: str) -> str:
-    """Return the id of the field of a refusal: its remedy names the option, as in `--size 4096`."""
+    """Return the id of the field for a refusal, whose remedy names the option (`--size 4096`)."""
     return next(
         (name for name in ("size", "seconds", "dtype") if f"--{name}" in why),
         "device",
@@ -385,12 +389,12 @@ def field_of(why: str) -> str:
 
 
 def _inert(options: Iterable[tuple[str, str]]) -> list[tuple[Content, str]]:
-    """Return labels that are not parsed as markup."""
+    """Return the labels as content that is not parsed as markup."""
     return [(Content(text), key) for text, key in options]
 
 
 def _dtypes(targets: tuple[Target, ...], kind: str) -> list[tuple[str, str]]:
-    """Return the data type options. Several devices share one type."""
+    """Return the options for the data type. Several devices share one type."""
     names = [*target_choice.shared_dtypes(targets)]
     if KINDS[kind].several_dtypes and len(targets) == 1:
         names.append(ALL)

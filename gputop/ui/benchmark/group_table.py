@@ -1,4 +1,4 @@
-"""Table of several devices under test: a row for each, the progress, and who is behind."""
+"""Table of several devices under test: a row per device, the progress, and slow devices."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ WIDTHS = {
     "POWER": 6,
     "CLOCK": 8,
 }
-"""Cells of the columns. In a narrow table the first ones stay."""
+"""Widths of the columns. A narrow table keeps the first ones."""
 WORDS = ("DEVICE", "STATE")
 """Columns that are aligned to the left."""
 CONDITIONS = ("POWER", "TEMP", "CLOCK", "ERRORS", "STATE")
 OVER_TIME = ("DEVICE", "NOW", "OF PEAK", "MEAN", "PEAK", "DROOP", *CONDITIONS)
-"""Before the end without OF PEAK and DROOP, which are not known, and after it without NOW."""
+"""Columns before the end, without OF PEAK and DROOP (not known yet), and after it, without NOW."""
 PAIRS = ("DEVICE", "ALONE", "TOGETHER", "COST", *CONDITIONS)
 ROWS = ("DEVICE", "ROWS", "BEST", *CONDITIONS)
 
@@ -80,8 +80,8 @@ def group_rows(
 ) -> list[Row]:
     """Draw a heading, a row for each device, the progress, and failures.
 
-    The name of a device has the colour of its line in the chart. Without room for the failures,
-    they take the place of the progress.
+    A device's name has the colour of its line in the chart. If there is no room for the failures,
+    they replace the progress.
     """
     columns = _columns(run, width)
     behind = run.slow_devices()
@@ -126,7 +126,7 @@ def group_rows(
 
 
 def _columns(run: Run, width: int) -> list[tuple[str, int]]:
-    """Return the columns that fit with their cells; the device gets the rest."""
+    """Return the columns that fit, with their widths. The device gets the remaining width."""
     wanted: tuple[str, ...] = ROWS if run.is_table else OVER_TIME
     if run.kind == "pairs":
         wanted = PAIRS
@@ -165,7 +165,8 @@ def _cells(
     if device.planned:
         rows = f"{len(device.rows)}/{device.planned.rows}"
     watts, _, clock, celsius = live_readings(target, telemetry)
-    if result is not None:  # the means and the highest temperature
+    # Show the means and the highest temperature.
+    if result is not None:
         known = result.known_conditions
         watts, clock = known.power_watts_mean, known.sm_clock_mhz_mean
         celsius = known.temperature_celsius_max
@@ -193,7 +194,7 @@ def _cells(
 def live_readings(
     target: Target, telemetry: Telemetry
 ) -> tuple[float | None, ...]:
-    """Return current watts, their limit, MHz and °C; for an instance those of its GPU."""
+    """Return current watts, their limit, MHz and °C. An instance has the values of its GPU."""
     if target.gpu_uuid is None:
         host = telemetry.host or Host()
         return None, None, host.cpu_clock_mhz, host.cpu_temperature_celsius
@@ -211,7 +212,7 @@ def _state(
     target: Target,
     percent: float | None,
 ) -> tuple[str, Style]:
-    """Return the gravest of fault, early end, lag and progress."""
+    """Return the most important of fault, early end, lag and progress."""
     device = run.devices[target]
     result = device.result
     if run.is_faulty(target):
@@ -256,7 +257,7 @@ def progress_row(
     width: int,
     beside: Row | None = None,
 ) -> Row:
-    """Draw how far a run is, with this beside it."""
+    """Draw the progress of a run, followed by `beside`."""
     seconds, elapsed = run.request.seconds, run.elapsed_seconds
     text = f"  {duration(elapsed)}"
     if run.is_table and not run.ended:
@@ -270,9 +271,10 @@ def progress_row(
 
 
 def _notes(run: Run, width: int) -> list[Row]:
-    """Draw what ended devices, and what is not ok in their verdicts; equal ones are joined."""
+    """Draw why devices ended and the parts of verdicts that are not ok; join equal notes."""
     if run.problem is not None and not run.measured:
-        return []  # the chart's space has it
+        # The chart's space shows it.
+        return []
     found = []
     for device in run.devices.values():
         outcome = device_outcome(device)

@@ -1,4 +1,4 @@
-"""Checks put together from the stored results of their parts, and reports of stored results."""
+"""Checks assembled from the stored results of their parts, and reports of stored results."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from gputop.bench.run.suite import DEFAULT_LEVEL, PartResult, Suite
 from gputop.files import write_whole
 
 Curves = Callable[[Result], str | None]
-"""Returns the stored curves of a result."""
+"""Function that returns the stored curves of a result."""
 
 
 def check_result(parts: Sequence[Result]) -> Result:
-    """Return a result that stands for the parts of a check in a list.
+    """Return a result that represents the parts of a check in a list.
 
-    It has the figures of the soak, and the gravest verdict.
+    It has the figures of the soak and the gravest verdict.
     """
     shown = next((each for each in parts if each.kind == "soak"), parts[-1])
     gravest = min(parts, key=lambda each: GRAVEST_FIRST.index(status(each)))
@@ -43,7 +43,7 @@ def check_result(parts: Sequence[Result]) -> Result:
 
 
 def check_of(parts: Sequence[Result], curves: Curves | None = None) -> Suite:
-    """Return the check that these results are of. With `curves` its parts have theirs."""
+    """Return the check with these results. With `curves`, its parts have their curves."""
     found: dict[str, list[Result]] = {}
     for result in parts:
         name = (
@@ -97,9 +97,10 @@ def kept_run(
     target: Target,
     curves: str | None,
 ) -> DeviceRun:
-    """Return the run of a stored result; raise `ValueError` or `KeyError` if it is not readable."""
+    """Return the run of a stored result. Raise `ValueError` or `KeyError` if it is not readable."""
     run = DeviceRun.of_result(result, target, curves)
-    _ = run.is_table  # a newer gputop's kind is not known here
+    # This fails for kinds of a newer gputop.
+    _ = run.is_table
     return run
 
 

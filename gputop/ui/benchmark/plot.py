@@ -1,4 +1,4 @@
-"""Lines over two axes, drawn by plotext. No other module imports it."""
+"""Lines over two axes, drawn by plotext. Only this module imports plotext."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ COLOURS = (
     *(palette.TENSOR, palette.SENT, palette.TEMPERATURE, palette.RECEIVED),
 )
 MARKS = "123456789abcdefghijklmnopqrstuvwxyz"
-"""Marks of lines that have no number: they tell lines apart when colours repeat."""
+"""Marks of lines without a number. They distinguish lines when colours repeat."""
 MOST_MARKS = 16
-"""Places tried for a mark, of which other marks may have the first ones."""
+"""Places to try for a mark, because others may already have a mark."""
 STEPS = (1.0, 1.2, 1.6, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
@@ -41,7 +41,7 @@ class PlotLine(NamedTuple):
 
 
 class PlotAxis(NamedTuple):
-    """Range of an axis and its labels; without ticks plotext chooses them."""
+    """Range of an axis and its labels. Without ticks, plotext chooses them."""
 
     low: float
     high: float
@@ -59,7 +59,7 @@ class PlotAxis(NamedTuple):
 
 
 def mark_of(target: Target) -> str:
-    """Return the mark at the end of a device's line: its number."""
+    """Return the mark at the end of a device's line: the device's number."""
     return target.number or "CPU"
 
 
@@ -72,7 +72,8 @@ SIMULATION = Span(" simulated ", BADGE)
 
 
 class PlotArea(NamedTuple):
-    """Axes of a plot, and its cells: the vertical axis with its labels takes `left` of `width`."""
+    """Axes of a plot, and its size. The vertical axis with its labels takes `left` of `width`
+    cells."""
 
     x: PlotAxis
     y: PlotAxis
@@ -86,7 +87,7 @@ def linear_axis(
     high: float,
     height: int,
 ) -> PlotAxis:
-    """Return an axis in four parts, or in two if there is little room."""
+    """Return an axis with four parts, or with two if there is little room."""
     parts = 4 if height >= 15 else 2
     at = [low + (high - low) * n / parts for n in range(parts + 1)]
     return PlotAxis(low, high, tuple((value, tick(value)) for value in at))
@@ -107,13 +108,15 @@ def legend(
     return row
 
 
-@lru_cache(maxsize=1)  # an unchanged plot is not drawn again
+# An unchanged plot is not drawn again.
+@lru_cache(maxsize=1)
 def plot_rows(lines: tuple[PlotLine, ...], area: PlotArea) -> list[Row]:
     """Draw lines in their own colours, with the axis in the last of the `left` cells.
 
     The first line is in front.
     """
-    # One at a time: plotext has no cell of two lines in which each keeps its dots.
+    # Draw one line at a time, because plotext cannot keep the dots of two
+    # lines in one cell.
     layers = [_built(line.points, area) for line in lines]
     styles = [line.style for line in lines]
     rows = [_merged(each, styles) for each in zip(*layers, strict=True)]
@@ -136,7 +139,8 @@ def _built(points: Sequence[tuple[float, float]], area: PlotArea) -> list[str]:
         [at for at, _ in y.ticks],
         [label.rjust(left - 1) for _, label in y.ticks],
     )
-    # Beyond the axes plotext draws on, dot by dot, until there is no memory left.
+    # Limit the points to the axes: beyond them, plotext draws dots until
+    # memory is exhausted.
     xs = [x.within(at) for at, _ in points]
     ys = [y.within(value) for _, value in points]
     figure.draw(figure.signal(xs, ys, marker="braille").lines())
@@ -145,10 +149,10 @@ def _built(points: Sequence[tuple[float, float]], area: PlotArea) -> list[str]:
 
 @cache
 def _figure() -> Any:
-    """Not the module's, which any other user of plotext in this process would draw on."""
+    """Return a figure of our own. The module's figure is shared with all other code."""
     import plotext
 
-    # The widget's size counts, not the terminal's
+    # Use the widget's size, not the terminal's.
     plotext.terminal.limit(False, False)
     return type(plotext.figure)(plotext.terminal)
 
@@ -167,7 +171,8 @@ def _merged(layers: Sequence[str], styles: Sequence[Style]) -> list[Span]:
             row.append(Span(chr(BLANK + dots), front))
         elif cells[0] in (" ", chr(BLANK)):
             row.append(Span(" ", TEXT))
-        else:  # the axis and its labels
+        # These are the axis and its labels.
+        else:
             row.append(Span(cells[0], DIM))
     return row
 
@@ -175,7 +180,7 @@ def _merged(layers: Sequence[str], styles: Sequence[Style]) -> list[Span]:
 def _set_marks(
     rows: list[list[Span]], lines: Sequence[PlotLine], area: PlotArea
 ) -> None:
-    """Write the mark of each line at its end, or beside it if another one is there."""
+    """Write the mark of each line at its end, or next to it if another mark is there."""
     down = len(rows) - 3
     left, right = area.left, max(len(row) for row in rows)
     taken: set[tuple[int, int]] = set()
@@ -187,7 +192,8 @@ def _set_marks(
         column = left + round(area.x.share(at) * (right - left - 1))
         width = len(line.mark)
         for step in range(MOST_MARKS):
-            across = step * (width + 1)  # a cell lies between marks
+            # There is a cell between marks.
+            across = step * (width + 1)
             ahead, behind = column + 1 + across, column - across
             first = ahead if ahead + width <= right else behind
             places = [(row, first + n) for n in range(width)]

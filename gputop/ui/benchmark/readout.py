@@ -1,4 +1,4 @@
-"""Title and figures of a run: what runs, how fast, how far, and how it ended."""
+"""Title and figures of a run: what runs, its speed, its progress, and its end."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
     from gputop.bench.run.run import Run
 
 BESIDE = 50
-"""Cells of the shortest bar, of the time, and of the words before the heat limit."""
+"""Cells of the shortest bar, of the time, and of the text before the heat limit."""
 TALL_ROOM = 20
-"""Rows from which there is room for more of the verdict."""
+"""Rows from which more of the verdict is shown."""
 PEAKS = {
     peaks.DATASHEET: "datasheet peak (dense)",
     peaks.AT_MAXIMUM_CLOCK: "computed peak at max clock",
 }
-"""Peaks in words, by their names."""
+"""Texts for peaks, by name."""
 STYLES = {OK: GOOD, DEGRADED: WARN, FAULTY: FAULT}
-"""Styles of states of a verdict."""
+"""Styles of the states of a verdict."""
 
 
 class RunView(LiveView):
@@ -63,10 +63,10 @@ class RunView(LiveView):
 
 
 class TitleView(RunView):
-    """One line: what is running, or how it ended."""
+    """One line: the current run, or how the last one ended."""
 
     when = ""
-    """Time of an earlier run that is shown again, or which part of a check runs."""
+    """Time of an earlier run that is shown again, or the current part of a check."""
     rest: float | None = None
     """Seconds of the later parts of a check."""
 
@@ -82,7 +82,7 @@ class TitleView(RunView):
 
 
 def title(run: Run, width: int) -> Row:
-    """Return what runs, how far it is, or how it ended."""
+    """Return what runs, its progress, or how it ended."""
     word, style, text = _ended(run) if run.ended else _going(run)
     if style is FAULT:
         return [Span(clip(word + text, width), FAULT)]
@@ -149,16 +149,16 @@ def _done(run: Run, what: str) -> tuple[str, Style, str]:
 
 
 def _failed(run: DeviceRun, problem: Problem) -> tuple[str, Style, str]:
-    """Return the title of a run without a result: only a fault of the device is red."""
+    """Return the title of a run without a result. Only a fault of the device is red."""
     after = f" after {duration(run.elapsed_seconds)}" if run.measured else ""
     if run.faulty:
         wrong = f", {wrong_elements_text(run)}" if run.wrong_elements else ""
         return f"FAULTY{after}: ", FAULT, visible(problem.what) + wrong
     if run.limit is not None:
-        why = f"{run.limit.why}, before there was a result"
+        why = f"{run.limit.why}, before the first result"
         return f"{run.limit.title}: ", WARN, why
     if run.stopping:
-        return "Stopped ", WARN, "before there was a result"
+        return "Stopped ", WARN, "before the first result"
     if run.began_at is None:
         return "Not run: ", WARN, visible(problem.what)
     return f"Ended{after}: ", WARN, visible(problem.what)
@@ -206,7 +206,7 @@ def _devices(targets: Sequence[Target]) -> str:
 
 
 def _faults(run: Run) -> str:
-    """Return the faulty devices, or the fault of a single one."""
+    """Return the faulty devices, or the fault of a single device."""
     if run.is_several:
         return short_labels(
             [target for target in run.devices if run.is_faulty(target)]
@@ -218,7 +218,7 @@ def _faults(run: Run) -> str:
 
 
 def wrong_elements_text(run: DeviceRun) -> str:
-    """Return the number of wrong elements, and when the first was found."""
+    """Return the number of wrong elements, and the time of the first."""
     many = count(run.wrong_elements, "wrong element")
     if run.wrong_at is None:
         return many
@@ -229,9 +229,10 @@ class ReadoutView(TelemetryView, RunView):
     """Lines with figures, progress and checks, or the table of several devices."""
 
     def wanted(self, room: int) -> int:
-        """Return the rows of the view where there is room for so many.
+        """Return the rows that the view needs, at most `room`.
 
-        They are the same before and after the end of a run, so that the chart keeps its height.
+        The number is the same before and after the end of a run, so that the chart keeps its
+        height.
         """
         if self.run is None:
             return 0
@@ -272,9 +273,9 @@ class ReadoutView(TelemetryView, RunView):
         return [figures, progress, checks, *_verdict_rows(device, width)]
 
     def _device(self, run: DeviceRun) -> list[Row]:
-        """Return current readings of the device, those with limits first.
+        """Return current readings of the device. Readings with limits come first.
 
-        A MIG instance has none: its GPU's are labelled as such.
+        A MIG instance has none, so its GPU's readings are shown and labelled as such.
         """
         target = run.request.target
         watts, limit, clock, celsius = group_table.live_readings(
@@ -295,7 +296,7 @@ def _problem_rows(
     problem: Problem,
     width: int,
 ) -> list[Row]:
-    """Draw why a run that had begun has no result; before that the chart's space has it."""
+    """Draw why a started run has no result. Before the start, the chart's space shows it."""
     if not run.measured or (run.stopping and not run.faulty):
         return []
     why = Span(
@@ -305,7 +306,7 @@ def _problem_rows(
 
 
 def _heat_limit(run: DeviceRun, width: int) -> Row:
-    """Return the temperature that would end the run, with its reason if there is room."""
+    """Return the temperature that ends the run, with its reason if there is room."""
     if run.readings.gpu is None:
         return []
     limits = run.readings.heat_limits
@@ -316,7 +317,7 @@ def _heat_limit(run: DeviceRun, width: int) -> Row:
 
 
 def _verdict_rows(run: DeviceRun, width: int) -> list[Row]:
-    """Draw the verdict: its sentence, and below it the parts that are not ok, or how many are."""
+    """Draw the verdict's sentence, and below it the parts that are not ok, or their number."""
     result = run.result
     if result is None or result.verdict is None:
         return []
@@ -344,13 +345,14 @@ def _figures(run: DeviceRun) -> Row:
 
 
 def _best_row(run: DeviceRun) -> Row:
-    """Return how many rows a table has, and the best so far."""
+    """Return the number of rows in a table, and the best row so far."""
     rows = count(len(run.rows), "row")
     if run.planned and not run.ended:
         rows = f"{len(run.rows)} of at most {run.planned.rows} rows"
     row: Row = [Span(" "), Span(rows, TEXT)]
     best = best_row(run.rows)
-    # Rows of `latency` are of several sorts: the table has the best of each.
+    # `latency` has several sorts of rows, and its table shows the best of
+    # each.
     if best is not None and run.request.kind != "latency":
         size = layout_of(run.request.kind).size_text(best)
         where = f" {visible(best.series, 40)}, {size}"
@@ -373,7 +375,7 @@ def _add(
 
 
 def _checks(run: DeviceRun) -> list[Row]:
-    """Return what was verified, and how many elements were wrong."""
+    """Return what was verified, and the number of wrong elements."""
     source, made = run.verified, run.progress.iterations if run.progress else 0
     checks = source.checks if source else 0
     products = source.products if source else None
@@ -405,7 +407,7 @@ def _peaks(run: DeviceRun) -> list[Row]:
 
 
 def _others(run: DeviceRun) -> list[Row]:
-    """Return who else uses the device."""
+    """Return the other users of the device."""
     others: Sequence[str] = run.readings.others
     if run.result is not None:
         others = run.result.known_conditions.other_load

@@ -42,7 +42,7 @@ def result_rows(
     width: int,
     height: int,
 ) -> list[Row]:
-    """Draw the table, of a search the best shapes, and below it the notes of a complete run."""
+    """Draw the table (for a search, the best shapes), and below it the notes of a complete run."""
     most = height - 1 - WORDS
     found = table(
         run.request.kind, run.rows, max(LEAST_SHAPES, min(FASTEST, most))
@@ -59,7 +59,7 @@ def suite_rows(
     width: int,
     height: int,
 ) -> list[Row]:
-    """Draw the parts of a suite with their verdicts, and below what is not ok."""
+    """Draw the parts of a suite with their verdicts, and the parts that are not ok below."""
     lines = suite_table(suite)
     good = frozenset((y, 4) for y, line in enumerate(lines) if line[4] == OK)
     bad = {FAULTY, FAILED, DEGRADED}
@@ -108,7 +108,7 @@ def _fits(table: TextTable, width: int) -> bool:
 
 
 def table_rows(table: TextTable, width: int) -> list[Row]:
-    """Draw a table: headings dim, the best green; a wide one shortens the names."""
+    """Draw a table with dim headings and the best row in green. A wide table shortens the names."""
     widths = _widths(table)
     gap, margin = (GAP, 1) if _fits(table, width) else (1, 0)
     over = margin + sum(widths) + gap * (len(widths) - 1) - width

@@ -1,4 +1,4 @@
-"""The list of results, newest first. A check is one row, which unfolds to its parts."""
+"""The list of results, newest first. A check is one row that unfolds to its parts."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ if TYPE_CHECKING:
 
 MOST_RESULTS = 200
 ROOMY_DEVICE, TELLING = 24, 10
-"""Cells kept for the device's name before columns of a rank above `TELLING` get any."""
+"""Cells that the device's name keeps before columns of a rank above `TELLING` are shown."""
 
 
 class Line(NamedTuple):
     """A line of the list: a result, or a check with the results of its parts."""
 
     result: Result
-    """Result of the run, or for a check one that stands for its parts."""
+    """Result of the run; for a check, a result that represents its parts."""
     parts: tuple[Result, ...] = ()
-    """Results of a check in their order; empty for a single run."""
+    """Results of a check in order; empty for a single run."""
     within: bool = False
     """True for a part of an unfolded check."""
 
@@ -82,7 +82,7 @@ def _list_column(column: ResultColumn) -> Column[Line]:
 
 
 COLUMNS = {_list_column(column): column for column in RESULT_COLUMNS}
-"""Columns of the list, with those of the history that they show."""
+"""Columns of the list, with the columns of the history that they show."""
 RANKED = sorted(
     (column for column in COLUMNS if column.width),
     key=lambda column: COLUMNS[column].rank,
@@ -90,7 +90,7 @@ RANKED = sorted(
 
 
 def _least_device(column: Column[Line]) -> int:
-    """Return the cells that the device keeps if this column is shown."""
+    """Return the width that the device keeps if this column is shown."""
     if COLUMNS[column].rank > TELLING:
         return ROOMY_DEVICE
     return DEVICE.width
@@ -100,7 +100,7 @@ class ResultsView(ListView[Line]):
     """A table, newest first."""
 
     class Chosen(Message):
-        """The line under the cursor is to be drawn again."""
+        """Message that the line under the cursor is to be drawn again."""
 
         def __init__(self, line: Line) -> None:
             super().__init__()
@@ -114,14 +114,14 @@ class ResultsView(ListView[Line]):
         self._telemetry = telemetry
         self.results: list[Result] = []
         self.problem: str | None = None
-        """Reason why earlier results could not be read, or this one not be stored."""
+        """Reason why stored results could not be read, or why a result was not stored."""
         self.marked: Result | None = None
-        """Result that another one is to be compared with."""
+        """Result that is marked for a comparison."""
         self._unfolded: set[float] = set()
-        """Starts of the checks whose parts are listed."""
+        """Start times of the checks whose parts are listed."""
 
     def show(self, results: Sequence[Result], problem: str | None) -> None:
-        """List these results; a new one is selected."""
+        """List these results. Select a new one."""
         fresh = results[:1] != self.results[:1]
         self.results, self.problem = [*results[:MOST_RESULTS]], problem
         self._list()
@@ -129,7 +129,7 @@ class ResultsView(ListView[Line]):
             self.state.select(0)
 
     def add(self, new: Sequence[Result], problem: str | None) -> None:
-        """List new results first; those that are listed already stay where they are."""
+        """Add new results at the top. Results that are already listed stay in place."""
         fresh = {(each.started_at, each.device_uuid): each for each in new}
         rest = []
         for each in self.results:
@@ -160,7 +160,7 @@ class ResultsView(ListView[Line]):
         return 1 + self.state.total + 2 * bool(self.problem)
 
     def action_draw(self) -> None:
-        """Draw the line under the cursor again; a check also unfolds, or folds."""
+        """Draw the line under the cursor again. A check also unfolds or folds."""
         line = self.selected
         if line is None:
             return
@@ -186,7 +186,7 @@ class ResultsView(ListView[Line]):
         self.redraw()
 
     def action_forget(self) -> None:
-        """Ask whether to remove the results of the line under the cursor."""
+        """Ask for confirmation, then remove the results of the line under the cursor."""
         line = self.selected
         if line is None:
             return
@@ -241,7 +241,8 @@ class ResultsView(ListView[Line]):
             text = self._device_text(item, text)
         bad = result.known_comparison.slower or result.state == DEGRADED
         style = TEXT
-        if result.state == FAULTY:  # a fault is red all over
+        # A fault is red in all columns.
+        if result.state == FAULTY:
             style = FAULT
         elif bad and column in (VERDICT, SPEED):
             style = WARN
@@ -274,7 +275,8 @@ class ResultsView(ListView[Line]):
 
     def _device_text(self, line: Line, text: str) -> str:
         device = self._telemetry.find_device(line.result.device_uuid)
-        if device is not None:  # eight may have one name
+        # Eight devices may have the same name.
+        if device is not None:
             text = f"{device.number} {text}"
         if line.parts:
             unfolded = line.result.started_at in self._unfolded

@@ -63,19 +63,19 @@ if TYPE_CHECKING:
     from gputop.bench.run.device_run import DeviceRun
 
 REDRAW_SECONDS = 0.25
-"""Interval of redraws. The worker sends more windows than are worth their bytes over SSH."""
+"""Seconds between redraws. The worker sends more windows than are worth the bytes over SSH."""
 CHART_SECONDS = 1.0
-"""Redraw interval of a chart with a line per device, which takes some milliseconds each."""
+"""Seconds between redraws of a chart with a line per device, which takes some milliseconds each."""
 FINISH_SECONDS = 3.0
-"""Longest time that the dashboard's end waits for a run to stop and to be kept."""
+"""Longest wait, when the dashboard ends, for a run to stop and its results to be stored."""
 LEAST_RESULTS, SHARE_OF_RESULTS = 5, 0.25
 """Rows of the results, and their share of a high screen below a chart."""
 AROUND, LEAST_CHART, CHART, HINT = 4, 6, 11, 12
-"""Rows of form, title and margin, least and wanted rows of the chart, and of the hint before it."""
+"""Rows of form, title and margin; least and wanted rows of the chart; rows of the hint."""
 
 
 class BenchmarkTab(LiveTab):
-    """Starts and stops runs, one on each device, and shows them."""
+    """Starts, stops and shows runs, one per device."""
 
     class Changed(Message):
         """A run started or ended."""
@@ -86,7 +86,7 @@ class BenchmarkTab(LiveTab):
         python: str | None,
         ask: Callable[..., None],
     ) -> None:
-        """Set the `ask` of the stream, which the load of simulated devices is passed to."""
+        """Set the stream's `ask`, which receives the load of simulated devices."""
         super().__init__(id="benchmark")
         self._telemetry = telemetry
         self._python = python
@@ -97,14 +97,14 @@ class BenchmarkTab(LiveTab):
         self._run: Run | None = None
         """Run that is shown."""
         self._runner: Runner | None = None
-        """What runs it, until it has ended."""
+        """Its runner, until the run has ended."""
         self._check: Suite | None = None
-        """Check that runs."""
+        """The current check."""
         self._idle = asyncio.Event()
         self._idle.set()
-        """Set while nothing runs, and everything is kept."""
+        """Set while nothing runs and all results are stored."""
         self._curves: dict[float, str] = {}
-        """Curves of simulated runs, which are not kept, by the time of their start."""
+        """Curves of simulated runs by their start time. They are not stored."""
         self._form = Form()
         self._title = TitleView(id="run-title")
         self._chart = ThroughputChart()
@@ -149,7 +149,8 @@ class BenchmarkTab(LiveTab):
             results = await asyncio.to_thread(recent, MOST_RESULTS)
         except ProblemError as error:
             problem = str(error)
-        new = self._results.results  # some may have ended meanwhile
+        # Some runs may have ended since.
+        new = self._results.results
         self._results.show(results, problem)
         self._show_results(new, problem)
 
@@ -168,7 +169,7 @@ class BenchmarkTab(LiveTab):
         return self._runner is not None or self._check is not None
 
     def show_targets(self) -> None:
-        """Offer the stream's devices on this machine; recorded ones cannot run."""
+        """Offer the stream's devices on this machine. Recorded devices cannot run."""
         telemetry = self._telemetry
         inventory = local_inventory(telemetry.inventory)
         if inventory is None or telemetry.replayed or telemetry.scraped:
@@ -193,7 +194,7 @@ class BenchmarkTab(LiveTab):
             self._simulation.add_sample(self._telemetry.inventory, sample)
 
     def start(self, uuid: str | None = None, *, default: bool = False) -> None:
-        """Start the run in the form; with `default`, a soak of the device of that UUID."""
+        """Start the run in the form. With `default`, start a soak of the device with that UUID."""
         if self.running:
             self.notify("A stress test is running: x stops it")
             return
@@ -220,7 +221,7 @@ class BenchmarkTab(LiveTab):
                 markup=False,
             )
         asked = busy_question(latest, [request.target for request in requests])
-        # That disturbs nobody
+        # This disturbs nobody.
         if asked is None or requests[0].target.simulated:
             self._begin(requests)
             return
@@ -228,7 +229,8 @@ class BenchmarkTab(LiveTab):
         question.ask(self.app, lambda _: self._begin(requests))
 
     def _begin(self, requests: list[Request]) -> None:
-        self.screen.set_focus(None)  # the next key is not for a field: x stops
+        # The next key must not go to a field: x stops the run.
+        self.screen.set_focus(None)
         self._idle.clear()
         self._form.running = True
         if requests[0].kind == CHECK:
@@ -300,7 +302,7 @@ class BenchmarkTab(LiveTab):
         self._show_check(check)
 
     def _end(self) -> None:
-        """Show that nothing runs any more."""
+        """Show that no run is in progress."""
         self._idle.set()
         self._form.running = False
         self.post_message(self.Changed())
@@ -317,11 +319,12 @@ class BenchmarkTab(LiveTab):
             await runner.follow(partial(self._say_limit, run))
         finally:
             self._runner = None
-            # One that ticks wakes the whole dashboard
+            # A ticking timer wakes the whole dashboard.
             for timer in self._redraws:
                 timer.pause()
-            # Begun even if the dashboard ends, as it may say "Done" by now: asyncio waits for it at
-            # its own end. In a thread, as the home may be far away.
+            # Start the task even if the dashboard ends, because the screen may
+            # say "Done" by now. asyncio waits for it at its end. It uses a
+            # thread, because the home may be on a network.
             problem = self._results.problem
             started_at = self._check.started_at if self._check else None
             keep = partial(self._keep, run, started_at, problem)
@@ -337,7 +340,7 @@ class BenchmarkTab(LiveTab):
     def _keep(
         self, run: Run, check_started_at: float | None, problem: str | None
     ) -> str | None:
-        """Judge and keep the results, and return the problem that is then with the kept ones."""
+        """Judge and store the results. Return the problem to show with the stored ones."""
         done = [
             each for each in run.devices.values() if each.result is not None
         ]
@@ -394,7 +397,9 @@ class BenchmarkTab(LiveTab):
             return
         self._show_run(run, when(result))
         if not run.measured:
-            no_curve = Span(" An older gputop kept no curve of this run.", DIM)
+            no_curve = Span(
+                " An older gputop stored no curve for this run.", DIM
+            )
             self._chart.hint = lambda *_: [[no_curve]]
         self._redraw_run()
 
@@ -424,19 +429,20 @@ class BenchmarkTab(LiveTab):
         self.notify(visible(str(path)), title="Report", markup=False)
 
     def stop(self) -> None:
-        """Stop the runs of all devices. What they measured so far is their result."""
+        """Stop the runs of all devices. The measurements so far are the result."""
         if not self.running or self._run is None:
             self.notify("No stress test is running: b starts one")
             return
         self._run.stop()
         self._redraw_run()
-        if self._runner is not None:  # None between two parts of a check
+        # It is None between two parts of a check.
+        if self._runner is not None:
             self.run_worker(
                 self._runner.stop(), group="stop", exit_on_error=False
             )
 
     async def finish(self) -> None:
-        """Stop what runs, and wait until it is kept."""
+        """Stop the current run, and wait until its results are stored."""
         if not self.running:
             return
         self.stop()
@@ -473,12 +479,13 @@ class BenchmarkTab(LiveTab):
         self._arrange()
 
     def _arrange(self) -> None:
-        """Give the readout the rows that it wants, and share the others out."""
+        """Give the readout the rows that it needs, and divide the others."""
         _, height = space_of(self)
         wanted = self._readout.wanted(height - AROUND - LEAST_CHART)
-        share = height - AROUND - HINT  # without a chart there is more
+        # There is more room without a chart.
+        share = height - AROUND - HINT
         results = min(self._results.wanted, max(LEAST_RESULTS, share))
-        # The chart keeps its height when results come
+        # The chart keeps its height when results are added.
         if self._run is not None:
             most = max(LEAST_RESULTS, int(height * SHARE_OF_RESULTS))
             results = max(2, min(most, height - AROUND - wanted - CHART))
@@ -500,7 +507,7 @@ class BenchmarkTab(LiveTab):
 
 
 def _simulated(gpu: Target) -> Target:
-    """Return the target of a simulated GPU, which no worker runs on."""
+    """Return the target of a simulated GPU. No worker runs on it."""
     return replace(
         gpu, name=f"{SIMULATED} {short_name(gpu.name)}", simulated=True
     )

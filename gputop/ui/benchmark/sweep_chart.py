@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 LEAST_PLOT = 8
 FAR = 30.0
-"""Ratio of the largest to the smallest figure from which the axis is logarithmic."""
+"""Ratio of the largest to the smallest figure above which the axis is logarithmic."""
 WIDE = 80
 USUAL = 10.0
-"""log2 of the size that a sweep is expected to reach, unless its plan ends before."""
+"""log2 of the size that a sweep is expected to reach, unless its plan ends earlier."""
 SHARE_OF_NOTES = 6
-"""Rows per row of notes, at most."""
+"""Fewest rows of the chart for each row of notes."""
 
 Line = Sequence[tuple[float, float]]
 
@@ -34,7 +34,7 @@ def sweep_rows(
     width: int,
     height: int,
 ) -> list[Row]:
-    """Draw a line for each data type of one device with its notes, or one for each device."""
+    """Draw a line for each data type of one device with its notes, or one line per device."""
     below: list[Row] = []
     series: dict[str, Line] = {}
     marks: list[str] = []
@@ -92,7 +92,7 @@ def _chart(
 
 
 def _expected(run: Run) -> float:
-    """Return log2 of the largest expected N, so that the axis stays for a while."""
+    """Return log2 of the largest expected N, so that the axis is stable at first."""
     largest = 0.0
     for each in run.devices.values():
         if each.planned is not None and each.planned.n > 0 and not each.ended:
@@ -117,13 +117,13 @@ def _size_axis(
 def rate_axis(
     low: float, high: float, height: int
 ) -> tuple[plots.PlotAxis, Callable[[float], float]]:
-    """Return the axis of the rates and its scale: logarithmic if they are far apart."""
+    """Return the axis of the rates and its scale, which is logarithmic if they are far apart."""
     if high < FAR * low:
         return plots.linear_axis(0.0, 1.08 * high, height), float
     bottom, top = math.log10(low), math.log10(high)
     first, last = math.ceil(bottom), math.floor(top)
     step = max(1, math.ceil((last - first) / max(1, (height - 3) // 2)))
-    # From the top: there are the figures that count.
+    # Start at the top, where the important figures are.
     powers = reversed(range(last, first - 1, -step))
     ticks = tuple((power, f"{10.0**power:g}") for power in powers)
     return plots.PlotAxis(

@@ -1,4 +1,4 @@
-"""Large space of the benchmark tab: throughput over time, or the rows of a table.
+"""Large area of the benchmark tab: throughput over time, or the rows of a table.
 
 Below the throughput of one device are its readings on the same time axis. Several devices have a
 line each, with the number of the device at its end, or tables side by side.
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 LEAST_PLOT_ROWS, LEAST_WIDTH = 7, 24
 LEAST_WIDTH_FOR_STRIPS = LEFT + RIGHT + 24
 WANTED_STRIPS = 5
-"""Rows below the plot, if it keeps its least; in a high chart they take half."""
+"""Rows below the plot if the plot keeps its minimum. In a high chart they take half."""
 LOWEST = 1e-6
-"""Least share of the highest rate that a line shows on a logarithmic axis."""
+"""Smallest share of the highest rate that is visible on a logarithmic axis."""
 OTHERS = "GPUs of other hosts are not offered here: use ssh -t HOST gputop."
 
 
 class ThroughputChart(RunView):
-    """TFLOP/s over time or over N, or rows; without a run, how to start one."""
+    """TFLOP/s over time or over N, or rows; without a run, instructions to start one."""
 
     def __init__(self) -> None:
         super().__init__(id="chart")
         self.hint: Callable[[int, int], list[Row]] = lambda *_: []
-        """Draws what to show without a run, for a width and height."""
+        """Function that draws the content without a run for a width and a height."""
 
     def draw(self, width: int, height: int) -> list[Row]:
         run = self.run
@@ -65,7 +65,7 @@ def chart_rows(
     width: int,
     height: int,
 ) -> list[Row]:
-    """Draw a run that has measured something."""
+    """Draw a run that has measurements."""
     if not run.is_table:
         return _over_time(run, width, height)
     if run.kind == "sweep":
@@ -119,7 +119,7 @@ def _strip_rows(
     width: int,
     height: int,
 ) -> int:
-    """Return the rows for readings of the device, which depend on the space alone."""
+    """Return the rows for readings of the device. They depend only on the available space."""
     read = run.first.readings
     if run.is_several or width < LEAST_WIDTH_FOR_STRIPS:
         return 0
@@ -141,7 +141,8 @@ def _rate_axis(
     rates = [rate for line in lines for _, rate in line.points]
     lasts = [line.points[-1][1] for line in lines]
     low, high = min(rates), max(rates)
-    if 0 < high > sweep_chart.FAR * min(lasts):  # a CPU beside a GPU
+    # A CPU may be among GPUs.
+    if 0 < high > sweep_chart.FAR * min(lasts):
         least = LOWEST * high
         y, scaled = sweep_chart.rate_axis(max(low, least), high, height - 1)
         drawn = []
@@ -152,7 +153,8 @@ def _rate_axis(
             drawn.append(line._replace(points=tuple(points)))
         return y, drawn
     top = plots.round_up(1.08 * high)
-    # Lines near each other are drawn large: how they differ counts.
+    # Lines that are close together are enlarged, so that their difference is
+    # visible.
     bottom = top / 2 if run.is_several and low > top / 2 else 0.0
     return plots.linear_axis(bottom, top, height - 1), [*lines]
 
@@ -181,7 +183,7 @@ def hint(
 ) -> list[Row]:
     """Draw how to start a run, and the kinds of run.
 
-    With `others`, devices on other hosts, it says why those are not offered.
+    With `others` (devices on other hosts), draw why those are not offered.
     """
     text = "Results are verified. x stops it within half a second."
     press: Row = [
@@ -209,7 +211,7 @@ def problem_rows(
     width: int,
     _: int,
 ) -> list[Row]:
-    """Draw what is wrong, why, and the remedy, in the space of the chart."""
+    """Draw the problem, its cause and its remedy in place of the chart."""
     rows: list[Row] = [[], [Span(f"  {visible(problem.what)}", style)], []]
     for text, style in ((problem.why, TEXT), (problem.remedy, STRONG)):
         for line in text.splitlines():

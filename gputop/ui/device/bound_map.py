@@ -15,10 +15,10 @@ from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TRACK
 
 TRAIL_SECONDS = 30.0
 COMPUTE = (TENSOR, FP32, FP16, FP64)
-"""Units of which the busiest counts as compute."""
+"""Units, the busiest of which counts as compute."""
 TITLE = " memory bandwidth ↑ compute →"
 LEFT = 7
-"""Cells at the left for the scale and the axis."""
+"""Cells on the left for the scale and the axis."""
 FEWEST_ROWS, MOST_ROWS = 6, 16
 NOW, TRAIL = "●", "."
 ADVICE: Mapping[Bound, str] = {
@@ -35,14 +35,14 @@ ADVICE: Mapping[Bound, str] = {
     Bound.HEAT: "Improve the airflow, or lower the power limit",
     Bound.IDLE: "Nothing to improve: it has hardly any work",
 }
-"""Line of advice for each bottleneck."""
+"""Advice for each bottleneck."""
 
 Point = tuple[float, float]
 """Compute and memory bandwidth, each in percent of the peak."""
 
 
 class BoundMap(DeviceView):
-    """The last 30 s as a trail of points, and the newest one if the device answers."""
+    """The last 30 s as a trail of points, and the newest point if the device answers."""
 
     def draw(self, width: int, height: int) -> list[Row]:
         device = self.device

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class EventsView(DeviceView):
-    """Events of the device, the newest first: time, event and remedy. One row has the newest."""
+    """Events of the device, newest first: time, event and remedy. A single row shows the newest."""
 
     def draw(self, width: int, height: int) -> list[Row]:
         events = (

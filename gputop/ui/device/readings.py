@@ -26,14 +26,14 @@ LABEL, FIGURE = 14, 9
 NARROWEST_COLUMN, WIDEST_COLUMN = 58, 90
 MOST_COLUMNS, GAP = 3, 2
 FIRST = "Power and temperature"
-"""Group that comes first: on a small terminal no other one is in view."""
+"""Group that comes first, because a small terminal shows no other group."""
 
 
 class DetailsView(ScrolledView):
-    """Rows of the catalogue in as many columns as fit; they scroll if there are too many."""
+    """Rows of the catalogue in as many columns as fit. They scroll if there are too many."""
 
     folded = True
-    """True if readings that the device does not have are left out, and counted in a line."""
+    """True if unsupported readings are left out and counted in a line."""
 
     def action_absent(self) -> None:
         self.folded = not self.folded
@@ -54,7 +54,7 @@ class DetailsView(ScrolledView):
     def _groups(
         self, device: Device, width: int, lacking: Counter[str]
     ) -> list[list[Row]]:
-        """Return the rows of each group, and count the readings that are left out by reason."""
+        """Return the rows of each group, and count the omitted readings by reason."""
         blocks = []
         for title in sorted(GROUPS, key=lambda title: title != FIRST):
             block: list[Row] = []
@@ -98,7 +98,7 @@ class DetailsView(ScrolledView):
         device: Device,
         width: int,
     ) -> list[Row]:
-        """Return the rows that are no readings: Xids, and the driver."""
+        """Return the rows that are not readings: Xids, and the driver."""
         machine = (
             self._telemetry.machine_of(device) or self._telemetry.inventory
         )
@@ -164,7 +164,7 @@ def _lines(
     figures: Sequence[str],
     width: int,
 ) -> list[Row]:
-    """Draw a row of the catalogue in one line, or several if the value is long."""
+    """Draw a row of the catalogue in one line, or in several if the value is long."""
     room = max(1, width - LABEL)
     if reason:
         text += " " if text == ABSENT else "  "
@@ -185,7 +185,7 @@ def _lines(
 
 
 def _in_columns(figures: Sequence[str]) -> str:
-    """Return minimum, mean and maximum in their columns; an increase alone is right-aligned."""
+    """Return minimum, mean and maximum in their columns. An increase alone is right-aligned."""
     if len(figures) == 1:
         return figures[0].rjust(3 * FIGURE)
     return "".join(f" {figure}".rjust(FIGURE) for figure in figures)

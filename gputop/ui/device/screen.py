@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from gputop.ui.telemetry import Telemetry
 
 MAPPED, WIDE, WIDEST, TALL = 70, 150, 200, 34
-"""Widths from which there is a map, and one or two columns of readings beside the charts, and
-height with room for events."""
+"""Width from which the map is shown, width from which one and two columns of readings are beside
+the charts, and height from which events are shown."""
 
 
 class DevicePage(DeviceTab):
-    """Page of one device. Its layout (in `gputop.tcss`) depends on the terminal's size alone."""
+    """Page of one device. Its layout (in `gputop.tcss`) depends only on the terminal's size."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._title = DeviceTitle(telemetry, id="device-title")
@@ -70,7 +70,7 @@ class DevicePage(DeviceTab):
             self.show_telemetry()
 
     def on_resize(self) -> None:
-        """Choose the layout, also before the page is shown, so that it is laid out once."""
+        """Choose the layout before the page is shown, too, so that it is laid out only once."""
         width, height = space_of(self)
         self.set_class(width >= MAPPED, "-mapped")
         self.set_class(width >= WIDE, "-wide")

@@ -1,6 +1,6 @@
 """History of a device: charts over one time axis, with a cursor that reads their values.
 
-The charts scroll. While the cursor reads them they stand still.
+The charts scroll. They stand still while the cursor is in use.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ if TYPE_CHECKING:
     from gputop.agent.device import Device
 
 GUTTER = 21
-"""Cells at the left for the label of a chart and its value."""
+"""Cells on the left for a chart's label and value."""
 FEWEST_ROWS, MOST_ROWS = 2, 5
-"""Fewest rows of a chart, and the height beyond which it shows no more."""
+"""Minimum rows of a chart, and the height above which a chart shows no more detail."""
 TALL = 18
-"""Rows from which on no chart has the fewest."""
+"""Rows from which all charts are higher than the minimum."""
 TICK = 12
-"""Cells from one time on the axis to the next."""
+"""Cells between two times on the axis."""
 CURSOR_INK = ink(75, reverse=True)
 
 
 class TimelineView(DeviceView):
-    """Charts of one device, below each other over one time axis."""
+    """Charts of one device, one below the other, over one time axis."""
 
     _cursor: int | None = None
-    """Number of the dot under the cursor, from the first sample; None follows the newest."""
+    """Number of the dot under the cursor, counted from the first sample; None for the newest."""
     _held: Dots | None = None
-    """Dots of the charts while there is a cursor."""
+    """Dots of the charts while the cursor is in use."""
     _zoom: int | None = None
-    """Place in `SAMPLES_A_DOT`, or None to have some minutes in view."""
+    """Index in `SAMPLES_A_DOT`; None for an automatic choice of some minutes."""
 
     @property
     def _samples(self) -> int:
-        """Samples in a dot."""
+        """Samples per dot."""
         if self._zoom is not None:
             return SAMPLES_A_DOT[self._zoom]
         room = max(1, self.size.width - GUTTER)
@@ -61,12 +61,12 @@ class TimelineView(DeviceView):
 
     @property
     def _oldest(self) -> int:
-        """Number of the first dot whose samples are all still kept."""
+        """Number of the first dot whose samples are all kept."""
         history = self._telemetry.history
         return -(-(history.count - len(history.times)) // self._samples)
 
     def action_side(self, step: int) -> None:
-        """Move the cursor by `step` dots; beyond the newest it follows the stream again."""
+        """Move the cursor by `step` dots. Beyond the newest, it follows the stream again."""
         at = self._newest if self._cursor is None else self._cursor
         at = max(self._oldest, at + step)
         self._cursor = None if at >= self._newest else at
@@ -78,7 +78,8 @@ class TimelineView(DeviceView):
         zoom = SAMPLES_A_DOT.index(before) + step
         self._zoom = max(0, min(len(SAMPLES_A_DOT) - 1, zoom))
         self._held = None
-        if self._cursor is not None:  # keep its time
+        # Keep the cursor's time.
+        if self._cursor is not None:
             self._cursor = self._cursor * before // self._samples
         self.redraw()
 
@@ -86,9 +87,11 @@ class TimelineView(DeviceView):
         room = width - GUTTER
         if self.device is None or self._newest < 0 or room < 1 or height < 2:
             return []
-        if self._cursor is not None:  # its sample may no longer be kept
+        # The cursor's sample may have been dropped.
+        if self._cursor is not None:
             self._cursor = max(self._cursor, self._oldest)
-            if self._cursor > self._newest:  # a replay went back
+            # A replay may have jumped back.
+            if self._cursor > self._newest:
                 self._cursor = None
         dots = self._dots(room)
         fewest = FEWEST_ROWS + (height >= TALL)
@@ -100,7 +103,7 @@ class TimelineView(DeviceView):
         return [*rows, self._axis(dots)]
 
     def _charts(self, device: Device, most: int) -> list[Chart]:
-        """Return the first charts of readings that the device has."""
+        """Return the most useful charts for which the device has readings."""
         history, shown = self._telemetry.history, []
         for chart in CHARTS:
             known = history.series(device.uuid, chart.name)
@@ -109,7 +112,7 @@ class TimelineView(DeviceView):
         return shown[:most] or [CHARTS[0]]
 
     def _dots(self, room: int) -> Dots:
-        """Return the newest dots, or those around the cursor, which stay where they are."""
+        """Return the newest dots, or the fixed dots around the cursor."""
         count = self._telemetry.history.count
         newest = newest_dots(count, room, self._samples)
         if self._cursor is None:
@@ -178,7 +181,7 @@ class TimelineView(DeviceView):
 
 
 def _marked(row: Row, x: int) -> Row:
-    """Return the row of a chart with the cursor on one cell."""
+    """Return the row of a chart with the cursor in one cell."""
     ((text, style),) = row
     marked = Span(text[x], style + CURSOR_INK)
     return [Span(text[:x], style), marked, Span(text[x + 1 :], style)]

@@ -1,4 +1,4 @@
-"""Head of the device page: name, a line that sums the device up, its bottleneck, and advice."""
+"""Head of the device page: name, summary, bottleneck and advice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BEHIND_REMEDY = "These are the last readings received: the connection is slow, o
 
 
 class DeviceTitle(DeviceView):
-    """Four rows: name, sums, bottleneck or finding, advice. A fault takes the place of the last."""
+    """Four rows: name, summary, bottleneck or finding, advice. A fault replaces the last rows."""
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always four rows
         device = self.device
@@ -68,7 +68,7 @@ class DeviceTitle(DeviceView):
         return rule_of(left, right, width)
 
     def _sums(self, device: Device, width: int) -> Row:
-        """Return the numbers that sum the device up, the most useful first."""
+        """Return the numbers of the summary, the most useful first."""
         r = self._telemetry.readings(device.uuid)
         active, used, total = (
             r.gpu_utilization_percent,

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 CHART_ROWS, MOST_CHARTS = 2, 2
 INDENT = 4
 LEAST_ROOM = 10
-"""Fewest cells of a chart."""
+"""Minimum width of a chart."""
 OF_EVIDENCE = (
     *CHARTS,
     Chart("DRAM active", "DRAM", "dram_active_percent", MEMORY),
@@ -51,7 +51,7 @@ OF_EVIDENCE = (
     Chart("PCIe generation", "PCIe", "pcie_generation", ink(140)),
 )
 EVIDENCE_CHARTS = {chart.name: chart for chart in OF_EVIDENCE}
-"""Charts for readings whose series is worth a picture."""
+"""Charts for readings whose course is useful."""
 
 
 class FindingsView(ScrolledView):
@@ -96,7 +96,7 @@ class FindingsView(ScrolledView):
         return rows
 
     def _charts(self, entry: Entry, width: int) -> list[Row]:
-        """Draw the series of the entry's numbers, on the page about one device."""
+        """Draw the series behind the entry's numbers, on the page about one device."""
         if self.of_all or not entry.devices:
             return []
         names = dict.fromkeys(each.reading for each in entry.evidence[0])
@@ -111,7 +111,7 @@ class FindingsView(ScrolledView):
 
 
 class WhyTitle(DeviceView):
-    """Title: the device, and for how long it was watched."""
+    """Title: the device, and how long it was watched."""
 
     def __init__(self, telemetry: Telemetry, findings: FindingsView) -> None:
         super().__init__(telemetry, id="why-title")
@@ -143,7 +143,7 @@ class WhyTitle(DeviceView):
 
 
 def entry_rows(entry: Entry, width: int) -> list[Row]:
-    """Draw an entry: its title, what to do, and the numbers of each of its devices."""
+    """Draw an entry: its title, the remedy, and the numbers of each device."""
     sign = sign_of(entry.severity)
     style = STRONG if sign.style is DIM else sign.style
     time = "" if entry.since is None else f"  since {moment(entry.since)}"
@@ -201,7 +201,7 @@ def _drawn(
 
 
 class WhyPage(DeviceTab):
-    """Findings with their evidence, the rules that found nothing, and those that cannot tell."""
+    """Findings with their evidence, rules without findings, and rules that cannot decide."""
 
     def __init__(self, telemetry: Telemetry) -> None:
         self._findings = FindingsView(telemetry, id="findings")
@@ -209,11 +209,11 @@ class WhyPage(DeviceTab):
         super().__init__(telemetry, views, id="why")
 
     def show(self, uuid: str, of_all: bool = False) -> None:
-        """Show the findings of a device, or those of all devices if there are several."""
+        """Show the findings of a device, or of all devices if `of_all` and there are several."""
         self._findings.of_all = of_all and len(self.telemetry.devices) > 1
         super().show(uuid)
 
     def action_why(self) -> None:
-        """Switch between the findings of all devices and of one."""
+        """Switch between the findings of all devices and of one device."""
         self._findings.of_all = not self._findings.of_all
         self.show_telemetry()

@@ -25,19 +25,19 @@ class Span(NamedTuple):
 
 Row = list[Span]
 _UNCOMMON = re.compile("[^ -~°-ſ–—‘’“”•…←↑→↓≈≠≤≥\u2500-\u25fc\u2800-\u28ff]")
-"""Any character but most of what is drawn, which takes one cell each: ASCII, Latin letters, lines,
-blocks and braille."""
+"""Any character that may not take exactly one cell. The others are ASCII, Latin letters, lines,
+blocks and braille, which make up most of the screen."""
 
 
 def is_narrow(text: str) -> bool:
-    """True if each character takes one cell: then cells can be counted as characters."""
+    """True if each character takes one cell, so that cells can be counted as characters."""
     if not _UNCOMMON.search(text):
         return True
     return all(cell_len(character) == 1 for character in set(text))
 
 
 def cells_of(text: str) -> int:
-    """Return the cells of a text. Most are counted here, as Rich is slow."""
+    """Return the cells of a text. Most texts are counted here, because Rich is slow."""
     if _UNCOMMON.search(text):
         return cell_len(text)
     return len(text)
@@ -82,7 +82,7 @@ def fit(
 
 
 def clip(text: str, width: int) -> str:
-    """Return the text cut to `width` cells, with an ellipsis if something is missing."""
+    """Return the text cut to `width` cells, with an ellipsis if it was longer."""
     if width <= 0:
         return ""
     if cells_of(text) <= width:
@@ -91,7 +91,7 @@ def clip(text: str, width: int) -> str:
 
 
 def clip_words(text: str, width: int) -> str:
-    """Return the text cut to whole words that fit in `width` cells."""
+    """Return the text cut to the whole words that fit in `width` cells."""
     if width <= 0:
         return ""
     return textwrap.shorten(text, width, placeholder="…")
@@ -100,7 +100,7 @@ def clip_words(text: str, width: int) -> str:
 def clip_advice(text: str, width: int) -> str:
     """Return the advice if it fits in `width` cells, else its first clause, else its first words.
 
-    No command is cut: it could lose the device that it is about, such as `-i 5` at its end.
+    Commands are not cut, because the device may be at the end, such as `-i 5`.
     """
     if cells_of(text) <= width:
         return text
@@ -112,7 +112,7 @@ def clip_advice(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Wrap the text at blanks to lines of at most `width` characters, and of 10 at least."""
+    """Wrap the text at blanks to lines of at most `width` characters, with a minimum of 10."""
     return textwrap.wrap(text, max(10, width), break_on_hyphens=False)
 
 
@@ -142,7 +142,7 @@ def cell(
 
 
 def reading(text: str, style: Style = TEXT) -> Span:
-    """Return a span for a reading; a missing one is dim."""
+    """Return a span for a reading. A missing reading is dim."""
     return Span(text, DIM if text.startswith(ABSENT) else style)
 
 
@@ -151,7 +151,7 @@ def spread(
     right: Sequence[Span],
     width: int,
 ) -> Row:
-    """Return a row with text at both ends; the left one is cut if they do not fit."""
+    """Return a row with text at both ends. If they do not fit, the left text is cut."""
     room = width - width_of(right)
     if room < 1:
         return fit(right, width)
@@ -163,21 +163,23 @@ def rule_of(
     right: Sequence[Span],
     width: int,
 ) -> Row:
-    """Return a row with text at both ends and a line between them; the left text is cut first."""
+    """Return a row with text at both ends and a line in between. The left text is cut first."""
     return spread(fit(left, width - width_of(right), "─", TRACK), right, width)
 
 
 def heading(title: str, width: int) -> Row:
-    """Return the title of a section, with a line behind it."""
+    """Return the title of a section, followed by a line."""
     return rule_of([Span(f"{title} ", ACCENT)], [], width)
 
 
 def merged(row: Row) -> Row:
-    """Return the row with neighbours of one style as one span."""
+    """Return the row with adjacent spans of the same style merged."""
     made: Row = []
     for _, group in groupby(
-        row, key=lambda span: id(span.style)
-    ):  # equal ones are the same one
+        row,
+        key=lambda span: id(span.style),
+        # Equal styles are the same object.
+    ):
         spans = [*group]
         made.append(Span(text_of(spans), spans[0].style))
     return made
@@ -204,7 +206,7 @@ def beside(
 def in_columns(
     blocks: Sequence[list[Row]], columns: int, width: int, gap: int
 ) -> list[Row]:
-    """Arrange unbroken blocks in columns, in order, at the smallest height."""
+    """Arrange whole blocks in columns, in order, at the smallest height."""
     blocks = [[fit(row, width) for row in block] for block in blocks]
     height = max((len(block) for block in blocks), default=0)
     while len(packed := _packed(blocks, height, fit([], width))) > columns:
@@ -228,7 +230,7 @@ def _packed(
 
 
 def faded(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows in one dim colour, for data that is out of date."""
+    """Return the rows in one dim colour, for outdated data."""
     return [[Span(span.text, DIM) for span in row] for row in rows]
 
 
@@ -238,9 +240,9 @@ def list_row(
     selected: bool,
     focused: bool,
 ) -> Row:
-    """Return a row of a list; a selected one with its mark, reversed where keys are for the list.
+    """Return a row of a list. A selected row has a mark, and is reversed if the list has the focus.
 
-    Elsewhere its text is bold.
+    Without the focus, its text is bold.
     """
     if not selected:
         return [Span(" "), *row]
@@ -261,7 +263,8 @@ def share_of(value: float | None, total: float | None) -> float | None:
 def half_cells(share: float, width: int) -> int:
     """Return the half cells that a share (0 to 1) fills of a bar."""
     halves = round(min(1.0, max(0.0, share)) * width * 2)
-    if 0 < share < 1:  # a partial share looks neither empty nor full
+    # A partial share must look neither empty nor full.
+    if 0 < share < 1:
         halves = max(1, min(2 * width - 1, halves))
     return halves
 
@@ -271,7 +274,7 @@ def bar(
     width: int,
     style: Style,
 ) -> Row:
-    """Return a bar filled by `share` (0 to 1); dotted if it is unknown."""
+    """Return a bar filled by `share` (0 to 1). It is dotted if the share is unknown."""
     if width <= 0:
         return []
     if share is None:

@@ -1,4 +1,4 @@
-"""Charts over time: they scroll, with the newest values at the right, two dots in a cell."""
+"""Charts over time. They scroll, with the newest values on the right, two dots in a cell."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from gputop.stream.history import History
 
 SAMPLES_A_DOT = (1, 2, 3, 5, 10, 30)
-"""Zoom levels: samples averaged into one dot."""
+"""Zoom levels: samples per dot."""
 IN_VIEW_SECONDS = 240.0
-"""Seconds that a chart shows at least, unless another zoom was chosen."""
+"""Fewest seconds in a chart, unless the user chose another zoom."""
 
 
 class Chart(NamedTuple):
@@ -58,7 +58,7 @@ class Chart(NamedTuple):
         return limits.get(self.name) or round_up(most)
 
     def text(self, value: float) -> str:
-        """Return the value without decimals that are not in the reading, or mean nothing."""
+        """Return the value without decimals that are not in the reading or have no meaning."""
         name = READ_AS.get(self.name, self.name)
         fine = name.endswith(("_percent", "_watts"))
         if not fine or value == round(value):
@@ -89,16 +89,16 @@ READ_AS = {
     PROCESS_CPU: "gpu_utilization_percent",
     HOST_MEMORY: "memory_used_bytes",
 }
-"""Readings of the catalogue whose form the derived numbers have."""
+"""Readings of the catalogue with the same form as the derived numbers."""
 
 
 def round_up(value: float) -> float:
-    """Return the next power of two, the full height of a chart without a limit."""
+    """Return the next power of two, which is the full height of a chart without a limit."""
     return 2.0 ** math.ceil(math.log2(value)) if value > 1 else 1.0
 
 
 class Dots(NamedTuple):
-    """Dots of a chart, counted from the first sample ever; before it they are blank."""
+    """Dots of a chart, numbered from the first sample. Earlier dots are blank."""
 
     first: int
     end: int
@@ -112,7 +112,7 @@ class Dots(NamedTuple):
         uuid: str,
         name: str,
     ) -> list[float | None]:
-        """Return the value of each dot, or None if no sample of it has one."""
+        """Return the value of each dot, or None if none of its samples has one."""
         oldest = self.first * self.samples
         series = history.last(uuid, name, history.count - oldest)
         return self.averaged(series, history.count)
@@ -120,7 +120,7 @@ class Dots(NamedTuple):
     def averaged(
         self, series: Sequence[float], count: int
     ) -> list[float | None]:
-        """Return the mean of each dot; `series` ends with the last of `count` samples."""
+        """Return the mean of each dot. `series` ends with the last of `count` samples."""
         found: list[float | None] = []
         start = count - len(series)
         for dot in range(self.first, self.end):
@@ -147,7 +147,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def samples_a_dot(columns: int, interval: float) -> int:
-    """Return how many samples a dot averages, so that some minutes are in view."""
+    """Return the number of samples per dot, so that the chart covers some minutes."""
     for samples in SAMPLES_A_DOT:
         if 2 * columns * samples * interval >= IN_VIEW_SECONDS:
             return samples
@@ -159,7 +159,7 @@ def newest_dots(
     columns: int,
     samples: int,
 ) -> Dots:
-    """Return the dots of a chart of so many cells. A cell appears when both its dots are full."""
+    """Return the dots of a chart of this many cells. A cell appears when both its dots are full."""
     end = count // samples
     end -= end % 2
     return Dots(end - 2 * columns, end, samples)
@@ -168,7 +168,7 @@ def newest_dots(
 # Dots of a braille cell by column, from the bottom up.
 _DOTS = ((0x40, 0x04, 0x02, 0x01), (0x80, 0x20, 0x10, 0x08))
 DOT_LEVELS = tuple(tuple(sum(dots[:n]) for n in range(5)) for dots in _DOTS)
-"""Bits of a braille cell with its left or right half filled from the bottom by 0 to 4 dots."""
+"""Bits of a braille cell with 0 to 4 dots, from the bottom, in its left or right half."""
 
 
 def draw_chart(
@@ -199,7 +199,7 @@ def _column(
     right: int,
     height: int,
 ) -> str:
-    """Return cells from top to bottom, with dots up to a level in each half."""
+    """Return cells from top to bottom. Each half is filled with dots up to its level."""
     cells = []
     for under in range(4 * (height - 1), -1, -4):
         dots = DOT_LEVELS[0][max(0, min(4, left - under))]

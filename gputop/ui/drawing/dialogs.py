@@ -23,29 +23,29 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 QUIET_SECONDS = 0.3
 WAIT = "a moment …"
-"""Shown in place of the key that confirms, until it is accepted."""
+"""Replaces the key that confirms, until that key is accepted."""
 
 
 class Dialog(ModalScreen[Answer]):
     """Modal screen that closes once, with an answer.
 
-    The screen below stays as it is around it: to dim that would take ten kilobytes, twice.
+    The screen around it is not dimmed, because that would take ten kilobytes twice.
     """
 
     def ask(self, app: App[Any], act: Callable[[Answer], Any]) -> None:
-        """Show the dialog, and call `act` with its answer, unless that is no or nothing."""
+        """Show the dialog, and call `act` with its answer unless that is false."""
         app.push_screen(self, lambda answer: act(answer) if answer else None)
 
     def close(self, answer: Answer) -> None:
-        """Close with that answer; a second key may come before the first has closed it."""
+        """Close with that answer. A second key may arrive before the dialog has closed."""
         if self.is_current:
             self.dismiss(answer)
 
 
 class QuietPeriod:
-    """Wait until no key was pressed for a moment: a stray keystroke must not confirm.
+    """Time without keys before a key may confirm: a stray keystroke must not confirm.
 
-    `changed` is called when the period starts and when it is over.
+    `changed` is called at the start and at the end of the period.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class QuietPeriod:
         self.over = False
 
     def begin(self) -> None:
-        """Start again: a key was pressed, or the question has just come up."""
+        """Restart the period, because a key was pressed or the question has just appeared."""
         self.over = QUIET_SECONDS == 0
         if self._timer is not None:
             self._timer.stop()
@@ -65,7 +65,7 @@ class QuietPeriod:
         self._changed()
 
     def answer(self, key: str) -> bool | None:
-        """Return what a key answers to a yes-or-no question, or None; the period starts again."""
+        """Return the answer of a key to a yes-or-no question, or None. The period restarts."""
         if key == "y" and self.over:
             return True
         if key in ("n", "escape", "q"):
@@ -80,7 +80,8 @@ class QuietPeriod:
     def _look(self, due: float) -> None:
         if (
             time.monotonic() - due > QUIET_SECONDS / 2
-        ):  # it stalled: its keys are still unread
+            # The program stalled, and its keys are still unread.
+        ):
             self._wait(QUIET_SECONDS / 2)
             return
         self.over = True
@@ -88,7 +89,7 @@ class QuietPeriod:
 
 
 class ConfirmScreen(Dialog[bool]):
-    """Yes-or-no question; every way out but `y` means no."""
+    """Yes-or-no question. Every way to close it except `y` means no."""
 
     def __init__(
         self,
@@ -102,7 +103,8 @@ class ConfirmScreen(Dialog[bool]):
         self._quiet = QuietPeriod(self, self._show_answers)
 
     def compose(self) -> ComposeResult:
-        # Text objects: names of processes are never parsed as markup.
+        # Text objects are not parsed as markup, so names of processes are
+        # safe.
         with Vertical(classes="box"):
             yield Static(Text(self._title, style="bold"))
             yield Static(Text("\n".join(self._lines)), classes="lines")
@@ -155,13 +157,13 @@ class ChoiceDialog(Dialog[Any]):
         choices: Sequence[Choice],
         keys: str = "Enter chooses · Esc closes",
     ) -> None:
-        """List the `choices`; `keys` is the line that says what keys do."""
+        """List the `choices`. `keys` is the line that explains the keys."""
         super().__init__()
         self.choices = choices
         self._title, self._keys = title, keys
         prompts = (Option(_prompt(choice)) for choice in choices)
         self._list = OptionList(*prompts, compact=True)
-        # Keys are handled here, in the order typed
+        # Keys are handled here, in the order in which they were typed.
         self._list.can_focus = False
 
     def compose(self) -> ComposeResult:
@@ -183,13 +185,13 @@ class ChoiceDialog(Dialog[Any]):
         self._list.highlighted = index
 
     def update(self, choices: Sequence[Choice]) -> None:
-        """Show other texts for the same lines."""
+        """Show new texts for the same lines."""
         self.choices = choices
         for index, choice in enumerate(choices):
             self._list.replace_option_prompt_at_index(index, _prompt(choice))
 
     def choose(self, choice: Choice) -> None:
-        """Act on the line that was clicked, or on the one under the cursor after Enter."""
+        """Act on the clicked line, or on the line under the cursor after Enter."""
         self.close(choice.value)
 
     def on_option_list_option_selected(
@@ -202,7 +204,7 @@ class ChoiceDialog(Dialog[Any]):
         self.press(event.key)
 
     def press(self, key: str) -> None:
-        """Do what a key does."""
+        """Handle a key."""
         match key:
             case "escape" | "q":
                 self.close(None)
@@ -219,11 +221,11 @@ class ChoiceDialog(Dialog[Any]):
 
 
 PAUSE_SECONDS = 0.8
-"""Seconds without a key after which a number is complete that others begin with: 1, as in 10."""
+"""Seconds without a key that complete a number if others begin with it: 1, as in 10."""
 
 
 class NumberDialog(ChoiceDialog):
-    """Dialog that a number closes: at once if no other begins with it, or else after a pause."""
+    """Dialog that closes on a number: at once if no other begins with it, else after a pause."""
 
     _typed = ""
 

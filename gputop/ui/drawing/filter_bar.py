@@ -1,4 +1,4 @@
-"""Filter of a view: the line that it is typed into, with the number of matches beside it."""
+"""Filter of a view: the line to type it into, with the number of matches next to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRINTABLE = r"[^\x00-\x1f\x7f-\x9f]*"
 
 
 class FilterView(LiveView):
-    """View that lists only the rows that match what is typed into the screen's filter bar."""
+    """View that lists only rows that match the text in the screen's filter bar."""
 
     typed = ""
     """Words that a row must all contain."""
@@ -30,23 +30,23 @@ class FilterView(LiveView):
         self.redraw()
 
     def matches(self) -> str:
-        """Return how many rows match."""
+        """Return a text with the number of matching rows."""
         raise NotImplementedError
 
     def action_filter(self) -> None:
         self.screen.query_one(FilterBar).begin(self)
 
     def clear_filter(self) -> bool:
-        """List everything again; return True if there was a filter."""
+        """List everything again. Return True if there was a filter."""
         filtered = bool(self.typed)
         self.type("")
         return filtered
 
 
 class FilterField(OrderedInput):
-    """Field that ends with Enter or Esc; the next key is a command.
+    """Field that ends with Enter or Esc. The next key is a command.
 
-    `Input.Submitted` comes too late for that: it would get the keys typed meanwhile.
+    `Input.Submitted` comes too late for that: keys typed meanwhile would go to the field.
     """
 
     @property
@@ -54,9 +54,10 @@ class FilterField(OrderedInput):
         return self.query_ancestor(FilterBar)
 
     async def on_key(self, event: Key) -> None:
-        """End the filter; Textual calls `OrderedInput.on_key` for other keys."""
+        """End the filter. Textual calls `OrderedInput.on_key` for other keys."""
         if not self.bar.typing:
-            event.prevent_default()  # typed after the end
+            # The key was typed after the end.
+            event.prevent_default()
         elif event.key == "escape":
             event.prevent_default().stop()
             self.bar.clear()
@@ -89,18 +90,18 @@ class FilterBar(Horizontal):
 
     @property
     def typing(self) -> bool:
-        """True while keys are for the filter."""
+        """True while keys go to the filter."""
         return self.screen.focused is self.field
 
     def begin(self, view: FilterView) -> None:
-        """Type the filter of that view; the next key is for it already."""
+        """Type the filter of that view. The next key already goes to the field."""
         self._view = view
         self.field.value = view.typed
         self.display = True
         self.screen.set_focus(self.field)
 
     def show(self, view: FilterView | None) -> None:
-        """Show the filter of the view, and how many of its rows match."""
+        """Show the filter of the view and the number of matching rows."""
         self._view = view
         self.display = view is not None and (self.typing or bool(view.typed))
         if view is None or not self.display:
@@ -120,11 +121,11 @@ class FilterBar(Horizontal):
             self.show(self._view)
 
     def keep(self) -> None:
-        """Keep what is typed; keys are commands again."""
+        """Keep the text. Keys are commands again."""
         self._end(self.field.value)
 
     def clear(self) -> None:
-        """List everything again; keys are commands again."""
+        """List everything again. Keys are commands again."""
         self._end("")
 
     def _end(self, text: str) -> None:

@@ -1,9 +1,9 @@
 """One widget for all lists: rows in columns, with a selection, an order and a filter.
 
 To make a list, declare its `Column`s, fill a `ListState` with items, and show the state in a
-`ListView`. A subclass of `ListState` says which item is which (`identity`) and which text the
-filter searches (`search_text`). A subclass of `ListView` gives cells their styles (`cell_of`) and
-says why the list is empty (`nothing`).
+`ListView`. A subclass of `ListState` defines the identity of an item (`identity`) and the text that
+the filter searches (`search_text`). A subclass of `ListView` defines the styles of cells
+(`cell_of`) and the text of an empty list (`nothing`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Column(Generic[Item]):
 
     title: str
     width: int
-    """Cells; 0 for the column that gets the rest."""
+    """Cells; 0 for the column that gets the remaining width."""
     text: Callable[[Item], str]
     value: Callable[[Item], Any] = lambda _: None
     """Sort key; None if unknown. Unknown values come last in both directions."""
@@ -68,9 +68,9 @@ def fit_slots(
 ) -> list[Slot[Item]]:
     """Return the columns that fit into `width` cells, in screen order.
 
-    The last of `ranked` are dropped first. A column of width 0 is always shown and gets the rest.
-    `least` returns the cells that must be left for it if a column is to be shown. Columns grow
-    to their `most` cells while more than `enough` are left for it.
+    The last of `ranked` are dropped first. A column of width 0 is always shown and gets the
+    remaining width. `least` returns the width that it keeps if a column is to be shown. Columns
+    grow to their `most` cells while it keeps more than `enough`.
     """
     room = width - MARK_WIDTH
     has_rest = any(not column.width for column in columns)
@@ -93,13 +93,13 @@ def fit_slots(
 
 
 class ListState(Generic[Item]):
-    """Items of a list, their order, the filter and the selection. No widget.
+    """Items of a list, their order, the filter and the selection. Not a widget.
 
     Views may share a state. The lines are computed once after each change.
     """
 
     def __init__(self, sorted_by: Column[Item] | None = None) -> None:
-        """Sort by that column, or keep the order in which items are given."""
+        """Sort by that column, or keep the given order of the items."""
         self.sorted_by = sorted_by
         self.descending = sorted_by is not None and sorted_by.largest_first
         self.filter = ""
@@ -113,7 +113,7 @@ class ListState(Generic[Item]):
         self._selected: Hashable = None
 
     def identity(self, item: Item) -> Hashable:
-        """Return the identity of an item, by which the selection follows it."""
+        """Return the identity of an item. The selection stays on that identity."""
         return id(item)
 
     def search_text(self, item: Item) -> str:
@@ -126,7 +126,7 @@ class ListState(Generic[Item]):
         return all(word in text for word in words)
 
     def arrange(self, items: Sequence[Item]) -> Sequence[Item]:
-        """Return the lines for the items that match, in order: a tree may add some."""
+        """Return the lines for the matching items, in order. A tree may add lines."""
         return items
 
     def fill(self, items: Sequence[Item]) -> None:
@@ -135,7 +135,7 @@ class ListState(Generic[Item]):
         self.changed()
 
     def changed(self, *, order: bool = True) -> None:
-        """Compute the lines again; with a new `order`, sort again, too."""
+        """Compute the lines again. With `order`, also sort again."""
         self._lines = None
         if order:
             self._ordered = None
@@ -175,7 +175,7 @@ class ListState(Generic[Item]):
         return [item for _, item in known] + unknown
 
     def _follow(self, lines: Sequence[Item]) -> None:
-        """Keep the selection on its item, or at its position if the item is gone."""
+        """Keep the selection on its item, or at its position if the item has disappeared."""
         if not lines:
             return
         self._at = min(self._at, len(lines) - 1)
@@ -208,14 +208,14 @@ class ListState(Generic[Item]):
             self._selected = self.identity(lines[self._at])
 
     def window(self, room: int) -> Sequence[Item]:
-        """Return the lines on screen in so many rows; the selected one is among them."""
+        """Return the lines on screen for this many rows. The selected line is among them."""
         lines, at = self.lines, self.at
         last_first = max(0, len(lines) - room)
         self.first = max(at - room + 1, min(self.first, at, last_first))
         return lines[self.first : self.first + room]
 
     def sort_by(self, column: Column[Item]) -> None:
-        """Sort by that column in its default order, or reverse if it is the current one."""
+        """Sort by that column in its default order. If it is the current one, reverse the order."""
         if column is self.sorted_by:
             self.descending = not self.descending
         else:
@@ -231,7 +231,7 @@ class ListState(Generic[Item]):
 
 
 class ListView(Wheel, FilterView, Generic[Item]):
-    """A heading, the visible rows, and a line that counts."""
+    """A heading, the visible rows, and a line with their range."""
 
     class RowClicked(Message):
         """Message that a row was selected with the mouse."""
@@ -239,11 +239,11 @@ class ListView(Wheel, FilterView, Generic[Item]):
     noun = "rows"
     """Word for several items."""
     keys_of_range: tuple[str, ...] = (" · ↑↓ scroll", " · / filter")
-    """Keys named beside the range of lines on screen."""
+    """Keys in the line with the range."""
     focused_list = True
-    """True while keys are for this list."""
+    """True while keys go to this list."""
     above = 1
-    """Rows above the items: the heading, if there is room for it."""
+    """Rows above the items: the heading, if there is room."""
     room = 1
     """Rows for items at the last drawing."""
 
@@ -254,7 +254,7 @@ class ListView(Wheel, FilterView, Generic[Item]):
         *,
         id: str | None = None,  # noqa: A002
     ) -> None:
-        """Show `state` in these `columns`; the last ones are dropped first."""
+        """Show `state` in these `columns`. The last columns are dropped first."""
         super().__init__(id=id)
         self.state = state
         self.columns = columns
@@ -274,7 +274,7 @@ class ListView(Wheel, FilterView, Generic[Item]):
         return [cell(text, slot.cells, style, right=right)]
 
     def style_of(self, item: Item, column: Column[Item]) -> Style:  # noqa: ARG002
-        """Return the style of a known value; for subclasses."""
+        """Return the style of a known value. Subclasses override this."""
         return TEXT
 
     def nothing(self) -> str:
@@ -309,7 +309,7 @@ class ListView(Wheel, FilterView, Generic[Item]):
         return f"{len(self.state.lines)} of {self.state.total} match"
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """Draw the heading, the rows that fit, and which of all rows they are."""
+        """Draw the heading, the rows that fit, and their range."""
         state = self.state
         if not state.total and not state.filter:
             return [[Span(f"  {self.nothing()}", DIM)]]
@@ -325,7 +325,7 @@ class ListView(Wheel, FilterView, Generic[Item]):
         return rows
 
     def draw_lines(self, width: int) -> list[Row]:
-        """Draw the items on screen, or that none matches."""
+        """Draw the items on screen, or the message that none matches."""
         lines = self.state.window(self.room)
         if not lines:
             return [[Span(f"  {self.no_match()}", DIM)]]
@@ -337,7 +337,7 @@ class ListView(Wheel, FilterView, Generic[Item]):
         ]
 
     def no_match(self) -> str:
-        """Return that no item matches the filter."""
+        """Return the message that no item matches the filter."""
         if not self.state.filter:
             return self.nothing()
         return f"No {self.noun} with all of these words"
@@ -357,7 +357,7 @@ class ListView(Wheel, FilterView, Generic[Item]):
         return list_row(row, selected=selected, focused=self.focused_list)
 
     def heading(self, width: int) -> Row:
-        """Return the titles; an arrow marks the order."""
+        """Return the titles. An arrow marks the order."""
         state = self.state
         row = [Span(" " * MARK_WIDTH)]
         for slot in self.slots(width):
@@ -378,7 +378,7 @@ class ListView(Wheel, FilterView, Generic[Item]):
         return row
 
     def _range(self, width: int) -> Row:
-        """Return which of the lines are on screen."""
+        """Return the line with the range of the rows on screen."""
         first, many = self.state.first, len(self.state.lines)
         last = min(many, first + self.room)
         text = f"  {first + 1} to {last} of {many} {self.noun}"
@@ -386,7 +386,7 @@ class ListView(Wheel, FilterView, Generic[Item]):
         return [Span("".join(fit_columns(parts, width, len)), DIM)]
 
     def on_click(self, event: Click) -> None:
-        """Sort by the heading under the mouse, or select the row under it."""
+        """Sort by the heading at the mouse, or select the row at the mouse."""
         number = event.y - self.above
         if number < 0:
             self.click_heading(event.x)

@@ -1,4 +1,4 @@
-"""Bases of views and tabs."""
+"""Base classes of views and tabs."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 class LiveView(ScrollView, can_focus=False, inherit_bindings=False):
-    """View of rows of spans. Only rows that changed are painted again.
+    """View of rows of spans. Only changed rows are painted again.
 
-    A subclass implements `draw`. Call `redraw` after a change of what it draws.
+    A subclass implements `draw`. Call `redraw` after its data has changed.
     """
 
     DEFAULT_CSS = "LiveView { overflow: hidden; }"
@@ -40,21 +40,22 @@ class LiveView(ScrollView, can_focus=False, inherit_bindings=False):
         self._rows: list[Row] = []
         """Rows as shown: fitted to the width, with control characters made visible."""
         self._strips: list[Strip] = []
-        """A strip for each row. Textual caches the output of a strip, so they are kept."""
+        """A strip for each row. Strips are kept, because Textual caches their output."""
         self._filters: Sequence[LineFilter] = ()
-        """Filters that the strips have passed: the theme, and NO_COLOR."""
+        """Filters that were applied to the strips: the theme, and NO_COLOR."""
         self._drawn_for: object = None
-        """Size and place that the rows were drawn for; None if they are out of date."""
+        """Size and place for which the rows were drawn; None if they are out of date."""
 
     def draw(self, width: int, height: int) -> list[Row]:
-        """Return the rows for a space of that many cells; missing rows are blank."""
+        """Return the rows for this many cells. Missing rows are blank."""
         raise NotImplementedError
 
     def redraw(self) -> None:
         """Draw again, and paint the changed rows."""
         before, drawn_for = self._strips, self._drawn_for
         if not self.is_attached or not self.size or not self.is_on_screen:
-            self._drawn_for = None  # draw once it is shown
+            # Draw when the view is shown.
+            self._drawn_for = None
             return
         self._draw()
         if self._drawn_for != drawn_for:
@@ -123,14 +124,14 @@ class DeviceView(TelemetryView):
 
 
 def _inert(row: Row) -> Row:
-    """Return the row with control characters made visible: foreign text may contain them."""
+    """Return the row with control characters made visible, because it may have foreign text."""
     if text_of(row).isprintable():
         return row
     return [Span(visible(span.text), span.style) for span in row]
 
 
 class Wheel:
-    """Mixin for views whose cursor the mouse wheel moves."""
+    """Mixin for views whose cursor follows the mouse wheel."""
 
     wheel_lines = 3
 
@@ -148,13 +149,13 @@ class Wheel:
 
 
 class ScrolledView(DeviceView):
-    """Scrolling view of `all_rows`; where they do not fit, the last line counts the others."""
+    """Scrolling view of `all_rows`. If they do not fit, the last line has the number of others."""
 
     DEFAULT_CSS = (
         "ScrolledView { overflow-y: scroll; scrollbar-size-vertical: 0; }"
     )
     pinned = 0
-    """Row that is the first one wherever the user has scrolled to; 0 for none."""
+    """Row that stays first wherever the user scrolls; 0 for none."""
 
     def all_rows(self, width: int) -> list[Row]:
         """Return all rows, however many."""
@@ -170,7 +171,8 @@ class ScrolledView(DeviceView):
         rows = self.all_rows(width)
         room = height
         if 1 < height < len(rows):
-            room -= 1  # the last row counts the others
+            # The last row has the number of the others.
+            room -= 1
         more = max(0, len(rows) - room, self.pinned)
         self.virtual_size = Size(width, self.size.height + more)
         if self.pinned:
@@ -190,7 +192,7 @@ class ScrolledView(DeviceView):
 
 
 def space_of(tab: Widget) -> Size:
-    """Return the space for a tab, also before it is shown, and while there is a filter under it."""
+    """Return the space for a tab, also before it is shown and while a filter is below it."""
     around = tab.parent
     if isinstance(around, ContentSwitcher):
         around = around.parent
@@ -206,7 +208,7 @@ class LiveTab(Vertical):
         return None
 
     def select(self, device: Device) -> None:
-        """Select a device; a tab without devices selects none."""
+        """Select a device. A tab without devices selects none."""
 
     @property
     def wants_gpm(self) -> bool:
@@ -219,7 +221,7 @@ class LiveTab(Vertical):
 
     @property
     def key_handlers(self) -> tuple[Widget, ...]:
-        """Widgets that handle actions of keys; the first one with the action wins."""
+        """Widgets that handle the actions of keys. The first one with the action is used."""
         return (self,)
 
     @property
@@ -232,7 +234,7 @@ class DeviceTab(LiveTab):
     """Page of one device, opened from another tab."""
 
     wants_gpm = True
-    """True: half of what the page shows needs GPM."""
+    """True, because half of the page needs GPM."""
 
     def __init__(
         self,
@@ -241,7 +243,7 @@ class DeviceTab(LiveTab):
         *,
         id: str,  # noqa: A002
     ) -> None:
-        """Show a device in `views`, which also do what keys do."""
+        """Show a device in `views`, which also handle keys."""
         super().__init__(id=id)
         self.telemetry, self._views = telemetry, views
 
@@ -264,7 +266,7 @@ class DeviceTab(LiveTab):
         self._show(self.telemetry.find_device(uuid))
 
     def show_telemetry(self) -> None:
-        # Its inventory may have changed; a device that is gone stays as it was.
+        # Its inventory may have changed. A missing device stays as it was.
         shown = self.selected
         self._show(shown and (self.telemetry.find_device(shown.uuid) or shown))
 

@@ -1,8 +1,8 @@
-"""Themes and ASCII mode: a filter over everything that is drawn.
+"""Themes and ASCII mode, as a filter over everything that is drawn.
 
 Widgets draw in the colours of the palette and with any characters. The filter replaces the
-palette's colours by those of the theme, and in ASCII mode every other character, also in text
-and borders that are not ours. The theme `dark` with all characters needs no filter.
+palette's colours by the theme's. In ASCII mode it also replaces all other characters, including
+text and borders from Textual. The theme `dark` with all characters needs no filter.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Theme(NamedTuple):
-    """Styles by role, applied over the palette's."""
+    """Styles by role, which replace the palette's."""
 
     name: str
     styles: Mapping[str, Style]
@@ -57,7 +57,8 @@ LIGHT = _theme(
     ACCENT=25, WARN=94, FAULT=124, GOOD=22, BADGE=94,
     LEVEL_0=250, LEVEL_1=110, LEVEL_2=68, LEVEL_3=26, LEVEL_4=18, POINTER=126,
 )
-# After Okabe and Ito, as far apart as 256 colours allow for all three colour deficiencies.
+# After Okabe and Ito, with the largest distances that 256 colours allow for
+# all three colour deficiencies.
 COLOUR_BLIND = _theme(
     "colour-blind", DIM=244, TRACK=240, BUSY=42, MEMORY=32, POWER=214, CPU=96,
     SM=42, TENSOR=227, TEMPERATURE=202, RECEIVED=32, SENT=214,
@@ -70,11 +71,13 @@ COLOUR_BLIND_LIGHT = _theme(
     ACCENT=25, WARN=58, FAULT=52, GOOD=29, BADGE=58,
     LEVEL_0=250, LEVEL_1=110, LEVEL_2=68, LEVEL_3=26, LEVEL_4=18, POINTER=126,
 )
-_FAINT = Style(color="default", dim=True)  # bright black is the background itself on some palettes
+# Some palettes use bright black for the background.
+_FAINT = Style(color="default", dim=True)
 _OWN = Style(color="default")
 ANSI = _theme(
     "ansi", 16, DIM=_FAINT, TRACK=_FAINT, LEVEL_0=_FAINT, LEVEL_4=_OWN,
-    BUSY="green", MEMORY="bright_blue", POWER="magenta", CPU="cyan",  # plain blue is hard to see
+    # Plain blue is hard to see.
+    BUSY="green", MEMORY="bright_blue", POWER="magenta", CPU="cyan",
     SM="green", TENSOR="yellow", TEMPERATURE="bright_red", RECEIVED="bright_blue", SENT="magenta",
     ACCENT="cyan", WARN="yellow", FAULT="bright_red", GOOD="green", BADGE="yellow",
     LEVEL_1="bright_blue", LEVEL_2="cyan", LEVEL_3="bright_cyan", POINTER="bright_magenta",
@@ -104,18 +107,18 @@ class Terminal(NamedTuple):
     colours: int = 256
     """256, 16, or 0 if NO_COLOR is set."""
     ascii: bool = False
-    """True if it is safer to draw in ASCII."""
+    """True if ASCII is the safer choice."""
     light: bool = False
     """True if its background is light."""
 
     @classmethod
     def detect(cls, environment: Mapping[str, str]) -> Terminal:
-        """Detect the capabilities from environment variables, the same that Textual reads."""
+        """Detect the capabilities from the environment variables that Textual also reads."""
         return cls(_colours(environment), ascii_is_safer(environment))
 
     @property
     def themes(self) -> tuple[str, ...]:
-        """Names of the themes that it can show."""
+        """Names of the themes that the terminal can show."""
         return (
             tuple(THEMES)
             if self.colours > 16
@@ -129,7 +132,8 @@ def _colours(environment: Mapping[str, str]) -> int:
     if without_colours(environment):
         return 0
     console = Console(
-        # Textual types the constant as any string, and passes it on in the same way.
+        # Textual declares the constant as any string, and passes it on in the
+        # same way.
         color_system=constants.COLOR_SYSTEM,  # type: ignore[arg-type]
         force_terminal=True,
         legacy_windows=False,
@@ -148,7 +152,7 @@ class Look(LineFilter):
 
     def __init__(self, theme: Theme = DARK, *, ascii: bool = False) -> None:  # noqa: A002
         self.theme, self.ascii = theme, ascii
-        # Textual skips filters that are not enabled.
+        # Textual skips disabled filters.
         super().__init__(enabled=ascii or theme is not DARK)
         self._exact: dict[_Key, Style] = {}
         self._by_colour: dict[object, Style] = {}
@@ -186,7 +190,8 @@ class Look(LineFilter):
         )
         if behind is not None and behind.color is not None:
             style += Style(bgcolor=behind.color)
-        if self.theme.colours <= 16:  # colours without a role too
+        # This includes colours without a role.
+        if self.theme.colours <= 16:
             style += Style.from_color(
                 _downgraded(style.color), _downgraded(style.bgcolor)
             )
@@ -194,7 +199,7 @@ class Look(LineFilter):
 
 
 def _key(style: Style) -> _Key:
-    """Return the lookup key of a style; Textual converts some palette colours to 24 bits."""
+    """Return the lookup key of a style. Textual converts some palette colours to 24 bits."""
     colour = style.color
     triplet = None if colour is None else colour.triplet
     if colour is not None and colour.type is ColorType.EIGHT_BIT:
@@ -207,9 +212,10 @@ def _downgraded(colour: Color | None) -> Color | None:
 
 
 def choose_look(theme: str, ascii: bool | None, terminal: Terminal) -> Look:  # noqa: A002
-    """Return the requested look, as far as the terminal can show it.
+    """Return the requested look, as far as the terminal supports it.
 
-    With 16 colours the theme is always `ansi`: the nearest colours of others may be illegible.
+    With 16 colours, the theme is always `ansi`, because the nearest colours of other themes may be
+    illegible.
     """
     if terminal.colours == 0:
         chosen = MONOCHROME
@@ -224,7 +230,7 @@ def choose_look(theme: str, ascii: bool | None, terminal: Terminal) -> Look:  # 
 
 UNKNOWN = "?"
 FILLS = "..::||##"
-"""Cell filled from the bottom, by eighths."""
+"""A cell filled from the bottom, in eighths."""
 BRAILLE = range(0x2800, 0x2900)
 
 GLYPHS = {
@@ -247,15 +253,15 @@ SEPARATOR, ASCII_SEPARATOR = " · ", " | "
 
 @lru_cache(4096)
 def ascii_text(text: str) -> str:
-    """Return the text in ASCII, in as many cells.
+    """Return the text in ASCII, in the same number of cells.
 
-    Each character becomes as many as it has cells, so that nothing moves. Charts keep their
-    heights: a fuller cell becomes a heavier character.
+    Each character becomes as many characters as it has cells, so that nothing moves. Charts keep
+    their heights: a fuller cell becomes a heavier character.
     """
     if text.isascii():
         return text
     plain = "".join(map(_ascii, text.replace(SEPARATOR, ASCII_SEPARATOR)))
-    # Joined characters take other room together than alone.
+    # Joined characters have a different width than separate ones.
     return set_cell_size(plain, cell_len(text))
 
 
@@ -295,7 +301,7 @@ def _letters(character: str, width: int) -> str:
     return base if len(base) == width and base.isprintable() else ""
 
 
-# Dots of a braille cell by row from the top: bits of its code.
+# Dots of a braille cell by row from the top, as bits of its code.
 _ROWS = (0x09, 0x12, 0x24, 0xC0)
 _FILLED = frozenset(
     left + right for left in DOT_LEVELS[0] for right in DOT_LEVELS[1]

@@ -1,4 +1,4 @@
-"""Field whose keys are handled in the order in which they were typed."""
+"""Field that handles keys in the order in which they were typed."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
     from textual.events import Key
 
 EDITING = {key: each.action for key, each in BindingsMap(Input.BINDINGS)}
-"""Keys that edit or submit the text, and their actions of `Input`."""
+"""Keys that edit or submit the text, and the actions of `Input` for them."""
 
 
 class OrderedInput(Input):
-    """Input that handles editing keys at once, as it does printable ones.
+    """Input that handles editing keys at once, like printable keys.
 
-    Textual sends editing keys through the app, so that keys that come together overtake each
+    Textual sends editing keys through the app, so keys that arrive together would overtake each
     other.
     """
 
     async def on_key(self, event: Key) -> None:
-        """Edit at once, leave text to `Input`, and pass on other keys."""
+        """Handle editing keys, leave text to `Input`, and pass on other keys."""
         action = EDITING.get(event.key)
         if action is not None:
             event.prevent_default().stop()

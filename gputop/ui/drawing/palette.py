@@ -26,7 +26,8 @@ def ink(
     )
 
 
-# Never the null style: Textual's NO_COLOR filter crashes on a segment without a style.
+# Do not use the null style: Textual's NO_COLOR filter crashes on segments
+# without a style.
 TEXT = Style(bold=False)
 STRONG = Style(bold=True)
 DIM = ink(244)
@@ -49,8 +50,9 @@ GOOD = ink(71, bold=True)
 BADGE = ink(178, bold=True, reverse=True)
 TAB = Style(bold=True, reverse=True)
 CURSOR = Style(reverse=True)
-"""Selected row of the list that keys are for. One style for all cells looks like one block."""
-# Low to high on the fleet map, in cool colours: yellow and red are for faults.
+"""Selected row of the focused list. One style for all cells makes it look like one block."""
+# Levels of the fleet map from low to high, in cool colours, because yellow and
+# red mean faults.
 LEVEL_0 = ink(239)
 LEVEL_1 = ink(24)
 LEVEL_2 = ink(31)
@@ -65,4 +67,4 @@ ROLES: Mapping[str, Style] = {
     for name, value in globals().items()
     if isinstance(value, Style) and value.color is not None
 }
-"""Roles that a theme must have a style for; all else is in the terminal's own colours."""
+"""Roles that a theme must have a style for. All else uses the terminal's own colours."""

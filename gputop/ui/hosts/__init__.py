@@ -1,1 +1,1 @@
-"""Page of many hosts: a line for each, worst first."""
+"""Page of many hosts: one line per host, worst first."""

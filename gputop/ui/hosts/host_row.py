@@ -1,4 +1,4 @@
-"""Data of the page of hosts: one row for each host, with its GPUs. No widget."""
+"""Data of the page of hosts: one row per host, with its GPUs. Not a widget."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from gputop.ui.telemetry import Telemetry
 
 MOST_BUSY_PERCENT, MOST_USED_SHARE = 5, 0.05
-"""Limits of a free GPU: contexts of a display or of a daemon may remain."""
+"""Limits of a free GPU. Contexts of a display or of a daemon may remain."""
 AWAY = Severity.FAULT + 1
-"""Rank of a host that is away: nothing is known of any of its GPUs."""
+"""Rank of an unreachable host, whose GPUs are unknown."""
 
 
 class HostGpu(NamedTuple):
@@ -47,14 +47,14 @@ class HostRow(NamedTuple):
     rank: int
     """Severity of the gravest finding, or `AWAY`."""
     note: str
-    """The gravest finding, or why the host is away."""
+    """The gravest finding, or why the host is unreachable."""
 
     @property
     def is_away(self) -> bool:
         return self.machine.state is not MachineState.OK
 
     def values(self, name: str) -> list[float]:
-        """Return the known readings of that name of its GPUs."""
+        """Return the known values of that reading for its GPUs."""
         found = (getattr(gpu.readings, name) for gpu in self.gpus)
         return [value for value in found if value is not None]
 
@@ -88,7 +88,7 @@ def host_rows(telemetry: Telemetry) -> list[HostRow]:
 
 
 def is_free(readings: DeviceSample) -> bool:
-    """Return True if a GPU without listed processes is known to do nothing."""
+    """Return True if a GPU has no listed processes and is known to be idle."""
     used, total = readings.memory_used_bytes, readings.memory_total_bytes
     busy = readings.gpu_utilization_percent
     if readings.state is not DeviceState.OK or "processes" in readings.absent:
@@ -101,7 +101,7 @@ def is_free(readings: DeviceSample) -> bool:
 def _rank_and_note(
     machine: Machine, gpus: Iterable[HostGpu]
 ) -> tuple[int, str]:
-    """Return the severity of the gravest problem of a host, and a text about it."""
+    """Return the severity of a host's gravest problem, and a text about it."""
     problem = machine.problem
     if machine.state is MachineState.CONNECTING:
         return Severity.INFORMATION, "connecting"
@@ -141,7 +141,7 @@ def free_gpus(rows: Iterable[HostRow]) -> list[str]:
 def _of_gpus(
     name: str, summed_up: Callable[[list[float]], float]
 ) -> Callable[[HostRow], float | None]:
-    """Return a function that sums up the known readings of the GPUs of a host."""
+    """Return a function that combines the known readings of a host's GPUs."""
 
     def value(row: HostRow) -> float | None:
         values = row.values(name)
@@ -155,7 +155,7 @@ TOTAL = _of_gpus("memory_total_bytes", sum)
 
 
 def _known(row: HostRow, text: str) -> str:
-    """Return the text; of a host that is away, nothing: its note says why."""
+    """Return the text, or nothing for an unreachable host, because its note says why."""
     if row.is_away and text == ABSENT:
         return ""
     return text
@@ -194,7 +194,7 @@ GPUS = Column[HostRow](
     lambda row: len(row.gpus),
     right=False,
     largest_first=True,
-    about="a bar for each GPU, as high as it is busy; ○ is free, × does not answer",
+    about="a bar for the load of each GPU; ○ is free, × does not answer",
     most=16,
 )
 BUSY = _number(
@@ -240,12 +240,12 @@ WORST = Column[HostRow](
     lambda row: row.rank,
     right=False,
     largest_first=True,
-    about="its gravest finding, or why it is away",
+    about="its gravest finding, or why it is unreachable",
 )
 COLUMNS = (HOST, GPUS, BUSY, MEMORY, HEAT, POWER, CPU, WORST)
 """Columns in screen order."""
 BY_USE = (HOST, GPUS, BUSY, HEAT, MEMORY, POWER, CPU)
-"""Columns by usefulness: the last ones are dropped first."""
+"""Columns by usefulness. The last ones are dropped first."""
 
 
 class HostTable(ListState[HostRow]):

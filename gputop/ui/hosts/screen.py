@@ -1,4 +1,4 @@
-"""Tab with a line for each host, and the free GPUs of all."""
+"""Tab with one line per host, and the free GPUs of all hosts."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
 LEVELS = "▁▂▃▄▅▆▇█"
 ENOUGH_NOTE, LEAST_NOTE = 34, 20
-"""Cells that the note keeps before less useful columns show, and those it always keeps."""
+"""Width that the note keeps before less useful columns are shown, and its minimum width."""
 
 
 class HostsTitle(TelemetryView):
-    """Number of hosts, and which GPUs are free."""
+    """Number of hosts, and the free GPUs."""
 
     rows: Sequence[HostRow] = ()
 
@@ -127,7 +127,7 @@ class HostsView(ListView[HostRow]):
 
 
 def _gpu_cells(row: HostRow, width: int) -> Row:
-    """Return a cell for each GPU; the last one counts those without a cell."""
+    """Return a cell for each GPU. The last cell has the number of GPUs without a cell."""
     if row.is_away:
         return [cell("", width)]
     drawn = [_gpu_cell(gpu) for gpu in row.gpus]
@@ -137,7 +137,7 @@ def _gpu_cells(row: HostRow, width: int) -> Row:
 
 
 def _gpu_cell(gpu: HostGpu) -> Span:
-    """Return a bar as high as the GPU is busy, in the colour of its finding."""
+    """Return a bar for the GPU's utilization, in the colour of its finding."""
     style = BUSY
     if gpu.finding is not None:
         style = _style_of(gpu.finding.severity)

@@ -1,4 +1,4 @@
-"""Further readings of a panel: clocks, units and links, in lines of fixed parts."""
+"""Further readings of a panel: clocks, units and links, in lines with fixed parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Part = tuple[str, str]
 
 
 def lacks(readings: DeviceSample, name: str) -> bool:
-    """True if the device never has that reading: then it is left out."""
+    """True if the device does not support the reading, which is then left out."""
     return readings.absent.get(name) is Absence.NOT_SUPPORTED
 
 
@@ -32,7 +32,7 @@ def detail_rows(
 ) -> list[Row]:
     """Draw the readings in up to `most` rows, the most useful first.
 
-    A reading that the device supports is shown even without a value: the device page says why.
+    A supported reading is shown even without a value. The device page says why it is missing.
     """
     clocks = [
         ("SM", "sm_clock_mhz", _of(r.sm_clock_mhz, device.sm_clock_max_mhz)),
@@ -57,7 +57,8 @@ def detail_rows(
             percentage(r.sm_occupancy_percent),
         ),
     ]
-    if activity is charts.SM_ACTIVE:  # it has a bar
+    # SM active has a bar already.
+    if activity is charts.SM_ACTIVE:
         del units[0]
     first = _supported(r, [*clocks[:1], *units])
     second = _supported(r, clocks[1:])
@@ -75,10 +76,10 @@ def _supported(
 
 
 def _links(r: DeviceSample, width: int) -> list[list[Part]]:
-    """Return the traffic of PCIe and NVLink, in one line or in one each.
+    """Return the traffic of PCIe and NVLink, in one line or in one line each.
 
-    Show both directions of a link, or neither. The choice depends on the longest possible
-    rates, not on the current ones: else lines would come and go with the traffic.
+    Show both directions of a link, or neither. The choice depends on the longest possible rates,
+    not on the current ones. Otherwise, lines would come and go with the traffic.
     """
     links: list[list[Part]] = []
     room = 0

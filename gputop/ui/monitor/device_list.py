@@ -1,4 +1,4 @@
-"""List of devices on the monitor: selection and scrolling."""
+"""List of devices on the monitor, with selection and scrolling."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from gputop.ui.telemetry import Telemetry
 
 OF_DEVICE, OF_ALL = 6, 8
-"""Number of charts about one of several devices, and about the only one with its host."""
+"""Number of charts of one among several devices, and of a single device with its host."""
 CHART_COUNTS = {"all": OF_ALL, "busy+memory": 2, "busy": 1}
 
 
 class PanelLine(NamedTuple):
-    """Line of panels side by side, or the title of the machine that the next lines belong to."""
+    """Line of panels side by side, or the title of the machine of the following lines."""
 
     rows: int
     devices: Sequence[Device] = ()
@@ -46,7 +46,7 @@ class DevicesView(Wheel, TelemetryView):
         super().__init__(telemetry, id="devices")
         self._selected: str | None = None
         self.active = True
-        """True while keys are for the devices."""
+        """True while keys go to the devices."""
         self.density = AUTO
         """Name of the density that the user chose, or `auto`."""
         self.charts = CHARTS[0]
@@ -59,7 +59,7 @@ class DevicesView(Wheel, TelemetryView):
 
     @property
     def selected(self) -> Device | None:
-        """Selected device. It is kept by UUID, as an index may later mean another device."""
+        """Selected device. It is stored by UUID, because an index may later mean another device."""
         devices = self._telemetry.devices
         found = self._telemetry.find_device(self._selected)
         if found is None and devices:
@@ -67,7 +67,7 @@ class DevicesView(Wheel, TelemetryView):
         return found
 
     def plan(self, width: int, height: int) -> DeviceLayout:
-        """Return the layout for a space that devices and processes share."""
+        """Return the layout for the space that devices and processes share."""
         self._space = width, height
         self.current_layout = self._layout(self.density)
         return self.current_layout
@@ -83,7 +83,7 @@ class DevicesView(Wheel, TelemetryView):
         return plan_layout(sections, *self._space, chosen, titles)
 
     def next_density(self) -> None:
-        """Switch to the next density: one row, a few rows, full. The one that suits is `auto`."""
+        """Switch to the next density: one row, a few rows, full. The automatic choice is `auto`."""
         order = [*Density]
         following = order[
             (order.index(self.current_layout.density) + 1) % len(order)
@@ -140,7 +140,7 @@ class DevicesView(Wheel, TelemetryView):
         space = height - now.heading_rows
         all_fit = sum(line.rows for line in lines) <= space
         at = _line_of(selected, lines)
-        # The count of hidden devices needs a row under at least one device.
+        # The count of hidden devices needs a row below at least one device.
         counted = not all_fit and bool(lines) and lines[at].rows < space
         heights = [line.rows for line in lines]
         self._first = first_visible(heights, at, self._first, space - counted)
@@ -155,7 +155,7 @@ class DevicesView(Wheel, TelemetryView):
         return rows
 
     def _drawn(self, now: DeviceLayout, width: int) -> list[Row]:
-        """Draw the lines that are shown, with their heading if they are of one row."""
+        """Draw the visible lines, with their heading at the one-row density."""
         telemetry, selected = self._telemetry, self.selected
         index_cells = max(
             (len(str(d.index)) for d in telemetry.devices), default=1
@@ -187,7 +187,7 @@ class DevicesView(Wheel, TelemetryView):
         return rows
 
     def _hidden_note(self, lines: Sequence[PanelLine], width: int) -> Row:
-        """Return the row that says which part of all lines is shown."""
+        """Return the row with the range of the visible lines."""
         count = len(self._telemetry.devices)
         before = sum(len(line.devices) for line in lines[: self._first])
         shown = sum(len(line.devices) for line in self._shown)
@@ -211,7 +211,7 @@ class DevicesView(Wheel, TelemetryView):
         return pairs
 
     def _lines(self, now: DeviceLayout) -> list[PanelLine]:
-        """Return the devices in as many columns as the layout has, those of a machine under it."""
+        """Return the devices in the layout's columns, each machine's devices under its title."""
         lines = []
         for machine, devices in self._by_machine():
             if machine is not None:
@@ -225,7 +225,7 @@ class DevicesView(Wheel, TelemetryView):
 
     def _row_layout(self, width: int) -> row.RowLayout:
         telemetry = self._telemetry
-        # Labels under host titles
+        # Labels are short under host titles.
         own = [device.own for device in telemetry.devices]
         samples = [
             telemetry.readings(device.uuid) for device in telemetry.devices
@@ -258,7 +258,7 @@ class DevicesView(Wheel, TelemetryView):
         )
 
     def _charts(self, device: Device) -> list[Chart]:
-        """Return the charts of what the device has; of its host only beside a single device."""
+        """Return charts of the device's readings, with the host's only for a single device."""
         readings = self._telemetry.readings(device.uuid)
         many = OF_ALL if len(self._telemetry.devices) == 1 else OF_DEVICE
         wanted = list(charts.CHARTS[:many])
@@ -281,10 +281,10 @@ def first_visible(
     first: int,
     room: int,
 ) -> int:
-    """Return the first line to show so that line `at` is visible and no room is wasted."""
+    """Return the first line to show so that line `at` is visible and no room is left unused."""
 
     def fitting(end: int) -> int:
-        """Return the first line from which on all before `end` fit."""
+        """Return the first line from which all lines before `end` fit."""
         return next(
             (n for n in range(end) if sum(heights[n:end]) <= room), end
         )

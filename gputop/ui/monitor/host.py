@@ -1,4 +1,4 @@
-"""View of the host: shown while there are no devices."""
+"""View of the host, shown while there are no devices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gputop.agent.snapshot import Host
 
 NOTICED_SECONDS = 2.0
-"""Seconds of waiting for the driver before the view counts them and suggests a cause."""
+"""Seconds of waiting for the driver before the view shows the time and suggests a cause."""
 SLOW_DRIVER = (
     "Without persistence mode it takes some seconds. "
     "A driver that hangs leaves an Xid in `dmesg`, and the machine may need a reboot."
@@ -40,10 +40,10 @@ LABEL, VALUE = 6, 22
 
 
 class HostView(TelemetryView):
-    """View that says why there are no devices, and shows the CPU, which can be tested meanwhile."""
+    """View with the reason why there are no devices, and with the CPU, which can be tested."""
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - few rows
-        """Draw the problem, then the CPU, memory and load."""
+        """Draw the problem, then CPU, memory and load."""
         inner = width - 4
         rows = self._problem(inner)
         host = self._telemetry.host

@@ -33,7 +33,7 @@ LONGEST_HOST = 40
 
 
 def title_rows(devices: Sequence[Device]) -> int:
-    """Return the rows of a host's title: without devices there is room to say why."""
+    """Return the rows of a host's title. Without devices, there is room for the reason."""
     return 1 if devices else 3
 
 
@@ -44,10 +44,10 @@ def host_title(
     behind: float | None,
     limit: float,
 ) -> list[Row]:
-    """Draw the title of a host in exactly `rows`: its name, facts and state.
+    """Draw the title of a host in exactly `rows` rows: its name, facts and state.
 
-    A problem takes the place of the facts, or the rows below. The host is `behind` seconds
-    behind; more than `limit` is shown as a fault.
+    A problem replaces the facts, or uses the rows below. The host is `behind` seconds late; more
+    than `limit` is shown as a fault.
     """
     right = _state(machine, behind, limit)
     name = clip(visible(machine.name), LONGEST_HOST)
@@ -70,12 +70,12 @@ def host_title(
 
 
 def _problem(machine: Machine) -> list[Row]:
-    """Return why a host is away or has no devices, and what to do."""
+    """Return why a host is unreachable or has no devices, and the remedy."""
     problem = machine.problem
     if problem is None:
         return []
     why = visible(problem.why)
-    # Its state says what the problem is
+    # For other states, name the problem as well.
     if machine.state is not MachineState.AWAY:
         why = f"{visible(problem.what)}: {why}"
     return [

@@ -1,4 +1,4 @@
-"""Layout of the monitor. It depends on the size of the terminal and the number of devices alone."""
+"""Layout of the monitor. It depends only on the terminal's size and the number of devices."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from enum import IntEnum
 
 NARROWEST_PANEL, WIDEST_PANEL = 52, 100
 NARROWEST_ROW = 68
-"""Narrowest column at one row per device: two columns avoid scrolling where there is room."""
+"""Minimum column width at one row per device. Two columns avoid scrolling."""
 GAP = 1
 TALLEST, CHART_ROWS = 32, 8
-"""Useful height of a full panel, and the least with a chart."""
+"""Useful height of a full panel, and its minimum height with a chart."""
 PROCESS_SHARE, LEAST_PROCESS_ROWS = 0.3, 4
-"""Share of the rows that processes have before panels grow, and the least of them."""
+"""Share of the rows for processes before panels grow, and its minimum."""
 
 
 class Density(IntEnum):
-    """Density of the monitor. The value is the fewest rows of a device."""
+    """Density of the monitor. The value is the minimum number of rows per device."""
 
     ROW = 1
     COMPACT = 4
@@ -33,7 +33,7 @@ class DeviceLayout:
     panel_width: int
     panel_height: int
     rows: int
-    """Rows in total, with the heading of the one-row density and titles of hosts."""
+    """Total number of rows, with the heading of the one-row density and titles of hosts."""
     heading_rows: int
 
 
@@ -44,9 +44,9 @@ def plan_layout(
     chosen: Density | None = None,
     titles: int = 0,
 ) -> DeviceLayout:
-    """Return the fullest layout that leaves room for processes, or one of the chosen density.
+    """Return the fullest layout that leaves room for processes, or one with the chosen density.
 
-    `sections` are numbers of devices: each section starts a new line. `titles` is the number of
+    `sections` are numbers of devices; each section starts a new line. `titles` is the number of
     rows for titles of sections.
     """
     room = height - process_rows(height) - titles
@@ -59,7 +59,7 @@ def plan_layout(
 
 
 def process_rows(height: int) -> int:
-    """Return the rows that are kept for processes, with their heading."""
+    """Return the rows that are reserved for processes, with their heading."""
     return max(LEAST_PROCESS_ROWS, int(PROCESS_SHARE * height))
 
 
@@ -70,7 +70,8 @@ def _layout_at(
     room: int,
     titles: int,
 ) -> DeviceLayout:
-    """Return the layout of fewest columns with a chart in each panel, or else of tallest panels."""
+    """Return the layout with the fewest columns that gives each panel a chart, else with the
+    tallest panels."""
     heading = density is Density.ROW
     narrowest = NARROWEST_ROW if heading else NARROWEST_PANEL
     most = max(

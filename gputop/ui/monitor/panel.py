@@ -66,11 +66,11 @@ if TYPE_CHECKING:
 
 NO_ANSWER = Fault("It has not answered yet", HANGING)
 LABEL, VALUE = 7, 20
-"""Cells of the label before a bar or chart, and of the text behind it."""
+"""Width of the label before a bar or chart, and of the text after it."""
 LEAST_CHART, MOST_CHART = 2, 6
-"""Fewest and most rows of a chart."""
+"""Minimum and maximum number of rows of a chart."""
 BARRED = (charts.BUSY, charts.SM_ACTIVE, charts.MEMORY, charts.POWER)
-"""Charts of readings whose value a bar of the panel has already."""
+"""Charts of readings that already have a bar in the panel."""
 DETAIL_ROWS = 4
 """Most rows of further readings."""
 LONGEST_WORD = max(len(bound.shown) for bound in Bound)
@@ -79,7 +79,7 @@ LONGEST_LIMIT = max(len(event.short) for event in CLOCK_EVENTS)
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Data that a panel shows."""
+    """Data of a panel."""
 
     device: Device
     readings: DeviceSample
@@ -88,25 +88,26 @@ class Panel:
     """Charts, the most useful first."""
     selected: bool = False
     focused: bool = True
-    """True if keys are for the devices."""
+    """True if keys go to the devices."""
     index_cells: int = 1
-    """Cells of the longest device index: names are aligned."""
+    """Width of the longest device index, so that names are aligned."""
     host: Host | None = None
-    """Host whose memory a device without its own shares."""
+    """Host whose memory the device shares, if it has none of its own."""
     finding: Finding | None = None
-    """Most important reason why the device may be slow."""
+    """Gravest finding about the device."""
     bound_by: BoundBy | None = None
-    """Bottleneck of the device, if it was judged already."""
+    """Bottleneck of the device, if it has been judged."""
     old_seconds: float | None = None
-    """Age of the readings, if they are too old to look current."""
+    """Age of the readings, if they are outdated."""
     host_behind: bool = False
-    """True if the whole host is behind, which its title says."""
+    """True if the whole host is late. Its title then shows the delay."""
     interval: float = 1.0
     """Seconds between samples."""
 
     @property
     def title_styles(self) -> tuple[Style, Style]:
-        """Styles of label and name: reversed if selected, without keys the label alone."""
+        """Styles of label and name. Both are reversed if selected; without focus, only the label
+        is."""
         marked = self.selected and self.focused
         return TAB if self.selected else STRONG, TAB if marked else STRONG
 
@@ -185,7 +186,7 @@ def _body(
     width: int,
     room: int,
 ) -> list[Row]:
-    """Draw finding, bars, details and charts as far as they fit; dimmed if they are old."""
+    """Draw finding, bars, details and charts as far as they fit. Outdated readings are dim."""
     rows = [_busy_bar(panel, width), _memory_bar(panel, width)]
     if density is Density.FULL:
         if not lacks(panel.readings, "power_watts"):
@@ -209,7 +210,7 @@ def bound_row(
     finding: Finding | None,
     width: int,
 ) -> Row:
-    """Draw the row that each device has: its bottleneck, and what is wrong, or else why."""
+    """Draw the fixed row of a device: its bottleneck, and its finding or else the reason."""
     word = why = ""
     if bound_by is not None:
         word, why = bound_by.bound.known, bound_by.text
@@ -227,7 +228,7 @@ def _charts(
     width: int,
     rows: int,
 ) -> list[Row]:
-    """Draw as many charts as fit, in two columns if there is room for that."""
+    """Draw as many charts as fit, in two columns if there is room."""
     columns = 2 if width >= 2 * NARROWEST_PANEL + 2 else 1
     many = min(len(panel.charts), columns * (rows // LEAST_CHART))
     if many < 1:
@@ -248,7 +249,7 @@ def _chart(
     width: int,
     height: int,
 ) -> list[Row]:
-    """Draw a chart with its name, newest value, scale and time."""
+    """Draw a chart with its name, newest value, scale and time span."""
     history, uuid = panel.history, panel.device.uuid
     across = max(1, width - LABEL - VALUE)
     samples = charts.samples_a_dot(across, panel.interval)
@@ -301,8 +302,9 @@ def _title(
     ]
     right: Row = []
     if r.state is DeviceState.OK and not panel.unanswered:
-        # The name is worth more than the last figures. Room for a limit is always reserved:
-        # limits come and go, and nothing may move with them.
+        # The name is more useful than the last figures. Room for a limit is
+        # always reserved, so that nothing moves when a limit appears or
+        # disappears.
         room = (
             width - width_of(left) - max(0, 2 - len(label)) - LONGEST_LIMIT - 2
         )
@@ -348,13 +350,13 @@ def sign_of(severity: Severity) -> Span:
 
 
 def heat_style(device: Device, readings: DeviceSample) -> Style:
-    """Return the style of a temperature: a warning near the slowdown."""
+    """Return the style of a temperature, with a warning near the slowdown."""
     margin = degrees_to_slowdown(device, readings)
     return WARN if margin is not None and margin <= HOT_MARGIN else TEXT
 
 
 def memory_style(used: int | None, total: int | None) -> Style:
-    """Return the style of memory in use: a warning where little is left."""
+    """Return the style of memory in use, with a warning if little is left."""
     return WARN if (share_of(used, total) or 0) >= FULL_MARK else STRONG
 
 
@@ -397,7 +399,7 @@ def _labelled_bar(
 
 
 def number(text: str, width: int = 5, style: Style = STRONG) -> Span:
-    """Return a span for a reading, right-aligned; a missing one is dim."""
+    """Return a right-aligned span for a reading. A missing reading is dim."""
     return cell(text, width, DIM if text == ABSENT else style, right=True)
 
 
@@ -405,7 +407,8 @@ def _busy_bar(panel: Panel, width: int) -> Row:
     active, chart = panel.activity_percent, panel.activity
     value = [number(percentage(active))]
     tensor = panel.readings.tensor_active_percent
-    if tensor is not None:  # busy does not say how much of the GPU is used
+    # *busy* does not show how much of the GPU is used.
+    if tensor is not None:
         value += [Span(" tensor ", DIM), number(percentage(tensor))]
     return _labelled_bar(
         chart.short, share_of(active, 100), chart.style, value, width

@@ -1,4 +1,4 @@
-"""Draw a device in one row, like gpustat, with headings. Pure functions."""
+"""Draw a device in one row, like gpustat, and the headings. Pure functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class DeviceColumn(NamedTuple):
 
     heading: str
     name: str
-    """Reading that it shows: without that reading on any device, the column is left out."""
+    """Its reading. If no device has this reading, the column is left out."""
     width: int
     room: int
     """Cells that must remain for the name and the bars."""
@@ -66,7 +66,7 @@ def _heat_style(panel: Panel) -> Style:
 
 
 def _bound(panel: Panel) -> str:
-    """Return the bottleneck in a word, marked if something is wrong with the device."""
+    """Return the bottleneck in a word, with a mark if the device has a finding."""
     word = panel.bound_by.bound.known if panel.bound_by else ""
     if panel.finding is None:
         return word or ABSENT
@@ -98,18 +98,18 @@ COLUMNS = (
     _column("BUS", "memory_utilization_percent", 6, 44, _percent),
     _column("FAN", "fan_percent", 6, 44, _percent),
     _column("P", "performance_state", 4, 44, lambda p: ABSENT if p is None else f"P{p}"),
-    # Received traffic is shown only with room for sent traffic.
+    # Received traffic is shown only if there is room for sent traffic, too.
     _column("PCIE RX", "pcie_rx_bytes_per_second", RATE, 60 + RATE, rate),
     _column("PCIE TX", "pcie_tx_bytes_per_second", RATE, 60, rate),
     _column("NVLINK RX", "nvlink_rx_bytes_per_second", RATE, 70 + RATE, rate),
     _column("NVLINK TX", "nvlink_tx_bytes_per_second", RATE, 70, rate),
 )
 # fmt: on
-"""Columns, the most useful first: the last ones are dropped where room is short."""
+"""Columns, the most useful first. The last ones are dropped if there is too little room."""
 
 
 class RowLayout(NamedTuple):
-    """Cells of a row, its label, its name and each bar, and its other columns: for all devices."""
+    """Widths of a row's parts, the same for all devices: label, name, bar, and other columns."""
 
     width: int
     label: int
@@ -125,7 +125,7 @@ SHORTEST_BAR, LONGEST_BAR, LONGEST_NAME = 6, 40, 30
 def row_layout(
     devices: Sequence[Device], samples: Sequence[DeviceSample], width: int
 ) -> RowLayout:
-    """Return the layout for these devices: the least useful columns are dropped first.
+    """Return the layout for these devices. The least useful columns are dropped first.
 
     A column that every answering device lacks is left out.
     """
@@ -187,7 +187,8 @@ def draw_row(panel: Panel, c: RowLayout) -> Row:
         Span(" "),
     ]
     for column in c.others:
-        # A MIG instance lacks so much that a row would be mostly signs of absence.
+        # A MIG instance lacks most readings, so a row would have mostly signs
+        # of absence.
         is_instance = panel.device.parent_uuid is not None
         never = not column.name or lacks(panel.readings, column.name)
         text = column.text(panel)
@@ -196,14 +197,15 @@ def draw_row(panel: Panel, c: RowLayout) -> Row:
         row.append(panels.number(text, column.width, column.style(panel)))
     if (
         panel.old_seconds is not None
-    ):  # the age replaces the name, where it always fits
+        # The age replaces the name, because it always fits there.
+    ):
         late = cell(f"{age(panel.old_seconds)} old", c.name, WARN)
         row = [*row[:2], late, *faded([row[3:]])[0]]
     return fit(row, c.width)
 
 
 def _busy(panel: Panel, cells: int) -> Row:
-    """Draw the activity bar and its value, named if it is not what the heading says."""
+    """Draw the activity bar and its value, with a name if it is not the heading's reading."""
     chart, active = panel.activity, panel.activity_percent
     term = "" if chart is charts.BUSY else f" {chart.short}"
     return [

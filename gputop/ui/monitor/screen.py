@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from gputop.ui.telemetry import Telemetry
 
 SMALLEST = "-smallest"
-"""Class of a screen that has no room but for the devices."""
+"""Style class of a screen with room only for the devices."""
 
 
 class MonitorTab(ListTab):
     """Tab with devices and processes, laid out for the available space.
 
-    Keys are for the devices or for the processes; Tab switches between them.
+    Keys go to the devices or to the processes. Tab switches between them.
     """
 
     wants_gpm = True
-    """True: the bottleneck of each device needs GPM."""
+    """True, because the bottleneck of each device needs GPM."""
 
     def __init__(self, telemetry: Telemetry, table: ProcessTable) -> None:
         super().__init__(telemetry, table, "monitor")
@@ -47,7 +47,7 @@ class MonitorTab(ListTab):
 
     @property
     def selected(self) -> Device | None:
-        """Selected device, or the device of the selected process if keys are for processes."""
+        """Selected device, or the selected process's device if the processes have the focus."""
         found = super().selected if self.processes.focused_list else None
         return found or self.devices.selected
 
@@ -57,7 +57,7 @@ class MonitorTab(ListTab):
 
     @property
     def key_handlers(self) -> tuple[Widget, ...]:
-        """Widgets that handle keys; some keys are for the processes in any case."""
+        """Widgets that handle keys. Some keys always go to the processes."""
         if self.processes.focused_list:
             return (self, self.processes)
         return (self, self.devices, self.processes)
@@ -87,7 +87,7 @@ class MonitorTab(ListTab):
         self.show_telemetry()
 
     def action_filter(self) -> None:
-        """Filter the processes; the next keys are for them too."""
+        """Filter the processes, and move the focus to them."""
         self._go_to_list(to_it=True)
         self.processes.action_filter()
 
@@ -105,7 +105,7 @@ class MonitorTab(ListTab):
         self.show_telemetry()
 
     def _arrange(self) -> None:
-        """Share the space out: it depends on the terminal and the number of devices alone."""
+        """Divide the space. This depends only on the terminal and the number of devices."""
         has_devices = bool(self.telemetry.devices or self.telemetry.machines)
         alone = self.screen.has_class(SMALLEST)
         self._host.display = not has_devices

@@ -1,4 +1,4 @@
-"""Columns of the process list, and which of them fit. Pure functions."""
+"""Columns of the process list, and the choice of those that fit. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gputop.text import ABSENT, quantity, size, visible
 from gputop.ui.drawing.list_view import Column, Slot, fit_slots
 
 LEAST_COMMAND, ENOUGH_COMMAND = 8, 32
-"""Cells that the command always keeps, and those it keeps before less useful columns show."""
+"""Minimum width of the command, and its width before less useful columns are shown."""
 SIDE_CELLS = 16
-"""Characters that the command scrolls to the side at once."""
+"""Characters of the command per step to the side."""
 LONGEST_TEXT = 64
-"""Characters of a user, host, pod, job or container."""
+"""Most characters of a user, host, pod, job or container."""
 SEARCHED_CHARACTERS = 1024
-"""Characters of a command that are searched and sorted by."""
+"""Most characters of a command for searching and sorting."""
 
 KINDS = {
     ProcessKind.COMPUTE: "compute",
@@ -32,7 +32,7 @@ KINDS = {
 
 
 class ProcessRow(NamedTuple):
-    """A process on one device, with all that its columns show."""
+    """A process on one device, with the data of its columns."""
 
     process: Process
     position: int | None = None
@@ -40,11 +40,11 @@ class ProcessRow(NamedTuple):
     label: str = ABSENT
     """Label of the device on its machine, such as `3:1`."""
     now: float = 0.0
-    """Time of the sample by the clock of the process's machine."""
+    """Time of the sample by the process's machine."""
     branch: str = ""
-    """Branch of the tree that leads to it."""
+    """Its branch of the tree."""
     is_parent: bool = False
-    """True for a launcher that uses no device: only its host, pid and command are shown."""
+    """True for a launcher that uses no device. Only its host, pid and command are shown."""
 
 
 Value = Callable[[ProcessRow], Any]
@@ -56,10 +56,10 @@ class ProcessColumn(Column[ProcessRow]):
     """Column of the process list."""
 
     reading: str = ""
-    """Field of the process that it shows, if that may have no data yet."""
+    """Field of the process, if the field may have no data yet."""
 
     def is_empty(self, rows: Sequence[ProcessRow]) -> bool:
-        """Return True if it has nothing to show for any row, now and at the next sample."""
+        """Return True if it has no value for any row, now and at the next sample."""
         for row in rows:
             if self.value(row) is not None:
                 return False
@@ -82,7 +82,8 @@ def command_of(
 ) -> str:
     """Return the command after `skipped` characters, or why it is unknown.
 
-    The text is visible characters, cut to about `room` cells. The program's folder is left out.
+    The text has only visible characters and is cut to about `room` cells. The program's folder is
+    left out.
     """
     if process.command is None:
         return unseen(process, room)
@@ -92,7 +93,7 @@ def command_of(
 
 
 def process_age(seconds: float) -> str:
-    """Return `42s`, `9m05s`, `59m`, `7h59m`, `47h`, `7d23h`, `120d`: coarse, to change seldom."""
+    """Return `42s`, `9m05s`, `59m`, `7h59m`, `47h`, `7d23h`, `120d`. It rarely changes."""
     whole = max(0, int(seconds))
     minutes, hours, days = whole // 60, whole // 3600, whole // 86_400
     if whole < 60:
@@ -144,7 +145,7 @@ def _sort_text(text: str) -> str | None:
 def _number(
     title: str, about: str, name: str, width: int, text: Callable[[Any], str]
 ) -> ProcessColumn:
-    """Return the column of a number, given the name of its field in `Process`."""
+    """Return the column for a number, given the name of its field in `Process`."""
     read = attrgetter(name)
     return ProcessColumn(
         title,
@@ -175,7 +176,7 @@ def _text(
     width: int,
     most: int = 0,
 ) -> ProcessColumn:
-    """Return the column of a text, which another program may have chosen."""
+    """Return the column for a text, which another program may have chosen."""
     return ProcessColumn(
         title,
         width,
@@ -188,7 +189,7 @@ def _text(
 
 
 def _place(row: ProcessRow) -> tuple[int, int] | None:
-    """Return the sort key of the device: the largest process on it comes first."""
+    """Return the sort key of the device. The largest process on it comes first."""
     if row.position is None:
         return None
     return row.position, -(row.process.memory_used_bytes or 0)
@@ -293,13 +294,13 @@ COLUMNS = (
 """Columns for one machine, in screen order."""
 
 FIXED = (HOST, GPU, PID)
-"""Columns that stay where the others are scrolled."""
+"""Columns that do not scroll to the side."""
 PARENT_COLUMNS = (HOST, PID, COMMAND)
-"""Columns that show something for a launcher."""
+"""Columns that have values for a launcher."""
 
 NEEDED = (HOST, GPU, PID, GPU_MEMORY, USER, SM)
 BY_USE = (*NEEDED, CPU, AGE, WHERE, RESIDENT, TYPE, MEMORY, ENCODER, DECODER)
-"""Columns by usefulness: the last ones are dropped first."""
+"""Columns by usefulness. The last ones are dropped first."""
 
 ProcessSlot = Slot[ProcessRow]
 
@@ -310,9 +311,9 @@ def process_slots(
     among: Sequence[ProcessColumn] = COLUMNS,
     steps: int = 0,
 ) -> list[ProcessSlot]:
-    """Return the columns that fit into that width, the most useful ones and the sort column.
+    """Return the columns that fit into that width: the most useful ones and the sort column.
 
-    With `steps` to the right, the first columns that are not fixed are left out.
+    `steps` is the number of columns to scroll over. Fixed columns stay.
     """
     enough = max(ENOUGH_COMMAND, width // 3)
     ranked: list[Column[ProcessRow]] = [
@@ -341,10 +342,10 @@ def moving_columns(among: Sequence[ProcessColumn]) -> list[ProcessColumn]:
 
 
 def search_text(row: ProcessRow) -> str:
-    """Return all text that a filter matches, lower-case, one item per line; `gpu3` is a device.
+    """Return all text that a filter matches, in lower case, one item per line; `gpu3` is a device.
 
-    The text is raw: it differs from the screen only in characters that cannot be typed, and
-    escaping the commands of a thousand processes takes longer than a key press may.
+    The text is raw. It differs from the screen only in characters that cannot be typed, and
+    escaping the commands of a thousand processes would delay a key press.
     """
     process = row.process
     command = process.command

@@ -1,4 +1,4 @@
-"""Jobs: processes that one launcher started, such as torchrun, or that one Slurm job has."""
+"""Jobs: processes with the same launcher, such as torchrun, or in the same Slurm job."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ SERVICES = {
 }
 RUNTIMES = {"containerd-shim", "containerd-shim-runc-v2", "conmon", "dockerd"}
 NO_LAUNCHERS = SHELLS | SESSIONS | SERVICES | RUNTIMES
-"""Programs that start unrelated processes: what they started is no job."""
+"""Programs that start unrelated processes, which are not a job."""
 
 
 class Job(NamedTuple):
-    """Processes that belong together, without duplicates; the launcher is the first."""
+    """Processes that belong together, without duplicates. The launcher is the first."""
 
     name: str
     processes: tuple[Process, ...]
@@ -56,7 +56,7 @@ def process_key(process: Process) -> tuple[int, float | None, str | None]:
 
 
 def program_of(process: Process) -> str:
-    """Return the base name of the program; a shell at login has a `-` before it."""
+    """Return the base name of the program. A login shell has a `-` before it."""
     name, _ = program_and_arguments(process.command or "")
     return name.removeprefix("-").rstrip(":")
 
@@ -64,7 +64,7 @@ def program_of(process: Process) -> str:
 def launcher_of(process: Process) -> Process | None:
     """Return the parent, or None if it is unknown or starts unrelated processes.
 
-    It uses no device, so that its row has no UUID.
+    The parent uses no device, so its row has no UUID.
     """
     if process.parent_pid is None or process.parent_command is None:
         return None
@@ -80,9 +80,9 @@ def launcher_of(process: Process) -> Process | None:
 
 
 def job_of(process: Process, processes: Iterable[Process]) -> Job | None:
-    """Return the job of a process, or None if it is alone.
+    """Return the job of a process, or None if the process is alone.
 
-    It is the Slurm job, or else all processes of the same launcher, and the launcher.
+    The job is the Slurm job, or else the launcher and all of its processes.
     """
     found: dict[int, Process] = {}
     launcher = launcher_of(process)

@@ -21,7 +21,7 @@ ROWS = 3
 """Rows of a chart below its title."""
 GAP = 2
 FOUR_FROM = 150
-"""Width from which all four are side by side."""
+"""Width from which all four charts are side by side."""
 
 
 class ProcessChart(NamedTuple):
@@ -33,7 +33,7 @@ class ProcessChart(NamedTuple):
     style: Style
     text: Callable[[float], str]
     least_top: float
-    """Lowest value at full height."""
+    """Minimum value at full height."""
 
 
 CHARTS = (
@@ -68,7 +68,7 @@ def _block(
     width: int,
     interval: float,
 ) -> list[Row]:
-    """Return the title with the value now, the scale and the time, and the chart."""
+    """Return the title with the current value, the scale and the time span, and the chart."""
     samples = charts.samples_a_dot(width, interval)
     dots = charts.newest_dots(count, width, samples)
     values = dots.averaged(series, count)

@@ -1,4 +1,4 @@
-"""Properties of a process of this machine that no sample has, read when somebody asks."""
+"""Properties of a process of this machine that are not in samples. They are read on demand."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from gputop.agent.masking import masked_arguments
 from gputop.ui.processes.signals import expect, explained
 
 COMMAND_BYTES = 1 << 15
-"""Bytes read of a command line: secrets are searched for in all of them."""
+"""Most bytes of a command line to read. All of them are searched for secrets."""
 ENVIRONMENT_BYTES = 1 << 22
-"""Bytes read of an environment; the kernel allows a few MiB."""
+"""Most bytes of an environment to read. The kernel allows a few MiB."""
 STATUS_BYTES = 1 << 16
 MOST_PARENTS = 32
 _STATUS_ROWS = rb"(?m)^(Threads|SigIgn|SigCgt):\s+(\w+)$"
 
 
 class ProcessDetails(NamedTuple):
-    """Properties of a process that no sample has. All text is foreign."""
+    """Properties of a process that are not in samples. All text is foreign."""
 
     command: str
-    """Command line without its secrets; empty for a kernel thread and a zombie."""
+    """Command line without secrets; empty for a kernel thread and a zombie."""
     unmasked: str
     state: str
     """One letter, as in `procfs.Stat`."""
     threads: int
     parents: tuple[tuple[int, str], ...]
-    """Pid and name of each, the nearest first."""
+    """Pid and name of each ancestor, the nearest first."""
     caught: int
-    """Signals that it handles itself, as bits: the lowest is signal 1."""
+    """Signals that the process handles itself, as bits. The lowest bit is signal 1."""
     ignored: int
     directory: str | None
-    """Working directory; it and the environment are None if they may not be read."""
+    """Working directory. It and the environment are None if they cannot be read."""
     environment: tuple[tuple[str, str], ...] | None
-    """Environment that it was started with, in its order: secret, not to be logged or kept."""
+    """Environment at its start, in its order. It is secret: do not log or store it."""
 
 
 def read_details(
@@ -48,12 +48,13 @@ def read_details(
 ) -> ProcessDetails:
     """Return the details of a process of this machine. Raises ProblemError.
 
-    May block for a process that hangs in the kernel.
+    May block if the process hangs in the kernel.
     """
     what = f"Process {pid} is not shown"
     with explained(what):
         details = _read(pid, proc)
-        # At the end: until here all of it was that process's, or empty.
+        # Check at the end, so that everything read before belongs to that
+        # process or is empty.
         expect(pid, start_time, what, proc)
     return details
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from gputop.ui.telemetry import Telemetry
 
 LABEL = 11
-"""Cells of a label, with the space behind it."""
+"""Width of a label, with the space after it."""
 ON_DEVICE = (
     *(columns.TYPE, columns.GPU_MEMORY, columns.SM, columns.MEMORY),
     *(columns.ENCODER, columns.DECODER),
@@ -64,13 +64,13 @@ def variables_of(environment: Iterable[tuple[str, str]]) -> list[Variable]:
 
 
 class ProcessDetailsView(ScrolledView, FilterView):
-    """Rows about one process, under its name; the filter is for its environment."""
+    """Rows about one process, under its name. The filter applies to its environment."""
 
     process: Process | None = None
     """Process that is shown."""
 
     def show(self, process: Process, *, environment: bool) -> None:
-        """Show that process, from its environment on or from the top."""
+        """Show that process, from the top or from its environment."""
         self.process, self._held = process, [process]
         self.forget()
         why = why_untouched(process, self._telemetry)
@@ -214,7 +214,8 @@ class ProcessDetailsView(ScrolledView, FilterView):
         words = self.typed.casefold().split()
         self._matching, rows = 0, []
         for variable in self._variables:
-            # A masked value is not searched either: a filter would give it away bit by bit.
+            # Masked values are not searched, because a filter could reveal
+            # them bit by bit.
             value = variable.value
             if variable.secret and not self._unmasked:
                 value = MASK
@@ -258,7 +259,7 @@ def _values(shown: Sequence[columns.ProcessColumn], row: ProcessRow) -> str:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """Return the lines of a text, wrapped at words if its characters take one cell each."""
+    """Return the lines of a text. It is wrapped at words if its characters take one cell each."""
     if is_narrow(text):
         return wrap(text, width)
     return chop_cells(text, max(20, width))
@@ -270,7 +271,8 @@ def _variable_rows(
     width: int,
 ) -> list[Row]:
     room = max(2, width - len(INDENT))
-    if text.isascii():  # a megabyte of it is cut at each drawing
+    # This is faster: a megabyte may be cut at each drawing.
+    if text.isascii():
         chunks = [text[n : n + room] for n in range(0, len(text), room)]
     else:
         chunks = chop_cells(text, room)
@@ -296,7 +298,7 @@ class ProcessPage(ProcessTab):
         self._view.show(process, environment=environment)
 
     def on_hide(self) -> None:
-        """Forget the environment: it is read again."""
+        """Drop the environment. It is read again when the page is shown."""
         self._view.forget()
 
     def show_telemetry(self) -> None:

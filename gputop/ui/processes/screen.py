@@ -1,4 +1,4 @@
-"""List of processes, and the tabs that have one: sort, filter, signals, environments."""
+"""List of processes, and the tabs with such a list: sort, filter, signals, environments."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class ProcessesView(ListView[ProcessRow]):
     def __init__(
         self, telemetry: Telemetry, table: ProcessTable | None = None
     ) -> None:
-        """`table` may be shared: its views have the same order, filter and selection."""
+        """Set the table. A shared `table` has the same order, filter and selection in all views."""
         super().__init__(table or ProcessTable())
         self._telemetry = telemetry
         self.device_uuid: str | None = None
         """UUID of the only device whose processes are listed, or None for all."""
         self._side = 0
-        """Steps that it is scrolled to the right."""
+        """Steps of the scrolling to the right."""
         self._skipped = 0
-        """Characters of the commands that it is scrolled over."""
+        """Characters of the commands that are scrolled over."""
 
     @property
     def rows_needed(self) -> int:
@@ -82,7 +82,7 @@ class ProcessesView(ListView[ProcessRow]):
         super().action_move(step)
 
     def action_side(self, step: int) -> None:
-        """Scroll to the right by `step` columns; once none is left, scroll the command."""
+        """Scroll right by `step` columns. After the last column, scroll the command."""
         self._side = max(0, self._side + step)
         self.redraw()
 
@@ -117,7 +117,7 @@ class ProcessesView(ListView[ProcessRow]):
         return super().draw(width, height)
 
     def _limit_side(self, width: int, height: int) -> None:
-        """Scroll back if the ends of all commands on screen are past the right edge."""
+        """Scroll back if all commands on screen end left of the visible part."""
         moving = len(columns.moving_columns(self.state.columns))
         if self._side > moving:
             room = self.slots(width)[-1].cells
@@ -134,7 +134,7 @@ class ProcessesView(ListView[ProcessRow]):
         return self.state.slots(width, self._side)
 
     def nothing(self) -> str:
-        """Return why the list is empty. Devices that do not answer say so themselves."""
+        """Return why the list is empty. Devices that do not answer have their own message."""
         telemetry = self._telemetry
         silent = []
         for device in telemetry.devices:
@@ -162,7 +162,8 @@ class ProcessesView(ListView[ProcessRow]):
 
     def title_of(self, column: Column[ProcessRow]) -> str:
         if column is columns.COMMAND and self.state.tree:
-            return "COMMAND (tree)"  # often the only visible change
+            # This is often the only visible change.
+            return "COMMAND (tree)"
         return column.title
 
     def cell_of(self, item: ProcessRow, slot: ProcessSlot) -> Row:
@@ -184,7 +185,7 @@ def _command(
     cells: int,
     skipped: int,
 ) -> Row:
-    """Return the branch of the tree, in at most half of the room, and the command behind it."""
+    """Return the branch of the tree, in at most half of the room, and the command after it."""
     branch = row.branch
     if len(branch) > cells // 2:
         branch = "…" + branch[-max(3, cells // 2 - 1) :]
@@ -206,7 +207,7 @@ def why_untouched(process: Process, telemetry: Telemetry) -> str:
         return "it is simulated and does not exist"
     if not process.is_here:
         return f"it runs on {process.machine}: use `ssh -t {process.machine} gputop`"
-    # Without a start time the pid may by now be another process.
+    # Without a start time, the pid may already belong to another process.
     if process.start_time is None:
         return unseen(process)
     return ""
@@ -242,7 +243,7 @@ class ProcessTab(LiveTab):
 
     @property
     def selected(self) -> Device | None:
-        """Device of that process; the first one, if it is on several."""
+        """Device of that process; the first one if there are several."""
         process = self.process
         if process is None:
             return None
@@ -382,7 +383,7 @@ class ProcessesTab(ListTab):
         self.call_after_refresh(self.show_telemetry)
 
     def open_user(self) -> bool:
-        """Show the processes of the selected user; return False if no user is selected."""
+        """Show the processes of the selected user. Return False if no user is selected."""
         row = self.users.selected
         if row is None or not self.users.display:
             return False

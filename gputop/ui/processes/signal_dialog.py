@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from gputop.agent.snapshot import Process
 
 SIGNALS = (
-    (Signals.SIGTERM, "asks it to end: it may clean up or refuse"),
+    (Signals.SIGTERM, "requests its end: may clean up or refuse"),
     (Signals.SIGINT, "interrupts it, as Ctrl+C does"),
     (Signals.SIGKILL, "kills it at once: nothing is saved"),
     (Signals.SIGSTOP, "suspends it; it keeps its device memory"),
     (Signals.SIGCONT, "resumes a suspended process"),
-    (Signals.SIGHUP, "tells it that its terminal is gone"),
+    (Signals.SIGHUP, "reports that its terminal closed"),
     (Signals.SIGQUIT, "ends it with a core dump"),
-    (Signals.SIGUSR1, "does what the program defines"),
-    (Signals.SIGUSR2, "does what the program defines"),
+    (Signals.SIGUSR1, "effect defined by the program"),
+    (Signals.SIGUSR2, "effect defined by the program"),
 )
-"""Signals, the gentlest first, with their default effects."""
+"""Signals in order of severity, with their default effects."""
 ENDING = (
     Signals.SIGTERM,
     Signals.SIGINT,
@@ -48,10 +48,10 @@ CHOOSING, ASKING = "Enter chooses · Esc closes", "y sends it · Esc goes back"
 SWITCHING = f"{CHOOSING} · Tab: process or job"
 NOT_YET = f"{WAIT} · Esc goes back"
 MOST_NAMED = 8
-"""Most devices and processes that are named; more are only counted."""
+"""Most devices and processes to name. Others are only counted."""
 LONGEST_COMMAND = 200
 ROOMY = 18
-"""Rows of a terminal with room for the process above the signals."""
+"""Rows of a terminal that has room for the process above the signals."""
 
 
 def name_of(signal: Signals) -> str:
@@ -73,7 +73,7 @@ MOVES: Mapping[str, Callable[[OptionList], None]] = {
 
 
 class SignalTarget(NamedTuple):
-    """Processes that the signal is for."""
+    """Processes that receive the signal."""
 
     name: str
     """`4242`, or `its job (5 processes)`."""
@@ -95,7 +95,7 @@ class SignalTarget(NamedTuple):
 
     @property
     def devices(self) -> str:
-        """Words for the devices that they use."""
+        """Text with the devices that they use."""
         if not self.labels:
             return ""
         if len(self.labels) > MOST_NAMED:
@@ -110,7 +110,7 @@ def signal_targets(
     targets = [_target(f"{process.pid}", (process,), processes, devices)]
     job = job_of(process, processes)
     if job is not None:
-        # Without a start time the pid may by now be another process.
+        # Without a start time, the pid may already belong to another process.
         members = tuple(p for p in job.processes if p.start_time is not None)
         name = f"its {job.name} ({len(members)} processes)"
         targets.append(_target(name, members, processes, devices))
@@ -132,16 +132,16 @@ def _target(
 
 
 class Order(NamedTuple):
-    """A signal, and the processes that get it."""
+    """A signal and the processes that receive it."""
 
     signal: Signals
     processes: tuple[Process, ...]
 
 
 class SendSignal(Dialog[Order]):
-    """Dialog that answers with the signal to send, or None.
+    """Dialog that returns the signal to send, or None.
 
-    A process may end meanwhile: the sender checks each pid's start time again.
+    A process may end meanwhile, so the sender checks each pid's start time again.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class SendSignal(Dialog[Order]):
         self._targets = targets
         self._at = 0
         self._asking = False
-        """True once a signal is chosen and the question is open."""
+        """True after a signal was chosen, while the confirmation is open."""
         self._question = Static(id="signal-question")
         self._head = Static(id="signal-head")
         self._list = OptionList(
@@ -163,7 +163,7 @@ class SendSignal(Dialog[Order]):
             ),
             markup=False,
         )
-        # Keys are handled here, in the order typed
+        # Keys are handled here, in the order in which they were typed.
         self._list.can_focus = False
         self._quiet = QuietPeriod(self, self._show)
 
@@ -211,7 +211,7 @@ class SendSignal(Dialog[Order]):
             MOVES[key](self._list)
 
     def on_option_list_option_selected(self) -> None:
-        """Ask about the signal that was clicked on."""
+        """Ask for confirmation of the clicked signal."""
         if not self._asking:
             self._ask(True)
 
@@ -220,7 +220,7 @@ class SendSignal(Dialog[Order]):
         self._quiet.begin()
 
     def _show(self) -> None:
-        """Show the target with the signals, or with the question."""
+        """Show the target with the signals or with the confirmation."""
         if not self.is_attached:
             return
         target = self.target

@@ -1,4 +1,4 @@
-"""Signals to a process of this machine, which never reach another one with the same pid."""
+"""Signals to a process of this machine. They never reach another process with the same pid."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def send_signal(
     number: int,
     proc: str = PROC,
 ) -> Problem | None:
-    """Send a signal to a process of this machine, if it is still the one of that start time.
+    """Send a signal to a process of this machine, if it still has that start time.
 
-    No other process can get it, even if the pid is reused at this moment (Linux 5.3 and later).
+    No other process can receive it, even if the pid is reused at this moment (Linux 5.3 and later).
     Returns the problem if it was not sent.
     """
     what = f"Process {pid} got no signal"
@@ -47,17 +47,17 @@ def send_signal(
 
 
 PATIENCE_SECONDS = 10.0
-"""Seconds that the end of a process is awaited after a signal."""
+"""Longest wait in seconds for the end of a process after a signal."""
 LOOK_SECONDS = 0.1
 
 
 async def seconds_until_end(
     processes: dict[int, float], began: float, proc: str = PROC
 ) -> tuple[float, int]:
-    """Wait until all processes have ended, but no longer than `PATIENCE_SECONDS`.
+    """Wait until all processes have ended, at most `PATIENCE_SECONDS`.
 
-    `processes` are start times by pid, and `began` is the monotonic time of the signal. Returns
-    the seconds since then, and the number of processes that still run.
+    `processes` has start times by pid, and `began` is the monotonic time of the signal. Returns the
+    seconds since the signal, and the number of processes that still run.
     """
     left = processes
     while True:
@@ -77,7 +77,7 @@ def runs(
     start_time: float,
     proc: str = PROC,
 ) -> bool:
-    """Return True unless the process has ended; a zombie has."""
+    """Return True unless the process has ended. A zombie has ended."""
     try:
         stat = procfs.read_stat(pid, proc)
     except (OSError, ValueError):
@@ -107,17 +107,20 @@ def expect(
 
 @contextlib.contextmanager
 def _handle(pid: int) -> Iterator[int | None]:
-    """Yield a descriptor of the process that has that pid now, or None if there is none."""
+    """Yield a descriptor of the process that currently has that pid, or None if there is none."""
     handle = None
     try:
         if hasattr(
-            os, "pidfd_open"
-        ):  # missing from a Python that was built for an old kernel
+            os,
+            "pidfd_open",
+            # Python lacks the function if it was built for an old kernel.
+        ):
             handle = os.pidfd_open(pid)
     except ProcessLookupError:
         raise
     except OSError:
-        pass  # an old kernel, or a sandbox that refuses the call
+        # The kernel is old, or a sandbox refuses the call.
+        pass
     try:
         yield handle
     finally:
@@ -127,7 +130,7 @@ def _handle(pid: int) -> Iterator[int | None]:
 
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Turn the system's errors into a ProblemError."""
+    """Convert errors of the system into a ProblemError."""
     try:
         yield
     except (FileNotFoundError, ProcessLookupError, OverflowError):

@@ -1,4 +1,4 @@
-"""State of the process list: order, filter, tree and selection. No widget."""
+"""State of the process list: order, filter, tree and selection. Not a widget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gputop.ui.processes.jobs import launcher_of, process_key
 
 
 def rows_of(process: Process, processes: Iterable[Process]) -> list[Process]:
-    """Return the rows of the same process, one for each of its devices."""
+    """Return the rows of the same process, one per device."""
     same = process_key(process)
     return [each for each in processes if process_key(each) == same]
 
@@ -22,7 +22,7 @@ def rows_of(process: Process, processes: Iterable[Process]) -> list[Process]:
 def process_rows(
     processes: Iterable[Process], sample: Sample, devices: Sequence[Device]
 ) -> list[ProcessRow]:
-    """Return the rows of processes of a sample, ordered by pid and device."""
+    """Return the rows of a sample's processes, ordered by pid and device."""
     places = {device.uuid: n for n, device in enumerate(devices)}
     times = {machine.name: machine.time for machine in sample.machines}
     rows = []
@@ -65,9 +65,9 @@ class ProcessTable(ListState[ProcessRow]):
         only: str | None = None,
         host: str | None = None,
     ) -> None:
-        """List the processes of the sample, those on the device with the UUID `only`, or a host's.
+        """List the sample's processes on the device with the UUID `only`, or of a `host`.
 
-        Without a UUID and a `host`, all are listed.
+        Without either, list all processes.
         """
         shown = (sample, devices, only, host)
         if self._shown and sample is self._shown[0] and shown == self._shown:
@@ -95,7 +95,7 @@ class ProcessTable(ListState[ProcessRow]):
 
     def identity(self, item: ProcessRow) -> Hashable:
         process = item.process
-        # A pid alone may later mean another process.
+        # A pid alone may later belong to another process.
         return (
             process.pid,
             process.start_time,
@@ -117,9 +117,9 @@ class ProcessTable(ListState[ProcessRow]):
 
     @property
     def columns(self) -> Sequence[ProcessColumn]:
-        """Columns that are not hidden and have something to show for any process.
+        """Columns that are not hidden and have a value for at least one process.
 
-        The command and the one that they are sorted by are always among them.
+        The command and the sort column are always included.
         """
         if self._columns is None:
             self._columns = list(filter(self._is_shown, self.all_columns))
@@ -127,7 +127,7 @@ class ProcessTable(ListState[ProcessRow]):
 
     @property
     def all_columns(self) -> Sequence[ProcessColumn]:
-        """Columns, also those that are hidden or empty."""
+        """All columns, including hidden and empty ones."""
         if self.several:
             return (columns.HOST, *columns.COLUMNS)
         return columns.COLUMNS
@@ -140,13 +140,13 @@ class ProcessTable(ListState[ProcessRow]):
         return column in columns.FIXED or not column.is_empty(self._items)
 
     def slots(self, width: int, steps: int = 0) -> list[ProcessSlot]:
-        """Return the columns that fit into that width, scrolled by some steps to the right."""
+        """Return the columns that fit into that width, scrolled to the right by some steps."""
         return columns.process_slots(
             width, self.sorted_by, self.columns, steps
         )
 
     def not_shown(self, width: int) -> dict[str, str]:
-        """Return why columns that are not hidden are not on screen, by their titles."""
+        """Return the reasons why columns that are not hidden are not on screen, by title."""
         reasons = {column.title: "on, no data" for column in self.all_columns}
         for column in self.columns:
             reasons[column.title] = "on, no room"
@@ -160,7 +160,7 @@ class ProcessTable(ListState[ProcessRow]):
         reverse: bool,
         tree: bool,
     ) -> None:
-        """Apply the settings: sort by the column of that title, if it exists."""
+        """Apply the settings. Sort by the column with that title, if it exists."""
         for column in (columns.HOST, *columns.COLUMNS):
             if column.title == title:
                 self.sorted_by = column
@@ -170,7 +170,7 @@ class ProcessTable(ListState[ProcessRow]):
 
     @property
     def reversed(self) -> bool:
-        """True if the order is opposite to the column's default."""
+        """True if the order is the opposite of the column's default."""
         return self.descending is not self.sorted_by.largest_first
 
     def sort_by_next(self, step: int) -> None:
@@ -184,7 +184,7 @@ def _passes(
     text: str,
     word: str,
 ) -> bool:
-    """Return True if the word is in the text, or is `user:ada,bob` or `pid:1,2` with its value."""
+    """Return True if the text contains the word, or matches `user:ada,bob` or `pid:1,2`."""
     if word in text:
         return True
     name, _, values = word.partition(":")
@@ -197,7 +197,7 @@ def _passes(
 
 
 def with_parents(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
-    """Return the rows, each launcher that uses no device before the first of its processes."""
+    """Return the rows. A launcher that uses no device comes before the first of its processes."""
     known = {(row.process.machine, row.process.pid) for row in rows}
     found = []
     for row in rows:
@@ -217,10 +217,10 @@ def with_parents(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
 
 
 def branches(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
-    """Return the rows with children under their parents, siblings in the order given.
+    """Return the rows with children under their parents, siblings in the given order.
 
-    A process on several devices has several rows: each is under its parent's row on the same
-    device, or else under the first one. A cycle begins at its first row.
+    A process on several devices has several rows. Each row is under the parent's row on the same
+    device, or else under the parent's first row. A cycle begins at its first row.
     """
     children = _children(rows)
     lines: list[ProcessRow] = []
@@ -245,7 +245,7 @@ def branches(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
 
 
 def _children(rows: Sequence[ProcessRow]) -> dict[int | None, list[int]]:
-    """Return the indexes of the children by the index of their parent, None for roots."""
+    """Return the indices of children by the index of their parent; None for roots."""
     places: dict[tuple[str | None, int | None, str | None], int] = {}
     for number, row in enumerate(rows):
         process = row.process

@@ -1,4 +1,4 @@
-"""List of users: how many GPUs, processes and bytes each has."""
+"""List of users with their numbers of GPUs and processes, and their memory."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ class Users(ListState[UserRow]):
 
 
 class UsersView(ListView[UserRow]):
-    """List of users, those with the most device memory first."""
+    """List of users. Users with the most device memory come first."""
 
     noun = "users"
 
     def __init__(
         self, telemetry: Telemetry, close: Callable[[], object]
     ) -> None:
-        """Call `close` when Esc leaves the list."""
+        """Call `close` when Esc closes the list."""
         super().__init__(Users(MEMORY), COLUMNS)
         self._telemetry = telemetry
         self._close = close
@@ -124,7 +124,7 @@ class UsersView(ListView[UserRow]):
         self.redraw()
 
     def clear_filter(self) -> bool:
-        """List all users again, or without a filter leave the list."""
+        """List all users again. Without a filter, close the list."""
         if not super().clear_filter():
             self._close()
         return True

@@ -1,4 +1,4 @@
-"""Screens whose keys do the actions of a table, and the footer that lists the keys."""
+"""Screens whose keys run the actions of a table, and the footer that lists the keys."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ RANKS = {
     "bench.start": 4,
     "why": 5,
 }
-"""Actions that come first in the footer, which may lack room for the others."""
+"""Actions that come first in the footer, which may have no room for the others."""
 EVERYWHERE = ("tab", "shift+tab", "ctrl+p", "ctrl+l", "f10", "ctrl+c")
-"""Keys that do the same in a field."""
+"""Keys that a field uses in the same way."""
 
 
 def bindings(actions: Iterable[Action]) -> Iterator[Binding]:
     """Yield two bindings for each key.
 
-    The first one acts before the next key is read: keys come together over a slow line, and the
-    second of them may be for the field or dialog that the first one opens. The other is for keys
-    that the focused widget does not use.
+    The first binding acts before the next key is read. Keys arrive together over a slow line, and
+    the second key may be for a field or dialog that the first one opens. The second binding is for
+    keys that the focused widget does not use.
     """
     for action in actions:
         for key in action.keys.split(","):
@@ -59,11 +59,11 @@ def bindings(actions: Iterable[Action]) -> Iterator[Binding]:
 
 Item = TypeVar("Item")
 EXPLAINED_SECONDS = 3.0
-"""Seconds that the explanation of a key is shown."""
+"""Seconds for which the explanation of a key is shown."""
 
 
 class ActionScreen(Screen[None]):
-    """A screen whose keys do the actions of its table. A dialog may lie over it."""
+    """A screen whose keys run the actions of its table. A dialog may be above it."""
 
     actions: ClassVar[Sequence[Action]]
 
@@ -73,17 +73,17 @@ class ActionScreen(Screen[None]):
 
     @property
     def actors(self) -> Sequence[DOMNode]:
-        """Widgets that handle actions of the view; the first one with the method does."""
+        """Widgets that handle actions of the view. The first one with the method is used."""
         return (self,)
 
     def tick(self) -> None:
-        """Show what changes with time alone; called twice a second while the screen is shown."""
+        """Update everything that changes with time alone. Called twice a second while shown."""
 
     async def quit(self, status: int) -> None:
         self.app.exit(return_code=status)
 
     def offers(self, action: Action) -> bool:  # noqa: ARG002 - for subclasses
-        """Return True if the action does something here and now."""
+        """Return True if the action has an effect here and now."""
         return True
 
     def label_of(self, action: Action) -> str:
@@ -95,19 +95,19 @@ class ActionScreen(Screen[None]):
         return RANKS.get(action.id, len(RANKS))
 
     def action_for(self, key: str) -> Action | None:
-        """Return what a key does here."""
+        """Return the action of a key here."""
         for action in self.actions:
             if action.has_key(key) and self.knows(action):
                 return action
         return None
 
     def knows(self, action: Action) -> bool:  # noqa: ARG002 - for subclasses
-        """Return True if the action is one of what the screen now shows, on offer or not."""
+        """Return True if the action belongs to the current view, whether it is available or not."""
         return True
 
     @property
     def active_bindings(self) -> dict[str, ActiveBinding]:
-        """Bindings of the offered actions, in the order and with the labels of the footer."""
+        """Bindings of the available actions, in the order and with the labels of the footer."""
         found: dict[str, ActiveBinding] = {}
         for action in sorted(self.actions, key=self.order):
             if self.offers(action):
@@ -126,22 +126,22 @@ class ActionScreen(Screen[None]):
         return found
 
     def on_key(self, event: Key) -> None:
-        """Say of a key that does nothing what would."""
+        """For a key without effect, show which key to press instead."""
         action = self.action_for(event.key)
         if self.focused is not None or (action and self.offers(action)):
             return
-        # Other keys are for Textual
+        # Textual handles other keys.
         if event.is_printable or event.key[:1] == "f":
             said = self.explain(event.key, event.character or "")
             self.notify(said, timeout=EXPLAINED_SECONDS)
 
     def explain(self, key: str, character: str) -> str:
-        """Return what to press in place of a key that does nothing here."""
+        """Return what to press instead of a key that has no effect here."""
         name = character.strip() or key_name(key)
         return f"Nothing on {name} here · ? lists the keys"
 
     async def act(self, action: Action) -> bool:
-        """Do the action if it is on offer here; return True if it was done."""
+        """Run the action if it is available here. Return True if it was run."""
         handler = self._handler(action)
         if handler is None or not self.offers(action):
             return False
@@ -149,7 +149,7 @@ class ActionScreen(Screen[None]):
         return await self.app.run_action(action.action, handler, targets)
 
     def targets(self, action: Action) -> Sequence[DOMNode]:
-        """Return the widgets that the action is for; the first one with the method handles it."""
+        """Return the widgets for the action. The first one with the method handles it."""
         if action.target == "app":
             return (self.app,)
         if action.target == "screen":
@@ -163,12 +163,12 @@ class ActionScreen(Screen[None]):
         return None
 
     async def action_act(self, name: str) -> None:
-        """Do the action of that id; Textual's bindings call it."""
+        """Run the action with that id. Textual's bindings call this."""
         if not await self.act(self._action(name)):
             raise SkipAction
 
     async def action_act_at_once(self, name: str, key: str) -> None:  # noqa: ARG002 - for the check
-        """Do the action of that id, unless keys are for a field."""
+        """Run the action with that id, unless keys go to a field."""
         await self.action_act(name)
 
     def check_action(
@@ -190,7 +190,7 @@ class ActionScreen(Screen[None]):
         items: AsyncGenerator[Item],
         handle: Callable[[Item], Awaitable[None]],
     ) -> None:
-        """Handle each item as it comes, for as long as the screen exists."""
+        """Handle each item as it arrives, as long as the screen exists."""
         async with contextlib.aclosing(items):
             async for item in items:
                 try:
@@ -199,7 +199,7 @@ class ActionScreen(Screen[None]):
                     self.report(error)
 
     def report(self, error: BaseException) -> None:
-        """Notify of a fault that does not end the screen."""
+        """Show a fault that does not end the screen."""
         self.app.report(error)
 
     @on(Worker.StateChanged)
@@ -209,7 +209,7 @@ class ActionScreen(Screen[None]):
 
 
 class KeysView(Footer):
-    """Keys of the screen and their labels, with help and quit first; a click presses the key."""
+    """Keys of the screen and their labels, with help and quit first. A click presses the key."""
 
     _listed: Sequence[str] = ()
     _width = 0
@@ -218,7 +218,7 @@ class KeysView(Footer):
         super().__init__(id=id, show_command_palette=False)
 
     def compose(self) -> ComposeResult:
-        """Yield the keys that fit: a label that is cut says nothing."""
+        """Yield the keys that fit. A cut label would be useless."""
         left = self.app.size.width
         for each in super().compose():
             key = getattr(each, "key_display", "")
@@ -234,8 +234,9 @@ class KeysView(Footer):
             self.refresh(recompose=True)
 
     def redraw(self) -> None:
-        """List the keys again, if they have changed."""
-        if self.is_attached:  # not while the screen goes
+        """List the keys again if they have changed."""
+        # The screen may be closing.
+        if self.is_attached:
             self.screen.refresh_bindings()
 
     def bindings_changed(self, screen: Screen[None]) -> None:
@@ -244,5 +245,6 @@ class KeysView(Footer):
         ]
         if listed != self._listed:
             self._listed = listed
-            self.mutate_reactive(Footer.compact)  # forgets the keys of before
+            # This drops the previous keys.
+            self.mutate_reactive(Footer.compact)
             super().bindings_changed(screen)

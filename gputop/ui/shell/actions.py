@@ -1,4 +1,4 @@
-"""Everything a key does, in one table: bindings, footer, help and command palette read it here."""
+"""All actions of keys in one table. Bindings, footer, help and command palette use it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Tab = Literal[
     "why",
     "training",
 ]
-"""Views between header and keys; the pages of a process and of a device open from the others."""
+"""Views between header and keys. Pages of processes and devices open from the other views."""
 HOSTS: tuple[Tab, ...] = ("hosts",)
 TRAINING: tuple[Tab, ...] = ("training",)
 """Tab that `gputop run` adds."""
@@ -36,24 +36,24 @@ LIVE: tuple[Tab, ...] = (
 CURSOR = ("move", "page", "side", "field")
 """Methods of keys that move a cursor."""
 When = Literal["always", "live", "replay"]
-"""Kind of stream that an action works on: a live one, a recording, or both."""
+"""Kind of stream for an action: a live one, a recording, or both."""
 
 
 class Action(NamedTuple):
-    """An action of a key."""
+    """The action of a key."""
 
     id: str
     keys: str
-    """Keys as Textual names them, separated by commas; the first one is shown."""
+    """Keys in Textual's names, separated by commas. The first one is shown."""
     action: str
-    """Who handles it, its method `action_…`, and arguments: `tabs.tab('monitor')`.
+    """Its handler, the method `action_…` and the arguments: `tabs.tab('monitor')`.
 
-    `view` is the shown tab or the view in it that has the cursor; `tabs`, `replay`, `screen` and
-    `app` are what they are called. Without a name it is the view, or else the screen.
+    `view` is the current tab, or the view in it that has the cursor. `tabs`, `replay`, `screen` and
+    `app` are the objects of these names. Without a name it is the view, or else the screen.
     """
     help: str
     label: str = ""
-    """Label in the footer; actions without one are only in the help."""
+    """Label in the footer. Actions without a label are only in the help."""
     tabs: tuple[Tab, ...] = ()
     """Tabs on which it works; empty for all."""
     when: When = "always"
@@ -70,7 +70,7 @@ class Action(NamedTuple):
 
     @property
     def key_names(self) -> list[str]:
-        """Its keys as they are printed on a keyboard."""
+        """Its keys as printed on a keyboard."""
         return [key_name(key) for key in self.keys.split(",")]
 
     @property
@@ -82,7 +82,7 @@ class Action(NamedTuple):
         return key in self.keys.split(",")
 
     def works_on(self, tab: str, *, replay: bool = False) -> bool:
-        """Return True if it works on that tab, of a live stream or of a recording."""
+        """Return True if it works on that tab, for a live stream or for a recording."""
         when = self.when == "always" or (self.when == "replay") == replay
         return when and (not self.tabs or tab in self.tabs)
 
@@ -211,13 +211,13 @@ ACTIONS = (
     Action("help", "question_mark,h,f1", "screen.help", "Help: keys and legend", "Help"),
     Action("repaint", "ctrl+l", "app.repaint", "Repaint the screen"),
     Action("suspend", "ctrl+z", "app.suspend_process", "Suspend; `fg` in the shell resumes gputop"),
-    Action("quit", "q,f10,ctrl+c", "app.quit", "Quit; what a stress test measured is kept", "Quit"),
+    Action("quit", "q,f10,ctrl+c", "app.quit", "Quit; stress test results so far are kept", "Quit"),
 )
 # fmt: on
 
 
 def explanation(key: str, *, replay: bool) -> str:
-    """Return why a key does nothing on a tab, and what would; "" where nothing is known."""
+    """Return why a key has no effect on a tab, and which key to press; "" if unknown."""
     if key.isdecimal():
         return f"1 2 3 are the tabs · g {key} selects GPU {key}"
     if key in OTHERS:
@@ -254,7 +254,7 @@ OTHERS = {
     "Z": "Space pauses",
     "f": "c changes the density",
 }
-"""Keys of htop, nvtop and nvitop that do something else here, or nothing, with what to press."""
+"""Keys of htop, nvtop and nvitop that have another effect or none here, with the replacement."""
 
 SIGNS = {
     "up": "↑",
@@ -279,7 +279,7 @@ SIGNS = {
 
 
 def key_name(key: str) -> str:
-    """Return the key as it is printed on a keyboard."""
+    """Return the key as printed on a keyboard."""
     *held, last = key.split("+")
     name = SIGNS.get(last) or (last if len(key) == 1 else last.capitalize())
     return "+".join([*(each.capitalize() for each in held), name])

@@ -1,4 +1,4 @@
-"""The application: its look, its settings and its life with the terminal. Screens do the rest."""
+"""The application: its look, its settings, and its lifetime with the terminal."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
 ANY_TERMINAL = look.Terminal()
 ANSI_THEMES = ("ansi-dark", "textual-ansi")
-"""Names of the theme in the terminal's own colours: since Textual 8.2.5, and before. The look then
-replaces them by ours."""
+"""Names of the theme with the terminal's own colours, since Textual 8.2.5 and before. The look then
+replaces its colours by gputop's."""
 ANSWER_SECONDS = 3.0
-"""Seconds that the terminal has to answer what its background is: the theme is dark meanwhile."""
+"""Longest wait in seconds for the terminal's background colour. Until then the theme is dark."""
 TICK_SECONDS = 0.5
-"""Seconds between checks that the terminal still exists, and redraws of what changes with time."""
+"""Seconds between checks that the terminal still exists, and between time-dependent redraws."""
 
 
 SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
@@ -58,20 +58,26 @@ PATIENCE_SECONDS = 10
 """Seconds from a signal to the forced end."""
 
 
-# Ctrl+Q: for who pressed Ctrl+S
+# Bindings are not inherited, because Textual quits on Ctrl+Q, which also
+# undoes an accidental Ctrl+S.
 class GputopApp(SteadyApp, inherit_bindings=False):
-    """The one application. It survives its faults, and ends with its terminal."""
+    """The application. It continues after its own faults, and ends with its terminal."""
 
     terminal: TerminalDriver | None = None
     """Driver of the terminal; None without one, as in tests."""
-    # Also for subclasses elsewhere
+    # The path is absolute, because subclasses may be in other folders.
     CSS_PATH = Path(__file__).with_name("gputop.tcss")
     TITLE = "gputop"
     AUTO_FOCUS = None
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
-            "f10,ctrl+c", "quit", "Quit", show=False, priority=True
-        ),  # also in a dialog
+            "f10,ctrl+c",
+            "quit",
+            "Quit",
+            show=False,
+            priority=True,
+            # This also works in a dialog.
+        ),
         Binding(
             "ctrl+l",
             "repaint",
@@ -93,10 +99,10 @@ class GputopApp(SteadyApp, inherit_bindings=False):
         first: Screen[None] | None = None,
         **dashboard: Any,
     ) -> None:
-        """Begin with the screen `first`, or else with the dashboard of `stream`.
+        """Start with the screen `first`, or else with the dashboard of `stream`.
 
-        `problems` are the settings that could not be used, and `config` is their file. The other
-        arguments are the dashboard's.
+        `problems` are invalid settings, and `config` is their file. The other arguments are the
+        dashboard's.
         """
         # Textual reads ansi_color in its constructor, for NO_COLOR.
         super().__init__(driver_class=TerminalDriver, ansi_color=True)
@@ -104,9 +110,9 @@ class GputopApp(SteadyApp, inherit_bindings=False):
             name for name in ANSI_THEMES if name in self.available_themes
         )
         self.settings = settings
-        """The settings as they are now, also from the command line and the environment."""
+        """The current settings, including those from the command line and the environment."""
         self._changes: dict[str, Any] = {}
-        """The settings that the user changed in the dashboard, which `S` saves."""
+        """The settings that the user changed in the dashboard. `S` saves them."""
         self._problems = problems
         self._config = config or path()
         self._terminal = terminal
@@ -131,9 +137,11 @@ class GputopApp(SteadyApp, inherit_bindings=False):
             loop.add_signal_handler(number, self._leave)
 
     def on_mount(self) -> None:
-        """Watch for the terminal's end; report unusable settings."""
-        gc.enable()  # it was off while modules were imported
-        # What is here now stays: a full collection would hold up a key by 20 ms
+        """Watch for the terminal's end, and report invalid settings."""
+        # It was off while modules were imported.
+        gc.enable()
+        # Current objects stay, and a full collection of them would delay a key
+        # by 20 ms.
         gc.freeze()
         self.set_interval(TICK_SECONDS, self._tick)
         if self.terminal is not None and self._terminal.colours > 16:
@@ -148,13 +156,13 @@ class GputopApp(SteadyApp, inherit_bindings=False):
 
     @on(BackgroundAnswered)
     def _background_answered(self, event: BackgroundAnswered) -> None:
-        """Choose the theme for the terminal's background, if the user chose none."""
+        """Choose the theme for the terminal's background, unless the user chose one."""
         if time.monotonic() < self._ask_until:
             self._terminal = self._terminal._replace(light=event.is_light)
             self.show_look()
 
     def on_resize(self) -> None:
-        """Paint again, even if Textual sees no other size: a smaller one may have come between."""
+        """Repaint even if Textual sees the same size: it may have been smaller in between."""
         self.action_repaint()
         self.screen.refresh()
 
@@ -167,7 +175,7 @@ class GputopApp(SteadyApp, inherit_bindings=False):
 
     @property
     def _action_screen(self) -> ActionScreen | None:
-        """The screen that is shown, behind a dialog or not."""
+        """The current screen, even if a dialog is above it."""
         for screen in reversed(self.screen_stack):
             if isinstance(screen, ActionScreen):
                 return screen
@@ -181,12 +189,12 @@ class GputopApp(SteadyApp, inherit_bindings=False):
             await screen.quit(status)
 
     def _leave(self) -> None:
-        """End because of a signal or without a terminal, once no tab is being made."""
+        """End because of a signal or a lost terminal, as soon as no tab is being created."""
         if self._leaving is not None:
             return
         self._leaving = asyncio.ensure_future(self.action_quit(INTERRUPTED))
         if not self.is_headless:
-            # Kills the process if something hangs
+            # The alarm kills the process if something hangs.
             signal.alarm(PATIENCE_SECONDS)
 
     def action_command_palette(self) -> None:
@@ -196,7 +204,7 @@ class GputopApp(SteadyApp, inherit_bindings=False):
     def get_system_commands(
         self, screen: Screen[Any]
     ) -> Iterable[SystemCommand]:
-        """Yield the commands of the palette: what keys do on the screen, and the themes."""
+        """Yield the commands of the palette: the screen's actions, and the themes."""
         if isinstance(screen, ActionScreen):
             for action in screen.actions:
                 listed = action.name not in ("command_palette", *CURSOR)
@@ -209,12 +217,12 @@ class GputopApp(SteadyApp, inherit_bindings=False):
             yield SystemCommand(f"Theme: {name}", "", do_theme)
 
     def action_repaint(self) -> None:
-        """Paint the whole screen again: another program may have written over it."""
+        """Repaint the whole screen, because another program may have written over it."""
         if self.terminal is not None:
             self.terminal.repaint()
 
     async def action_export(self, kind: str) -> None:
-        """Write what is shown to a file in the working directory: as `txt` or `svg`."""
+        """Write the current page to a file in the working directory, as `txt` or `svg`."""
         from gputop.ui.shell.export import page_text, write_page
 
         name = time.strftime(f"gputop-%Y%m%d-%H%M%S.{kind}")
@@ -235,7 +243,7 @@ class GputopApp(SteadyApp, inherit_bindings=False):
             self.notify(str(file), title="Exported to")
 
     def announce(self, notice: Notice) -> None:
-        """Tell of an event as the settings say: by the terminal, or by a command."""
+        """Report an event as the settings say: by the terminal or by a command."""
         text = visible(notice.text, 200)
         if self.settings.notes and self.terminal is not None:
             self.terminal.write(f"\x1b]9;gputop: {text}\x07")
@@ -246,7 +254,7 @@ class GputopApp(SteadyApp, inherit_bindings=False):
 
     @work(group="events", exit_on_error=False)
     async def _run_command(self, command: Sequence[str], kind: str) -> None:
-        """Run the user's command for an event; its output goes nowhere."""
+        """Run the user's command for an event. Its output is discarded."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
@@ -259,24 +267,22 @@ class GputopApp(SteadyApp, inherit_bindings=False):
         except OSError as error:
             self.notify(f"{command[0]}: {error.strerror}", title="--on-event")
 
-    # Look and settings.
-
     def change_settings(self, **changes: Any) -> None:
-        """Apply settings that the user chose. Only those that differ from before are saved."""
+        """Apply settings that the user chose. Only changed ones are saved."""
         for key, value in changes.items():
             if getattr(self.settings, key) != value:
                 self._changes[key] = value
         self.settings = replace(self.settings, **changes)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Return the filters of all that is drawn: the look first, then NO_COLOR of the rest."""
+        """Return the filters for everything that is drawn: the look, then NO_COLOR for the rest."""
         return [
             *([self.look] if self.look.enabled else []),
             *super().get_line_filters(),
         ]
 
     def show_look(self) -> None:
-        """Show everything in the theme and the characters of the settings, if they have changed."""
+        """Apply the theme and the characters of the settings, if they have changed."""
         chosen = look.choose_look(
             self.settings.theme, self.settings.ascii, self._terminal
         )
@@ -286,19 +292,20 @@ class GputopApp(SteadyApp, inherit_bindings=False):
         for screen in self.screen_stack:
             for widget in screen.query(
                 "*"
-            ):  # else each drawn line stays, in up to four looks
+                # Otherwise, each drawn line stays in memory, in up to four looks.
+            ):
                 widget.refresh()
             screen.refresh()
 
     @property
     def other_themes(self) -> list[str]:
-        """Names of the themes that the terminal can show besides the current one, from it on."""
+        """Names of the other themes that the terminal can show, starting after the current one."""
         names = [*self._terminal.themes]
         at = names.index(now) if (now := self.look.theme.name) in names else 0
         return [*names[at + 1 :], *names[:at]]
 
     def action_theme(self, name: str = "") -> None:
-        """Show the theme of that name, or the next one, and say which."""
+        """Show the theme with that name, or the next one, and report its name."""
         if name or (others := self.other_themes):
             self.change_settings(theme=name or others[0])
             self.show_look()
@@ -309,8 +316,11 @@ class GputopApp(SteadyApp, inherit_bindings=False):
     async def action_save(self) -> None:
         try:
             await asyncio.to_thread(
-                save, self._config, self._changes
-            )  # the home may be far away
+                save,
+                self._config,
+                self._changes,
+                # The home may be on a network.
+            )
         except ProblemError as error:
             self.notify(str(error), title="Not saved", severity="error")
             return
@@ -318,8 +328,6 @@ class GputopApp(SteadyApp, inherit_bindings=False):
         if self._changes:
             done = f"Saved in {visible(str(self._config))}"
         self.notify(done, title="Settings")
-
-    # Notifications and faults.
 
     def notify(
         self,
@@ -330,12 +338,12 @@ class GputopApp(SteadyApp, inherit_bindings=False):
         timeout: float | None = None,
         markup: bool = False,  # noqa: ARG002 - Textual's widgets pass True
     ) -> None:
-        """Show a notification in place of the one before, without markup: it has foreign text."""
+        """Replace the current notification. The text is not markup, because it may be foreign."""
         self.clear_notifications()
-        # Textual leaves the container of each notification, for ever
+        # Textual never removes the container of a notification.
         for screen in self.screen_stack:
             for around in screen.query("ToastHolder"):
-                # The caller may be outside of the app
+                # The caller may be outside of the app.
                 self.call_later(around.remove)
         message = "\n".join(map(visible, message.splitlines()))
         super().notify(
@@ -347,7 +355,7 @@ class GputopApp(SteadyApp, inherit_bindings=False):
         )
 
     def report(self, error: BaseException) -> None:
-        """Notify of a fault in gputop that does not end it."""
+        """Show a fault in gputop that does not end it."""
         self.log.error(error)
         if says_process_limit(error):
             self.notify(
@@ -359,7 +367,7 @@ class GputopApp(SteadyApp, inherit_bindings=False):
         )
 
     def end_with(self, error: BaseException) -> bool:
-        """End with one line instead of a traceback, which `GPUTOP_DEBUG` brings back."""
+        """End with one line instead of a traceback. `GPUTOP_DEBUG` shows the traceback."""
         if os.environ.get("GPUTOP_DEBUG"):
             return False
         self.fault = _described(error)

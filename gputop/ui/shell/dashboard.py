@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from gputop.ui.shell.tabs import ExtraTab
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 12
-"""Smallest terminal with more than a line for each device."""
+"""Smallest terminal with more than one line per device."""
 PRELOAD_SECONDS = 0.5
 """Seconds after the first screen. By then it has numbers, unless the driver is slow."""
 
@@ -60,17 +60,17 @@ class RecordSource(Protocol):
     """Source of records: a `StreamChild`, or a substitute."""
 
     def records(self) -> AsyncGenerator[Record | Interruption | Played]:
-        """Yield records for ever."""
+        """Yield records forever."""
 
     def ask(self, **wanted: Any) -> None:
-        """Ask the sampler for another `interval`, or for `gpm`."""
+        """Request another `interval`, or `gpm`, from the sampler."""
 
     async def close(self) -> None:
-        """Leave nothing running."""
+        """End everything that runs."""
 
 
 class Dashboard(ActionScreen):
-    """Tabs over one stream. An action is done by the tab that is shown, or else by the screen."""
+    """Tabs over one stream. The current tab runs an action, or else the screen does."""
 
     actions = ACTIONS
     BINDINGS: ClassVar[list[BindingType]] = list(bindings(ACTIONS))
@@ -89,10 +89,10 @@ class Dashboard(ActionScreen):
         back_to: str = "",
         extra: ExtraTab | None = None,
     ) -> None:
-        """Show `stream`, which is `replay` where it is a recording; record to the file `record`.
+        """Show `stream`. For a recording, this is `replay`, too. Record to the file `record`.
 
-        The list of processes begins with the filter `search`. `back_to` names the screen that Esc
-        leads back to from the monitor, if any. `extra` is one more tab.
+        The list of processes starts with the filter `search`. If `back_to` is set, Esc on the
+        monitor returns to the screen with that name. `extra` is one more tab.
         """
         super().__init__()
         self._stream = stream
@@ -110,7 +110,7 @@ class Dashboard(ActionScreen):
         self._extra = extra
         self._events = EventWatch()
         self._rung: set[tuple[object, ...]] = set()
-        """Identities of the problems that the bell was rung for, while they last."""
+        """Identities of the problems that have rung the bell, while they last."""
 
     def compose(self) -> ComposeResult:
         self._leave_out(self.app.size)
@@ -153,7 +153,7 @@ class Dashboard(ActionScreen):
         self._leave_out(event.size)
 
     def _leave_out(self, size: Size) -> None:
-        """Leave the smallest terminals to the devices."""
+        """On very small terminals, show only the devices."""
         small = size.width < LEAST_WIDTH or size.height < LEAST_HEIGHT
         self.set_class(small, SMALLEST)
 
@@ -167,7 +167,8 @@ class Dashboard(ActionScreen):
 
     def on_mount(self) -> None:
         self.follow(self._stream.records(), self._receive)
-        # While the sampler is awaited; no thread, which the first number would have to wait for.
+        # Import it while waiting for the sampler. A thread would delay the
+        # first number.
         self.call_after_refresh(import_module, "gputop.health.judge")
         self.set_timer(PRELOAD_SECONDS, self._preload)
         self.watch(
@@ -179,7 +180,7 @@ class Dashboard(ActionScreen):
 
     @work(group="load", exit_on_error=False)
     async def _preload(self) -> None:
-        """Make the benchmark tab before somebody waits for it: that takes a tenth of a second."""
+        """Create the benchmark tab before it is needed, because that takes a tenth of a second."""
         await asyncio.to_thread(import_module, "gputop.ui.benchmark.screen")
         await self.tabs.get_benchmark()
 
@@ -202,7 +203,7 @@ class Dashboard(ActionScreen):
             await self.tabs.show_hosts()
 
     async def _play(self, played: Played) -> None:
-        """Add what a replay has played; after a jump, in another thread."""
+        """Add the records that a replay has played. After a jump, use a thread."""
         if played.restarted:
             self.telemetry.moving = True
             try:
@@ -215,7 +216,8 @@ class Dashboard(ActionScreen):
                     self.telemetry.receive(record)
                     await asyncio.sleep(
                         0
-                    )  # of many samples at once; a key may wait for one
+                        # It may contain many samples, and a key may be waiting.
+                    )
         self._show_targets()
         self._ring()
         self.show()
@@ -249,7 +251,8 @@ class Dashboard(ActionScreen):
             if each.severity > Severity.INFORMATION:
                 problems.add(each.key)
         if problems - self._rung:
-            self._header.redraw()  # also while the rest is paused
+            # The header is updated even while the rest is paused.
+            self._header.redraw()
             if self.app.settings.bell:
                 self.app.bell()
         self._rung = problems
@@ -291,7 +294,7 @@ class Dashboard(ActionScreen):
 
     async def act(self, action: Action) -> bool:
         if self.tabs.leaving:
-            # An action could wait for ever for a tab that is not made
+            # An action could wait forever for a tab that is never created.
             return True
         done = await super().act(action)
         self._filter.show(self.field)
@@ -328,12 +331,14 @@ class Dashboard(ActionScreen):
                 return ""
             case "bench.start" | "signal" if (
                 self.telemetry.scraped
-            ):  # they say what to do
+                # Their labels are instructions.
+            ):
                 return action.label if self.tabs.shown == "benchmark" else ""
         return action.label
 
     def order(self, action: Action) -> int:
-        """Return the sort key: of other keys, first those of a replay, or of focused processes."""
+        """Return the sort key. Keys of a replay or of focused processes come first among the
+        others."""
         first = action.when == "replay"
         if self.tabs.on_processes and action.is_for_processes:
             first = True
@@ -353,7 +358,8 @@ class Dashboard(ActionScreen):
     def show(self) -> None:
         self._header.redraw()
         self._keys.redraw()
-        if self.tabs.tab.is_attached:  # not while the screen goes
+        # The screen may be closing.
+        if self.tabs.tab.is_attached:
             self.tabs.tab.show_telemetry()
             self._filter.show(self.field)
         if self._bar is not None:
@@ -361,24 +367,26 @@ class Dashboard(ActionScreen):
         self._ask_gpm()
 
     def _ask_gpm(self) -> None:
-        """Have GPM sampled while it is shown or recorded."""
+        """Sample GPM while it is shown or recorded."""
         wanted = (
             self.tabs.tab.wants_gpm or self._recordings.current is not None
         )
         self._stream.ask(gpm=self.app.settings.gpm and wanted)
 
     def tick(self) -> None:
-        """Show that no data comes, or how far a replay is."""
+        """Show missing data, or the progress of a replay."""
         self.telemetry.tick()
         if self.telemetry.silent_seconds is not None:
             self.show()
         elif self._bar is not None:
             self._bar.redraw()
-            self._keys.redraw()  # the end comes without a record
+            # A replay ends without a record.
+            self._keys.redraw()
 
     async def action_start(self) -> None:
-        """Stress-test what the form says on the benchmark tab, elsewhere the selected device."""
-        # The device that is meant may be about to appear
+        """Run the stress test in the form on the benchmark tab, elsewhere one of the selected
+        device."""
+        # The device that the user wants may be about to appear.
         if self.telemetry.starting:
             self.notify(
                 "The driver is still starting: `Start` in the form tests the CPU"
@@ -454,7 +462,7 @@ class Dashboard(ActionScreen):
         await self.app.action_save()
 
     def _note_settings(self) -> None:
-        """Enter into the settings how devices and processes are shown."""
+        """Store the display options of devices and processes in the settings."""
         table = self._table
         self.app.change_settings(
             density=self._monitor.devices.density,
@@ -465,7 +473,7 @@ class Dashboard(ActionScreen):
         )
 
     async def action_leave(self) -> None:
-        """Go out of a field, off a filter or a device's page, then back to the monitor."""
+        """Leave a field, a filter or a page, and finally return to the monitor."""
         if self._filter.typing:
             self._filter.clear()
         elif self.focused is not None:
@@ -497,7 +505,7 @@ class Dashboard(ActionScreen):
         self.app.push_screen(page)
 
     def report(self, error: BaseException) -> None:
-        """Notify of a fault in gputop, or in the recording that is played."""
+        """Show a fault in gputop, or in the recording that is played."""
         if self._replay is not None:
             from gputop.recording.reader import RecordingError
 
@@ -510,10 +518,10 @@ class Dashboard(ActionScreen):
         super().report(error)
 
     def on_benchmark_tab_changed(self) -> None:
-        """Show in the footer that a run started or ended."""
+        """Update the footer after a run has started or ended."""
         self._keys.redraw()
 
     async def on_unmount(self) -> None:
-        """Leave nothing running; a stress test has ended with its task."""
+        """End everything that runs. A stress test has ended with its task."""
         await self._recordings.close()
         await self._stream.close()

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from gputop.agent.snapshot import Process, Sample
 
 JOB_SECONDS = 60.0
-"""Age of a process from which on its end is an event."""
+"""Age of a process from which its end is an event."""
 
 
 class Notice(NamedTuple):
-    """An event to tell the user about."""
+    """An event to report to the user."""
 
     kind: str
     """`job-ended`, `gpu-free` or `fault`."""
@@ -26,7 +26,7 @@ class Notice(NamedTuple):
 
 
 class EventWatch:
-    """Compares each sample with the one before it."""
+    """Compares each sample with the previous one."""
 
     def __init__(self) -> None:
         self._before: Mapping[str, list[Process]] = {}
@@ -38,7 +38,7 @@ class EventWatch:
         devices: Iterable[Device],
         findings: Iterable[Finding],
     ) -> Iterator[Notice]:
-        """Yield what has happened since the sample before."""
+        """Yield the events since the previous sample."""
         now = sample.processes_by_device()
         states = {each.uuid: each for each in sample.devices}
         ended: dict[int, Process] = {}

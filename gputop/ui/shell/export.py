@@ -1,4 +1,4 @@
-"""The page that is shown, as text: what is on the screen, cell by cell."""
+"""The current page as text: the content of the screen, cell by cell."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ def page_text(screen: Screen[object]) -> str:
 
 
 def write_page(name: str, content: str) -> Path:
-    """Write a page to a new file in the working directory; return its path. Raises `OSError`."""
+    """Write a page to a new file in the working directory. Return its path. Raises `OSError`."""
     file = Path(name).absolute()
-    write_whole(file, content.encode(), 0o600)  # it has command lines
+    # The page contains command lines.
+    write_whole(file, content.encode(), 0o600)
     return file
 
 
@@ -39,7 +40,7 @@ def _write(
     x: int,
     strip: Strip,
 ) -> None:
-    """Write a strip into the cells of a row. A wide character empties the cell behind it."""
+    """Write a strip into the cells of a row. A wide character empties the cell after it."""
     for character in strip.text:
         width = cell_len(character)
         if 0 <= x <= len(row) - width:

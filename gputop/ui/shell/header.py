@@ -1,4 +1,4 @@
-"""Lines on top of the dashboard: host, how things are, sums, and the bar of a replay."""
+"""Lines at the top of the dashboard: host, status, totals, and the bar of a replay."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ TABS = (
 )
 TITLE = " gputop "
 ROOMY = 80
-"""Width in cells from which on there are gaps in the top line."""
+"""Width from which there are gaps in the top line."""
 NARROW = 60
-"""Width below which tabs that are not shown have no name."""
+"""Width below which only the current tab has a name."""
 TALL = 20
-"""Rows of a screen from which on there is room for the sums over all devices."""
+"""Rows of a screen from which there is room for the totals."""
 
 
 class Header(TelemetryView):
-    """Title, tabs, host and driver; how things are; sums over all devices and the host."""
+    """Title, tabs, host and driver; the status; totals of all devices and of the host."""
 
     def __init__(
         self,
@@ -78,10 +78,10 @@ class Header(TelemetryView):
         self._titles = (*TABS, *more_tabs)
         self.tab = TABS[0][0]
         self.recording = False
-        """True while there is a recording."""
+        """True while a recording is in progress."""
 
     def redraw(self) -> None:
-        """Draw again; the number of rows depends on the terminal alone."""
+        """Draw again. The number of rows depends only on the terminal."""
         self.styles.height = 3 if self.app.size.height >= TALL else 2
         super().redraw()
 
@@ -91,7 +91,7 @@ class Header(TelemetryView):
         ]
 
     def _status(self, width: int) -> Row:
-        """Return how things are: what is broken, the gravest problem, or that there is none."""
+        """Return the status: an interruption, the gravest problem, or that there is none."""
         telemetry = self._telemetry
         if telemetry.silent_seconds is not None:
             return [
@@ -160,7 +160,7 @@ class Header(TelemetryView):
         return spread(left, [Span(f"{right} ", DIM)], width)
 
     def _tabs(self, width: int) -> list[tuple[str, str]]:
-        """Return names and labels of the tabs, which are numbers alone on a narrow screen."""
+        """Return names and labels of the tabs. On a narrow screen, the labels are only numbers."""
         short = width < NARROW
         return [
             (name, text[:3] if short and name != self.tab else text)
@@ -168,11 +168,11 @@ class Header(TelemetryView):
         ]
 
     def _summary(self, width: int) -> Row:
-        """Return the sums, or what to do about a stream that broke off."""
+        """Return the totals, or the remedy for an interrupted stream."""
         if self._remedy:
             return [Span(clip(f" {self._remedy}", width))]
         devices, host = self._devices(), self._host()
-        # What the devices say beyond their sums gives way first.
+        # Readings of single devices are dropped first.
         ranked = (*devices[:SUMS], *host, *devices[SUMS:])
         kept = fit_columns(ranked, width, width_of) or devices[:1]
         left = [span for part in devices if part in kept for span in part]
@@ -181,7 +181,7 @@ class Header(TelemetryView):
 
     @property
     def _remedy(self) -> str:
-        """Remedy for a stream that broke off, or "" if waiting is enough."""
+        """Remedy for an interrupted stream, or "" if waiting is enough."""
         problem = self._telemetry.interruption
         if self._telemetry.silent_seconds is None or problem is None:
             return ""
@@ -208,7 +208,7 @@ class Header(TelemetryView):
 
     def _host(self) -> list[Row]:
         host = self._telemetry.host
-        # Their titles say it of each
+        # The title of each host shows this.
         if host is None or self._telemetry.machines:
             return []
         memory = used_of(host.memory_used_bytes, host.memory_total_bytes)
@@ -223,7 +223,7 @@ class Header(TelemetryView):
         ]
 
     def _devices(self) -> list[Row]:
-        """Return the devices in parts: the sums, then the hottest and the busiest."""
+        """Return parts about the devices: the totals, then the hottest and the busiest device."""
         telemetry = self._telemetry
         gpus = [each for each in telemetry.devices if each.parent_uuid is None]
         if not gpus:
@@ -241,7 +241,8 @@ class Header(TelemetryView):
         first = [Span(f" {named}", STRONG)]
         if lost:
             first.append(Span(f"  {lost} not answering", FAULT))
-        if old:  # the sums are of this moment
+        # The totals are of this moment.
+        if old:
             first.append(Span(f"  {old} slow", WARN))
         parts = [first, *_sums([r for _, r in current], lost)]
         if len(gpus) > 1:
@@ -261,17 +262,17 @@ class Header(TelemetryView):
 
 
 SUMS = 4
-"""Number of parts of the summary that are not about one device."""
+"""Number of parts that are not about a single device."""
 
 
 def _sums(readings: Sequence[DeviceSample], lost: int) -> list[Row]:
-    """Return mean use, memory and power of all devices; empty parts if they are not known."""
+    """Return mean use, memory and power of all devices. Parts are empty if unknown."""
     parts: list[Row] = [[], [], []]
     busy = _values(readings, "gpu_utilization_percent")
     if busy:
         mean = percentage(sum(busy) / len(busy)).rjust(5)
         parts[0] = [Span("  busy ", DIM), Span(mean)]
-    # Of the same devices: else it would be what some use of what all have.
+    # Use and total must be of the same devices.
     known = [r for r in readings if r.memory_used_bytes is not None]
     known = [r for r in known if r.memory_total_bytes is not None]
     if known:
@@ -280,7 +281,7 @@ def _sums(readings: Sequence[DeviceSample], lost: int) -> list[Row]:
         parts[1] = [Span("  mem ", DIM), Span(used_of(used, total))]
     watts = _values(readings, "power_watts")
     if watts:
-        # Of those that do not answer it has been said.
+        # The devices that do not answer are already reported.
         least = "≥" if len(watts) < len(readings) - lost else ""
         drawn = number(sum(watts), whole=True)
         parts[2] = [Span("  power ", DIM), Span(f"{least}{drawn} W")]
@@ -306,7 +307,7 @@ def _most(pairs: Sequence[tuple[Device, DeviceSample]]) -> list[Row]:
 
 
 def _problem_row(problems: Sequence[Entry], width: int) -> Row:
-    """Return the gravest problem, and how many others there are."""
+    """Return the gravest problem and the number of others."""
     hint = f"+{len(problems) - 1} more: w " if len(problems) > 1 else "w Why "
     room = width - len(hint) - 4
     first = problems[0]
@@ -321,7 +322,7 @@ def _values(readings: Sequence[DeviceSample], name: str) -> list[float]:
 
 
 SHORTEST_BAR = 8
-"""Cells of the shortest bar that is drawn."""
+"""Cells of the shortest bar."""
 
 
 class ReplayBar(TelemetryView):
@@ -346,7 +347,8 @@ class ReplayBar(TelemetryView):
         if replay.recording.ending:
             ending = f" {replay.recording.ending} "
         if width_of(row) + len(ending) > width:
-            ending = f"{ending.partition(';')[0]} "  # without the time
+            # Leave out the time.
+            ending = f"{ending.partition(';')[0]} "
         room = width - width_of(row) - len(ending) - 1
         if room >= SHORTEST_BAR:
             share = replay.position / replay.end if replay.end else 1.0

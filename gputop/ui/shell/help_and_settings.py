@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from gputop.ui.shell.app import GputopApp
 
 TWO_FROM = 110
-"""Width of a terminal from which on there are two columns."""
+"""Width of a terminal from which there are two columns."""
 NAME = 17
-"""Cells of a name."""
+"""Width of a name."""
 FIRST = (
     "tab.monitor",
     "tab.benchmark",
@@ -59,7 +59,7 @@ FIRST = (
     "help",
     "quit",
 )
-"""Keys of the README, which come first."""
+"""Keys that the README lists. They come first."""
 PLACES = {
     (): "Everywhere",
     LIVE: "Devices and processes",
@@ -79,13 +79,13 @@ PLACES = {
 MOUSE = {
     "click, wheel": "select, scroll; on a title: sort; on a key of the last line: press it",
     "double click": "the page of a device",
-    "Shift and drag": "select text, which gputop leaves to the terminal (on a Mac: Option)",
+    "Shift and drag": "select text with the terminal (on a Mac: Option)",
 }
 
 PANELS = {
-    "SM": "SM active (see below), where `busy` is not counted, as with MIG",
-    "mem": "device memory in use, of the total; `host` where it is the host's memory",
-    "power": "power draw, of the enforced limit",
+    "SM": "SM active (see below) if there is no `busy`, as with MIG",
+    "mem": "device memory in use and in total; `host` for the host's memory",
+    "power": "power draw and enforced limit",
     "bus": "share of time in which device memory was read or written",
     "PCIe, NVLink ↓ ↑": "rates at which the device receives and sends",
     "LIMIT, heat, …": "why the clocks are not higher: heat and HW (hardware) are bad; a power "
@@ -96,23 +96,23 @@ SIGNS = {
     "▌": "the selected device or process",
     "━━─": "a bar: share of the whole",
     "┄┄┄": "a bar whose value is missing",
-    "⣀⣤⣶": "history: new values are written over the oldest, and a gap marks now",
+    "⣀⣤⣶": "history: the newest values are on the right",
     "▲": "a problem; in a column heading: sorted, smallest first (▼ largest)",
     "3:1": "MIG instance 1 of GPU 3",
 }
 HOSTS = {
-    "▇ ○ ×": "a GPU, as high as it is busy; a free one; one that does not answer",
+    "▇ ○ ×": "a GPU's load; a free GPU; a GPU that does not answer",
     "a:3": "GPU 3 of host a",
-    "AWAY": "its connection or its gputop ended: gputop reconnects, after a minute at most",
-    "no data for …": "it is connected but silent: gputop soon reconnects",
+    "AWAY": "the connection or the remote gputop ended; gputop reconnects within a minute",
+    "no data for …": "connected but silent; gputop reconnects soon",
     HOST.title: HOST.about,
-    "b, F9, e": "work on this machine only, which --host localhost shows; for another, run gputop "
-    "there: ssh -t HOST gputop",
+    "b, F9, e": "work on this machine only, which is --host localhost; for another machine, use "
+    "ssh -t HOST gputop",
 }
 BENCHMARK = {
     "TFLOP/s": "2·N³ operations per product, normal data, wall time",
     "peak": "best window of 0.1 to 0.2 s; the mean is of the whole run",
-    "droop": "how far the second half is below the first seconds",
+    "droop": "decrease from the first seconds to the second half",
 }
 LEGENDS: dict[str, Mapping[str, str]] = {
     "Mouse": MOUSE,
@@ -167,7 +167,7 @@ class HelpPage(Dialog[None]):
                     yield Static(Group(*starmap(_table, groups)))
 
     def _halves(self) -> tuple[Sequence[tuple[str, Mapping[str, str]]], ...]:
-        """Return the groups of the left and of the right column, of about the same height."""
+        """Return the groups of the left and of the right column, with about the same height."""
         groups = list(self.groups.items())
         rest = sum(len(entries) for _, entries in groups) / 2
         for at, (_, entries) in enumerate(groups):
@@ -186,7 +186,7 @@ class Help(HelpPage):
         *,
         hosts: bool = False,
     ) -> None:
-        """List the actions that are `offered`; explain several `hosts` if they are shown."""
+        """List the actions that are `offered`. Explain several `hosts` if they are shown."""
         actions = {action.id: action for action in ACTIONS if offered(action)}
         first = [actions.pop(each) for each in FIRST if each in actions]
         groups: dict[str, Mapping[str, str]] = {"Main keys": _lines(first)}
@@ -228,7 +228,7 @@ SORTS = {
     "m": "RES",
     "t": "AGE",
 }
-"""Columns that processes are sorted by at once, by the letters that nvitop has after `o`."""
+"""Columns by nvitop's letters after `o`, which sort processes at once."""
 ALSO = {
     "theme": "T",
     "interval": "+ -",
@@ -239,7 +239,7 @@ ALSO = {
     "tree": "t",
     **{title: f"o {letter}" for letter, title in SORTS.items()},
 }
-"""Keys that change the same without this screen."""
+"""Keys that change the same setting without this screen."""
 TITLES = {
     column.title: column.about for column in COLUMNS if column is not COMMAND
 }
@@ -249,7 +249,7 @@ WORDS = {None: "auto", True: "on", False: "off"}
 
 
 class SettingsScreen(ChoiceDialog):
-    """Dialog with a line for each setting, and one for each column of processes."""
+    """Dialog with a line for each setting, and a line for each column of processes."""
 
     def __init__(
         self,
@@ -259,9 +259,9 @@ class SettingsScreen(ChoiceDialog):
         *,
         columns: bool,
     ) -> None:
-        """Show the settings of `app`, all or first the `columns`; call `changed` after each.
+        """Show the settings of `app`, or the `columns` first. Call `changed` after each change.
 
-        `not_shown` returns why columns that are on are not on screen, by their titles.
+        `not_shown` returns the reasons, by title, why enabled columns are not on screen.
         """
         keys = "↑ ↓ select · ← → change · S saves · Esc closes"
         super().__init__("Settings", _rows(app.settings, not_shown()), keys)

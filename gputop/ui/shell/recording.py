@@ -1,4 +1,4 @@
-"""Recordings of what the dashboard receives, written to a file while it is shown."""
+"""Recordings of the records that the dashboard receives, written while it is shown."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from gputop.agent.snapshot import Inventory, Record, Sample
 from gputop.text import duration, size, visible
 
 MOST_WAITING = 300
-"""Records that may wait for the disk before the recording fails."""
+"""Most records in the queue before the recording fails."""
 END_SECONDS = 0.5
 """Seconds that the dashboard waits at its end for records that are not written yet."""
 
 
 class RecordingThread(threading.Thread):
-    """A recording in progress. Its own thread writes, so that a disk that hangs holds up nothing.
+    """A recording in progress. Its own thread writes, so a hanging disk delays nothing else.
 
-    `notify` is called once the file exists and once it is written, and `failed` if it cannot be
-    written; all from that thread, or from the caller of `write`.
+    `notify` is called after the file was created and after it was completed, and `failed` if it
+    cannot be written. The calls come from that thread, or from the caller of `write`.
     """
 
     def __init__(
@@ -36,14 +36,15 @@ class RecordingThread(threading.Thread):
     ) -> None:
         super().__init__(name="recording", daemon=True)
         self.path = path
-        with contextlib.suppress(OSError):  # in a folder that was removed
+        # The working directory may have been removed.
+        with contextlib.suppress(OSError):
             self.path = path.absolute()
         self._notify, self._failed = notify, failed
         self._since = time.monotonic()
         self._waiting: queue.Queue[Record | None] = queue.Queue(MOST_WAITING)
         self._over = False
         self.is_last = False
-        """True if the dashboard ends with it, and nobody reads about it any more."""
+        """True if the dashboard is ending, so that notifications are useless."""
         self.start()
 
     def write(self, record: Record) -> None:
@@ -58,7 +59,7 @@ class RecordingThread(threading.Thread):
             self._fail(Problem(what, "the disk does not answer", remedy))
 
     def stop(self) -> None:
-        """Stop once the queued records are written."""
+        """Stop after the queued records are written."""
         with contextlib.suppress(queue.Full):
             self._waiting.put_nowait(None)
 
@@ -95,11 +96,11 @@ class RecordingThread(threading.Thread):
 
 
 class Recordings:
-    """Recordings, one at a time. Calls `notify` with each start and end, and then `changed`.
+    """Recordings, one at a time. Calls `notify` at each start and end, and then `changed`.
 
-    A recording begins with the latest sample, so that it can be played however soon it ends.
-    Records are written whether they are shown or not. `wanted` is a file to record to from the
-    start. Use it in the event loop only.
+    A recording starts with the latest sample, so that even a short one can be played. Records are
+    written whether they are shown or not. `wanted` is a file to record to from the start. For the
+    event loop only.
     """
 
     def __init__(
@@ -115,7 +116,7 @@ class Recordings:
         self._sample: Sample | None = None
 
     def add_record(self, record: Record) -> None:
-        """Write the record if there is a recording."""
+        """Write the record if a recording is in progress."""
         if self.current is not None:
             self.current.write(record)
         if isinstance(record, Inventory):
@@ -127,7 +128,7 @@ class Recordings:
             self._begin(wanted, self._inventory, record)
 
     def toggle(self) -> None:
-        """Begin a recording in the working directory, or end the current one."""
+        """Start a recording in the working directory, or end the current one."""
         inventory, sample = self._inventory, self._sample
         if self.current is not None:
             self._end(self.current)
@@ -157,7 +158,7 @@ class Recordings:
         def later(
             what: Callable[..., None], *arguments: object, **named: str
         ) -> None:
-            # The loop has ended already
+            # The event loop may have ended.
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(partial(what, *arguments, **named))
 

@@ -42,11 +42,11 @@ def run(
     show_secrets: bool = False,
     **shown: Any,
 ) -> int:
-    """Run the dashboard until it is left; return the exit status.
+    """Run the dashboard until the user quits, and return the exit status.
 
-    `chosen` are the options of `StreamOptions` that say which devices are read. `hosts` are shown
-    instead of this machine, or a `recording` is played. `show_secrets` leaves command lines and
-    environments of this machine's processes unmasked. The other arguments are the app's.
+    `chosen` has the `StreamOptions` that select devices. `hosts` replace this machine, or a
+    `recording` is played. `show_secrets` leaves command lines and environments of this machine's
+    processes unmasked. The other arguments are the app's.
     """
     interval, replay, process = settings.interval, None, None
     asked = StreamOptions(
@@ -83,12 +83,12 @@ def show_screen(
     python: str | None,  # noqa: ARG001
     **shown: Any,
 ) -> int:
-    """Run the app with that screen until it is left; return the exit status."""
+    """Run the app with that screen until the user quits, and return the exit status."""
     return _show(first=first, **shown)
 
 
 def _show(*arguments: Any, **options: Any) -> int:
-    """Run the app with these arguments; return the exit status."""
+    """Run the app with these arguments, and return the exit status."""
     _set_colours()
     from gputop.ui.drawing.look import Terminal
     from gputop.ui.shell.app import GputopApp
@@ -116,10 +116,10 @@ def _show(*arguments: Any, **options: Any) -> int:
 
 
 def _set_colours() -> None:
-    """Have Textual use 256 colours if terminfo has them: Textual goes by the name in TERM.
+    """Make Textual use 256 colours if terminfo reports them. Textual decides by the name in TERM.
 
     The names `alacritty`, `foot` and `xterm-ghostty` do not end in `256color`, and COLORTERM is
-    rarely set over SSH. Textual obeys even an empty NO_COLOR, which is removed.
+    rarely set over SSH. Textual obeys even an empty NO_COLOR, so it is removed.
     """
     if not without_colours(os.environ):
         os.environ.pop("NO_COLOR", None)

@@ -1,4 +1,4 @@
-"""Tabs and pages of the dashboard, one of which is shown. Pages are made when first needed."""
+"""Tabs and pages of the dashboard. One of them is visible. Pages are created when first needed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gputop.ui.telemetry import Telemetry
 
 BENCHMARK_CSS = Path(__file__).parents[1] / "benchmark" / "benchmark.tcss"
-"""Style sheet that is slow to parse, and that the first screen does not need."""
+"""Style sheet that is slow to parse and that the first screen does not need."""
 
 
 class ExtraTab(NamedTuple):
@@ -39,7 +39,7 @@ class ExtraTab(NamedTuple):
 
 
 class Tabs(ContentSwitcher):
-    """Tabs and pages, one of which is shown, and the actions that lead from one to another."""
+    """Tabs and pages, one of which is visible, and the actions that switch between them."""
 
     def __init__(
         self,
@@ -49,23 +49,23 @@ class Tabs(ContentSwitcher):
         ask: Callable[..., None],
         switched: Callable[[], None],
     ) -> None:
-        """Show the first of `tabs`, and call `switched` once another one is shown.
+        """Show the first of `tabs`. Call `switched` after every switch.
 
-        `python` and the `ask` of the stream are for the benchmark tab.
+        `python` and the stream's `ask` are for the benchmark tab.
         """
         self._made = {str(tab.id): tab for tab in tabs}
         self.shown = next(iter(self._made))
-        """ID of the tab that is shown."""
+        """ID of the current tab."""
         super().__init__(*tabs, initial=self.shown)
         self._telemetry, self._python, self._ask = telemetry, python, ask
         self._switched = switched
         self.benchmark: BenchmarkTab | None = None
-        """Benchmark tab, made when it is first needed."""
+        """Benchmark tab, created when it is first needed."""
         self._making = asyncio.Lock()
         self.leaving = False
-        """True once the screen is being left, and no tab can be made any more."""
+        """True while the screen is closing, when no tab can be created."""
         self._came_from: dict[str, str] = {}
-        """Tab that each of the pages was opened from."""
+        """Tab from which each page was opened."""
 
     def refresh(
         self,
@@ -74,7 +74,7 @@ class Tabs(ContentSwitcher):
         layout: bool = False,
         recompose: bool = False,
     ) -> Self:
-        """Lay out without painting: what that changes is painted, and nothing else is here."""
+        """Lay out without repainting everything. Only the widgets that changed are repainted."""
         return super().refresh(
             *regions,
             repaint=repaint and not layout,
@@ -83,17 +83,17 @@ class Tabs(ContentSwitcher):
         )
 
     def on_mount(self) -> None:
-        """Show the tab of a key that came before; Textual's own handler shows the first one."""
+        """Show the tab of an earlier key. Textual's own handler shows the first tab."""
         self.call_after_refresh(lambda: setattr(self, "current", self.shown))
 
     @property
     def tab(self) -> LiveTab:
-        """Tab that is shown."""
+        """Current tab."""
         return self._made[self.shown]
 
     @property
     def has_hosts(self) -> bool:
-        """True once there is a tab of several hosts."""
+        """True if there is a tab of several hosts."""
         return self.has("hosts")
 
     def has(self, name: str) -> bool:
@@ -112,12 +112,13 @@ class Tabs(ContentSwitcher):
         self.shown = name
         if (
             self.children
-        ):  # else a key came before the tabs, and they are shown by `on_mount`
+            # Otherwise, a key came before the tabs, and `on_mount` shows them.
+        ):
             self.current = name
         self._switched()
 
     def go_back(self) -> None:
-        """Show the tab that a page was opened from, or the monitor, or from there all hosts."""
+        """Return to the tab that opened the page, else to the monitor, else to all hosts."""
         came_from = "monitor"
         if self._telemetry.has_hosts and self.shown in ("monitor", "hosts"):
             came_from = "hosts"
@@ -125,7 +126,7 @@ class Tabs(ContentSwitcher):
         self.switch(self._came_from.get(self.shown, came_from))
 
     async def show_hosts(self) -> None:
-        """Show the hosts instead of the monitor, once it is known that there are several."""
+        """Show the hosts instead of the monitor, as soon as several hosts are known."""
         self._made["hosts"] = HostsTab(self._telemetry)
         await self.add_content(self._made["hosts"])
         if self.shown == "monitor":
@@ -151,7 +152,7 @@ class Tabs(ContentSwitcher):
             return self.benchmark
 
     async def end_making(self) -> None:
-        """Hold the lock for good: Textual fails at a tab that is mounted while its screen goes."""
+        """Hold the lock from now on. Textual fails if a tab is mounted while its screen closes."""
         if not self.leaving:
             self.leaving = True
             await self._making.acquire()
@@ -161,7 +162,7 @@ class Tabs(ContentSwitcher):
             if name == "benchmark":
                 await self.get_benchmark()
             self.switch(name)
-        # A resize meanwhile was laid out, but not painted
+        # A resize during the switch was laid out, but not painted.
         self.screen.refresh()
 
     def action_number(self) -> None:
@@ -187,12 +188,13 @@ class Tabs(ContentSwitcher):
             return
         from gputop.ui.device.screen import (
             DevicePage,
-        )  # the first screen does without it
+            # The first screen does not need it.
+        )
 
         await self._open("page", DevicePage)
 
     async def action_why(self) -> None:
-        """Show the findings of all devices; from the page of a device, its own."""
+        """Show the findings of all devices, or of the current one on a device's page."""
         from gputop.ui.device.why_page import WhyPage
 
         if isinstance(self.tab, WhyPage):
@@ -201,7 +203,7 @@ class Tabs(ContentSwitcher):
         await self._open("why", WhyPage, self.shown != "page")
 
     async def action_environment(self, *, first: bool = True) -> None:
-        """Show the page of the selected process, with its environment first or from the top."""
+        """Show the page of the selected process, from its environment or from the top."""
         from gputop.ui.processes.process_page import ProcessPage
 
         process = self.tab.process if isinstance(self.tab, ListTab) else None
