@@ -151,7 +151,7 @@ class TrainingCharts(TelemetryView):
         if main is not None:
             values = rates([*main.points], axis.edges)
             rate = main.rate(now)
-        top = nice_top(values)
+        top = nice_top([*values, rate])
         scale = f"of {number(top)}"
         return DrawnChart(
             "steps/s", number(rate), scale, values, top, palette.ACCENT
@@ -171,7 +171,7 @@ class TrainingCharts(TelemetryView):
                 values[n] = last
             last = values[n]
         top = nice_top(values)
-        now = number(points[-1].value)
+        now = f"{points[-1].value:.3g}"
         return DrawnChart(
             "loss", now, f"of {number(top)}", values, top, palette.TENSOR
         )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gputop.console import signal_name
 from gputop.schema.derived import label_of
-from gputop.text import ABSENT, age, duration, number, percentage, visible
+from gputop.text import age, duration, number, percentage, visible
 from gputop.training.findings import (
     COLUMN_SECONDS,
     FEWEST_COLUMNS,
@@ -107,7 +107,7 @@ class TrainingSummary(TelemetryView):
         parts.append([Span(number(rate), STRONG), Span(" steps/s", DIM)])
         loss = progress.latest("loss")
         if loss is not None:
-            parts.append([Span("loss ", DIM), Span(number(loss), STRONG)])
+            parts.append([Span("loss ", DIM), Span(f"{loss:.3g}", STRONG)])
         if rate:
             parts += self._times(main, rate)
         for name in VALUES:
@@ -151,7 +151,9 @@ class TrainingSummary(TelemetryView):
             yield "If it prints steps in its own way: --pattern REGEX", DIM
             return
         if training.ended:
-            yield f"Its output is kept{_place(training)}", DIM
+            if training.run is not None:
+                place = visible(str(training.run.folder), 200)
+                yield f"Its output is kept in {place}", DIM
             return
         silent = now - main.last_time
         rate = main.rate(now)
@@ -180,9 +182,3 @@ class TrainingSummary(TelemetryView):
             yield from history.last(
                 device.uuid, "gpu_utilization_percent", BUSY_SAMPLES
             )
-
-
-def _place(training: Training) -> str:
-    if training.run is None:
-        return ""
-    return f" in {visible(str(training.run.folder), 200) or ABSENT}"
