@@ -382,7 +382,7 @@ async def test_instances_are_refused_as_ranks(scripted: type[Scripted]) -> None:
         await opened(pilot, "collective")
         await pilot.press("b")
         await settle(pilot)
-        assert "it is between whole GPUs, or between ranks of the CPU" in reason(app)
+        assert "it runs between whole GPUs, or between ranks of the CPU" in reason(app)
         assert scripted.requests == []
 
 

@@ -187,7 +187,7 @@ class WorkerRun:
         try:
             self.tidy()
         finally:
-            # sys.exit would tear torch down, which takes too long after a stop.
+            # sys.exit would tear torch down, which takes too long.
             os._exit(status)
 
     def finish(self) -> NoReturn:
@@ -230,7 +230,8 @@ class WorkerRun:
             if b"go\n" in received:
                 self._go.set()
             late = self._overdue()
-            # Act on the second overdue check, in case this process was suspended in between.
+            # Act on the second overdue check, in case this process was
+            # suspended in between.
             if late is not None and late is overdue:
                 end = late[1]
                 if isinstance(end, RunLimit):

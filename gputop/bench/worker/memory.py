@@ -158,7 +158,9 @@ class MemoryUnderTest:
                 Path("/proc/self/oom_score_adj").write_text("1000")
         if count < 1:
             why = f"{max(0, free) / MIB:.0f} MiB may be used"
-            remedy = "End processes that use it, or raise --memory-share"
+            remedy = (
+                "End processes that use the memory, or raise --memory-share"
+            )
             raise RunError("memory", "No memory is left to test", why, remedy)
         shape = (count + 2, size // 8 // BITS, BITS)
         words = torch.empty(shape, dtype=torch.int64, device=device.place)

@@ -241,8 +241,8 @@ class Product:
         if error <= limit:
             self.relative_error = error
             return 0
-        # Count the elements whose error exceeds the allowed RMS error. At least
-        # one does.
+        # Count the elements whose error exceeds the allowed RMS error. There
+        # is at least one.
         return int(
             (~(far <= limit * right.norm() / right.numel() ** 0.5)).sum()
         )

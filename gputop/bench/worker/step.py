@@ -115,8 +115,8 @@ def step(device: Any, run: WorkerRun) -> None:
     torch.optim.AdamW(
         [torch.zeros(1, requires_grad=True)]
     )  # the first optimizer loads the compiler, which takes seconds
-    # This is the old name of the setting. With the new name, torch 2.9 and 2.10
-    # do not compile.
+    # This is the old name of the setting. With the new name, torch 2.9 and
+    # 2.10 do not compile.
     torch.set_float32_matmul_precision(
         "high" if dtype == "tf32" else "highest"
     )
