@@ -135,7 +135,7 @@ NOTES = {
     "latency": (
         (
             "5×5: a product takes 5.1 µs; 1.6 µs in a CUDA graph, so that launching costs "
-            "3.5 µs; launching alone returns after 4.9 µs, which is no running time; "
+            "3.5 µs; launching alone returns after 4.9 µs, which is not its running time; "
             "synchronising each time adds 6.1 µs; fetching a norm each step, not once at the end, "
             "adds 17 µs"
         ),

@@ -114,7 +114,7 @@ async def test_one_that_ends_the_process_is_one_line(path: Path) -> None:
 @pytest.mark.parametrize(
     ("free", "arguments", "status", "said"),
     [
-        (0, (), 3, "Only 0 of 4 GPUs are free, Ray has lent the others."),
+        (0, (), 3, "Only 0 of 4 GPUs are free, the others are in use by Ray."),
         (2, ("--devices", "3"), 3, "Only 2 of 4 GPUs are free"),
         (2, ("--devices", "5"), 2, "There are no 5 GPUs: the cluster has 4 on 1 node."),
     ],

@@ -218,7 +218,7 @@ def test_peers_that_there_was_no_time_for_are_named(
     copies.copy(gpu(), run)
     assert measured == [f"GPU 2: {way} GPU 0" for way in copy_paths.PAIR_WAYS], "all of one peer"
     *_, note = run.notes
-    assert note == "GPU 1: copies are absent, the time was up: give --seconds 12 or more"
+    assert note == "GPU 1: copies not measured, the time was up: give --seconds 12 or more"
 
 
 BUSY = "CUDA error: CUDA-capable device(s) is/are busy or unavailable"
@@ -239,7 +239,7 @@ def test_a_peer_without_a_context_costs_no_other_row(
     monkeypatch.setattr(made.torch.cuda, "mem_get_info", info)
     copies.copy(made, run)
     said = str(error).splitlines()[0]
-    assert run.notes == [f"GPU 0: copies are absent, {said}", "GPU 1: peer access"]
+    assert run.notes == [f"GPU 0: copies not measured, {said}", "GPU 1: peer access"]
     assert run.sent[0]["rows"] == 5 * 2 + 4
     series = [each["series"] for each in run.sent if each["event"] == "point"]
     assert len(series) == 5 * 2 + 3

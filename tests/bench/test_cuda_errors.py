@@ -55,16 +55,16 @@ def test_each_error_of_the_start_has_its_remedy(
             "exclusive_process",
             "GPU 1 is held by another process",
             (
-                "See which with `nvidia-smi -i 1 -q -d PIDS` and end it, or allow several with "
-                "`sudo nvidia-smi -i 1 -c 0`"
+                "Find it with `nvidia-smi -i 1 -q -d PIDS` and end it, or allow several processes "
+                "with `sudo nvidia-smi -i 1 -c 0`"
             ),
         ),
         (
             "prohibited",
-            "GPU 1 lets no program compute",
+            "The compute mode of GPU 1 prohibits all programs",
             "Allow it with `sudo nvidia-smi -i 1 -c 0`",
         ),
-        (None, "GPU 1 cannot be used now", "See its compute mode, its MIG mode and who holds it"),
+        (None, "GPU 1 cannot be used now", "See its compute mode, MIG mode and processes"),
     ],
 )
 def test_a_busy_gpu_is_explained_by_its_compute_mode(

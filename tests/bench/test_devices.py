@@ -187,7 +187,7 @@ def test_who_cannot_be_known_is_said_too() -> None:
     asked = busy_question(seen, GPUS[:2])
     assert asked == (
         "1 of 2 devices may be in use:",
-        ["GPU 1: The driver does not say who uses it."],
+        ["GPU 1: The driver does not list its processes."],
     )
 
 

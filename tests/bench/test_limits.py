@@ -191,7 +191,7 @@ def test_who_uses_a_device_may_be_unknown() -> None:
     silent = readings(0, absent={"processes": Absence.NO_PERMISSION})
     seen = dataclasses.replace(sample(2), devices=(silent,))
     assert target_choice.processes_on(seen, target(0)) is None
-    with pytest.raises(request.RunRefusedError, match="may be in use: the driver does not say"):
+    with pytest.raises(request.RunRefusedError, match="may be in use: the driver does not list"):
         target_choice.refuse_unusable(target(0), seen, ignore_busy=False)
     target_choice.refuse_unusable(target(0), seen, ignore_busy=True)
 

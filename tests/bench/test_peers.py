@@ -114,7 +114,7 @@ def test_copies_that_do_not_fit_in_the_host_are_refused_in_a_line(
     assert problem is not None
     assert str(problem) == (
         "The copies do not fit in the host's memory: a GPU needs 388 MiB of it, and 346 MiB are "
-        "left for each. End what holds the memory, or test fewer GPUs at a time"
+        "left for each. End processes that use the memory, or test fewer GPUs at a time"
     )
 
 

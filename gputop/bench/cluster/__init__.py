@@ -1,6 +1,6 @@
-"""Stress tests on a Ray cluster: the same worker, placed by Ray, one on each GPU.
+"""Stress tests on a Ray cluster: Ray places a worker on each GPU.
 
-`relay.py` is a process of its own and the only one that knows Ray. `run.py` starts it, and has
-its launchers and workers as a `DeviceRunner` wants them. `node_actor.py` is what Ray runs beside
-each worker. Nodes need Ray and torch, and no gputop: the code that runs there is sent there.
+`relay.py` runs in a process of its own. No other module imports Ray. `run.py` starts the relay, and
+implements the launcher and the worker for `DeviceRunner`. `node_actor.py` is the Ray actor beside
+each worker. Nodes need Ray and torch, but not gputop: the relay sends them the code.
 """

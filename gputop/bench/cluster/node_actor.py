@@ -1,6 +1,7 @@
 """Ray actor on a node: reads the GPU with the agent, starts the worker, and passes on its output.
 
-It is sent there as it is: standard library only (Python 3.9 and later), and no gputop.
+The relay sends this module to the nodes, so it imports only the standard library and supports
+Python 3.9 and later.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from typing import IO, Any
 
 LINE_BYTES, ERROR_BYTES = 1 << 16, 4096
 MOST_WAITING = 1000
-"""Most messages waiting to be fetched. Beyond it the worker has to wait."""
+"""Most messages that wait to be fetched. With more, the worker's output blocks."""
 LOOK_SECONDS, END_SECONDS = 20.0, 1.0
 
 Said = tuple[str, Any]
-"""`line` of the worker, or `ended` with status and standard error."""
+"""A message: `line` with a line of the worker, or `ended` with status and standard error."""
 
 
 class NodeActor:
@@ -37,7 +38,7 @@ class NodeActor:
         cpu: bool,
     ) -> None:
         self._python, self._cpu = python or sys.executable, cpu
-        # As long as this process
+        # The memory file exists as long as this process.
         self._code = os.memfd_create("gputop-worker")
         with open(self._code, "wb", closefd=False) as code:
             code.write(archive)
@@ -52,7 +53,8 @@ class NodeActor:
     ) -> dict[str, Any]:
         """Return the node, and the agent's lines about its GPU.
 
-        `own` asks Ray for node, address and GPUs, `available_bytes` returns the node's free memory.
+        `own` returns Ray's node id, address and GPUs. `available_bytes` returns the node's free
+        memory.
         """
         node, address, ids = own()
         lines, errors = self._look("" if self._cpu else str(ids[0]))
@@ -70,7 +72,7 @@ class NodeActor:
         }
 
     def start(self, order: bytes, uuid: str | None) -> None:
-        """Start the worker, with the GPU of that UUID alone; None for the CPU."""
+        """Start the worker. It sees only the GPU with this UUID; None is the CPU."""
         own = {
             "GPUTOP_PARENT": str(os.getpid()),
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
@@ -78,13 +80,14 @@ class NodeActor:
         environment = {**os.environ, **own}
         if uuid is not None:
             environment["CUDA_VISIBLE_DEVICES"] = uuid
-        # It ends with the thread that starts it: one that lasts until it has ended.
+        # The kernel kills the worker when the thread that started it ends, so
+        # this thread lasts as long as the worker.
         threading.Thread(
             target=self._keep, args=(order, environment), daemon=True
         ).start()
 
     def read(self, seconds: float, gather: float) -> list[Said]:
-        """Return the messages since the last call; wait at most that long for the first.
+        """Return the messages since the last call; wait at most `seconds` for the first.
 
         After the first message, gather more for `gather` seconds or until the worker ends.
         """
@@ -102,13 +105,13 @@ class NodeActor:
     def write(self, line: bytes) -> None:
         """Write to the worker's standard input."""
         self._started.wait(END_SECONDS)
-        with contextlib.suppress(OSError, ValueError):  # it has ended
+        with contextlib.suppress(OSError, ValueError):  # worker has ended
             if self._worker is not None and self._worker.stdin is not None:
                 self._worker.stdin.write(line)
                 self._worker.stdin.flush()
 
     def signal(self, number: int) -> None:
-        """Send a signal to the worker and everything that it started."""
+        """Send a signal to the worker and all processes that it started."""
         self._started.wait(END_SECONDS)
         worker = self._worker
         if worker is not None and worker.poll() is None:
@@ -116,7 +119,7 @@ class NodeActor:
                 os.killpg(worker.pid, number)
 
     def _command(self, python: str, *words: str) -> list[str]:
-        """Return the command that runs the archive: the agent with words, else the worker."""
+        """Return the command that runs the archive: the agent with these words, else the worker."""
         return [python, f"/proc/self/fd/{self._code}", *words]
 
     def _look(self, gpu: str) -> tuple[list[str], str]:

@@ -1,4 +1,4 @@
-"""The GPU of a node, from the lines of the agent that has read it once. Pure."""
+"""Facts about a node's GPU, from the lines of an agent that read it once. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gputop.schema.decode import decode
 from gputop.text import fold_list, size, visible
 
 IDLE_BYTES = 1 << 30
-"""Most memory that driver and desktop hold. More belongs to somebody, named or not."""
+"""Most memory that the driver and a desktop use. More is in use by another process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def node_facts(
     samples = [each for each in records if isinstance(each, Sample)]
     if not inventories or not samples:
         raise ValueError(
-            visible(str(said["errors"]).strip() or "it said nothing", 300)
+            visible(str(said["errors"]).strip() or "it had no output", 300)
         )
     inventory, sample = inventories[-1], samples[-1]
     python = str(said["python"])
@@ -75,7 +75,7 @@ def _cpu(
 
 
 def _held(sample: Sample, target: Target) -> str | None:
-    """Return who uses the GPU: its processes, or somebody that the driver does not name."""
+    """Return why the GPU is in use: its processes, or memory that the driver attributes to none."""
     processes = processes_on(sample, target)
     if processes:
         named = [
@@ -87,5 +87,5 @@ def _held(sample: Sample, target: Target) -> str | None:
     used = readings.memory_unattributed_bytes if readings else None
     if used is not None and used > IDLE_BYTES:
         held = f"{size(used)} of its memory are held"
-        return f"in use: {held}, the driver does not say by whom"
+        return f"in use: {held}, and the driver does not list its processes"
     return None

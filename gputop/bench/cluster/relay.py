@@ -1,7 +1,8 @@
-"""Process that knows Ray: starts actors and relays their messages as JSON lines.
+"""Process that uses Ray: starts actors and relays their messages as JSON lines.
 
-It ends with its standard input, and everything that Ray started for it ends too. Ray prints, waits
-for minutes and ends the process when its head is gone: none of that reaches the parent.
+It ends when its standard input ends, and so does everything that Ray started for it. Ray prints,
+waits for minutes, and ends the process when the head node has ended. The process of its own keeps
+all that away from the parent.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from gputop.stream.agent_archive import agent_archive
 from gputop.stream.launch import end_with_parent
 
 PLACE_SECONDS = 60.0
-"""Timeout for Ray to start an actor: free GPUs are given at once."""
+"""Timeout for Ray to start an actor. Ray assigns a free GPU at once."""
 POLL_SECONDS = 10.0
 GATHER_SECONDS, READS_PER_SECOND = 0.2, 500
-"""Seconds an actor gathers messages, longer with many actors so that one process keeps up."""
+"""Least seconds for which an actor gathers messages, and most reads per second of all actors."""
 WORKER = Path(__file__).parents[1] / "worker"
 MAIN = b"""import sys
 if sys.argv[1:]:
@@ -34,7 +35,7 @@ else:
     from gputop_worker.main import main
 main()
 """
-"""With words the archive is the agent, without any the worker."""
+"""Main module of the archive: the agent if there are arguments, else the worker."""
 
 
 def worker_archive() -> bytes:
@@ -51,7 +52,7 @@ def worker_archive() -> bytes:
 
 
 def ray_placement() -> tuple[str, str, list[Any]]:
-    """Return the node that a task runs on, its address, and the GPUs that Ray has given it."""
+    """Return the node of the current Ray task, its address, and the GPUs assigned to it."""
     import ray
 
     node = ray.get_runtime_context().get_node_id()
@@ -62,7 +63,7 @@ class Relay:
     """All actors of one run."""
 
     def __init__(self, fd: int) -> None:
-        import ray  # which prints, perhaps, and takes its time
+        import ray  # slow, and may print
 
         self._fd, self._ray = fd, ray
         self._actors: dict[int, Any] = {}
@@ -96,7 +97,7 @@ class Relay:
         )
 
     async def serve(self) -> None:
-        """Carry out orders until standard input ends."""
+        """Execute orders until standard input ends."""
         loop, lines = (
             asyncio.get_running_loop(),
             asyncio.StreamReader(limit=1 << 20),
@@ -130,7 +131,8 @@ class Relay:
         *,
         cpu: bool,
     ) -> None:
-        for module in (node_actor, memory_limit):  # or nodes would need gputop
+        # Pickle the modules by value, since nodes have no gputop.
+        for module in (node_actor, memory_limit):
             self._ray.cloudpickle.register_pickle_by_value(module)
         place = self._ray.remote(
             num_cpus=0,
@@ -153,7 +155,7 @@ class Relay:
             self._kill(number)
             self.send(
                 post=number,
-                lost=f"Ray had no GPU for it within {PLACE_SECONDS:.0f} s",
+                lost=f"Ray assigned no GPU within {PLACE_SECONDS:.0f} s",
             )
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
             self._say_lost(number, error)
@@ -186,7 +188,7 @@ class Relay:
         if isinstance(error, self._ray.exceptions.OutOfMemoryError):
             why = "its node ran out of memory, and Ray ended it"
         elif isinstance(error, self._ray.exceptions.RayActorError):
-            why = "its node is gone, or the process that Ray ran beside it has died"
+            why = "its node was lost, or Ray's process beside the worker died"
         else:
             lines = [
                 line.strip()
@@ -208,11 +210,11 @@ def main() -> NoReturn:
     """Run until standard input ends."""
     end_with_parent()
     fd = os.dup(1)
-    os.dup2(2, 1)  # what Ray prints
+    os.dup2(2, 1)  # Ray's prints go to standard error
     relay = Relay(fd)
     relay.connect(sys.argv[1])
     asyncio.run(relay.serve())
-    # Not sys.exit: Ray waits for this and that, and the end of the process is what counts.
+    # os._exit skips Ray's slow shutdown.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""`gputop bench --ray`: the relay's process, the GPUs that Ray lends, and the runs on them."""
+"""`gputop bench --ray`: the relay's process, the GPUs that Ray assigns, and the runs on them."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     """Makes the requests for some targets; may raise `RunRefusedError`."""
 
 WORKER_LINES = 2000
-"""Lines of one worker on a node that wait to be read, more than a run writes at once."""
+"""Most unread lines of a worker. A run does not write that many at once."""
 RELAY_LINE_BYTES = 1 << 20
-"""Bytes of one line of the relay to a cluster."""
+"""Longest line of the relay, in bytes."""
 CONNECT_SECONDS = 30.0
-"""Timeout of the connection. Ray itself waits for two minutes, and prints meanwhile."""
+"""Timeout of the connection. Ray's own timeout is two minutes, and it prints in the meantime."""
 LOOK_SECONDS = 120.0
-"""Timeout of the GPUs' facts: longer than the relay waits for Ray."""
+"""Timeout for the facts of all GPUs. It is longer than the relay's timeout for Ray."""
 WAY_SECONDS = 0.8
 """Round trip to a worker, added to its deadlines."""
 RELAY = "gputop.bench.cluster.relay"
@@ -56,7 +56,7 @@ RELAY = "gputop.bench.cluster.relay"
 
 @dataclass(frozen=True, slots=True)
 class ClusterSize:
-    """Nodes and GPUs of a cluster, and the GPUs that Ray has not lent to anybody."""
+    """Number of a cluster's nodes, of its GPUs, and of the GPUs that are not in use by Ray."""
 
     nodes: int
     gpus: int
@@ -64,7 +64,7 @@ class ClusterSize:
 
 
 class Cluster:
-    """A Ray cluster that was joined. Leaving it ends everything started there."""
+    """A connection to a Ray cluster. Leaving the cluster ends everything started there."""
 
     def __init__(self, process: ChildProcess) -> None:
         self._process = process
@@ -109,7 +109,7 @@ class Cluster:
     async def lend_gpus(
         self, count: int, python: str | None, *, cpu: bool
     ) -> list[LentGpu]:
-        """Return that many GPUs that nobody else on the cluster has."""
+        """Return `count` GPUs for exclusive use, in the order of hosts and GPUs."""
         self._posts = {
             number: LentGpu(number, self.send) for number in range(count)
         }
@@ -127,7 +127,7 @@ class Cluster:
         return sorted(self._posts.values(), key=lambda post: post.number)
 
     def _tell_apart(self) -> None:
-        """Name the hosts: nodes that share a name get their ids added."""
+        """Set the names of the hosts. Nodes with the same name get their ids appended."""
         known = [post for post in self._posts.values() if post.message]
         nodes = [
             (post.message["host"], post.message["node"]) for post in known
@@ -150,7 +150,7 @@ class Cluster:
         await self._process.close()
 
     async def _read(self) -> None:
-        # A line without an end, or one that is no JSON object.
+        # The relay sent an endless line, or a line that is not a JSON object.
         with contextlib.suppress(ValueError, AttributeError, TypeError):
             while line := await self._process.readline():
                 said = json.loads(line)
@@ -161,14 +161,14 @@ class Cluster:
                     self._answer.set_result(said)
                 await asyncio.sleep(
                     0
-                )  # a line that is there already lets nothing else have a turn
+                )  # yield to the event loop; a ready line would not
         lines = (
             (await self._process.errors())
             .decode(errors="replace")
             .strip()
             .splitlines()
         )
-        why = visible(lines[-1], 300) if lines else "it said nothing"
+        why = visible(lines[-1], 300) if lines else "it had no output"
         if not self._answer.done():
             self._answer.set_result(
                 {"lost": f"the connection to Ray has ended: {why}"}
@@ -197,9 +197,9 @@ def _refused(address: str, why: str) -> ProblemError:
 
 
 class LentGpu(Launcher):
-    """A GPU that Ray has lent: the `Launcher` of its one worker, and that `Worker`.
+    """A GPU that Ray has assigned to this run: both the `Launcher` of its worker and the `Worker`.
 
-    The fields are set once the node has answered.
+    The fields are set when the node has answered.
     """
 
     def __init__(self, number: int, send: Callable[..., None]) -> None:
@@ -208,7 +208,7 @@ class LentGpu(Launcher):
         self.message: dict[str, Any] = {}
         self.facts: NodeFacts | None = None
         self.problem: str | None = None
-        """Reason why there is no GPU to work on."""
+        """Reason why no GPU was assigned."""
         self.status: int | None = None
         self.lost: Problem | None = None
         self._lines: asyncio.Queue[bytes] = asyncio.Queue()
@@ -223,7 +223,7 @@ class LentGpu(Launcher):
         elif "line" in said:
             if (
                 self._lines.qsize() < WORKER_LINES
-            ):  # a worker that says so much is ended
+            ):  # the session ends a worker that prints too much
                 self._lines.put_nowait(str(said["line"]).encode())
         elif not self.known.is_set():
             self.problem = str(said.get("lost"))
@@ -246,26 +246,26 @@ class LentGpu(Launcher):
 
     @property
     def agent_folders(self) -> Sequence[str]:
-        """Empty: the archive that the worker runs from holds the agent, too."""
+        """Empty, because the worker's archive also contains the agent."""
         return ()
 
     @property
     def number(self) -> tuple[str, int, int]:
-        """Host, index and MIG index, by which the GPUs of a cluster are in the same order."""
+        """Host, index and MIG index: the sort key of the GPUs of a cluster."""
         if self.facts is None:
             return self.host or "", 0, 0
         target = self.facts.target
         return self.host or "", target.index or 0, target.mig_index or 0
 
     def set_host(self, host: str, beside: int) -> None:
-        """Set the host's name, and read the facts that the node has sent; see `node_facts`."""
+        """Set the host's name, and parse the facts from the node; see `node_facts`."""
         self.host = host
         try:
             self.facts = node_facts(self.message, host, beside)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             self.problem = f"{host}: {error}"
 
-    async def find_python(self, request: Request) -> str:  # noqa: ARG002 - as a place has it
+    async def find_python(self, request: Request) -> str:  # noqa: ARG002 - part of the interface
         """Return the interpreter on the node; raise `ProblemError` if it has no torch."""
         assert self.facts is not None
         python = self.facts.python
@@ -323,11 +323,11 @@ async def run_on_cluster(
 ) -> tuple[Sequence[DeviceRun], Sequence[DeviceOutcome]]:
     """Run the same test on many GPUs of a cluster; raise `RunRefusedError`.
 
-    Return the ends of the runs, and the devices that could not be tested with the reasons.
+    Return the ended runs, and the devices that could not be tested with the reasons.
 
-    A line that begins with `head` shows their progress. Without `devices` it takes all GPUs that
-    Ray has not lent to anybody; with `cpu` it tests the nodes' CPUs in their place, as a trial.
-    `python` is the interpreter on the nodes, or None for Ray's own.
+    A line that begins with `head` shows the progress. Without `devices` the test takes all GPUs
+    that are not in use by Ray. With `cpu` it uses the nodes' CPUs instead, as a trial. `python` is
+    the interpreter on the nodes, or None for Ray's own.
     """
     try:
         cluster, found = await Cluster.join(address)
@@ -348,7 +348,7 @@ async def run_on_cluster(
         for member in not_begun:
             where = ", ".join(filter(None, (member.host, member.place)))
             print_message(f"warning: {where} is left out: {member.problem}")
-        # `HOST:PORT` at which all may reach the first rank of a collective.
+        # All ranks of a collective connect to the first rank at `HOST:PORT`.
         meeting = next(iter(usable.values())).message.get("address")
         requests = [
             replace(each, rendezvous=meeting)
@@ -377,11 +377,11 @@ def _count(devices: int | None, found: ClusterSize) -> int:
             f"There are no {devices} GPUs: {has}. Ask for fewer.", USAGE
         )
     if not found.gpus:
-        see = "See `ray status`; a node says how many it has by `ray start --num-gpus`."
+        see = "See `ray status`. `ray start --num-gpus` sets the number of a node's GPUs."
         raise RunRefusedError(f"There is no GPU: {has}. {see}")
     wanted = devices or max(1, found.free)
     if wanted > found.free:
-        why = f"Only {found.free} of {found.gpus} GPUs are free, Ray has lent the others."
+        why = f"Only {found.free} of {found.gpus} GPUs are free, the others are in use by Ray."
         raise RunRefusedError(
             f"{why} Wait for them, or ask for fewer with --devices."
         )
@@ -395,11 +395,11 @@ def _count(devices: int | None, found: ClusterSize) -> int:
 async def _look_over(
     posts: Sequence[LentGpu], *, ignore_busy: bool
 ) -> tuple[dict[Target, LentGpu], list[DeviceOutcome]]:
-    """Return the GPUs that can be tested, and why the others, which are given back, cannot."""
+    """Return the usable GPUs, and the others with the reasons. Give the others back to Ray."""
     usable: dict[Target, LentGpu] = {}
     left_out: list[DeviceOutcome] = []
     for post in posts:
-        why = post.problem or "its node has not answered in time"
+        why = post.problem or "its node did not answer in time"
         device: tuple[str | None, str, str] = (None, "a GPU", "GPU")
         if post.facts is not None:
             target, held = post.facts.target, post.facts.held

@@ -1,1 +1,1 @@
-"""Runs to make: the kinds, the devices, and the peaks that results are measured against."""
+"""Planning of runs: the kinds, the devices, and the peaks for comparison."""

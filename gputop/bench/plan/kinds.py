@@ -1,4 +1,4 @@
-"""Kinds of run, and data types of their products, with the devices that have them."""
+"""Kinds of run, the data types of their products, and the devices that support them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Kind:
     over_time: bool = False
     """True if it has a rate over time, and no rows while it runs."""
     has_rows: bool = True
-    """True if its result has rows, False if it is of one shape."""
+    """True if its result has rows, False if the result is about one shape."""
     measures: str = "tflops"
-    """Name of the value that counts, which ends in its unit, as in `Point.values`."""
+    """Name of its main value in `Point.values`. The name ends in the unit."""
     finds_shape: bool = False
-    """True if it may find another shape each time."""
+    """True if each run may find a different shape."""
     counts: str = "products"
-    """Things that `Result.iterations` counts."""
+    """Noun for the count in `Result.iterations`."""
     has_dtype: bool = True
     several_dtypes: bool = False
     has_size: bool = True
@@ -35,7 +35,7 @@ class Kind:
     minutes: int = 1
     """Usual duration."""
     unjudged: Mapping[str, str] = field(default_factory=dict)
-    """Reasons, by part of the verdict, why it says nothing about that part."""
+    """Parts of the verdict that it cannot judge, with the reasons."""
 
     @property
     def moves_bytes(self) -> bool:
@@ -120,12 +120,12 @@ ALIASES = {"suite": CHECK}
 
 
 def parse_kind(name: str) -> str:
-    """Return the name of a kind of run, also for a former name."""
+    """Return the name of a kind of run. A former name becomes the current one."""
     return ALIASES.get(name, name)
 
 
 def kind_of(name: str) -> Kind:
-    """Return the kind of a result; one of a newer version counts as a table of products."""
+    """Return a kind by name. An unknown kind, of a newer version, counts as a table of products."""
     return KINDS.get(name) or Kind(name, "")
 
 
@@ -145,18 +145,18 @@ class DataType:
     """CUDA compute capability from which a stress test makes sense."""
     on_cpu: bool
     hardware: str = ""
-    """What devices below that capability, and some CPUs, do not have."""
+    """Feature that devices below that capability, and some CPUs, lack."""
     note: str = ""
     multiple: int = 1
     least: int = 1
     auto_size: int = 8192
-    """Largest size that a soak chooses: beyond it throughput does not grow."""
+    """Largest size that a soak chooses. Larger products are not faster."""
     cpu_library_bytes: int = 0
-    """Measured bytes per element that a CPU library needs for wider copies."""
+    """Measured bytes per element of a CPU library's copies in a wider type."""
 
     @property
     def why_missing(self) -> str:
-        """Reason why a device does not have it."""
+        """Reason why a device does not support it."""
         since = ".".join(map(str, self.capability))
         return f"{self.hardware} exists on GPUs of compute capability {since} and later{self.note}"
 
@@ -184,7 +184,7 @@ _TABLE = (
     DataType("float64",       64, 8, (0, 0),  True),
     DataType("float8_e4m3",   8,  2, (8, 9),  True,  "float8 arithmetic",    "", 16, 16, 16384, 20),
     DataType("float8_mixed",  8,  2, (8, 9),  True,  "float8 arithmetic",    "", 16, 16, 16384, 20),
-    # torch wants more than 16 rows, and multiples of 8
+    # torch requires more than 16 rows, and multiples of 8.
     DataType("int8",          8,  4, (7, 5),  True,  "int8 on tensor cores", "", 8,  24),
     DataType("float4",        4,  2, (10, 0), False, "float4 arithmetic",    "", 32, 128, 16384),
 )
@@ -203,9 +203,9 @@ _TURING_WITH_TENSOR_CORES = r"\b(RTX|T4|T4G|T10|T40)\b"
 def is_turing_without_tensor_cores(
     compute_capability: str | None, name: str | None
 ) -> bool:
-    """Return True for a GPU such as the GTX 1660 or MX450, which only its name tells from others.
+    """Return True for a GPU such as the GTX 1660 or MX450. Only the name identifies these GPUs.
 
-    float16 products are five times slower than float32 there.
+    On them, float16 products are five times slower than float32 products.
     """
     with_them = re.search(_TURING_WITH_TENSOR_CORES, name or "")
     return compute_capability == "7.5" and not with_them

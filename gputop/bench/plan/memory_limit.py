@@ -1,7 +1,7 @@
-"""Host memory that this process may still take: what the machine has, within its control groups.
+"""Host memory that this process may still allocate, within the limits of its control groups.
 
-Version 1 and 2 of control groups are read. Ray sends this module to its nodes, so it imports only
-the standard library.
+It supports versions 1 and 2 of control groups. Ray sends this module to its nodes, so it imports
+only the standard library.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 Limits = tuple[str, str, str]
-"""Names of the files with a group's limit and use, and of the row of `memory.stat` with the bytes
-of files in it that the kernel gives up first."""
+"""Names of the files with a group's limit and usage, and of the row of `memory.stat` with the page
+cache that the kernel reclaims first."""
 VERSION_2: Limits = (
     "memory.max",
     "memory.current",
@@ -25,8 +25,8 @@ VERSION_1: Limits = (
     "total_inactive_file",
 )
 INHERITED = "hierarchical_memory_limit"
-"""Row of `memory.stat` in version 1: the lowest limit of the group and all above it, which a
-container may not see."""
+"""Row of `memory.stat` in version 1: the lowest limit of the group and its ancestors. A container
+may not see the ancestors themselves."""
 
 
 def available_bytes(root: Path = Path("/")) -> int | None:
@@ -40,7 +40,7 @@ def available_bytes(root: Path = Path("/")) -> int | None:
     for group, names in _groups(root):
         with contextlib.suppress(
             OSError, ValueError
-        ):  # no such group, or no limit: "max"
+        ):  # the group does not exist, or its limit is "max"
             available.append(_left_in(group, names))
     return min(available, default=None)
 
@@ -58,14 +58,15 @@ def _left_in(group: Path, names: Limits) -> int:
 
 
 def _groups(root: Path) -> Iterator[tuple[Path, Limits]]:
-    """Yield the folder of each control group of this process, its own before those above it."""
+    """Yield the folder of each control group of this process, from its own group upwards."""
     own = _own_groups(root)
     for mounted, folder, names in _mounts(root):
         if names not in own:
             continue
         group = own[names]
         below = PurePosixPath()
-        # A container shows only a part of the tree: its own group is often the folder itself.
+        # A container sees only a part of the tree. Its own group is often the
+        # mounted folder itself.
         if group == mounted or mounted in group.parents:
             below = group.relative_to(mounted)
         if ".." in below.parts:
@@ -89,12 +90,12 @@ def _own_groups(root: Path) -> dict[Limits, PurePosixPath]:
 
 
 _MOUNT = r"(?m)^\S+ \S+ \S+ (\S+) (\S+) .*- (cgroup2?) \S+ (\S+)$"
-"""A line of /proc/self/mountinfo, `man proc_pid_mountinfo`: the group that the folder shows, the
-folder, the type and the options."""
+"""A line of /proc/self/mountinfo (`man proc_pid_mountinfo`): the mounted group, the folder, the
+type and the options."""
 
 
 def _mounts(root: Path) -> Iterator[tuple[PurePosixPath, str, Limits]]:
-    """Yield each mounted tree: the group that its folder shows, and the folder."""
+    """Yield each mounted tree: its group, its folder, and the files of its version."""
     for group, folder, kind, options in re.findall(
         _MOUNT, _text(root / "proc/self/mountinfo")
     ):

@@ -28,8 +28,8 @@ class Peak:
     fp32: float | None
     tf32: float | None
     fp16: float | None
-    """With float32 accumulate on tensor cores, as fast as bfloat16 from TF32 on; of a P100, which
-    has none, with float16 accumulate."""
+    """On tensor cores with float32 accumulate. GPUs with TF32 have the same figure for bfloat16.
+    For a P100, which has no tensor cores, it is the figure with float16 accumulate."""
     int8: float | None
     fp8: float | None
     fp4: float | None
@@ -38,7 +38,7 @@ class Peak:
 
 
 def find_peak(pci_device_id: str | None, name: str | None) -> Peak | None:
-    """Return the row of a GPU. The name decides only between rows of one id (A2 and A16)."""
+    """Return the row of a GPU by its id. The name decides between rows with one id (A2 and A16)."""
     sought = (pci_device_id or "").lower()
     rows = [row for row in PEAKS if sought in row.pci_device_ids.split()]
     if len(rows) > 1:
@@ -134,12 +134,12 @@ RATES = {
     "12.0": Rates(4, 256, 512, 1024, 2048, 2048, 4096),
     "12.1": Rates(None, 256, 512, 1024, 2048, 2048, 4096),
 }
-"""Rates by compute capability; others are unknown. From the throughput table of the CUDA
-programming guide and, for tensor cores, from the architecture white papers.
+"""Known rates by compute capability. Sources are the throughput table of the CUDA programming guide
+and, for tensor cores, the architecture white papers.
 
-8.7, 11.0 and 12.1 follow from what NVIDIA says of Orin (16 SMs at 1.3 GHz: 5.3 TFLOP/s, and 170
-TOP/s of sparse int8), Thor (20 SMs at 1.57 GHz: 2070 TFLOP/s of sparse fp4) and GB10 (48 SMs: 31
-TFLOP/s, and 1 PFLOP/s of sparse fp4); their other types are in the proportions of 8.0, 10.0 and
+8.7, 11.0 and 12.1 are derived from NVIDIA's figures for Orin (16 SMs at 1.3 GHz: 5.3 TFLOP/s, and
+170 TOP/s of sparse int8), Thor (20 SMs at 1.57 GHz: 2070 TFLOP/s of sparse fp4) and GB10 (48 SMs:
+31 TFLOP/s, and 1 PFLOP/s of sparse fp4). Their other types have the proportions of 8.0, 10.0 and
 12.0.
 """
 
@@ -159,7 +159,7 @@ _FIELDS = {
 _FLOAT16_BY_FLOAT32_UNITS = frozenset({"6.0"})
 """Compute capabilities whose float16 products with float32 accumulate run on float32 units.
 
-A P100 has 34 to 45 % of its float16 figure there, which is 68 to 90 % of its float32 figure.
+With these, a P100 reaches 34 to 45 % of its float16 figure, or 68 to 90 % of its float32 figure.
 """
 
 _TENSOR = frozenset(
@@ -167,10 +167,11 @@ _TENSOR = frozenset(
 )
 _HALVED = {
     r"\bGeForce\b": frozenset({"tf32", "bf16", "fp16", "fp8"}),
-    # Their datasheets halve int8, too: nothing says what float16 accumulate does.
+    # The datasheets of these GPUs also halve int8. They do not mention float16
+    # accumulate.
     r"\b(L40|A10G)\b": frozenset({"tf32", "bf16", "fp16", "int8", "fp8"}),
 }
-"""Types at half the rate by name: on GeForce only with float32 accumulate."""
+"""Types at half the rate, by GPU name. GeForce has half the rate only with float32 accumulate."""
 _UNPUBLISHED = {
     r"\bCMP\b": _TENSOR | {"fp64", "fp32"},
     r"\bH20\b": _TENSOR | {"fp64"},
@@ -179,7 +180,7 @@ _UNPUBLISHED = {
     r"\b(L40|A10G)\b": frozenset({"fp16_accumulate"}),
     r"\bMX\d+\b": _TENSOR,
 }
-"""Types that were cut by an unpublished factor, by name."""
+"""Types that were reduced by an unpublished factor, by GPU name."""
 
 
 def by_formula(
@@ -192,8 +193,8 @@ def by_formula(
 ) -> float | None:
     """Return dense TFLOP/s as SMs × operations per clock × clock, or None if one is unknown.
 
-    The name tells what a chip can do and the product cannot: GeForce has half the rate with float32
-    accumulate, and so have the L40 and the A10G.
+    The name identifies products that are slower than their chip. For example, GeForce, L40 and A10G
+    have half the rate with float32 accumulate.
     """
     field = _field(dtype, compute_capability)
     rates = RATES.get(compute_capability or "")
@@ -219,8 +220,8 @@ def denominators(
 ) -> Mapping[str, float]:
     """Return the known peaks in TFLOP/s by name; none for a CPU.
 
-    A CPU's cores, clock and vector units are not known well enough. The live clock is the mean of
-    the run. A MIG instance has no datasheet, and the share of a vGPU is unknown.
+    A CPU has none, because its cores, clock and vector units are not known well enough. The live
+    clock is the mean of the run. A MIG instance has no datasheet, and a vGPU's share is unknown.
     """
     if device is None or device.virtualization == "vgpu":
         return {}
@@ -254,7 +255,7 @@ def memory_bytes_per_second(device: Device | None) -> float | None:
 def percent_of_peak(
     tflops: float | None, peaks: Mapping[str, float]
 ) -> dict[str, float]:
-    """Return percentages by denominator for `Conditions.percent_of_peak`; above 100 as is."""
+    """Return percentages by denominator for `Conditions.percent_of_peak`. They may exceed 100."""
     if tflops is None or not math.isfinite(tflops):
         return {}
     return {
@@ -269,7 +270,7 @@ def percent_lines(
 ) -> tuple[str, ...]:
     """Return a line per denominator: `78 % of 989 TFLOP/s (datasheet dense)`.
 
-    Without any there is one line that says so.
+    Without a denominator, return one line about that.
     """
     unit = "TOP/s" if _field(dtype) == "int8" else "TFLOP/s"
     lines = []

@@ -35,27 +35,28 @@ SHORTEST_SECONDS, LONGEST_SECONDS = 0.5, 7 * 24 * 3600.0
 DEFAULT_SECONDS = 60.0
 LOWEST_HERTZ, HIGHEST_HERTZ, DEFAULT_HERTZ = 0.1, 20.0, 1.0
 DEFAULT_MEMORY_SHARE, CPU_MEMORY_SHARE = 0.9, 0.5
-"""Shares of the free memory that a run may use. On the CPU more is left to other processes."""
+"""Shares of the free memory that a run may use. A run on the CPU leaves more to other processes."""
 DEFAULT_MIN_PERCENT_OF_PEAK, DEFAULT_TOLERANCE_PERCENT = 50.0, 10.0
-"""Limits of the verdict: least of the datasheet's peak, most under the median of like devices."""
+"""Limits of the verdict: least share of the datasheet's peak, and largest distance under the median
+of like devices."""
 
 CONTEXT_BYTES = 512 * MIB
 """A CUDA context with its modules: 416 MiB on an RTX 4090, 439 MiB on an H100, and a margin."""
 WORKSPACE_BYTES = 64 * MIB
 """Up to 32 MiB for cuBLAS, and the rounding of torch's allocator."""
 PROCESS_BYTES = 384 * MIB
-"""Python with torch on the CPU, and the panels that the BLAS library packs."""
+"""Python with torch on the CPU, and the packed panels of the BLAS library."""
 LEAST_HOST_BYTES = PROCESS_BYTES + 4 * MIB
-"""Host memory of the smallest copies of a GPU: each exists up to four times."""
+"""Host memory for the smallest copies of a GPU, with up to four buffers of 1 MiB."""
 BYTES_PER_ROW = 64 * 8 * 8
 """Bytes per row of N: 64 rows are compared in float64 at a time, with at most 8 temporaries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A device to test. `uuid` and `index` (NVML's) are None for the CPU.
+    """A device to test. `uuid` and NVML's `index` are None for the CPU.
 
-    A MIG instance is one, with the `index` of its GPU.
+    A MIG instance is a device with the `index` of its GPU.
     """
 
     kind: DeviceKind
@@ -70,13 +71,13 @@ class Target:
     memory_share: float = DEFAULT_MEMORY_SHARE
     """Share of the free memory that a run may use, above 0 and up to 1."""
     host: str | None = None
-    """Name of another machine, or None for this one. A CPU there has the `index` of the GPU that it
-    replaces."""
+    """Name of another machine, or None for this machine. A CPU of another machine has the `index`
+    of the GPU that it replaces."""
     torch: str | None = None
     """Version of torch on another machine."""
     pci_bus_id: str | None = None
     simulated: bool = False
-    """True for a device that is not there: a test of it is simulated, too."""
+    """True for a simulated device. A test of it is simulated, too."""
     compute_mode: str | None = None
     """NVML's name of the mode: `default`, `exclusive_process`, `prohibited`; None if unknown."""
 
@@ -88,7 +89,7 @@ class Target:
 
     @property
     def is_exclusive(self) -> bool:
-        """True if its compute mode does not let several processes compute on it."""
+        """True if its compute mode does not allow several processes."""
         return self.compute_mode not in (None, "default")
 
     @property
@@ -102,7 +103,7 @@ class Target:
 
     @property
     def label(self) -> str:
-        """Label for people, behind the name of another host: `GPU 0, NVIDIA H200`."""
+        """Label on the screen, such as `GPU 0, NVIDIA H200`, after the name of another host."""
         name = visible(self.name)
         if self.host is None:
             return name if self.kind == "cpu" else f"GPU {self.number}, {name}"
@@ -117,13 +118,13 @@ class Target:
 
     @property
     def gpu_uuid(self) -> str | None:
-        """UUID of the whole GPU, which alone has a temperature and a power."""
+        """UUID of the whole GPU. MIG instances have no temperature and power of their own."""
         return self.parent_uuid or self.uuid
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A requested stress test. With a `size` of None the worker chooses one."""
+    """A requested stress test. If `size` is None, the worker chooses the size."""
 
     target: Target
     dtype: str
@@ -133,20 +134,20 @@ class Request:
     kind: str = DEFAULT_KIND
     further_dtypes: tuple[str, ...] = ()
     verify_all: bool = False
-    """True to verify every product, False for as many as cost little."""
+    """True to verify every product, False to verify only so many that it costs little time."""
     host_bytes: int | None = None
-    """Host memory that copies may use, or None if it is not bounded."""
+    """Host memory that copies may use, or None if it is not limited."""
     hertz: float = DEFAULT_HERTZ
     ranks: tuple[Target, ...] = ()
-    """All devices of `collective`, or all GPUs between which `copy` copies, by their ranks."""
+    """All devices of `collective`, or all GPUs between which `copy` copies, by rank."""
     rendezvous: str | None = None
-    """Path of the file, or HOST:PORT, by which these find each other or take turns."""
+    """Path of a file or HOST:PORT, by which the ranks find each other or take turns."""
 
     @property
     def peers(self) -> tuple[Target, ...]:
-        """Other devices of a run between several, from the next one on.
+        """Other devices of a run on several devices, starting with the next rank.
 
-        `copy` computes on its peers itself, which an exclusive compute mode refuses.
+        `copy` needs a context on its peers, so peers in an exclusive compute mode are left out.
         """
         if self.kind != "copy":
             return self._others
@@ -186,7 +187,7 @@ def short_labels(targets: Sequence[Target]) -> str:
 
 
 class RunRefusedError(Exception):
-    """A run that is not started: one line for the user, and the exit status."""
+    """A run that does not start: one line for the user, and the exit status."""
 
     def __init__(self, message: str, status: int = COULD_NOT_RUN) -> None:
         super().__init__(message)
@@ -210,7 +211,7 @@ def cpu_target() -> Target:
 def cpu_ranks(
     ranks: int | None, memory_share: float = CPU_MEMORY_SHARE
 ) -> list[Target]:
-    """Return the CPU as that many ranks, which share its memory; None is 2 to 4, by its cores."""
+    """Return the CPU as `ranks` ranks that share its memory. None is 2 to 4 ranks, by its cores."""
     cpu, count = cpu_target(), ranks or min(4, max(2, os.cpu_count() or 2))
     free = cpu.memory_free_bytes and cpu.memory_free_bytes // count
     each = replace(cpu, memory_free_bytes=free, memory_share=memory_share)
@@ -221,7 +222,7 @@ def cpu_ranks(
 
 
 def offered_dtypes(target: Target) -> tuple[str, ...]:
-    """Return the data types that a device has."""
+    """Return the data types that a device supports."""
     return tuple(
         name
         for name, dtype in DTYPES.items()
@@ -230,7 +231,7 @@ def offered_dtypes(target: Target) -> tuple[str, ...]:
 
 
 def why_missing(dtype: DataType, target: Target) -> str | None:
-    """Return why a device does not have a data type, or None if it has."""
+    """Return why a device does not support a data type, or None if it does."""
     has_it = dtype.on_cpu
     if target.kind == "cuda":
         capability = _capability(target)
@@ -258,7 +259,7 @@ def default_dtype(target: Target) -> str:
 
 
 def fixed_bytes(device: DeviceKind) -> int:
-    """Return the bytes of a run of any size: context and workspace, or the process."""
+    """Return the bytes that a run needs at any size: context and workspace, or the process."""
     return (
         CONTEXT_BYTES + WORKSPACE_BYTES if device == "cuda" else PROCESS_BYTES
     )
@@ -281,7 +282,7 @@ def largest_size(
     dtype: str,
     device: DeviceKind,
 ) -> int:
-    """Return the largest multiple of 64 that fits, or 0: the inverse of `memory_needed`."""
+    """Return the largest multiple of 64 that fits, or 0. This is the inverse of `memory_needed`."""
     sizes = range(SIZE_STEP, LARGEST_SIZE + 1, SIZE_STEP)
     fitting = bisect_right(
         sizes, free_bytes, key=lambda n: memory_needed(n, dtype, device)
@@ -290,9 +291,9 @@ def largest_size(
 
 
 def largest_fitting_size(target: Target, dtype: str) -> int:
-    """Return the largest size that fits, 0 if none does, or a guess.
+    """Return the largest size that fits, 0 if none does, or a guess if the free memory is unknown.
 
-    The worker looks again at what is free then.
+    The worker reads the free memory again before the run.
     """
     if target.memory_allowed_bytes is None:
         return 2 * DTYPES[dtype].auto_size
@@ -304,9 +305,9 @@ def auto_limit(
     dtype: str,
     times: int = 1,
 ) -> int:
-    """Return the largest size that `auto` chooses on this device, 0 if nothing fits.
+    """Return the largest size that `auto` chooses on this device, or 0 if no size fits.
 
-    It is that many times the usual one.
+    It is at most `times` times the data type's usual size.
     """
     return min(
         times * DTYPES[dtype].auto_size, largest_fitting_size(target, dtype)
@@ -346,7 +347,7 @@ def _check_collective(requests: Sequence[Request]) -> Problem | None:
     sorts = {(each.target.kind, each.target.parent_uuid) for each in requests}
     if len(requests) > 1 and sorts in ({("cpu", None)}, {("cuda", None)}):
         return None
-    why = "it is between whole GPUs, or between ranks of the CPU"
+    why = "it runs between whole GPUs, or between ranks of the CPU"
     if len(requests) == 1:
         why = f"{requests[0].target.label} is the only device"
     remedy = (
@@ -361,7 +362,9 @@ def _check(request: Request, name: str) -> Problem | None:
     target, dtype, host = request.target, DTYPES[name], request.host_bytes
     if host is not None and host < LEAST_HOST_BYTES:
         why = f"a GPU needs {sized(LEAST_HOST_BYTES)} of it, and {sized(host)} are left for each"
-        remedy = "End what holds the memory, or test fewer GPUs at a time"
+        remedy = (
+            "End processes that use the memory, or test fewer GPUs at a time"
+        )
         return Problem(
             "The copies do not fit in the host's memory", why, remedy
         )
@@ -393,7 +396,7 @@ def _check(request: Request, name: str) -> Problem | None:
     need = memory_needed(n, name, target.kind)
     if need <= allowed:
         return None
-    remedy = "End what holds the memory, or choose another device"
+    remedy = "End processes that use the memory, or choose another device"
     if largest := largest_size(allowed, name, target.kind):
         remedy = f"Choose --size {largest} or smaller, or --size auto"
     kind, what = (
@@ -402,7 +405,7 @@ def _check(request: Request, name: str) -> Problem | None:
     )
     if not kind.has_size:
         what = f"The buffers of {kind.name} do not fit"
-        remedy = "End what holds the memory, or raise --memory-share"
+        remedy = "End processes that use the memory, or raise --memory-share"
     return Problem(
         f"{what} on {target.label}",
         f"they need {sized(need)}, {sized(free)} are free, "
@@ -444,7 +447,8 @@ def parse_size(text: str) -> int | None:
     """Parse a size N, or `auto` as None; raise `ValueError` with the remedy."""
     if text.strip().lower() == "auto":
         return None
-    # ASCII digits alone: int() also takes "4_096", " 7" and other scripts' digits
+    # Accept ASCII digits only. int() also accepts "4_096", " 7" and digits of
+    # other scripts.
     if (
         not re.fullmatch(r"[0-9]{1,9}", text)
         or not SMALLEST_SIZE <= int(text) <= LARGEST_SIZE
@@ -460,7 +464,7 @@ def parse_python(text: str) -> str:
     """Parse an interpreter by path or by name on the PATH; raise `ValueError`."""
     path = shutil.which(text)
     if path is None:
-        is_directory = os.path.isdir(text)  # noqa: PTH112 - which is False also where it may not look
+        is_directory = os.path.isdir(text)  # noqa: PTH112 - False without permission
         why = (
             "it is a directory" if is_directory else "there is no such program"
         )
@@ -470,4 +474,4 @@ def parse_python(text: str) -> str:
         )
     return str(
         Path(path).absolute()
-    )  # not resolved: it may be the link of an environment
+    )  # not resolved, since it may be the link of an environment

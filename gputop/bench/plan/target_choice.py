@@ -1,4 +1,4 @@
-"""Devices to test: how they are named and chosen, and whether other processes use them."""
+"""Devices to test: names, selection, and the processes that use them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _NUMBER = re.compile(
 _UUID = re.compile(r"(?:GPU|MIG)-[0-9a-f-]*", re.IGNORECASE)
 LISTED = 8
 """Most processes named in a question on the screen."""
-UNKNOWN = "The driver does not say who uses it."
+UNKNOWN = "The driver does not list its processes."
 
 
 def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
@@ -61,7 +61,7 @@ def targets(inventory: Inventory, sample: Sample | None) -> tuple[Target, ...]:
 
 
 def _target(device: Device, gpu: Device | None) -> Target:
-    """Return the target of a device. A MIG instance has the bus and the mode of its `gpu`."""
+    """Return the target of a device. A MIG instance has the bus id and the mode of its `gpu`."""
     gpu = gpu or device
     return Target(
         "cuda",
@@ -78,7 +78,7 @@ def _target(device: Device, gpu: Device | None) -> Target:
 
 
 def gpus_in_mig_mode(inventory: Inventory) -> dict[str, Problem]:
-    """Return the GPUs in MIG mode by UUID, and why they cannot be tested as a whole."""
+    """Return the GPUs in MIG mode by UUID, with the reasons why they can't be tested as a whole."""
     instances: dict[str, list[Device]] = {}
     for device in inventory.devices:
         instances.setdefault(device.parent_uuid or "", []).append(device)
@@ -86,7 +86,7 @@ def gpus_in_mig_mode(inventory: Inventory) -> dict[str, Problem]:
     for gpu in inventory.devices:
         named = []
         for each in instances.get(gpu.uuid, ()):
-            # The profile, such as `MIG 3g.20gb`, is behind the GPU's name.
+            # The profile, such as `MIG 3g.20gb`, follows the GPU's name.
             profile = visible(each.name.removeprefix(gpu.name).strip())
             named.append(f"{label_of(each)} ({profile})")
         if gpu.mig_mode != "enabled" and not named:
@@ -106,7 +106,7 @@ def choose(
     sample: Sample | None,
     device: str | None,
 ) -> Target:
-    """Return the target that `device` (from `parse_device`) names; None is the first one.
+    """Return the target with the name `device` (from `parse_device`), or the first one for None.
 
     Raise `ValueError` if none or several match, or for a GPU in MIG mode.
     """
@@ -133,9 +133,9 @@ def choose(
 
 
 def visible_to_cuda(inventory: Inventory) -> Inventory:
-    """Return the inventory that CUDA_VISIBLE_DEVICES leaves, and say what is wrong with that list.
+    """Return the inventory without the devices that CUDA_VISIBLE_DEVICES hides.
 
-    Raise `ValueError` if its numbers are ambiguous.
+    Print a message if that list has an error. Raise `ValueError` if its numbers are ambiguous.
     """
     try:
         left = seen(inventory.devices)
@@ -163,8 +163,8 @@ def parse_devices(text: str) -> tuple[str, ...]:
 def parse_device(text: str) -> str:
     """Parse the name of a device for `choose`; raise `ValueError` with the remedy.
 
-    A name is `cpu`, an index (`cuda:1` is `1`), that of a MIG instance (`3:1`), a PCI address or
-    the start of a UUID.
+    A name is `cpu`, an index (`1` or `cuda:1`), the number of a MIG instance (`3:1`), a PCI address
+    or the start of a UUID.
     """
     device = text.strip()
     if device.lower() == "cpu":
@@ -183,7 +183,7 @@ def parse_device(text: str) -> str:
 
 
 def why_unusable(sample: Sample | None, target: Target) -> Problem | None:
-    """Return why a device that does not answer cannot be tested, or None."""
+    """Return why a device cannot be tested, or None if it answers."""
     if target.kind == "cpu":
         return None
     readings = sample.device(target.uuid or "") if sample else None
@@ -210,14 +210,14 @@ def why_unusable(sample: Sample | None, target: Target) -> Problem | None:
 
 
 def shared_dtypes(targets: Sequence[Target]) -> tuple[str, ...]:
-    """Return the data types that all targets have, in the usual order."""
+    """Return the data types that all targets support, in the usual order."""
     first, *others = map(plan.offered_dtypes, targets)
     common = set(first).intersection(*others)
     return tuple(dtype for dtype in first if dtype in common)
 
 
 def common_dtype(targets: Sequence[Target]) -> str:
-    """Return a data type that one of them trains with and all have; float32 beside a CPU."""
+    """Return a target's default data type that all targets support, or float32 with a CPU."""
     shared = shared_dtypes(targets)
     with_cpu = any(target.kind == "cpu" for target in targets)
     if not with_cpu:
@@ -228,7 +228,7 @@ def common_dtype(targets: Sequence[Target]) -> str:
 
 
 def copies_to_others(target: Target) -> bool:
-    """True for a whole GPU of this machine: a process on another one sees that device only."""
+    """True for a whole GPU of this machine. A process on any other target sees only one device."""
     return (
         target.kind == "cuda"
         and target.host is None
@@ -237,10 +237,10 @@ def copies_to_others(target: Target) -> bool:
 
 
 def with_peers(requests: Sequence[Request]) -> list[Request]:
-    """Return requests with the other devices of a collective, or of copies between GPUs.
+    """Return the requests of a collective, or of copies between GPUs, with their peers set.
 
-    Copies have equal shares of the host's memory. A process sees only one MIG instance, and on a
-    cluster one GPU: those have no peers to copy to.
+    Copies have equal shares of the host's memory. MIG instances and GPUs of a cluster have no peers
+    for copies, because their process sees only one device.
     """
     targets = tuple(each.target for each in requests)
     if requests[0].kind == "collective":
@@ -267,15 +267,15 @@ def with_peers(requests: Sequence[Request]) -> list[Request]:
 def select_targets(
     named: Sequence[str] | None, kind: str, *, ignore_busy: bool
 ) -> list[Target]:
-    """Return the named devices, after a question if another process uses one.
+    """Return the named devices, and ask the user first if another process uses one of them.
 
-    Without names it is the first GPU that CUDA_VISIBLE_DEVICES leaves, or else the CPU. `pairs`
-    takes every such GPU, and the CPU if there are fewer than two, `collective` if there is none.
-    Raise `RunRefusedError`.
+    Without names it is the first GPU that CUDA_VISIBLE_DEVICES does not hide, or else the CPU.
+    `pairs` and `collective` take every such GPU. They add the CPU if there are fewer than two GPUs
+    (`pairs`) or none (`collective`). Raise `RunRefusedError`.
     """
     if named == ("cpu",):
         return [plan.cpu_target()]
-    # Only here: the CPU is put under stress without a look at the driver.
+    # These imports are here because a test of the CPU does not need them.
     import asyncio
 
     from gputop.stream.child import StreamError, one_snapshot
@@ -287,7 +287,8 @@ def select_targets(
     except StreamError as error:
         raise RunRefusedError(f"{error}. Or choose --device cpu.") from None
     try:
-        # Who names a device by its number or UUID means that one, whatever CUDA would see.
+        # A device that is named by number or UUID is used even if
+        # CUDA_VISIBLE_DEVICES hides it.
         by_name = named is not None and ALL not in named
         left = inventory if by_name else visible_to_cuda(inventory)
         found = _found(inventory, left, sample, named, kind)
@@ -306,7 +307,7 @@ def select_targets(
 
 
 def _by_identity(named: Sequence[str] | None) -> bool:
-    """Return True if these names are UUIDs or addresses, or CUDA_VISIBLE_DEVICES counts."""
+    """Return True if UUIDs are needed: for these names, or to apply CUDA_VISIBLE_DEVICES."""
     if named is None or ALL in named:
         return VARIABLE in os.environ
     return any(is_address(name) or _UUID.fullmatch(name) for name in named)
@@ -319,7 +320,7 @@ def _found(
     named: Sequence[str] | None,
     kind: str,
 ) -> list[Target]:
-    """Return the devices that are named, or meant without names; `all` means those in `left`."""
+    """Return the named devices, or the default ones without names. `all` is every GPU in `left`."""
     *gpus, cpu = targets(left, sample)
     usable = [
         target for target in gpus if why_unusable(sample, target) is None
@@ -359,7 +360,7 @@ def refuse_unusable(
     *,
     ignore_busy: bool,
 ) -> None:
-    """Raise `RunRefusedError` for a device that does not answer, or is in use."""
+    """Raise `RunRefusedError` for a device that does not answer or is in use."""
     problem = why_unusable(sample, target)
     if problem is not None:
         raise RunRefusedError(f"{problem}.")
@@ -385,11 +386,11 @@ def processes_on(
 
 
 def refuse_busy(target: Target, sample: Sample) -> None:
-    """Raise `RunRefusedError` for a device in use, unless the user answers that with yes."""
+    """Raise `RunRefusedError` for a device in use, unless the user confirms the test."""
     processes = processes_on(sample, target)
     if processes == []:
         return
-    use = "may be in use: the driver does not say by whom"
+    use = "may be in use: the driver does not list its processes"
     if processes is not None:
         holders = [
             f"{each.pid} ({visible(each.user or '?', 32)}: {visible(each.command or '?', 60)})"
@@ -418,10 +419,10 @@ def refuse_busy(target: Target, sample: Sample) -> None:
 def usable_requests(
     sample: Sample | None, requests: Sequence[Request], *, of_all: bool
 ) -> tuple[list[Request], str]:
-    """Return the requests whose devices answer, and which do not, in words.
+    """Return the requests whose devices answer, and a text about the devices that do not.
 
-    Raise `ValueError` if none does, or if the only one cannot do what is requested. Devices that do
-    not answer are left out if all GPUs were meant, and refused if they were named.
+    With `of_all` (all GPUs were selected) such devices are left out. Raise `ValueError` if no
+    device answers, if a named device does not answer, or if the run is impossible.
     """
     left, problems = [], {}
     for request in requests:
@@ -446,7 +447,7 @@ def busy_question(
 ) -> tuple[str, list[str]] | None:
     """Return the title and lines of the question before a busy device is tested, or None.
 
-    A process on several devices is named once.
+    Each process has one line, even if it uses several devices.
     """
     busy, unknown = [], []
     holding: dict[int, tuple[Process, list[Target]]] = {}
@@ -478,7 +479,7 @@ def busy_question(
 def _holders(
     holding: Sequence[tuple[Process, Sequence[Target]]], *, alone: bool
 ) -> list[str]:
-    """Return a line for each process, behind its devices if there are several."""
+    """Return a line for each process. With several devices, a line begins with its devices."""
     shown = holding[:LISTED]
     labels = ["" if alone else f"{short_labels(on)} " for _, on in shown]
     wide = max(map(len, labels), default=0)

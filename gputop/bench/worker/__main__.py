@@ -1,6 +1,6 @@
 """Load the worker from the files beside this one, under its own package name, and run it.
 
-Neither gputop nor anything on the path of modules is needed, and nothing is put there.
+It needs neither gputop nor any entry of `sys.path`, and adds nothing to `sys.path`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def load() -> None:
     package = module_from_spec(spec)
     sys.modules[NAME] = package
     spec.loader.exec_module(package)
-    # Run as a file, its folder is where Python looks first, also for what torch imports.
+    # Python puts the folder of a script first in sys.path, where its modules
+    # would hide modules that torch imports.
     sys.path[:] = [
         entry for entry in sys.path if entry and Path(entry).resolve() != here
     ]

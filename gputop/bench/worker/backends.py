@@ -40,7 +40,7 @@ class Backend:
     def __init__(self) -> None:
         self._queue: deque[Any] = deque()
         self.mismatches: Counter[str] = Counter()
-        """Products that were not as the first one, by what they are when repeated."""
+        """Number of products that differ from the first one, by the outcome of repeating them."""
 
     @property
     def in_flight(self) -> int:
@@ -54,9 +54,9 @@ class Backend:
         return int(found[0]) and self.judge(product, product.c), seconds
 
     def judge(self, product: Product, c: Any) -> int:
-        """Return the wrong elements of a C with other bits than the first, and count it."""
+        """Return the wrong elements of a C that differs from the first one, and count the C."""
         wrong, kind = product.explain(c)
-        if not product.sums:  # which count it, too
+        if not product.sums:  # checksums already count mismatches
             self.mismatches[kind] += 1
         return wrong
 
@@ -70,7 +70,7 @@ class Backend:
 
 
 class Cpu(Backend):
-    """A CPU, which runs batches at once."""
+    """A CPU, which runs each batch before `launch` returns."""
 
     uses_host_memory = True
 
@@ -85,7 +85,8 @@ class Cpu(Backend):
 
     def __init__(self, torch: Any, halt: threading.Event) -> None:
         self.torch, self.place, self._halt = torch, "cpu", halt
-        # Also fixes MKL's choice of threads, on which the order of summation depends.
+        # This also stops MKL from changing its number of threads, and with it
+        # the order of summation.
         torch.set_num_threads(torch.get_num_threads())
         super().__init__()
 
@@ -125,13 +126,13 @@ class Cpu(Backend):
         return product.unexplained(product.c)  # other bits are usual here
 
     timed = Backend.wall
-    """Wall time, the only time that a CPU has."""
+    """Wall time, because a CPU has no device events."""
 
     def synchronize(self) -> None:
         """Do nothing: products have ended when their call returns."""
 
     def free_bytes(self) -> int | None:
-        """Return None: only the plan knows the free memory."""
+        """Return None: the free memory is part of the request."""
         return None
 
     def memories(self) -> dict[str, int | None]:
@@ -150,8 +151,10 @@ class Cuda(Backend):
     share_of_checks, least_interval = 0.01, 0.0
     first_window = COLD_WINDOW_SECONDS
     rest_seconds = 1.0
-    """Pause after the warm-up, which has used up the burst. The mean power that the device limits
-    is over a second at most, and the chip is nearly as cool again."""
+    """Pause after the warm-up, so that the run starts with a full burst.
+
+    The device limits its mean power over at most one second, and the chip cools down in that time.
+    """
 
     def __init__(
         self, torch: Any, halt: threading.Event, free_before: int | None = None
@@ -160,12 +163,13 @@ class Cuda(Backend):
         self._free_before = free_before
         self.torch, self.place, self._halt = torch, "cuda", halt
         self.uses_host_memory = False
-        with contextlib.suppress(Exception):  # whatever a torch cannot say
+        with contextlib.suppress(Exception):  # not in every version of torch
             self.uses_host_memory = bool(
                 torch.cuda.get_device_properties(0).is_integrated
             )
         self._differs: Any = None
-        # One for each batch in flight; pinned, or the copy would wait for the device.
+        # One tensor per batch in flight. They are pinned, because a copy to
+        # pageable memory blocks until the device is idle.
         self._counts = deque(
             torch.empty(4, dtype=torch.int64, pin_memory=True)
             for _ in range(self.most_in_flight)
@@ -222,9 +226,10 @@ class Cuda(Backend):
         )
 
     def compare(self, product: Product) -> Any:
-        """Return the number of elements of C that differ from the first as one on the device.
+        """Return the number of elements of C that differ from the first C, as a device tensor.
 
-        Bit for bit: cuBLAS gives the same bits nearly every time on one stream of one device.
+        The comparison is bit by bit, because cuBLAS nearly always returns the same bits on one
+        stream of one device.
         """
         if (
             self._differs is None
@@ -254,7 +259,8 @@ class Cuda(Backend):
     def free_bytes(self) -> int | None:
         """Return the free memory after torch has given back its cache.
 
-        Of the host's, CUDA leaves out what files hold and the kernel gives up when asked.
+        On a GPU that uses host memory, CUDA does not count the page cache as free, although the
+        kernel can reclaim it.
         """
         self.torch.cuda.empty_cache()
         available = host_available_bytes() if self.uses_host_memory else None
@@ -265,8 +271,8 @@ class Cuda(Backend):
     def memories(self) -> dict[str, int | None]:
         """Return where the device's memory went: tensors, torch's cache, and the context.
 
-        The context is what the device has lost since before the run, without what torch holds; what
-        others took meanwhile is in it.
+        The context is the memory that disappeared since before the run, without torch's own. It
+        includes memory that other processes took in the meantime.
         """
         cuda = self.torch.cuda
         free = int(cuda.mem_get_info()[0])
@@ -322,7 +328,7 @@ def open_cuda(
     try:
         return Cuda(
             torch, halt, request.free_bytes
-        )  # whose first memory makes the context
+        )  # its first allocation creates the context
     except Exception as error:
         raise no_context(error, request) from error
 

@@ -29,15 +29,15 @@ ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = (
 SIZES = tuple(1 << power for power in range(10, 31, 2))
 LARGEST_BYTES = {"cpu": 16 << 20, "cuda": 1 << 30}
 SHARE_OF_FREE = 6
-"""Divisor of the free memory for the largest message: it exists four times when it is checked."""
+"""Divisor of the free memory for the largest message. A check needs four buffers of its size."""
 LEAST_OPERATIONS, MOST_OPERATIONS = 5, 2000
 BYTES_PER_ELEMENT, PERIOD = 4, 97
-"""Place i of rank r has the integer i % 97 + r, whose sums float32 has exactly."""
+"""Element i of rank r is the integer i % 97 + r. float32 holds the sums of these exactly."""
 FIRST_SECONDS, HELD_BACK_SECONDS, MEET_SECONDS = 2.0, 0.5, 60.0
-"""Expected seconds of the first operations of a size, those until an error is told, and the longest
-until all ranks have met."""
+"""Expected seconds of the first operations of a size, delay before an error is reported, and
+timeout for all ranks to connect."""
 HOST_BOUND_BYTES = 64 << 10
-"""Messages below it take less time on a GPU than Python and NCCL take to launch them."""
+"""Size below which launching an operation from Python takes longer than the operation itself."""
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 SIOCGIFADDR = 0x8915
 
@@ -48,14 +48,14 @@ def bus_factor(series: str, ranks: int) -> float:
 
 
 def percentile_99(seconds: list[float]) -> float:
-    """Return the time that 99 of 100 operations keep to: of fewer than 100 the longest."""
+    """Return the 99th percentile. With fewer than 100 operations it is the longest time."""
     return sorted(seconds)[math.ceil(0.99 * len(seconds)) - 1]
 
 
 class Ranks:
-    """This process among the ranks, which agree through a store, not through what is tested.
+    """This process among the ranks. They exchange figures through a store, not by NCCL or gloo.
 
-    On one machine that is a file, and across nodes the first rank at `HOST:PORT`.
+    The store is a file on one machine, and a server of the first rank at `HOST:PORT` across nodes.
     """
 
     def __init__(self, device: Any, run: WorkerRun) -> None:
@@ -64,7 +64,7 @@ class Ranks:
         self.backend = "nccl" if device.place == "cuda" else "gloo"
         self._agreed = 0
         host, _, port = run.request.rendezvous.rpartition(":")
-        if not host:  # nothing leaves this machine
+        if not host:  # all ranks are on this machine
             for name in INTERFACES:
                 os.environ.pop(name, None)
         changing = sorted(
@@ -97,7 +97,7 @@ class Ranks:
         self.dist.init_process_group(*group)
 
     def agree(self, *figures: float) -> list[list[float]]:
-        """Return the figures that each rank gives here, in their order. All wait for the last."""
+        """Exchange figures: return those of all ranks, by rank. Blocks until all have called it."""
         self._agreed += 1
         self.store.set(f"{self._agreed}/{self.rank}", json.dumps(figures))
         said = (
@@ -107,7 +107,7 @@ class Ranks:
         return [json.loads(each) for each in said]
 
     def leave(self) -> None:
-        """Leave, the first rank as the last one: it may hold the store."""
+        """Leave the store. The first rank leaves last, because it may serve the store."""
         self.store.set(f"left/{self.rank}", "")
         if self.rank == 0:
             self.store.wait([f"left/{rank}" for rank in range(self.count)])
@@ -116,18 +116,18 @@ class Ranks:
 def interface_to(host: str) -> str:
     """Return the network interface by which this machine reaches a host; empty if unknown.
 
-    gloo takes that of the own name otherwise, which is often the loopback.
+    By default gloo uses the interface of the machine's own name, which is often the loopback.
     """
     with (
         socket.socket(
             socket.AF_INET, socket.SOCK_DGRAM
-        ) as probe,  # which sends nothing
+        ) as probe,  # connecting a UDP socket sends no packet
         contextlib.suppress(OSError),
     ):
         probe.connect((host, 1))
         own = socket.inet_aton(probe.getsockname()[0])
         for _, name in socket.if_nameindex():
-            with contextlib.suppress(OSError):  # one without an address
+            with contextlib.suppress(OSError):  # has no address
                 asked = struct.pack("256s", name.encode())
                 if fcntl.ioctl(probe, SIOCGIFADDR, asked)[20:24] == own:
                     return name
@@ -135,7 +135,7 @@ def interface_to(host: str) -> str:
 
 
 class Message:
-    """The buffers of a size: `full`, and `part`, of which each rank has one."""
+    """The buffers of a size: the whole message (`full`), and this rank's share of it (`part`)."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Message:
     def operations(self) -> dict[str, Callable[[], object]]:
         """Operations on these buffers by name."""
         dist = self._ranks.dist
-        # The new names, which old versions of torch do not have, or the old ones.
+        # Newer versions of torch have these functions under new names.
         gather = (
             getattr(dist, "all_gather_single", None)
             or dist.all_gather_into_tensor
@@ -174,7 +174,7 @@ class Message:
         rank, count = self._ranks.rank, self._ranks.count
         own = slice(rank * self._share, (rank + 1) * self._share)
         device, found = self.full.device, self.full
-        # float32 does not count up to the largest sizes.
+        # The indices are int32, because float32 cannot represent all of them.
         known = self._torch.arange(
             len(found), dtype=self._torch.int32, device=device
         )
@@ -202,7 +202,8 @@ def collective(device: Any, run: WorkerRun) -> None:
     try:
         _measure(device, run)
     except RuntimeError as error:
-        # Where another rank has died, the parent names that one, and ends those that it left.
+        # If another rank has died, the parent reports that rank and stops this
+        # one, so wait for the stop before reporting this error.
         if not is_death(error) and run.halt.wait(HELD_BACK_SECONDS):
             run.finish()
         raise
@@ -222,7 +223,7 @@ def _measure(device: Any, run: WorkerRun) -> None:
     ]
     first = Message(device, ranks, SIZES[0])
     for operation in first.operations.values():
-        operation()  # connects
+        operation()  # the first operation opens the connections
     rows = Rows(device, run, len(first.operations) * len(sizes))
     timing = "device events" if device.place == "cuda" else device.timing
     if device.place == "cuda":
@@ -270,14 +271,14 @@ def _row(
     own = min(device.wall(lambda _: operation(), 1) for _ in range(WARM_UP))
     each, over = map(max, zip(*ranks.agree(own, -rows.left)))  # noqa: B905 - Python 3.9
     if over >= 0:
-        rows.until = time.monotonic()  # for all of them
+        rows.until = time.monotonic()  # no rank measures another row
         return not rows.end_early()
     seconds = min(ROW_SECONDS, -over / max(1, rows.to_come))
     times = max(
         LEAST_OPERATIONS, min(MOST_OPERATIONS, products_in(seconds, each))
     )
     rows.expect(work, times * each)
-    operation()  # the ranks come here one after the other, and leave together
+    operation()  # synchronises the ranks
     took = _seconds_of_each(device, operation, times)
     rows.table.add(times, sum(took))
     wrong += message.wrong(series, operation)
@@ -299,7 +300,7 @@ def _row(
 def _seconds_of_each(
     device: Any, operation: Callable[[], object], times: int
 ) -> list[float]:
-    """Return the time of each of so many operations, one right after the other."""
+    """Return the seconds of each of `times` operations that follow each other without a pause."""
     if device.place == "cpu":
         ends = [time.perf_counter()]
         for _ in range(times):

@@ -22,15 +22,15 @@ HOST_SIZES = tuple(1 << power for power in range(16, 31, 2))
 """64 KiB to 1 GiB: from inside the caches to far beyond them."""
 DEVICE_SIZES = (1 << 20, 1 << 24, 1 << 28, 1 << 30)
 SHARE_OF_FREE = 4
-"""Divisor of the free memory for the largest copy. It exists twice, and once more when compared."""
+"""Divisor of the free memory for the largest copy: source, destination, and a comparison."""
 HOST_COPIES = 4
-"""Copies of a size that the host holds: pageable, pinned (and the smaller ones, which torch keeps),
-and one to compare with its mask."""
+"""Host buffers per size: pageable, pinned, the smaller pinned buffers that torch keeps, and one for
+the comparison with its mask."""
 BUFFERS_SECONDS = 3.0
 """Expected seconds to make the largest buffers on a slow host."""
 READ_AND_WRITTEN = 2
 RANDOM_WORDS = 1 << 16
-"""Random words of a buffer. The rest repeats them, each block XOR another number: the host makes
+"""Random words of a buffer. All other blocks are these words XOR a number, because the host makes
 random numbers more slowly than it copies them."""
 
 PAIR_BYTES, SMALL_BYTES = 1 << 28, 16
@@ -38,13 +38,13 @@ PAIR_BYTES, SMALL_BYTES = 1 << 28, 16
 LEAST_BETWEEN, MOST_BETWEEN = 0.25, 0.75
 """Shares of the run for copies between GPUs, of which each GPU has an equal part."""
 PEER_SECONDS = 1.5
-"""Wall time for the rows of one peer, with buffers and comparisons. A fast link takes half."""
+"""Wall time for the rows of one peer, with buffers and comparisons. A fast link needs half."""
 LATE_SECONDS = 10.0
 """Longest time by which the turn of a GPU may be late: on a slow host, rows take longer."""
 ROWS_OF_PAIR = 4
 """Rows of a pair, with the latency."""
 MOST_HELD = 100
-"""Small copies that wait together until all of them were launched."""
+"""Most small copies that the stream holds back until all of them are launched."""
 
 
 def copy(device: Any, run: WorkerRun) -> None:
@@ -67,9 +67,10 @@ def copy(device: Any, run: WorkerRun) -> None:
         timing = "device events, and wall time where memory is pageable"
     between = (
         "; between GPUs by the driver, one pair at a time, "
-        "made by the GPU that is named first"
+        "run by the GPU that is named first"
     )
-    # Also without a peer of its own: while it copies, the others wait for it.
+    # A worker without peers shares the lock, too: the other workers wait until
+    # it has finished its own copies.
     turn = share_lock(run) if run.request.turns else lambda: None
     seconds = seconds_between(run, len(peers))
     rows.plan(
@@ -91,9 +92,9 @@ def copy(device: Any, run: WorkerRun) -> None:
 
 
 def seconds_between(run: WorkerRun, peers: int) -> float:
-    """Return the seconds of the run for copies between GPUs, the turns of all of them together.
+    """Return the seconds that the turns of all GPUs take together.
 
-    Each peer has the seconds that its rows take if the run is long enough.
+    If the run is long enough, each peer gets the seconds that its rows need.
     """
     if not peers:
         return 0.0
@@ -108,14 +109,14 @@ def _seconds_needed(run: WorkerRun, peers: int) -> float:
 
 
 def reachable_peers(device: Any, run: WorkerRun) -> dict[int, str]:
-    """Return the peers by their number in this process, with a context and peer access made.
+    """Return the usable peers by their number in this process, and create context and peer access.
 
-    That takes up to seconds, and so it is a part of the preparation. Peers that cannot be had are
-    noted: a process cannot compute on a GPU whose compute mode is exclusive.
+    This is part of the preparation, because it may take seconds. A note names each unusable peer,
+    such as a GPU in an exclusive compute mode.
     """
     for peer, mode in run.request.exclusive_peers.items():
         run.notes.append(
-            f"{peer}: copies are absent, its compute mode is {mode.replace('_', ' ')}"
+            f"{peer}: copies not measured, its compute mode is {mode.replace('_', ' ')}"
         )
     found = {}
     for number, peer in enumerate(run.request.peers, 1):
@@ -124,7 +125,9 @@ def reachable_peers(device: Any, run: WorkerRun) -> dict[int, str]:
             direct = device.torch.cuda.can_device_access_peer(0, number)
             Pair(device, number, SMALL_BYTES)
         except (MemoryError, RuntimeError) as error:
-            run.notes.append(f"{peer}: copies are absent, {first_line(error)}")
+            run.notes.append(
+                f"{peer}: copies not measured, {first_line(error)}"
+            )
             continue
         found[number] = peer
         run.notes.append(
@@ -134,7 +137,7 @@ def reachable_peers(device: Any, run: WorkerRun) -> dict[int, str]:
 
 
 def fitting_host(sizes: list[int], run: WorkerRun) -> list[int]:
-    """Return the sizes for which the host has room, and note it where some are left out."""
+    """Return the sizes that fit in the host's memory, and note the sizes that do not."""
     host = run.request.host_bytes
     if host is None:
         return sizes
@@ -214,7 +217,7 @@ def _cuda_ways(
     size: int,
     run: WorkerRun,
 ) -> Iterator[CopyPath]:
-    """Yield the paths in an order in which a buffer is read before it is written."""
+    """Yield the paths, ordered so that each buffer is read before it is written."""
     torch = device.torch
     here, pageable = _words(torch, size, "cuda"), _words(torch, size)
     yield CopyPath(
@@ -242,7 +245,7 @@ def _words(
     size: int,
     place: str = "cpu",
 ) -> Any:
-    """Return a buffer of so many bytes, in which no two blocks of words are the same."""
+    """Return a buffer of `size` bytes, in which all blocks of words differ."""
     count = size // 8
     block = torch.randint(
         -(2**62),
@@ -259,10 +262,10 @@ def _words(
 
 
 def share_lock(run: WorkerRun) -> Callable[[], None]:
-    """Share a lock with the other workers, and return the call that waits to have it alone.
+    """Take a shared lock, and return a call that blocks until this worker has the lock alone.
 
-    That is when all others have ended what they copy by themselves. The kernel releases the lock of
-    a worker that ends, however it ends.
+    The call returns when all other workers have finished the copies that need no other GPU. The
+    kernel releases the lock when a worker ends for any reason.
     """
     lock = os.open(run.request.rendezvous, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_SH)
@@ -276,24 +279,24 @@ def _copy_between(
     end: float,
     seconds: float,
 ) -> None:
-    """Measure copies to and from each peer for so many seconds, while no other worker copies."""
+    """Measure copies to and from each peer for `seconds`, while no other worker copies."""
     device, run = rows.device, rows.run
-    # Gives back what torch keeps: the other workers need it
+    # This also returns torch's cached memory, which the other workers need.
     device.free_bytes()
     why = "other GPUs did not end their copies in time"
     late = RunError(
         "too_slow",
-        "The copies between GPUs were not begun",
+        "The copies between GPUs did not start",
         why,
         "Test them in pairs",
     )
     run.expect(end - time.monotonic() + LATE_SECONDS * len(peers), late)
     turn()
-    # Also where the turns before it began late
+    # A turn has its full length even if the turns before it were late.
     rows.until = time.monotonic() + seconds
     rows.to_come = (
         ROWS_OF_PAIR * len(peers) + 1
-    )  # which leaves time for buffers and comparisons
+    )  # 1 more leaves time for buffers and comparisons
     missing = list(peers.values())
     for number, peer in peers.items():
         if rows.over:
@@ -305,7 +308,7 @@ def _copy_between(
     if missing and not run.halt.is_set():
         enough = math.ceil(_seconds_needed(run, len(peers)) / MOST_BETWEEN)
         why = f"the time was up: give --seconds {enough} or more"
-        run.notes.append(f"{', '.join(missing)}: copies are absent, {why}")
+        run.notes.append(f"{', '.join(missing)}: copies not measured, {why}")
 
 
 def _rows_of_pair(
@@ -313,7 +316,7 @@ def _rows_of_pair(
     number: int,
     peer: str,
 ) -> None:
-    """Measure the copies to and from a peer: all of them, as one direction alone says little."""
+    """Measure all copies to and from a peer, because a single direction is not conclusive."""
     device, run = rows.device, rows.run
     free = [device.free_bytes(), device.torch.cuda.mem_get_info(number)[0]]
     most = min(filter(None, [*free, run.request.free_bytes])) // SHARE_OF_FREE
@@ -323,7 +326,7 @@ def _rows_of_pair(
     )
     if not size:
         why = f"{most / MIB:.3g} MiB may be used for each"
-        run.notes.append(f"{peer}: copies are absent, {why}")
+        run.notes.append(f"{peer}: copies not measured, {why}")
         return
     latency = _latency(rows, number)
     rows.to_come -= 1
@@ -338,7 +341,7 @@ def _rows_of_pair(
 
 
 def _latency(rows: Rows, number: int) -> float | None:
-    """Return the seconds of a small copy to a peer, or None if the run was halted before."""
+    """Return the seconds of a small copy to a peer, or None if the run was halted first."""
     path = PairPath(
         Pair(rows.device, number, SMALL_BYTES), "", PAIR_WAYS["write to"]
     )

@@ -15,16 +15,16 @@ PAIR_WAYS = {
     "read from": {0: 0},
     "both directions with": {1: 0, 0: 1},
 }
-"""Copies between this GPU, 0, and a peer, 1: by who receives, who makes them."""
+"""Copies between this GPU (0) and a peer (1): the receiving GPU, and the GPU that runs the copy."""
 HELD_CYCLES = 40_000
-"""Clock cycles for each copy that waits until all of them were launched: longer than Python takes
-to launch one, so that its speed is not measured."""
+"""Clock cycles that the stream is held back per copy. Python launches a copy in less time, so that
+its own speed is not measured."""
 ODD = 0x9E3779B97F4A7C15 - 2**64
-"""Makes words of their numbers in which all bytes differ."""
+"""Factor that turns consecutive numbers into words with different bytes."""
 
 
 class CopyPath:
-    """Two buffers, the clock that times a copy between them, and how often each byte counts."""
+    """Two buffers, the clock that times a copy, and the factor by which its bytes count."""
 
     def __init__(
         self,
@@ -39,13 +39,13 @@ class CopyPath:
         self.clock, self.counted, self.threads = clock, counted, threads
 
     def copy(self, times: int) -> None:
-        """Copy that many times, enqueued where memory allows it."""
+        """Copy `times` times. Copies with pinned or device memory are only enqueued."""
         to, source = self.to, self.source
         for _ in repeat(None, times):
             to.copy_(source, non_blocking=True)
 
     def clear(self) -> None:
-        """Remove what an earlier copy has left."""
+        """Overwrite the result of earlier copies."""
         self.to.zero_()
 
     def wrong(self) -> int:
@@ -54,7 +54,7 @@ class CopyPath:
 
 
 class Pair:
-    """This GPU, 0, and a peer, 1: a stream of each, and what each of them receives."""
+    """This GPU (0) and a peer (1), with a stream and the buffers of each."""
 
     def __init__(
         self,
@@ -68,16 +68,16 @@ class Pair:
             device.torch.cuda.Stream(device=place) for place in self.places
         ]
         self.buffers = {}
-        """Buffer of each receiver, and the one on the other GPU that is copied to it."""
+        """For each receiver: its buffer, and the buffer on the other GPU that is the source."""
         for to in (1, 0):
             source, received = (self.words_for(to, at) for at in (1 - to, to))
             received.copy_(
                 source
-            )  # after it the source has access to the other, where it can
+            )  # torch enables peer access here if the GPUs support it
             self.buffers[to] = received, source
 
     def words_for(self, receiver: int, at: int) -> Any:
-        """Return what one of them receives, made on either: no link is between."""
+        """Return the words that a GPU receives, made on GPU `at` without using the link."""
         torch, first = self.device.torch, receiver << 40
         last, place = first + self.size // 8, self.places[at]
         return torch.arange(
@@ -94,10 +94,10 @@ class Pair:
 
 
 class PairPath(CopyPath):
-    """Copies between this GPU, 0, and a peer, 1: by who receives, who makes them.
+    """Copies between this GPU (0) and a peer (1): `copies` is as in `PAIR_WAYS`.
 
-    The GPU whose stream has a copy makes it: a source writes, a destination reads. torch's `copy_`
-    only writes.
+    A copy runs on the GPU of its stream: the source GPU writes, or the destination GPU reads.
+    torch's `copy_` always runs on the source GPU.
     """
 
     def __init__(
@@ -126,13 +126,13 @@ class PairPath(CopyPath):
             )
             with self._torch.cuda.stream(
                 stream
-            ):  # the driver wants its GPU to be the current one
+            ):  # the driver requires the stream's GPU to be current
                 for _ in repeat(None, times):
                     self._launch(*copied)
         here.wait_stream(there)
 
     def clear(self) -> None:
-        """Remove what earlier copies have left."""
+        """Overwrite the results of earlier copies."""
         for _, received, *_ in self.transfers:
             received.zero_()
         self._pair.synchronize()
@@ -151,14 +151,14 @@ class PairPath(CopyPath):
             return float(self._pair.device.timed(work, times))
 
     def clock_held(self, work: Work, times: int) -> float:
-        """Return the seconds of some work that begins when all of it was launched."""
+        """Return the seconds of work that starts only when all of it has been launched."""
         with self._torch.cuda.stream(self._pair.streams[0]):
             self._torch.cuda._sleep(times * HELD_CYCLES)  # noqa: SLF001 - torch's only such kernel
         return self.clock_here(work, times)
 
 
 def driver_copy() -> Callable[[int, int, int, int], None]:
-    """Return the driver's copy: of an address to, one from, bytes, and the stream that makes it."""
+    """Return the driver's copy function: destination and source address, bytes, stream."""
     driver = ctypes.CDLL("libcuda.so.1")
     function = driver.cuMemcpyAsync
     function.argtypes = (

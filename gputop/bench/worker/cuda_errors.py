@@ -22,7 +22,7 @@ Cause = tuple[str, str, str, str]
 
 
 class Known(NamedTuple):
-    """An error by its words. `{gpu}` is the device, and `{index}` its number for nvidia-smi."""
+    """An error, recognised by its words. `{gpu}` is the device, `{index}` its nvidia-smi number."""
 
     words: str
     what: str
@@ -93,7 +93,7 @@ STARTING = (
     Known(
         "out of memory",
         "There is no memory for a CUDA context on {gpu}",
-        "End what holds it: `nvidia-smi -i {index} -q -d MEMORY,PIDS` shows it",
+        "End processes that use its memory: `nvidia-smi -i {index} -q -d MEMORY,PIDS` lists them",
         "memory",
     ),
     Known(
@@ -103,27 +103,27 @@ STARTING = (
         "&& sudo modprobe nvidia_uvm`; else look for Xid errors in `dmesg`",
     ),
 )
-"""Errors until a context is made. The first one whose words are in the message counts."""
+"""Errors while a context is created. The first match in this order counts."""
 
 BUSY = re.compile("busy or unavailable")
 BY_MODE = {
     "prohibited": Known(
         "",
-        "{gpu} lets no program compute",
+        "The compute mode of {gpu} prohibits all programs",
         "Allow it with `sudo nvidia-smi -i {index} -c 0`",
     ),
     "exclusive_process": Known(
         "",
         "{gpu} is held by another process",
-        "See which with `nvidia-smi -i {index} -q -d PIDS` and end it, or allow several with `sudo "
-        "nvidia-smi -i {index} -c 0`",
+        "Find it with `nvidia-smi -i {index} -q -d PIDS` and end it, or allow several processes "
+        "with `sudo nvidia-smi -i {index} -c 0`",
     ),
 }
 OF_UNKNOWN_MODE = Known(
     "",
     "{gpu} cannot be used now",
-    "See its compute mode, its MIG mode and who holds it with `nvidia-smi -i {index} -q`, and look "
-    "for Xid errors in `dmesg`",
+    "See its compute mode, MIG mode and processes with `nvidia-smi -i {index} -q`, and look for "
+    "Xid errors in `dmesg`",
 )
 
 NCCL = (
@@ -131,7 +131,7 @@ NCCL = (
         "dev/shm|No space left on device",
         "NCCL has too little shared memory",
         "Start the container with a larger /dev/shm, such as `--shm-size=8g` or `--ipc=host`, or "
-        "remove what fills it",
+        "delete files in it",
         "torch",
     ),
     Known(
@@ -169,7 +169,7 @@ def cause_of_start(text: str, request: WorkerRequest) -> Cause | None:
 
 
 def cause_in_nccl(text: str, request: WorkerRequest) -> Cause | None:
-    """Return the cause of an error of NCCL, which it names last; None for another error."""
+    """Return the cause of an NCCL error, or None for another error."""
     if "NCCL" not in text:
         return None
     known = next(each for each in NCCL if re.search(each.words, text))
@@ -188,7 +188,7 @@ def _cause(
 
 
 def _telling(text: str) -> str:
-    """Return the words that tell most: NCCL's last error, or CUDA's own ones."""
+    """Return the most specific part of a message: NCCL's last error, or CUDA's own words."""
     before, _, last = text.partition("Last error:")
     lines = (last.strip() or before.strip()).splitlines()
     first = lines[0].strip() if lines else ""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RunError(Exception):
-    """A run that cannot be done: a word for programs; what, why and the remedy for people."""
+    """A run that failed: a kind for programs, and what, why and remedy as text."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ SIZED = ("soak", "sweep", "peak", "pulse", "burn", "pairs")
 
 
 def less(kind: str) -> str:
-    """Return the options by which a run of that kind takes less memory."""
+    """Return the options that reduce the memory of a run of this kind."""
     if kind in SIZED:
         return "a smaller --size or --memory-share"
     return "a smaller --memory-share"
@@ -48,7 +48,7 @@ def hangs(
     expected: float,
     patience: float,
 ) -> RunError:
-    """Return the error for work that has not ended after many times its expected time."""
+    """Return the error for work that takes many times its expected time."""
     why = f"{work} that takes {expected:.2g} s had not ended after {patience:.3g} s"
     remedy = "See what else uses the cores, and run the test again"
     if place == "cuda":
@@ -61,7 +61,7 @@ def too_slow(
     dtype: str,
     taken: str,
 ) -> RunError:
-    """Return the error for products so long that none would end within the run."""
+    """Return the error for a product that takes longer than the run."""
     what = f"No {dtype} product of size {request.size or 'auto'} ends in time"
     why = f"one takes {taken} s, and the run {request.seconds:g} s"
     remedy = "Give more --seconds"
@@ -92,7 +92,7 @@ def explain(
     if is_memory(error):
         what = f"The memory does not hold products of size {request.size or 'auto'}"
         if request.kind == "memory":
-            what = "The memory to test cannot be had"
+            what = "The memory to test cannot be allocated"
         remedy = f"Choose {less(request.kind)}, or end what holds the memory"
         return RunError(
             "memory", what, first_line(error) or type(error).__name__, remedy
@@ -115,14 +115,14 @@ DEATH = re.compile(
     r"|address space|launch failure|launch timed out|hardware (?:stack )?error|uncorrectable"
     r"|device-side assert|unknown error"
 )
-"""Parts of CUDA's errors after which nothing works any more in a process (`cudaGetErrorString`).
+"""Parts of CUDA error texts (`cudaGetErrorString`) after which all calls in the process fail.
 
-Errors of its libraries are not among them: CUBLAS_STATUS_EXECUTION_FAILED has many causes.
+Errors of CUDA's libraries are not included: CUBLAS_STATUS_EXECUTION_FAILED has many causes.
 """
 
 
 def is_death(error: BaseException) -> bool:
-    """True if the words are those of a device that died."""
+    """True if the error text means that the device died."""
     text = first_line(error)
     return "CUDA error" in text and DEATH.search(text) is not None
 
@@ -130,15 +130,16 @@ def is_death(error: BaseException) -> bool:
 def death(error: BaseException, device: Any) -> RunError | None:
     """Return the error for a device that died, or None if it did not.
 
-    Every call fails on a device that died, so one is made that otherwise never fails. It also tells
-    what an error of a library comes from.
+    Every call fails on a dead device, so this makes a call that otherwise never fails. Its error
+    also gives the cause of a library's error.
     """
     died = is_death(error)
     if device is not None:
         try:
             device.synchronize()
         except RuntimeError as found:
-            # A graph whose capture failed may still be open, and then nothing can be waited for.
+            # A failed capture may have left a graph open. Synchronising then
+            # fails although the device works.
             if not is_memory(found) and "captur" not in first_line(found):
                 error, died = found, True
     if not died:
@@ -162,7 +163,7 @@ def is_memory(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error: torch adds advice for developers below it."""
+    """Return the first line of an error. torch adds advice for developers below it."""
     lines = str(error).strip().splitlines()
     return lines[0].strip() if lines else ""
 

@@ -1,6 +1,6 @@
 """Events of a worker as frozen dataclasses: the worker sends them, and its parent reads them.
 
-Each is a line of JSON with the fields of one class, and its name in `EVENTS` as `event`.
+An event is a JSON line with the fields of one class, and its name in `EVENTS` as `event`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Hello:
-    """The worker runs and has its device."""
+    """The worker has started and opened its device."""
 
     python: str
     torch_version: str
@@ -23,7 +23,7 @@ class Hello:
     unset: tuple[str, ...] = ()
     """Variables that would have changed the figures, as `NAME=value`."""
     bound_to: str | None = None
-    """Processors that the worker is bound to, or None if it is not."""
+    """Processors that the worker is bound to, or None if it is not bound."""
     cublas_version: str | None = None
 
 
@@ -31,7 +31,7 @@ class Hello:
 class Planned:
     """The plan of a run: everything needed to interpret its figures.
 
-    A run that waits for others sends it again when it begins.
+    A run that waits for other devices sends its plan a second time when it starts.
     """
 
     m: int
@@ -42,7 +42,7 @@ class Planned:
     layout: str
     data: str
     relative_error: float
-    """Error of the first product against float64, in a corner of it."""
+    """Error of a corner of the first product against float64."""
     method: str
     patience_seconds: float = 60.0
     """Time without progress after which the device counts as hung."""
@@ -55,7 +55,7 @@ class Planned:
 
 @dataclass(frozen=True)
 class Progress:
-    """One window of the run. `elapsed_seconds` and `iterations` are those of the run so far."""
+    """One window of the run. `elapsed_seconds` and `iterations` count from its start."""
 
     elapsed_seconds: float
     window_seconds: float
@@ -96,7 +96,7 @@ class Verified:
     checks: int
     wrong_elements: int
     products: int | None = None
-    """Iterations that were compared, or None of older workers."""
+    """Compared iterations, or None from an older worker."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""Number formats: how operands are made, read and multiplied, and how exact that is.
+"""Number formats: making, reading and multiplying operands, and the expected error.
 
-All that is private in torch, or new, is used here and nowhere else, and tried before it is relied
-on. Each class is one way to multiply; `TYPES` says which data type goes which way.
+Only this module uses private or new functions of torch, and it tries them before a run. Each class
+is one way to multiply; `TYPES` maps the data types to the classes.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .errors import first_line, is_death, is_memory, no_dtype
 ROWS = 64
 """Rows compared in float64, or made in float32, at a time."""
 TRIED = 128
-"""Size of the product that shows if torch supports a data type. All of them can do it."""
+"""Size of the product that tests if torch supports a data type. It is valid for all of them."""
 SPREAD = 32
-"""Standard deviation of int8 operands. The type holds four of them."""
+"""Standard deviation of int8 operands. The type's range is four standard deviations."""
 SMALL = 32
 """Size below which a norm has too few elements to be reliable."""
 ERRORS = {
@@ -34,13 +34,12 @@ ERRORS = {
     "int8": (0.0, 1e-12),
     "float4": (5e-4, 1e-2),
 }
-"""Relative error of a product against float64, which hardly depends on its size: from and below.
+"""Relative error of a product against float64, as (minimum, limit). It hardly depends on the size.
 
 Measured: IEEE float32 up to 5e-6 at 65536, TF32 3e-4 (rounded) and 8e-4 (truncated), bfloat16
 1.6e-3 to 2.4e-3, float16 2e-4, float64 1e-16; on CPUs float8 1.6e-3, which is the rounding of its
 bfloat16 result, and int8 0. Derived: tensor cores of compute capability 9.0 add float8 products
-with some 13 bits after the leading one, which may add as much again several times over; float4
-likewise.
+with about 13 bits after the leading bit, which can multiply the error; float4 is similar.
 """
 
 
@@ -62,7 +61,7 @@ class Plain:
         self.choose()
 
     def choose(self) -> None:
-        """Set torch's types of A, B and C; raise `RunError` for a type that it does not have."""
+        """Set torch's types of A, B and C; raise `RunError` if torch lacks one of them."""
         name = self.name
         known = {"tf32": "float32", "float16_acc16": "float16"}.get(name, name)
         self.a = self.b = self.result = getattr(self.torch, known)
@@ -80,9 +79,9 @@ class Plain:
 
     @property
     def more_exact(self) -> str:
-        """How products were made that are more exact than this type.
+        """Explanation for products that are more exact than this type.
 
-        cuBLAS uses TF32 on an H100 where m is 16 or more, and n and k are 512 or more.
+        On an H100, cuBLAS uses TF32 only from m = 16 and n = k = 512 on.
         """
         if self.name == "tf32":
             return "computed in float32, not in tf32"
@@ -100,11 +99,11 @@ class Plain:
         return self.torch.empty((rows, columns), dtype=kind, device=self.place)
 
     def fill(self, operand: Any) -> None:
-        """Fill an operand with random normal numbers, in place: casting would need a wider copy."""
+        """Fill an operand with random normal numbers in place, since a cast needs a wider copy."""
         operand.normal_()
 
     def store(self, operand: Any, values: Any) -> None:
-        """Write float32 values that the type holds exactly."""
+        """Write float32 values that the type can represent exactly."""
         operand.copy_(values)
 
     def to_float64(self, operand: Any) -> Any:
@@ -112,7 +111,7 @@ class Plain:
         return operand.double()
 
     def prepare(self, product: Any) -> None:
-        """Make what multiplying needs beside the operands."""
+        """Prepare further arguments of the product, such as scales."""
 
     def single_product(self, product: Any) -> Callable[[], object]:
         """Return a call that makes one product, with as little Python around it as possible."""
@@ -135,14 +134,16 @@ class Plain:
         n: int,
         k: int,
     ) -> tuple[float, float]:
-        """Return the range of the expected relative error: from, and below."""
+        """Return the range of the expected relative error as (minimum, limit)."""
         low, high = ERRORS[self.name]
         in_place = self.name == "float16_acc16"
         if (self.place == "cpu" and self.epsilon > 2.0**-20) or in_place:
-            # Sums in the operands' own format are a random walk, as in some CPU libraries.
+            # Some CPU libraries sum in the operands' own format. The rounding
+            # errors of such sums are a random walk.
             high += 0.5 * self.epsilon * k**0.5
         if in_place and k >= 2048:
-            # A sum in float32 has half of that, one of 128 rounded steps four times it
+            # A sum in float32 has half of this error. A float16 sum of 128
+            # rounded steps has four times this error.
             low = 4e-4
         return (low, high) if min(m, n, k) >= SMALL else (0.0, 4 * high)
 
@@ -153,7 +154,7 @@ class Scaled(Plain):
     call = "torch._scaled_mm"
     column_major_only = True
     fast = False
-    """True to add in the tensor cores' own format, which is less exact."""
+    """True to sum in the tensor cores' own, less exact format."""
     packed = 1
     """Numbers in an element of an operand."""
 
@@ -184,7 +185,8 @@ class Scaled(Plain):
         first, second = product.scales
         out = product.c
         if re.match(r"2\.4(?!\d)", self.torch.__version__):
-            # Before 2.5 the greatest absolute value of the result was returned beside it.
+            # Before 2.5 the function also returned the result's greatest
+            # absolute value.
             out = (
                 out,
                 self.torch.empty(
@@ -223,7 +225,7 @@ class Float4(Scaled):
         columns: int,
         kind: Any,
     ) -> Any:
-        """Return an operand of `columns` numbers, which are half as many bytes."""
+        """Return an operand of `columns` numbers, two of which share a byte."""
         if columns % 2:
             raise no_dtype(
                 self.name, f"{columns} is odd, and two numbers share a byte"
@@ -234,7 +236,7 @@ class Float4(Scaled):
         return bytes_.view(kind)
 
     def store(self, operand: Any, values: Any) -> None:
-        """Write the nearest numbers that the type holds."""
+        """Write the nearest numbers that the type can represent."""
         torch = self.torch
         levels = torch.tensor(self.magnitudes, device=values.device)
         code = torch.bucketize(values.abs(), (levels[1:] + levels[:-1]) / 2)
@@ -250,7 +252,7 @@ class Float4(Scaled):
         return values[pairs.long()]
 
     def prepare(self, product: Any) -> None:
-        """Set scales of one, in blocks of 128 rows by 4: their order does not matter."""
+        """Set scales of 1, in blocks of 128 rows by 4. Equal scales need no particular order."""
         torch, kind = (
             self.torch,
             _dtype_of(self.torch, self.name, "float8_e4m3fn"),
@@ -265,7 +267,7 @@ class Float4(Scaled):
 
 
 class Integer(Plain):
-    """int8: `torch._int_mm`, summed in int32, so that every bit is known."""
+    """int8: `torch._int_mm`, summed in int32, so that every bit of the result is predictable."""
 
     call = "torch._int_mm"
     column_major_only = True
@@ -311,12 +313,12 @@ TYPES: dict[str, type[Plain]] = {
 
 
 def set_precision(matmul: Any, dtype: str) -> None:
-    """Choose IEEE or TF32 by the one setting that this torch has: using both raises."""
+    """Choose IEEE or TF32. torch raises if both the old and the new setting are used."""
     if hasattr(matmul, "fp32_precision"):  # torch 2.9
         matmul.fp32_precision = "tf32" if dtype == "tf32" else "ieee"
     else:
         matmul.allow_tf32 = dtype == "tf32"
-    # Sums stay in float32, also where a product is split along k.
+    # Keep sums in float32 when cuBLAS splits a product along k.
     for name in ("fp16", "bf16"):
         setting = f"allow_{name}_reduced_precision_reduction"
         if hasattr(matmul, setting):
@@ -337,7 +339,7 @@ def try_product(product: Any) -> None:
         product.c[0, 0].item()  # on a GPU this is where it fails
     except (RuntimeError, ValueError, TypeError, AttributeError) as error:
         if is_memory(error) or is_death(error):
-            raise  # which is not for want of the data type
+            raise  # the data type is not the cause
         why = first_line(error) or type(error).__name__
         raise no_dtype(product.dtype, why) from error
 

@@ -1,7 +1,7 @@
 """The guard of a run: a thread that reads the device, and ends a run that would harm it.
 
-It uses the agent's code, which is imported from folders (or archives) that the parent names. The
-worker's Python has torch, and perhaps nothing else. The readings are also sent to the parent.
+It imports the agent from folders (or archives) that the parent gives in the request, because the
+worker's Python may have no package except torch. It also sends the readings to the parent.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ START_SECONDS = 30.0
 SILENCE_SECONDS = 20.0
 """Longest silence of a device."""
 LOAD_PERCENT, MOST_PROCESSES, COMMAND_CHARACTERS = 5, 50, 80
-"""SM utilization from which other processes are sent, how many, and how much of their commands."""
+"""SM utilization from which other processes are sent, their number, and the length of commands."""
 
 
 class Guard:
     """Reads the device under test twice a second.
 
-    `run` is the body of its thread. Another thread compares `answer_due`, which this one cannot do
-    while the driver hangs.
+    `run` is the body of its thread. Another thread has to check `answer_due`, because this thread
+    is blocked while the driver hangs.
     """
 
     def __init__(
@@ -45,26 +45,26 @@ class Guard:
         send: Callable[[str, dict[str, Any]], None],
         end: Callable[[RunLimit], None],
     ) -> None:
-        """Set the GPU by its UUID, or None for the CPU.
+        """Guard the GPU with this UUID, or the CPU if it is None.
 
-        `folders` hold the packages `gputop` and `pynvml`. `of` is as in `reached_limit`. Each
-        record is passed to `send` with its name, and the limit that ends the run to `end`.
+        `folders` hold the packages `gputop` and `pynvml`. `of` is as in `reached_limit`. `send`
+        gets the name and the fields of each record, `end` gets the limit that ends the run.
         """
         self._uuid, self._folders, self._of = uuid, folders, of
         self._send, self._end = send, end
         self.answer_due = (math.inf, RunLimit("silent", "Not watched", ""))
-        """Monotonic time at which the device has been silent for too long, and that limit."""
+        """Monotonic deadline of the device's next answer, and the limit if it is missed."""
 
     def _expect_answer(
         self, seconds: float, age: float = 0.0
     ) -> tuple[float, RunLimit]:
-        """Return the end of the device's silence, which began `age` seconds ago."""
+        """Return the deadline of the next answer; the last one is `age` seconds old."""
         why = f"it did not answer for {seconds:.0f} s"
         limit = RunLimit("silent", "Not watched", why)
         return time.monotonic() - age + seconds, limit
 
     def run(self) -> None:
-        """Read until the process ends, or the run has to."""
+        """Read until the process ends or a limit ends the run."""
         try:
             import_from("gputop", self._folders)
             import_from("pynvml", self._folders)
@@ -72,7 +72,7 @@ class Guard:
                 self._follow_host()
             else:
                 self._follow(self._uuid)
-        except Exception as error:  # noqa: BLE001 - whatever it is, nobody watches any more
+        except Exception as error:  # noqa: BLE001 - a run needs its guard
             why = f"{type(error).__name__}: {error}"
             self._end(RunLimit("unwatched", "Not watched", why))
 
@@ -121,12 +121,12 @@ class Guard:
         from gputop.agent.options import AgentOptions
         from gputop.agent.sender import make_sampler
 
-        # GPM costs the device more than all else.
+        # GPM costs the device more than all other readings together.
         options = AgentOptions(INTERVAL_SECONDS, gpm=False, ids=(uuid,))
         return make_sampler(options).records()
 
     def _shortened(self, sample: Sample) -> Sample:
-        """Return the sample with what a run needs: the devices, and who uses them."""
+        """Return the sample with only the devices and the processes on them."""
         from gputop.agent.snapshot import Host
 
         processes: list[Process] = []
@@ -156,9 +156,9 @@ def _known(value: Any) -> Any:
 
 
 def import_from(name: str, folders: Sequence[str]) -> None:
-    """Import a module from these folders, of which nothing else becomes importable.
+    """Import a module from these folders, without making their other modules importable.
 
-    Without folders it is found where Python looks.
+    Without folders Python finds the module itself.
     """
     if name in sys.modules or not folders:
         return

@@ -1,4 +1,4 @@
-"""Temperatures at which a run ends: limits of a GPU, and the one that it has reached."""
+"""Temperature limits of a GPU that end a run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MARGIN_CELSIUS = 3
 DEFAULT_CELSIUS = 80
 """Core limit where the driver reports neither a threshold nor a margin.
 
-It is low on purpose: the H100, H200 and L40S reach their maximum operating temperature at 87 to
-88°C, GeForce cards at 89 to 90°C.
+It is low on purpose: the maximum operating temperature is 87 to 88°C for the H100, H200 and L40S,
+and 89 to 90°C for GeForce cards.
 """
 NONE = "none, no temperature is read"
 
@@ -29,7 +29,7 @@ class HeatLimit:
     kind: str
     """Word before the value: `margin`, `memory`, `default`; empty for the core's own limit."""
     why: str
-    """Its source in brackets, behind a blank; empty if unknown."""
+    """Source of the value as ` (source)` with a leading space; empty if unknown."""
 
     @property
     def short(self) -> str:
@@ -40,7 +40,7 @@ class HeatLimit:
         return f"{self.short}{self.why}"
 
     def is_reached(self, celsius: int) -> bool:
-        """Return True if the reading ends a run. A margin falls with the heat."""
+        """Return True if the reading ends a run. A margin shrinks as the GPU heats up."""
         if self.kind == "margin":
             return celsius <= self.celsius
         return celsius >= self.celsius
@@ -55,8 +55,9 @@ def heat_limits(gpu: Device, readings: DeviceSample) -> tuple[HeatLimit, ...]:
         limit = slowdown - MARGIN_CELSIUS
         found.append(HeatLimit("temperature_celsius", limit, "", why))
     if readings.temperature_margin_celsius is not None:
-        # The scale of the margin ("T.Limit") has 0 at the maximum operating temperature, of core
-        # or memory, and its thresholds below: software slows down from 0 on, hardware from -2 on.
+        # The margin ("T.Limit") is 0 at the maximum operating temperature of
+        # core or memory. Software slows the GPU down from 0 on, hardware from
+        # -2 on.
         threshold = gpu.temperature_slowdown_margin_celsius
         why = "" if threshold is None else f" (slowdown at {threshold}°C)"
         limit = max(0, threshold or 0) + MARGIN_CELSIUS
@@ -99,9 +100,9 @@ def reached_limit(
     readings: DeviceSample,
     of: str = "",
 ) -> str | None:
-    """Return the limit that the GPU has reached in words, or None.
+    """Return a sentence about the limit that the GPU has reached, or None.
 
-    A MIG instance has the limits of its GPU, whose label is then `of`.
+    A MIG instance has the limits of its GPU, and `of` is that GPU's label.
     """
     for limit in heat_limits(gpu, readings):
         celsius: int = getattr(readings, limit.reading)

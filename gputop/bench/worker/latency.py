@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 SIZES = (5, 100, 1000)
 IN_A_GRAPH, GRAPH_SECONDS = 100, 0.05
-"""Most products in a graph, and the longest one: it cannot be stopped."""
+"""Most products and most seconds of a graph. A running graph cannot be stopped."""
 CALLS = 4
 """Least calls of a row."""
 NO_TIME = "absent, the time was too short: give more --seconds"
 MEASURABLE = 1.02
-"""Ratio below which two rows differ by noise only."""
+"""Ratio of two rows below which their difference is noise."""
 QUEUED = 500
-"""Launches at once without waiting. The queue holds about 1000, and then a launch waits."""
+"""Launches without waiting. The queue holds about 1000, and a launch into a full queue blocks."""
 EAGER, LAUNCH, GRAPH = "eager", "launch alone", "CUDA graph"
 SYNCHRONISED = "synchronised each time"
 NORM_LAST, NORM_EACH = "norm fetched at the end", "norm fetched each step"
 
 
 def latency(device: Any, run: WorkerRun) -> None:
-    """Measure a row for each size and each way to run the same products."""
+    """Measure a row per size and variant."""
     dtype: str = run.request.dtype
     require(device.torch, dtype, device.place)
     cuda = device.place == "cuda"
@@ -58,7 +58,8 @@ def latency(device: Any, run: WorkerRun) -> None:
     for before, shape in zip([shapes[0], *shapes], shapes):  # noqa: B905 - Python 3.9
         if rows.end_early():
             break
-        # A bound: where a product is short, launching is most of it.
+        # This is an upper bound: launching takes most of the time of a short
+        # product.
         seconds *= (shape[0] / before[0]) ** 3
         if seconds > rows.left:
             rows.skip(size_text(shape), NO_TIME)
@@ -68,16 +69,16 @@ def latency(device: Any, run: WorkerRun) -> None:
 
 
 class Variant(NamedTuple):
-    """One way to make the same products. A call of the work makes `products` of them."""
+    """One way to make the same products. Each call of the work makes `products` products."""
 
     series: str
     prepare: Callable[[], Work]
-    """Returns the work, which may take some preparation."""
+    """Returns the work. It may make a CUDA graph first."""
     clock: Clock
     products: int = 1
     most: int = MOST_PRODUCTS
     waits: bool = True
-    """False for a clock that stops before the products are made."""
+    """False if the clock stops before the products are finished."""
 
 
 def _size(
@@ -85,14 +86,14 @@ def _size(
     dtype: str,
     shape: tuple[int, int, int],
 ) -> float:
-    """Measure all ways for a size, and return the seconds of a product, or 0 if unknown."""
+    """Measure all variants of a size, and return the seconds of a product, or 0 if unknown."""
     product, each = rows.open(dtype, shape)
     found: dict[str, float] = {}
     for way in _ways(rows.device, product, each):
         if rows.run.halt.is_set():
             break
         name = f"{way.series} of {size_text(shape)}"
-        one = found.get(EAGER, each)  # the first product alone says less
+        one = found.get(EAGER, each)  # more accurate than the first product
         if CALLS * one * way.products > max(rows.left, LEAST_SECONDS):
             rows.skip(name, NO_TIME)
             continue
@@ -199,12 +200,12 @@ def _replay(
     product: Product,
     captured: int,
 ) -> Work:
-    """Return the replay of a CUDA graph of so many products."""
+    """Capture a CUDA graph of `captured` products, and return the work that replays it."""
     graph = torch.cuda.CUDAGraph()
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
-        product.multiply()  # what is made at the first call cannot be captured
+        product.multiply()  # the first call allocates, so it can't be captured
     torch.cuda.current_stream().wait_stream(side)
     with torch.cuda.graph(graph):
         product.multiply(captured)
@@ -228,7 +229,7 @@ def _words(n: int, found: dict[str, float]) -> list[str]:
         )
     if launch := found.get(LAUNCH):
         said.append(
-            f"launching alone returns after {_micro(launch)}, which is no running time"
+            f"launching alone returns after {_micro(launch)}, which is not its running time"
         )
     if SYNCHRONISED in found:
         said.append(

@@ -44,11 +44,11 @@ PRODUCT_SECONDS = 0.05
 TRIAL_SECONDS = 0.4
 """Longest predicted product while choosing a size."""
 LEAST_TRIALS = 4
-"""Trials of a size: on cores that others use, a single one says little."""
+"""Trials per size. A single trial is not reliable on a busy CPU."""
 ITS_TYPE_FROM = 1024
-"""Size from which every library uses the data type. Smaller products may be more exact."""
+"""Size from which every library computes in the data type. Smaller products may be more exact."""
 WARM_UP_SECONDS, TIMED_SECONDS = 0.2, 0.005
-"""Seconds of the whole warm-up, and of products timed in one go: fewer are all jitter."""
+"""Seconds of the whole warm-up, and of the products timed together to average out jitter."""
 
 
 def soak(device: Any, run: WorkerRun) -> None:
@@ -61,10 +61,10 @@ def soak(device: Any, run: WorkerRun) -> None:
 def choose_size(device: Any, run: WorkerRun) -> int:
     """Return the requested size, or the largest whose product takes at most `PRODUCT_SECONDS`.
 
-    Found by growing: each step predicts the next (eight times the work for twice the size), so that
-    none takes long, also where a data type is emulated. Where other processes hold the cores up,
-    small products take far longer than their work: their prediction is not more than a bound.
-    Raise `RunError` if not one product of the size asked for would end within the run.
+    The size grows in steps. Each step predicts the next one (eight times the work for twice the
+    size), so that no step takes long, even with an emulated data type. The prediction is only an
+    upper bound, because launching or other processes may slow small products down. Raise
+    `RunError` if a product of the requested size would take longer than the run.
     """
     request = run.request
     most: int = request.size or dtype_facts(request, request.dtype).largest
@@ -89,7 +89,7 @@ def choose_size(device: Any, run: WorkerRun) -> int:
 
 
 def fineness(request: WorkerRequest) -> float:
-    """Return how much shorter products and batches are than usual, for pulses of the load."""
+    """Return the factor by which pulses need shorter products and batches."""
     return max(1.0, request.hertz)
 
 
@@ -116,7 +116,7 @@ def prepare(
     run: WorkerRun,
     arrange: Callable[[Product], Product] = lambda product: product,
 ) -> tuple[Product, Pace]:
-    """Make operands, check exact and first products, arrange them, warm up and send the plan."""
+    """Make and check the first products, arrange the operands, warm up and send the plan."""
     request, dtype = run.request, run.request.dtype
     require(device.torch, dtype, device.place)
     n = choose_size(device, run)
@@ -133,7 +133,7 @@ def prepare(
     product.keep_first()
     run.totals.wrong += product.judge()
     if run.totals.wrong:
-        why = "the first products are not what they have to be"
+        why = "the first products differ from the expected results"
         remedy = "Do not train on it; run the test again to be sure"
         raise RunError(
             "wrong", "The device computes wrong results", why, remedy
@@ -148,13 +148,14 @@ def prepare(
         device.most_in_flight > 1
         and room_beside(needed, device, request) > product.c.nbytes
     ):
-        # With a product in it: after a stop it may be compared before it is written.
+        # The spare C holds a product from the start, because after a stop it
+        # may be compared before it is written.
         product.spare = product.c.clone()
     product = arrange(product)
     if request.verify_all:
         product.sums = Checksums(product)
     product_seconds, products = warm_up(device, run, product)
-    # The first one is slower, and only the second one is counted
+    # The first check is slower, so only the second check is timed.
     device.check(product)
     wrong, check_seconds = device.check(product)
     pace = Pace(device, product_seconds, check_seconds)
@@ -234,7 +235,7 @@ def measure(
         ):
             due = time.perf_counter() - checked >= pace.check_interval
             device.launch(product, pace.batch_at(totals.seconds), check=due)
-            run.expect(pace.patience, hang)  # a busy host may launch slowly
+            run.expect(pace.patience, hang)  # a launch is slow on a busy host
             checked = time.perf_counter() if due else checked
         ended = device.poll()
         if ended is None and device.in_flight == 0:
@@ -245,7 +246,8 @@ def measure(
             continue
         run.expect(pace.patience, hang)
         if not totals.pulsed:
-            # On a GPU a batch was launched while the one before it ran.
+            # A GPU batch starts when the batch before it ends, which may be
+            # after its launch.
             previous = max(ended.began, previous)
         seconds = ended.ended - previous
         previous = ended.ended
@@ -259,9 +261,7 @@ def measure(
         count_checks(run, product, ended)
     if totals.iterations and not last_is_checked:
         run.verified(device.check(product)[0], 0 if product.sums else 1)
-    if (
-        not run.halt.is_set()
-    ):  # once more with a known answer, now that the device is hot
+    if not run.halt.is_set():  # check the known answer again on the hot device
         run.expect(pace.patience, hang)
         run.verified(product.exact(), 0)
 
@@ -286,17 +286,18 @@ def count_checks(
 
 
 def rest(run: WorkerRun, seconds: float) -> EndedBatch:
-    """Wait for so long, at most a part of a window, and return that as a batch of no products."""
+    """Wait for `seconds`, at most a part of a window, and return a batch without products."""
     began = time.perf_counter()
     run.halt.wait(min(seconds, WINDOW_SECONDS / 4))
     return EndedBatch(0, began, time.perf_counter(), 0.0)
 
 
 def pause(hertz: float, work: float) -> float:
-    """Return the seconds until work of so many seconds may begin, so that it ends with the load.
+    """Return the seconds until work of `work` seconds may begin and end within the load phase.
 
-    The load is in the first half of each period of the clock of the day: devices of one host are
-    in phase, and those of hosts whose clocks agree. Work that is longer may begin with it.
+    The load phase is the first half of each period of the system clock. So all devices of a host
+    are in phase, and also hosts with synchronised clocks. Work that is longer than the load phase
+    begins with it.
     """
     phase = time.time() * hertz % 1.0
     return (
@@ -310,7 +311,7 @@ def pulse(device: Any, run: WorkerRun) -> None:
     """Prepare, then make products in the first half of each period until the time is up."""
     hertz = run.request.hertz
     product, pace = prepare(device, run)
-    if pace.product_seconds * hertz > 0.25:  # half of what the load may last
+    if pace.product_seconds * hertz > 0.25:  # half of the load phase
         why = f"a product takes {pace.product_seconds:.3g} s, and the load {0.5 / hertz:.3g} s"
         what, remedy = (
             "The products are too long for these pulses",
@@ -338,17 +339,17 @@ def pulse(device: Any, run: WorkerRun) -> None:
 
 
 COPIED_BYTES = {"cpu": 1 << 26, "cuda": 1 << 29}
-"""Bytes of a copy: more than any cache holds."""
+"""Bytes of a copy, larger than any cache."""
 COMPARED = 16
-"""One copy of so many is compared."""
+"""Copies per compared copy."""
 LAST_COPY_SECONDS = 1.0
-"""Longest time in which any device makes and compares the last two copies."""
+"""Expected seconds of the last two copies and their comparison, on any device."""
 FILL_SECONDS = 20.0
-"""Longest time to fill the memory: a slow host is left with less."""
+"""Longest time to fill the memory. A slow host fills less of it."""
 
 
 class Ring(Product):
-    """A product with copies of its operands all over the memory, which it takes in turn."""
+    """A product that takes its operands in turn from copies that fill the memory."""
 
     def __init__(
         self,
@@ -382,14 +383,14 @@ class Ring(Product):
         )
 
     def multiply(self, times: int = 1) -> None:
-        """Make products of the next operands each."""
+        """Make products, each with the next copy of the operands."""
         for _ in range(times):
             self.a, self.stored_b = next(self._turns)
             self.b = self.stored_b.t() if self.column_major else self.stored_b
             self.format.multiply(self, 1)
 
     def exact(self) -> int:
-        """Return the wrong elements of a product with a known answer, of the last operands."""
+        """Return the wrong elements of a product with a known answer, made in the last copy."""
         self._turns = itertools.cycle([(self.a, self.stored_b)])
         return super().exact()
 
@@ -407,7 +408,7 @@ class Traffic:
             device=device.place,
         )
         self.to = torch.empty_like(self.source)
-        device.synchronize()  # another stream reads it
+        device.synchronize()  # the copies run in another stream
         self.copies, self.began = 0, time.monotonic()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._copy_on, daemon=True)
@@ -418,19 +419,19 @@ class Traffic:
         try:
             stream = torch.cuda.Stream() if place == "cuda" else None
             if stream is None:
-                torch.set_num_threads(1)  # of this thread: the others multiply
+                torch.set_num_threads(1)  # leaves the other cores to products
             with torch.cuda.stream(stream):
                 while not (self.run.halt.is_set() or self._over.is_set()):
                     self.copy(compare=self.copies % COMPARED == 0)
                     if stream:
                         stream.synchronize()
-        except BaseException as error:  # noqa: BLE001 - the parent is told in one line
+        except BaseException as error:  # noqa: BLE001 - reported to the parent
             self.run.end(
                 "error", **explain(error, self.device, self.run.request).fields
             )
 
     def end(self) -> None:
-        """End the copies, and compare a last one: a short run may have compared none."""
+        """End the copies, and compare one more, because a short run may have compared none."""
         limit = patience(self.device, LAST_COPY_SECONDS)
         hang = hangs(self.device.place, "a copy", LAST_COPY_SECONDS, limit)
         self.run.expect(limit, hang)
@@ -440,7 +441,7 @@ class Traffic:
             self.copy(compare=True)
 
     def copy(self, *, compare: bool) -> None:
-        """Copy once, and compare that if asked for."""
+        """Copy once, and compare the copy if requested."""
         if compare:
             self.to.zero_()
         self.to.copy_(self.source)
@@ -460,5 +461,5 @@ def burn(device: Any, run: WorkerRun) -> None:
     moved = READ_AND_WRITTEN * traffic.copies * COPIED_BYTES[device.place]
     rate = moved / (time.monotonic() - traffic.began) / 1e9
     run.notes.append(
-        f"beside them {rate:.4g} GB/s of copies, 1 in {COMPARED} compared"
+        f"copies at {rate:.4g} GB/s at the same time, 1 in {COMPARED} compared"
     )

@@ -37,11 +37,11 @@ from .throughput import SoakTotals, TableTotals
 
 WATCH_SECONDS = 0.5
 STOP_SECONDS = 0.2
-"""Time that the current product may go on after a stop before the process ends."""
+"""Time for the current product to end after a stop, before the process ends."""
 
 
 class WorkerRun:
-    """A run so far, and its one ending, by whichever thread comes first."""
+    """The state of a run. The first thread that ends the run writes its last event."""
 
     def __init__(self, fd: int, request: WorkerRequest) -> None:
         self.request = request
@@ -49,13 +49,13 @@ class WorkerRun:
         self.halted_by = "time"
         self.totals: SoakTotals | TableTotals = SoakTotals()
         self.known: dict[str, Any] = {}
-        """Result fields that are not counts: memory, the best shape."""
+        """Result fields that are not counts, such as memory."""
         self.notes: list[str] = []
-        """Notes of the result: what was left out and why, and what follows from the rows."""
+        """Notes of the result: omitted rows with the reasons, and conclusions from the rows."""
         self.failure: Exception | None = None
-        """First error of a row. It is the end of a table without any rows."""
+        """First error of a row. If the table has no rows, the run fails with it."""
         self.tidy: Callable[[], object] = lambda: None
-        """Removes what the run would leave behind."""
+        """Removes files and processes that the run would leave behind."""
         self._ready_by = time.monotonic() + request.prepare_seconds
         self._fd = fd
         self._guard: Guard | None = None
@@ -65,7 +65,7 @@ class WorkerRun:
         self.preparing()
 
     def preparing(self) -> None:
-        """Expect the end of the preparation."""
+        """Set the deadline for the end of the preparation."""
         seconds = self.request.prepare_seconds
         why = f"torch, memory and the first products took more than {seconds:.0f} s"
         remedy = f"See what else uses the device, or choose {less(self.request.kind)}"
@@ -75,8 +75,8 @@ class WorkerRun:
         self.expect(self._ready_by - time.monotonic(), late)
 
     def expect(self, seconds: float, otherwise: RunError) -> None:
-        """End the run with that error unless something else is expected within that time."""
-        # One assignment: the watching thread reads both.
+        """Set a deadline: the run ends with the error unless a later call replaces it in time."""
+        # This is a single assignment, because the watching thread reads both.
         self._expected = time.monotonic() + seconds, otherwise
 
     def send(self, event: object) -> None:
@@ -86,8 +86,8 @@ class WorkerRun:
     def write(self, event: str, **fields: Any) -> None:
         """Write one event by its name.
 
-        While nobody reads, as on a terminal that is stalled, only so many samples and readings are
-        written that the end of the run still fits into the pipe: nothing waits for a reader.
+        While the parent does not read, samples and readings are dropped before the pipe is full.
+        So the last event still fits, and no write blocks.
         """
         line = (
             json.dumps({"event": event, **fields}, allow_nan=False).encode()
@@ -103,7 +103,7 @@ class WorkerRun:
                 line = line[os.write(self._fd, line) :]
 
     def guard(self) -> None:
-        """Read the device in a thread, which ends the run if it gets too hot."""
+        """Start the guard: a thread that ends the run if the device gets too hot."""
         folders = self.request.agent_folders
         if folders is None:
             return
@@ -126,7 +126,7 @@ class WorkerRun:
             self.stop(limit.by)
 
     def stop(self, by: str) -> NoReturn:
-        """End the run: between two products, or soon in the middle of a long one."""
+        """End the run after the current product, or after `STOP_SECONDS` if it is a long one."""
         self.halted_by = by
         self.halt.set()
         self._go.set()
@@ -136,7 +136,8 @@ class WorkerRun:
     def planned(self, shape: tuple[int, int, int], **fields: Any) -> None:
         """Send the plan and wait for the other devices, if there are any.
 
-        `wait_seconds` of the request is how long they may take; they all go on at `go`.
+        The other devices have `wait_seconds` of the request to get ready. Then the parent sends
+        `go` to all workers.
         """
         usual = {
             "relative_error": 0.0,
@@ -152,7 +153,7 @@ class WorkerRun:
             why = f"the other devices were not ready within {seconds:.0f} s"
             remedy = "Test the devices one at a time to see which one it is"
             late = RunError(
-                "not_ready", "The stress test was not begun", why, remedy
+                "not_ready", "The stress test did not start", why, remedy
             )
             self.expect(seconds, late)
             self._go.wait()
@@ -166,7 +167,7 @@ class WorkerRun:
         products: int,
         checks: int = 1,
     ) -> None:
-        """Count a check of so many products, and send what was found."""
+        """Count a check of `products` products, and send the totals."""
         self.totals.checks += checks
         self.totals.wrong += wrong
         self.totals.verified += products
@@ -186,7 +187,7 @@ class WorkerRun:
         try:
             self.tidy()
         finally:
-            # Not sys.exit: tearing torch down takes longer than a stop may.
+            # sys.exit would tear torch down, which takes too long.
             os._exit(status)
 
     def finish(self) -> NoReturn:
@@ -201,9 +202,9 @@ class WorkerRun:
         return isinstance(self.totals, TableTotals) and self.totals.rows > 0
 
     def fail(self, error: RunError) -> NoReturn:
-        """End with an error. A table keeps its rows unless the device is at fault.
+        """End with an error, or as done with a note if a table has rows and the device is healthy.
 
-        Ranks end together, so that one of them does not wait for another.
+        A rank always ends with the error, so that the other ranks do not wait for it.
         """
         if (
             self.has_rows
@@ -215,13 +216,13 @@ class WorkerRun:
         self.end("error", **error.fields)
 
     def watch(self, received: bytes) -> None:
-        """Wait for `stop`, an overdue event or the parent's end, in a thread."""
+        """Wait for `stop`, a missed deadline or the parent's end. This is a thread's body."""
         overdue = None
         while not self.halt.is_set():
             if select.select([0], [], [], WATCH_SECONDS)[0]:
                 data = os.read(0, 4096)
                 if not data:
-                    # The parent is gone, and nobody reads what could be said.
+                    # The parent has ended, so no process reads a last event.
                     self._leave(1)
                 received += data
             if b"stop\n" in received:
@@ -229,7 +230,8 @@ class WorkerRun:
             if b"go\n" in received:
                 self._go.set()
             late = self._overdue()
-            # Act on the second overdue check, in case this process was suspended in between.
+            # Act on the second overdue check, in case this process was
+            # suspended in between.
             if late is not None and late is overdue:
                 end = late[1]
                 if isinstance(end, RunLimit):
@@ -239,7 +241,7 @@ class WorkerRun:
             overdue = late
 
     def _overdue(self) -> tuple[float, RunError | RunLimit] | None:
-        """Return what the run or its device should have done by now, and the end if it did not."""
+        """Return the missed deadline of the run or of its device, or None."""
         now, expected = time.monotonic(), self._expected
         if now > expected[0]:
             return expected
@@ -252,13 +254,13 @@ class WorkerRun:
 
 NAMES = {cls: name for name, cls in EVENTS.items()}
 DROPPED = ("sample", "verify", "readings")
-"""Events that are left out while nobody reads."""
+"""Events that are dropped while the parent does not read."""
 MOST_UNREAD_BYTES = 1 << 15
-"""Half of a pipe."""
+"""Unread bytes from which events are dropped: half of a pipe's capacity."""
 
 
 def _unread_bytes(pipe: int) -> int:
-    """Return the bytes in a pipe that nobody has read yet; 0 for anything else."""
+    """Return the unread bytes of a pipe, or 0 if it is not a pipe."""
     with contextlib.suppress(OSError):
         unread = array("i", [0])
         fcntl.ioctl(pipe, termios.FIONREAD, unread)
@@ -267,14 +269,14 @@ def _unread_bytes(pipe: int) -> int:
 
 
 def own_channel() -> int:
-    """Return a private descriptor for events. torch's prints go to standard error from then on."""
+    """Return a private descriptor for events, and redirect torch's prints to standard error."""
     fd = os.dup(1)
     os.dup2(2, 1)
     return fd
 
 
 def read_request() -> tuple[WorkerRequest, bytes]:
-    """Return the request, the first line of standard input, and the bytes behind it."""
+    """Return the request from the first line of standard input, and the bytes after that line."""
     received = b""
     while b"\n" not in received:
         data = os.read(0, 65536)
@@ -292,8 +294,8 @@ def end_with_parent() -> None:
     """Have the kernel kill this process when its parent ends, if the parent asked for it."""
     parent = os.environ.pop("GPUTOP_PARENT", None)
     if parent != str(os.getppid()):
-        return  # through a program that may end before it
-    with contextlib.suppress(AttributeError, OSError):  # a system without it
+        return  # the parent started it through another program
+    with contextlib.suppress(AttributeError, OSError):  # not on Linux
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, SIGKILL)
     if parent != str(os.getppid()):
         os._exit(1)
@@ -325,11 +327,11 @@ CHANGING = (
     "TORCH_DISTRIBUTED_DEBUG",
     "TORCH_NCCL_*",
 )
-"""Variables that change arithmetic, kernels, how memory is taken, or how much of a GPU is used."""
+"""Variables that change arithmetic, kernels, memory allocation, or the usable share of a GPU."""
 
 
 def unset_changing() -> list[str]:
-    """Unset these variables, before torch is imported, and return them as `NAME=value`."""
+    """Unset the variables in `CHANGING` before torch is imported; return them as `NAME=value`."""
     found = []
     for name in sorted(os.environ):
         if any(fnmatchcase(name, each) for each in CHANGING):
@@ -341,9 +343,9 @@ SYSFS = Path("/sys/bus/pci/devices")
 
 
 def bind_near(pci_bus_id: str) -> str | None:
-    """Bind this process to the processors of its GPU's NUMA node, and return which these are.
+    """Bind this process to the processors of its GPU's NUMA node, and return a description.
 
-    It is never bound to one that it could not use before. None where the node is not known.
+    The process keeps only processors that it could already use. Return None if the node is unknown.
     """
     domain, _, rest = pci_bus_id.lower().partition(":")
     try:
@@ -359,7 +361,7 @@ def bind_near(pci_bus_id: str) -> str | None:
         OSError,
         ValueError,
         AttributeError,
-    ):  # another system, or a node that is not said
+    ):  # not on Linux, or without this information in sysfs
         return None
     return f"NUMA node {node}, processors: {len(near)}"
 
@@ -409,7 +411,7 @@ KINDS: dict[str, Callable[[Any, WorkerRun], None]] = {
 
 
 def measure(device: Any, run: WorkerRun) -> None:
-    """Run the test. Raise the first error of a table of which no row could be measured."""
+    """Run the test. If it has no row because of an error, raise the first error."""
     KINDS[run.request.kind](device, run)
     if run.failure is not None and not run.has_rows:
         raise run.failure
@@ -452,6 +454,6 @@ def main() -> NoReturn:
         )
         run.send(hello)
         measure(device, run)
-    except BaseException as error:  # noqa: BLE001 - whatever it is, the parent is told in one line
+    except BaseException as error:  # noqa: BLE001 - reported to the parent
         run.fail(explain(error, device, request))
     run.finish()

@@ -1,4 +1,4 @@
-"""`memory`: patterns over free memory, each word read back."""
+"""`memory`: write patterns into free memory, and read each word back."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 MIB = 1 << 20
 BLOCK_BYTES = {"cpu": 32 * MIB, "cuda": 1024 * MIB}
-"""Bytes written or compared in one go, some 10 ms: a power of two, less of little memory."""
+"""Most bytes written or compared at once (about 10 ms). Blocks get smaller if memory is small."""
 LEAST_BLOCKS, LEAST_BLOCK_BYTES = 16, MIB
 BLOCK_SECONDS = 1.0
-"""Time in which every device has done with a block: many times that is a hang."""
+"""Upper bound of the time for a block on any device. Many times this counts as a hang."""
 BITS, BYTES_OF_WORD, WORD = 64, 8, 2**64 - 1
-"""Bits of a word, which are also the words of a row; its bytes; and all of its bits."""
+"""Bits of a word (also the words of a row), bytes of a word, and a word with all bits set."""
 FEW = 8
 ODD = 0x9E3779B97F4A7C15
-"""Multiplied by the number of a block, it makes random words differ from block to block."""
+"""Factor of a block's number. The product makes the random words differ from block to block."""
 FIXED = (
     0x0,
     0x5555555555555555,
@@ -37,8 +37,11 @@ FIXED = (
 )
 
 Sweep = tuple[int, Any, Any]
-"""Every block, upwards (1) or downwards (-1), is compared and then written. The words are those of
-the pattern XOR a mask: 0, or -1 for their complement; None leaves it out."""
+"""Direction over the blocks (1 upwards, -1 downwards), mask to compare and mask to write.
+
+Each block is compared, then written. A mask is 0 for the words of the pattern and -1 for their
+complement; with None this step is skipped.
+"""
 PLAIN: tuple[Sweep, ...] = ((1, None, 0), (1, 0, None))
 INVERTED: tuple[Sweep, ...] = (
     (1, None, 0),
@@ -57,7 +60,7 @@ PATTERNS = {**dict.fromkeys(NAMES, PLAIN), "moving inversions": INVERTED}
 
 
 class MemoryTotals(SoakTotals):
-    """Totals by pattern, with bytes in the place of products."""
+    """Totals by pattern. They count bytes instead of products."""
 
     def __init__(self) -> None:
         super().__init__(flop=1)
@@ -86,7 +89,7 @@ class MemoryTotals(SoakTotals):
         )
 
     def result(self) -> dict[str, Any]:
-        """Return the figures of the run as it is now, with a row for each pattern."""
+        """Return the current figures of the run, with a row for each pattern."""
         points = []
         for name, (moved, seconds, compared) in list(self.patterns.items()):
             whole = (
@@ -122,8 +125,7 @@ def memory(device: Any, run: WorkerRun) -> None:
         patience_seconds=patience(device, BLOCK_SECONDS),
         method=f"patterns in words of 64 bits, written to {totals.total_bytes / 2**30:.4g} GiB in "
         f"{len(tested.blocks)} blocks and compared; moving inversions up and down, block by block; "
-        "all bytes that are read and written count, also those of the words that a comparison "
-        "expects; wall time",
+        "all bytes read and written count, including the expected words of comparisons; wall time",
     )
     for number in itertools.count():
         for pattern, sweeps in PATTERNS.items():
@@ -136,7 +138,7 @@ def memory(device: Any, run: WorkerRun) -> None:
 
 
 class MemoryUnderTest:
-    """The memory under test, and the words that it should have."""
+    """The memory under test, and its expected words."""
 
     def __init__(self, device: Any, run: WorkerRun) -> None:
         self.device, self.run = device, run
@@ -145,25 +147,26 @@ class MemoryUnderTest:
         free = room_beside(0, device, run.request)
         while size > LEAST_BLOCK_BYTES and free < LEAST_BLOCKS * size:
             size //= 2
-        # Two blocks hold what is expected, and a mask has a byte for each word that differs.
+        # Two blocks hold expected words, and a comparison makes a mask with a
+        # byte per word.
         count = (free - 2 * size - size // 8) // size
         totals.block_bytes, totals.total_bytes = size, count * size
         if (
             device.uses_host_memory
-        ):  # if others need the memory, no other process is to be killed
+        ):  # the kernel's OOM killer should choose this process
             with contextlib.suppress(OSError):
                 Path("/proc/self/oom_score_adj").write_text("1000")
         if count < 1:
             why = f"{max(0, free) / MIB:.0f} MiB may be used"
-            remedy = "End what holds the memory, or raise --memory-share"
-            raise RunError(
-                "memory", "The memory to test cannot be had", why, remedy
+            remedy = (
+                "End processes that use the memory, or raise --memory-share"
             )
+            raise RunError("memory", "No memory is left to test", why, remedy)
         shape = (count + 2, size // 8 // BITS, BITS)
         words = torch.empty(shape, dtype=torch.int64, device=device.place)
         *self.blocks, self.own, self.expected = words
         self.pattern, self.number, self.stride, self.words = "", 0, 0, self.own
-        """The last is block 0; the others are that XOR a multiple of `stride`."""
+        """`words` are those of block 0. Other blocks have them XOR a multiple of `stride`."""
         self.named: set[int] = set()
 
     def choose(self, pattern: str, number: int) -> None:
@@ -181,7 +184,7 @@ class MemoryUnderTest:
             self.stride = ODD
         elif (
             pattern == "address"
-        ):  # every word is its offset in bytes, every second time inverted
+        ):  # a word is its offset in bytes, inverted in every second pass
             torch.arange(
                 0,
                 8 * own.numel(),
@@ -195,7 +198,8 @@ class MemoryUnderTest:
                 row, FIXED[number % len(FIXED)]
             ).expand_as(own)
         else:
-            # Each word of a row has another bit alone, and every bit after as many passes
+            # The 64 words of a row each have a different bit. After 64 passes
+            # each word has had each bit.
             ones = torch.ones_like(row) << (row + number) % BITS
             self.words = (
                 ones if pattern == "walking ones" else ~ones
@@ -215,7 +219,7 @@ class MemoryUnderTest:
         compared: int | None,
         written: int | None,
     ) -> None:
-        """Compare and write a block, and send what that says."""
+        """Compare and write a block, and send the results."""
         limit = patience(self.device, BLOCK_SECONDS)
         self.run.expect(
             limit, hangs(self.device.place, "a block", BLOCK_SECONDS, limit)
@@ -232,7 +236,8 @@ class MemoryUnderTest:
         moved = self.traffic(compared is not None, written is not None)
         sample = self.totals.visit(self.pattern, moved, seconds, len(wrong))
         self.totals.wrong += sum(wrong)
-        # The first wrong words at once, others with the next sample: there may be many a second.
+        # Send the first wrong words at once, but later ones only with the next
+        # sample, because there may be many per second.
         if sample or 0 < sum(wrong) == self.totals.wrong:
             self.run.verified(0, 0, checks=0)
         if sample:
@@ -241,9 +246,9 @@ class MemoryUnderTest:
     def traffic(self, compared: bool, written: bool) -> int:
         """Return the bytes that are read and written to compare and to write a block.
 
-        Its words are those of another block, which is read, or of a row, which a cache holds. A
-        comparison writes the expected words and reads both blocks. On a GPU torch also writes and
-        reads a mask with a byte for each word.
+        A block's words are made from another block, which is read, or from a row, which stays in a
+        cache. A comparison writes the expected words and reads both blocks. On a GPU torch also
+        writes and reads a mask with a byte for each word.
         """
         size = self.totals.block_bytes
         made = 2 * size if self.words is self.own else size
@@ -253,7 +258,7 @@ class MemoryUnderTest:
         return compared * compare + written * made
 
     def compare(self, at: int, mask: int) -> int:
-        """Return the number of wrong words of a block, and note the first ones of the run."""
+        """Return the number of wrong words of a block, and note the run's first wrong words."""
         block, expected = self.blocks[at], self.expected
         self.put(at, mask, expected)
         if self.device.torch.equal(block, expected):
@@ -289,13 +294,13 @@ class MemoryUnderTest:
         mask: int,
         to: Any,
     ) -> None:
-        """Put the words of a block there."""
+        """Write the expected words of block `at` to a tensor."""
         key = (at * self.stride ^ mask) & WORD
         signed = key - WORD - 1 if key >> BITS - 1 else key
         self.device.torch.bitwise_xor(self.words, signed, out=to)
 
     def note_missing(self) -> None:
-        """Note the patterns that there was no time for, unless the run was stopped."""
+        """Note the patterns that were not compared in time, unless the run was stopped."""
         known = self.totals.patterns
         missing = [
             name

@@ -26,7 +26,7 @@ def bytes_needed(
 ) -> int:
     """Return the bytes that products of a shape need, including those of the process.
 
-    A and B, C twice and a mask, what the library takes on the way, and rows in float64.
+    These are A and B, C twice and a mask, the library's temporary memory, and rows in float64.
     """
     m, n, k = shape
     each = dtype_facts(request, dtype)
@@ -42,14 +42,14 @@ def room_beside(
     device: Any,
     request: WorkerRequest,
 ) -> int:
-    """Return the bytes that may still be taken, beside those of the process and so many more."""
+    """Return the bytes that a run may still allocate, besides `needed` and the fixed ones."""
     allowed, fixed, now = (
         request.free_bytes,
         request.fixed_bytes,
         device.free_bytes(),
     )
     known = [] if allowed is None else [allowed - fixed - needed]
-    # What was taken before, and the context, is not free any more
+    # The free memory no longer includes `needed` and the context.
     if now is not None:
         known.append(now - fixed + request.context_bytes)
     return int(min(known, default=0))
@@ -90,7 +90,7 @@ def out_of_memory(
 
 
 GROSS_ERROR = 1e-2
-"""Relative error beyond any data type's: the device computes wrong results."""
+"""Relative error above that of any data type. It means that the device computes wrong results."""
 ANSWER = 16
 """Approximate number of terms left in an exact product after pairs have cancelled out."""
 
@@ -98,8 +98,8 @@ ANSWER = 16
 class Product:
     """A product of m x k times k x n matrices. `place` is torch's name of the device.
 
-    B is column-major on GPUs unless asked otherwise: the kernels reach their maximum more often.
-    Raise `RunError` if torch does not have the data type.
+    By default B is column-major on GPUs, because more kernels reach their maximum with it. Raise
+    `RunError` if torch does not have the data type.
     """
 
     def __init__(
@@ -131,15 +131,15 @@ class Product:
         made.prepare(self)
         self.epsilon = made.epsilon
         self.relative_error = 0.0
-        # The lengths of B's columns, once they are needed
+        # Norms of B's columns, computed at the first use.
         self._columns: Any = None
         self.spare: Any = None
-        """Second C, for devices that go on before a check has ended.
+        """Second C, for devices that make the next product before a check has ended.
 
-        Without room for it none may be launched behind a check: the C that it judges would be gone.
+        Without memory for it no product may be launched during a check, as it would overwrite C.
         """
         self.sums: Any = None
-        """`Checksums` that verify every product, or None if some are compared."""
+        """`Checksums` that verify every product, or None if only some products are compared."""
 
     @property
     def flop(self) -> int:
@@ -154,7 +154,7 @@ class Product:
         return "A and B row-major"
 
     def bits(self, tensor: Any) -> Any:
-        """Return the same memory as integers, where NaN differs from a number and -0 from 0."""
+        """Return the same memory as integers, so that NaN can be compared and -0 differs from 0."""
         words = {2: self.torch.int16, 4: self.torch.int32, 8: self.torch.int64}
         return tensor.view(words[tensor.element_size()])
 
@@ -163,7 +163,7 @@ class Product:
         self.format.multiply(self, times)
 
     def work(self, times: int = 1) -> None:
-        """Make products, and verify each of them if that was asked for."""
+        """Make products, and verify each of them if requested."""
         (self.sums or self).multiply(times)
 
     def fill(self) -> None:
@@ -175,11 +175,11 @@ class Product:
         """Return the elements that differ from the known answer of a product of small integers.
 
         A = u·vᵀ and B = w·xᵀ with small integers, so that C = (v·w)·u·xᵀ. The products along k are
-        ±1 (times up to 3), in pairs of opposite signs whose order is random, with a few single ones
-        between: the sum of any stretch of k stays below 60, and one of every second or fourth
-        product is a random walk, of some hundreds. Relied upon is that partial sums are kept in
-        a format that holds integers to 2048: float16 does, and so does all that is wider. Where k
-        is small all terms have the same sign.
+        ±1 (times up to 3), in pairs of opposite signs in random order, with a few single products
+        between them. So the sum over any range of k stays below 60, and a sum of every second or
+        fourth product is a random walk that reaches some hundreds. The method requires that partial
+        sums have a format that represents integers up to 2048, such as float16 or any wider format.
+        If k is small, all terms have the same sign.
         """
         torch, k = self.torch, self.k
         answer = ANSWER + k % 2 if k > ANSWER else k  # v·w is odd where k is
@@ -197,7 +197,7 @@ class Product:
         u, v, w, x = (each.to(self.place) for each in (u, w * signs, w, x))
         self._put(self.a, u, v)
         self._put(self.stored_b, *((x, w) if self.column_major else (w, x)))
-        # What is not written is wrong.
+        # An element that the product does not write counts as wrong.
         self.c.fill_(float("nan") if self.c.is_floating_point() else -(2**31))
         self.multiply()
         wrong = 0
@@ -217,14 +217,14 @@ class Product:
             self.format.store(operand[at : at + ROWS], part)
 
     def keep_first(self) -> None:
-        """Make the product that all later ones are compared with."""
+        """Make the reference product that all later products are compared with."""
         self.multiply()
         self.first.copy_(self.c)
 
     def judge(self) -> int:
-        """Compare a corner of the first product with float64, and set the norm `relative_error`.
+        """Compare a corner of the first product with float64, and set `relative_error` (a norm).
 
-        Returns the elements that are wrong by any measure, which is not the same as inexact.
+        Return the number of wrong elements, with an error above that of any data type.
         """
         take = self.format.to_float64
         part = self.stored_b[:ROWS] if self.column_major else self.b[:, :ROWS]
@@ -241,19 +241,20 @@ class Product:
         if error <= limit:
             self.relative_error = error
             return 0
-        # Count the elements that are farther off than the mean square may be: one at least.
+        # Count the elements whose error exceeds the allowed RMS error. There
+        # is at least one.
         return int(
             (~(far <= limit * right.norm() / right.numel() ** 0.5)).sum()
         )
 
     def errors(self) -> tuple[float, float]:
-        """Return the range of the expected relative error: from, and below."""
+        """Return the range of the expected relative error as (minimum, limit)."""
         return self.format.errors(*self.shape)
 
     def check_precision(self) -> str:
         """Raise `RunError` if the products are less exact than the data type.
 
-        Return how they are made if they are more exact, and an empty text if they are as exact.
+        Return an explanation if they are more exact, or an empty text if they are as exact.
         """
         low, high = self.errors()
         if self.relative_error < low:
@@ -266,11 +267,11 @@ class Product:
         """Return the error for products that are not made in the data type."""
         what = f"The {self.dtype} product was not made in {self.dtype}"
         why = f"its relative error is {self.relative_error:.1e}"
-        look = "Look for what changes the precision, try another torch, or choose another data type"
+        look = "Look for settings that change the precision, or try another torch or data type"
         return RunError("precision", what, why, look)
 
     def set_aside(self) -> Any:
-        """Return C, and make further products in the spare one if there is one."""
+        """Return C, and use the spare C (if any) for further products."""
         if self.spare is None:
             return self.c
         self.c, self.spare = self.spare, self.c
@@ -278,9 +279,9 @@ class Product:
         return self.spare
 
     def explain(self, c: Any) -> tuple[int, str]:
-        """Return the wrong elements of a C with other bits than the first, and what they are.
+        """Return the wrong elements of a C that differs from the first, and the kind of mismatch.
 
-        A product that was wrong is repeated.
+        A wrong product is repeated to find its kind.
         """
         wrong = self.unexplained(c)
         if not wrong:
@@ -292,13 +293,13 @@ class Product:
         return wrong, when_repeated(again)
 
     def unexplained(self, c: Any) -> int:
-        """Return the elements of a C too far from the first product for mere rounding.
+        """Return the number of elements of C whose distance from the first product is not rounding.
 
         CPU libraries do not promise the same bits every time. The roundings of a sum of k products
-        in float32 are a random walk: some 0.2·sqrt(k)·eps of the sum's own size, |a|·|b|/sqrt(k) of
-        its row and column (Higham and Mary, A new approach to probabilistic rounding error
-        analysis, 2019). Twenty times that is allowed, or eight times what was measured beyond the
-        rounding of the result, and then that rounding. Sums of integers have no order.
+        in float32 are a random walk: about 0.2·sqrt(k)·eps of the sum's own size, |a|·|b|/sqrt(k)
+        for its row and column (Higham and Mary, A new approach to probabilistic rounding error
+        analysis, 2019). The bound is twenty times that, plus eight times the measured error beyond
+        the rounding of the result, plus that rounding. Sums of integers have to be equal.
         """
         torch = self.torch
         if not self.epsilon:
@@ -327,7 +328,7 @@ class Product:
         return wrong
 
     def slack(self) -> float:
-        """Return the allowed error of the sums of products, relative to their own size."""
+        """Return the allowed error of a sum of products, relative to the sum's own size."""
         rounding = 4 * self.k**0.5 * min(self.epsilon, 2.0**-23)
         return float(
             rounding + 8 * max(0.0, self.relative_error - self.epsilon / 4)
@@ -345,16 +346,17 @@ def require(
 
 
 COLUMNS = 512
-"""Columns in a sum. In more of them one wrong element would hide in the rounding of the others."""
+"""Columns per sum. With more columns, the rounding of the others could hide a wrong element."""
 RING_BYTES, MOST_AT_ONCE = 8 << 20, 64
-"""Bytes of the sums, and products, that are compared at once: a comparison is several kernels."""
+"""Most bytes of sums, and most products, per comparison. Each comparison launches several kernels,
+so many products share one."""
 REPEATS = 3
 WRONG, NOT_REPEATABLE, UNEXPLAINED = "wrong", "not repeatable", "unexplained"
 OTHER_BITS = "other bits"
 
 
 def when_repeated(wrong: int) -> str:
-    """Return what a mismatch is after repetitions of which so many were wrong."""
+    """Return the kind of a mismatch, given the number of wrong repetitions."""
     if 0 < wrong < REPEATS:
         return UNEXPLAINED
     return WRONG if wrong else NOT_REPEATABLE
@@ -363,13 +365,13 @@ def when_repeated(wrong: int) -> str:
 class Checksums:
     """Sums of every 512 columns in each row of C, for products of the same A and B.
 
-    Reading C once more is nearly all that they cost. They are float32 (float64 for float64), or
-    int32 for int8, where they are exact modulo 2^32. Sums beyond the band are wrong; within it
-    they should have the bits of the first product's, and on a GPU they always do.
+    Their main cost is reading C once more. The sums are float32 (float64 for float64), or int32 for
+    int8, where they are exact modulo 2^32. Sums outside the band are wrong. Sums within the band
+    should have the same bits as the sums of the first product. On a GPU they always do.
 
-    The errors of the elements are independent, so that those of a sum grow with the square root
-    of its columns: the band is that of `Product.unexplained`, summed in this way, and the rounding
-    of the sum.
+    The errors of the elements are independent, so the error of a sum grows with the square root of
+    its columns. The band is the bound of `Product.unexplained`, summed in this way, plus the
+    rounding of the sum.
     """
 
     def __init__(self, product: Product) -> None:
@@ -399,18 +401,18 @@ class Checksums:
             self._compare(sums)
 
     def take(self) -> Any:
-        """Return the counts since the last time, as `Mismatches` in a tensor on the device."""
+        """Return the counts since the last call, as `Mismatches` in a tensor on the device."""
         found = self._counts.clone()
         self._counts.zero_()
         return found
 
     def repeat(self) -> str:
-        """Make the product again, and return what kind of mismatch there was."""
+        """Repeat the product, and return the kind of the mismatch."""
         self.multiply(REPEATS)
         return when_repeated(Mismatches(*self.take().tolist()).products)
 
     def _sum(self, sums: Any) -> None:
-        """Sum C. A CPU makes a wider copy of 16-bit numbers: of a few rows at a time."""
+        """Sum C, a few rows at a time if torch makes a wider copy (of 16-bit numbers on a CPU)."""
         c, whole = self.product.c, self.product.n // COLUMNS * COLUMNS
         cpu_copies = self.product.place == "cpu" and c.element_size() == 2
         step, at = (ROWS if cpu_copies else len(sums)), 0
@@ -443,7 +445,7 @@ class Checksums:
             self._counts[at] += found.sum()
 
     def _reference(self, exact: bool) -> tuple[Any, Any]:
-        """Return the right sums, and how far off they may be; None for not at all."""
+        """Return the right sums and the allowed error, or None if they have to be equal."""
         torch, product = self.product.torch, self.product
         of_b, lengths_of_b = self._sums_of_b()
         slack = product.slack() / product.k**0.5
@@ -464,12 +466,12 @@ class Checksums:
                 )
             band.append(bound)
         sums = torch.cat(right)
-        if exact:  # float64 holds them exactly, int32 their last bits
+        if exact:  # float64 is exact here, int32 keeps the last 32 bits
             return sums.to(torch.int64).to(torch.int32), None
         return sums.to(self._kind), torch.cat(band).to(self._kind)
 
     def _sums_of_b(self) -> tuple[Any, Any]:
-        """Return the sums of B's columns, k x sums, and the norms of what they sum, in float64."""
+        """Return the sums of B's columns (k x sums) and the norms of the blocks, in float64."""
         torch, product = self.product.torch, self.product
         count = -(-product.n // COLUMNS)
         sums = torch.zeros(
@@ -488,5 +490,5 @@ class Checksums:
 
 
 def _blocks(torch: Any, matrix: Any) -> Any:
-    """Return the sums of every 512 columns."""
+    """Return the sums of each block of 512 columns."""
     return torch.stack([part.sum(1) for part in matrix.split(COLUMNS, 1)], 1)

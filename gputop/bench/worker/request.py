@@ -15,18 +15,20 @@ class WorkerDataType:
     operand_bits: int
     result_bytes: int
     library_bytes: int
-    """Bytes per element that the library needs on the way."""
+    """Temporary bytes per element that the library needs."""
     largest: int
-    """Largest size that `auto` chooses, and the next the largest that fits."""
+    """Largest size that `auto` chooses."""
     fitting: int
+    """Largest size that fits in the memory."""
     multiple: int
-    """Sizes are multiples of it, from `least` on."""
+    """Divisor of all sizes."""
     least: int
+    """Smallest size."""
 
 
 @dataclass(frozen=True)
 class WorkerRequest:
-    """A requested run on one device. Bytes are those that a run may use."""
+    """A requested run on one device. Fields in bytes are limits of the run's memory."""
 
     kind: str
     device: str
@@ -36,14 +38,14 @@ class WorkerRequest:
     """Short label of the device on its host."""
     dtype: str
     dtypes: tuple[WorkerDataType, ...]
-    """All data types, the first of which is `dtype`."""
+    """All data types. The first is `dtype`."""
     size: int | None
     seconds: float
     verify_all: bool
     wait_seconds: float
-    """Longest wait for `go`, after the plan; 0 to begin at once."""
+    """Longest wait for `go` after the plan, or 0 to start at once."""
     prepare_seconds: float
-    """Longest time until the plan."""
+    """Longest preparation, up to the plan."""
     free_bytes: int | None
     host_bytes: int | None
     fixed_bytes: int
@@ -51,20 +53,20 @@ class WorkerRequest:
     context_bytes: int
     bytes_per_row: int
     peers: tuple[str, ...] = ()
-    """Labels of the other devices that are visible, in their order."""
+    """Labels of the other visible devices, in their order."""
     exclusive_peers: Mapping[str, str] = field(default_factory=dict)
-    """Compute modes of other GPUs, by the labels of those that refuse copies."""
+    """Compute modes of the other GPUs that refuse copies, by label."""
     compute_mode: str | None = None
     pci_bus_id: str | None = None
     hertz: float = 0.0
     """Frequency of pulses, or 0 for a steady load."""
     rank: int = 0
     ranks: int = 0
-    """Ranks of a collective, or 0."""
+    """Number of ranks of a collective, or 0."""
     turns: int = 0
-    """GPUs that take turns to copy between each other, or 0."""
+    """Number of GPUs that copy between each other in turn, or 0."""
     rendezvous: str = ""
-    """Path of the file, or HOST:PORT, by which ranks find each other or take turns."""
+    """Path of a file or HOST:PORT, by which ranks find each other or GPUs take turns."""
     agent_folders: tuple[str, ...] | None = None
     """Folders of the agent and of nvidia-ml-py, for the guard; None for a run without a guard."""
     gpu_uuid: str | None = None

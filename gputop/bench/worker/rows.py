@@ -1,4 +1,4 @@
-"""Rows of the kinds of run that are tables: timed, verified and sent."""
+"""Rows of tables: time, verify and send them."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ if TYPE_CHECKING:
 
 Work = Callable[[int], None]
 Clock = Callable[[Work, int], float]
-"""Returns the seconds of some work done that many times."""
+"""Calls the work with a number of repetitions, and returns the seconds that all of them took."""
 
 BLOCK_SECONDS = 0.01
-"""Seconds timed in one go, unless one product takes longer."""
+"""Seconds of a block of calls that are timed together. A longer call is a block of its own."""
 LEAST_BLOCKS, LEAST_SECONDS = 7, 0.2
-"""Least blocks and seconds of a row that its time does not cut short."""
+"""Least blocks and seconds of a row, unless its share of the time ends first."""
 FEWEST_BLOCKS = 4
-"""Least blocks that show a scatter."""
+"""Least blocks from which a spread can be computed."""
 ROW_SECONDS = 1.0
-"""Longest row: what is not steady by then does not get steadier."""
+"""Longest row. Longer measurements do not get steadier."""
 WARM_UP = 3
-"""Untimed calls: the first of a kind is slow."""
+"""Untimed calls before a row, because the first calls are slow."""
 REPEATABLE = 0.005
-"""Relative standard error of the median at which a row is done: 2 % is four of them."""
+"""Relative standard error of the median at which a row ends. 2 % is four standard errors."""
 LONG_SECONDS = 0.1
 """Longest product, unless its size was requested."""
 COLD_SECONDS = 10.0
-"""Time allowed for the first product of a shape: kernels are loaded on the way."""
+"""Time allowed for the first product of a shape, which loads kernels."""
 SHORT_SECONDS = 1.0
-"""Expected seconds of what takes only a moment, such as waiting for the device."""
+"""Expected seconds of short work, such as waiting for the device."""
 WAKE_SECONDS = 0.3
 """Seconds until clocks are up and threads have started."""
 MOST_NAMED = 16
@@ -52,9 +52,10 @@ MOST_NAMED = 16
 
 
 class Timed:
-    """Seconds of one call: the median of blocks. `spread` is half of their interquartile range.
+    """Seconds of one call: the median of blocks.
 
-    It is relative, and None for fewer than four blocks, which do not show it.
+    `spread` is half of the blocks' interquartile range, relative to the median, or None for fewer
+    than four blocks.
     """
 
     def __init__(self, blocks: list[float]) -> None:
@@ -69,7 +70,7 @@ class Timed:
 
     @property
     def values(self) -> dict[str, float]:
-        """The seconds, and their scatter in percent if it is known."""
+        """Seconds, and their spread in percent if it is known."""
         known = (
             {}
             if self.spread is None
@@ -79,7 +80,7 @@ class Timed:
 
 
 class Rows:
-    """Rows of one run. `to_come` is the most rows still expected, which share the time left."""
+    """Rows of one run. Up to `to_come` further rows share the time left."""
 
     def __init__(
         self,
@@ -105,7 +106,7 @@ class Rows:
         return self.run.halt.is_set() or self.left <= 0
 
     def end_early(self) -> bool:
-        """True if the run is over. Note that rows are missing, unless it was stopped."""
+        """Return True if the run is over. Note the missing rows if its time was up."""
         if self.left <= 0 and not self.run.halt.is_set():
             why = "the time was up before all rows were measured"
             self.run.notes.append(f"{why}: give more --seconds")
@@ -113,9 +114,9 @@ class Rows:
 
     @contextlib.contextmanager
     def attempt(self, name: str) -> Iterator[None]:
-        """Measure the rows of that name; if this fails, note it, so that others are measured.
+        """Note an error in the body under this name, so that the run goes on with other rows.
 
-        Raise `RunError` if the device died: nothing can be measured any more.
+        Raise `RunError` if the device died, because it can measure no further rows.
         """
         try:
             yield
@@ -136,7 +137,7 @@ class Rows:
         self.note(name, why)
 
     def note(self, name: str, text: str) -> None:
-        """Note something about a row. Rows with the same text share a note that names them."""
+        """Add a note about a row. Rows with the same text share a note with all their names."""
         names, notes = self._noted.setdefault(text, []), self.run.notes
         if name in names:
             return
@@ -167,10 +168,10 @@ class Rows:
         )
         self.until = (
             time.monotonic() + request.seconds
-        )  # what came before was preparation
+        )  # the time of the rows starts after the preparation
 
     def wake(self, dtype: str) -> None:
-        """Make products for a moment: the first ones are slow, whatever their size."""
+        """Make small products for a short time, because the first products of a run are slow."""
         n = self.device.smallest_size
         with self.attempt(f"{dtype} {n}×{n} to wake the device"):
             product = Product(
@@ -187,9 +188,9 @@ class Rows:
     def open(
         self, dtype: str, shape: Shape, column_major: bool | None = None
     ) -> tuple[Product, float]:
-        """Return a filled and checked product, and about how long one takes.
+        """Return a filled and checked product, and the approximate seconds of one.
 
-        Raise `RunError` if it is not made in its data type.
+        Raise `RunError` if the product is not made in its data type.
         """
         device, run = self.device, self.run
         limit = max(self.left, COLD_SECONDS)
@@ -200,7 +201,7 @@ class Rows:
             device.torch, dtype, shape, device.place, column_major
         )
         wrong = product.exact()
-        run.totals.wrong += wrong  # at once: what follows may fail
+        run.totals.wrong += wrong  # count it now, since later steps may fail
         product.fill()
         seconds = device.wall(lambda _: product.keep_first(), 1)
         inexact = product.judge()
@@ -212,12 +213,12 @@ class Rows:
         return product, seconds
 
     def check(self, product: Product) -> None:
-        """Compare the last product with the first."""
+        """Compare the last product with the first one, and send the result."""
         self.expect("a check", COLD_SECONDS)
         self.run.verified(self.device.check(product)[0], 1)
 
     def expect(self, work: str, seconds: float) -> None:
-        """Expect work of about that many seconds: many times that counts as a hang."""
+        """Set a deadline for work of about `seconds`. Many times this counts as a hang."""
         limit = patience(self.device, seconds)
         self.run.expect(limit, hangs(self.device.place, work, seconds, limit))
 
@@ -231,10 +232,11 @@ class Rows:
         most: int = MOST_PRODUCTS,
         at_most: float = ROW_SECONDS,
     ) -> Timed | None:
-        """Time work of about `each` seconds a call, within its share of the time left.
+        """Time work of about `each` seconds per call, within the row's share of the time left.
 
-        None where the run was halted before anything was timed. At most `most` calls in one go,
-        and at most so many seconds. All limits are of wall time: a clock may count less of it.
+        `most` limits the calls per block, `at_most` the seconds of the row. All limits are wall
+        time, which may be longer than the clock's time. Return None if the run was halted before
+        the first block.
         """
         began = time.monotonic()
 
@@ -255,7 +257,8 @@ class Rows:
             blocks.append(seconds)
             self.table.add(times, seconds * times, flop)
             timed = Timed(blocks)
-            # Only blocks count here: a slow first call would keep them at one call each.
+            # Take `each` from blocks only. With the time of a slow first call,
+            # each block would have one call.
             each = wall if len(blocks) == 1 else min(each, wall)
             total = time.monotonic() - began
             enough = len(blocks) >= LEAST_BLOCKS and total >= min(
@@ -276,7 +279,7 @@ class Rows:
     ) -> float | None:
         """Time, check and send a product of about `each` seconds; return the TFLOP/s.
 
-        It is kept if it is the fastest that counts so far. None where nothing was timed.
+        If `counts`, the product can become the best of the table. Return None if it was not timed.
         """
         work, flop = product.multiply, product.flop
         timed = self.time(
@@ -304,7 +307,10 @@ class Rows:
         *,
         counts: bool = True,
     ) -> float:
-        """Send a row about products, by the edge of a cube of as many FLOP; return the TFLOP/s."""
+        """Send a row about a product, and return the TFLOP/s.
+
+        Its x is the edge of a cube with the same number of FLOP.
+        """
         tflops, (m, n, k) = product.flop / timed.seconds / 1e12, product.shape
         if counts:
             self.table.best(tflops, product.shape)
@@ -337,7 +343,7 @@ def size_text(shape: Shape) -> str:
 
 
 def _named(names: list[str], text: str) -> str:
-    """Return a note about these rows."""
+    """Return the text of a note about these rows."""
     shown = ", ".join(names[:MOST_NAMED])
     if len(names) > MOST_NAMED:
         shown += f" and {len(names) - MOST_NAMED} more"

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from .main import WorkerRun
 
 PARTS_FROM = 64
-"""Size from which an octave has two sizes, 2^n and 1.5 · 2^n; below it has one."""
+"""Size from which an octave has two sizes, 2^n and 1.5 · 2^n. A smaller octave has one."""
 PRODUCTS = 4
-"""Least products of a size: for the checks and the timing."""
+"""Least products of a size, for the checks and the timing."""
 
 
 def sizes(largest: int) -> list[int]:
-    """Return log-spaced sizes from 1 to the largest, which is included."""
+    """Return log-spaced sizes from 1 to `largest`, inclusive."""
     found, n = [], 1
     while n <= largest:
         found.append(n)
@@ -94,9 +94,9 @@ def _sweep(
     name: str,
     planned: list[int],
 ) -> None:
-    """Measure a data type in its share of the time, predicting each size from the one before.
+    """Measure a data type in its share of the time. Each size predicts the time of the next.
 
-    A prediction is a bound: where a product is short, launching is most of it.
+    The prediction is an upper bound, because launching takes most of the time of a short product.
     """
     request = rows.run.request
     others = rows.to_come - len(planned)
@@ -110,7 +110,7 @@ def _sweep(
         elif request.size is None and predicted > LONG_SECONDS:
             reason = f"a product would take {predicted:.2g} s, more than {LONG_SECONDS:g} s"
         elif not fits(rows.device, request, name, (n, n, n)):
-            reason = "it does not fit in what is free"
+            reason = "it does not fit in the free memory"
         if reason is not None:
             rows.to_come -= len(planned) - at
             if not rows.run.halt.is_set():
@@ -133,13 +133,13 @@ def _sweep(
 
 SMALLEST = 256
 PROBE_SECONDS = 0.25
-"""Timed seconds of a candidate shape. The best ones are timed again."""
+"""Timed seconds of a candidate shape. The best candidates are timed again."""
 PROBES = 200
 """Least number of probes. Short runs shorten each probe to reach it."""
 CONFIRMED = 3
-"""Shapes timed again at the end: the best of many short figures is partly luck."""
+"""Shapes timed again at the end, because the best of many short measurements is partly luck."""
 WAYS = 3
-"""Most other ways in which the best shape is timed."""
+"""Most variants in which the best shape is timed."""
 FINEST, COARSEST = 64, 256
 """Smallest and largest step in m, n and k around the best shape."""
 
@@ -148,7 +148,7 @@ Candidate = tuple[Shape, bool]
 
 
 def peak(device: Any, run: WorkerRun) -> None:
-    """Try squares, then rectangles, then ever smaller steps around the best."""
+    """Try squares, then rectangles, then smaller and smaller steps around the best shape."""
     request, dtype = run.request, run.request.dtype
     require(device.torch, dtype, device.place)
     rows = Rows(device, run, PROBES + CONFIRMED + WAYS)
@@ -162,8 +162,7 @@ def peak(device: Any, run: WorkerRun) -> None:
         (largest, largest, largest),
         f"{form.call} {dtype}, accumulated {form.accumulate}; shapes to {largest}, both layouts, "
         f"multiples of {FINEST}; {form.data}; 2mnk FLOP; {device.timing}; medians; the best "
-        f"{CONFIRMED} timed again, and of those the best, that one in other ways, too; each shape "
-        "verified",
+        f"{CONFIRMED} timed again, and the best of these also in variants; each shape verified",
         accumulate=form.accumulate,
         layout="B column-major" if form.column_major_only else "both",
         data=form.data,
@@ -181,7 +180,7 @@ def peak(device: Any, run: WorkerRun) -> None:
 
 
 class Search:
-    """Candidates tried so far, and the TFLOP/s of those that could be measured."""
+    """Search for the fastest shape: the candidates so far and their TFLOP/s."""
 
     def __init__(
         self, rows: Rows, dtype: str, largest: int, layouts: tuple[bool, ...]
@@ -210,7 +209,7 @@ class Search:
         )
 
     def coarse(self) -> Iterator[Candidate]:
-        """Yield squares of growing size while products are short, then rectangles near the best."""
+        """Yield squares of growing size, then rectangles near the best square."""
         n = SMALLEST
         while n <= self.largest:
             yield from cross([(n, n, n), (n + n // 2,) * 3], self.layouts)
@@ -225,7 +224,7 @@ class Search:
         yield from cross(longer + flatter, self.layouts)
 
     def climb(self) -> None:
-        """Step away from the best shape, in smaller steps whenever no neighbour is faster."""
+        """Try the neighbours of the best shape. Halve the step when none of them is faster."""
         step = COARSEST
         while step >= FINEST and not self.over:
             before = self.best()
@@ -243,7 +242,7 @@ class Search:
                 step //= 2
 
     def probe(self, candidate: Candidate) -> None:
-        """Time a candidate briefly if it is possible and new."""
+        """Time a candidate briefly, unless it was tried before, does not fit or takes too long."""
         shape, _ = candidate
         if (
             min(shape) < FINEST
@@ -262,7 +261,7 @@ class Search:
             self._time(candidate, self._probing)
 
     def confirm(self) -> None:
-        """Time the best shapes again, for longer. Only these figures count."""
+        """Time the best shapes again, for longer. Only these measurements count."""
         rows, table = self.rows, self.rows.table
         ranked = sorted(self.found, key=self.found.__getitem__, reverse=True)[
             :CONFIRMED
@@ -276,7 +275,7 @@ class Search:
             if rows.run.halt.is_set():
                 break
             self._time(candidate, ROW_SECONDS, ", confirmed")
-        if table.shape is None:  # none could be timed again
+        if table.shape is None:  # all attempts failed
             table.peak, table.shape = before
         shape = "×".join(map(str, table.shape or ()))
         best = f"the best of {len(self.found)} shapes and layouts is {shape}"
@@ -285,9 +284,9 @@ class Search:
             self._compare(max(ranked, key=self.found.__getitem__))
 
     def _compare(self, candidate: Candidate) -> None:
-        """Time a shape with other libraries, sums and numbers, which do not count as its speed."""
+        """Time a shape with other libraries, sums and operands. These rows are not the result."""
         rows, (shape, column_major) = self.rows, candidate
-        with rows.attempt(f"{size_text(shape)} in other ways"):
+        with rows.attempt(f"variants of {size_text(shape)}"):
             product, each = rows.open(self.dtype, shape, column_major)
             for way, change in other_ways(rows.device, product):
                 with rows.attempt(f"{size_text(shape)} with {way}"):
@@ -336,9 +335,10 @@ def _layout(column_major: bool) -> str:
 def other_ways(
     device: Any, product: Product
 ) -> list[tuple[str, Callable[[], None]]]:
-    """Return other ways to make a product: the name of each, and the call that changes to it.
+    """Return variants of a product: the name of each, and a call that switches to it.
 
-    On a GPU by the library, or for float8 by how sums are kept; everywhere with zeros.
+    On a GPU these are other libraries, or for float8 less exact sums. The last is a product of
+    zeros, on every device.
     """
     cuda, form = device.place == "cuda", product.format
     ways: list[tuple[str, Callable[[], None]]] = []

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 TRAINED = ("float32", "tf32", "float16", "bfloat16", "float64")
 COMPILE_SECONDS = 300.0
-"""Longest compilation of a block, with one thread. It takes 10 to 40 s."""
+"""Longest compilation of a block, with one thread. It usually takes 10 to 40 s."""
 FIRST_STEP_SECONDS = 120.0
-"""Longest first step. It loads the libraries' kernels, perhaps over a network, and a step of 20
-TFLOP takes ten seconds by itself on a GPU with 2 TFLOP/s."""
+"""Longest first step. It loads the libraries' kernels, perhaps from a network file system, and a
+step of 20 TFLOP takes ten seconds on a GPU with 2 TFLOP/s."""
 COMPILED_BAND = 4
 """Factor of `band` for the compiled step against the eager one."""
-REMEDY = "End what else uses the device, or choose another --device or --memory-share"
+REMEDY = "End other processes on the device, or choose another --device or --memory-share"
 
 
 class Block(NamedTuple):
-    """Shape of a block and of its input, one sequence of so many tokens."""
+    """Shape of a transformer block and of its input, one sequence of `tokens` tokens."""
 
     name: str
     hidden: int
@@ -66,24 +66,25 @@ class Block(NamedTuple):
 
     @property
     def weights(self) -> int:
-        """Number of the weights."""
+        """Number of weights."""
         return sum(map(math.prod, self.shapes))
 
     @property
     def flop(self) -> int:
-        """FLOP of a step by the usual count: forward, and twice as much backward.
+        """FLOP of a step by the usual count: the forward pass, and twice as much backward.
 
-        Forward it is 2 for each weight and token, and 2·tokens²·hidden of attention: two products
-        of tokens x tokens x hidden, of which the causal mask leaves half. Norms, SwiGLU, softmax,
-        the optimizer, and what is computed again backward are not counted.
+        The forward pass has 2 FLOP for each weight and token, and 2·tokens²·hidden for attention:
+        half (by the causal mask) of two products of tokens x tokens x hidden. Norms, SwiGLU,
+        softmax, the optimizer, and recomputation in the backward pass are not counted.
         """
         multiplied = self.weights - 2 * self.hidden
         return 6 * self.tokens * (multiplied + self.tokens * self.hidden)
 
     def bytes_needed(self, each: int) -> int:
-        """Return about how many bytes a step takes; an element has `each`.
+        """Return the approximate bytes of a step with `each` bytes per element.
 
-        Weights, gradients and two moments, once as much on the way, and activations.
+        These are weights, gradients, two moments, temporary memory as large as the weights, and
+        activations.
         """
         return each * (
             5 * self.weights + self.tokens * (24 * self.hidden + 8 * self.ffn)
@@ -102,19 +103,20 @@ SCALED = (
     Block("7B/16", 256, 4, 4, 688, 256),
     Block("70B/16", 512, 8, 1, 1792, 256),
 )
-"""Blocks for CPUs: hidden, ffn and tokens are a 16th, and the heads in proportion."""
+"""Blocks for CPUs: a 16th of hidden, ffn and tokens, and as many heads in proportion."""
 
 
 def step(device: Any, run: WorkerRun) -> None:
-    """Measure a row for each block eager, and then for each compiled."""
+    """Measure a row for each eager block, and then for each compiled block."""
     torch, dtype = device.torch, run.request.dtype
     if dtype not in TRAINED:
         raise no_dtype(dtype, f"a step trains in {', '.join(TRAINED)}")
     compile_apart(run)
     torch.optim.AdamW(
         [torch.zeros(1, requires_grad=True)]
-    )  # loads the compiler, in seconds
-    # The old name of the setting: with the new one, torch 2.9 and 2.10 do not compile.
+    )  # the first optimizer loads the compiler, which takes seconds
+    # This is the old name of the setting. With the new name, torch 2.9 and
+    # 2.10 do not compile.
     torch.set_float32_matmul_precision(
         "high" if dtype == "tf32" else "highest"
     )
@@ -152,9 +154,9 @@ def step(device: Any, run: WorkerRun) -> None:
 
 
 class Step:
-    """A block with its weights, an input, and the gradient of a loss by its output.
+    """A block with its weights, an input, and the gradient of a loss with respect to the output.
 
-    That is random: the loss is its scalar product with the output.
+    The gradient is random, and the loss is the scalar product of gradient and output.
     """
 
     def __init__(
@@ -166,7 +168,7 @@ class Step:
         *,
         compiled: bool,
     ) -> None:
-        # The eager and the compiled step have the same numbers
+        # The eager and the compiled step have to use the same numbers.
         torch.manual_seed(0)
         self.torch, self.weights = torch, []
 
@@ -189,7 +191,7 @@ class Step:
         self.forward = partial(forward, torch.nn.functional, *heads, self.x)
 
     def run(self, times: int) -> None:
-        """Make steps. They leave the weights as they are, and the gradients of the last one."""
+        """Make training steps. They do not change the weights, and keep the last gradients."""
         for _ in repeat(None, times):
             self.optimizer.zero_grad(set_to_none=True)
             self.x.grad = None
@@ -248,10 +250,11 @@ def _forward(
 
 
 def band(form: Plain) -> float:
-    """Return how far a figure may be off, relative to its size: a rounding of the data type.
+    """Return the allowed relative error of a figure: one rounding of the data type, and more.
 
-    In wide types what counts is the order of the sums, by 16 roundings. On CPUs the same step has
-    the same bits, and a compiled one is off by half a rounding in bfloat16 and by two in float32.
+    In wide types the order of sums has more influence, hence 16 further roundings. On CPUs a
+    repeated step has the same bits. A compiled step differs from the eager step by half a rounding
+    in bfloat16 and by two roundings in float32.
     """
     epsilon = 2.0**-10 if form.name == "tf32" else form.epsilon
     return epsilon + 16 * min(epsilon, 2.0**-23)
@@ -262,7 +265,7 @@ def differing(
     right: list[float],
     allowed: float,
 ) -> int:
-    """Return how many figures are off by more than allowed, or not finite."""
+    """Return the number of figures that are not finite, or differ by more than `allowed`."""
     pairs = zip(found, right)  # noqa: B905 - Python 3.9 has no `strict`
     return sum(
         not abs(one - other) <= allowed * max(1.0, abs(other))
@@ -315,10 +318,10 @@ def _begun(
     way: str,
     form: Plain,
 ) -> Step | None:
-    """Return a step that was made once, or None and a note if it cannot be made here."""
+    """Return a step after its first run. If it cannot run here, add a note and return None."""
     device, run, compiled = rows.device, rows.run, way == "compiled"
     label, torch = f"{block.name}, {way}: left out", device.torch
-    gc.collect()  # an optimizer may hold the step before in a cycle
+    gc.collect()  # a reference cycle may keep the previous step alive
     needed = block.bytes_needed(torch.empty((), dtype=form.a).element_size())
     if (room := room_beside(0, device, run.request)) < needed:
         has = f"{max(0, room) / 2**30:.1f} GiB may be used"
@@ -343,7 +346,7 @@ def _begun(
             device.place,
             compiled=compiled,
         )
-        # No later one takes longer
+        # The second step is the limit for later steps.
         rows.expect("a step", device.wall(made.run, 1))
     except Exception as error:
         if not is_memory(error) and (is_death(error) or not compiled):
@@ -359,7 +362,7 @@ def _begun(
 
 
 def reason(error: BaseException) -> str:
-    """Return the telling line of a compiler's error, which is long."""
+    """Return the most specific line of a compiler's long error."""
     lines = [
         line
         for line in str(error).splitlines()
@@ -372,7 +375,7 @@ def reason(error: BaseException) -> str:
 
 
 def compile_apart(run: WorkerRun) -> None:
-    """Have torch compile in this process, and keep its files in a folder that goes with the run."""
+    """Let torch compile in this process, with its files in a folder that the run removes."""
     folder = tempfile.mkdtemp(prefix="gputop-compiled-")
     run.tidy = partial(_tidy, folder)
     tempfile.tempdir = folder
@@ -383,9 +386,9 @@ def compile_apart(run: WorkerRun) -> None:
 
 
 def _tidy(folder: str) -> None:
-    """End the compilers that still run, and remove their files."""
+    """Kill the compilers that still run, and remove their files."""
     found = [os.getpid()]
-    for pid in found:  # which grows: what it has started, and what that has
+    for pid in found:  # the list grows by the children of each process
         with contextlib.suppress(OSError):
             for task in Path(f"/proc/{pid}/task").iterdir():
                 found += map(int, (task / "children").read_text().split())

@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 from .events import Progress
 
 BATCH_SECONDS = 0.05
-"""Length of a batch: half of what a stop may wait for, since a hot device gets slower."""
+"""Length of a batch. A hot device gets slower, so this is half of the time that a stop may take."""
 MOST_PRODUCTS = 10000
 LONG_SECONDS = 0.1
-"""Length from which a product is alone in flight: a second would overrun the run's end."""
+"""Length from which only one product is in flight, since a second one would overrun the run."""
 SLOWER = 20
-"""Factor on the expected time after which a batch counts as hung."""
+"""Multiple of the expected time after which a batch counts as hung."""
 
 
 class Mismatches(NamedTuple):
-    """Findings of checksums in products: sums that are wrong, and products with such ones.
+    """Findings of checksums: the number of wrong sums, and of products with wrong sums.
 
-    `other_bits` are products that are right and still differ from the first one.
+    `other_bits` counts products that are right although their bits differ from the first product.
     """
 
     elements: int = 0
@@ -29,7 +29,7 @@ class Mismatches(NamedTuple):
 
 
 class EndedBatch(NamedTuple):
-    """Products that have ended, with their begin and end by `time.perf_counter`."""
+    """Products that have ended, with the start and end of the batch by `time.perf_counter`."""
 
     products: int
     began: float
@@ -42,14 +42,14 @@ class EndedBatch(NamedTuple):
 
 
 def products_in(seconds: float, each: float) -> int:
-    """Return how many products of `each` seconds are about `seconds` of work."""
+    """Return the number of products of `each` seconds in `seconds`, at least 1."""
     if each <= 0:
         return 1
     return max(1, min(MOST_PRODUCTS, int(seconds / each)))
 
 
 def threads_text(device: Any) -> str:
-    """Return the threads that a CPU works with, as a part of the method; nothing for a GPU."""
+    """Return a CPU's number of threads for the description of the method, or "" for a GPU."""
     if device.place != "cpu":
         return ""
     threads = device.torch.get_num_threads()
@@ -64,20 +64,20 @@ def patience(device: Any, expected: float) -> float:
 
 
 class Pace:
-    """Length of a product and of a check on this device, and what follows from it."""
+    """Measured length of a product and of a check, and the size of batches derived from it."""
 
     def __init__(
         self, device: Any, product_seconds: float, check_seconds: float
     ) -> None:
         self._device, self.batch_seconds = device, BATCH_SECONDS
         self.pause: Callable[[float], float] = lambda _: 0.0
-        """Returns the seconds until work of so many seconds may begin."""
+        """Takes the seconds of the next work, and returns the seconds until it may begin."""
         self.product_seconds, self.check_seconds = (
             product_seconds,
             check_seconds,
         )
         self.has_spare = True
-        """False if the next product would overwrite one that is still being checked."""
+        """False if the next product would overwrite a product that is still being checked."""
         self.patience = patience(device, self.expected + check_seconds)
         """Seconds without the end of a batch after which the device counts as hung."""
 
@@ -87,7 +87,7 @@ class Pace:
         return products_in(self.batch_seconds, self.product_seconds)
 
     def batch_at(self, elapsed: float) -> int:
-        """Return the products of a batch after so many seconds: few where samples are short."""
+        """Return the products of a batch after `elapsed` seconds. Early samples are short."""
         seconds = min(
             self.batch_seconds, max(self._device.first_window, elapsed)
         )
@@ -112,7 +112,7 @@ class Pace:
         return float(max(self._device.least_interval, interval))
 
     def update(self, batch: EndedBatch) -> None:
-        """Learn from an ended batch, without trusting a single one."""
+        """Update the lengths by an ended batch. One batch changes them at most by a factor of 2."""
         if batch.products:
             seconds = batch.ended - batch.began
             if batch.device_seconds is not None:
@@ -126,17 +126,17 @@ class Pace:
 
 
 WINDOW_SECONDS, FIRST_WINDOW_SECONDS = 0.2, 0.1
-"""Length of a sample, and of those of the burst. The peak is the best of them."""
+"""Length of a sample, and of a sample during the burst. The peak is the best sample."""
 FIRST_SECONDS = 2.0
-"""Time from the first product on with shorter samples."""
+"""Length of the burst, from the first product on."""
 COLD_WINDOW_SECONDS = 0.01
-"""Length of the first sample by device events. Each one after it is as long as the run before it,
+"""Length of the first sample by device events. Each further sample is as long as the run before it,
 up to 0.1 s: 10, 10, 20, 40, 80 ms. A B200 makes a product of 8192 in 0.6 ms and leaves its highest
-clock within 100 of them, so that the first 0.1 s would be a mean of both clocks. 10 ms are seven
-products of an H100, and 20,000 ticks of its event timer."""
+clock within 100 products, so a first sample of 0.1 s would mix two clocks. 10 ms are seven products
+of an H100, and 20,000 ticks of its event timer."""
 
 Mark = tuple[float, int, float]
-"""Seconds and iterations of the run so far, and what else is added up."""
+"""Seconds and iterations of the run so far, and a third sum that depends on the kind of totals."""
 
 
 class RunTotals:
@@ -148,7 +148,7 @@ class RunTotals:
         """Products compared in the checks."""
         self.wrong = 0
         self.mismatches: Counter[str] = Counter()
-        """Products that were not as the first one, by what they are when repeated."""
+        """Number of products that differ from the first one, by the outcome of repeating them."""
         self.now: Mark = (0.0, 0, 0.0)
         self.peak = 0.0
 
@@ -163,7 +163,7 @@ class RunTotals:
         return self.now[1]
 
     def fields(self, now: Mark, **rates: float | None) -> dict[str, Any]:
-        """Return the counts and rates at that moment as fields of the result."""
+        """Return the counts and rates at the moment `now` as fields of the result."""
         return {
             "seconds": now[0],
             "iterations": now[1],
@@ -176,10 +176,10 @@ class RunTotals:
 
 
 class SoakTotals(RunTotals):
-    """Totals of a run of one shape. The last one of `now` is the device's busy seconds.
+    """Totals of a run of one shape. The third sum of `now` is the device's busy seconds.
 
-    Wall time is for the mean. Windows are of the device's own time where it has any, since the
-    moments at which a batch is seen to have ended are the host's.
+    The mean is over wall time. Windows use the device's own time if it has one, because the host
+    notices the end of a batch too late.
     """
 
     def __init__(self, flop: int = 0) -> None:
@@ -187,7 +187,7 @@ class SoakTotals(RunTotals):
         self.flop = flop
         self.has_device_time = False
         self.pulsed = False
-        """True if windows are of wall time, with the pauses in them."""
+        """True if windows use wall time, including the pauses of the load."""
         self._window = self.now
 
     def add(
@@ -202,7 +202,7 @@ class SoakTotals(RunTotals):
             before + seconds,
             done + products,
             busy,
-        )  # one step for the other thread
+        )  # a single assignment, because another thread reads it
         window = self.seconds - self._window[0]
         if window < self._window_length(before):
             return None
@@ -221,12 +221,12 @@ class SoakTotals(RunTotals):
         )
 
     def _window_length(self, before: float) -> float:
-        """Return the least seconds of the current window of a run that has lasted for so long."""
+        """Return the least seconds of the current window after `before` seconds of the run."""
         if before >= FIRST_SECONDS:
             return WINDOW_SECONDS
         if (
             self.pulsed or not self.has_device_time
-        ):  # a short window is noise of the host
+        ):  # wall time is too noisy for a shorter window
             return FIRST_WINDOW_SECONDS
         return min(
             FIRST_WINDOW_SECONDS, max(COLD_WINDOW_SECONDS, self._window[0])
@@ -237,7 +237,7 @@ class SoakTotals(RunTotals):
         return self.flop * iterations / seconds / 1e12 if seconds > 0 else 0.0
 
     def result(self) -> dict[str, Any]:
-        """Return the figures of the run as it is now."""
+        """Return the current figures of the run."""
         now = seconds, iterations, busy = self.now
         mean, device = (
             self.rate(iterations, seconds),
@@ -252,9 +252,9 @@ class SoakTotals(RunTotals):
 
 
 class TableTotals(RunTotals):
-    """Totals of a table, whose rows have shapes of their own or no product at all.
+    """Totals of a table. Its rows have different shapes, or no products.
 
-    The last one of `now` is the FLOP of all calls.
+    The third sum of `now` is the FLOP of all calls.
     """
 
     def __init__(self) -> None:
@@ -268,7 +268,7 @@ class TableTotals(RunTotals):
         seconds: float,
         flop: float = 0.0,
     ) -> None:
-        """Count timed calls. `flop` is that of one call."""
+        """Count timed calls of `flop` FLOP each."""
         before, done, work = self.now
         self.now = (before + seconds, done + calls, work + calls * flop)
 
@@ -278,7 +278,7 @@ class TableTotals(RunTotals):
             self.peak, self.shape = tflops, shape
 
     def result(self) -> dict[str, Any]:
-        """Return the figures of the run as it is now."""
+        """Return the current figures of the run."""
         now = seconds, _, work = self.now
         mean = work / seconds / 1e12 if work else None
         best = dict(zip("mnk", self.shape or ()))  # noqa: B905 - Python 3.9 has no `strict`
