@@ -53,24 +53,24 @@ def ending(result: Result) -> Ending:
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """A column of results. In a narrow table those of a low `rank` stay."""
+    """A column of results. A narrow table keeps the columns with the lowest `rank`."""
 
     title: str
     width: int
-    """Width in cells; the device's is its least."""
+    """Width in cells. For the device it is the minimum."""
     rank: int
     text: Callable[[Result], str]
     right: bool = False
 
 
 def when(result: Result) -> str:
-    """Return the start as `20 Nov 13:35`, with the year instead of the time if long ago."""
+    """Return the start as `20 Nov 13:35`, or `20 Nov 2025` for an old result."""
     recent = time.time() - result.started_at < RECENT_SECONDS
     return moment(result.started_at, "%d %b %H:%M" if recent else "%d %b %Y")
 
 
 def shape(result: Result) -> str:
-    """Return the shape as `8192` or `8192×4096×1024`, absent without a product."""
+    """Return the shape as `8192` or `8192×4096×1024`, or the sign of absence without a product."""
     if not result.n:
         return ABSENT
     if result.m == result.n == result.k:
@@ -79,7 +79,7 @@ def shape(result: Result) -> str:
 
 
 def percent_of_peak(result: Result) -> str:
-    """Return `78.1 %`, or `~78.1 %` if the peak is by formula; absent if unknown."""
+    """Return `78.1 %`, or `~78.1 %` for a peak by formula, or the sign of absence if unknown."""
     known = result.known_conditions.percent_of_peak
     for name in (DATASHEET, AT_MAXIMUM_CLOCK, *known):
         if name in known:
@@ -89,7 +89,7 @@ def percent_of_peak(result: Result) -> str:
 
 
 def verdict(result: Result) -> str:
-    """Return a fault first, then a slower result, how the run ended, and how it is judged."""
+    """Return the gravest fact: a fault, a slower result, an early end, or the verdict's state."""
     if result.state == FAULTY:
         return "FAULTY"
     slower = result.known_comparison.slower
@@ -105,23 +105,23 @@ def verdict(result: Result) -> str:
 
 
 def share_of_usual(result: Result) -> str:
-    """Return the share of the median of the like runs before it."""
+    """Return the share of the median of earlier like runs."""
     under = result.known_comparison.under_percent
     return ABSENT if under is None else percentage(100 - under, digits=1)
 
 
 def speed(result: Result) -> str:
-    """Return mean TFLOP/s without the unit; for a table the figure of its best row."""
+    """Return mean TFLOP/s without the unit, or the figure of a table's best row."""
     if result.tflops_mean is None and result.tflops_peak is None:
         return rate_text(best_row(result.points))
     rate = result.tflops_mean
     if rate is None or not kind_of(result.kind).over_time:
-        rate = result.tflops_peak  # the mean of a table is over unlike rows
+        rate = result.tflops_peak  # a mean over different rows says nothing
     return throughput(rate, short=True)
 
 
 def device(result: Result) -> str:
-    """Return the device's name without the words that all names have."""
+    """Return the device's name without words that all device names share."""
     return short_name(visible(result.device))
 
 
@@ -235,15 +235,15 @@ COLUMNS = (
     VERDICT,
 )
 OF_A_RUN = {"WHEN", "DEVICE", "KIND", "TIME", "OF USUAL", "TORCH", "DRIVER"}
-"""Titles of columns that devices of the same run have no need of."""
+"""Titles of columns that a table of one run does not need."""
 IN_TITLE = {"TYPE", "SIZE"}
-"""Titles of columns that a line above the devices has, unless the devices differ."""
+"""Titles of columns whose common value is in the line above the table."""
 
 
 def devices_table(
     places: Iterable[str], results: Sequence[Result]
 ) -> list[list[str]]:
-    """Return lines of devices of the same run, with the columns that have values."""
+    """Return a table of the devices of one run, with the columns that have values."""
     shown = [["DEVICE", *places]]
     for column in COLUMNS:
         texts = [column.text(result) for result in results]

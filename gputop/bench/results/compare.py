@@ -22,26 +22,27 @@ from gputop.bench.results.statistics import scatter_limit
 from gputop.text import visible
 
 FEWEST_RUNS, MOST_RUNS = 4, 10
-"""Runs before a result that it is compared with: fewer say too little, older ones are left out."""
+"""Least and most earlier runs for a comparison. The newest runs are used."""
 LEAST_LIMIT = 3.0
-"""Percent under the median of earlier runs that is never slow."""
+"""Percent under the median of the last runs that never counts as slow."""
 FIRST_LIMIT = 10.0
-"""Percent under the median of the first runs that is never slow: it finds a slow decline."""
+"""Percent under the median of the first runs that never counts as slow. This comparison finds a
+slow decline."""
 AS_LONG, TABLE_AS_LONG = 0.9, 0.5
-"""Least share of another run's time for runs that count as equally long. That of a table varies."""
+"""Least ratio of the times of equally long runs. The time of a table varies."""
 START = attrgetter("started_at")
 
 
 def comparable(result: Result) -> tuple[object, ...]:
     """Return a key that is equal for results of the same device and method.
 
-    The device counts by its host and UUID (a CPU by its name). The method is the kind, data type,
-    m, n, k, accumulation, layout, distribution of the data, threads on a CPU, and if every product
-    was verified. A table has its rows in place of one shape. A search finds other shapes each time
-    and counts by device and data type.
+    The device is identified by its host and UUID (a CPU by its name). The method is the kind, data
+    type, m, n, k, accumulation, layout, distribution of the data, threads on a CPU, and if every
+    product was verified. A table has its rows in place of one shape. The key of a search has no
+    shape, because each search finds a different one.
 
-    Left out is what varies between runs (products of the warm-up and of a batch), and what may
-    change on a machine: torch, the driver, the power limit.
+    The key has no values that vary between runs (products of the warm-up and of a batch) or that
+    may change on a machine (torch, the driver, the power limit).
     """
     device = (
         result.host or platform.node(),
@@ -56,7 +57,7 @@ def comparable(result: Result) -> tuple[object, ...]:
 
 
 def method(result: Result) -> tuple[object, ...]:
-    """Return a key that is equal for results of the same method, but for the rows of tables."""
+    """Return a key that is equal for results of the same method, apart from the rows of tables."""
     known = (
         result.kind,
         result.dtype,
@@ -71,7 +72,7 @@ def method(result: Result) -> tuple[object, ...]:
 
 
 def compared(result: Result, among: Iterable[Result]) -> Result:
-    """Return the result compared with those before it; as it is if it has a comparison."""
+    """Return the result with a comparison with earlier results, unless it already has one."""
     if result.comparison is not None:
         return result
     like, first = last_and_first_runs(result, among)
@@ -89,19 +90,19 @@ def _known_score(result: Result) -> float:
 def last_and_first_runs(
     result: Result, among: Iterable[Result]
 ) -> tuple[list[Result], list[Result]]:
-    """Return the last runs before a result that are like it, newest first, and the first ones.
+    """Return the last like runs before a result, newest first, and the first like runs.
 
-    There are at most ten of each. They are comparable, with the same minor version of torch and the
-    same power limit, about as long (a device that had less time to get hot is faster), took their
-    time, and had no other load on the device. A bad run is none: a device that became slower would
-    be its own measure.
+    There are at most ten of each. Like runs are comparable, with the same minor version of torch
+    and the same power limit. They ran to their end, without other load on the device, and about as
+    long (in a short run the device stays cooler and is faster). Bad runs are left out, because
+    otherwise a device that became slower would lower its own reference.
     """
     last, first = list[Result](), list[Result]()
     if result.wrong_elements or score(result) is None:
         return last, first
     key, setting = comparable(result), _setting(result)
     is_table = not kind_of(result.kind).over_time
-    for other in among:  # one at a time: their tables may be long
+    for other in among:  # keep few results, since their tables may be long
         if (
             other.started_at < result.started_at
             and comparable(other) == key
@@ -141,10 +142,10 @@ def as_long(
 
 
 def percent_limits(rows: Sequence[Sequence[float]]) -> list[float]:
-    """Return how far under the median of its values each row may be, in percent.
+    """Return the allowed distance under the median of its values for each row, in percent.
 
-    Values of one row say little about its scatter. So of several rows each may be as far under its
-    median as the mean of all, or farther if its own values scatter more.
+    The few values of a row do not determine its scatter well. So the limit of a row is the mean
+    limit of all rows, or its own limit if that is larger.
     """
     own = [
         100 * scatter_limit(row) / (statistics.median(row) or math.inf)
@@ -157,9 +158,9 @@ def percent_limits(rows: Sequence[Sequence[float]]) -> list[float]:
 def regression(
     result: Result, like: Sequence[Result], first: Sequence[Result] = ()
 ) -> str | None:
-    """Return a warning if a result is slower than the last like runs or the first ones, else None.
+    """Return a warning if a result is slower than its last or its first like runs, else None.
 
-    Copies are compared direction by direction.
+    Each direction of copies is compared separately.
     """
     for which, runs, least in (
         ("last", like, LEAST_LIMIT),
@@ -189,7 +190,7 @@ def _slower_rows(
     like: Sequence[Result],
     least: float,
 ) -> Iterator[str]:
-    """Yield the rows that are further under their medians than their limits, with figures."""
+    """Yield a text for each row whose distance under its median exceeds its limit."""
     known, mine = [measured(one) for one in like], measured(result)
     rows = {}
     for name in mine:

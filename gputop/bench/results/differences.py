@@ -1,4 +1,4 @@
-"""Comparison of two results: which is faster and why, settings, figures, and the verdict."""
+"""Comparison of two results: the faster one and the reason, settings, figures, and the verdict."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from gputop.text import (
 )
 
 MEDIAN_SPREADS = 1.8
-"""Half of a 95 % interval of a row's median, in spreads of its blocks, which are four or more."""
+"""Half of the 95 % interval of a row's median, in spreads of its blocks (four or more)."""
 RUN_PERCENT = 1.0
-"""Standard deviation of a figure in equal runs, in percent, where fewer than four are known."""
+"""Assumed standard deviation of a figure, in percent, with fewer than four equal runs."""
 RUN_DEVIATIONS = 2.8
-"""Half of the 95 % interval of the difference of two runs, in such deviations: 2 times the root of
-two."""
+"""Half of the 95 % interval of the difference of two runs, in standard deviations: two times the
+square root of two."""
 TEST = (
     "kind",
     "data type",
@@ -40,25 +40,25 @@ TEST = (
     "data",
     "threads",
 )
-"""Settings that make another test."""
+"""Settings that define a test. Results with different values are not compared."""
 OTHER_PERCENT = 1.0
-"""Percent by which conditions differ that explain a difference."""
+"""Least difference of a condition, in percent, that explains a difference in speed."""
 LOWER = (
     ("sm_clock_mhz_mean", "clock", "MHz"),
     ("power_limit_watts", "power limit", "W"),
 )
-"""Conditions that slow a device down if they are lower: names, labels and units."""
+"""Conditions that make a device slower if they are lower: names, labels and units."""
 OTHER_HEAT = 3.0
-"""Difference of temperatures in °C that is worth telling."""
+"""Least difference of temperatures in °C that is mentioned."""
 
 
 class Figure(NamedTuple):
-    """A figure, and half of its 95 % interval, where that is known."""
+    """A figure, and half of its 95 % interval if known."""
 
     value: float
     half: float | None = None
     name: str = ""
-    """Name of the value of a row, which has the format."""
+    """Name of the value in `MEASURES`, which has the format; empty for TFLOP/s."""
 
     def __str__(self) -> str:
         if self.name:
@@ -69,9 +69,9 @@ class Figure(NamedTuple):
 def comparison_page(
     before: Result, after: Result, known: Sequence[Result] = ()
 ) -> list[Block]:
-    """Return the answer first, then settings, figures and parts of the verdict that differ.
+    """Return the answer first, then the settings, figures and parts of the verdict that differ.
 
-    Equal runs scatter, too: by as much as those of the `known` results that are like these.
+    The scatter of equal runs is estimated from the like runs among the `known` results.
     """
     like = last_and_first_runs(before, known)[0]
     others = last_and_first_runs(after, known)[0]
@@ -95,7 +95,7 @@ def answer(
     after: Result,
     like: Sequence[Result] = (),
 ) -> Sentence:
-    """Return which of two results is faster, and why: `The same within 1 %.`"""
+    """Return a sentence about the faster result and the reasons, or `The same within 1 %.`"""
     tests = []
     for name, (was, now) in _settings(before, after).items():
         if name in TEST and was != now:
@@ -129,7 +129,7 @@ def _names(
     fast: Result,
     after: Result,
 ) -> tuple[str, str]:
-    """Return the names of two runs in a sentence: their devices, or which was first."""
+    """Return the names of two runs in a sentence: by device, or by order for the same device."""
     if (slow.device_uuid, slow.host) == (fast.device_uuid, fast.host):
         names = "The second run", "the first"
         return names if slow is after else ("The first run", "the second")
@@ -137,7 +137,7 @@ def _names(
 
 
 def _device(result: Result, other: Result) -> str:
-    """Return the name of a device that tells it from the other one."""
+    """Return a name of a device that distinguishes it from the other device."""
     name = visible(result.device, 60)
     if (
         result.device_index is not None
@@ -181,7 +181,7 @@ def _when(result: Result) -> str:
 
 
 def _settings(*results: Result) -> dict[str, tuple[str, ...]]:
-    """Return the settings of results by name, `unknown` where one does not have it."""
+    """Return the settings of results by name. A missing setting is `unknown`."""
     found = []
     for each in results:
         known, kind = each.known_conditions, kind_of(each.kind)
@@ -236,7 +236,7 @@ def _source(like: Sequence[Result]) -> str:
 def _run_half(
     figure: Figure, values: Sequence[float], *, in_percent: bool = False
 ) -> float:
-    """Return how far a figure of two equal runs may differ, from those of the like runs."""
+    """Return the largest expected difference of a figure between two equal runs."""
     if len(values) >= FEWEST_RUNS:
         return scatter_limit(values)
     assumed = RUN_DEVIATIONS * RUN_PERCENT
@@ -250,7 +250,7 @@ def _rows(
     after: Result,
     like: Sequence[Result],
 ) -> Iterator[list[str]]:
-    """Yield the figures that both have, with their change and whether it says something."""
+    """Yield the common figures of both results, with the change and its significance."""
     old, new = _figures(before), _figures(after)
     others = [_figures(each) for each in like]
     for name, one in old.items():
@@ -275,7 +275,7 @@ def _figures(result: Result) -> dict[str, Figure]:
         "temperature, °C": (known.temperature_celsius_max, None),
         "TFLOP/J": (known.tflop_per_joule, None),
     }
-    if not kind.over_time:  # the mean of a table is over unlike rows
+    if not kind.over_time:  # a mean over different rows says nothing
         del values["mean, TFLOP/s"]
     found = {}
     for name, (value, bounds) in values.items():
@@ -302,7 +302,7 @@ def _change(
     new: Figure,
     run_half: float,
 ) -> tuple[str, str]:
-    """Return the change in percent, from nothing as a difference, and whether it says something."""
+    """Return the change in percent (from 0 as a difference), and if it is significant."""
     change = new.value - old.value
     factor, unit = (100 / abs(old.value), " %") if old.value else (1.0, "")
     said = f"{factor * change:+.2f}{unit}"

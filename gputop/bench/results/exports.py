@@ -1,4 +1,4 @@
-"""Results as JSON and as comma-separated values, written and read, and those in `--history`."""
+"""Results as JSON and CSV: writing, reading, and the results for `--history`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gputop.text import ABSENT, csv_field, visible
 MOST_BYTES = 256 << 20
 """Longest file that is read."""
 NESTED = ("points", "conditions", "comparison", "verdict")
-"""Fields of a result that are no column of their own."""
+"""Fields of a result without a column of their own."""
 
 
 def kept_results(device: str | None) -> list[Result]:
@@ -66,7 +66,7 @@ def documents(results: Iterable[Result]) -> str:
 
 
 def as_csv(results: Sequence[Result]) -> str:
-    """Return a heading and a line per result. Names end in units; `started_at` is ISO 8601, UTC."""
+    """Return a heading and a line per result. Names end in units; times are ISO 8601 in UTC."""
     names = [f.name for f in fields(Result) if f.name not in NESTED]
     conditions = [f.name for f in fields(Conditions)]
     rows = []
@@ -87,7 +87,7 @@ def as_csv(results: Sequence[Result]) -> str:
 def _iso(stamp: float) -> str:
     try:
         return datetime.fromtimestamp(stamp, UTC).isoformat()
-    except (ValueError, OverflowError, OSError):  # as the file has it
+    except (ValueError, OverflowError, OSError):  # out of range
         return ABSENT
 
 
@@ -127,7 +127,7 @@ def _field(value: object) -> object:
 def read_results(file: str) -> list[Result]:
     """Return the results in a file; raise `ValueError` with the reason if it is unusable.
 
-    Devices that could not be tested have no result and are left out.
+    Devices without a result are left out.
     """
     try:
         text = read_at_once(Path(file), MOST_BYTES)
@@ -151,7 +151,7 @@ def read_results(file: str) -> list[Result]:
 
 
 def _documents(document: Any) -> Iterator[dict[str, Any]]:
-    """Yield the documents of devices: a file has one, a list, or those of a cluster."""
+    """Yield the documents of devices. A file has a single one, a list, or a cluster's document."""
     if isinstance(document, dict) and isinstance(
         document.get("results"), list
     ):

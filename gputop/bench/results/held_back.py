@@ -8,20 +8,20 @@ from gputop.bench.plan.peaks import find_peak
 from gputop.schema.clock_events import BY_WORD
 
 LOWERED_SHARE = 0.9
-"""Share of the model's watts under which its power limit was lowered."""
+"""Share of the model's watts below which a power limit counts as lowered."""
 HELD_SHARE = 0.05
 """Share of the timed seconds from which a clock event reason counts."""
 CAPPED_SHARE = 0.9
-"""Least share of the power limit that a device draws in the mean if that limit holds it back."""
+"""Share of the power limit below which the mean power rules out that the limit holds it back."""
 AT_LIMIT_SHARE = 0.97
-"""Share of the power limit from which the power alone shows that the limit holds the device back.
-Real cards count a power cap and do not report its reason at the same moment."""
+"""Share of the power limit from which the power alone proves that the limit holds the device back.
+A device may count a power cap without reporting its reason at the same time."""
 LONG_WAIT = 10.0
-"""Percent of a run that the device waited for its host, from which the host may be the reason."""
+"""Percent of a run that the device waits for its host, from which the host may be the reason."""
 
 
 def host_wait_percent(result: Result) -> float:
-    """Return how much of the run the device waited for its host, in percent; 0 if unknown."""
+    """Return the percentage of the run in which the device waited for its host; 0 if unknown."""
     rate, device = result.tflops_mean, result.tflops_device
     if not rate or not device:
         return 0.0
@@ -35,7 +35,7 @@ def knows_reasons(result: Result) -> bool:
 
 
 def _shortest_run(result: Result) -> float:
-    """Return the seconds of the run; of `pairs` those of the shorter one, alone or together."""
+    """Return the seconds of the run, or of the shorter of the two runs of `pairs`."""
     seconds = [result.seconds]
     if result.kind == "pairs":
         seconds += [
@@ -66,13 +66,13 @@ def is_capped(result: Result) -> bool:
     ):
         return False
     held = known.late_power_cap_seconds
-    if held is None:  # of an older version
+    if held is None:  # a result of an older version
         held = _cap_seconds(result) / 2
     return held > _shortest_run(result) / 4
 
 
 def _cap_seconds(result: Result) -> float:
-    """Return how long a power cap held in the whole run."""
+    """Return the seconds of the whole run with a power cap."""
     known = result.known_conditions
     counted = known.clock_event_seconds.get("sw_power_cap", 0.0)
     return max(counted, known.late_power_cap_seconds or 0.0)
@@ -93,7 +93,7 @@ def slowdowns(result: Result) -> list[str]:
 
 
 def explanation(result: Result) -> str:
-    """Return what explains a decrease, a power cap or a slowdown, or nothing."""
+    """Return the explanation of a decrease (a power cap or a slowdown), or an empty text."""
     known, held = result.known_conditions, slowdowns(result)
     seconds, found = _cap_seconds(result), []
     if is_capped(result) and seconds:
@@ -107,7 +107,7 @@ def explanation(result: Result) -> str:
 
 
 def by_power_limit(result: Result) -> str:
-    """Return that the power limit holds the clock down, or nothing."""
+    """Return a text if the power limit lowers the clock, else an empty text."""
     known = result.known_conditions
     peak, limit = (
         find_peak(known.pci_device_id, result.device),
@@ -120,7 +120,7 @@ def by_power_limit(result: Result) -> str:
     if usual and limit is not None and limit < LOWERED_SHARE * usual:
         said += f", lowered from {usual:.0f} W,"
         is_lowered = True
-    # Rows of a table are too short for a mean of the power to show much.
+    # The rows of a table are too short for a reliable mean of the power.
     often = _cap_seconds(result) > HELD_SHARE * result.seconds
     at_times = has_short_rows(result) and often
     if (
@@ -133,7 +133,7 @@ def by_power_limit(result: Result) -> str:
 
 
 def by_application_clocks(result: Result) -> str:
-    """Return that application clocks held the clock down for most of the run, or nothing."""
+    """Return a text if application clocks lowered the clock most of the time, else an empty one."""
     held = result.known_conditions.clock_event_seconds.get(
         "application_clocks", 0.0
     )
@@ -141,5 +141,5 @@ def by_application_clocks(result: Result) -> str:
 
 
 def has_short_rows(result: Result) -> bool:
-    """Return True for a table, whose rows are too short to have a clock of their own."""
+    """Return True for a table. Its rows are too short for a mean clock of each."""
     return not kind_of(result.kind).over_time

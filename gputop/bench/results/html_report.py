@@ -1,4 +1,4 @@
-"""A page of results as one self-contained HTML document, to send to somebody."""
+"""A page of results as one self-contained HTML document."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _template() -> str:
 
 
 def is_report(file: Path) -> bool:
-    """Return True if the file is empty or begins as a report does; raises `OSError`."""
+    """Return True if the file is empty or starts like a report; may raise `OSError`."""
     head = _template().partition("\n<meta")[0].encode()
     with file.open("rb") as opened:
         return opened.read(len(head)) in (b"", head)
@@ -44,7 +44,7 @@ def html_page(result: Result, course: RunCurves) -> str:
 
 
 def html_document(page: Page, started_at: float) -> str:
-    """Return the document: no script, nothing fetched; text of others is escaped.
+    """Return the document. It has no script and loads no resources, and foreign text is escaped.
 
     Its title is the first heading of the page.
     """

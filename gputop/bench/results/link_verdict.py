@@ -1,4 +1,4 @@
-"""Verdict about the links of a GPU, by its copies to the host and to other GPUs. Pure."""
+"""Verdict about the links of a GPU, from its copies to the host and to other GPUs. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from gputop.text import percentage, visible
 LINK = re.compile(r"(.+): (write to|read from|both directions with) (.+)")
 """Name of a row of copies between two GPUs."""
 ALIKE = 0.05
-"""Largest relative scatter of links that are of one sort, as those of an NVSwitch."""
+"""Largest relative scatter of links of one type, such as all links of an NVSwitch."""
 LEAST_OF_LINK = 0.5
-"""Least share of a PCIe link's bandwidth that pinned copies reach."""
+"""Least share of a healthy PCIe link's bandwidth that pinned copies reach."""
 
 
 Judged = tuple[str, str]
-"""State of a part and why."""
+"""State of a part, and the reason."""
 
 
 def has_links(result: Result) -> bool:
@@ -34,7 +34,7 @@ def judge_links(
     like: Iterable[Result],
     tolerance: float,
 ) -> Judged:
-    """Compare the links of a GPU with those of all, direction by direction."""
+    """Compare the links of a GPU with the links of all GPUs, for each direction."""
     mine, slow = _rates_of_links([result]), list[str]()
     here = [result, *(each for each in like if each.host == result.host)]
     for way, links in _rates_of_links(here).items():
@@ -51,7 +51,7 @@ def judge_links(
                 )
                 break
             under = percent_below(rate, middle)
-            # A slow GPU makes the links of all others to it slow.
+            # Ignore links to a GPU that is itself slow.
             if (
                 alike
                 and under > tolerance
@@ -78,7 +78,7 @@ def _under_others(rates: Mapping[str, float], one: str) -> float:
 def _rates_of_links(
     results: Iterable[Result],
 ) -> dict[str, dict[tuple[str, str], float]]:
-    """Return bytes per second by the way of copying, the GPU, and its peer."""
+    """Return bytes per second by direction, then by GPU and peer."""
     found: dict[str, dict[tuple[str, str], float]] = defaultdict(dict)
     for each in results:
         for name, rate in measured(each).items():

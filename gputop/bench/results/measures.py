@@ -1,4 +1,4 @@
-"""Figures of a result: what its rows measure, the rate that counts, and their formats."""
+"""Figures of a result: the values of its rows, its main rate, and their formats."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from gputop.text import (
 )
 
 SPOILED_PERCENT = 5.0
-"""Scatter of a row from which its number says little."""
+"""Scatter in percent above which the value of a row is not reliable."""
 ALONE, TOGETHER = "alone", "together"
-"""Rows of a result of `pairs`."""
+"""Names of the rows of a result of `pairs`."""
 
 
 class Measure(NamedTuple):
@@ -66,9 +66,9 @@ def points_by_series(points: Iterable[Point]) -> dict[str, list[Point]]:
 
 
 def row_rate(point: Point) -> tuple[int, float] | None:
-    """Return the rate of a row, where more is better, behind the rank of its unit.
+    """Return the rank of a row's unit, and its rate in this unit (more is better).
 
-    Units by falling rank: TFLOP/s, bytes per second, calls per second.
+    The units in falling rank are TFLOP/s, bytes per second, and calls per second.
     """
     values = point.values
     if "tflops" in values:
@@ -81,7 +81,7 @@ def row_rate(point: Point) -> tuple[int, float] | None:
 
 
 def rate_text(point: Point | None) -> str:
-    """Return the rate of a row with its unit: `54.1 GB/s`, or a time if it has no other."""
+    """Return the rate of a row with its unit: `54.1 GB/s`, or its time if it has no rate."""
     if point is None:
         return ABSENT
     values = point.values
@@ -93,10 +93,10 @@ def rate_text(point: Point | None) -> str:
 
 
 def best_row(points: Sequence[Point]) -> Point | None:
-    """Return the fastest row of those with the most telling value, or None without any.
+    """Return the fastest row, or None without rows.
 
-    A launch that waits for nothing has a time and no throughput: it competes with none. Of a search
-    the confirmed shapes count, and of bytes moved the largest sizes: smaller ones lie in caches.
+    Only rows with the unit of the highest rank compete. In a search confirmed shapes come first. In
+    runs that move bytes only the largest sizes compete, because smaller sizes fit in caches.
     """
     if any(BANDWIDTH in point.values for point in points):
         points = largest_rows(points)
@@ -122,7 +122,7 @@ def best_row_text(result: Result) -> str:
 
 
 def ranked_shapes(points: Sequence[Point]) -> list[Point]:
-    """Return the shapes of a search, best first: confirmed, then in other ways, then the others."""
+    """Return the shapes of a search, best first: confirmed ones, then variants, then the others."""
 
     def rank(point: Point) -> tuple[bool, bool, float]:
         tflops = point.values.get("tflops", 0.0)
@@ -132,11 +132,11 @@ def ranked_shapes(points: Sequence[Point]) -> list[Point]:
 
 
 def score(result: Result) -> float | None:
-    """Return the number by which a result is compared, more is better; None if it has none.
+    """Return the number for comparisons of a result (more is better), or None.
 
-    TFLOP/s: the mean of a run of one shape (of `pairs` the one together), the best row of a table.
-    A table without them is compared by the geometric mean of its rows, in bytes or products per
-    second.
+    It is in TFLOP/s: the mean of a run of one shape (for `pairs` of the run together), or the best
+    row of a table. For a table without TFLOP/s it is the geometric mean of the rows, in bytes or
+    products per second.
     """
     kind = kind_of(result.kind)
     if not result.points or (kind.over_time and not kind.moves_bytes):
@@ -154,11 +154,11 @@ def score(result: Result) -> float | None:
 
 
 def judged_rows(result: Result) -> dict[str, Point]:
-    """Return the rows by which a table is judged, by name.
+    """Return the rows on which the verdict about a table is based, by name.
 
-    Copies have the largest of each series (of pageable memory none: it is the host's doing), a
-    sweep the fastest of each data type, training steps all of theirs, and a search its best,
-    without a name.
+    For copies this is the largest size of each series, without pageable memory (its speed depends
+    on the host). For a sweep it is the fastest row of each data type, for training steps the
+    fastest of each series, and for a search the best row, with an empty name.
     """
     kind = kind_of(result.kind)
     found = {}
@@ -177,9 +177,9 @@ def judged_rows(result: Result) -> dict[str, Point]:
 
 
 def measured(result: Result) -> dict[str, float]:
-    """Return the numbers by which a result is judged, more is better, by the names of their rows.
+    """Return the rates on which the verdict is based (more is better), by the names of their rows.
 
-    A result without such rows has its score, with an empty name.
+    For a result without such rows it is the score, with an empty name.
     """
     measures = kind_of(result.kind).measures
     rows = judged_rows(result)
@@ -204,13 +204,13 @@ def figure_text(result: Result, value: float) -> str:
     if not value:
         return "nothing over its rows"
     return (
-        # A time says more than products per second
+        # A time is easier to read than products per second.
         f"{brief(1 / value)} over its rows"
     )
 
 
 def percent_below(value: float, reference: float) -> float:
-    """Return how far a value is below a reference, in percent of that; negative above it."""
+    """Return the distance of a value below a reference, in percent of it; negative above it."""
     if not reference:
         return 0.0
     return 100 * (reference - value) / reference
@@ -228,7 +228,7 @@ def rates_of_pair(
 
 
 def wrong_results(elements: int, checks: int) -> str:
-    """Return what a faulty device did: `computed wrong results: 3 elements in 12 checks`."""
+    """Return a faulty device's errors: `computed wrong results: 3 elements in 12 checks`."""
     return f"computed wrong results: {count(elements, 'element')} in {count(checks, 'check')}"
 
 
@@ -241,7 +241,7 @@ MISMATCHES = {
 
 
 def mismatch_text(result: Result) -> str:
-    """Return what products with a mismatch were: `; 1 product not repeatable, ...`."""
+    """Return the products with a mismatch by kind: `; 1 product not repeatable; ...`."""
     found = ""
     for kind, many in result.mismatches.items():
         said = MISMATCHES.get(kind) or visible(kind, 40)

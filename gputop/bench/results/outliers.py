@@ -1,4 +1,4 @@
-"""Many devices of one run: who is unlike the others, and their common page."""
+"""Many devices of one run: the outliers, and a common page."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ if TYPE_CHECKING:
 
 GRAVEST_FIRST = (FAULT, INTERRUPTED, COULD_NOT_RUN, DEGRADED_STATUS, FINE)
 MOST_ROWS = 32
-"""Most devices listed one by one. With more only outliers are listed."""
+"""Most devices that are all listed. With more devices only outliers are listed."""
 
 
 FAILED, STOPPED = "failed", "stopped"
-"""States of devices without a result, and of those that somebody stopped."""
+"""States of devices without a result, and of devices whose run the user stopped."""
 STATES = {FAULT: FAULTY, INTERRUPTED: STOPPED, DEGRADED_STATUS: DEGRADED}
-"""States of devices by their exit status; others have failed."""
+"""States of devices by exit status. Any other status means that the device failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceOutcome:
-    """A device of many, with the end of its run."""
+    """One of several devices, with the outcome of its run."""
 
     host: str
     uuid: str | None
     place: str
     device: str
-    """Name of its model: devices of one model are compared."""
+    """Name of its model. Devices of the same model are compared."""
     result: Result | None = None
     problem: str | None = None
     status: int = FINE
@@ -51,7 +51,7 @@ class DeviceOutcome:
 
     @property
     def group(self) -> tuple[str, str]:
-        """Model and data type, within which devices are compared."""
+        """Model and data type. Devices with the same group are compared."""
         return (
             self.device,
             self.result.dtype if self.result is not None else "",
@@ -59,7 +59,7 @@ class DeviceOutcome:
 
     @property
     def score(self) -> float | None:
-        """Score of its result, or None if that says nothing about the device."""
+        """Score of its result, or None without a valid result."""
         if self.result is None or self.result.wrong_elements:
             return None
         return score(self.result)
@@ -71,9 +71,9 @@ class DeviceOutcome:
 
     @property
     def reasons(self) -> list[str]:
-        """What is wrong with the device by its verdict, or why it has no result."""
+        """Bad parts of the device's verdict, or the reason why it has no result."""
         if self.result is None:
-            stopped = self.status == INTERRUPTED  # like all others
+            stopped = self.status == INTERRUPTED  # applies to all devices
             return [] if stopped else [self.problem or "it has no result"]
         bad = (
             self.result.verdict.bad if self.result.verdict is not None else ()
@@ -87,14 +87,14 @@ class DeviceOutcome:
 
     @property
     def state(self) -> str:
-        """The verdict in one word, or `failed` or `stopped`."""
+        """Verdict in one word, or `failed` or `stopped`."""
         if self.result is not None and not self.reasons:
             return STOPPED if was_stopped(self) else self.result.state
         return STATES.get(self.exit_status, FAILED)
 
     @property
     def sentence(self) -> str:
-        """The verdict for its owner, or why it has no result."""
+        """Summary of the verdict, or the reason why the device has no result."""
         if self.result is not None and self.result.verdict is not None:
             return visible(self.result.verdict.summary)
         if not self.problem:
@@ -119,7 +119,7 @@ class RateDistribution:
 
 
 def device_outcome(run: DeviceRun) -> DeviceOutcome:
-    """Return the device of a run that has ended."""
+    """Return the outcome of a run that has ended."""
     target, problem = run.request.target, run.problem
     found = DeviceOutcome(
         target.host or "", target.uuid, target.place, target.name, run.result
@@ -136,7 +136,7 @@ def device_outcome(run: DeviceRun) -> DeviceOutcome:
 
 
 def was_stopped(member: DeviceOutcome) -> bool:
-    """True if somebody ended the run early."""
+    """True if the user ended the run early."""
     ended = member.result
     return (
         member.status == INTERRUPTED
@@ -148,7 +148,7 @@ def was_stopped(member: DeviceOutcome) -> bool:
 def distribution(
     values: Sequence[float], device: str = "", dtype: str = ""
 ) -> RateDistribution:
-    """Return the distribution of values in any order, one at least."""
+    """Return the distribution of one or more values in any order."""
     ordered = sorted(values)
     middle, sigma = statistics.median(ordered), robust_sigma(ordered)
     bounds = (
@@ -176,7 +176,7 @@ def distributions(
 
 
 def outliers(members: Sequence[DeviceOutcome]) -> list[DeviceOutcome]:
-    """Return the devices unlike the others, gravest first, and then the slowest."""
+    """Return the outliers, ordered by severity and then by speed, slowest first."""
     known = distributions(members)
 
     def rank(member: DeviceOutcome) -> tuple[int, float]:
@@ -191,9 +191,9 @@ def outliers(members: Sequence[DeviceOutcome]) -> list[DeviceOutcome]:
 
 
 def devices_page(members: Sequence[DeviceOutcome]) -> list[Block]:
-    """Return the sentences of all devices, their distribution, a line for each, and the reasons.
+    """Return the summaries of all devices, their distribution, a line for each, and the reasons.
 
-    Of more than 32 devices only the outliers have a line.
+    With more than 32 devices only the outliers have a line.
     """
     results = _results(members)
     found = outliers(members)
@@ -229,7 +229,7 @@ def _results(members: Iterable[DeviceOutcome]) -> list[Result]:
 def _sentences(
     members: Sequence[DeviceOutcome], found: Sequence[DeviceOutcome]
 ) -> Iterator[Sentence]:
-    """Yield the summaries of the devices, equal ones on one line."""
+    """Yield the summaries of the devices. Devices with the same summary share a line."""
     said = [(member, member.sentence) for member in members if member.sentence]
     worst = ""
     if found:
@@ -268,7 +268,7 @@ def _spread(known: RateDistribution, like: Result) -> str:
 NUMBER = r"\d[\d,]*(?:\.\d+)?"
 DEVICE_NUMBER = re.compile(rf"(?:GPU |-i |--device )({NUMBER})|({NUMBER})")
 MOST_NAMES = 3
-"""Most devices of other hosts that are named in front of a common sentence."""
+"""Most device names in front of a common sentence if the devices have hosts."""
 
 
 def joined(
@@ -276,7 +276,7 @@ def joined(
 ) -> list[tuple[DeviceOutcome, str]]:
     """Return sentences about devices, each with its first device.
 
-    Those that differ only in numbers are one, with ranges:
+    Sentences that differ only in numbers are merged into one with ranges:
 
     `GPUs 0–7: Too hot: slowed down for 42–45 of 60 s.`
     """
@@ -292,7 +292,7 @@ def joined(
 
 
 def names(members: Sequence[DeviceOutcome]) -> str:
-    """Return the names of devices: `GPUs 0–7`, or `node-1, GPU 0` where there are hosts."""
+    """Return the names of devices: `GPUs 0–7`, or `node-1, GPU 0` if the devices have hosts."""
     numbers = [re.fullmatch(r"GPU (\d+)", member.place) for member in members]
     if any(member.host for member in members) or not all(numbers):
         return fold_list([member.name for member in members], MOST_NAMES)
@@ -310,7 +310,7 @@ def _numbered(numbers: Sequence[int]) -> str:
 
 
 def _merged(texts: Sequence[str]) -> str:
-    """Return texts that differ only in numbers as one. Numbers of devices are listed."""
+    """Merge texts that differ only in numbers. Device numbers become a list, others a range."""
     found = [list(DEVICE_NUMBER.finditer(text)) for text in texts]
     merged, at = "", 0
     for same in zip(*found, strict=True):
@@ -322,7 +322,7 @@ def _merged(texts: Sequence[str]) -> str:
         )
         if len(values) == 1:
             merged += values[0]
-        elif first.lastindex == 1:  # as the commands take it
+        elif first.lastindex == 1:  # the commands accept such a list
             merged += ",".join(values)
         else:
             values.sort(key=lambda each: float(each.replace(",", "")))
@@ -332,7 +332,7 @@ def _merged(texts: Sequence[str]) -> str:
 
 
 def outliers_document(members: Sequence[DeviceOutcome]) -> dict[str, Any]:
-    """Return the devices for programs, with the results as they are kept."""
+    """Return the JSON document about the devices. Results have the same format as in the store."""
     found, results = [], []
     for each in outliers(members):
         named = {**_named(each), "score": each.score}

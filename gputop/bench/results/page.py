@@ -1,4 +1,4 @@
-"""A result as a page: a sentence, a table, charts and facts, which text and HTML show alike."""
+"""A result as a page of sentences, tables, charts and facts, for both text and HTML."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from gputop.bench.run.series import Curve, RunCurves
 
 Level = Literal["", "good", "warn", "fault"]
-"""How grave a sentence is: it has the colour."""
+"""Severity of a sentence, which determines its colour."""
 Fact = tuple[str, str]
 
 
@@ -66,7 +66,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts by their names. Those with `details` are not in short text."""
+    """Names and texts of facts. Short text leaves out facts with `details`."""
 
     title: str
     rows: Sequence[Fact]
@@ -78,7 +78,7 @@ class Chart:
     """Lines over a common axis: a value of rows over their size, or a reading over time."""
 
     value: str
-    """Name of the value or reading, which has the title and the format."""
+    """Name of the value or reading, which determines the title and the format."""
     lines: Mapping[str, Curve]
     axis: Literal["N", "bytes", "seconds"]
     small: bool = False
@@ -98,7 +98,7 @@ Page = Sequence[Block]
 
 
 def level_of(state: str) -> Level:
-    """Return how grave the state of a verdict is."""
+    """Return the severity of a verdict's state."""
     levels: dict[str, Level] = {FAULTY: "fault", DEGRADED: "warn", OK: "good"}
     return levels.get(state, "")
 
@@ -124,7 +124,7 @@ def result_page(
 
 
 def title_of(result: Result) -> str:
-    """Return what ran: `NVIDIA H200, soak, bfloat16, 8192`."""
+    """Return the title of a result: `NVIDIA H200, soak, bfloat16, 8192`."""
     kind = kind_of(result.kind)
     title = f"{result.device}, {result.kind}"
     if kind.has_dtype:
@@ -135,7 +135,7 @@ def title_of(result: Result) -> str:
 
 
 def headline(result: Result) -> Iterator[Sentence]:
-    """Yield the verdict for the owner; nothing if there is no verdict."""
+    """Yield the summary of the verdict, if there is a verdict."""
     if result.verdict is None:
         return
     level = level_of(result.state)
@@ -158,7 +158,7 @@ def verdict_blocks(result: Result) -> Iterator[Block]:
 
 
 def verdict_lines(result: Result) -> Iterator[str]:
-    """Yield one line if all is well, or a line for each part that is not."""
+    """Yield a line for each bad part, or one line if there is none."""
     if result.verdict is None:
         return
     bad = result.verdict.bad
@@ -176,7 +176,7 @@ def verdict_lines(result: Result) -> Iterator[str]:
 
 
 def present(facts: Iterable[tuple[str, object]]) -> list[Fact]:
-    """Return the facts that are known: neither empty nor begun by the sign of absence."""
+    """Return the known facts. The text of an unknown fact is empty or starts with `ABSENT`."""
     return [(name, str(text)) for name, text in facts if _is_known(text)]
 
 
@@ -185,7 +185,7 @@ def _is_known(text: object) -> bool:
 
 
 def figure_facts(result: Result) -> list[Fact]:
-    """Return what was measured, how it was verified, and the memory used."""
+    """Return the measured figures, their verification, and the memory used."""
     kind = kind_of(result.kind)
     done = ending(result).sentence
     if result.stopped == "time" and result.points:
@@ -249,7 +249,7 @@ def droop_text(result: Result) -> str:
     """Return `15.2 % below the burst, 95 % interval 14.1 to 16.3`, or that there is no droop."""
     percent, interval = result.droop_percent, result.droop_interval_percent
     below = f"{percentage(percent, digits=1)} below the"
-    if interval is None:  # of an older version, which knew no burst
+    if interval is None:  # a result of an older version, without a burst
         return f"{below} peak"
     if percent:
         return f"{below} burst, 95 % interval {interval[0]:.1f} to {interval[1]:.1f}"
@@ -259,7 +259,7 @@ def droop_text(result: Result) -> str:
 
 
 def of_peak(result: Result) -> Iterator[str]:
-    """Yield the percentages of the known peaks of a GPU, data types one by one."""
+    """Yield the percentages of a GPU's known peaks, with a line for each data type."""
     known = result.known_conditions.percent_of_peak
     if result.device_uuid is None:
         return
@@ -315,7 +315,7 @@ def condition_facts(known: Conditions) -> list[Fact]:
 
 
 def method_facts(result: Result) -> list[Fact]:
-    """Return how it was measured, and with what software."""
+    """Return the method and the software of the measurement."""
     unset, software = "", f"torch {result.torch_version}"
     if result.unset:
         unset = f"{'; '.join(result.unset)}, as that changes what is measured"
@@ -347,7 +347,7 @@ def detail_facts(result: Result) -> list[Fact]:
 
 
 def charts(result: Result, course: RunCurves) -> Iterator[Block]:
-    """Yield the rows over their size, and the run and its device over time."""
+    """Yield charts of the rows over their size, and of the run and its device over time."""
     kind = kind_of(result.kind)
     value = next(iter(layout_of(result.kind).values))
     lines: dict[str, list[tuple[float, float]]] = {}
@@ -358,7 +358,7 @@ def charts(result: Result, course: RunCurves) -> Iterator[Block]:
         ]
         if rates:
             lines[series] = sorted(rates)
-    # Else it is no line
+    # A line needs at least two sizes.
     if len({x for line in lines.values() for x, _ in line}) > 1:
         yield Chart(value, lines, "bytes" if kind.moves_bytes else "N")
     value = BANDWIDTH if kind.moves_bytes else "tflops"
@@ -398,7 +398,7 @@ def rows_page(
 
 
 def device_blocks(place: str, result: Result) -> list[Block]:
-    """Return the rows of a device of several, its notes, and how it was measured."""
+    """Return the rows, notes and method of one of several devices."""
     page: list[Block] = [
         Facts(f"Method of {place}", method_facts(result), details=True)
     ]

@@ -1,4 +1,4 @@
-"""Results of `pairs`: a device's run alone and the one together with others, as one. Pure."""
+"""Results of `pairs`: a device's run alone, joined with its run together with others. Pure."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def join_results(
 def _join_conditions(
     alone: Conditions | None, together: Conditions | None
 ) -> Conditions | None:
-    """Return the conditions of the run together, with what happened to the device in either."""
+    """Return the conditions of the run together, with the errors, heat and load of both runs."""
     if alone is None or together is None:
         return together or alone
     before, after = alone.memory_errors, together.memory_errors
@@ -96,7 +96,7 @@ def _row(
     result: Result,
     devices: int,
 ) -> Point:
-    """Return a row whose x is the number of devices that ran at once."""
+    """Return a row. Its x is the number of devices that ran at the same time."""
     mean = result.tflops_mean or 0.0
     shape = (result.m, result.n, result.k)
     return Point(

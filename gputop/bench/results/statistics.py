@@ -19,52 +19,52 @@ Window = tuple[float, float]
 DROOP_SECONDS = 10.0
 """Shortest run with a droop."""
 LARGE_DROOP = 10.0
-"""Percent of droop that needs a reason. An interval wider than that says nothing."""
+"""Percent of droop that needs a reason. A wider interval is inconclusive."""
 BURST_SECONDS = 2.0
 """Longest time from the first product that counts as the burst."""
 FEWEST_BLOCKS = 8
-"""Least blocks of windows that show how much their means scatter."""
+"""Least blocks of windows for an estimate of the scatter of their means."""
 SHOWN_DEVIATIONS = 4.0
-"""Standard deviations that a burst is above the rest to count as one. They are many because the
-lengths of several possible bursts are tried."""
+"""Least distance of a burst above the rest, in standard deviations. It is large because several
+lengths of the burst are tried."""
 INTERVAL_DEVIATIONS = 3.0
 """Standard deviations, or standard errors of a mean, to each side of an interval. Two would be
 enough for independent blocks, but neighbouring blocks are often alike."""
 NEGLIGIBLE = 1e-6
-"""Least relative scatter of rates, because a clock counts whole ticks."""
+"""Least relative scatter of rates, because clocks have a limited resolution."""
 STEADY = 0.02
 """Largest relative distance from the sustained throughput of a steady device."""
 STEADY_SECONDS = 1.0
-"""Seconds whose mean decides about steadiness: a single window is too noisy."""
+"""Length of the blocks that decide about steadiness. A single window is too noisy."""
 DIP_SECONDS = 5.0
-"""Length of the blocks of which the slowest one is a dip."""
+"""Length of the blocks whose slowest one is the dip."""
 FEWEST_DIP_BLOCKS = 4
 MEAN_BLOCKS = 10
-"""Blocks whose scatter gives the interval of the mean."""
+"""Number of blocks whose scatter determines the interval of the mean."""
 MAD_TO_SIGMA = 1.4826
 """Standard deviation of a normal distribution per median absolute deviation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Droop:
-    """Decrease from the burst, which begins with the first product, to the second half."""
+    """Decrease from the burst at the beginning of the run to the second half."""
 
     percent: float
-    """Percent of the burst; 0 unless it is more than the noise of the second half."""
+    """Percent of the burst, or 0 if the decrease is within the noise of the second half."""
     low: float
     high: float
-    """Bounds of an interval with at least 95 % confidence. `low` is above 0 if a droop is shown."""
+    """Bounds of an interval with at least 95 % confidence. `low` is above 0 if there is a droop."""
     burst: float
 
 
 def with_statistics(
     result: Result, first: Sequence[Window], windows: Sequence[Window]
 ) -> Result:
-    """Return the result of a run with its statistics, as far as the run is long enough.
+    """Return the result of a run with the statistics for which the run is long enough.
 
-    `first` are the windows of its first two seconds. In a long run `windows` may be joined with
-    their neighbours. The interval is that of the result's mean, which is lower than the mean of the
-    windows where the device waited for the host between them.
+    `first` are the windows of its first two seconds. In a long run neighbouring `windows` may be
+    joined. The interval is about the result's mean. This mean is lower than the mean of the windows
+    if the device waited for the host between them.
     """
     if len(windows) < FEWEST_BLOCKS:
         return result
@@ -122,12 +122,12 @@ def second_half(windows: Sequence[Window]) -> list[Window]:
 def droop(first: Sequence[Window], late: Sequence[Window]) -> Droop:
     """Compare the burst with the second half.
 
-    The second half is cut into blocks as long as the burst, at least eight, and a droop is shown if
-    the burst is more than four standard deviations of their means above the mean of all. The
+    The second half is cut into at least eight blocks as long as the burst. There is a droop if the
+    burst is more than four standard deviations of the blocks' means above the overall mean. The
     interval is three of these standard deviations to each side.
 
-    The length of a burst is unknown, so lengths that double are tried, and the one that stands out
-    most is the burst. If none is shown, it is the whole of `first`.
+    The length of the burst is unknown, so this tries doubling lengths, and takes the length with
+    the most standard deviations. If there is no droop, the burst is the whole of `first`.
     """
     sustained = mean_rate(late)
     strongest, shown = 0.0, False
@@ -149,7 +149,7 @@ def droop(first: Sequence[Window], late: Sequence[Window]) -> Droop:
 
 
 def _deviation(late: Sequence[Window], burst: Sequence[Window]) -> float:
-    """Return the standard deviation of means over the length of the burst in `late`."""
+    """Return the standard deviation of the means of blocks of `late` as long as `burst`."""
     total = total_seconds(late)
     length = total_seconds(burst)
     means = _block_means(late, min(length, total / FEWEST_BLOCKS))
@@ -163,7 +163,7 @@ def _deviation(late: Sequence[Window], burst: Sequence[Window]) -> float:
 def _blocks(
     windows: Sequence[Window], length: float
 ) -> Iterator[list[Window]]:
-    """Yield blocks of windows of at least about that many seconds, without the rest."""
+    """Yield blocks of windows of about `length` seconds, without the remaining windows."""
     block, held = list[Window](), 0.0
     for window in windows:
         block.append(window)
@@ -174,17 +174,16 @@ def _blocks(
 
 
 def _block_means(windows: Sequence[Window], length: float) -> list[float]:
-    """Return the means of blocks of about that many seconds."""
+    """Return the means of blocks of about `length` seconds."""
     return [mean_rate(block) for block in _blocks(windows, length)]
 
 
 def time_to_steady(
     windows: Sequence[Window], sustained: float
 ) -> float | None:
-    """Return the seconds until the rate stayed within 2 % of `sustained`, or None.
+    """Return the seconds after which the rate stays within 2 % of `sustained`, or None.
 
-    What comes first is what a cold device does; one that still leaves in the last half is not
-    steady.
+    A run whose rate still leaves this range in its second half is not steady.
     """
     steady_from = elapsed = 0.0
     for block in _blocks(windows, STEADY_SECONDS):
@@ -196,10 +195,10 @@ def time_to_steady(
 
 
 def deepest_dip(windows: Sequence[Window]) -> float | None:
-    """Return how far the slowest block of 5 s is below the median block, in percent.
+    """Return the distance of the slowest block of 5 s below the median block, in percent.
 
-    It is None for a run with too few blocks. They are counted from both ends, as one from the begin
-    may miss the last seconds.
+    It is None for a run with too few blocks. Blocks are cut from both ends of the run, because
+    blocks from the start may miss the last seconds.
     """
     means = _block_means(windows, DIP_SECONDS)
     means += _block_means(windows[::-1], DIP_SECONDS)
@@ -227,23 +226,23 @@ def mean_interval(windows: Sequence[Window]) -> tuple[float, float] | None:
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """Return a percentile of one value or more, linear between the nearest two."""
+    """Return a percentile of one or more values, with linear interpolation."""
     if len(values) == 1:
         return values[0]
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
 
 
 def scatter_limit(values: Sequence[float]) -> float:
-    """Return how far a run may be from the median of equal runs and be equal to them.
+    """Return the largest distance of an equal run from the median of these runs.
 
-    It is the range of these runs, and more than that where they are few: 1.75 times for four of
-    them, and 1.3 times for ten.
+    It is the range of the runs times a factor that is larger for few runs: 1.75 for four runs, and
+    1.3 for ten.
     """
     return (1 + 3 / len(values)) * (max(values) - min(values))
 
 
 def robust_sigma(values: Sequence[float]) -> float:
-    """Return the standard deviation of most values: 1.4826 times their median deviation."""
+    """Return a robust standard deviation: 1.4826 times the median absolute deviation."""
     middle = statistics.median(values)
     return MAD_TO_SIGMA * statistics.median(
         abs(value - middle) for value in values

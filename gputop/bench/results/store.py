@@ -1,6 +1,6 @@
 """Results of earlier runs: a SQLite file in the user's data directory.
 
-A file that cannot be used is left as it is, and a `ProblemError` says why in one line.
+An unusable file is not changed, and the `ProblemError` has the reason in one line.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gputop.schema.limits import DecodeError
 from gputop.text import visible
 
 VERSION = 1
-"""Version of the tables, in `PRAGMA user_version`. Documents may grow without a new one."""
+"""Version of the tables, in `PRAGMA user_version`. New fields of documents do not change it."""
 LOCK_SECONDS = 2.0
 
 _TABLE = """
@@ -41,13 +41,13 @@ CREATE TABLE results (
 """
 
 CURVES = "curves"
-"""Column that older versions leave alone."""
+"""Column that older versions ignore."""
 _COLUMNS = "PRAGMA table_info(results)"
 _THIS = "WHERE started_at = ? AND device_uuid IS ?"
 
 
 def results_path() -> Path:
-    """Return the path of the results file. Raises `ProblemError` without a home folder."""
+    """Return the path of the results file; raise `ProblemError` without a home folder."""
     try:
         return user_folder("data") / "results.sqlite"
     except NoHomeError as error:
@@ -57,7 +57,7 @@ def results_path() -> Path:
 
 
 def compared(result: Result) -> Result:
-    """Return a result compared with the like runs before it; raise `ProblemError`."""
+    """Return a result with its comparison with earlier like runs; raise `ProblemError`."""
     earlier = of_device(result.device_uuid, result.device)
     return compare.compared(result, earlier)
 
@@ -67,7 +67,7 @@ def judged(
 ) -> list[Result]:
     """Return results of one run with their verdicts.
 
-    Where earlier runs cannot be read, that part is not judged.
+    If earlier runs cannot be read, that part of the verdict is not judged.
     """
     known = []
     for each in results:
@@ -81,7 +81,7 @@ def judged(
 def append(result: Result, curves: str | None = None) -> Result:
     """Keep a result with its comparison, and return it; raise `ProblemError` if not possible.
 
-    `curves` is a document that its chart can be drawn from.
+    `curves` is a document with the data of its charts.
     """
     result = result if result.comparison is not None else compared(result)
     document = json.dumps(asdict(result), allow_nan=False)
@@ -183,18 +183,20 @@ def _opened(purpose: Literal["read", "write"]) -> Iterator[sqlite3.Connection]:
                 parents=True,
                 exist_ok=True,
             )
-            # Made by hand for its mode: SQLite gives its journal the same one.
+            # Create the file with a private mode. SQLite copies this mode to
+            # its journal.
             os.close(
                 os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             )
         with contextlib.closing(
             sqlite3.connect(
-                # To read as well: whoever comes first takes back what a killed writer left half
-                # done. SQLite itself only reads a file that may not be written to.
+                # Open read-write even for reading, so that SQLite can roll
+                # back a transaction of a killed writer. Without write
+                # permission SQLite opens the file read-only.
                 f"{file.as_uri()}?mode=rw&vfs={'unix' if _has_locks(file) else 'unix-dotfile'}",
                 uri=True,
                 timeout=LOCK_SECONDS,
-                # Transactions are begun and committed here
+                # This module begins and commits its own transactions.
                 isolation_level=None,
             )
         ) as connection:
@@ -220,12 +222,12 @@ _NO_LOCKS = (
 
 @lru_cache
 def _has_locks(file: Path) -> bool:
-    """Return False if the file is on a file system without locks, as NFS and Lustre may be.
+    """Return False if the file system has no locks. Some mounts of NFS and Lustre have none.
 
-    SQLite then makes a folder `FILE.lock` while it uses the file, which excludes others as well.
-    Cached: a process that closes a file loses all of its locks on it, also those of SQLite.
+    SQLite then locks by a folder `FILE.lock` while it uses the file. The result is cached, because
+    a process that closes a file loses all of its locks on it, including SQLite's.
     """
-    if not file.is_file():  # opening a pipe would wait for its other end
+    if not file.is_file():  # opening a pipe would block
         return True
     try:
         with file.open("rb") as opened:
@@ -246,7 +248,7 @@ REMEDIES = {
     "unable to open": _FORBIDDEN,
     "permission": _FORBIDDEN,
 }
-"""Remedies by words of SQLite's message: errors have a code only from Python 3.11 on."""
+"""Remedies by words of SQLite's messages."""
 
 
 def _refused(error: Exception, file: Path) -> ProblemError:

@@ -1,4 +1,4 @@
-"""Checks of several parts: what was found, a line for each part, and below what is not ok."""
+"""Reports of checks with several parts: a summary, a line for each part, and the problems."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 LEFT_OUT = "left out"
 PART_STATES = (FAULTY, FAILED, STOPPED, DEGRADED, OK, NOT_JUDGED, LEFT_OUT)
-"""States of a part, the gravest first: that of its worst device counts."""
+"""States of a part, the gravest first. A part has the state of its worst device."""
 
 
 def suite_page(suite: Suite) -> list[Block]:
-    """Return the sentence, a line for each part, and what is not ok, the gravest first."""
+    """Return the summary, a line for each part, and the problems, the gravest first."""
     page: list[Block] = []
     state = suite_state(suite)
     summary = suite_summary(suite)
@@ -51,7 +51,7 @@ def suite_page(suite: Suite) -> list[Block]:
 
 
 def suite_details(suite: Suite) -> Iterator[Block]:
-    """Yield the pages of all devices part by part; of many devices those of the outliers."""
+    """Yield the pages of all devices for each part. With many devices, only outliers have pages."""
     for part in suite.parts:
         many = len(part.members) > MOST_ROWS
         for member, course in zip(part.members, part.series, strict=False):
@@ -63,7 +63,7 @@ def suite_details(suite: Suite) -> Iterator[Block]:
 
 
 def suite_summary(suite: Suite) -> str:
-    """Return the verdict about all parts in plain English: the gravest one, if any is bad."""
+    """Return the verdict about all parts in plain English: the gravest one if any part is bad."""
     members = [member for part in suite.parts for member in part.members]
     devices = next(
         (len(part.members) for part in suite.parts if part.members), 0
@@ -80,7 +80,7 @@ def suite_summary(suite: Suite) -> str:
         return "Not judged: some parts could not run, see below."
     if devices > 1:
         return f"No fault found on {count(devices, 'device')}."
-    # A soak is about the device as a whole, and the other parts are about a piece of it.
+    # The soak's summary is about the whole device, others about a part of it.
     for part in suite.parts:
         if part.name.startswith("soak") and part.members:
             return part.members[0].sentence
@@ -88,7 +88,7 @@ def suite_summary(suite: Suite) -> str:
 
 
 def _gravest(found: Sequence[DeviceOutcome]) -> str:
-    """Return the sentence about the worst device, and about all others with the same fault."""
+    """Return a sentence about the worst device and all others with the same fault."""
     said: dict[str, tuple[DeviceOutcome, str]] = {}
     for each in found:
         if each.exit_status == found[0].exit_status:
@@ -97,7 +97,7 @@ def _gravest(found: Sequence[DeviceOutcome]) -> str:
 
 
 def suite_table(suite: Suite) -> list[list[str]]:
-    """Return headings, and for each part its name, time, devices, median figure and verdict."""
+    """Return a heading, and a line per part: name, time, devices, median figure and verdict."""
     rows = [["part", "time", "devices", "result", "verdict"]]
     for part in suite.parts:
         results, scores = [], []
@@ -112,7 +112,7 @@ def suite_table(suite: Suite) -> list[list[str]]:
         if results:
             seconds = duration(max(each.seconds for each in results))
         if results and results[0].points and _has_one_result(part):
-            # Rather than a mean over its rows
+            # The best row says more than a mean over all rows.
             figure = best_row_text(results[0])
         many = str(len(part.members) or ABSENT)
         rows.append([part.name, seconds, many, figure, part_state(part)])
@@ -120,13 +120,13 @@ def suite_table(suite: Suite) -> list[list[str]]:
 
 
 def _has_one_result(part: PartResult) -> bool:
-    """Return True for one device, and for a collective, where all have the same rows."""
+    """Return True for one device, and for a collective, whose devices have the same rows."""
     ran = [each for each in part.members if each.result is not None]
     return len(ran) == 1 or part.name == "collective"
 
 
 def suite_state(suite: Suite) -> str:
-    """Return the gravest state of all parts. Without some of them the suite is not judged."""
+    """Return the gravest state of all parts. An incomplete suite without a fault is not judged."""
     states = {part_state(part) for part in suite.parts}
     for gravest in PART_STATES:
         if gravest in states and gravest not in (OK, NOT_JUDGED, LEFT_OUT):
@@ -135,11 +135,11 @@ def suite_state(suite: Suite) -> str:
 
 
 def suite_title(suite: Suite) -> str:
-    """Return what was tested, and the verdict in one word."""
+    """Return the title: the level, the devices, and the verdict in one word."""
     title = f"check {suite.level} on {suite_devices(suite)}"
     planned, ran = suite.planned, parts_that_ran(suite)
     for part in suite.parts:
-        if not (part.members or part.incomplete):  # it does not apply
+        if not (part.members or part.incomplete):  # part does not apply
             planned -= 1
     if ran != planned:
         title += f", {ran} of {count(planned, 'part')} ran"
@@ -147,14 +147,14 @@ def suite_title(suite: Suite) -> str:
 
 
 def parts_that_ran(suite: Suite) -> int:
-    """Return how many parts have a result."""
+    """Return the number of parts with a result."""
     return sum(
         any(each.result for each in part.members) for part in suite.parts
     )
 
 
 def suite_devices(suite: Suite) -> str:
-    """Return the device of a suite, or how many of which models on how many hosts."""
+    """Return the device of a suite, or the number of devices by model and the number of hosts."""
     members = next((part.members for part in suite.parts if part.members), ())
     if len(members) < 2:
         return visible(suite.method.get("devices", ""), 300)
@@ -165,15 +165,15 @@ def suite_devices(suite: Suite) -> str:
 
 
 def part_state(part: PartResult) -> str:
-    """Return the verdict about a part in one word: that of its worst device."""
+    """Return the verdict about a part's worst device in one word."""
     states = {member.state for member in part.members}
     return next((each for each in PART_STATES if each in states), LEFT_OUT)
 
 
 def suite_problems(suite: Suite) -> list[str]:
-    """Return a line for each problem with the devices that have it, and for what was left out.
+    """Return a line for each problem with its devices, and for each part that was left out.
 
-    The gravest come first. Devices that are not judged are named with their first reason.
+    The gravest problems come first. Devices that are not judged have a line with the first reason.
     """
     lines = []
     for part in suite.parts:

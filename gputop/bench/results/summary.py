@@ -1,6 +1,6 @@
-"""The verdict in plain English for the owner of a device: what is right, what is not, what to do.
+"""Summary of a verdict in plain English for the owner of a device, with advice. Pure.
 
-Pure. Advice names the device, and never asks for anything that could do harm.
+Advice names the device, and never suggests a harmful action.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from gputop.schema.clock_events import BY_WORD
 from gputop.text import count, duration, visible
 
 COOL_CELSIUS = 75.0
-"""Temperature below which a device under full load is called cool."""
+"""Temperature below which the summary calls a device under full load cool."""
 LOWER_POWER_SHARE = 0.85
-"""Share of the power limit that is proposed for a device that gets too hot."""
+"""Share of the power limit that the advice for a hot device suggests."""
 STUCK_SHARE = 0.4
-"""Share of the maximum clock up to which the clock of a slow device is its reason."""
+"""Share of the maximum clock up to which a low clock explains a slow device."""
 LEAST_DROOP = 1.0
-"""Percent of droop that is worth telling."""
+"""Least droop in percent that a summary mentions."""
 
 
 CHECK_POWER = "Check the power cables, power supply and cooling of {it}."
@@ -36,7 +36,7 @@ SEE_WHY = "Run `gputop why` while {it} is busy to see what holds it back."
 
 
 def summary(result: Result, parts: Sequence[VerdictPart]) -> str:
-    """Return the verdict about a result with these parts in one to four short sentences."""
+    """Return one to four short sentences about a result with these parts of a verdict."""
     found = {part.name: part for part in parts}
     states = {part.state for part in parts}
     if FAULTY in states:
@@ -72,7 +72,7 @@ def _faulty(result: Result, found: dict[str, VerdictPart]) -> str:
 
 
 def _wrong(result: Result) -> str:
-    """Return what was wrong, and the remedy."""
+    """Return a description of the wrong results, and the remedy."""
     elements = count(result.wrong_elements, "element")
     if result.kind == "collective":
         return (
@@ -202,8 +202,8 @@ DEGRADED_PARTS: dict[str, str | Callable[[Result, str], str]] = {
     "droop": _droop,
     "steadiness": f"Its speed is uneven: {{why}}. {SEE_WHY}",
 }
-"""Sentences about a degraded part. The first part that is degraded is told: it explains the
-others, as heat explains a droop."""
+"""Sentences about degraded parts, in this order. The summary has only the first degraded part,
+because it explains the others. For example, heat explains a droop."""
 
 
 def _not_bad(result: Result, found: dict[str, VerdictPart]) -> str:
@@ -224,7 +224,7 @@ def _not_bad(result: Result, found: dict[str, VerdictPart]) -> str:
 
 
 def _right(result: Result) -> str:
-    """Return the sentence that the results are right, if any was verified."""
+    """Return a sentence about correct results, or an empty text if no result was verified."""
     if not result.checks:
         return ""
     if result.kind == "memory":
@@ -235,7 +235,7 @@ def _right(result: Result) -> str:
 
 
 def _why_no_speed(result: Result, found: dict[str, VerdictPart]) -> str:
-    """Return why the speed was not judged, or nothing if it was, or if it does not matter."""
+    """Return why the speed was not judged; empty if it was judged or is not relevant."""
     load = result.known_conditions.other_load
     if load:
         who = "; ".join(visible(each, 60) for each in load)
@@ -259,7 +259,7 @@ def _why_no_speed(result: Result, found: dict[str, VerdictPart]) -> str:
 
 
 def _percents(result: Result) -> list[float]:
-    """Return the percentages of the first known peak, one for each data type."""
+    """Return the percentages of the first known peak, one per data type."""
     known = result.known_conditions.percent_of_peak
     for peak in (DATASHEET, BANDWIDTH, AT_MAXIMUM_CLOCK):
         found = [known[name] for name in known if name.startswith(peak)]
@@ -269,7 +269,7 @@ def _percents(result: Result) -> list[float]:
 
 
 def _speed(result: Result, found: dict[str, VerdictPart]) -> list[str]:
-    """Return how fast it is, by its datasheet, its earlier runs, or others like it."""
+    """Return facts about the speed, by the datasheet, earlier runs, or like devices."""
     facts = []
     if found["datasheet"].state == OK:
         facts.append(_share_of_peak(result))
@@ -310,7 +310,7 @@ def _filled(
     result: Result,
     why: str,
 ) -> str:
-    """Return sentences with the reason and the device in the place of their names in braces."""
+    """Replace `{why}`, `{it}` and `{number}` in sentences by the reason and the device."""
     fields = {"{why}": why, "{it}": _it(result), "{number}": _number(result)}
     for name, text in fields.items():
         sentences = sentences.replace(name, text)
@@ -331,7 +331,7 @@ def _it(result: Result) -> str:
 
 
 def _number(result: Result) -> str:
-    """Return what `--device` takes."""
+    """Return the device's name for `--device`."""
     if result.device_uuid is None:
         return "cpu"
     if result.device_index is None:
@@ -340,7 +340,7 @@ def _number(result: Result) -> str:
 
 
 def _smi_id(result: Result) -> str | None:
-    """Return what `nvidia-smi -i` takes, or None for a CPU and for a MIG instance."""
+    """Return the device's name for `nvidia-smi -i`, or None for a CPU or a MIG instance."""
     uuid = result.device_uuid
     if uuid is None or uuid.startswith("MIG-"):
         return None

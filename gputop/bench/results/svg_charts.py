@@ -20,14 +20,14 @@ WIDTH, LEFT, RIGHT, TOP, BOTTOM = 760, 64, 16, 10, 34
 """SVG user units. The last four are the margins around a chart."""
 INNER = WIDTH - LEFT - RIGHT
 TALL, SMALL = 260, 120
-"""Heights of a chart, and of that of a reading under the throughput."""
+"""Height of a chart, and of a chart of a reading below the throughput."""
 STRIP_ROW = 18
 COLOURS = 6
 """Number of the colour classes `c0` to `c5`, used in turn."""
 FEW = 80
 """Most points of a line that are marked with dots."""
 LETTER = 7
-"""Width of a character of a label, or a little more."""
+"""Upper bound of the width of a label's character."""
 FAR_X, FAR_Y = 16, 300
 """Ratios of the largest to the smallest value from which an axis is logarithmic."""
 LEAST_LOG = 1e-12
@@ -35,7 +35,7 @@ LEAST_LOG = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class SvgAxis:
-    """Range of an axis. With `base` it is in powers of that."""
+    """Range of an axis. With a `base` the axis is logarithmic."""
 
     low: float
     high: float
@@ -80,7 +80,7 @@ def _round_step(rough: float) -> float:
 
 
 def x_axis(values: Sequence[float], *, is_time: bool) -> SvgAxis:
-    """Return an axis from 0 for a time, in powers of two if other values are far apart."""
+    """Return a linear axis from 0, or an axis in powers of two for sizes that are far apart."""
     low, high = min(values, default=0.0), max(values, default=0.0) or 1.0
     if not is_time and low > LEAST_LOG and high / low >= FAR_X:
         return SvgAxis(low, high, base=2)
@@ -88,7 +88,7 @@ def x_axis(values: Sequence[float], *, is_time: bool) -> SvgAxis:
 
 
 def y_axis(values: Sequence[float]) -> SvgAxis:
-    """Return an axis from 0, or between powers of ten if the values are far apart."""
+    """Return a linear axis from 0, or an axis in powers of ten if the values are far apart."""
     low, high = min(values, default=0.0), max(values, default=0.0) or 1.0
     if low > LEAST_LOG and high / low >= FAR_Y:
         low = 10.0 ** math.floor(math.log10(low))
@@ -97,7 +97,7 @@ def y_axis(values: Sequence[float]) -> SvgAxis:
 
 
 def chart_figure(chart: Chart) -> str:
-    """Return the lines of a chart, with their names in a legend above."""
+    """Return a chart of lines, with a legend above if there are several."""
     height = SMALL if chart.small else TALL
     points = [point for line in chart.lines.values() for point in line]
     x = x_axis([at for at, _ in points], is_time=chart.axis == "seconds")
@@ -136,7 +136,7 @@ def _line(colour: str, points: Sequence[tuple[float, float]]) -> Iterator[str]:
 
 
 def strip_figure(strip: Strip) -> str:
-    """Return a row for each clock event reason, filled where it held."""
+    """Return a row per clock event reason, filled in the intervals in which it held."""
     x = SvgAxis(0.0, strip.seconds)
     height = STRIP_ROW * len(strip.intervals) + BOTTOM
     drawn, thick = [], STRIP_ROW - 6
@@ -221,7 +221,7 @@ def _x_labels(
 ) -> Iterator[str]:
     for tick in x.ticks():
         said = text(_size_text(axis, tick))
-        most = WIDTH - LETTER * len(said) / 2  # else its end is cut off
+        most = WIDTH - LETTER * len(said) / 2  # keeps the label in the figure
         middle = min(_to_x(x, tick), most)
         yield f'<text class="x" x="{middle:.1f}" y="{height - 17}">{said}</text>'
     yield f'<text class="y" x="{WIDTH - RIGHT}" y="{height - 4}">{axis}</text>'

@@ -1,4 +1,4 @@
-"""Rows of a run as a table of text: a layout for each kind, for one device or for several."""
+"""Rows of a run as a table of text, with a layout per kind, for one or several devices."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gputop.bench.results.measures import (
 from gputop.text import ABSENT, percentage, size
 
 LAUNCH = "launch alone"
-"""Series of a latency run that is not a running time: the work goes on."""
+"""Series of a latency run. Its time is not a running time, because the work goes on."""
 BETWEEN = ": "
-"""Is behind the GPU that makes a copy to or from another, as in `GPU 0: write to GPU 1`."""
+"""Separator after the GPU that runs a copy between GPUs, as in `GPU 0: write to GPU 1`."""
 FASTEST = 10
-"""Most shapes of a search that are listed."""
+"""Most shapes of a search that a table lists."""
 SCATTER = "±"
-"""Heading of the scatter: half of the interquartile range of the blocks of a row."""
+"""Heading of the scatter: half of the interquartile range of a row's blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class TextTable:
     best: frozenset[tuple[int, int]] = frozenset()
     """Line and column of the best cells."""
     spoiled: frozenset[tuple[int, int]] = frozenset()
-    """Line and column of the cells whose scatter is too large for them to say anything."""
+    """Line and column of the cells whose scatter is too large for a reliable value."""
 
     def transposed(self) -> TextTable:
         """Return the table with its lines as columns."""
@@ -45,7 +45,7 @@ class TextTable:
 
 
 class Cell(NamedTuple):
-    """Text of a cell, and its rank among those of its column; None if it competes with none."""
+    """Text of a cell, and its rank in its column, or None if it cannot be the best."""
 
     text: str
     rank: float | None = None
@@ -54,7 +54,7 @@ class Cell(NamedTuple):
 
 
 class Grid:
-    """Cells by the names of their line and column, in the order in which they are added."""
+    """Cells by the names of their line and column, in the order of insertion."""
 
     def __init__(self, heading: str) -> None:
         self.heading = heading
@@ -66,11 +66,11 @@ class Grid:
         column: str,
         cell: Cell,
     ) -> None:
-        """Add a cell, in place of an earlier one."""
+        """Add or replace a cell."""
         self.lines.setdefault(line, {})[column] = cell
 
     def table(self, columns: Iterable[str]) -> TextTable:
-        """Return the lines with the columns that have a cell, and mark the best of each column."""
+        """Return the table of the columns that have a cell, with the best cell of each column."""
         cells: dict[tuple[int, int], Cell] = {}
         shown = [[self.heading], *([name] for name in self.lines)]
         best = set()
@@ -113,30 +113,30 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Description of a table: what its lines are, and its columns."""
+    """Description of a table: the meaning of its lines, and its columns."""
 
     heading: str
     line: Literal["size", "series", "row"]
-    """A line is a size, with columns for each series; or a series; or a single row."""
+    """Meaning of a line: a size (with a column per series), a series, or a single row."""
     values: Mapping[str, str]
-    """Title of a column by the value's name: `{}` is what is not the line, series or size.
+    """Titles of columns by the names of values. `{}` is the series if lines are sizes, or the size.
 
-    Only cells of the first value compete for the best of their column.
+    Only cells of the first value can be the best of their column.
     """
     size: Callable[[float], str] = "{:.0f}".format
     lowest: bool = False
     """True if the lowest value is the best, not the highest."""
     at_largest: str | None = None
-    """Heading of devices side by side at the largest size; None for a table at each size."""
+    """Heading of a table of several devices at the largest size; None for a table per size."""
 
     def size_text(self, point: Point) -> str:
-        """Return the size of a row, or its shape if that is no square."""
+        """Return the size of a row, or its shape if it is not square."""
         if len(set(point.shape)) > 1:
             return "×".join(map(str, point.shape))
         return self.size(point.x)
 
     def keys(self, point: Point) -> tuple[str, str]:
-        """Return the names of a row's line and of what varies along the columns."""
+        """Return the name of a row's line, and the size or series for the title of its column."""
         size = self.size_text(point)
         if self.line == "size":
             return size, point.series
@@ -157,7 +157,7 @@ class Layout:
 
 
 def _titles(*names: str, **others: str) -> dict[str, str]:
-    """Return the usual titles of these values, and of others those that are given."""
+    """Return the usual titles of the values `names`, and the given titles of `others`."""
     return {name: MEASURES[name].title for name in names} | others
 
 
@@ -203,11 +203,11 @@ LAYOUTS = {
     ),
 }
 SHAPES = Layout("shape", "row", _titles("tflops", "seconds"))
-"""Layout of a search. Its rows are listed by their throughput."""
+"""Layout of a search. Its rows are sorted by throughput."""
 
 
 def layout_of(kind: str, points: Iterable[Point] = ()) -> Layout:
-    """Return the layout of a kind. Copies between GPUs have a line for each pair."""
+    """Return the layout of a kind. Copies between GPUs have a line per series."""
     layout = LAYOUTS.get(kind, SHAPES)
     if layout.line == "size" and any(
         BETWEEN in point.series for point in points
@@ -221,7 +221,7 @@ def table(
     points: Sequence[Point],
     most: int = FASTEST,
 ) -> TextTable:
-    """Return the rows of a run of that kind; of a search at most `most` shapes."""
+    """Return the rows of a run of this kind as a table. A search has at most `most` shapes."""
     layout = layout_of(kind, points)
     if layout is SHAPES:
         points = ranked_shapes(points)[:most]
@@ -240,13 +240,14 @@ def table(
                 grid.add(line, title.format(across), cell)
     made = grid.table(_columns(layout, points))
     if layout is SHAPES and len(made.lines) > 2:
-        # Its first row, not its highest rate: zeros are no speed of a device.
+        # The first row is the best, since a higher rate with zeros as operands
+        # does not count.
         made = replace(made, best=frozenset({(1, 1)}))
     return made
 
 
 def _columns(layout: Layout, points: Sequence[Point]) -> list[str]:
-    """Return the titles of all columns, value by value, in the order of sizes or series."""
+    """Return the titles of all columns, grouped by value, in the order of sizes or series."""
     across = list(points_by_series(points))
     if layout.line != "size":
         across = [
@@ -263,10 +264,10 @@ def _columns(layout: Layout, points: Sequence[Point]) -> list[str]:
 def device_tables(
     kind: str, devices: Mapping[str, Sequence[Point]]
 ) -> list[TextTable]:
-    """Return the rows of several devices, by their labels, side by side.
+    """Return the rows of several devices side by side. `devices` has their labels as keys.
 
-    It is one table at the largest size, or one for each size, from the smallest on. Of a search it
-    is the best shape of each.
+    The result is one table at the largest size, or a table per size, from the smallest on. For a
+    search it is a table of the best shape of each device.
     """
     layout = layout_of(kind)
     if layout is SHAPES:
@@ -297,9 +298,9 @@ def _best_shapes(devices: Mapping[str, Sequence[Point]]) -> TextTable:
 
 
 def pair_tables(points: Iterable[Point]) -> list[TextTable]:
-    """Return copies between GPUs by direction.
+    """Return a table of copies between GPUs for each direction.
 
-    Each table has a line for each GPU that makes copies, and a column for each other one.
+    Each table has a line per GPU that runs copies, and a column per peer.
     """
     grids: dict[str, Grid] = {}
     gpus = []
@@ -319,7 +320,7 @@ def pair_tables(points: Iterable[Point]) -> list[TextTable]:
                 grid.add(maker, gpus[-1], cell._replace(scatter=None))
     order = sorted(set(gpus), key=gpus.index)
     for grid in grids.values():
-        # Workers end in any order: lines are in that of the columns.
+        # Sort the lines like the columns, since workers end in any order.
         grid.lines = {
             name: grid.lines[name] for name in order if name in grid.lines
         }

@@ -1,7 +1,7 @@
 """Verdict about a device in parts. Pure.
 
-A part without enough evidence is not judged and says why. Only wrong results, errors of the memory,
-and heat say anything about a device that others used meanwhile.
+A part without enough evidence is not judged, and has a reason. If other processes used the device
+during the run, only wrong results, memory errors and heat are judged.
 """
 
 from __future__ import annotations
@@ -59,24 +59,24 @@ from gputop.console import DEGRADED as DEGRADED_STATUS
 from gputop.text import count, percentage, visible
 
 STATUSES = {FAULTY: FAULT, DEGRADED: DEGRADED_STATUS}
-"""Exit statuses by the state of a verdict; others are fine."""
+"""Exit statuses by the state of a verdict. Other states have the status 0."""
 FAULTS = {"ecc_uncorrected", "remap_failed"}
 """Counters of memory errors whose rise is a fault."""
 BAD_STATES = ("remap_pending", "remap_failed")
-"""Those that are bad without a rise: no spare row is left, or one waits for a reset."""
+"""Counters that are bad without a rise: no spare row is left, or a remap waits for a reset."""
 CORRECTED_MANY = 10
-"""Corrected errors in a run, and in ten minutes of it, that are more than a few flipped bits: the
-finding about them takes as many."""
+"""Corrected errors per run, or per ten minutes of a longer run, from which the memory is degraded.
+The health finding has the same limit."""
 LEAST_SIDE = 2048
-"""Least m, n and k of a product that can be near the peak."""
+"""Least m, n and k of a product that can reach the peak."""
 PLAIN_TYPES = {"float64", "float32", "tf32", "float16", "bfloat16"}
-"""Types whose products are near the peak by formula on every GPU that has a formula."""
+"""Types whose products come near the peak by formula on every GPU with a formula."""
 LEAST_OF_FORMULA = 30.0
-"""Percent of the formula at the maximum clock, which no GPU holds at full load."""
+"""Least percentage of the formula at the maximum clock. No GPU holds this clock at full load."""
 UNMEASURED_FROM = 10
-"""First compute capability (its major number) whose int8 products are not judged.
+"""First major compute capability whose int8 products are not judged.
 
-torch runs kernels of Ampere there, up to 13 times slower than TF32:
+On these GPUs torch runs kernels for Ampere, which are up to 13 times slower than TF32:
 https://github.com/pytorch/pytorch/issues/187094.
 """
 DATASHEETS = {
@@ -84,7 +84,7 @@ DATASHEETS = {
     BANDWIDTH: "memory bandwidth in its datasheet",
 }
 LARGE_DIP = 15.0
-"""Percent that the slowest seconds of a run are slower by to need a reason."""
+"""Percent of a dip, in the slowest seconds of a run, that needs a reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class VerdictLimits:
 
     min_percent_of_peak: float = DEFAULT_MIN_PERCENT_OF_PEAK
     tolerance: float = DEFAULT_TOLERANCE_PERCENT
-    """Most that a device may be under the median of its like devices."""
+    """Largest distance of a device under the median of its like devices."""
 
 
 DEFAULTS = VerdictLimits()
@@ -102,7 +102,7 @@ DEFAULTS = VerdictLimits()
 def with_verdicts(
     results: Sequence[Result], limits: VerdictLimits = DEFAULTS
 ) -> list[Result]:
-    """Return results of one run, each with its verdict; it takes their comparisons with history."""
+    """Return results of one run, each with its verdict. It uses their comparisons with history."""
     judged = []
     for each in results:
         others = [one for one in results if one is not each]
@@ -120,7 +120,7 @@ def status(result: Result) -> int:
 def judge(
     result: Result, others: Iterable[Result], limits: VerdictLimits = DEFAULTS
 ) -> Verdict:
-    """Return the verdict about the device of a result; `others` are of the same run."""
+    """Return the verdict about the device of a result. `others` are the run's other results."""
     others = [*others]
     like = _like_it(result, others)
     judged = {
@@ -144,7 +144,7 @@ def judge(
         throttling = judged["throttling"]
         busy = NOT_JUDGED, f"others used the device meanwhile: {said}"
         judged = dict.fromkeys(judged, busy)
-        if throttling[0] == DEGRADED:  # heat is its own, whoever uses it
+        if throttling[0] == DEGRADED:  # heat is a fault under any load
             judged["throttling"] = throttling
     if result.known_conditions.memory_errors:
         judged = {"memory": _memory(result), **judged}
@@ -191,7 +191,7 @@ def _memory(result: Result) -> Judged:
 
 
 def _datasheet(result: Result, least: float) -> Judged:
-    """Judge the share of the peak. A device that its host kept waiting is not at fault."""
+    """Judge the share of the peak. A slow host is not a fault of the device."""
     judged = _by_peak(result, least)
     rate, device = result.tflops_mean, result.tflops_device
     waited = held_back.host_wait_percent(result)
@@ -212,7 +212,7 @@ def _datasheet(result: Result, least: float) -> Judged:
 
 
 def _by_peak(result: Result, least: float) -> Judged:
-    """Judge by the datasheet, or by the formula at the live clock if that is held down.
+    """Judge by the datasheet, or by the formula at the live clock if a limit lowers the clock.
 
     At their power limits a healthy T4 and L4 reach 36 to 49 % of their datasheets, and 64 and 93 %
     of the formula at the live clock.
@@ -245,7 +245,7 @@ def _by_peak(result: Result, least: float) -> Judged:
 
 
 def _share_of_peak(result: Result, limits: Mapping[str, float]) -> Judged:
-    """Judge by the first peak that is known, with its least percentage; data types one by one."""
+    """Judge by the first known peak, with its least percentage, for each data type."""
     known = result.known_conditions.percent_of_peak
     shapes = _shapes_by_type(result)
     if not shapes:
@@ -267,7 +267,7 @@ def _judged_share(
     least: float,
     sides: Mapping[str, int],
 ) -> Judged:
-    """Judge the shares of one peak, by the marks of data types with their least sides."""
+    """Judge the shares of one peak. `sides` has the least side of the product by data type mark."""
     shares = {}
     for mark, side in sides.items():
         if peak == BANDWIDTH or side >= LEAST_SIDE:
@@ -284,9 +284,9 @@ def _judged_share(
 
 
 def _shapes_by_type(result: Result) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return data type and shape of what is judged, by the mark of the type behind a peak's name.
+    """Return data type and shape of the judged products, by the suffix of the peak's name.
 
-    A sweep of several types has a mark for each; other results have one without a mark.
+    A sweep of several types has a suffix for each type. Other results have an empty suffix.
     """
     found: dict[str, tuple[str, tuple[int, ...]]] = {}
     if "," not in result.dtype:
@@ -301,7 +301,7 @@ def _shapes_by_type(result: Result) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def _unmeasured(result: Result, dtype: str) -> bool:
-    """Return True for a type whose speed on this GPU has not been measured anywhere."""
+    """Return True for a type without a reference speed on this GPU."""
     major = (result.known_conditions.compute_capability or "").partition(".")[
         0
     ]
@@ -311,7 +311,7 @@ def _unmeasured(result: Result, dtype: str) -> bool:
 
 
 def _like_it(result: Result, others: Iterable[Result]) -> list[Result]:
-    """Return the other devices of its model that ran the same test and say how fast they are."""
+    """Return the results of the same test on healthy, unshared devices of the same model."""
     like = []
     for each in others:
         is_like = each.device == result.device
@@ -357,7 +357,7 @@ def _like_devices(
 
 
 def _scatter(name: str, like: Iterable[Result]) -> float:
-    """Return the median scatter of a row, in percent, of devices that are not judged by it."""
+    """Return the median scatter of a row over the like devices, in percent."""
     rows = (judged_rows(each).get(name) for each in like)
     return statistics.median(
         [row.values.get("spread_percent", 0.0) for row in rows if row] or [0.0]
@@ -427,7 +427,7 @@ def _steadiness(result: Result) -> Judged:
 
 
 def _explained(result: Result, said: str) -> Judged:
-    """Return the state of a device with a large decrease, by what held it back."""
+    """Return the state of a device with a large decrease: it is ok if a known limit explains it."""
     if held := held_back.explanation(result):
         return OK, f"{said}, by {held}"
     if not held_back.knows_reasons(result):
