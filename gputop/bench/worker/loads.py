@@ -461,5 +461,5 @@ def burn(device: Any, run: WorkerRun) -> None:
     moved = READ_AND_WRITTEN * traffic.copies * COPIED_BYTES[device.place]
     rate = moved / (time.monotonic() - traffic.began) / 1e9
     run.notes.append(
-        f"copies at {rate:.4g} GB/s at the same time, 1 in {COMPARED} compared"
+        f"{rate:.4g} GB/s of copies at the same time, 1 in {COMPARED} compared"
     )
