@@ -118,13 +118,15 @@ class Replay:
             if self._wanted is not None:
                 last = self._jump(self._wanted)
                 events = self._events_before(self._number)
+            records: list[tuple[float, Record]] = []
             if last >= self._number:
                 records = await asyncio.to_thread(list, self._read(last))
                 self._position = min(self._position, self.end)
-                if records:
-                    yield Played(
-                        chain(events, self._process(records)), restarted
-                    )
+            if records:
+                played = chain(events, self._process(records))
+                yield Played(played, restarted)
+            else:
+                self._record_position = None
             recording = self.recording
             known = len(recording.positions)
             self.ended = recording.is_scanned and self._number >= known
@@ -163,6 +165,8 @@ class Replay:
         self._number = max(0, last - REBUILT_SAMPLES + 1)
         self._source = self.recording.records_from(self._number)
         self._wanted = None
+        # The screen has the old sample until the new ones are read.
+        self._record_position = self._position
         self._position = position
         self._moved_at = self._clock()
         return last

@@ -14,7 +14,7 @@ from gputop.recording.replay import FASTEST, REBUILT_SAMPLES, SLOWEST, Played, R
 from tests import recordings, streams
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterator
     from pathlib import Path
 
     from gputop.agent.snapshot import Record
@@ -134,6 +134,26 @@ async def test_back_and_on(tmp_path: Path) -> None:
         replay.seek(-9999)
         assert numbers(await taken(received)) == [0]
         assert numbers(await taken(received)) == [1]
+
+
+async def test_while_a_seek_is_read_the_time_is_that_of_the_sample_on_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: list[float] = []
+    replay = Turned(recordings.make(tmp_path / "a.jsonl", 300))
+    read = replay._read
+
+    def watched(last: int) -> Iterator[tuple[float, Record]]:
+        times.append(replay.now())
+        return read(last)
+
+    monkeypatch.setattr(replay, "_read", watched)
+    async with playing(replay) as received:
+        await anext(received)
+        shown = replay.now()
+        replay.seek(60.0)
+        await anext(received)
+    assert times[-1] == shown
 
 
 async def test_at_the_end_it_stands_and_begins_again(tmp_path: Path) -> None:
