@@ -40,8 +40,7 @@ class SteadyDriver(LinuxDriver):
         """
         decode = getincrementaldecoder("utf-8")("replace").decode
         parser, pastes, answers = XTermParser(), PasteFilter(), AnswerFilter()
-        # The app notices that the terminal is gone.
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # if the terminal is gone
             while not self.exit_event.is_set():
                 messages = [*parser.tick()]
                 if select.select([self.fileno], [], [], 0.1)[0]:
@@ -49,8 +48,7 @@ class SteadyDriver(LinuxDriver):
                     if not data:
                         return
                     text = pastes.feed(answers.feed(decode(data)))
-                    try:
-                        # The parser reads an empty text as the end.
+                    try:  # an empty text would be the end
                         messages += parser.feed(text) if text else ()
                     except (ValueError, OverflowError):
                         parser = XTermParser()
