@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.agent.snapshot import MachineState, Sample
+from gputop.schema.decode import decode
 from tests import fake_ssh, streams
 from tests.e2e.shipped import NO_DRIVER, SOON, dashboard, device, run, see
 from tests.fake_ssh import FakeSsh
@@ -117,3 +119,20 @@ def test_the_status_of_several_hosts(ssh: FakeSsh) -> None:
     assert done.returncode == 3
     assert done.stderr.startswith("gputop: error: b is unreachable: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_the_stream_of_several_hosts(ssh: FakeSsh) -> None:
+    ssh.does("b", fake_ssh.REFUSED)
+    words = shlex.join(fake_ssh.stream(seconds=0.2))
+    hosts = ("--host", "a", "--host", "b", "--remote-command", words)
+    done = asked(ssh, "stream", *hosts, "--interval", "0.25", "--count", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    last = decode(done.stdout.splitlines()[-1].encode())
+    assert isinstance(last, Sample)
+    assert [(machine.name, machine.state) for machine in last.machines] == [
+        ("a", MachineState.OK),
+        ("b", MachineState.AWAY),
+    ]
+    assert [readings.uuid for readings in last.devices] == [
+        f"a/{device.uuid}" for device in streams.inventory(2).devices
+    ]
