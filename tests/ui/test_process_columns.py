@@ -114,7 +114,7 @@ def test_where_a_process_runs(changes: dict[str, Any], text: str) -> None:
 
 @pytest.mark.parametrize(
     ("reason", "remedy"),
-    [(Absence.LOST, "try --pid=host"), (Absence.NO_PERMISSION, "run as its user or root")],
+    [(Absence.LOST, "try --pid=host"), (Absence.NO_PERMISSION, "run as its user or as root")],
 )
 def test_a_process_that_cannot_be_seen_says_why_and_what_to_do(
     reason: Absence, remedy: str
