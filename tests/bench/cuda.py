@@ -168,14 +168,16 @@ def in_the_middle(
 ) -> Callable[[Event, Session], None]:
     """Let the faults of that file happen from the first sample or row on.
 
-    The run is stopped once `until` is true of a check.
+    The run is stopped once `until` is true of a check that comes after that: before it, there is
+    nothing that a stopped run could have as its result.
     """
     stops: list[asyncio.Task[None]] = []
 
     def hear(event: Event, session: Session) -> None:
         if isinstance(event, Progress | Point):
             file.touch()
-        if isinstance(event, Verified) and until is not None and not stops and until(event):
+        begun = file.exists() and not stops
+        if begun and until is not None and isinstance(event, Verified) and until(event):
             stops.append(asyncio.create_task(session.stop()))
 
     return hear

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from gputop.bench.events import Done, Event, Point, Progress
+from gputop.bench.events import Done, Event, Failed, Point, Progress
+from gputop.console import INTERRUPTED
 from tests.bench.cuda import (
     MACHINE,
     Runs,
@@ -191,6 +192,9 @@ async def test_a_stop_right_after_the_first_check_finds_nothing_wrong(runs: Runs
     """C was set aside, and the other C, which is compared last, has no product yet."""
     fault = HALTED_WITH_A_CHECK_IN_FLIGHT
     heard = await runs.run("soak", seconds=600.0, settings=LITTLE, fault=fault)
+    if isinstance(heard.last, Failed):  # on a busy machine it comes before a product is timed
+        assert heard.failed.status == INTERRUPTED
+        return
     assert (heard.result.wrong_elements, heard.result.mismatches) == (0, {})
 
 
