@@ -163,21 +163,29 @@ class Runs:
         return list(heard.values())
 
 
+MAY_BE_OLDER = 3
+"""Checks that may be of products from before the faults began."""
+
+
 def in_the_middle(
     file: Path, until: Callable[[Verified], bool] | None = None
 ) -> Callable[[Event, Session], None]:
     """Let the faults of that file happen from the first sample or row on.
 
-    The run is stopped once `until` is true of a check that comes after that: before it, there is
-    nothing that a stopped run could have as its result.
+    The run is stopped once `until` is true of a check. The first checks after the faults began do
+    not count: their products may be older.
     """
     stops: list[asyncio.Task[None]] = []
+    checks = 0
 
     def hear(event: Event, session: Session) -> None:
+        nonlocal checks
         if isinstance(event, Progress | Point):
             file.touch()
-        begun = file.exists() and not stops
-        if begun and until is not None and isinstance(event, Verified) and until(event):
+        if until is None or stops or not isinstance(event, Verified) or not file.exists():
+            return
+        checks += 1
+        if checks > MAY_BE_OLDER and until(event):
             stops.append(asyncio.create_task(session.stop()))
 
     return hear
