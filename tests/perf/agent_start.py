@@ -1,0 +1,90 @@
+"""How the agent starts over ssh: `python -m tests.perf.agent_start`.
+
+A real `sshd` on the loopback, whose hosts have no gputop and no driver. Prints the bytes on the
+line until the first record, and the seconds to that, beside those of `ssh` with the command `true`.
+With `--bytes-per-second`, on a slow line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from gputop.agent.snapshot import Inventory
+from gputop.stream.agent_archive import agent_archive, agent_input
+from gputop.stream.launch import StreamOptions
+from gputop.stream.machines import child_of
+from gputop.stream.ssh import ssh_command
+from tests.e2e import sshd
+from tests.e2e.slow_line import SlowLine
+from tests.e2e.sshd import Sshd
+
+FAST = 1e9
+"""Bytes a second that a relay in Python does not carry: nothing is held back."""
+ALLOWED_SECONDS = 1.0
+ALLOWED_BYTES = 150_000
+
+
+def start_of_ssh() -> float:
+    """Seconds that `ssh` takes to run nothing."""
+    began = time.monotonic()
+    subprocess.run(ssh_command("far", ["true"]), check=True)
+    return time.monotonic() - began
+
+
+async def first_record() -> float:
+    """Seconds to the first record of the agent."""
+    began = time.monotonic()
+    child = child_of("far", None, StreamOptions(1.0))
+    try:
+        async with contextlib.aclosing(child.records()) as records:
+            async for record in records:
+                assert isinstance(record, Inventory), record
+                return time.monotonic() - began
+    finally:
+        await child.close()
+    raise AssertionError("there is no record")
+
+
+def main() -> int:
+    """Print the medians."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=7)
+    parser.add_argument("--bytes-per-second", type=float, default=FAST)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        user_key = sshd.make_key(folder / "user-key")
+        host = Sshd(folder, "far", user_key)
+        host.start()
+        alone, agent, carried = [], [], []
+        with SlowLine(host.port, arguments.bytes_per_second, delay=0) as line:
+            host.reached_at = line.port
+            programs = sshd.ssh_for(folder, [host], user_key)
+            os.environ["PATH"] = f"{programs}:{os.environ['PATH']}"
+            for _ in range(arguments.times):
+                alone.append(start_of_ssh())
+                before = line.carried
+                agent.append(asyncio.run(first_record()))
+                carried.append(line.carried - before)
+        host.stop()
+    more = statistics.median(agent) - statistics.median(alone)
+    print(f"archive {len(agent_archive()):,} bytes, sent {len(agent_input()):,} bytes")
+    print(f"on the line until the first record, both ways: {statistics.median(carried):,} bytes")
+    print(f"ssh with `true`: {statistics.median(alone):.2f} s")
+    print(f"first record of the agent: {statistics.median(agent):.2f} s, {more:.2f} s more")
+    met = more <= ALLOWED_SECONDS and len(agent_input()) <= ALLOWED_BYTES
+    print("met" if met else "missed")
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,95 @@
+"""How old each device's readings are in the stream: `python -m tests.perf.ages`.
+
+Three machines with the fake driver: eight devices of which one hangs for ever, eight devices of
+which one takes 0.4 s for each call, and 64 devices. `gputop stream` runs on each of them, and the
+hang and the slow calls begin while it does. For a healthy device the age should be at most 1.2
+intervals in every sample. The ages of the one that hangs or is slow are printed beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from shutil import which
+from typing import Any
+
+from gputop.agent.snapshot import Sample
+from gputop.schema.decode import decode
+from gputop.stream.launch import module_command
+from tests.driver import FakeDevice, FakeDriver, build
+
+ALLOWED_INTERVALS = 1.2
+SICK = 3
+BEGINS_AT = 5
+"""Number of the sample after which the sick device is sick."""
+CASES: dict[str, tuple[int, dict[str, Any]]] = {
+    "one of 8 hangs": (8, {"hang": True}),
+    "one of 8 takes 0.4 s a call": (8, {"delay_ms": 400}),
+    "64 devices": (64, {}),
+}
+
+
+def ages(
+    driver: FakeDriver, devices: int, sickness: dict[str, Any], interval: float, samples: int
+) -> tuple[list[float], list[float], list[float]]:
+    """Return the ages of healthy devices and of the sick one, and the seconds between samples."""
+    usual = FakeDevice()
+    driver.write(*(dataclasses.replace(usual, uuid=f"GPU-{n}") for n in range(devices)))
+    command = [*module_command("gputop"), "stream", "--interval", f"{interval:g}"]
+    environment = {**os.environ, **driver.environment()}
+    environment.pop("FAKE_NVML_CALLS", None)  # each call would be written into a file
+    healthy, sick, times = list[float](), list[float](), list[float]()
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+    ) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            record = decode(line)
+            if not isinstance(record, Sample) or len(record.devices) < devices:
+                continue
+            times.append(record.time)
+            if len(times) == BEGINS_AT and sickness:
+                driver.change(SICK, **sickness)
+            for index, device in enumerate(record.devices):
+                if device.age_seconds is not None:
+                    (sick if sickness and index == SICK else healthy).append(device.age_seconds)
+            if len(times) == samples:
+                break
+        process.kill()
+    between = [later - earlier for earlier, later in itertools.pairwise(times)]
+    return healthy, sick, between
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--samples", type=int, default=40)
+    parser.add_argument("--interval", type=float, nargs="+", default=[1.0])
+    options = parser.parse_args()
+    compiler = which("cc")
+    assert compiler is not None, "the fake driver needs a C compiler"
+    failed = False
+    with tempfile.TemporaryDirectory() as folder:
+        driver = FakeDriver(Path(folder), build(Path(folder), compiler))
+        print("in intervals                  interval  median   oldest  sick: oldest  late sample")
+        for name, (devices, sickness) in CASES.items():
+            for interval in options.interval:
+                healthy, sick, between = ages(driver, devices, sickness, interval, options.samples)
+                oldest = max(healthy) / interval
+                median = sorted(healthy)[len(healthy) // 2] / interval
+                row = f"{name:<30}{interval:8.2f} {median:7.3f} {oldest:8.3f}"
+                row += f" {max(sick, default=0.0) / interval:13.1f}"
+                row += f" {max(between) / interval:12.3f}"
+                failed = failed or oldest > ALLOWED_INTERVALS
+                print(row, "  TOO OLD" if oldest > ALLOWED_INTERVALS else "", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
