@@ -1,4 +1,4 @@
-"""What a Python process is doing: py-spy samples its stacks for two seconds."""
+"""Stacks of a Python process, sampled by py-spy for two seconds."""
 
 from __future__ import annotations
 

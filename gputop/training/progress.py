@@ -84,7 +84,7 @@ class Counter:
 
 
 class Progress:
-    """What the output has told so far."""
+    """Progress that was read from the output so far."""
 
     def __init__(self) -> None:
         self.counters: dict[str, Counter] = {}

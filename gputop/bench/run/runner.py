@@ -37,7 +37,7 @@ class Runner:
         self._make = make or DeviceRunner
         self._hear: Hear = lambda *_: None
         self._runners: dict[Target, DeviceRunner] = {}
-        """Of the devices that run now."""
+        """Runners of the devices that run now."""
         self._preparing: set[Target] = set()
         self._stopped_by: str | None = None
 
