@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FROM_PYPI = {"nvitop": "1.7.2", "gpustat": "1.1.1"}
 INSTALLED = ("nvtop", "btop")
-NAMES = ("gputop", *FROM_PYPI, *INSTALLED)
+NAMES = ("gputop", "stream", *FROM_PYPI, *INSTALLED)
 BTOP_BOX_ROWS = 20
 """For each device that btop is asked to show, besides its processes: fewer are refused."""
 UNMARKED = {"default", "000000"}
@@ -41,6 +41,8 @@ class Peer:
     command: tuple[str, ...]
     """How it is started to be watched, with new values each second."""
     answers_keys: bool = True
+    draws: bool = True
+    """False for a command that prints records: only its costs are measured."""
     to_processes: str = ""
     """The keys after which arrows move over the processes."""
     configure: Callable[[Path, int, int], None] = lambda *_: None
@@ -60,8 +62,16 @@ def peers(folder: Path, names: Iterable[str] = NAMES) -> list[Peer]:
     """Return the monitors that are there, and name the others. Packages go into the folder."""
     os.environ.pop("NO_COLOR", None)  # to some it is a wish even where it is empty
     wanted = [name for name in NAMES if name in set(names)]
-    own = Peer("gputop", _version([*GPUTOP, "--version"]), (*GPUTOP, *_SECOND), to_processes=TAB)
-    there = {own.name: own}
+    version = _version([*GPUTOP, "--version"])
+    own = Peer("gputop", version, (*GPUTOP, *_SECOND), to_processes=TAB)
+    stream = Peer(
+        "gputop stream",
+        version,
+        (*GPUTOP, "stream", *_SECOND),
+        answers_keys=False,
+        draws=False,
+    )
+    there = {"gputop": own, "stream": stream}
     there |= _from_pypi(folder, [name for name in wanted if name in FROM_PYPI])
     for name in INSTALLED:
         path = shutil.which(name)

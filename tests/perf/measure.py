@@ -125,11 +125,15 @@ class Bench:
 
     def measure(self, peer: Peer, machine: Machine) -> Figures:
         """Return all figures of a monitor."""
-        starts = [self._start(peer, machine) for _ in range(self.starts)]
-        after_driver = self._awaited(peer, machine)
+        starts: list[tuple[float | None, float | None]] = []
+        after_driver = None
+        if peer.draws:
+            starts = [self._start(peer, machine) for _ in range(self.starts)]
+            after_driver = self._awaited(peer, machine)
         machine.rest()
         with self._open(peer, machine) as terminal:
-            terminal.when(has_values, first=1.0)
+            if peer.draws:
+                terminal.when(has_values, first=1.0)
             with machine.work():
                 terminal.collect(SETTLED)
                 pieces, sent = len(terminal.pieces), terminal.bytes_received
