@@ -14,7 +14,6 @@ from textual.css.stylesheet import Stylesheet
 from gputop.agent.times import silence_limit
 from gputop.bench.run import runner
 from gputop.ui.benchmark import screen
-from gputop.ui.shell import dashboard
 from gputop.ui.shell.app import GputopApp
 from tests.sessions import EndlessSession, PreparedSession
 from tests.ui.pilots import in_threads, lines, text_of
@@ -52,13 +51,11 @@ def same_text(snapshot: Any) -> Same:
 def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One time zone, one processor, no other runs, nothing heard of the device, answers at once.
 
-    What waits for a key, a sample or a worker waits, however slow the machine is. The benchmark tab
-    is made when it is opened: in advance it would be after half a second, when some tests end.
+    What waits for a key, a sample or a worker waits, however slow the machine is.
     """
     monkeypatch.setattr(screen, "recent", lambda _: [])
     monkeypatch.setattr(screen, "append", lambda result, *_: result)
     monkeypatch.setattr("gputop.bench.plan.request.cpu_name", lambda: "AMD EPYC 9654")
-    monkeypatch.setattr(dashboard, "PRELOAD_SECONDS", 3_600.0)
     monkeypatch.setattr("gputop.ui.drawing.dialogs.QUIET_SECONDS", 0.0)
     monkeypatch.setattr("gputop.ui.drawing.dialogs.PAUSE_SECONDS", 3_600.0)
     monkeypatch.setattr("gputop.bench.run.device_run.SILENT_SECONDS", 3_600.0)

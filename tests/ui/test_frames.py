@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from textual.app import App
 
-from gputop.ui.benchmark.screen import BenchmarkTab
 from gputop.ui.drawing.live import LiveView
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.shell.app import GputopApp
@@ -73,16 +72,12 @@ def size_of(frames: list[str]) -> int:
     return sum(len(frame.encode()) for frame in frames)
 
 
-async def test_a_page_is_two_frames_and_a_page_made_in_advance_none(frames: list[str]) -> None:
+async def test_a_page_is_two_frames(frames: list[str]) -> None:
     app = app_with(*scenes.job(8))
     async with app.run_test(size=SIZE) as pilot:
         await until(pilot, lambda: "of 700 W" in shown(pilot, DevicesView))
         await painted(pilot)
         frames.clear()
-        dashboard_of(app)._preload()
-        await until(pilot, lambda: bool(app.query(BenchmarkTab)))
-        await painted(pilot)
-        assert frames == []
         for _ in range(2):  # the first time they are made
             for key, back in (("enter", "escape"), ("w", "escape"), ("2", "1"), ("3", "1")):
                 for each in (key, back):
@@ -164,13 +159,9 @@ def ticking(app: App[None]) -> list[str]:
     return [timer.name for timer in timers if timer._active.is_set() and timer._task is not None]
 
 
-async def test_one_timer_ticks_where_nothing_runs(
-    endless: type[EndlessSession], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gputop.ui.shell.dashboard.PRELOAD_SECONDS", 0.01)
+async def test_one_timer_ticks_where_nothing_runs(endless: type[EndlessSession]) -> None:
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(120, 40)) as pilot:
-        await until(pilot, lambda: dashboard_of(app).tabs.benchmark is not None)
         await until(pilot, lambda: len(ticking(app)) == 1)
         await pilot.press("b")
         await until(pilot, lambda: bool(endless.requests))

@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from textual import work
 from textual.containers import Vertical
 
 from gputop.agent.snapshot import Event, Inventory, Record, Sample
@@ -52,8 +51,6 @@ if TYPE_CHECKING:
 
 LEAST_WIDTH, LEAST_HEIGHT = 40, 12
 """Smallest terminal with more than one line per device."""
-PRELOAD_SECONDS = 0.5
-"""Seconds after the first screen. By then it has numbers, unless the driver is slow."""
 
 
 class RecordSource(Protocol):
@@ -170,19 +167,12 @@ class Dashboard(ActionScreen):
         # Import it while waiting for the sampler. A thread would delay the
         # first number.
         self.call_after_refresh(import_module, "gputop.health.judge")
-        self.set_timer(PRELOAD_SECONDS, self._preload)
         self.watch(
             self,
             "focused",
             self._keys.redraw,
             init=False,
         )
-
-    @work(group="load", exit_on_error=False)
-    async def _preload(self) -> None:
-        """Create the benchmark tab before it is needed, because that takes a tenth of a second."""
-        await asyncio.to_thread(import_module, "gputop.ui.benchmark.screen")
-        await self.tabs.get_benchmark()
 
     def _switched(self) -> None:
         self._header.tab = self.tabs.shown
