@@ -214,6 +214,13 @@ class History:
         numbers = self.last(uuid, name, self.count)
         return [number if number == number else None for number in numbers]
 
+    def newest(self, uuid: str, name: str) -> float | None:
+        """Return the reading of that name in the newest sample."""
+        numbers = self.last(uuid, name, 1)
+        if not numbers or math.isnan(numbers[0]):
+            return None
+        return numbers[0]
+
     def last(
         self,
         uuid: str,

@@ -175,6 +175,15 @@ def test_a_counter_goes_on_where_it_started_anew_or_leapt(
     assert found.increase == counted
 
 
+def test_newest_is_the_reading_of_the_newest_sample_alone() -> None:
+    history = History()
+    history.add(sample(1.0, a=20, b=30))
+    history.add(sample(2.0, a=40))
+    assert history.newest("a", NAME) == 40
+    assert history.newest("b", NAME) is None
+    assert history.newest("nobody", NAME) is None
+
+
 def test_statistics_begin_anew_and_series_stay() -> None:
     history = History()
     for time, temperature in ((1.0, 20), (2.0, 80)):

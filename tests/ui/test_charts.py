@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputop.agent.device import READINGS
+from gputop.agent.device import READINGS, DeviceSample
+from gputop.agent.snapshot import Host, Sample
 from gputop.schema.derived import HOST_CPU, HOST_MEMORY
+from gputop.stream.history import History
 from gputop.ui.drawing.charts import (
     CHARTS,
     IN_VIEW_SECONDS,
@@ -23,12 +25,26 @@ from gputop.ui.drawing.charts import (
 from gputop.ui.drawing.palette import BUSY
 
 
+NAME = "temperature_celsius"
+
+
 def columns(count: int, width: int, samples: int = 1) -> list[str]:
     """Return each column of a chart after `count` values."""
     values = [float(10 + n * 37 % 90) for n in range(count)]
     dots = newest_dots(count, width, samples).averaged(values, count)
     rows = draw_chart(dots, 2, 100.0, BUSY)
     return [upper + lower for upper, lower in zip(*(row[0].text for row in rows), strict=True)]
+
+
+def test_kept_means_are_those_of_the_history_at_each_sample() -> None:
+    history = History(capacity=24)
+    for number in range(60):
+        reading = None if number % 7 == 0 else number
+        device = DeviceSample("a", temperature_celsius=reading)
+        history.add(Sample(float(number), Host(), (device,)))
+        dots = newest_dots(history.count, 4, 2)
+        expected = dots.averaged(history.last("a", NAME, 1000), history.count)
+        assert dots.means(history, "a", NAME) == expected
 
 
 def test_charts_are_of_what_is_kept() -> None:

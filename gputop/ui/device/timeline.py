@@ -134,7 +134,7 @@ class TimelineView(DeviceView):
         history, uuid = telemetry.history, device.uuid
         values = dots.means(history, uuid, chart.name)
         readings, host = telemetry.readings(uuid), telemetry.host_of(device)
-        value = (history.series(uuid, chart.name) or [None])[-1]
+        value = history.newest(uuid, chart.name)
         top = chart.top(device, readings, host, [*values, value])
         if self._cursor is not None:
             value = values[self._cursor - dots.first]

@@ -113,9 +113,7 @@ class Dots(NamedTuple):
         name: str,
     ) -> list[float | None]:
         """Return the value of each dot, or None if none of its samples has one."""
-        oldest = self.first * self.samples
-        series = history.last(uuid, name, history.count - oldest)
-        return self.averaged(series, history.count)
+        return _means(self, history, uuid, name)
 
     def averaged(
         self, series: Sequence[float], count: int
@@ -135,6 +133,19 @@ class Dots(NamedTuple):
         return (
             f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
         )
+
+
+# All dots are full: they change when the chart scrolls, not at each sample.
+@lru_cache(maxsize=128)
+def _means(
+    dots: Dots,
+    history: History,
+    uuid: str,
+    name: str,
+) -> list[float | None]:
+    oldest = dots.first * dots.samples
+    series = history.last(uuid, name, history.count - oldest)
+    return dots.averaged(series, history.count)
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -255,7 +255,7 @@ def _chart(
     samples = charts.samples_a_dot(across, panel.interval)
     dots = charts.newest_dots(history.count, across, samples)
     values = dots.means(history, uuid, chart.name)
-    newest = (history.series(uuid, chart.name) or [None])[-1]
+    newest = history.newest(uuid, chart.name)
     top = chart.top(
         panel.device, panel.readings, panel.host, [*values, newest]
     )
