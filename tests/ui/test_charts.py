@@ -24,7 +24,6 @@ from gputop.ui.drawing.charts import (
 )
 from gputop.ui.drawing.palette import BUSY
 
-
 NAME = "temperature_celsius"
 
 
