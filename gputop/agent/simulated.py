@@ -387,6 +387,9 @@ def _owner_of(pid: int) -> Facts:
         "parent_command": f"torchrun --nproc-per-node {STARVED_DEVICE} train.py",
         "parent_start_time": _BEGAN - 7_204,
         "slurm_job": "71524",
+        "rank": rank,
+        "world_size": STARVED_DEVICE,
+        "job_id": "node01:29500",
     }
 
 

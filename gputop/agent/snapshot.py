@@ -145,6 +145,13 @@ class Process:
     pod: str | None = None
     """Name of the Kubernetes pod, or its uid."""
     slurm_job: str | None = None
+    rank: int | None = None
+    """Rank in a parallel job that a launcher started, such as torchrun or mpirun. This and the next
+    two fields are None without a reason if the process has none."""
+    world_size: int | None = None
+    """Number of ranks of that job."""
+    job_id: str | None = None
+    """Identifies that job: the same for its ranks on all machines, such as `node01:29500`."""
     io_wait: bool | None = None
     """True if the process or a child was waiting for storage: uninterruptible sleep, which a driver
     call can also cause."""

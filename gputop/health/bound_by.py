@@ -382,7 +382,7 @@ CONDITIONS = (
     Condition(Bound.TRANSFERS, "few SMs work, and NVLink does", _nvlink_works),
     Condition(
         Bound.PEERS,
-        "few SMs work, other GPUs of its job are busy",
+        "few SMs work, it waits for another GPU of its job",
         _waits_for_peers,
     ),
     Condition(Bound.LAUNCHES, "few SMs work at a time", few_sms_work),

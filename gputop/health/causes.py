@@ -17,7 +17,7 @@ FAULTS = ("remap", "ecc", "recovery", "xid")
 remedy."""
 THROTTLING = ("thermal", "hardware_slowdown")
 """Rules about the reasons for reduced clocks."""
-SLOWED = (*THROTTLING, "clocks_low", "straggler")
+SLOWED = (*THROTTLING, "clocks_low", "straggler", "held_up")
 """Rules about reduced clocks, then about their consequences."""
 SLOWING = (
     *SLOWED,

@@ -244,17 +244,22 @@ def name_devices(labels: Sequence[str]) -> str:
     """
     if not all(label.isdecimal() for label in labels):
         return _name_all("GPU", labels)
+    noun = "GPU" if len(labels) == 1 else "GPUs"
+    return f"{noun} {listed_numbers(map(int, labels))}"
+
+
+def listed_numbers(numbers: Iterable[int]) -> str:
+    """Return numbers in order: `0–2, 5 and 7`."""
     parts: list[str] = []
     for _, run in groupby(
-        enumerate(sorted(map(int, labels))), lambda pair: pair[1] - pair[0]
+        enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]
     ):
-        numbers = [number for _, number in run]
-        if len(numbers) > 2:
-            parts.append(f"{numbers[0]}–{numbers[-1]}")
+        near = [number for _, number in run]
+        if len(near) > 2:
+            parts.append(f"{near[0]}–{near[-1]}")
         else:
-            parts += map(str, numbers)
-    noun = "GPU" if len(labels) == 1 else "GPUs"
-    return f"{noun} {_listed(parts)}"
+            parts += map(str, near)
+    return _listed(parts)
 
 
 def _name_all(noun: str, labels: Sequence[str]) -> str:

@@ -14,8 +14,9 @@ from gputop.agent.device import Absence, DeviceSample, DeviceState
 from gputop.agent.snapshot import Event, Inventory, Sample
 from gputop.health.bound_by import BUSY, bound_by
 from gputop.health.findings import Bound, BoundBy, Finding, Severity
+from gputop.health.ranks import JobState, find_jobs, judge_jobs
 from gputop.health.rule_view import NoEvidence, RuleView, SampleWindows
-from gputop.health.rules import hardware, memory_use, workload
+from gputop.health.rules import hardware, memory_use, ranks, workload
 from gputop.schema.derived import label_of
 from gputop.stream.history import History
 
@@ -54,6 +55,8 @@ class Judgement:
     """Findings, the gravest first, then in the order of the rules."""
     bound_by: Mapping[str, BoundBy] = field(default_factory=dict)
     """Bottleneck of each device."""
+    jobs: Mapping[str, JobState] = field(default_factory=dict)
+    """Parallel jobs by their ids."""
 
 
 class Turn(NamedTuple):
@@ -89,6 +92,7 @@ RULES = (
     _at_once(
         "hardware_slowdown", "hardware slowdown", hardware.hardware_slowdown
     ),
+    Rule("held_up", "a rank behind", ranks.held_up),
     Rule("input_bound", "waiting for input", workload.input_bound),
     Rule("straggler", "straggler", workload.straggler),
     Rule("not_working", "busy with idle SMs", workload.not_working),
@@ -139,6 +143,7 @@ class Judge:
         self._turns: dict[str, Turn] = {}
         """Last turn of each device, oldest first."""
         self._time = 0.0
+        self._jobs: Mapping[str, JobState] = {}
 
     def judge(
         self,
@@ -156,10 +161,13 @@ class Judge:
         views = _views(windows, inventory, sample, events)
         due = self._next_due(views, sample.time)
         workload.find_peers(views, due)
+        jobs = find_jobs(sample.processes)
+        self._jobs = judge_jobs(views, jobs, self._jobs)
         for uuid in due:
             before = self._turns.pop(uuid, Turn())
             self._turns[uuid] = _judge_device(views[uuid], before)
-        return _judgement(sample, {uuid: self._turns[uuid] for uuid in views})
+        turns = {uuid: self._turns[uuid] for uuid in views}
+        return replace(_judgement(sample, turns), jobs=self._jobs)
 
     def _next_due(
         self, views: Mapping[str, RuleView], time: float

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from gputop.agent.device import Absence, Device, DeviceSample
     from gputop.agent.snapshot import Event, Process
+    from gputop.health.ranks import JobState
     from gputop.stream.history import History
 
 
@@ -186,6 +187,8 @@ class RuleView:
     now: float
     peers: Sequence[RuleView] = ()
     """Other devices of the same job and model."""
+    job: JobState | None = None
+    """Verdict on the parallel job on the device, if a launcher has numbered its ranks."""
     host: Host = NO_HOST
     """Machine that the device is in."""
     held: bool = False

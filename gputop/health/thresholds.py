@@ -155,6 +155,23 @@ MORE_MEMORY = Limit(15, 12)
 LESS_BUSY = Limit(25, 20)
 """Busy below the median of its peers, in points."""
 
+RANK_SECONDS = 20.0
+"""Window of the ranks of a job: several steps of most jobs, and more than a slow collective."""
+FALLEN = Limit(50, 60)
+"""Power, % of its highest in ten minutes, of a device without GPM that may wait in a collective. It
+then draws a fifth to a third of it."""
+RANK_LESS_BUSY = Limit(10, 6)
+"""Busy below the median of the other ranks, in points. A rank that waits for others in NCCL is
+always busy, so this one waits for something else."""
+RANK_MORE_POWER = Limit(15, 10)
+"""Power above the median of the other ranks, in points of the limit. Healthy GPUs that do the same
+work differ by up to 5."""
+RANK_MORE_TENSOR = Limit(10, 7)
+"""Tensor active above the median of the other ranks, in points. Ranks that do the same work differ
+by 1 or 2."""
+FEWEST_RANKS = 3
+"""Fewest ranks for a comparison. Of two, either may be the slow one."""
+
 LOG_SECONDS = 86_400.0
 """Age up to which an Xid in the kernel's log is a finding of doctor."""
 XID_SECONDS = 3600.0
@@ -167,8 +184,8 @@ ECC_MANY = 10
 FEWEST_PEERS = 3
 """Fewest other GPUs of a job in a fleet for a comparison. With two GPUs, either may be wrong."""
 DEVIATIONS = 5.0
-"""Robust standard deviations that make a straggler in a fleet if its peers differ among themselves.
-"""
+"""Robust standard deviations that make a straggler, in a fleet or among ranks, if its peers differ
+among themselves."""
 WARM_MARGIN, HOT_MARGIN = 15, 5
 """°C below the slowdown from which a temperature is marked as warm, and as hot."""
 FLEET_MARGIN = 3

@@ -65,6 +65,7 @@ class FakeProc:
         command: bytes = b"python\0train.py\0",
         cgroup: bytes = b"0::/user.slice\n",
         uid: int = 0,
+        environ: bytes = b"HOME=/root\0",
         children: Iterable[int] = (),
         **stat: Any,
     ) -> None:
@@ -72,5 +73,6 @@ class FakeProc:
         self.write(f"{pid}/stat", stat_line(pid, **stat))
         self.write(f"{pid}/cmdline", command)
         self.write(f"{pid}/cgroup", cgroup)
+        self.write(f"{pid}/environ", environ)
         self.write(f"{pid}/task/{pid}/children", b"".join(b"%d " % child for child in children))
         self.write(f"{pid}/status", b"Name:\tpython\nUid:\t%d\t9\t9\t9\nGid:\t0\n" % uid)

@@ -28,6 +28,7 @@ from gputop.agent.linux.owners import (
     Owners,
 )
 from gputop.agent.linux.procfs import BOOT_TIME, TICKS_PER_SECOND
+from gputop.agent.linux.ranks import NAMES, Rank
 from tests.agent.fake_proc import FakeProc
 from tests.agent.fakes import Time, listed
 
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 BOUND = 60.0
 NOBODY = 0x7FFFFFFF
 ID = "4f1c0ab2d9e7" + "8635" * 13
+SECRET = "hunter2-and-more"  # noqa: S105 - it must not be seen
+TORCHRUN = "RANK=5\0WORLD_SIZE=8\0MASTER_ADDR=node01\0MASTER_PORT=29500"
 START = BOOT_TIME + 500 / TICKS_PER_SECOND
 """Of the processes in the directory."""
 
@@ -311,3 +314,73 @@ def test_hidepid_2(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "kill", refuse)
     assert find(Owners(), NOBODY) == unseen(listed(NOBODY), Absence.NO_PERMISSION)
     assert find(Owners(), 0) == unseen(listed(0), Absence.LOST)
+
+
+def test_nothing_else_of_an_environment_is_kept() -> None:
+    """Of a real process: neither what is read nor what is sent has its secrets."""
+    secrets = {"AWS_SECRET_ACCESS_KEY": SECRET, "RANK_TOKEN": SECRET, "X_MASTER_ADDR": SECRET}
+    variables = dict(pair.split("=") for pair in TORCHRUN.split("\0"))
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", "print(flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**secrets, **variables},
+    ) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        own = Owners(secrets=True)
+        ((_, facts),) = own.look_up([child.pid])
+        kept = own._variables.get((child.pid, own._known[child.pid].stat.start_ticks))
+    process = with_facts(listed(child.pid), facts)
+    assert (process.rank, process.world_size, process.job_id) == (5, 8, "node01:29500")
+    assert isinstance(kept, dict)
+    assert kept.keys() <= NAMES
+    assert SECRET not in f"{kept}"
+    assert SECRET not in f"{facts}"
+
+
+def test_an_environment_that_may_not_be_read(clock: Time, proc: FakeProc, owners: Owners) -> None:
+    """Of another user: its reason is given, because it may have a rank."""
+    proc.add()
+    proc.forbidden = {"7/environ"}
+    owner = find(owners, 7)
+    assert owner.command == "python train.py"
+    assert {owner.absent[name] for name in Rank._fields} == {Absence.NO_PERMISSION}
+
+
+def test_a_process_without_a_rank_has_no_reason(
+    clock: Time, proc: FakeProc, owners: Owners
+) -> None:
+    proc.add()
+    owner = find(owners, 7)
+    assert owner.rank is None
+    assert not owner.absent.keys() & {*Rank._fields}
+
+
+def test_ranks_in_containers_of_one_host_are_not_one_job(
+    clock: Time, proc: FakeProc, owners: Owners
+) -> None:
+    """Each container has its own localhost."""
+    environ = TORCHRUN.replace("=node01", "=localhost").encode()
+    for pid, digit in ((7, "a"), (8, "b")):
+        proc.add(pid, environ=environ, cgroup=f"0::/docker/{digit * 64}\n".encode())
+    first, second = find(owners, 7).job_id, find(owners, 8).job_id
+    assert first is not None
+    assert first.endswith(f"/{'a' * 12}:29500")
+    assert second != first
+
+
+def test_an_environment_that_blocks(clock: Time, proc: FakeProc, owners: Owners) -> None:
+    """The rank comes later; the rest of the process and other processes do not wait for it."""
+    proc.add()
+    proc.add(8, environ=TORCHRUN.encode())
+    environ = proc.root / "7/environ"
+    environ.unlink()
+    os.mkfifo(environ)
+    stuck = find(owners, 7)
+    assert stuck.command == "python train.py"
+    assert stuck.absent["rank"] is Absence.NO_DATA_YET
+    assert find(owners, 8).rank == 5
+    clock.now += IDENTITY_SECONDS
+    environ.write_bytes(b"PMI_RANK=1\0PMI_SIZE=2\0")
+    until(lambda: find(owners, 7).rank == 1)

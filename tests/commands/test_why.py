@@ -61,7 +61,7 @@ def test_the_page_has_findings_with_numbers_and_remedy_and_what_was_checked(ran:
     lines = text.splitlines()
     assert lines[0].startswith("node07 · 3 GPUs · watched for 39 s until ")
     assert lines[1:5] == [
-        "2 warnings: 19 of 21 checks done",
+        "2 warnings: 20 of 22 checks done",
         "",
         "What slows the work",
         "warning  GPUs 0 and 1: may be waiting for input, a CPU core is full",
@@ -87,7 +87,7 @@ def test_json_has_evidence_as_numbers_with_units(ran: Ran) -> None:
     document = json.loads(text)
     assert status == DEGRADED
     assert document["severity"] == "warning"
-    assert (document["checks_done"], document["checks"]) == (19, 21)
+    assert (document["checks_done"], document["checks"]) == (20, 22)
     assert document["bound_by"] == {
         device(0).uuid: {
             "word": "input",
@@ -120,7 +120,7 @@ def test_json_has_evidence_as_numbers_with_units(ran: Ran) -> None:
 @pytest.mark.parametrize(
     ("readings", "status", "summary"),
     [
-        ({}, FINE, "No problem so far: 20 of 21 checks done"),
+        ({}, FINE, "No problem so far: 21 of 22 checks done"),
         ({"clock_event_reasons": ("sw_power_cap",)}, FINE, "No problem so far"),
         (STARVED, FINE, "No problem so far"),
         (HOT, DEGRADED, "1 warning: "),

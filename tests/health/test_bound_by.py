@@ -211,7 +211,7 @@ def agrees_with_the_rules(machine: Machine) -> None:
 def test_every_condition_is_seen() -> None:
     seen = {made(case).last.bound_by[case.gpu.uuid].why.partition(":")[0] for case in CASES}
     texts = {condition.text.partition(":")[0] for condition in CONDITIONS}
-    assert texts - seen == {"few SMs work, other GPUs of its job are busy"}
+    assert texts - seen == {"few SMs work, it waits for another GPU of its job"}
 
 
 PERCENT = st.none() | st.floats(0, 100)
@@ -264,7 +264,7 @@ def test_ranks_wait_for_the_slow_one() -> None:
     words = [bound(machine, index).bound for index in range(4)]
     assert words == [Bound.COMPUTE, Bound.PEERS, Bound.PEERS, Bound.PEERS]
     assert bound(machine, 3).why == (
-        "few SMs work, other GPUs of its job are busy: busy 97 %, SM active 12 %"
+        "few SMs work, it waits for another GPU of its job: busy 97 %, SM active 12 %"
     )
 
 

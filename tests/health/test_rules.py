@@ -101,6 +101,17 @@ def job(changes: Mapping[str, Any], many: int = 4, **process: Any) -> Machine:
     ).run(90)
 
 
+def ranks(seconds: float = 90) -> Machine:
+    """GPUs of a job of torchrun, all of which wait for the first one."""
+    waits = {BUSY: 100, SM: 12.0, TENSOR: 0.0}
+    names = {"world_size": 3, "job_id": "node01:29500"}
+    return Machine(
+        devices=tuple(device(n) for n in range(3)),
+        readings=(WORKING, {**WORKING, **waits}, {**WORKING, **waits}),
+        processes=tuple(trainer(n, rank=n, **names) for n in range(3)),
+    ).run(seconds)
+
+
 Case = tuple[str, Callable[[], Machine], Severity, str]
 
 
@@ -169,6 +180,7 @@ SPEAKS: list[Case] = [
     says("straggler", WARNING, "below the median of its 3 peers: by 15 %", job, {CLOCK: 1500}),
     says("straggler", WARNING, "SM clock below GPU 1: by 15 %", job, {CLOCK: 1500}, 2),
     says("straggler", WARNING, "15 %", job, {CLOCK: 1500}, slurm_job=None, parent_pid=390),
+    says("held_up", WARNING, "all ranks but 0 wait in a collective for rank 0", ranks),
     says("imbalance", INFORMATION, "memory in use than the median of its 3", job, {USED: 76 * GIB}),
     says("imbalance", INFORMATION, "work may be uneven: 41 %, they 97 %", job, {BUSY: 41}),
     says("xid", FAULT, "Xid 79: the GPU has", one, events=(at(10, 79), at(20, 31))),
@@ -277,6 +289,7 @@ LACKS: list[tuple[str, Callable[[], Machine], Mapping[str, Absence | None]]] = [
     lacks("leak", USED, without, USED),
     lacks("leak", {USED: None}, one),
     lacks("straggler", {CLOCK: None}, job, {CLOCK: None}),
+    lacks("held_up", {BUSY: None}, ranks, 5),
     lacks("imbalance", {USED: None}, job, {USED: None, BUSY: None, **NO_GPM}),
     lacks("ecc", "ecc_corrected", without, "ecc_corrected"),
     lacks("ecc", "ecc_uncorrected", without, "ecc_uncorrected"),

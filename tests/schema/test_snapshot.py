@@ -209,9 +209,11 @@ WITHOUT_A_UNIT = COUNTS | {
     "parent_pid",
     "parent_start_time",
     "pid",
+    "rank",
     "schema",
     "start_time",  # Unix seconds, as every time
     "time",
+    "world_size",  # ranks
 }
 
 

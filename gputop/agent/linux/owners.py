@@ -12,6 +12,7 @@ import math
 import os
 import pwd
 import re
+import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from gputop.agent.linux.cgroup import Cgroup, parse_cgroup
 from gputop.agent.linux.containers import container_names
 from gputop.agent.linux.host import WINDOW_SECONDS
 from gputop.agent.linux.procfs import PROC, Stat
+from gputop.agent.linux.ranks import Rank, rank_of, read_variables
 from gputop.agent.masking import masked_arguments
 from gputop.agent.threads import SlowResults
 
@@ -88,6 +90,8 @@ class _Known:
     """The user's number."""
     cgroup: str = ""
     """Text of its control groups; empty if it is in no container."""
+    home: str = ""
+    """Host name, and the id of its container if it is in one."""
     parent_pid: int = 0
     parent: Stat | None = None
     """State of the parent; None if it cannot be read."""
@@ -132,6 +136,8 @@ class Owners:
         # or a network file system may never answer.
         self._users = SlowResults(user_name, ANSWER_SECONDS)
         self._commands = SlowResults(self._read_command, ANSWER_SECONDS)
+        self._variables = SlowResults(self._read_variables, ANSWER_SECONDS)
+        self._hostname = socket.gethostname()
         self._containers = SlowResults(
             partial(container_names, root=root), ANSWER_SECONDS
         )
@@ -152,6 +158,7 @@ class Owners:
             else:
                 del self._known[pid]
         self._commands.keep(commands)
+        self._variables.keep(commands)
         self._containers.keep(containers)
 
     def _owner_of(self, pid: int) -> Facts:
@@ -237,6 +244,10 @@ class Owners:
         """Read the user's number and control groups. Raises OSError if the process has ended."""
         known.cgroup, place = self._read_cgroup(known.pid)
         known.facts.update(place)
+        known.home = self._hostname
+        container = place["container"]
+        if isinstance(container, str):
+            known.home = f"{self._hostname}/{container}"
         known.user = self._user_number(known.pid)
         known.parent = None
         known.parent_pid = known.stat.parent_pid
@@ -268,6 +279,7 @@ class Owners:
         """
         facts = known.facts
         facts["user"] = self._users.get(known.user) or str(known.user)
+        facts.update(self._rank(known, again=again))
         masked, unmasked = self._command(known.key, again=again)
         facts["command"] = masked or known.stat.name
         facts["unmasked"] = None
@@ -285,6 +297,15 @@ class Owners:
         """Return a command line, masked and unmasked; both empty until it is known."""
         return self._commands.get(key, again=again) or ("", "")
 
+    def _rank(self, known: _Known, *, again: bool) -> Facts:
+        """Return the rank of a process, or why it is unknown."""
+        variables = self._variables.get(known.key, again=again)
+        if variables is None:
+            variables = Absence.NO_DATA_YET
+        if isinstance(variables, Absence):
+            return dict.fromkeys(Rank._fields, variables)
+        return rank_of(variables, known.home, known.parent_pid)._asdict()
+
     def _user_number(self, pid: int) -> int:
         """Return the user's number. Raises OSError if hidden, ValueError if unreadable."""
         status = procfs.read(f"{self._proc}/{pid}/status")
@@ -292,6 +313,16 @@ class Owners:
         if match is None:
             raise ValueError("not the content of /proc/PID/status")
         return int(match[1])
+
+    def _read_variables(self, key: _Key) -> Mapping[str, str] | Absence:
+        pid, _ = key
+        try:
+            return read_variables(pid, self._proc)
+        except PermissionError:
+            return Absence.NO_PERMISSION
+        except OSError:
+            # The process has just ended.
+            return Absence.LOST
 
     def _read_command(self, key: _Key) -> tuple[str, str]:
         pid, _ = key

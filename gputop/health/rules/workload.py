@@ -126,7 +126,8 @@ HOST = (
 def not_working(view: RuleView) -> Finding | None:
     """Find a device that is always busy while few of its SMs work."""
     evidence = bound_by.few_sms_work(view)
-    if evidence is None:
+    # Another finding names the rank that it waits for.
+    if evidence is None or _is_held_up(view):
         return None
     title = "busy, but draws little power"
     shown = evidence[1]
@@ -198,6 +199,8 @@ def _jobs(view: RuleView) -> Iterator[tuple[str, object]]:
     """Yield keys that the processes of one job share."""
     for process in view.processes:
         yield "pid", process.pid
+        if process.job_id is not None:
+            yield "ranks", process.job_id
         if process.slurm_job is not None:
             yield "job", process.slurm_job
         elif (
@@ -211,10 +214,29 @@ def _jobs(view: RuleView) -> Iterator[tuple[str, object]]:
             yield "launcher", (process.parent_pid, program)
 
 
+def _is_held_up(view: RuleView) -> bool:
+    """Return True if a finding names the rank that the job of the device waits for."""
+    return view.job is not None and view.job.held_up is not None
+
+
+def _rank_of(view: RuleView) -> int | None:
+    """Return the rank on the device, if its job has ranks."""
+    if view.job is not None:
+        for rank, process in view.job.job.ranks.items():
+            if process.device_uuid == view.device.uuid:
+                return rank
+    return None
+
+
 def straggler(view: RuleView) -> Finding | None:
     """Find a clock below the clocks of the peers, which then wait for the device."""
     if not view.peers or view.waits_for_input:
         return None
+    rank = _rank_of(view)
+    if view.job is not None and view.job.held_up is not None:
+        held_up = view.job.held_up
+        if held_up.hangs or held_up.rank != rank:
+            return None
     busy = view.mean(view.activity)
     others = needed(_median(view, view.activity), view.activity)
     if not (
@@ -232,9 +254,12 @@ def straggler(view: RuleView) -> Finding | None:
     if not view.passes(t.STRAGGLER, behind):
         return None
     shown = (("power", POWER), ("busy", view.activity), ("temperature", HEAT))
+    who = ""
+    if rank is not None:
+        who = f"rank {rank} "
     return Finding(
         Severity.WARNING,
-        f"may delay its job, SM clock below {_peers(view)}",
+        f"{who}may delay its job, SM clock below {_peers(view)}",
         [
             view.measured(
                 "SM clock below theirs", CLOCK, -behind, "%", headline="by {}"
@@ -278,7 +303,7 @@ def imbalance(view: RuleView) -> Finding | None:
             "Its share of the work may be larger; look for data that all ranks put on this device "
             "(cuda:0 by default)",
         )
-    if busier is None or view.waits_for_input:
+    if busier is None or view.waits_for_input or _is_held_up(view):
         return None
     if view.passes(t.LESS_BUSY, -busier):
         mine = view.mean(view.activity)

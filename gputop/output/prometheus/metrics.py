@@ -370,6 +370,8 @@ def _process_labels(process: Process) -> Labels:
         container=process.container,
         pod=process.pod,
         slurm_job=process.slurm_job,
+        rank=process.rank,
+        job_id=process.job_id,
     )
 
 

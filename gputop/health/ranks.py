@@ -1,0 +1,312 @@
+"""Ranks of parallel jobs, on all machines: which ones run, and which one the others wait for.
+
+Ranks meet in collectives (NCCL). A rank that waits there is always busy, draws little power and
+uses no tensor cores. So a rank that hangs is the only one that does not wait, and a slow rank is
+less busy than the others, or computes for more of the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from gputop.agent.device import DeviceState
+from gputop.agent.snapshot import Process
+from gputop.health import thresholds as t
+from gputop.health.bound_by import BUSY, POWER, SM, TENSOR
+from gputop.health.findings import capitalized, listed_numbers
+from gputop.health.rule_view import RuleView, finite, lack_text
+from gputop.text import count
+
+LIMITS = {
+    BUSY: t.RANK_LESS_BUSY,
+    POWER: t.RANK_MORE_POWER,
+    TENSOR: t.RANK_MORE_TENSOR,
+}
+"""Differences from the other ranks that matter."""
+
+
+class Job(NamedTuple):
+    """A parallel job with its ranks that use a GPU."""
+
+    id: str
+    ranks: Mapping[int, Process]
+    """Process of each rank, on the device where it holds most memory."""
+    world_size: int | None
+
+    @property
+    def missing(self) -> list[int]:
+        """Ranks that are on none of the machines, or on no GPU."""
+        if self.world_size is None:
+            return []
+        return [n for n in range(self.world_size) if n not in self.ranks]
+
+    @property
+    def seen(self) -> str:
+        """The number of ranks that are there, and the other ones."""
+        many = count(len(self.ranks), "rank")
+        if not self.missing:
+            return many
+        verb = "is" if len(self.missing) == 1 else "are"
+        others = f"{listed_numbers(self.missing)} {verb} not on a GPU here"
+        return f"{len(self.ranks)} of {self.world_size} ranks seen: {others}"
+
+
+class Load(NamedTuple):
+    """Means of a rank's device over `RANK_SECONDS`."""
+
+    busy: float
+    power: float | None = None
+    """Percent of the limit."""
+    fallen: float | None = None
+    """Power in percent of its highest in ten minutes."""
+    sm: float | None = None
+    tensor: float | None = None
+
+    def number(self, reading: str) -> float | None:
+        """Return the number of a reading in `LIMITS`."""
+        return {BUSY: self.busy, POWER: self.power, TENSOR: self.tensor}[
+            reading
+        ]
+
+
+class HeldUp(NamedTuple):
+    """The rank that all other ranks of its job wait for."""
+
+    rank: int
+    reading: str
+    """The reading that shows it."""
+    own: float
+    others: float
+    """Median of the other ranks."""
+    hangs: bool = False
+    """True if nothing goes on: all others wait all the time."""
+
+
+class JobState(NamedTuple):
+    """Verdict on a job."""
+
+    job: Job
+    held_up: HeldUp | None = None
+    waiting: frozenset[int] = frozenset()
+    """Ranks that wait in a collective."""
+    lacking: str = ""
+    """Reason why the ranks cannot be compared; empty if they were."""
+
+    @property
+    def sentence(self) -> str:
+        """The state in one sentence, for the screen."""
+        if self.held_up is not None:
+            process = self.job.ranks[self.held_up.rank]
+            blame = capitalized(title_of(self.held_up, process))
+            return f"{self.job.seen}. {blame}"
+        if self.lacking:
+            return f"{self.job.seen}. Not compared: {self.lacking}"
+        return f"{self.job.seen}. No rank is out of line"
+
+
+def title_of(held_up: HeldUp, process: Process) -> str:
+    """Return the title of the finding about a rank."""
+    who = f"rank {held_up.rank} (pid {process.pid})"
+    if held_up.hangs:
+        return f"all ranks but {held_up.rank} wait in a collective for {who}"
+    return f"{who} may hold up its job"
+
+
+def find_jobs(processes: Iterable[Process]) -> list[Job]:
+    """Return the jobs with more than one rank."""
+    found: dict[str, dict[int, Process]] = {}
+    sizes: dict[str, int] = {}
+    for process in processes:
+        if process.rank is None or process.job_id is None:
+            continue
+        ranks = found.setdefault(process.job_id, {})
+        known = ranks.get(process.rank)
+        if known is None or _memory(process) > _memory(known):
+            ranks[process.rank] = process
+        size = process.world_size or 0
+        sizes[process.job_id] = max(size, sizes.get(process.job_id, 0))
+    jobs = []
+    for job_id, ranks in found.items():
+        size = max(sizes[job_id], len(ranks))
+        if size > 1:
+            by_rank = dict(sorted(ranks.items()))
+            jobs.append(Job(job_id, by_rank, sizes[job_id] or None))
+    return jobs
+
+
+def _memory(process: Process) -> int:
+    return process.memory_used_bytes or 0
+
+
+def judge_jobs(
+    views: Mapping[str, RuleView],
+    jobs: Iterable[Job],
+    before: Mapping[str, JobState],
+) -> dict[str, JobState]:
+    """Return the verdict on each job, and note it in the views of its devices.
+
+    `before` are the previous verdicts. Never raises.
+    """
+    states = {}
+    for job in jobs:
+        known = before.get(job.id)
+        held_up = None if known is None else known.held_up
+        state = _judge(job, views, held_up)
+        states[job.id] = state
+        for process in job.ranks.values():
+            view = views.get(process.device_uuid)
+            if view is not None:
+                view.job = state
+    return states
+
+
+def _judge(
+    job: Job, views: Mapping[str, RuleView], before: HeldUp | None
+) -> JobState:
+    loads = {}
+    for rank, process in job.ranks.items():
+        view = views.get(process.device_uuid)
+        if view is None:
+            return JobState(job, lacking=f"rank {rank} has no device")
+        load = _load_of(view)
+        if load is None:
+            absence = view.absence(BUSY)
+            why = lack_text(BUSY, absence, view.device, view.host)
+            if absence is not None:
+                why = f"rank {rank} has {why}"
+            return JobState(job, lacking=why)
+        loads[rank] = load
+    devices = {process.device_uuid for process in job.ranks.values()}
+    if len(devices) < len(loads):
+        return JobState(job, lacking="ranks share a GPU")
+    return compare(job, loads, before)
+
+
+def _load_of(view: RuleView) -> Load | None:
+    """Return the load of a device, or None if it is unknown."""
+    busy = view.mean_or_none(BUSY, t.RANK_SECONDS)
+    if busy is None or view.sample.state is not DeviceState.OK:
+        return None
+    watts = view.mean_or_none(POWER, t.RANK_SECONDS)
+    power = fallen = None
+    if watts is not None:
+        limit = view.sample.power_limit_watts
+        if limit:
+            power = 100 * watts / limit
+        highest = max(finite(view.values(POWER, t.LONG_SECONDS, 0.0)))
+        if highest > 0:
+            fallen = 100 * watts / highest
+    sm = view.mean_or_none(SM, t.RANK_SECONDS)
+    tensor = view.mean_or_none(TENSOR, t.RANK_SECONDS)
+    return Load(busy, power, fallen, sm, tensor)
+
+
+def compare(
+    job: Job,
+    loads: Mapping[int, Load],
+    before: HeldUp | None = None,
+) -> JobState:
+    """Return which rank the others wait for. `before` is the previous verdict."""
+    hung = before is not None and before.hangs
+    waiting = set()
+    working = set()
+    for rank, load in loads.items():
+        if waits(load, held=hung):
+            waiting.add(rank)
+        elif not waits(load, held=True):
+            working.add(rank)
+    state = JobState(job, waiting=frozenset(waiting))
+    if len(working) == 1 and len(waiting) == len(loads) - 1:
+        return state._replace(held_up=_hung(working.pop(), loads))
+    if len(loads) < t.FEWEST_RANKS:
+        few = f"{count(t.FEWEST_RANKS, 'rank')} are needed"
+        return state._replace(lacking=few)
+    found = []
+    for reading in LIMITS:
+        found += _out_of_line(loads, reading, before)
+    if len({each.rank for each in found}) == 1:
+        return state._replace(held_up=found[0])
+    return state
+
+
+def waits(load: Load, *, held: bool) -> bool:
+    """Return True for the load of a rank that waits in a collective all the time."""
+    if not t.BUSY.passed(load.busy, held=held):
+        return False
+    if load.sm is not None:
+        tensor = load.tensor or 0.0
+        few = t.FEW_SMS.passed(load.sm, held=held)
+        return few and t.NO_TENSOR.passed(tensor, held=held)
+    for limit, power in (
+        (t.FEW_WATTS, load.power),
+        (t.FALLEN, load.fallen),
+    ):
+        if power is not None and limit.passed(power, held=held):
+            return True
+    return False
+
+
+def _hung(rank: int, loads: Mapping[int, Load]) -> HeldUp:
+    """Return that all others wait for this rank, with a number in which they differ."""
+    readings = [BUSY, TENSOR, POWER]
+    if t.BUSY.passed(loads[rank].busy, held=True):
+        readings = [TENSOR, POWER, BUSY]
+    for reading in readings:
+        own, others = _apart(rank, loads, reading)
+        if own is not None and others:
+            return HeldUp(rank, reading, own, _median(others), hangs=True)
+    raise AssertionError("busy is known")
+
+
+def _out_of_line(
+    loads: Mapping[int, Load],
+    reading: str,
+    before: HeldUp | None,
+) -> list[HeldUp]:
+    """Return the ranks that are less busy than all others, or that do more work in their time."""
+    from gputop.bench.results.statistics import robust_sigma
+
+    found = []
+    for rank in loads:
+        own, others = _apart(rank, loads, reading)
+        _, busy = _apart(rank, loads, BUSY)
+        # Ranks that wait for another one are always busy.
+        is_busy = t.BUSY.passed(_median(busy), held=before is not None)
+        if own is None or not others or not is_busy:
+            continue
+        median = _median(others)
+        apart = own - median
+        if reading == BUSY:
+            apart = -apart
+        is_held = before is not None and before.rank == rank
+        matters = LIMITS[reading].passed(apart, held=is_held)
+        if matters and apart >= t.DEVIATIONS * robust_sigma(others):
+            found.append(HeldUp(rank, reading, own, median))
+    return found
+
+
+def _apart(
+    rank: int, loads: Mapping[int, Load], reading: str
+) -> tuple[float | None, list[float]]:
+    """Return a rank's number, and those of the others; none if one of them is missing."""
+    others = []
+    for other, load in loads.items():
+        number = load.number(reading)
+        if number is None:
+            return None, []
+        if other != rank:
+            others.append(number)
+    return loads[rank].number(reading), others
+
+
+def _median(numbers: Sequence[float]) -> float:
+    # This import is slow and rarely needed.
+    from statistics import median
+
+    return median(numbers)
+
+
+def in_order(states: Iterable[JobState]) -> Sequence[JobState]:
+    """Return the jobs, first those with a rank that holds them up."""
+    return sorted(states, key=lambda each: each.held_up is None)

@@ -1,0 +1,235 @@
+"""Jobs of ranks: which ranks there are, and which one the others wait for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.health.findings import Severity
+from gputop.health.judge import NoFinding
+from gputop.health.ranks import Job, Load, compare, find_jobs, in_order
+from tests.health.histories import (
+    BUSY,
+    CLOCK,
+    IDLE,
+    NO_GPM,
+    SM,
+    TENSOR,
+    WATTS,
+    WORKING,
+    Machine,
+    device,
+    finding,
+    lacking,
+    saw,
+    silent,
+    trainer,
+)
+from tests.streams import GIB, process
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+JOB = "node01:29500"
+WORKS = Load(97, 84, 96, 88, 52)
+WAITS = Load(100, 26, 30, 12, 0)
+HALF = Load(98, 55, 60, 50, 26)
+"""Works half of the time, and waits in the other half."""
+STARVES = Load(55, 45, 50, 48, 30)
+STOPPED = Load(0, 11, 12, 0, 0)
+
+
+def blind(load: Load) -> Load:
+    """The load of a GPU without GPM."""
+    return load._replace(sm=None, tensor=None)
+
+
+def rank(number: int, of: int | None = 4, index: int | None = None, **changes: Any) -> Any:
+    place = number if index is None else index
+    changes = {"rank": number, "world_size": of, "job_id": JOB} | changes
+    return process(4000 + number, place, **changes)
+
+
+@pytest.mark.parametrize(
+    ("loads", "held_up", "hangs"),
+    [
+        ([WORKS] * 4, None, False),
+        ([WAITS] * 4, None, False),
+        ([WORKS, WORKS, WAITS, WAITS], None, False),
+        ([WAITS, WAITS, WAITS, STOPPED], 3, True),
+        ([WAITS, WORKS, WAITS, WAITS], 1, True),
+        ([WAITS, STOPPED], 1, True),
+        ([blind(WAITS), blind(STOPPED), blind(WAITS)], 1, True),
+        # A GPU whose limit is far above what it draws.
+        ([blind(WAITS)._replace(power=45)] * 3 + [blind(WORKS)], 3, True),
+        ([HALF, HALF, WORKS, HALF], 2, False),
+        ([blind(HALF), blind(HALF), blind(WORKS), blind(HALF)], 2, False),
+        ([WORKS, WORKS, WORKS, STARVES], 3, False),
+        ([WORKS, STARVES], None, False),
+        # Two that are out of line, or one that is only a little.
+        ([WORKS, WORKS, WORKS, STARVES, STARVES], None, False),
+        ([WORKS, WORKS, WORKS, WORKS._replace(busy=90)], None, False),
+        ([WORKS, WORKS, WORKS, WORKS._replace(tensor=55, power=90)], None, False),
+        # Ranks that differ from each other, as the stages of a pipeline do.
+        ([WORKS._replace(power=p, tensor=p / 2) for p in (40, 55, 70, 90)], None, False),
+        # Almost waits, as all do: small kernels.
+        ([WAITS, WAITS, WAITS._replace(sm=33)], None, False),
+        # Idle ranks wait for nobody.
+        ([STOPPED, STOPPED, STOPPED, WORKS], None, False),
+    ],
+)
+def test_the_rank_that_the_others_wait_for(
+    loads: list[Load], held_up: int | None, hangs: bool
+) -> None:
+    state = compare(Job(JOB, {}, None), dict(enumerate(loads)))
+    if held_up is None:
+        assert state.held_up is None
+    else:
+        assert state.held_up is not None
+        assert (state.held_up.rank, state.held_up.hangs) == (held_up, hangs)
+
+
+def test_a_rank_near_a_limit_stays() -> None:
+    job = Job(JOB, {}, None)
+    before = compare(job, dict(enumerate([WORKS, WORKS, STARVES])))
+    near = dict(enumerate([WORKS, WORKS, WORKS._replace(busy=90)]))
+    assert compare(job, near, before.held_up).held_up is not None
+    assert compare(job, near).held_up is None
+
+
+@pytest.mark.parametrize(
+    ("ranks", "of", "seen"),
+    [
+        ([0, 1, 2, 3], 4, "4 ranks"),
+        ([0, 1, 2, 4, 6, 7], 8, "6 of 8 ranks seen: 3 and 5 are not on a GPU here"),
+        ([0, 1, 2], 4, "3 of 4 ranks seen: 3 is not on a GPU here"),
+        ([*range(8)], 64, "8 of 64 ranks seen: 8–63 are not on a GPU here"),
+        ([0, 5], None, "2 ranks"),
+    ],
+)
+def test_the_ranks_that_are_seen(ranks: list[int], of: int | None, seen: str) -> None:
+    (job,) = find_jobs([rank(n, of) for n in reversed(ranks)])
+    assert [*job.ranks] == ranks
+    assert job.seen == seen
+
+
+def test_a_rank_is_on_the_device_where_it_holds_most_memory() -> None:
+    """Ranks often have a context on the first device, too."""
+    (job,) = find_jobs([rank(0), rank(1), rank(1, index=0, memory_used_bytes=GIB // 2)])
+    assert [each.device_uuid for each in job.ranks.values()] == [
+        device(0).uuid,
+        device(1).uuid,
+    ]
+
+
+def test_jobs_of_several_hosts_and_processes_without_a_job() -> None:
+    there = replace(rank(1), machine="node02")
+    other = rank(0, 2, job_id="slurm 7.0"), rank(1, 2, job_id="slurm 7.0")
+    alone = rank(0, 1, job_id="alone")
+    found = find_jobs([rank(0), there, *other, alone, process(1, 0)])
+    assert [(job.id, len(job.ranks)) for job in found] == [(JOB, 2), ("slurm 7.0", 2)]
+
+
+def ranks(*readings: Mapping[str, Any], seconds: float = 40, **changes: Any) -> Machine:
+    """GPUs of one job of torchrun."""
+    of: dict[str, Any] = {"world_size": len(readings), "job_id": JOB, **changes}
+    return Machine(
+        devices=tuple(device(n) for n in range(len(readings))),
+        readings=tuple({**WORKING, **each} for each in readings),
+        processes=tuple(trainer(n, rank=n, **of) for n in range(len(readings))),
+    ).run(seconds)
+
+
+SPINS: dict[str, Any] = {BUSY: 100, SM: 12.0, TENSOR: 0.0, WATTS: 180.0}
+BLIND_SPINS = {**NO_GPM, BUSY: 100, WATTS: 180.0}
+OTHER_RULES = ("straggler", "imbalance", "not_working")
+
+
+@pytest.mark.parametrize("spins", [SPINS, BLIND_SPINS])
+def test_a_rank_that_hangs_is_named_on_its_device_only(spins: dict[str, Any]) -> None:
+    stopped = {**IDLE, **{name: None for name in NO_GPM if spins is BLIND_SPINS}}
+    machine = ranks(spins, spins, spins, stopped)
+    found = finding(machine, "held_up", 3)
+    assert found.severity is Severity.WARNING
+    assert found.line == (
+        "all ranks but 3 wait in a collective for rank 3 (pid 4003): busy 0 %, the others 100 %"
+    )
+    assert found.remedy == "See where it is: `s` on pid 4003 in the dashboard (py-spy)"
+    for index in range(3):
+        silent(machine, "held_up", index)
+    for index in range(4):
+        for rule in OTHER_RULES:
+            verdict = machine.verdict(rule, index)
+            assert isinstance(verdict, NoFinding), verdict
+    assert machine.last.jobs[JOB].waiting == {0, 1, 2}
+
+
+def test_a_rank_that_hangs_is_named_within_30_seconds() -> None:
+    """It worked before, so the means of the last minute are those of work."""
+    steps = ranks({}, {}, {}, {}, seconds=300)
+    steps.readings = ({**WORKING, **SPINS}, {**WORKING, **SPINS}, {**WORKING, **SPINS}, IDLE)
+    steps.run(30)
+    assert finding(steps, "held_up", 3).title.startswith("all ranks but 3")
+
+
+def test_a_rank_whose_host_is_slow_is_named() -> None:
+    """The others wait for a part of each step, and are busy meanwhile."""
+    half = {
+        BUSY: saw(97, 100, 4, 2),
+        SM: saw(88, 12, 4, 2),
+        TENSOR: saw(52, 0, 4, 2),
+        WATTS: saw(590, 180, 4, 2),
+    }
+    machine = ranks(half, half, {}, half)
+    assert finding(machine, "held_up", 2).line == (
+        "rank 2 (pid 4002) may hold up its job: power 84 % of the limit, the others 54 %"
+    )
+    labels = [each.label for each in finding(machine, "held_up", 2).evidence]
+    assert labels[-2:] == ["CPU of its process", "of the others"]
+
+
+def test_a_rank_of_another_machine_has_another_remedy() -> None:
+    machine = ranks(SPINS, SPINS, IDLE, machine="node02")
+    assert finding(machine, "held_up", 2).remedy == (
+        "See where it is: `py-spy dump --pid 4002` on node02"
+    )
+
+
+def test_a_slow_clock_names_the_rank() -> None:
+    found = finding(ranks({}, {CLOCK: 1400}, {}, {}, seconds=90), "straggler", 1)
+    assert found.title == "rank 1 may delay its job, SM clock below the median of its 3 peers"
+
+
+def test_ranks_that_cannot_be_compared() -> None:
+    assert lacking(ranks({}, {}, {}, seconds=5), "held_up") == {BUSY: None}
+    machine = ranks({}, {BUSY: None}, {})
+    silent(machine, "held_up", 0)
+    assert machine.last.jobs[JOB].lacking == "not watched for long enough yet"
+    assert machine.last.jobs[JOB].sentence.startswith("3 ranks. Not compared: ")
+    few = ranks({}, {})
+    assert few.last.jobs[JOB].lacking == "3 ranks are needed"
+
+
+def test_ranks_that_share_a_device_are_not_compared() -> None:
+    machine = Machine(
+        devices=(device(0), device(1)),
+        readings=(WORKING, IDLE),
+        processes=tuple(rank(n, 3, n % 2) for n in range(3)),
+    ).run(40)
+    assert machine.last.jobs[JOB].lacking == "ranks share a GPU"
+
+
+def test_a_finding_comes_and_goes_once() -> None:
+    machine = ranks(SPINS, SPINS, IDLE)
+    machine.readings = (WORKING, WORKING, WORKING)
+    machine.run(40)
+    assert machine.changes("held_up", index=2) == 2
+    assert machine.last.jobs[JOB].sentence == "3 ranks. No rank is out of line"
+
+
+def test_jobs_that_are_held_up_come_first() -> None:
+    good = compare(Job("a", {}, None), dict(enumerate([WORKS] * 3)))
+    bad = compare(Job("b", {}, None), dict(enumerate([WAITS, STOPPED])))
+    assert [each.job.id for each in in_order([good, bad])] == ["b", "a"]
