@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
     from textual.screen import Screen
 
-    from gputop.ui.shell.dashboard import RecordSource
     from gputop.ui.shell.events import Notice
+    from gputop.ui.shell.stream_screen import RecordSource
 
 ANY_TERMINAL = look.Terminal()
 ANSI_THEMES = ("ansi-dark", "textual-ansi")
