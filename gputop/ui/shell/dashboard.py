@@ -16,7 +16,7 @@ from gputop.schema.derived import label_of
 from gputop.settings import AUTO
 from gputop.text import visible
 from gputop.ui.drawing.filter_bar import FilterBar
-from gputop.ui.monitor.screen import SMALLEST, MonitorTab
+from gputop.ui.monitor.screen import MonitorTab
 from gputop.ui.processes.columns import GPU
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.table_state import ProcessTable
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.dom import DOMNode
-    from textual.events import Resize
-    from textual.geometry import Size
 
     from gputop.recording.replay import Played, Replay
     from gputop.stream.child import Interruption
@@ -46,8 +44,6 @@ if TYPE_CHECKING:
     from gputop.ui.shell.actions import Action
     from gputop.ui.shell.tabs import ExtraTab
 
-LEAST_WIDTH, LEAST_HEIGHT = 40, 12
-"""Smallest terminal with more than one line per device."""
 PRELOAD_SECONDS = 0.5
 """Seconds after the first screen. By then it has numbers, unless the driver is slow."""
 
@@ -57,8 +53,6 @@ class Dashboard(StreamScreen):
 
     actions = ACTIONS
     BINDINGS: ClassVar[list[BindingType]] = list(bindings(ACTIONS))
-    HORIZONTAL_BREAKPOINTS = [(0, "narrow"), (120, "wide")]  # noqa: RUF012 - as Textual types it
-    VERTICAL_BREAKPOINTS = [(0, "short"), (32, "tall")]  # noqa: RUF012 - as Textual types it
 
     def __init__(
         self,
@@ -84,7 +78,6 @@ class Dashboard(StreamScreen):
         self._extra = extra
 
     def compose(self) -> ComposeResult:
-        self._leave_out(self.app.size)
         extra = self._extra
         more_tabs = []
         if extra is not None:
@@ -119,14 +112,6 @@ class Dashboard(StreamScreen):
             yield self.tabs
             yield self._filter
         yield self._keys
-
-    def on_resize(self, event: Resize) -> None:
-        self._leave_out(event.size)
-
-    def _leave_out(self, size: Size) -> None:
-        """On very small terminals, show only the devices."""
-        small = size.width < LEAST_WIDTH or size.height < LEAST_HEIGHT
-        self.set_class(small, SMALLEST)
 
     def _apply_settings(self) -> None:
         settings = self.app.settings
