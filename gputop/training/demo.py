@@ -15,15 +15,15 @@ COMMAND = (
     *("train.py", "--config", "llama-8b.yaml"),
 )
 PAST_SECONDS = 600.0
-"""Time before the start of which the output is there."""
+"""Seconds of output that exist at the start."""
 RATE, SLOW_RATE = 2.44, 2.0
-"""Steps per second, and those since a GPU is too hot."""
+"""Steps per second at first, and since a GPU became too hot."""
 FIRST_STEP, TOTAL = 41_200, 60_000
 LOG_STEPS, SAVE_STEPS = 5, 200
 
 
 class SimulatedOutput:
-    """Lines that a training writes. It becomes slower when the dashboard starts."""
+    """Output of a training that becomes slower when the dashboard starts."""
 
     def __init__(self) -> None:
         self._slow_from = time.time()
@@ -60,6 +60,6 @@ class SimulatedTraining(Training):
         return False
 
     def members(self, pids: Iterable[int]) -> frozenset[int]:
-        """Return those of the pids that belong to the training."""
+        """Return the pids that belong to the training."""
         ranks = range(FIRST_PID, FIRST_PID + STARVED_DEVICE)
         return frozenset(pid for pid in pids if pid in ranks)

@@ -1,4 +1,4 @@
-"""Findings about a training: when it became slower, and for how much of a step the GPU works."""
+"""Findings about a training: a slowdown, and the GPU's share of the time of a step."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from gputop.text import moment, number
 from gputop.training.progress import Point, rates
 
 COLUMN_SECONDS = 10.0
-"""Time for which steps are counted together, unless a step takes longer."""
+"""Steps are counted in columns of this length, or longer if steps are slow."""
 WINDOW_SECONDS = 1800.0
 STEPS_A_COLUMN = 5
 FEWEST_COLUMNS = 3
-"""Columns before and after a change."""
+"""Fewest columns before and after a slowdown."""
 SLOWER_PERCENT = 10.0
-"""Less is the noise of a training: other batches, logging, checkpoints."""
+"""A smaller drop is noise: other batches, logging, checkpoints."""
 NOISES = 3.0
-"""A change must be so many times the usual difference of a column from the median."""
+"""A drop must be this many times the usual deviation of a column from the median."""
 CAUSE_SECONDS = 60.0
-"""Longest time between the begin of a cause and of its effect."""
+"""Longest time between the start of a cause and the start of the slowdown."""
 CAUSES = (
     "thermal",
     "hardware_slowdown",
@@ -30,23 +30,23 @@ CAUSES = (
     "input_bound",
     "straggler",
 )
-"""Rules whose findings make a training slower, the likeliest cause first."""
+"""Rules whose findings explain a slowdown, the likeliest cause first."""
 SHORT_WORK_PERCENT = 80.0
-"""Busy below which a GPU waits for a part of each step."""
+"""A GPU that is less busy waits during a part of each step."""
 
 
 @dataclass(frozen=True)
 class Slowdown:
-    """A training has become slower."""
+    """A drop of the steps per second that still lasts."""
 
     percent: float
-    """How many fewer steps a second than before."""
+    """Drop in percent of the steps per second before."""
     since: float
 
     def sentence(self, findings: Iterable[tuple[str, Finding]] = ()) -> str:
-        """Return the sentence, with the cause that began at that time.
+        """Return a sentence, with the cause if one began at the same time.
 
-        `findings` are those of the training's devices, each with the name of its devices.
+        `findings` are pairs of a device's name and a finding about this device.
         """
         text = f"Steps are {self.percent:.0f} % slower since {moment(self.since)[:5]}"
         best, cause = len(CAUSES), ""
@@ -64,9 +64,9 @@ class Slowdown:
 
 
 def find_slowdown(points: Sequence[Point], now: float) -> Slowdown | None:
-    """Return the slowdown that lasts until now, or None.
+    """Return the slowdown that still lasts, or None.
 
-    The moment is the one that splits the steps per second best into two levels.
+    It begins where the steps per second split best into two levels.
     """
     if len(points) < 2:
         return None
@@ -93,15 +93,14 @@ def find_slowdown(points: Sequence[Point], now: float) -> Slowdown | None:
         or drop < NOISES * noise
     ):
         return None
-    if (
-        max(after) > usual - drop / 2
-    ):  # some of the time it is as fast as before
+    is_fast_at_times = max(after) > usual - drop / 2
+    if is_fast_at_times:
         return None
     return Slowdown(100 * drop / usual, edges[place])
 
 
 def _change(values: Sequence[float]) -> int:
-    """Return the place at which two means, before it and after it, describe the values best."""
+    """Return the place that splits the values best into two levels, each with its mean."""
     best, place = -1.0, FEWEST_COLUMNS
     for n in range(FEWEST_COLUMNS, len(values) - FEWEST_COLUMNS + 1):
         before, after = values[:n], values[n:]
@@ -118,11 +117,12 @@ def _deviation(values: Sequence[float]) -> float:
 
 
 def step_sentence(
-    steps_per_second: float | None, busy: Iterable[float | None]
+    steps_per_second: float | None,
+    busy: Iterable[float | None],
 ) -> str:
-    """Return for how long the GPU works in a step: `busy` are percentages of the last minute.
+    """Return a sentence about the GPU's time in a step. `busy` are percentages.
 
-    Empty if that is not known, or if the GPU works nearly all the time.
+    Empty if the rate or `busy` is unknown, or if the GPU works nearly all the time.
     """
     known = [value for value in busy if value is not None]
     if not steps_per_second or not known:

@@ -1,4 +1,4 @@
-"""A training that is followed: its output as lines, and its steps."""
+"""A followed training: the lines and the steps of its output."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from gputop.training.runs import (
 from gputop.training.steps import Parse, parse_line
 
 MOST_PIECES = 50
-"""Most pieces of one update."""
+"""Most pieces that one update reads."""
 SETTLE_SECONDS = 0.5
 """Time after which a line without an end counts as complete."""
 
 
 class Source(Protocol):
-    """Something that yields new output."""
+    """A source of output."""
 
     def read(self) -> Iterator[Piece]:
-        """Yield what is new, in pieces with their times."""
+        """Yield the new output in pieces with their times."""
         ...
 
 
@@ -56,7 +56,7 @@ class Training:
         self.command = command
         self.pid = pid
         self.run = run
-        """The run of a relay; None for a process that something else started."""
+        """Run of a relay, or None for a process that gputop did not start."""
         self.lines = PlainLines()
         self.progress = Progress()
         self.output_bytes = 0
@@ -64,7 +64,7 @@ class Training:
         self._parse = parse or parse_line
         self._last_time = 0.0
         self.ended = False
-        """True once the command has ended and its output was read."""
+        """True once the command has ended and all its output was read."""
 
     def _has_ended(self) -> bool:
         if self.run is None:
@@ -74,20 +74,20 @@ class Training:
         return self.run.ended is not None or not self.run.is_running
 
     def read(self) -> list[Piece]:
-        """Return what is new. It may block: the file may be on another machine."""
+        """Return the new output. May block, because the file may be on a network file system."""
         has_ended = self._has_ended()
         pieces = list(islice(self._source.read(), MOST_PIECES))
         self.ended = has_ended and not pieces
         return pieces
 
     def update(self) -> bool:
-        """Read what is new, and return True if there was something."""
+        """Read and add the new output. Return True if there was any."""
         pieces = self.read()
         self.add(pieces)
         return bool(pieces)
 
     def add(self, pieces: Sequence[Piece]) -> None:
-        """Add what was read to the lines and to the progress."""
+        """Add output to the lines and to the progress."""
         for piece in pieces:
             self.output_bytes += len(piece.data) + piece.skipped_bytes
             if piece.skipped_bytes:
@@ -100,13 +100,13 @@ class Training:
                 self._add(line, self._last_time)
 
     def clock(self) -> float:
-        """Return the Unix time. After the end it stands still at the last output."""
+        """Return the Unix time, or the time of the last output once the training has ended."""
         if self.ended and self._last_time:
             return self._last_time
         return time.time()
 
     def members(self, pids: Iterable[int]) -> frozenset[int]:
-        """Return those of the pids that belong to the training."""
+        """Return the pids that belong to the training."""
         return members(pids, self.pid)
 
     def _add(self, line: str, moment: float) -> None:
@@ -121,9 +121,9 @@ def training_of(run: Run, parse: Parse | None = None) -> Training:
 
 
 class FileReader:
-    """Reads the file that another program writes its output to, from near its end.
+    """Reads the output file of another program, starting near its end.
 
-    When something was written before is not known, so it counts as written when it is read.
+    Output gets the time at which it is read, because the file has no times.
     """
 
     def __init__(self, path: Path) -> None:
@@ -131,7 +131,7 @@ class FileReader:
         self._offset = max(0, path.stat().st_size - PIECE_BYTES)
 
     def read(self) -> Iterator[Piece]:
-        """Yield what is new. A file that became shorter is read from its start."""
+        """Yield the new output. A file that became shorter is read again from its start."""
         with contextlib.suppress(OSError), self._path.open("rb") as file:
             if os.fstat(file.fileno()).st_size < self._offset:
                 self._offset = 0
@@ -167,12 +167,14 @@ def attach(pid: int, parse: Parse | None = None) -> Training:
         raise RunError(problem) from None
     except PermissionError:
         problem = Problem(
-            what, "it belongs to another user", "Ask its owner, or use sudo"
+            what,
+            "it belongs to another user",
+            "Use sudo, or ask the owner",
         )
         raise RunError(problem) from None
     except OSError as error:
         raise RunError(
-            Problem(what, str(error.strerror), "Try again")
+            Problem(what, str(error.strerror), "Try again"),
         ) from None
-    why = "its output goes to no file, but to a terminal or a pipe"
+    why = "its output goes to a terminal or a pipe, not to a file"
     raise RunError(Problem(what, why, "Start it with `gputop run -- COMMAND`"))

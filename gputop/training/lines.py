@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from gputop.text import size
 
 LINES = 2000
-"""Most lines that are kept: the newest ones."""
+"""Most lines kept. Older ones are dropped."""
 LINE_CHARACTERS = 4096
-"""Longest line. Of a longer one the start is kept."""
+"""Longest line. The rest of a longer one is dropped."""
 _ESCAPES = re.compile(
     r"\x1b(?:"
     r"\[[0-?]*[ -/]*[@-~]"  # CSI: colours, movements of the cursor
@@ -23,7 +23,7 @@ _ESCAPES = re.compile(
 )
 _UP = re.compile(r"\x1b\[(\d*)[AF]")
 _UNFINISHED = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]{0,4096}\x1b?|[ -/]*)?\Z"
+    r"\x1b(?:\[[0-?]*[ -/]*|[\]PX^_][^\x07\x1b]{0,4096}\x1b?|[ -/]*)?\Z",
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters, except for tabs and the ends of lines."""
@@ -33,27 +33,27 @@ _ENDS = re.compile(r"([\r\n])")
 class PlainLines:
     """Lines of an output that may have colours and progress bars.
 
-    A carriage return begins the line again. A movement of the cursor upwards, as of several
-    progress bars below each other, overwrites the last lines.
+    A carriage return starts the line again. Moving the cursor up, as stacked progress bars do,
+    overwrites the last lines.
     """
 
     def __init__(self) -> None:
         self.lines: deque[str] = deque(maxlen=LINES)
-        """Finished lines. The newest is the last."""
+        """Finished lines, the newest last."""
         self.last = ""
-        """Line that has no end yet, such as a progress bar."""
+        """Unfinished line, such as a progress bar."""
         self.count = 0
-        """Number of finished lines, also of those that are not kept."""
+        """Number of finished lines, including dropped ones."""
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
-        """Start of an escape sequence that has no end yet."""
+        """Start of an unfinished escape sequence."""
         self._begins = False
         """True after a carriage return: the next text replaces the line."""
         self._is_new = False
         """True if the line has changed since it was yielded."""
 
     def feed(self, data: bytes) -> Iterator[str]:
-        """Add output. Yield each line, and each state of a line that is written several times."""
+        """Add output. Yield each line, and each version of a line that is overwritten."""
         text = self._rest + self._decoder.decode(data)
         unfinished = _UNFINISHED.search(text)
         self._rest = ""
@@ -68,13 +68,13 @@ class PlainLines:
         yield from self._add(text[start:])
 
     def skip(self, count: int) -> None:
-        """Note that output is missing here."""
+        """Add a line with the amount of output that is missing here."""
         self._end(f"[{size(count)} of output are only in the file]")
         self.last = self._rest = ""
         self._is_new = False
 
     def settle(self) -> Iterator[str]:
-        """Yield the line without an end if it is new: it may stay as it is for long."""
+        """Yield the unfinished line if it has changed. It may never be finished."""
         if self._is_new:
             self._is_new = False
             yield self.last

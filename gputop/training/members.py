@@ -1,4 +1,4 @@
-"""Processes that belong to a training: it, and what it started."""
+"""Processes of a training: the command and its descendants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MOST_PARENTS = 50
 
 
 def descends_from(pid: int, ancestor: int) -> bool:
-    """Return True if a process of this machine is `ancestor`, or was started by it or its heirs."""
+    """Return True if `pid` is `ancestor` or a descendant of it. Both are of this machine."""
     for _ in range(MOST_PARENTS):
         if pid == ancestor:
             return True
@@ -26,10 +26,10 @@ def parent_of(pid: int) -> int | None:
         status = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return None
-    # The name stands in parentheses and may have spaces.
+    # The name is in parentheses and may contain spaces.
     return int(status.rpartition(b")")[2].split()[1])
 
 
 def members(pids: Iterable[int], ancestor: int) -> frozenset[int]:
-    """Return those of the pids that descend from `ancestor`."""
+    """Return the pids that descend from `ancestor`."""
     return frozenset(pid for pid in pids if descends_from(pid, ancestor))

@@ -11,40 +11,40 @@ if TYPE_CHECKING:
     from gputop.training.steps import StepReading
 
 POINTS = 20_000
-"""Most points of a counter or value that are kept. Of more, each second one of the older is."""
+"""Most points kept of a counter or a value. Older ones are dropped."""
 RATE_SECONDS = 30.0
-"""Time over which steps per second are counted."""
+"""Steps per second are the mean of this time."""
 FEWEST_STEPS = 3
-"""Steps from which a rate is shown; slow steps are counted over a longer time."""
+"""Fewest steps in a rate. Slow steps are counted over a longer time."""
 LIVE_SECONDS = 60.0
-"""Time after which a counter that stands still is no longer the main one."""
+"""A counter without a step for this long is no longer the main one."""
 
 
 class Point(NamedTuple):
-    """A number at a moment."""
+    """A number and its time."""
 
     time: float
     value: float
 
 
 class Counter:
-    """Count of steps, which goes on when a bar begins again at each epoch."""
+    """Count of steps, which continues when a bar starts again at each epoch."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.step: int | None = None
         self.total: int | None = None
         self.points: deque[Point] = deque(maxlen=POINTS)
-        """Times of steps, with all steps since the first that was seen."""
+        """Times of steps, each with the number of steps since the first one read."""
         self._done = 0
 
     def add(self, step: int, total: int | None, time: float) -> None:
-        """Add the step that a line told."""
+        """Add the step of a line."""
         if self.step is not None:
             if step > self.step:
                 self._done += step - self.step
             elif step < self.step:
-                self._done += step  # it began again
+                self._done += step  # the bar of the next epoch
         if self.step != step:
             self.points.append(Point(time, self._done))
         self.step = step
@@ -56,15 +56,17 @@ class Counter:
         return self.points[-1].time if self.points else 0.0
 
     def rate(self, now: float, seconds: float = RATE_SECONDS) -> float | None:
-        """Return steps per second over the time up to the last step; None if too few are known.
+        """Return the steps per second up to the last step, or None if too few are known.
 
-        While no step ends for longer than usual, the rate falls.
+        The rate falls while a step takes longer than usual.
         """
         points = self.points
         if len(points) < 2:
             return None
         first = bisect_left(
-            points, now - seconds, key=lambda point: point.time
+            points,
+            now - seconds,
+            key=lambda point: point.time,
         )
         while (
             first > 0
@@ -84,17 +86,18 @@ class Counter:
 
 
 class Progress:
-    """Progress that was read from the output so far."""
+    """Progress read from the output so far."""
 
     def __init__(self) -> None:
         self.counters: dict[str, Counter] = {}
         self.values: dict[str, deque[Point]] = {}
 
     def add(self, reading: StepReading, time: float) -> None:
-        """Add what a line told at that time."""
+        """Add the reading of a line."""
         if reading.step is not None:
             counter = self.counters.setdefault(
-                reading.counter, Counter(reading.counter)
+                reading.counter,
+                Counter(reading.counter),
             )
             counter.add(reading.step, reading.total, time)
         values = dict(reading.values)
@@ -110,7 +113,7 @@ class Progress:
                 points.append(Point(time, value))
 
     def main(self, now: float) -> Counter | None:
-        """Return the counter of steps: of those that move, the one with most steps per second."""
+        """Return the main counter: the fastest one that still moves."""
         best, best_rate = None, -1.0
         for counter in self.counters.values():
             rate = counter.rate(now) or 0.0
@@ -127,12 +130,13 @@ class Progress:
 
 
 def rates(
-    points: Sequence[Point], edges: Iterable[float]
+    points: Sequence[Point],
+    edges: Iterable[float],
 ) -> list[float | None]:
-    """Return the steps per second between each two neighbouring `edges`, which are times.
+    """Return the steps per second between neighbouring `edges`, which are times.
 
-    The steps between two points are spread evenly over the time between them. None stands for a
-    time before the first or after the last point.
+    The steps between two points are spread evenly over their time. The rate is None before the
+    first and after the last point.
     """
     counts = [_count_at(points, edge) for edge in edges]
     times = list(edges)
@@ -147,7 +151,7 @@ def rates(
 
 
 def _count_at(points: Sequence[Point], time: float) -> float | None:
-    """Return the steps done at a time, between two points in proportion."""
+    """Return the number of steps done at a time, interpolated between points."""
     place = bisect_left(points, time, key=lambda point: point.time)
     if place == len(points) or not points:
         return None

@@ -1,7 +1,7 @@
 """The relay: a small process that owns the terminal of a training and writes its output to a file.
 
-It is in a session of its own, so that the training goes on when gputop ends, the connection drops
-or the terminal closes. It needs only the standard library. Folder of a run:
+It runs in its own session, so that the training continues when gputop ends, the connection drops
+or the terminal closes. It needs only the standard library. The folder of a run has these files:
 
 - `run.json`: the command and its processes. The relay adds the exit status at the end.
 - `output.log`: the bytes that the command wrote.
@@ -31,7 +31,7 @@ CHUNK_BYTES = 1 << 16
 STEP_SECONDS = 0.2
 """Shortest time between two lines of `times`."""
 DRAIN_SECONDS = 1.0
-"""Time for the last output, once the command has ended. A child of it may keep the terminal."""
+"""Longest wait for the last output after the command. Its children may keep the terminal open."""
 FORWARDED = (
     signal.SIGHUP,
     signal.SIGINT,
@@ -40,7 +40,7 @@ FORWARDED = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-"""Signals that are passed on to the command: Slurm, for one, announces its time limit by them."""
+"""Signals that are passed on to the command. Slurm announces its time limit by a signal."""
 NOT_FOUND = 127
 
 
@@ -49,10 +49,14 @@ class OutputFile:
 
     def __init__(self, folder: Path) -> None:
         self._output = os.open(
-            folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+            folder / OUTPUT,
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+            0o600,
         )
         self._times = os.open(
-            folder / TIMES, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+            folder / TIMES,
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+            0o600,
         )
         self._size = 0
         self._next_time = 0.0
@@ -60,7 +64,7 @@ class OutputFile:
         """Bytes that could not be written, because the disk was full."""
 
     def write(self, data: bytes) -> None:
-        """Append `data`. A full disk must not stop the training: what is lost is counted."""
+        """Append `data`. If the disk is full, only count the lost bytes: the training continues."""
         now = time.time()
         try:
             if time.monotonic() >= self._next_time:
@@ -75,18 +79,20 @@ class OutputFile:
 
 
 def start(command: Sequence[str], columns: int, rows: int) -> tuple[int, int]:
-    """Start the command on a terminal of its own. Return its process and the terminal."""
+    """Start the command on a new terminal. Return its pid and the terminal's descriptor."""
     pid, terminal = pty.fork()
     if pid == 0:
         _become(command)
     fcntl.ioctl(
-        terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0)
+        terminal,
+        termios.TIOCSWINSZ,
+        struct.pack("HHHH", rows, columns, 0, 0),
     )
     return pid, terminal
 
 
 def _become(command: Sequence[str]) -> None:
-    """Replace this process by the command. Nobody can answer it, so its input is empty."""
+    """Replace this process by the command. Its input is empty, because no user can type."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -96,13 +102,14 @@ def _become(command: Sequence[str]) -> None:
         os.execvp(command[0], [*command])  # noqa: S606 - this is the purpose
     except OSError as error:
         os.write(
-            2, f"{command[0]}: {error.strerror}\n".encode(errors="replace")
+            2,
+            f"{command[0]}: {error.strerror}\n".encode(errors="replace"),
         )
     os._exit(NOT_FOUND)
 
 
 def copy(terminal: int, ended: int, output: OutputFile) -> None:
-    """Copy what the command writes, until it has ended. `ended` is readable from then on."""
+    """Copy the output until the command ends. The descriptor `ended` is readable from then on."""
     end: float | None = None
     while end is None or time.monotonic() < end:
         wait = None if end is None else max(0.0, end - time.monotonic())
@@ -111,7 +118,7 @@ def copy(terminal: int, ended: int, output: OutputFile) -> None:
         if terminal in readable:
             try:
                 data = os.read(terminal, CHUNK_BYTES)
-            except OSError:  # all have closed the terminal
+            except OSError:  # every process has closed the terminal
                 data = b""
             if not data:
                 return
@@ -123,7 +130,7 @@ def copy(terminal: int, ended: int, output: OutputFile) -> None:
 
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:
-    """Replace `run.json`: readers see the old one or the new one, never a part."""
+    """Replace `run.json` at once, so that no reader sees a part of it."""
     new = folder / f"{RECORD}.new"
     new.write_text(json.dumps(record), encoding="utf-8")
     new.replace(folder / RECORD)
@@ -132,8 +139,8 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
 def main(words: Sequence[str]) -> int:
     """Run the command.
 
-    The arguments are the folder, columns, rows, the command without secrets as JSON, which is
-    kept, and the command.
+    The arguments are the folder, columns, rows, the command without secrets as JSON (for
+    `run.json`), and the command.
     """
     folder, columns, rows, shown, *command = words
     here = Path(folder)

@@ -1,4 +1,4 @@
-"""Runs: commands that a relay runs. Start one, find them again, and follow the output."""
+"""Runs: commands under a relay. Start a run, find it again, and read its output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gputop.files import NoHomeError, user_folder
 from gputop.training import relay
 
 PIECE_BYTES = 1 << 14
-"""Most bytes that are read of what was written together."""
+"""Most bytes read of the output between two lines of `times`."""
 START_SECONDS = 10.0
 
 
@@ -32,13 +32,13 @@ class RunError(ProblemError):
 
 @dataclass(frozen=True)
 class Run:
-    """A run, as its folder describes it at one moment."""
+    """State of a run at one moment, read from its folder."""
 
     folder: Path
     command: tuple[str, ...]
     """Command without secrets."""
     pid: int
-    """Process of the command, which leads a process group."""
+    """Pid of the command, which leads a process group."""
     relay_pid: int
     started: float
     ended: float | None = None
@@ -66,7 +66,7 @@ class Run:
     def signal(self, number: int) -> None:
         """Send a signal to the command, through the relay.
 
-        SIGKILL goes to the command itself: the relay notes how it ended.
+        SIGKILL goes to the command itself, so that the relay can record the end.
         """
         if not self.is_running:
             return
@@ -83,7 +83,9 @@ def runs_folder() -> Path:
         return user_folder("data") / "runs"
     except NoHomeError as error:
         problem = Problem(
-            "The output cannot be kept", str(error), "Set XDG_DATA_HOME"
+            "The output cannot be kept",
+            str(error),
+            "Set XDG_DATA_HOME",
         )
         raise RunError(problem) from None
 
@@ -119,9 +121,9 @@ def all_runs() -> list[Run]:
 
 
 def find_run(name: str | None) -> Run:
-    """Return the run of that name or of the command's pid, the newest of several.
+    """Return the newest run that matches, by the start of its name or by the command's pid.
 
-    Without a name, runs that are not over come first.
+    Runs that still run come before ended ones. Raises `RunError` if there is none.
     """
     runs = all_runs()
     if name is not None:
@@ -157,7 +159,7 @@ def start_run(
                 "The output cannot be kept",
                 why,
                 "Free some space, or set XDG_DATA_HOME",
-            )
+            ),
         ) from None
     words = [
         sys.executable,
@@ -193,27 +195,27 @@ def start_run(
     )
     problem = Problem(
         "The command was not started",
-        why or "its relay is silent",
+        why or "its relay does not answer",
         "Try again",
     )
     raise RunError(problem)
 
 
 class Piece(NamedTuple):
-    """Output that was written together."""
+    """Output between two lines of `times`."""
 
     data: bytes
     time: float
     """Unix time at which it was written, within 0.2 s."""
     skipped_bytes: int = 0
-    """Output before it that was not read, because so much came at once."""
+    """Bytes before this piece that were not read, because too much came at once."""
 
 
 class OutputReader:
     """Reads the output of a run from its start, as it grows.
 
-    Of more than `PIECE_BYTES` in 0.2 s only the last are read: nobody can read them all, and the
-    screen has to stay alive. The file has them all.
+    Only the last `PIECE_BYTES` of each 0.2 s are read, so that a fast output does not block the
+    screen. The file keeps everything.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -225,7 +227,7 @@ class OutputReader:
         self._times_read = 0
 
     def read(self) -> Iterator[Piece]:
-        """Yield what is new, in pieces with their times."""
+        """Yield the new output in pieces with their times."""
         with contextlib.suppress(OSError), self._output.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             if size > self._offset:
@@ -243,7 +245,7 @@ class OutputReader:
                 self._offset = end
                 yield Piece(data, written, skipped)
         done = bisect_right(self._offsets, self._offset) - 1
-        if done > 0:  # they are not needed any more
+        if done > 0:  # no longer needed
             del self._times[:done], self._offsets[:done]
 
     def _read_times(self) -> None:
@@ -259,16 +261,16 @@ class OutputReader:
 
 
 def exit_status(status: int) -> int:
-    """Return the status of a shell: 128 and the signal's number, if a signal ended the command."""
+    """Return the exit status as a shell reports it: 128 + the signal's number after a signal."""
     if status < 0:
         return 128 - status
     return status
 
 
 def pass_on_signals(process: subprocess.Popen[bytes]) -> None:
-    """From now on pass the signals that this process gets to the command, through its relay.
+    """Forward the signals of this process to the command, through its relay.
 
-    A terminal that closes (SIGHUP) ends this process alone.
+    SIGHUP, which a closed terminal sends, ends this process only.
     """
 
     def forward(number: int, _: object) -> None:
@@ -281,14 +283,15 @@ def pass_on_signals(process: subprocess.Popen[bytes]) -> None:
 
 
 def copy_output(run: Run, descriptor: int) -> Iterator[None]:
-    """Copy the output of a run, as it is, until the run has ended. Yield while there is no more.
+    """Copy the raw output of a run until it ends. Yield whenever there is no new output.
 
-    Whoever reads it slowly does not slow the command down.
+    A slow reader does not slow the command down.
     """
     with (run.folder / relay.OUTPUT).open("rb") as file:
         ended = False
         while not ended:
-            ended = not run.is_running  # what was written before is read below
+            # Checked before reading, so that the last output is read as well.
+            ended = not run.is_running
             while data := file.read(relay.CHUNK_BYTES):
                 while data:
                     data = data[os.write(descriptor, data) :]

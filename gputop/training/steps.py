@@ -16,19 +16,19 @@ _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
 _COUNT = r"\d+(?:\.\d+)?[kMG]?"
 _TQDM = re.compile(
     rf"(?P<name>[^|]*?):?\s*\d+%\|[^|]*\|\s*(?P<step>{_COUNT})/(?P<total>{_COUNT})\s*"
-    r"\[[^,\]]*,(?P<rest>[^\]]*)\]?(?P<tail>.*)"
+    r"\[[^,\]]*,(?P<rest>[^\]]*)\]?(?P<tail>.*)",
 )
 """A bar of tqdm with a total: `Epoch 1:  45%|████▌     | 450/1000 [00:12<00:15, 36.2it/s, …]`."""
 _TQDM_ENDLESS = re.compile(
-    rf"(?P<name>.*?):?\s*\b(?P<step>{_COUNT})it \[[\d:]+,(?P<rest>[^\]]*)\]"
+    rf"(?P<name>.*?):?\s*\b(?P<step>{_COUNT})it \[[\d:]+,(?P<rest>[^\]]*)\]",
 )
 """A bar of tqdm without a total: `450it [00:12, 36.2it/s]`."""
 _RICH = re.compile(
-    rf"(?P<name>.*?)\s*[━╸╺╴╶─]{{3,}}\s*(?P<step>{_COUNT})/(?P<total>{_COUNT})\s+(?P<rest>.*)"
+    rf"(?P<name>.*?)\s*[━╸╺╴╶─]{{3,}}\s*(?P<step>{_COUNT})/(?P<total>{_COUNT})\s+(?P<rest>.*)",
 )
 """A bar of rich, as Lightning draws it: `Epoch 0/9 ━━━━ 12/100 0:00:01 • …`."""
 _KERAS = re.compile(
-    rf"(?P<name>)(?P<step>{_COUNT})/(?P<total>{_COUNT})\s+[━─]{{3,}}(?P<rest>.*)"
+    rf"(?P<name>)(?P<step>{_COUNT})/(?P<total>{_COUNT})\s+[━─]{{3,}}(?P<rest>.*)",
 )
 """A bar of Keras: `120/1000 ━━━━ 12s 34ms/step - loss: 2.3`."""
 _BARS = (
@@ -37,7 +37,7 @@ _BARS = (
     (re.compile("[━╸╺╴╶─]"), _RICH),
     (re.compile("[━─]"), _KERAS),
 )
-"""Bars, each after a sign that is quick to find: most lines are no bars."""
+"""Patterns of bars, each after a cheaper one that most lines do not match."""
 _DIGIT = re.compile(r"\d")
 _LOGGED = re.compile(
     r"(?<![\w/.])(?:global[_ ]?)?(?:steps?|iter(?:ation)?s?|batch|update)\b[][\s:=#]*"
@@ -59,24 +59,24 @@ _NO_TRAINING = re.compile(
     r"download\w*|load\w*|map|token\w*|filter|generating|fetching|extracting)\b",
     re.IGNORECASE,
 )
-"""Names of bars that do not count steps of training."""
+"""Names of bars that do not count training steps."""
 _SCALE = {"k": 1e3, "M": 1e6, "G": 1e9}
 
 
 @dataclass(frozen=True)
 class StepReading:
-    """Progress of a training, as one line tells it."""
+    """Progress of a training in one line of its output."""
 
     counter: str
-    """Name of the count: a training may count epochs, steps and batches side by side."""
+    """Name of the counter. A training may count epochs, steps and batches side by side."""
     step: int | None = None
     total: int | None = None
     values: Mapping[str, float] = field(default_factory=dict)
-    """Numbers that were logged, by name, such as `loss`."""
+    """Logged numbers by name, such as `loss`."""
 
     @property
     def loss(self) -> float | None:
-        """The loss: the value called so, or the first one whose name has it as a part."""
+        """Value of `loss`, or of the first name with this word, such as `train/loss`."""
         if "loss" in self.values:
             return self.values["loss"]
         for name, value in self.values.items():
@@ -91,17 +91,17 @@ Parse = Callable[[str], StepReading | None]
 def pattern_parser(pattern: str) -> Parse:
     """Return a parser for a regular expression with the group `step`, or raise `ValueError`.
 
-    The groups `total`, and any other that is a number, such as `loss`, are optional.
+    The group `total` is optional. Other groups, such as `loss`, are logged values.
     """
     try:
         compiled = re.compile(pattern)
     except re.error as error:
         raise ValueError(
-            f"{pattern!r} is no regular expression: {error}."
+            f"{pattern!r} is not a regular expression: {error}.",
         ) from None
     if "step" not in compiled.groupindex:
         raise ValueError(
-            f"{pattern!r} has no group for the step. Name it, as in '(?P<step>[0-9]+)'."
+            f"{pattern!r} has no group `step`. Add one, such as '(?P<step>[0-9]+)'.",
         )
 
     def parse(line: str) -> StepReading | None:
@@ -124,7 +124,7 @@ def pattern_parser(pattern: str) -> Parse:
 
 
 def parse_line(line: str) -> StepReading | None:
-    """Return what a line tells about steps and losses, or None."""
+    """Return the steps and logged values of a line, or None."""
     line = line[:LONGEST_LINE].strip()
     if line.startswith("{"):
         return _json(line) or _python_dict(line)
@@ -160,7 +160,7 @@ def _numbers(found: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _first(values: dict[str, float], names: tuple[str, ...]) -> int | None:
-    """Remove these names from the values, and return the first of them as a whole number."""
+    """Remove these names from the values. Return the first value as a whole number."""
     found = None
     for name in names:
         value = values.pop(name, None)
@@ -170,7 +170,7 @@ def _first(values: dict[str, float], names: tuple[str, ...]) -> int | None:
 
 
 def _python_dict(line: str) -> StepReading | None:
-    """Read a line such as `{'loss': 2.31, 'epoch': 0.5}`, as the Trainer of transformers prints."""
+    """Read a line of the Trainer of transformers: `{'loss': 2.31, 'epoch': 0.5}`."""
     values = _values(line)
     if "loss" not in values:
         return None
@@ -186,7 +186,10 @@ def _bar(bar: re.Match[str]) -> StepReading | None:
     values.pop("v_num", None)
     step = _whole(groups["step"])
     return StepReading(
-        f"bar {name}".strip(), step, _whole(groups.get("total")), values
+        f"bar {name}".strip(),
+        step,
+        _whole(groups.get("total")),
+        values,
     )
 
 
@@ -198,14 +201,17 @@ def _logged(line: str) -> StepReading | None:
     for name in (*_STEP_KEYS, "steps", "epoch", *_TOTAL_KEYS):
         values.pop(name, None)
     if found is None:
-        # A loss without a step, such as that of an epoch, must look like a log.
+        # Without a step the line counts only if it has a loss, as at the end of an epoch.
         if not any(_LOSS.search(name) for name in values):
             return None
         return StepReading("log", None, None, values)
     if _NO_TRAINING.search(line[: found.start()]):
         return None
     return StepReading(
-        "log", int(found["step"]), _whole(found["total"]), values
+        "log",
+        int(found["step"]),
+        _whole(found["total"]),
+        values,
     )
 
 

@@ -8,8 +8,8 @@ from gputop.agent.device import Device, DeviceSample
 from gputop.output.pages import LOUD_RED, YELLOW, cell
 from gputop.output.status_page import parse_columns
 from gputop.schema.values import degrees_to_slowdown
+from gputop.ui.drawing.device_cells import heat_style
 from gputop.ui.drawing.palette import TEXT, WARN
-from gputop.ui.monitor.panel import heat_style
 
 
 @pytest.mark.parametrize(

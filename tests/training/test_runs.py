@@ -199,7 +199,7 @@ def test_a_process_that_writes_to_no_file_is_named() -> None:
     with subprocess.Popen(
         ["/bin/sleep", "60"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        with pytest.raises(RunError, match="to no file"):
+        with pytest.raises(RunError, match="not to a file"):
             attach(process.pid)
         process.kill()
     with pytest.raises(RunError, match="no such process"):

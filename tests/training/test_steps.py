@@ -98,7 +98,7 @@ def test_a_pattern_names_step_and_values_by_its_groups() -> None:
     assert parse("something else") is None
 
 
-@pytest.mark.parametrize(("pattern", "why"), [("(", "no regular expression"), (r"\d+", "no group")])
+@pytest.mark.parametrize(("pattern", "why"), [("(", "not a regular"), (r"\d+", "no group")])
 def test_a_wrong_pattern_is_refused_with_its_reason(pattern: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         pattern_parser(pattern)

@@ -47,6 +47,8 @@ class PageApp(App[None]):
     """Nothing but the page."""
 
     CSS_PATH = GputopApp.CSS_PATH
+    HORIZONTAL_BREAKPOINTS = GputopApp.HORIZONTAL_BREAKPOINTS
+    VERTICAL_BREAKPOINTS = GputopApp.VERTICAL_BREAKPOINTS
 
     def __init__(self, *records: Record) -> None:
         super().__init__()

@@ -91,11 +91,11 @@ async def test_these_keys_quit_everywhere(
 
 
 @pytest.mark.parametrize("width", [60, 109, 110])
-async def test_the_help_has_two_columns_from_110_cells_on(width: int) -> None:
+async def test_the_help_has_two_columns_from_120_cells_on(width: int) -> None:
     async with settled(app_with(inventory(1), sample(1)), (width, 24)) as (app, pilot):
         await press(pilot, "question_mark")
         left, right = app.screen.query("#columns Static")
-        assert (left.region.y == right.region.y) is (width >= 110)
+        assert (left.region.y == right.region.y) is (width >= 120)
         box = app.screen.query_one(".box")
         assert right.region.right <= box.scrollable_content_region.right <= width
 

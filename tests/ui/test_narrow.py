@@ -12,7 +12,6 @@ from gputop.settings import Settings
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.dialogs import ConfirmScreen
 from gputop.ui.monitor.device_list import DevicesView
-from gputop.ui.shell.dashboard import LEAST_HEIGHT, LEAST_WIDTH
 from gputop.ui.shell.header import Header
 from tests.streams import inventory, no_driver, sample
 from tests.ui import scenes
@@ -98,6 +97,7 @@ async def test_the_smallest_terminals_have_the_devices_alone() -> None:
     app = app_with(*scenes.alarming(8))
     async with app.run_test(size=(60, 11)) as pilot:
         await until(pilot, lambda: "%" in text_of(lines(app)))
+        await settle(pilot)
         heading, *rows = text_of(lines(app)).splitlines()[:9]
         assert heading.split() == ["GPU", "BUSY", "MEMORY", "TEMP"]
         assert [row.strip("▌ ")[0] for row in rows] == [*"01234567"]
@@ -106,7 +106,7 @@ async def test_the_smallest_terminals_have_the_devices_alone() -> None:
         assert "PID" in text_of(lines(app))
 
 
-WIDTHS, HEIGHTS = range(LEAST_WIDTH, 61), range(LEAST_HEIGHT, 15)
+WIDTHS, HEIGHTS = range(40, 61), range(12, 15)
 NOTE = re.compile(r" +(\d+) to (\d+) of (\d+) (devices|processes)( ·.*|: .*)?")
 
 

@@ -26,13 +26,13 @@ GUTTER = 21
 TICK = 12
 """Cells from one time on the axis to the next."""
 WIDTHS = (2.0, 4.0, 10.0, 20.0, 60.0, 120.0, 600.0, 1800.0)
-"""Zoom levels: seconds in a dot."""
+"""Zoom levels: seconds per dot."""
 IN_VIEW_SECONDS = 200.0
 FEWEST_ROWS, MOST_ROWS = 2, 10
 SHOWN = ("gpu_utilization_percent", "sm_clock_mhz", "power_watts")
 """Readings of the GPUs that are drawn."""
 LOWEST = ("sm_clock_mhz",)
-"""Readings of which the lowest GPU counts, because it holds up the others."""
+"""Readings drawn of the lowest GPU, which slows the others down. Others are means."""
 STEPS = (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
@@ -41,7 +41,7 @@ class Axis(NamedTuple):
 
     end: float
     width: float
-    """Seconds in a dot."""
+    """Seconds per dot."""
     dots: int
 
     @property
@@ -55,7 +55,7 @@ class Axis(NamedTuple):
         return [self.start + self.width * n for n in range(self.dots + 1)]
 
     def place(self, moment: float) -> int | None:
-        """Return the number of the dot of a time, or None if it is not shown."""
+        """Return the index of the dot at a time, or None if the time is not shown."""
         if not self.start <= moment < self.end:
             return None
         return min(self.dots - 1, int((moment - self.start) / self.width))
@@ -85,7 +85,7 @@ class TrainingCharts(TelemetryView):
     """Steps per second, the loss, and readings of the GPUs of a training."""
 
     _zoom: int | None = None
-    """Place in `WIDTHS`, or None to have some minutes in view."""
+    """Index into `WIDTHS`, or None to show `IN_VIEW_SECONDS`."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class TrainingCharts(TelemetryView):
 
     @property
     def _width(self) -> float:
-        """Seconds in a dot. Each dot has at least one sample."""
+        """Seconds per dot. Each dot has at least one sample."""
         if self._zoom is not None:
             return WIDTHS[self._zoom]
         dots = 2 * max(1, self.size.width - GUTTER)
@@ -154,11 +154,16 @@ class TrainingCharts(TelemetryView):
         top = nice_top([*values, rate])
         scale = f"of {number(top)}"
         return DrawnChart(
-            "steps/s", number(rate), scale, values, top, palette.ACCENT
+            "steps/s",
+            number(rate),
+            scale,
+            values,
+            top,
+            palette.ACCENT,
         )
 
     def _loss(self, axis: Axis) -> DrawnChart | None:
-        """Return the loss. It is logged now and then, and lasts until the next one."""
+        """Return the chart of the loss. A logged loss is drawn until the next one."""
         points = self._progress.values.get("loss")
         if not points:
             return None
@@ -173,7 +178,12 @@ class TrainingCharts(TelemetryView):
         top = nice_top(values)
         now = f"{points[-1].value:.3g}"
         return DrawnChart(
-            "loss", now, f"of {number(top)}", values, top, palette.TENSOR
+            "loss",
+            now,
+            f"of {number(top)}",
+            values,
+            top,
+            palette.TENSOR,
         )
 
     def _of_devices(self, axis: Axis) -> Iterator[DrawnChart]:
@@ -200,7 +210,7 @@ class TrainingCharts(TelemetryView):
         series: Sequence[Sequence[float | None]],
         newest: Sequence[float],
     ) -> DrawnChart:
-        """Return the chart of several devices: of their mean, or of the lowest one."""
+        """Return one chart of several devices: their mean, or the lowest one."""
         merge = min if chart.name in LOWEST else fmean
         values: list[float | None] = []
         for dot in zip(*series, strict=True):
@@ -214,12 +224,17 @@ class TrainingCharts(TelemetryView):
             word = "lowest" if chart.name in LOWEST else "mean"
             scale = f"{word} of {count(len(devices), 'GPU')}"
         return DrawnChart(
-            chart.label, chart.text(now), scale, values, top, chart.style
+            chart.label,
+            chart.text(now),
+            scale,
+            values,
+            top,
+            chart.style,
         )
 
 
 def nice_top(values: Sequence[float | None]) -> float:
-    """Return a round number that is as large as all values, for the full height."""
+    """Return a round number for the full height, at least as large as all values."""
     most = max((value for value in values if value is not None), default=0.0)
     if most <= 0:
         return 1.0
@@ -233,7 +248,7 @@ def nice_top(values: Sequence[float | None]) -> float:
 def _rows(chart: DrawnChart, height: int) -> list[Row]:
     right = [reading(chart.now, palette.STRONG), Span(" ")]
     labels: list[Row] = [
-        spread([Span(chart.label, palette.DIM)], right, GUTTER)
+        spread([Span(chart.label, palette.DIM)], right, GUTTER),
     ]
     if height > 1:
         scale = cell(chart.scale, GUTTER - 1, palette.DIM, right=True)

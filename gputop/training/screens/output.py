@@ -16,15 +16,15 @@ SIDE_CELLS = 20
 
 
 class OutputView(Wheel, LiveView):
-    """Lines of an output under a title. Lines count from the first one that was written."""
+    """Lines of an output under a title. Line numbers count from the first line written."""
 
     def __init__(self, lines: PlainLines) -> None:
         super().__init__(id="output")
         self._lines = lines
         self._end: int | None = None
-        """Number of the line below the last one on screen; None follows the output."""
+        """Number of the line below the last one on screen, or None to follow the output."""
         self._skipped = 0
-        """Characters that it is scrolled to the right."""
+        """Characters by which the view is scrolled to the right."""
 
     @property
     def _room(self) -> int:
@@ -32,7 +32,7 @@ class OutputView(Wheel, LiveView):
 
     @property
     def _first(self) -> int:
-        """Number of the oldest line that is kept."""
+        """Number of the oldest line kept."""
         return self._lines.count - len(self._lines.lines)
 
     @property
@@ -61,7 +61,7 @@ class OutputView(Wheel, LiveView):
             text = self._line(number)[self._skipped :]
             rows.append([Span(text, TEXT)])
         while len(rows) > 1 and end < self._room:
-            rows.append(rows.pop(1))  # the first lines stand at the top
+            rows.append(rows.pop(1))  # a short output starts at the top
             end += 1
         return rows
 

@@ -38,18 +38,18 @@ if TYPE_CHECKING:
     from gputop.ui.telemetry import Telemetry
 
 BUSY_SAMPLES = 60
-"""Samples of *busy* that a sentence about the steps is based on."""
+"""Samples of *busy* for the sentence about a step."""
 FINDINGS = 2
 ROWS = 2 + FINDINGS
 BAR_CELLS = 16
 VALUES = ("lr", "learning_rate", "grad_norm", "accuracy", "acc", "ppl")
-"""Logged values that are shown if there is room, besides the loss."""
+"""Logged values that are shown after the loss, if there is room."""
 SILENT_SECONDS = 60.0
 JUDGED_SECONDS = 2 * FEWEST_COLUMNS * COLUMN_SECONDS
 
 
 class TrainingSummary(TelemetryView):
-    """Command and state, progress, and a row for each of the gravest findings."""
+    """Rows of a training: command and state, progress, and the gravest findings."""
 
     def __init__(
         self,
@@ -74,11 +74,13 @@ class TrainingSummary(TelemetryView):
         name = program.rpartition("/")[2]
         command = visible(" ".join((name, *words)), 400)
         return spread(
-            [Span(f" {command} ", STRONG)], [Span(f" {text} ", style)], width
+            [Span(f" {command} ", STRONG)],
+            [Span(f" {text} ", style)],
+            width,
         )
 
     def _state(self) -> tuple[str, Style]:
-        """Return how the command runs or ended."""
+        """Return the state of the command, and its style."""
         training = self._training
         run = training.run
         if run is None:
@@ -132,7 +134,7 @@ class TrainingSummary(TelemetryView):
         return row
 
     def _times(self, main: Counter, rate: float) -> Iterator[Row]:
-        """Yield the time that is left, and that of a step."""
+        """Yield the time left, and the time per step."""
         if main.total and main.step is not None and not self._training.ended:
             left = max(0, main.total - main.step) / rate
             yield [Span(duration(left), STRONG), Span(" left", DIM)]
@@ -148,7 +150,7 @@ class TrainingSummary(TelemetryView):
             yield "▲ Output is lost: the disk was full", FAULT
         main = training.progress.main(now)
         if main is None:
-            yield "If it prints steps in its own way: --pattern REGEX", DIM
+            yield "If its steps have another format: --pattern REGEX", DIM
             return
         if training.ended:
             if training.run is not None:
@@ -180,5 +182,7 @@ class TrainingSummary(TelemetryView):
         history = self._telemetry.history
         for device in self._devices():
             yield from history.last(
-                device.uuid, "gpu_utilization_percent", BUSY_SAMPLES
+                device.uuid,
+                "gpu_utilization_percent",
+                BUSY_SAMPLES,
             )

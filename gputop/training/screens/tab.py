@@ -1,4 +1,4 @@
-"""Tab with a training: how it goes, charts beside its GPUs, findings, and its output."""
+"""Tab of a training: its progress, findings, charts and output."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from gputop.ui.telemetry import Telemetry
 
 READ_SECONDS = 0.2
-"""Seconds between two looks for new output."""
+"""Seconds between two reads of the output."""
 ENDINGS = (
     (signal.SIGINT, "interrupt it, as Ctrl+C does"),
-    (signal.SIGTERM, "ask it to end"),
+    (signal.SIGTERM, "end it, as `kill` does"),
     (signal.SIGKILL, "end it at once"),
 )
 
@@ -50,7 +50,7 @@ class TrainingTab(LiveTab):
         super().__init__(id="training")
         self._training, self._telemetry = training, telemetry
         self._pids: frozenset[int] = frozenset()
-        """GPU processes when `_members` were found."""
+        """GPU processes of the sample in which `_members` were found."""
         self._members: frozenset[int] = frozenset()
         more = (self._of_training, training.clock)
         self.summary = TrainingSummary(telemetry, training, *more)
@@ -68,7 +68,7 @@ class TrainingTab(LiveTab):
 
     @work(group="training", exit_on_error=False)
     async def _follow(self) -> None:
-        """Read the output as long as the tab exists. Keys are answered between two pieces."""
+        """Read the output until the training ends. Keys are handled between two pieces."""
         while not self._training.ended:
             pieces = await asyncio.to_thread(self._training.read)
             for piece in pieces:
@@ -117,9 +117,9 @@ class TrainingTab(LiveTab):
         return [device for device in devices if device.uuid in used]
 
     def action_stacks(self) -> None:
-        """Say where the time of the training's process goes, of several the first one."""
+        """Show where the first process of the training spends its time."""
         if self._training.is_simulated:
-            self.notify("It is simulated and does not exist")
+            self.notify("This training is simulated and has no process")
             return
         pid = min(self._members, default=self._training.pid)
         self.run_worker(
@@ -132,7 +132,7 @@ class TrainingTab(LiveTab):
     def action_signal(self) -> None:
         run = self._training.run
         if run is None or self._training.ended:
-            self.notify("It has ended, or gputop did not start it")
+            self.notify("The training has ended, or gputop did not start it")
             return
         choices = []
         for number, meaning in ENDINGS:

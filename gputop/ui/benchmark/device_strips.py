@@ -18,8 +18,8 @@ from gputop.ui.benchmark.plot import round_up
 from gputop.ui.drawing import palette
 from gputop.ui.drawing.cells import Row, Span, cell, clip
 from gputop.ui.drawing.charts import draw_chart
+from gputop.ui.drawing.device_cells import limit_text
 from gputop.ui.drawing.palette import DIM, STRONG
-from gputop.ui.monitor.panel import limit_text
 
 if TYPE_CHECKING:
     from rich.style import Style

@@ -11,17 +11,13 @@ from gputop.ui.device.events import EventsView
 from gputop.ui.device.readings import DetailsView
 from gputop.ui.device.timeline import TimelineView
 from gputop.ui.device.title import DeviceTitle
-from gputop.ui.drawing.live import DeviceTab, space_of
+from gputop.ui.drawing.live import DeviceTab
 from gputop.ui.processes.screen import ProcessesView
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
 
     from gputop.ui.telemetry import Telemetry
-
-MAPPED, WIDE, WIDEST, TALL = 70, 150, 200, 34
-"""Width from which the map is shown, width from which one and two columns of readings are beside
-the charts, and height from which events are shown."""
 
 
 class DevicePage(DeviceTab):
@@ -56,7 +52,6 @@ class DevicePage(DeviceTab):
 
     def show(self, uuid: str) -> None:
         self._processes.device_uuid = uuid
-        self.on_resize()
         super().show(uuid)
         self._processes.redraw()
 
@@ -68,11 +63,3 @@ class DevicePage(DeviceTab):
         if self.selected is not None:
             self.telemetry.history.reset(self.selected.uuid)
             self.show_telemetry()
-
-    def on_resize(self) -> None:
-        """Choose the layout before the page is shown, too, so that it is laid out only once."""
-        width, height = space_of(self)
-        self.set_class(width >= MAPPED, "-mapped")
-        self.set_class(width >= WIDE, "-wide")
-        self.set_class(width >= WIDEST, "-widest")
-        self.set_class(height >= TALL, "-tall")

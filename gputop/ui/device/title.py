@@ -20,9 +20,9 @@ from gputop.text import (
 )
 from gputop.ui.device.bound_map import ADVICE
 from gputop.ui.drawing.cells import Row, Span, clip_advice, rule_of, width_of
+from gputop.ui.drawing.device_cells import bound_row, heat_style, memory_style
 from gputop.ui.drawing.live import DeviceView
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
-from gputop.ui.monitor.panel import bound_row, heat_style, memory_style
 
 if TYPE_CHECKING:
     from gputop.agent.device import Device

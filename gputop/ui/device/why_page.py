@@ -20,6 +20,7 @@ from gputop.ui.drawing.charts import (
     newest_dots,
     samples_a_dot,
 )
+from gputop.ui.drawing.device_cells import sign_of
 from gputop.ui.drawing.live import DeviceTab, DeviceView, ScrolledView
 from gputop.ui.drawing.palette import (
     ACCENT,
@@ -30,7 +31,6 @@ from gputop.ui.drawing.palette import (
     STRONG,
     ink,
 )
-from gputop.ui.monitor.panel import sign_of
 
 if TYPE_CHECKING:
     from gputop.agent.device import Device

@@ -11,17 +11,8 @@ from rich.style import Style
 from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import Host
 from gputop.health.conditions import HANGING, Fault, fault_of
-from gputop.health.findings import (
-    Bound,
-    BoundBy,
-    Finding,
-    Severity,
-    capitalized,
-)
-from gputop.health.thresholds import FULL_MARK, HOT_MARGIN
-from gputop.schema.clock_events import BY_WORD, CLOCK_EVENTS, gravity
-from gputop.schema.derived import label_of, model_of
-from gputop.schema.values import degrees_to_slowdown
+from gputop.health.findings import BoundBy, Finding
+from gputop.schema.derived import label_of
 from gputop.stream.history import History
 from gputop.text import (
     ABSENT,
@@ -31,7 +22,6 @@ from gputop.text import (
     percentage,
     quantity,
     size,
-    visible,
     watts_of,
 )
 from gputop.ui.drawing import cells, charts, palette
@@ -48,13 +38,21 @@ from gputop.ui.drawing.cells import (
     share_of,
     width_of,
 )
+from gputop.ui.drawing.device_cells import (
+    LONGEST_LIMIT,
+    bound_row,
+    heat_style,
+    limited_by,
+    memory_style,
+    name_of,
+    number,
+)
 from gputop.ui.drawing.palette import (
     ACCENT,
     DIM,
     FAULT,
     STRONG,
     TAB,
-    TEXT,
     TRACK,
     WARN,
 )
@@ -73,8 +71,6 @@ BARRED = (charts.BUSY, charts.SM_ACTIVE, charts.MEMORY, charts.POWER)
 """Charts of readings that already have a bar in the panel."""
 DETAIL_ROWS = 4
 """Most rows of further readings."""
-LONGEST_WORD = max(len(bound.shown) for bound in Bound)
-LONGEST_LIMIT = max(len(event.short) for event in CLOCK_EVENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +148,6 @@ class Panel:
         return value
 
 
-def name_of(device: Device) -> str:
-    """Return the short name of a device; for a MIG instance, its profile."""
-    name = model_of(device)
-    if device.parent_uuid is None:
-        return name
-    return f"└ MIG {name.rpartition(' MIG ')[2]}"
-
-
 def draw(
     panel: Panel,
     density: Density,
@@ -205,24 +193,6 @@ def _body(
     return [first, *rows]
 
 
-def bound_row(
-    bound_by: BoundBy | None,
-    finding: Finding | None,
-    width: int,
-) -> Row:
-    """Draw the fixed row of a device: its bottleneck, and its finding or else the reason."""
-    word = why = ""
-    if bound_by is not None:
-        word, why = bound_by.bound.known, bound_by.text
-    row = [Span("bound by ", DIM), cell(word or ABSENT, LONGEST_WORD, STRONG)]
-    room = width - width_of(row) - 2
-    if finding is not None:
-        sign = sign_of(finding.severity)
-        text = cells.clip_words(capitalized(finding.line), room - 2)
-        return [*row, Span("  "), sign, Span(text, sign.style)]
-    return [*row, Span("  "), Span(cells.clip_words(why, room), DIM)]
-
-
 def _charts(
     panel: Panel,
     width: int,
@@ -238,8 +208,8 @@ def _charts(
     height = min(MOST_CHART, rows // lines)
     each = (width - 2 * (columns - 1)) // columns
     blocks: list[list[Row]] = [[] for _ in range(columns)]
-    for number, chart in enumerate(panel.charts[:many]):
-        blocks[number // lines] += _chart(panel, chart, each, height)
+    for place, chart in enumerate(panel.charts[:many]):
+        blocks[place // lines] += _chart(panel, chart, each, height)
     return beside(blocks, each, 2)
 
 
@@ -342,39 +312,6 @@ def _figures(
     return [[Span("  "), *figure] for figure in figures]
 
 
-def sign_of(severity: Severity) -> Span:
-    """Return the sign of a finding, in its colour."""
-    if severity is Severity.INFORMATION:
-        return Span("· ", DIM)
-    return Span("▲ ", FAULT if severity is Severity.FAULT else WARN)
-
-
-def heat_style(device: Device, readings: DeviceSample) -> Style:
-    """Return the style of a temperature, with a warning near the slowdown."""
-    margin = degrees_to_slowdown(device, readings)
-    return WARN if margin is not None and margin <= HOT_MARGIN else TEXT
-
-
-def memory_style(used: int | None, total: int | None) -> Style:
-    """Return the style of memory in use, with a warning if little is left."""
-    return WARN if (share_of(used, total) or 0) >= FULL_MARK else STRONG
-
-
-def limit_text(reason: str) -> tuple[str, Style]:
-    """Return a clock event reason in a word or two, and its style; empty for idle."""
-    event = BY_WORD.get(reason)
-    if event is None:
-        return clip(visible(reason, LONGEST_LIMIT), LONGEST_LIMIT), DIM
-    return event.short, WARN if event.fault else DIM
-
-
-def limited_by(readings: DeviceSample) -> tuple[str, Style]:
-    """Return the most severe clock event reason and its style; empty if there is none."""
-    return limit_text(
-        min(readings.clock_event_reasons or ("idle",), key=gravity)
-    )
-
-
 def _fault_rows(
     fault: Fault,
     what: Style,
@@ -396,11 +333,6 @@ def _labelled_bar(
 ) -> Row:
     drawn = bar(share, width - LABEL - VALUE, style)
     return [cell(label, LABEL, DIM), *drawn, Span(" "), *value]
-
-
-def number(text: str, width: int = 5, style: Style = STRONG) -> Span:
-    """Return a right-aligned span for a reading. A missing reading is dim."""
-    return cell(text, width, DIM if text == ABSENT else style, right=True)
 
 
 def _busy_bar(panel: Panel, width: int) -> Row:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -23,12 +23,17 @@ from gputop.text import (
 )
 from gputop.ui.drawing import charts
 from gputop.ui.drawing.cells import Row, Span, bar, cell, faded, fit, share_of
+from gputop.ui.drawing.device_cells import (
+    heat_style,
+    limited_by,
+    memory_style,
+    name_of,
+    number,
+    sign_of,
+)
 from gputop.ui.drawing.palette import DIM, MEMORY, TEXT, WARN
-from gputop.ui.monitor import panel as panels
 from gputop.ui.monitor.details import lacks
-
-if TYPE_CHECKING:
-    from gputop.ui.monitor.panel import Panel
+from gputop.ui.monitor.panel import Panel, selection_mark
 
 
 class DeviceColumn(NamedTuple):
@@ -62,7 +67,7 @@ def _power(panel: Panel) -> str:
 
 
 def _heat_style(panel: Panel) -> Style:
-    return panels.heat_style(panel.device, panel.readings)
+    return heat_style(panel.device, panel.readings)
 
 
 def _bound(panel: Panel) -> str:
@@ -70,13 +75,13 @@ def _bound(panel: Panel) -> str:
     word = panel.bound_by.bound.known if panel.bound_by else ""
     if panel.finding is None:
         return word or ABSENT
-    return f"{panels.sign_of(panel.finding.severity).text}{word}".rstrip()
+    return f"{sign_of(panel.finding.severity).text}{word}".rstrip()
 
 
 def _bound_style(panel: Panel) -> Style:
     if panel.finding is None:
         return TEXT
-    return panels.sign_of(panel.finding.severity).style
+    return sign_of(panel.finding.severity).style
 
 
 RATE = 12
@@ -92,8 +97,8 @@ COLUMNS = (
     DeviceColumn("POWER W", "power_watts", 10, 30, _power),
     _column("SM MHz", "sm_clock_mhz", 8, 34, _quantity),
     DeviceColumn("LIMIT", "clock_event_reasons", 13, 38,
-                 lambda panel: panels.limited_by(panel.readings)[0],
-                 lambda panel: panels.limited_by(panel.readings)[1]),
+                 lambda panel: limited_by(panel.readings)[0],
+                 lambda panel: limited_by(panel.readings)[1]),
     TENSOR,
     _column("BUS", "memory_utilization_percent", 6, 44, _percent),
     _column("FAN", "fan_percent", 6, 44, _percent),
@@ -143,9 +148,7 @@ def row_layout(
         known, left, lambda column: column.width, lambda column: column.room
     )
     left -= sum(column.width for column in others)
-    longest = max(
-        (cell_len(panels.name_of(device)) for device in devices), default=0
-    )
+    longest = max((cell_len(name_of(device)) for device in devices), default=0)
     name = max(8, min(longest, LONGEST_NAME, left - 3 - 2 * SHORTEST_BAR))
     bars = max(0, min(LONGEST_BAR, (left - name - 3) // 2))
     return RowLayout(width, label, name, bars, others)
@@ -163,10 +166,10 @@ def heading(c: RowLayout) -> Row:
 def draw_row(panel: Panel, c: RowLayout) -> Row:
     label, name = panel.title_styles
     row: Row = [
-        panels.selection_mark(panel),
+        selection_mark(panel),
         cell(label_of(panel.device).rjust(2), c.label, label),
         cell(
-            panels.name_of(panel.device),
+            name_of(panel.device),
             c.name,
             name if panel.selected else TEXT,
         ),
@@ -179,10 +182,10 @@ def draw_row(panel: Panel, c: RowLayout) -> Row:
         *_busy(panel, c.bar),
         Span(" "),
         *bar(share_of(used, total), c.bar, MEMORY),
-        panels.number(
+        number(
             used_of(used, total),
             MEMORY_VALUE,
-            panels.memory_style(used, total),
+            memory_style(used, total),
         ),
         Span(" "),
     ]
@@ -194,7 +197,7 @@ def draw_row(panel: Panel, c: RowLayout) -> Row:
         text = column.text(panel)
         if is_instance and never and text == ABSENT:
             text = ""
-        row.append(panels.number(text, column.width, column.style(panel)))
+        row.append(number(text, column.width, column.style(panel)))
     if (
         panel.old_seconds is not None
         # The age replaces the name, because it always fits there.
@@ -211,5 +214,5 @@ def _busy(panel: Panel, cells: int) -> Row:
     return [
         *bar(share_of(active, 100), cells - len(term), chart.style),
         cell(term, min(cells, len(term)), DIM),
-        panels.number(_percent(active), BUSY_VALUE, TEXT),
+        number(_percent(active), BUSY_VALUE, TEXT),
     ]

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from gputop.ui.processes.table_state import ProcessTable
     from gputop.ui.telemetry import Telemetry
 
-SMALLEST = "-smallest"
-"""Style class of a screen with room only for the devices."""
-
 
 class MonitorTab(ListTab):
     """Tab with devices and processes, laid out for the available space.
@@ -107,7 +104,8 @@ class MonitorTab(ListTab):
     def _arrange(self) -> None:
         """Divide the space. This depends only on the terminal and the number of devices."""
         has_devices = bool(self.telemetry.devices or self.telemetry.machines)
-        alone = self.screen.has_class(SMALLEST)
+        screen = self.screen
+        alone = screen.has_class("-tiny") or screen.has_class("-flat")
         self._host.display = not has_devices
         self.devices.display = has_devices
         self.processes.display = has_devices and not alone

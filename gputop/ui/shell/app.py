@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
     from textual.screen import Screen
 
-    from gputop.ui.shell.dashboard import RecordSource
     from gputop.ui.shell.events import Notice
+    from gputop.ui.shell.stream_screen import RecordSource
 
 ANY_TERMINAL = look.Terminal()
 ANSI_THEMES = ("ansi-dark", "textual-ansi")
@@ -67,6 +67,21 @@ class GputopApp(SteadyApp, inherit_bindings=False):
     """Driver of the terminal; None without one, as in tests."""
     # The path is absolute, because subclasses may be in other folders.
     CSS_PATH = Path(__file__).with_name("gputop.tcss")
+    # Style classes of the screens. `gputop.tcss` has a layout for each.
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual types it
+        (0, "-tiny"),
+        (40, "-narrow"),
+        (70, "-medium"),
+        (120, "-roomy"),
+        (150, "-wide"),
+        (200, "-widest"),
+    ]
+    VERTICAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual types it
+        (0, "-flat"),
+        (12, "-low"),
+        (20, "-short"),
+        (38, "-tall"),
+    ]
     TITLE = "gputop"
     AUTO_FOCUS = None
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncGenerator, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.containers import Vertical
 
-from gputop.agent.snapshot import Event, Inventory, Record, Sample
-from gputop.health.findings import Severity
+from gputop.agent.snapshot import Record, Sample
 from gputop.schema.derived import label_of
-from gputop.settings import AUTO, INTERVALS
-from gputop.stream.child import Interruption
+from gputop.settings import AUTO
 from gputop.text import visible
 from gputop.ui.drawing.filter_bar import FilterBar
-from gputop.ui.monitor.screen import SMALLEST, MonitorTab
+from gputop.ui.monitor.screen import MonitorTab
 from gputop.ui.processes.columns import GPU
 from gputop.ui.processes.screen import ProcessesTab
 from gputop.ui.processes.table_state import ProcessTable
-from gputop.ui.shell.action_screen import ActionScreen, KeysView, bindings
+from gputop.ui.shell.action_screen import KeysView, bindings
 from gputop.ui.shell.actions import (
     ACTIONS,
     HOSTS,
@@ -30,49 +25,28 @@ from gputop.ui.shell.actions import (
     TRAINING,
     explanation,
 )
-from gputop.ui.shell.events import EventWatch
 from gputop.ui.shell.header import Header, ReplayBar
-from gputop.ui.shell.recording import Recordings
+from gputop.ui.shell.stream_screen import RecordSource, StreamScreen
 from gputop.ui.shell.tabs import Tabs
-from gputop.ui.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.dom import DOMNode
-    from textual.events import Resize
-    from textual.geometry import Size
 
     from gputop.recording.replay import Played, Replay
+    from gputop.stream.child import Interruption
     from gputop.ui.drawing.filter_bar import FilterView
     from gputop.ui.drawing.live import LiveTab
     from gputop.ui.shell.actions import Action
     from gputop.ui.shell.tabs import ExtraTab
 
-LEAST_WIDTH, LEAST_HEIGHT = 40, 12
-"""Smallest terminal with more than one line per device."""
 
-
-class RecordSource(Protocol):
-    """Source of records: a `StreamChild`, or a substitute."""
-
-    def records(self) -> AsyncGenerator[Record | Interruption | Played]:
-        """Yield records forever."""
-
-    def ask(self, **wanted: Any) -> None:
-        """Request another `interval`, or `gpm`, from the sampler."""
-
-    async def close(self) -> None:
-        """End everything that runs."""
-
-
-class Dashboard(ActionScreen):
+class Dashboard(StreamScreen):
     """Tabs over one stream. The current tab runs an action, or else the screen does."""
 
     actions = ACTIONS
     BINDINGS: ClassVar[list[BindingType]] = list(bindings(ACTIONS))
-    HORIZONTAL_BREAKPOINTS = [(0, "narrow"), (120, "wide")]  # noqa: RUF012 - as Textual types it
-    VERTICAL_BREAKPOINTS = [(0, "short"), (32, "tall")]  # noqa: RUF012 - as Textual types it
 
     def __init__(
         self,
@@ -91,26 +65,13 @@ class Dashboard(ActionScreen):
         The list of processes starts with the filter `search`. If `back_to` is set, Esc on the
         monitor returns to the screen with that name. `extra` is one more tab.
         """
-        super().__init__()
-        self._stream = stream
-        self._replay = replay
+        super().__init__(stream, replay, record, show_secrets=show_secrets)
         self._bar: ReplayBar | None = None
-        self._recordings = Recordings(
-            self.notify, self._recording_changed, record
-        )
-        clock = time.monotonic if replay is None else replay.now
-        self.telemetry = Telemetry(
-            clock, replayed=replay is not None, show_secrets=show_secrets
-        )
         self._python = python
         self._back_to, self._search = back_to, search
         self._extra = extra
-        self._events = EventWatch()
-        self._rung: set[tuple[object, ...]] = set()
-        """Identities of the problems that have rung the bell, while they last."""
 
     def compose(self) -> ComposeResult:
-        self._leave_out(self.app.size)
         extra = self._extra
         more_tabs = []
         if extra is not None:
@@ -146,14 +107,6 @@ class Dashboard(ActionScreen):
             yield self._filter
         yield self._keys
 
-    def on_resize(self, event: Resize) -> None:
-        self._leave_out(event.size)
-
-    def _leave_out(self, size: Size) -> None:
-        """On very small terminals, show only the devices."""
-        small = size.width < LEAST_WIDTH or size.height < LEAST_HEIGHT
-        self.set_class(small, SMALLEST)
-
     def _apply_settings(self) -> None:
         settings = self.app.settings
         self._monitor.devices.density = settings.density
@@ -163,10 +116,6 @@ class Dashboard(ActionScreen):
         self._table.apply_settings(sort, settings.reverse, settings.tree)
 
     def on_mount(self) -> None:
-        self.follow(self._stream.records(), self._receive)
-        # Import it while waiting for the sampler. A thread would delay the
-        # first number.
-        self.call_after_refresh(import_module, "gputop.health.judge")
         self.watch(
             self,
             "focused",
@@ -184,68 +133,31 @@ class Dashboard(ActionScreen):
             await self.tabs.benchmark.finish()
         await super().quit(status)
 
-    async def _receive(self, record: Record | Interruption | Played) -> None:
-        if isinstance(record, Inventory | Sample | Interruption):
-            self._add_record(record)
-        else:
-            await self._play(record)
+    async def receive(self, record: Record | Interruption | Played) -> None:
+        await super().receive(record)
+        if self.tabs.benchmark is not None:
+            if isinstance(record, Sample):
+                self.tabs.benchmark.add_sample(record)
+            else:
+                self.tabs.benchmark.show_targets()
         if self.telemetry.has_hosts and not self.tabs.has_hosts:
             await self.tabs.show_hosts()
 
-    async def _play(self, played: Played) -> None:
-        """Add the records that a replay has played. After a jump, use a thread."""
-        if played.restarted:
-            self.telemetry.moving = True
-            try:
-                await asyncio.to_thread(self.telemetry.restart, played.records)
-            finally:
-                self.telemetry.moving = False
-        else:
-            for record in played.records:
-                if not isinstance(record, Event):
-                    self.telemetry.receive(record)
-                    await asyncio.sleep(
-                        0
-                        # It may contain many samples, and a key may be waiting.
-                    )
-        self._show_targets()
-        self._ring()
-        self.show()
+    @property
+    def wants_gpm(self) -> bool:
+        return self.tabs.tab.wants_gpm
 
-    def _add_record(self, record: Record | Interruption) -> None:
-        self.telemetry.receive(record)
-        if isinstance(record, Inventory | Sample):
-            self._recordings.add_record(record)
-        if isinstance(record, Sample) and self.tabs.benchmark is not None:
-            self.tabs.benchmark.add_sample(record)
-        if isinstance(record, Inventory):
-            self._show_targets()
-            return
-        if isinstance(record, Sample):
-            telemetry = self.telemetry
-            for notice in self._events.notices(
-                record, telemetry.devices, telemetry.findings
-            ):
-                self.app.announce(notice)
-        self._ring()
-        if not self.telemetry.paused:
-            self.show()
+    def show_status(self) -> None:
+        self._header.recording = self.is_recording
+        self._header.redraw()
 
-    def _show_targets(self) -> None:
-        if self.tabs.benchmark is not None:
-            self.tabs.benchmark.show_targets()
-
-    def _ring(self) -> None:
-        problems: set[tuple[object, ...]] = set()
-        for each in self.telemetry.findings:
-            if each.severity > Severity.INFORMATION:
-                problems.add(each.key)
-        if problems - self._rung:
-            # The header is updated even while the rest is paused.
-            self._header.redraw()
-            if self.app.settings.bell:
-                self.app.bell()
-        self._rung = problems
+    def tick(self) -> None:
+        """Show missing data, or the progress of a replay."""
+        super().tick()
+        if self._bar is not None:
+            self._bar.redraw()
+            # A replay ends without a record.
+            self._keys.redraw()
 
     def explain(self, key: str, character: str) -> str:
         if self.action_for(key) is not None:
@@ -354,24 +266,7 @@ class Dashboard(ActionScreen):
             self._filter.show(self.field)
         if self._bar is not None:
             self._bar.redraw()
-        self._ask_gpm()
-
-    def _ask_gpm(self) -> None:
-        """Sample GPM while it is shown or recorded."""
-        wanted = (
-            self.tabs.tab.wants_gpm or self._recordings.current is not None
-        )
-        self._stream.ask(gpm=self.app.settings.gpm and wanted)
-
-    def tick(self) -> None:
-        """Show missing data, or the progress of a replay."""
-        self.telemetry.tick()
-        if self.telemetry.silent_seconds is not None:
-            self.show()
-        elif self._bar is not None:
-            self._bar.redraw()
-            # A replay ends without a record.
-            self._keys.redraw()
+        self.ask_gpm()
 
     async def action_start(self) -> None:
         """Run the stress test in the form on the benchmark tab, elsewhere one of the selected
@@ -402,27 +297,6 @@ class Dashboard(ActionScreen):
 
     async def action_stop(self) -> None:
         (await self.tabs.get_benchmark()).stop()
-
-    def action_pause(self) -> None:
-        self.telemetry.pause()
-        self.show()
-
-    def action_record(self) -> None:
-        self._recordings.toggle()
-
-    def _recording_changed(self) -> None:
-        self._header.recording = self._recordings.current is not None
-        self._header.redraw()
-        self._ask_gpm()
-
-    def action_interval(self, step: int) -> None:
-        now = self.app.settings.interval
-        others = [s for s in INTERVALS if (s > now if step > 0 else s < now)]
-        if others:
-            now = others[0] if step > 0 else others[-1]
-            self.app.change_settings(interval=now)
-            self._stream.ask(interval=now)
-        self.notify(f"A sample every {now:g} s")
 
     def action_settings(self, columns: bool = False) -> None:
         from gputop.ui.shell.help_and_settings import SettingsScreen
@@ -494,24 +368,6 @@ class Dashboard(ActionScreen):
         )
         self.app.push_screen(page)
 
-    def report(self, error: BaseException) -> None:
-        """Show a fault in gputop, or in the recording that is played."""
-        if self._replay is not None:
-            from gputop.recording.reader import RecordingError
-
-            if isinstance(error, RecordingError):
-                self.telemetry.interruption = error.problem
-                self.notify(
-                    f"{visible(str(error))}.", title="Replay", severity="error"
-                )
-                return
-        super().report(error)
-
     def on_benchmark_tab_changed(self) -> None:
         """Update the footer after a run has started or ended."""
         self._keys.redraw()
-
-    async def on_unmount(self) -> None:
-        """End everything that runs. A stress test has ended with its task."""
-        await self._recordings.close()
-        await self._stream.close()

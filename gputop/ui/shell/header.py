@@ -61,8 +61,6 @@ ROOMY = 80
 """Width from which there are gaps in the top line."""
 NARROW = 60
 """Width below which only the current tab has a name."""
-TALL = 20
-"""Rows of a screen from which there is room for the totals."""
 
 
 class Header(TelemetryView):
@@ -79,11 +77,6 @@ class Header(TelemetryView):
         self.tab = TABS[0][0]
         self.recording = False
         """True while a recording is in progress."""
-
-    def redraw(self) -> None:
-        """Draw again. The number of rows depends only on the terminal."""
-        self.styles.height = 3 if self.app.size.height >= TALL else 2
-        super().redraw()
 
     def draw(self, width: int, height: int) -> list[Row]:
         return [self._top(width), self._status(width), self._summary(width)][

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from gputop.ui.shell.app import GputopApp
 
-TWO_FROM = 110
-"""Width of a terminal from which there are two columns."""
 NAME = 17
 """Width of a name."""
 FIRST = (
@@ -152,7 +150,6 @@ class HelpPage(Dialog[None]):
             id="help.close",
         )
     ]
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (TWO_FROM, "-wide")]  # noqa: RUF012 - as Textual types it
 
     def __init__(self, groups: Mapping[str, Mapping[str, str]]) -> None:
         super().__init__()
