@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import Inventory, Sample
 from gputop.bench.worker.events import (
-    EVENTS,
     Hello,
     Planned,
     Point,
@@ -18,7 +17,6 @@ from gputop.bench.worker.events import (
 )
 
 __all__ = [
-    "EVENTS",
     "Hello",
     "Planned",
     "Point",

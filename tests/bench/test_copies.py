@@ -16,12 +16,12 @@ import pytest
 from gputop.bench.events import Point
 from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.results.tables import pair_tables
+from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends, copies, copy_paths, rows
 from tests.bench import gpus
 from tests.bench.forked import load_torch
 from tests.bench.pages import devices_text
-from tests.bench.test_tables import Recorded
-from tests.bench.workers import needs_torch
+from tests.bench.workers import RecordedRun, needs_torch, request
 from tests.sessions import RESULT
 
 MIB = 1 << 20
@@ -96,9 +96,9 @@ def test_what_is_expected_did_not_come_over_the_link() -> None:
     assert device.torch.made_on == ["cuda:1"], "where it was received"
 
 
-def run_of(lock: Path, seconds: float = 60.0) -> Recorded:
+def run_of(lock: Path, seconds: float = 60.0) -> RecordedRun:
     lock.touch()
-    run = Recorded(seconds=seconds, kind="copy")
+    run = RecordedRun(worker_request(request(seconds=seconds, kind="copy")))
     peers = ("GPU 0", "GPU 1")
     run.request = replace(run.request, label="GPU 2", peers=peers, turns=3, rendezvous=str(lock))
     return run

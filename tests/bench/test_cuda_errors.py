@@ -39,13 +39,13 @@ def test_each_error_of_the_start_has_its_remedy(
 ) -> None:
     text, what, remedy = map(str.strip, block.strip().splitlines())
     monkeypatch.delenv(CAPABILITIES, raising=False)
-    fields = errors.no_context(RuntimeError(text + ADVICE), asked()).fields
-    assert fields["what"] == what
-    assert remedy in fields["remedy"]
-    assert "another torch" not in fields["remedy"]
-    assert text.endswith(fields["why"].partition(";")[0])
-    assert "cudaGetDeviceCount" not in fields["why"], "CUDA's own words are enough"
-    assert fields["kind"] != "torch"
+    refused = errors.no_context(RuntimeError(text + ADVICE), asked())
+    assert refused.what == what
+    assert remedy in refused.remedy
+    assert "another torch" not in refused.remedy
+    assert text.endswith(refused.why.partition(";")[0])
+    assert "cudaGetDeviceCount" not in refused.why, "CUDA's own words are enough"
+    assert refused.kind != "torch"
 
 
 @pytest.mark.parametrize(
@@ -70,19 +70,19 @@ def test_each_error_of_the_start_has_its_remedy(
 def test_a_busy_gpu_is_explained_by_its_compute_mode(
     mode: str | None, what: str, remedy: str
 ) -> None:
-    fields = errors.no_context(RuntimeError(BUSY), asked(mode)).fields
-    assert fields["what"] == what
-    assert fields["remedy"].startswith(remedy)
+    refused = errors.no_context(RuntimeError(BUSY), asked(mode))
+    assert refused.what == what
+    assert refused.remedy.startswith(remedy)
     words = "" if mode is None else f"; its compute mode is {mode.replace('_', ' ')}"
-    assert fields["why"] == BUSY.splitlines()[0] + words
+    assert refused.why == BUSY.splitlines()[0] + words
 
 
 def test_an_instance_is_one_of_its_gpu() -> None:
     target = replace(GPU, parent_uuid=GPU.uuid, mig_index=2)
     request = worker_request(Request(target, "bfloat16", None, 1.0))
-    fields = errors.no_context(RuntimeError("CUDA error: out of memory"), request).fields
-    assert fields["what"] == "There is no memory for a CUDA context on GPU 1:2"
-    assert "`nvidia-smi -i 1 -q" in fields["remedy"]
+    refused = errors.no_context(RuntimeError("CUDA error: out of memory"), request)
+    assert refused.what == "There is no memory for a CUDA context on GPU 1:2"
+    assert "`nvidia-smi -i 1 -q" in refused.remedy
 
 
 @pytest.mark.parametrize(
@@ -94,11 +94,11 @@ def test_a_container_without_compute_says_so(
 ) -> None:
     monkeypatch.setenv(CAPABILITIES, given)
     error = RuntimeError("Found no NVIDIA driver on your system. Please check")
-    fields = errors.no_context(error, asked()).fields
-    assert (fields["why"] == f"{CAPABILITIES} is {given}, without compute") is missing
+    refused = errors.no_context(error, asked())
+    assert (refused.why == f"{CAPABILITIES} is {given}, without compute") is missing
     if missing:
-        assert fields["what"] == "This container was not given CUDA's driver library"
-        assert fields["remedy"] == f"Start it with {CAPABILITIES}=compute,{given}"
+        assert refused.what == "This container was not given CUDA's driver library"
+        assert refused.remedy == f"Start it with {CAPABILITIES}=compute,{given}"
 
 
 NCCL = "NCCL error in: /pytorch/c10d/NCCLUtils.hpp:219, unhandled system error, NCCL version 2.21.5"
@@ -136,6 +136,6 @@ def test_the_last_error_of_nccl_is_told(
     lines: Sequence[str], why: str, what: str, remedy: str
 ) -> None:
     error = RuntimeError("\n".join(lines))
-    fields = errors.explain(error, None, asked(kind="collective")).fields
-    assert (fields["what"], fields["why"]) == (what, why)
-    assert remedy in fields["remedy"]
+    refused = errors.explain(error, None, asked(kind="collective"))
+    assert (refused.what, refused.why) == (what, why)
+    assert remedy in refused.remedy

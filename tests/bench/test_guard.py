@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gputop.agent.device import DeviceState
+from gputop.agent.snapshot import Sample
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request
 from gputop.bench.run.worker_order import worker_request
-from gputop.bench.worker.events import RunLimit
+from gputop.bench.worker.events import DeviceRecord, RunLimit
 from gputop.bench.worker.guard import SILENCE_SECONDS, Guard
+from gputop.schema.decode import decode
 from tests.bench.machines import divided, seen
 from tests.streams import device, inventory, readings, sample
 
@@ -35,16 +36,15 @@ class Followed:
     """A guard that has read these records: what it has sent, and the limits that it has set."""
 
     def __init__(self, *records: Record, uuid: str | None = UUID, of: str = "") -> None:
-        self.sent: list[str] = []
+        self.sent: list[Record] = []
         self.limits: list[RunLimit] = []
 
         class Prepared(Guard):
             def _records(self, uuid: str) -> Iterator[Record]:
                 yield from records
 
-        def send(name: str, record: dict[str, Any]) -> None:
-            assert json.loads(json.dumps(record)) == record
-            self.sent.append(name)
+        def send(record: DeviceRecord) -> None:
+            self.sent.append(decode(record.line))
 
         self.guard = Prepared(uuid, [], of, send, self.limits.append)
         self.guard.run()
@@ -54,7 +54,9 @@ def test_heat_ends_the_run_once() -> None:
     followed = Followed(inventory(1), heated(70), heated(90), heated(91))
     why = "it reached 90°C, and its limit is 86°C (slowdown at 89°C)"
     assert followed.limits == [RunLimit("limit", "Too hot", why)]
-    assert followed.sent == ["device", "readings", "readings"]
+    assert followed.sent[0] == inventory(1)
+    samples = [record for record in followed.sent if isinstance(record, Sample)]
+    assert [each.devices[0].temperature_celsius for each in samples] == [70, 90]
 
 
 def test_an_instance_is_read_by_its_gpu() -> None:

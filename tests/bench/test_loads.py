@@ -19,7 +19,7 @@ from gputop.bench.worker import loads, throughput
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import product as products
 from tests.bench.test_worker import cpu, made
-from tests.bench.workers import CPU, RawWorker, needs_torch
+from tests.bench.workers import CPU, RawWorker, RecordedRun, needs_torch
 
 pytestmark = needs_torch
 
@@ -40,15 +40,10 @@ def asked(
     return Request(device, "float32", 128, seconds, python, kind, hertz=hertz)
 
 
-def run_of(kind: str, **changes: Any) -> tuple[runs.WorkerRun, list[dict[str, Any]]]:
+def run_of(kind: str, **changes: Any) -> tuple[RecordedRun, list[dict[str, Any]]]:
     """A run in this process, and what it sends."""
-    sent: list[dict[str, Any]] = []
-
-    class Recorded(runs.WorkerRun):
-        def write(self, event: str, **fields: Any) -> None:
-            sent.append({"event": event, **fields})
-
-    return Recorded(-1, worker_request(asked(kind, **changes))), sent
+    run = RecordedRun(worker_request(asked(kind, **changes)))
+    return run, run.sent
 
 
 hertz = st.floats(LOWEST_HERTZ, HIGHEST_HERTZ)
@@ -138,7 +133,7 @@ def test_the_load_is_a_square_wave(frequency: float, monkeypatch: pytest.MonkeyP
     assert 0.43 < busy / seconds <= 0.55
     assert busy == pytest.approx(count * 1e-4)
     full = product.flop / 1e-4 / 1e12
-    assert totals.result()["tflops_mean"] == pytest.approx(full * busy / seconds)
+    assert totals.figures().tflops_mean == pytest.approx(full * busy / seconds)
     rates = [event["tflops"] for event in sent if event["event"] == "sample"]
     if frequency == 0.1:  # the windows show the edges
         assert sum(rate < 0.01 * full for rate in rates) > 0.4 * len(rates)
@@ -148,14 +143,14 @@ def test_the_load_is_a_square_wave(frequency: float, monkeypatch: pytest.MonkeyP
 
 
 ENDLESS = """
-sent, send, pause = [], main.WorkerRun.write, loads.pause
-def sending(self, event, **fields):
-    send(self, event, **fields)
-    sent.append(event)
+sent, send, pause = [], main.WorkerRun.send, loads.pause
+def sending(self, event):
+    send(self, event)
+    sent.append(type(event))
 def paused(hertz, work):
     seconds = pause(hertz, work)
-    return 600.0 if seconds and "sample" in sent else seconds
-main.WorkerRun.write, loads.pause = sending, paused
+    return 600.0 if seconds and main.Progress in sent else seconds
+main.WorkerRun.send, loads.pause = sending, paused
 """
 """Once there is a sample, a pause has no end."""
 

@@ -24,6 +24,14 @@ HELLO = (
     '{"event": "hello", "python": "3.11.0", "torch_version": "9.9.9", "device_name": "a CPU", '
     '"threads": 2, "pid": %d}'
 )
+REFUSED = (
+    '{"event": "error", "kind": "k", "what": "W", "remedy": "R", '
+    '"why": "Resource temporarily unavailable"}'
+)
+DONE = (
+    '{"event": "done", "stopped": "time", "figures": {"seconds": 1.0, "iterations": 3, '
+    '"checks": 0, "verified_products": 0, "wrong_elements": 0}}'
+)
 SAYS_HELLO = f"import os, sys, time, signal\nprint({HELLO!r} % os.getpid(), flush=True)\n"
 BOUND = 120.0
 """Seconds for a run of a real worker: to import torch takes long where others need the disk."""
@@ -187,7 +195,7 @@ async def test_kill_ends_it_at_once(tmp_path: Path) -> None:
         ("print('[]')", "[]"),
         ('print(\'{"event": "hello"}\')', "hello"),
         ('print(\'{"event": "done", "iterations": 3}\')', "done"),
-        (f'{SAYS_HELLO}print(\'{{"event": "done", "iterations": 3}}\')', "done"),
+        (f"{SAYS_HELLO}print({DONE!r})", "done"),
         ("print('\\x1b[2J garbage')", "␛[2J garbage"),
         ("print('x' * 200000)", "a line without an end"),
         ("import sys; sys.exit('first\\nlast \\x1b[31mwords')", "exit status 1, last ␛[31mwords"),
@@ -195,7 +203,7 @@ async def test_kill_ends_it_at_once(tmp_path: Path) -> None:
         ("raise SystemExit(7)", "exit status 7"),
         ('raise RuntimeError("can\'t start new thread")', "RLIMIT_NPROC"),
         (
-            'print(\'{"event": "error", "why": "Resource temporarily unavailable"}\')',
+            f"print({REFUSED!r})",
             "RLIMIT_NPROC",
         ),
         ("import os; os.kill(os.getpid(), 11)", "SIGSEGV"),

@@ -13,9 +13,8 @@ import pytest
 
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends, formats, rows, step
-from gputop.bench.worker import main as runs
 from tests.bench.forked import load_torch
-from tests.bench.workers import STOP_SECONDS, RawWorker, needs_torch, request
+from tests.bench.workers import STOP_SECONDS, RawWorker, RecordedRun, needs_torch, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,18 +37,12 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load_torch(), "compile", lambda forward, **_: forward)
 
 
-def stepped(dtype: str = "float32", **changes: Any) -> tuple[runs.WorkerRun, list[dict[str, Any]]]:
+def stepped(dtype: str = "float32", **changes: Any) -> tuple[RecordedRun, list[dict[str, Any]]]:
     """A run in this process, and what it has sent."""
-    sent: list[dict[str, Any]] = []
-
-    class Recorded(runs.WorkerRun):
-        def write(self, event: str, **fields: Any) -> None:
-            sent.append({"event": event, **fields})
-
     asked = replace(worker_request(request(dtype, None, 60.0, "step")), **changes)
-    run = Recorded(-1, asked)
+    run = RecordedRun(asked)
     step.step(backends.Cpu(load_torch(), threading.Event()), run)
-    return run, sent
+    return run, run.sent
 
 
 def made(dtype: str = "float32") -> step.Step:
@@ -164,6 +157,6 @@ def test_a_stop_while_it_compiles_leaves_nothing_behind(
         assert time.monotonic() - began < STOP_SECONDS
         raw.process.wait(STOP_SECONDS)
     assert done["stopped"] == "user"
-    assert done["iterations"] > 0
+    assert done["figures"]["iterations"] > 0
     assert list(folder.iterdir()) == []
     assert psutil.wait_procs(compilers, timeout=10)[1] == []

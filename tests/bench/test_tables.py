@@ -11,9 +11,9 @@ import pytest
 
 from gputop.bench.plan import request as plan
 from gputop.bench.run.worker_order import worker_request
-from gputop.bench.worker import errors, latency, main, rows, shapes, throughput
+from gputop.bench.worker import errors, latency, rows, shapes, throughput
 from tests.bench.forked import load_torch
-from tests.bench.workers import needs_torch, request
+from tests.bench.workers import RecordedRun, needs_torch, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ def test_sizes_are_those_that_a_gpu_can_multiply_in_the_type(
     dtype: str, largest: int, expected: list[int]
 ) -> None:
     target = plan.Target("cuda", "GPU-0a", 0, "a GPU", "9.0", 8 << 30)
-    asked = Recorded(dtype=dtype, size=largest)
+    asked = recorded(dtype=dtype, size=largest)
     dtypes = worker_request(plan.Request(target, dtype, largest, 1.0)).dtypes
     asked.request = replace(asked.request, dtypes=dtypes)
     device: Any = SimpleNamespace(place="cuda")
@@ -45,18 +45,12 @@ def test_sizes_are_those_that_a_gpu_can_multiply_in_the_type(
     if dtype != "float32":
         with pytest.raises(errors.RunError) as refusal:
             shapes._planned(rows.Rows(device, asked, 0), dtype)
-        assert "or larger" in refusal.value.fields["remedy"]
+        assert "or larger" in refusal.value.remedy
 
 
-class Recorded(main.WorkerRun):
+def recorded(**asked: Any) -> RecordedRun:
     """A run whose events are kept."""
-
-    def __init__(self, **asked: Any) -> None:
-        self.sent: list[dict[str, Any]] = []
-        super().__init__(-1, worker_request(request(**asked)))
-
-    def write(self, event: str, **fields: Any) -> None:
-        self.sent.append({"event": event, **fields})
+    return RecordedRun(worker_request(request(**asked)))
 
 
 Clock = tuple[rows.Rows, rows.Clock, list[int]]
@@ -82,7 +76,7 @@ def timer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Clock]:
             return seconds
 
         device: Any = SimpleNamespace(patience=5.0, place="cpu")
-        return rows.Rows(device, Recorded(seconds=60.0), 10), clock, made
+        return rows.Rows(device, recorded(seconds=60.0), 10), clock, made
 
     return make
 
@@ -122,13 +116,13 @@ def test_the_best_row_of_a_table_has_the_shape() -> None:
     table.add(10, 2.0, 1e12)
     table.best(3.0, (1, 2, 3))
     table.best(2.0, (4, 5, 6))
-    result = table.result()
-    assert (result["m"], result["n"], result["k"]) == (1, 2, 3)
-    assert result["tflops_peak"] == 3.0
-    assert result["tflops_mean"] == pytest.approx(5.0)
-    empty = throughput.TableTotals().result()
-    assert empty["tflops_mean"] is empty["tflops_peak"] is None
-    assert "m" not in empty
+    figures = table.figures()
+    assert figures.shape == (1, 2, 3)
+    assert figures.tflops_peak == 3.0
+    assert figures.tflops_mean == pytest.approx(5.0)
+    empty = throughput.TableTotals().figures()
+    assert empty.tflops_mean is empty.tflops_peak is None
+    assert empty.shape is None
 
 
 class Hill(shapes.Search):
@@ -138,7 +132,7 @@ class Hill(shapes.Search):
         self.top = best
         self.timed: list[tuple[shapes.Candidate, str]] = []
         device: Any = SimpleNamespace(place="cpu", torch=load_torch(), free_bytes=lambda: None)
-        asked = Recorded(seconds=60.0, kind="peak")
+        asked = recorded(seconds=60.0, kind="peak")
         super().__init__(rows.Rows(device, asked, 0), "float32", largest, (True, False))
 
     def _time(self, candidate: shapes.Candidate, seconds: float, mark: str = "") -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-import json
 import math
 import os
 import subprocess
@@ -23,13 +22,12 @@ from gputop.bench.plan.request import Request
 from gputop.bench.run.worker_launch import WORKER, worker_environment
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends, errors, loads, throughput
-from gputop.bench.worker import main as runs
 from gputop.bench.worker import product as products
 from tests import fake_cuda
 from tests.bench.forked import _settings, load_torch
 from tests.bench.test_kinds import heard
 from tests.bench.test_peers import GPUS
-from tests.bench.workers import CPU, STOP_SECONDS, RawWorker, needs_torch, request
+from tests.bench.workers import CPU, STOP_SECONDS, RawWorker, RecordedRun, needs_torch, request
 from tests.fake_cuda.settings import Settings
 from tests.sessions import Session
 
@@ -46,7 +44,7 @@ def run(self, *arguments):
     begin(self, *arguments)
     def first(product, times=1):
         Product.multiply = multiply
-        self.write("multiplying")
+        self.send(main.Verified(0, 0))
         product.multiply(times)
     Product.multiply = first
 main.WorkerRun.__init__ = run
@@ -56,7 +54,7 @@ main.WorkerRun.__init__ = run
 @pytest.mark.slow
 def test_stop_takes_effect_in_the_middle_of_a_long_product() -> None:
     with RawWorker(request("float16", 2048, 600.0), SAYS_WHEN_IT_MULTIPLIES) as raw:
-        raw.until("multiplying")
+        raw.until("verify")
         raw.tell("stop")
         raw.process.wait(STOP_SECONDS)
         # A fast machine may have planned by then, and a slow one not.
@@ -160,14 +158,9 @@ def test_a_wrong_element_is_found_and_counted(dtype: str) -> None:
     assert device.compare(product) == 2
 
 
-def run_in_process(seconds: float = 0.3) -> tuple[runs.WorkerRun, list[dict[str, Any]]]:
-    sent: list[dict[str, Any]] = []
-
-    class Recorded(runs.WorkerRun):
-        def write(self, event: str, **fields: Any) -> None:
-            sent.append({"event": event, **fields})
-
-    return Recorded(-1, worker_request(request(size=192, seconds=seconds))), sent
+def run_in_process(seconds: float = 0.3) -> tuple[RecordedRun, list[dict[str, Any]]]:
+    run = RecordedRun(worker_request(request(size=192, seconds=seconds)))
+    return run, run.sent
 
 
 def paced(device: Any, products: int) -> throughput.Pace:
@@ -197,9 +190,9 @@ def test_checks_are_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "compare", slow_check)
     monkeypatch.setattr(product, "exact", lambda: 0)
     loads.measure(device, run, product, pace)
-    result = run.totals.result()
-    assert result["seconds"] == pytest.approx(0.01 * result["iterations"])
-    assert result["seconds"] == pytest.approx(600, abs=1)
+    figures = run.totals.figures()
+    assert figures.seconds == pytest.approx(0.01 * figures.iterations)
+    assert figures.seconds == pytest.approx(600, abs=1)
     # A check of 5 s comes once in 50 s of products; what the first one costs was not known.
     apart = [after - before for before, after in itertools.pairwise(checked)]
     assert len(apart) > 5
@@ -257,14 +250,14 @@ def test_two_batches_are_in_flight_and_all_of_them_are_counted(
 
     monkeypatch.setattr(device, "launch", launch)
     loads.measure(device, run, product, paced(device, 3))
-    result = run.totals.result()
+    figures = run.totals.figures()
     assert set(in_flight) == {1, 2}
     assert device.in_flight == 0
-    assert result["iterations"] == launched[0]
-    assert result["checks"] > 0
-    assert result["wrong_elements"] == 0
-    assert result["seconds"] >= 0.4
-    assert result["tflops_device"] == pytest.approx(
+    assert figures.iterations == launched[0]
+    assert figures.checks > 0
+    assert figures.wrong_elements == 0
+    assert figures.seconds >= 0.4
+    assert figures.tflops_device == pytest.approx(
         2 * product.n**3 * launched[0] / (0.010 * batches[0]) / 1e12
     )
     assert {event["event"] for event in sent} == {"sample", "verify"}
@@ -427,7 +420,7 @@ def test_which_precision_ran_is_seen_by_its_error(
     elif refused:
         with pytest.raises(errors.RunError, match="not made in") as refusal:
             product.check_precision()
-        assert "another torch" in refusal.value.fields["remedy"]
+        assert "another torch" in refusal.value.remedy
     else:
         assert not product.check_precision()
 
@@ -435,24 +428,24 @@ def test_which_precision_ran_is_seen_by_its_error(
 def test_errors_are_one_line_with_a_remedy() -> None:
     run, _ = run_in_process()
     no_room = RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory\nadvice\n")
-    assert errors.explain(no_room, None, run.request).fields["kind"] == "memory"
+    assert errors.explain(no_room, None, run.request).kind == "memory"
     other = errors.explain(
         RuntimeError("CUDA error: launch failed\nFor debugging…"), None, run.request
     )
-    assert other.fields["why"] == "RuntimeError: CUDA error: launch failed"
+    assert other.why == "RuntimeError: CUDA error: launch failed"
     for error in (no_room, MemoryError(), KeyError("x"), RuntimeError()):
-        fields = errors.explain(error, None, run.request).fields
-        assert all(fields.values())
-        assert "\n" not in json.dumps(fields)
-        assert "\\n" not in json.dumps(fields)
+        refused = errors.explain(error, None, run.request)
+        words = refused.kind, refused.what, refused.why, refused.remedy
+        assert all(words)
+        assert "\n" not in "".join(words)
 
 
 @pytest.mark.parametrize("kind", kinds.KINDS)
 def test_a_remedy_names_options_that_the_kind_takes(kind: str) -> None:
     asked = worker_request(request(size=None, kind=kind))
-    no_memory = errors.explain(MemoryError(), None, asked).fields["remedy"]
+    no_memory = errors.explain(MemoryError(), None, asked).remedy
     assert "--memory-share" in no_memory
-    too_slow = errors.too_slow(asked, "float32", "9").fields["remedy"]
+    too_slow = errors.too_slow(asked, "float32", "9").remedy
     for remedy in (no_memory, too_slow):
         assert ("--size" in remedy) == kinds.KINDS[kind].has_size
 

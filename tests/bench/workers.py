@@ -16,12 +16,16 @@ from gputop.bench.events import Result
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run.worker_launch import WORKER
 from gputop.bench.run.worker_order import worker_request
+from gputop.bench.worker.events import to_line
+from gputop.bench.worker.main import WorkerRun
 from tests.bench.forked import forking
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from typing import Self
+
+    from gputop.bench.worker.request import WorkerRequest
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="torch is not installed in this Python"
@@ -100,6 +104,17 @@ class RawWorker:
     def __exit__(self, *_: object) -> None:
         with self.process:  # closes the pipes
             self.process.kill()
+
+
+class RecordedRun(WorkerRun):
+    """A run in this process, whose events are kept as the parent would read them."""
+
+    def __init__(self, asked: WorkerRequest) -> None:
+        self.sent: list[dict[str, Any]] = []
+        super().__init__(-1, asked)
+
+    def send(self, event: object) -> None:
+        self.sent.append(json.loads(to_line(event)))
 
 
 def fake_interpreter(folder: Path, body: str, torch: str | None = "9.9.9") -> str:

@@ -242,8 +242,11 @@ class Products:
         words = out.view(integers[out.element_size()])
         if fault == "wrong":
             words[-1, -1] ^= 1 << (8 * out.element_size() - 2)
-        elif float(out[-1, -1]) % 1:
-            words[-1, -1] ^= 1
+            return
+        # An integer may be exact, and would be wrong with another last bit.
+        rounded = (out[-1].float() % 1).nonzero().flatten()
+        if len(rounded):
+            words[-1, rounded[-1]] ^= 1
 
     def _plain(self, a: Any, b: Any, out: Any) -> None:
         self._mm(a, b, out=out)

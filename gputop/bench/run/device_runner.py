@@ -8,9 +8,9 @@ import json
 import platform
 import signal
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from gputop import __version__
 from gputop.agent.problem import Problem, ProblemError
@@ -18,9 +18,7 @@ from gputop.agent.process_limit import (
     process_limit_problem,
     says_process_limit,
 )
-from gputop.agent.snapshot import Inventory, Sample
 from gputop.bench.events import (
-    EVENTS,
     UNWATCHED,
     Done,
     Event,
@@ -35,6 +33,14 @@ from gputop.bench.plan.kinds import KINDS
 from gputop.bench.run.worker_launch import STEP_SECONDS, Launcher, Worker
 from gputop.bench.run.worker_order import prepare_seconds, worker_request
 from gputop.bench.worker.errors import less
+from gputop.bench.worker.events import (
+    EVENT_START,
+    EVENTS,
+    DeviceRecord,
+    WorkerDone,
+    WorkerFailed,
+)
+from gputop.bench.worker.request import GO, STOP
 from gputop.console import (
     COULD_NOT_RUN,
     DEGRADED,
@@ -42,7 +48,7 @@ from gputop.console import (
     INTERRUPTED,
     signal_name,
 )
-from gputop.schema.decode import from_plain
+from gputop.schema.decode import decode, from_plain
 from gputop.text import count, visible
 
 if TYPE_CHECKING:
@@ -55,12 +61,6 @@ MARGIN_SECONDS = 10.0
 STOP_SECONDS = 0.4
 """Time from the stop message to SIGTERM. The worker needs half of it."""
 SECOND_LOOK_SECONDS = 0.5
-RECORDS: Mapping[str, type[Inventory | Sample]] = {
-    "device": Inventory,
-    "readings": Sample,
-}
-"""The agent's records of the device under test, by their names among the events."""
-EVENT_START = b'{"event": "'
 PRINTED_BYTES, PRINTED_CHARACTERS = 1 << 16, 100
 """Bytes that the interpreter may print before `hello`, and characters that are shown of them."""
 EVENTS_AT_ONCE, EVENTS_PER_SECOND = 1000, 200
@@ -150,7 +150,7 @@ class DeviceRunner:
         """Begin the planned run of a worker that waits."""
         self._wait_seconds = 0.0
         if self._worker is not None:
-            self._worker.write(b"go\n")
+            self._worker.write(GO)
 
     async def stop(self, by: str = "user") -> None:
         """End the run, within half a second if the worker responds.
@@ -163,7 +163,7 @@ class DeviceRunner:
         if worker is None or worker.status is not None:
             return
         if self._device.hello is not None:
-            worker.write(b"stop\n")
+            worker.write(STOP)
             if await worker.ended(STOP_SECONDS):
                 return
         for step in (signal.SIGTERM, signal.SIGKILL):
@@ -281,21 +281,19 @@ class DeviceRunner:
     def _event(self, line: bytes, python: str) -> Event:
         try:
             document = json.loads(line)
-            name = document.get("event")
-            if isinstance(name, str) and name in RECORDS:
-                return from_plain(RECORDS[name], document.get("record"))
-            if isinstance(name, str) and name in EVENTS:
-                event: Event = from_plain(EVENTS[name], document)
-                return event
-            if name == "done":
+            event = from_plain(EVENTS[document["event"]], document)
+            if isinstance(event, DeviceRecord):
+                return decode(event.line)
+            if isinstance(event, WorkerDone):
                 self._said_its_last = True
-                return Done(self._result(document, python))
-            if name == "error":
+                return Done(self._result(event, python))
+            if isinstance(event, WorkerFailed):
                 self._said_its_last = True
-                return self._failure(document)
-        except (ValueError, AttributeError, RecursionError) as error:
+                return self._failure(event)
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
             raise _garbage(line) from error
-        raise _garbage(line)
+        found: Event = event
+        return found
 
     def _count(self) -> None:
         self._said += 1
@@ -321,44 +319,68 @@ class DeviceRunner:
             preparing = prepare_seconds(self._request.seconds)
             self._await(preparing + MARGIN_SECONDS)
 
-    def _result(self, document: dict[str, Any], python: str) -> Result:
+    def _result(self, done: WorkerDone, python: str) -> Result:
         hello, planned = self._device.hello, self._device.planned
-        rows = self._device.rows
-        measured = document.get("iterations")
-        if KINDS[self._request.kind].has_rows:
-            measured = rows or document.get("points")
+        figures, request = done.figures, self._request
+        rows = tuple(self._device.rows) or figures.points
+        has_rows = KINDS[request.kind].has_rows
+        measured = bool(rows) if has_rows else figures.iterations > 0
         if hello is None or planned is None or not measured:
             if self._stopping.is_set():
                 raise _stopped_early(self._stopped_by)
             raise ValueError("a result without a run")
-        target = self._request.target
-        # Their shape, unless the best row has one.
-        plan_of_run = asdict(hello) | asdict(planned)
-        # Of the windows of the run, which are not judged yet.
-        later = {"tflops_sustained": None, "droop_percent": None}
-        known = {
-            "kind": self._request.kind,
-            "device": hello.device_name,
-            "device_uuid": target.uuid,
-            "device_index": _index(target),
-            "cuda_version": hello.cuda_version
-            if target.kind == "cuda"
-            else None,
-            "python": python,
-            "unset": list(hello.unset),
-            "host": self._launcher.host or platform.node() or None,
-            "started_at": self._started_at,
-            "threads": hello.threads if target.kind == "cpu" else None,
-            "gputop_version": __version__,
-            "verify": "all" if self._request.verify_all else "some",
-        }
-        if document.get("stopped") == "user":
-            known["stopped"] = self._stopped_by or "user"
-        result = from_plain(Result, plan_of_run | later | document | known)
+        target, memory = request.target, done.memory
+        is_cuda = target.kind == "cuda"
+        m, n, k = figures.shape or (planned.m, planned.n, planned.k)
+        stopped, notes = done.stopped, done.notes
+        if stopped == "user":
+            stopped = self._stopped_by or stopped
         if self._printed:
             note = f"the interpreter printed before the run: {self._printed}"
-            result = replace(result, notes=(*result.notes, note))
-        return replace(result, points=tuple(rows) or result.points)
+            notes = (*notes, note)
+        return Result(
+            device=hello.device_name,
+            device_uuid=target.uuid,
+            device_index=_index(target),
+            host=self._launcher.host or platform.node() or None,
+            kind=request.kind,
+            dtype=planned.dtype,
+            m=m,
+            n=n,
+            k=k,
+            accumulate=planned.accumulate,
+            layout=planned.layout,
+            data=planned.data,
+            method=planned.method,
+            verify="all" if request.verify_all else "some",
+            threads=None if is_cuda else hello.threads,
+            started_at=self._started_at,
+            stopped=stopped,
+            seconds=figures.seconds,
+            iterations=figures.iterations,
+            checks=figures.checks,
+            verified_products=figures.verified_products,
+            wrong_elements=figures.wrong_elements,
+            mismatches=figures.mismatches,
+            tflops_mean=figures.tflops_mean,
+            tflops_peak=figures.tflops_peak,
+            tflops_device=figures.tflops_device,
+            # The windows of the run are judged later.
+            tflops_sustained=None,
+            droop_percent=None,
+            points=rows,
+            notes=notes,
+            context_bytes=memory.context_bytes,
+            cache_bytes=memory.cache_bytes,
+            tensor_bytes=memory.tensor_bytes,
+            python=python,
+            torch_version=hello.torch_version,
+            cuda_version=hello.cuda_version if is_cuda else None,
+            cublas_version=hello.cublas_version,
+            unset=hello.unset,
+            bound_to=hello.bound_to,
+            gputop_version=__version__,
+        )
 
     @property
     def _after_output(self) -> str:
@@ -373,20 +395,17 @@ class DeviceRunner:
             return stop_status(self._stopped_by)
         return COULD_NOT_RUN
 
-    def _failure(self, document: dict[str, Any]) -> Failed:
-        what, why, remedy = (
-            visible(str(document.get(key)))
-            for key in ("what", "why", "remedy")
-        )
-        problem = Problem(what, why, remedy)
+    def _failure(self, error: WorkerFailed) -> Failed:
+        what, why = visible(error.what), visible(error.why)
+        problem = Problem(what, why, visible(error.remedy))
         # Any other error is of gputop, of torch, or of what was asked for.
-        failed = document.get("kind") in ("hang", "died", "wrong")
+        failed = error.kind in ("hang", "died", "wrong")
         if says_process_limit(why) and not failed:
             problem = process_limit_problem(what)
         end = Failed(problem, FAULT if failed else self._status)
         verified = self._device.verified
-        if "wrong_elements" in document:
-            verified = from_plain(Verified, document)
+        if error.wrong_elements:
+            verified = Verified(error.checks, error.wrong_elements)
         return self._judged(end, verified)
 
     def _judged(self, failed: Failed, verified: Verified | None) -> Failed:

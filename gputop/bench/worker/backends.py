@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import RunError, no_context
+from .events import MemoryUse
 from .throughput import (
     COLD_WINDOW_SECONDS,
     FIRST_WINDOW_SECONDS,
@@ -135,9 +136,9 @@ class Cpu(Backend):
         """Return None: the free memory is part of the request."""
         return None
 
-    def memories(self) -> dict[str, int | None]:
+    def memory_use(self) -> MemoryUse:
         """Return no figures: a CPU has one memory, which is not divided."""
-        return {}
+        return MemoryUse()
 
 
 class Cuda(Backend):
@@ -268,12 +269,8 @@ class Cuda(Backend):
             return available
         return int(self.torch.cuda.mem_get_info()[0])
 
-    def memories(self) -> dict[str, int | None]:
-        """Return where the device's memory went: tensors, torch's cache, and the context.
-
-        The context is the memory that disappeared since before the run, without torch's own. It
-        includes memory that other processes took in the meantime.
-        """
+    def memory_use(self) -> MemoryUse:
+        """Return where the device's memory went."""
         cuda = self.torch.cuda
         free = int(cuda.mem_get_info()[0])
         reserved, held = (
@@ -286,11 +283,7 @@ class Cuda(Backend):
             and self._free_before - free > reserved
         ):
             context = self._free_before - free - reserved
-        return {
-            "context_bytes": context,
-            "cache_bytes": reserved - held,
-            "tensor_bytes": held,
-        }
+        return MemoryUse(context, reserved - held, held)
 
 
 def host_available_bytes() -> int | None:

@@ -205,7 +205,7 @@ def collective(device: Any, run: WorkerRun) -> None:
         # If another rank has died, the parent reports that rank and stops this
         # one, so wait for the stop before reporting this error.
         if not is_death(error) and run.halt.wait(HELD_BACK_SECONDS):
-            run.finish()
+            run.end()
         raise
 
 

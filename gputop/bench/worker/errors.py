@@ -22,13 +22,7 @@ class RunError(Exception):
         remedy: str,
     ) -> None:
         super().__init__(what)
-        self.kind = kind
-        self.fields = {
-            "kind": kind,
-            "what": what,
-            "why": why,
-            "remedy": remedy,
-        }
+        self.kind, self.what, self.why, self.remedy = kind, what, why, remedy
 
 
 SIZED = ("soak", "sweep", "peak", "pulse", "burn", "pairs")
@@ -105,7 +99,7 @@ def explain(
 def in_words(error: BaseException) -> str:
     """Return what happened in one line: `TypeError: unsupported operand`."""
     if isinstance(error, RunError):
-        return f"{error.fields['what']}: {error.fields['why']}"
+        return f"{error.what}: {error.why}"
     text = first_line(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

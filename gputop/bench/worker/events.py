@@ -5,8 +5,9 @@ An event is a JSON line with the fields of one class, and its name in `EVENTS` a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 
@@ -95,8 +96,8 @@ class Verified:
 
     checks: int
     wrong_elements: int
-    products: int | None = None
-    """Compared iterations, or None from an older worker."""
+    products: int = 0
+    """Compared iterations."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,72 @@ class RunLimit:
     why: str
 
 
+@dataclass(frozen=True)
+class DeviceRecord:
+    """A record of the agent about the device under test: a line of the agent's stream."""
+
+    line: str
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Counts and rates of a run. Rates that the kind of run does not have are None."""
+
+    seconds: float
+    """Timed seconds."""
+    iterations: int
+    checks: int
+    verified_products: int
+    """Products compared in the checks."""
+    wrong_elements: int
+    mismatches: Mapping[str, int] = field(default_factory=dict)
+    """Products that differ from the first one, by the outcome of repeating them."""
+    tflops_mean: float | None = None
+    tflops_peak: float | None = None
+    tflops_device: float | None = None
+    """Mean by device events."""
+    shape: tuple[int, int, int] | None = None
+    """m, n, k of the best row of a table."""
+    points: tuple[Point, ...] = ()
+    """Rows of a run that sends none of its own: the patterns of a memory test."""
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Parts of the device's memory. They are None if unknown, and on a CPU."""
+
+    context_bytes: int | None = None
+    """Memory that disappeared since before the run, without torch's own: the CUDA context, and
+    what other processes took in the meantime."""
+    cache_bytes: int | None = None
+    """Bytes that torch's allocator has reserved and not used."""
+    tensor_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class WorkerDone:
+    """The end of a run with figures."""
+
+    stopped: str
+    """`time`, `user`, or the limit that ended the run."""
+    figures: Figures
+    notes: tuple[str, ...] = ()
+    memory: MemoryUse = MemoryUse()
+
+
+@dataclass(frozen=True)
+class WorkerFailed:
+    """The end of a run with an error."""
+
+    kind: str
+    """`hang`, `died` and `wrong` are faults of the device."""
+    what: str
+    why: str
+    remedy: str
+    checks: int = 0
+    wrong_elements: int = 0
+
+
 EVENTS: Mapping[str, type[Any]] = {
     "hello": Hello,
     "plan": Planned,
@@ -116,5 +183,16 @@ EVENTS: Mapping[str, type[Any]] = {
     "point": Point,
     "verify": Verified,
     "limit": RunLimit,
+    "record": DeviceRecord,
+    "done": WorkerDone,
+    "error": WorkerFailed,
 }
 """Event classes by their names."""
+NAMES = {cls: name for name, cls in EVENTS.items()}
+EVENT_START = b'{"event": "'
+
+
+def to_line(event: Any) -> bytes:
+    """Return an event as a line of JSON."""
+    named = {"event": NAMES[type(event)], **asdict(event)}
+    return json.dumps(named, allow_nan=False).encode() + b"\n"

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from .events import RunLimit
+from .events import DeviceRecord, RunLimit
 from .heat import reached_limit
 
 if TYPE_CHECKING:
+    from gputop.agent.device import DeviceSample
     from gputop.agent.snapshot import Process, Record, Sample
 
 INTERVAL_SECONDS = 0.5
@@ -26,8 +27,8 @@ START_SECONDS = 30.0
 """Timeout of the device's first answer: a driver may take long to start."""
 SILENCE_SECONDS = 20.0
 """Longest silence of a device."""
-LOAD_PERCENT, MOST_PROCESSES, COMMAND_CHARACTERS = 5, 50, 80
-"""SM utilization from which other processes are sent, their number, and the length of commands."""
+MOST_PROCESSES, COMMAND_CHARACTERS = 50, 80
+"""Most processes that are sent, and the length of their commands."""
 
 
 class Guard:
@@ -42,13 +43,13 @@ class Guard:
         uuid: str | None,
         folders: Sequence[str],
         of: str,
-        send: Callable[[str, dict[str, Any]], None],
+        send: Callable[[DeviceRecord], None],
         end: Callable[[RunLimit], None],
     ) -> None:
         """Guard the GPU with this UUID, or the CPU if it is None.
 
         `folders` hold the packages `gputop` and `pynvml`. `of` is as in `reached_limit`. `send`
-        gets the name and the fields of each record, `end` gets the limit that ends the run.
+        gets each record, `end` gets the limit that ends the run.
         """
         self._uuid, self._folders, self._of = uuid, folders, of
         self._send, self._end = send, end
@@ -91,7 +92,7 @@ class Guard:
             host = Host(
                 cpu_clock_mhz=clock, cpu_temperature_celsius=temperature
             )
-            self._send_record("readings", Sample(time.time(), host))
+            self._send_record(Sample(time.time(), host))
             time.sleep(2 * INTERVAL_SECONDS)
 
     def _follow(self, uuid: str) -> None:
@@ -104,12 +105,12 @@ class Guard:
             if isinstance(record, Inventory):
                 gpu = record.device(uuid)
                 if gpu is not None:
-                    self._send_record("device", record)
+                    self._send_record(record)
                 continue
             readings = record.device(uuid)
             if gpu is None or readings is None or readings.age_seconds is None:
                 continue
-            self._send_record("readings", self._shortened(record))
+            self._send_record(shortened(record, readings))
             if why := reached_limit(gpu, readings, self._of):
                 self._end(RunLimit("limit", "Too hot", why))
                 return
@@ -125,34 +126,22 @@ class Guard:
         options = AgentOptions(INTERVAL_SECONDS, gpm=False, ids=(uuid,))
         return make_sampler(options).records()
 
-    def _shortened(self, sample: Sample) -> Sample:
-        """Return the sample with only the devices and the processes on them."""
-        from gputop.agent.snapshot import Host
+    def _send_record(self, record: Record) -> None:
+        from gputop.agent.lines import to_line
 
-        processes: list[Process] = []
-        for process in sample.processes[:MOST_PROCESSES]:
-            command = process.command and process.command[:COMMAND_CHARACTERS]
-            processes.append(replace(process, command=command, absent={}))
-        devices = tuple(replace(each, absent={}) for each in sample.devices)
-        return type(sample)(sample.time, Host(), devices, tuple(processes))
-
-    def _send_record(self, name: str, record: Record) -> None:
-        from gputop.agent.lines import to_plain
-
-        self._send(name, _known(to_plain(record)))
+        self._send(DeviceRecord(to_line(record)))
 
 
-def _known(value: Any) -> Any:
-    """Return plain values without the fields that are None."""
-    if isinstance(value, dict):
-        return {
-            name: _known(each)
-            for name, each in value.items()
-            if each is not None
-        }
-    if isinstance(value, list):
-        return [_known(each) for each in value]
-    return value
+def shortened(sample: Sample, readings: DeviceSample) -> Sample:
+    """Return a sample with only these readings of a device, and the first processes."""
+    from gputop.agent.snapshot import Host, Sample
+
+    processes: list[Process] = []
+    for process in sample.processes[:MOST_PROCESSES]:
+        command = process.command and process.command[:COMMAND_CHARACTERS]
+        processes.append(replace(process, command=command, absent={}))
+    devices = (replace(readings, absent={}),)
+    return Sample(sample.time, Host(), devices, tuple(processes))
 
 
 def import_from(name: str, folders: Sequence[str]) -> None:

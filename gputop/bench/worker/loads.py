@@ -161,7 +161,7 @@ def prepare(
     pace = Pace(device, product_seconds, check_seconds)
     pace.batch_seconds /= fineness(request)
     pace.has_spare = product.spare is not None
-    run.known.update(device.memories())
+    run.memory = device.memory_use()
     run.halt.wait(device.rest_seconds)
     send_plan(device, run, product, pace, products)
     run.verified(wrong, 0)
@@ -426,9 +426,7 @@ class Traffic:
                     if stream:
                         stream.synchronize()
         except BaseException as error:  # noqa: BLE001 - reported to the parent
-            self.run.end(
-                "error", **explain(error, self.device, self.run.request).fields
-            )
+            self.run.end(explain(error, self.device, self.run.request))
 
     def end(self) -> None:
         """End the copies, and compare one more, because a short run may have compared none."""

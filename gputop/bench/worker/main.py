@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
-import json
 import os
 import re
 import select
@@ -25,12 +24,23 @@ from .backends import Cpu, open_cuda
 from .collective import collective
 from .copies import copy
 from .errors import RunError, explain, in_words, less
-from .events import EVENTS, Hello, Planned, RunLimit, Verified
+from .events import (
+    DeviceRecord,
+    Hello,
+    MemoryUse,
+    Planned,
+    Progress,
+    RunLimit,
+    Verified,
+    WorkerDone,
+    WorkerFailed,
+    to_line,
+)
 from .guard import Guard
 from .latency import latency
 from .loads import burn, pulse, soak
 from .memory import memory
-from .request import WorkerRequest
+from .request import GO, STOP, WorkerRequest
 from .shapes import peak, sweep
 from .step import step
 from .throughput import SoakTotals, TableTotals
@@ -48,8 +58,7 @@ class WorkerRun:
         self.halt = threading.Event()
         self.halted_by = "time"
         self.totals: SoakTotals | TableTotals = SoakTotals()
-        self.known: dict[str, Any] = {}
-        """Result fields that are not counts, such as memory."""
+        self.memory = MemoryUse()
         self.notes: list[str] = []
         """Notes of the result: omitted rows with the reasons, and conclusions from the rows."""
         self.failure: Exception | None = None
@@ -80,24 +89,15 @@ class WorkerRun:
         self._expected = time.monotonic() + seconds, otherwise
 
     def send(self, event: object) -> None:
-        """Write one of `events.EVENTS`."""
-        self.write(NAMES[type(event)], **vars(event))
-
-    def write(self, event: str, **fields: Any) -> None:
-        """Write one event by its name.
+        """Write one of `events.EVENTS`.
 
         While the parent does not read, samples and readings are dropped before the pipe is full.
         So the last event still fits, and no write blocks.
         """
-        line = (
-            json.dumps({"event": event, **fields}, allow_nan=False).encode()
-            + b"\n"
-        )
+        line = to_line(event)
+        may_drop = isinstance(event, DROPPED)
         with self._line:
-            if (
-                event in DROPPED
-                and _unread_bytes(self._fd) > MOST_UNREAD_BYTES
-            ):
+            if may_drop and _unread_bytes(self._fd) > MOST_UNREAD_BYTES:
                 return
             while line:
                 line = line[os.write(self._fd, line) :]
@@ -107,12 +107,8 @@ class WorkerRun:
         folders = self.request.agent_folders
         if folders is None:
             return
-
-        def send(event: str, record: dict[str, Any]) -> None:
-            self.write(event, record=record)
-
         uuid, part_of = self.request.gpu_uuid, self.request.part_of
-        self._guard = Guard(uuid, folders, part_of, send, self.end_by)
+        self._guard = Guard(uuid, folders, part_of, self.send, self.end_by)
         threading.Thread(
             target=self._guard.run,
             name="guard",
@@ -131,7 +127,7 @@ class WorkerRun:
         self.halt.set()
         self._go.set()
         time.sleep(STOP_SECONDS)
-        self.finish()
+        self.end()
 
     def planned(self, shape: tuple[int, int, int], **fields: Any) -> None:
         """Send the plan and wait for the other devices, if there are any.
@@ -174,14 +170,22 @@ class WorkerRun:
         totals = self.totals
         self.send(Verified(totals.checks, totals.wrong, totals.verified))
 
-    def end(self, event: str, **fields: Any) -> NoReturn:
-        """Write the last event with the measured figures, and end the process at once."""
+    def end(self, error: RunError | None = None) -> NoReturn:
+        """Write the last event, an error or the measured figures, and end the process at once."""
         # Never released, so a second caller blocks until exit
         self._ending.acquire()
         try:
-            self.write(event, **fields, **self.totals.result())
+            self.send(self._last_event(error))
         finally:
             self._leave(0)
+
+    def _last_event(self, error: RunError | None) -> WorkerDone | WorkerFailed:
+        totals = self.totals
+        if error is not None:
+            words = error.kind, error.what, error.why, error.remedy
+            return WorkerFailed(*words, totals.checks, totals.wrong)
+        notes = tuple(self.notes)
+        return WorkerDone(self.halted_by, totals.figures(), notes, self.memory)
 
     def _leave(self, status: int) -> NoReturn:
         try:
@@ -189,12 +193,6 @@ class WorkerRun:
         finally:
             # sys.exit would tear torch down, which takes too long.
             os._exit(status)
-
-    def finish(self) -> NoReturn:
-        """End with the measured figures."""
-        self.end(
-            "done", stopped=self.halted_by, notes=self.notes, **self.known
-        )
 
     @property
     def has_rows(self) -> bool:
@@ -212,8 +210,8 @@ class WorkerRun:
             and not self.request.ranks
         ):
             self.notes.append(f"the run ended early, {in_words(error)}")
-            self.finish()
-        self.end("error", **error.fields)
+            self.end()
+        self.end(error)
 
     def watch(self, received: bytes) -> None:
         """Wait for `stop`, a missed deadline or the parent's end. This is a thread's body."""
@@ -225,9 +223,9 @@ class WorkerRun:
                     # The parent has ended, so no process reads a last event.
                     self._leave(1)
                 received += data
-            if b"stop\n" in received:
+            if STOP in received:
                 self.stop("user")
-            if b"go\n" in received:
+            if GO in received:
                 self._go.set()
             late = self._overdue()
             # Act on the second overdue check, in case this process was
@@ -252,8 +250,7 @@ class WorkerRun:
         return None
 
 
-NAMES = {cls: name for name, cls in EVENTS.items()}
-DROPPED = ("sample", "verify", "readings")
+DROPPED = (Progress, Verified, DeviceRecord)
 """Events that are dropped while the parent does not read."""
 MOST_UNREAD_BYTES = 1 << 15
 """Unread bytes from which events are dropped: half of a pipe's capacity."""
@@ -456,4 +453,4 @@ def main() -> NoReturn:
         measure(device, run)
     except BaseException as error:  # noqa: BLE001 - reported to the parent
         run.fail(explain(error, device, request))
-    run.finish()
+    run.end()

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import RunError, hangs
+from .events import Point
 from .product import room_beside
 from .throughput import SoakTotals, patience
 
 if TYPE_CHECKING:
-    from .events import Progress
+    from .events import Figures, Progress
     from .main import WorkerRun
 
 MIB = 1 << 20
@@ -88,8 +89,8 @@ class MemoryTotals(SoakTotals):
             sample, tflops=0.0, bytes_per_second=rate, iterations=self.verified
         )
 
-    def result(self) -> dict[str, Any]:
-        """Return the current figures of the run, with a row for each pattern."""
+    def figures(self) -> Figures:
+        """Return the figures so far, with a row for each pattern."""
         points = []
         for name, (moved, seconds, compared) in list(self.patterns.items()):
             whole = (
@@ -99,23 +100,16 @@ class MemoryTotals(SoakTotals):
                 "bytes_per_second": moved / seconds,
                 "passes": compared / whole,
             }
-            points.append(
-                {"series": name, "x": self.block_bytes, "values": values}
-            )
-        absent = dict.fromkeys(("tflops_mean", "tflops_peak", "tflops_device"))
-        return {
-            **super().result(),
-            **absent,
-            "iterations": self.verified,
-            "points": points,
-        }
+            points.append(Point(name, self.block_bytes, values))
+        counts = self.counts(self.now)
+        return replace(counts, iterations=self.verified, points=tuple(points))
 
 
 def memory(device: Any, run: WorkerRun) -> None:
     """Write patterns into all memory that the run may use, and read them back."""
     tested = MemoryUnderTest(device, run)
     totals, seconds = tested.totals, run.request.seconds
-    run.known.update(device.memories())
+    run.memory = device.memory_use()
     run.planned(
         (0, 0, 0),
         dtype="bytes",

@@ -6,6 +6,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+GO, STOP = b"go\n", b"stop\n"
+"""Lines after the request: start a run that waits for other devices, and end the run."""
+
 
 @dataclass(frozen=True)
 class WorkerDataType:

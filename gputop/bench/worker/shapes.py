@@ -46,7 +46,7 @@ def sweep(device: Any, run: WorkerRun) -> None:
     if not offered:
         raise refused[names[0]]
     run.notes += [
-        f"{name}: {refusal.fields['why']}" for name, refusal in refused.items()
+        f"{name}: {refusal.why}" for name, refusal in refused.items()
     ]
     rows = Rows(device, run, 0)
     planned = {name: _planned(rows, name) for name in offered}

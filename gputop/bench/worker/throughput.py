@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
-from .events import Progress
+from .events import Figures, Progress
 
 BATCH_SECONDS = 0.05
 """Length of a batch. A hot device gets slower, so this is half of the time that a stop may take."""
@@ -162,17 +163,16 @@ class RunTotals:
         """Products or calls so far."""
         return self.now[1]
 
-    def fields(self, now: Mark, **rates: float | None) -> dict[str, Any]:
-        """Return the counts and rates at the moment `now` as fields of the result."""
-        return {
-            "seconds": now[0],
-            "iterations": now[1],
-            **rates,
-            "checks": self.checks,
-            "verified_products": self.verified,
-            "wrong_elements": self.wrong,
-            "mismatches": dict(self.mismatches),
-        }
+    def counts(self, now: Mark) -> Figures:
+        """Return the counts at the moment `now`."""
+        return Figures(
+            now[0],
+            now[1],
+            self.checks,
+            self.verified,
+            self.wrong,
+            dict(self.mismatches),
+        )
 
 
 class SoakTotals(RunTotals):
@@ -236,15 +236,15 @@ class SoakTotals(RunTotals):
         """Return TFLOP/s."""
         return self.flop * iterations / seconds / 1e12 if seconds > 0 else 0.0
 
-    def result(self) -> dict[str, Any]:
-        """Return the current figures of the run."""
+    def figures(self) -> Figures:
+        """Return the figures so far."""
         now = seconds, iterations, busy = self.now
         mean, device = (
             self.rate(iterations, seconds),
             self.rate(iterations, busy),
         )
-        return self.fields(
-            now,
+        return replace(
+            self.counts(now),
             tflops_mean=mean,
             tflops_peak=max(self.peak, mean, device),
             tflops_device=device if self.has_device_time else None,
@@ -277,14 +277,12 @@ class TableTotals(RunTotals):
         if tflops > self.peak:
             self.peak, self.shape = tflops, shape
 
-    def result(self) -> dict[str, Any]:
-        """Return the current figures of the run."""
+    def figures(self) -> Figures:
+        """Return the figures so far."""
         now = seconds, _, work = self.now
-        mean = work / seconds / 1e12 if work else None
-        best = dict(zip("mnk", self.shape or ()))  # noqa: B905 - Python 3.9 has no `strict`
-        rates = {
-            "tflops_mean": mean,
-            "tflops_peak": self.peak or None,
-            "tflops_device": None,
-        }
-        return {**self.fields(now, **rates), **best}
+        return replace(
+            self.counts(now),
+            tflops_mean=work / seconds / 1e12 if work else None,
+            tflops_peak=self.peak or None,
+            shape=self.shape,
+        )
