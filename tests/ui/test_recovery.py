@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,11 +59,11 @@ async def test_a_dashboard_that_was_stopped_blames_no_sampler() -> None:
         assert "No data" not in shown(pilot, Header)
         telemetry.received_at -= 5
         app._tick()
-        assert "No data for 1:05" in shown(pilot, Header)
+        assert re.search(r"No data for 1:\d\d", shown(pilot, Header))
         telemetry.receive(sample(1))
         telemetry.received_at -= 5
         app._tick()
-        assert "No data for 5 s" in shown(pilot, Header)
+        assert re.search(r"No data for \d+ s", shown(pilot, Header))
 
 
 CRASH = Problem("The NVIDIA library crashed", "SIGSEGV", "Reinstall the driver", "nvml")
