@@ -16,7 +16,7 @@ from gputop.health import thresholds as t
 from gputop.health.bound_by import BUSY, POWER, SM, TENSOR
 from gputop.health.findings import capitalized, listed_numbers
 from gputop.health.rule_view import RuleView, finite, lack_text
-from gputop.text import count
+from gputop.text import count, percentage
 
 LIMITS = {
     BUSY: t.RANK_LESS_BUSY,
@@ -24,6 +24,14 @@ LIMITS = {
     TENSOR: t.RANK_MORE_TENSOR,
 }
 """Differences from the other ranks that matter."""
+
+
+WORDS = {
+    BUSY: "busy {}",
+    POWER: "power {} of the limit",
+    TENSOR: "tensor active {}",
+}
+"""Words for the numbers."""
 
 
 class Job(NamedTuple):
@@ -82,6 +90,12 @@ class HeldUp(NamedTuple):
     hangs: bool = False
     """True if nothing goes on: all others wait all the time."""
 
+    @property
+    def numbers(self) -> str:
+        """The numbers in words: `busy 60 %, the others 99 %`."""
+        own = WORDS[self.reading].format(percentage(self.own))
+        return f"{own}, the others {percentage(self.others)}"
+
 
 class JobState(NamedTuple):
     """Verdict on a job."""
@@ -93,21 +107,24 @@ class JobState(NamedTuple):
     lacking: str = ""
     """Reason why the ranks cannot be compared; empty if they were."""
 
-    @property
-    def sentence(self) -> str:
-        """The state in one sentence, for the screen."""
+    def sentence(self, gpu: str = "") -> str:
+        """Return the state in one sentence; `gpu` names the device of the rank that is behind."""
         if self.held_up is not None:
             process = self.job.ranks[self.held_up.rank]
-            blame = capitalized(title_of(self.held_up, process))
-            return f"{self.job.seen}. {blame}"
+            title = capitalized(title_of(self.held_up, process, gpu))
+            return f"{self.job.seen}. {title}: {self.held_up.numbers}"
         if self.lacking:
             return f"{self.job.seen}. Not compared: {self.lacking}"
         return f"{self.job.seen}. No rank is out of line"
 
 
-def title_of(held_up: HeldUp, process: Process) -> str:
-    """Return the title of the finding about a rank."""
-    who = f"rank {held_up.rank} (pid {process.pid})"
+def title_of(
+    held_up: HeldUp,
+    process: Process,
+    gpu: str = "",
+) -> str:
+    """Return the title of the finding about a rank; `gpu` names its device if nothing else does."""
+    who = f"rank {held_up.rank} ({gpu}pid {process.pid})"
     if held_up.hangs:
         return f"all ranks but {held_up.rank} wait in a collective for {who}"
     return f"{who} may hold up its job"

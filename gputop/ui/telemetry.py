@@ -251,6 +251,12 @@ class Telemetry:
         """True if the stream has several hosts."""
         return self.sample is not None and len(self.sample.machines) > 1
 
+    @property
+    def has_ranks(self) -> bool:
+        """True if a process has a rank in a parallel job."""
+        processes = self.sample.processes if self.sample else ()
+        return any(process.rank is not None for process in processes)
+
     def machine_of(self, device: Device) -> Machine | None:
         """Return the device's machine, if the stream has several."""
         return next(

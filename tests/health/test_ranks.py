@@ -207,7 +207,7 @@ def test_ranks_that_cannot_be_compared() -> None:
     machine = ranks({}, {BUSY: None}, {})
     silent(machine, "held_up", 0)
     assert machine.last.jobs[JOB].lacking == "not watched for long enough yet"
-    assert machine.last.jobs[JOB].sentence.startswith("3 ranks. Not compared: ")
+    assert machine.last.jobs[JOB].sentence().startswith("3 ranks. Not compared: ")
     few = ranks({}, {})
     assert few.last.jobs[JOB].lacking == "3 ranks are needed"
 
@@ -226,7 +226,7 @@ def test_a_finding_comes_and_goes_once() -> None:
     machine.readings = (WORKING, WORKING, WORKING)
     machine.run(40)
     assert machine.changes("held_up", index=2) == 2
-    assert machine.last.jobs[JOB].sentence == "3 ranks. No rank is out of line"
+    assert machine.last.jobs[JOB].sentence() == "3 ranks. No rank is out of line"
 
 
 def test_jobs_that_are_held_up_come_first() -> None:

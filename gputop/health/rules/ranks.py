@@ -8,16 +8,15 @@ from gputop.agent.snapshot import Process
 from gputop.health import thresholds as t
 from gputop.health.bound_by import BUSY, POWER, TENSOR
 from gputop.health.findings import Evidence, Finding, Severity
-from gputop.health.ranks import HeldUp, Job, title_of
+from gputop.health.ranks import WORDS, HeldUp, Job, title_of
 from gputop.health.rule_view import NoEvidence, RuleView
 from gputop.text import visible
 
-OF_READING = {
-    BUSY: ("busy, mean", "busy {}"),
-    TENSOR: ("tensor active, mean", "tensor active {}"),
-    POWER: ("power, share of the limit", "power {} of the limit"),
+LABELS = {
+    BUSY: "busy, mean",
+    TENSOR: "tensor active, mean",
+    POWER: "power, share of the limit",
 }
-"""Label of a reading, and its words in the finding's line."""
 CPU = "cpu_percent"
 
 
@@ -48,14 +47,13 @@ def held_up(view: RuleView) -> Finding | None:
 
 
 def _numbers(view: RuleView, found: HeldUp) -> list[Evidence]:
-    label, headline = OF_READING[found.reading]
     own = view.measured(
-        label,
+        LABELS[found.reading],
         found.reading,
         found.own,
         "%",
         t.RANK_SECONDS,
-        headline,
+        WORDS[found.reading],
     )
     others = view.measured(
         "the other ranks",

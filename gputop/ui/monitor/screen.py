@@ -32,8 +32,11 @@ class MonitorTab(ListTab):
     wants_gpm = True
     """True, because the bottleneck of each device needs GPM."""
 
+    processes: ProcessesView
+
     def __init__(self, telemetry: Telemetry, table: ProcessTable) -> None:
-        super().__init__(telemetry, table, "monitor")
+        view = ProcessesView(telemetry, table)
+        super().__init__(telemetry, view, "monitor")
         self.devices = DevicesView(telemetry)
         self._host = HostView(telemetry, id="host")
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gputop.agent.snapshot import Process
     from gputop.ui.drawing.filter_bar import FilterView
     from gputop.ui.processes.process_page import ProcessDetailsView
+    from gputop.ui.processes.ranks import RanksView
     from gputop.ui.processes.signal_dialog import Order
     from gputop.ui.telemetry import Telemetry
 
@@ -219,7 +220,7 @@ class ProcessTab(LiveTab):
     def __init__(
         self,
         telemetry: Telemetry,
-        view: ProcessesView | ProcessDetailsView,
+        view: ProcessesView | RanksView | ProcessDetailsView,
         name: str,
     ) -> None:
         super().__init__(id=name)
@@ -333,18 +334,21 @@ class ListTab(ProcessTab):
     def __init__(
         self,
         telemetry: Telemetry,
-        table: ProcessTable,
-        id: str,  # noqa: A002
+        view: ProcessesView | RanksView,
+        name: str,
     ) -> None:
-        self.processes = ProcessesView(telemetry, table)
-        super().__init__(telemetry, self.processes, id)
+        super().__init__(telemetry, view, name)
+        self.processes = view
 
 
 class ProcessesTab(ListTab):
     """Full-screen list with the order and filter of the monitor's list, or totals by user."""
 
+    processes: ProcessesView
+
     def __init__(self, telemetry: Telemetry, table: ProcessTable) -> None:
-        super().__init__(telemetry, table, "processes")
+        view = ProcessesView(telemetry, table)
+        super().__init__(telemetry, view, "processes")
         self.processes.focused_list = True
         self.users = UsersView(telemetry, self.action_users)
 

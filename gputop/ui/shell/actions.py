@@ -10,6 +10,7 @@ Tab = Literal[
     "benchmark",
     "processes",
     "process",
+    "ranks",
     "page",
     "why",
     "training",
@@ -20,14 +21,17 @@ TRAINING: tuple[Tab, ...] = ("training",)
 """Tab that `gputop run` adds."""
 LISTS: tuple[Tab, ...] = ("monitor", "processes")
 """Tabs with lists of processes."""
-PROCESSES: tuple[Tab, ...] = (*LISTS, "process")
+PROCESSES: tuple[Tab, ...] = (*LISTS, "process", "ranks")
 """Tabs with a process to act on."""
+OVERVIEWS: tuple[Tab, ...] = (*LISTS, *HOSTS, *TRAINING)
+"""Tabs that lead to the ranks of a job."""
 PAGES: tuple[Tab, ...] = ("page", "why")
 DEVICES: tuple[Tab, ...] = ("monitor", *PAGES)
 LIVE: tuple[Tab, ...] = (
     "monitor",
     "processes",
     "process",
+    "ranks",
     "page",
     "why",
     "hosts",
@@ -107,6 +111,10 @@ ACTIONS = (
     Action("bench.stop", "x", "screen.stop", "Stop the stress test", "Stop"),
     Action("why", "w,exclamation_mark", "tabs.why", "Why is it slow? Findings of all devices",
            "Why", LIVE),
+    Action("ranks", "R", "tabs.ranks", "Ranks of a parallel job: which one the others wait for",
+           "Ranks", OVERVIEWS),
+    Action("ranks.next", "n", "view.job(1)", "Next job", "Next job", ("ranks",)),
+    Action("ranks.previous", "p", "view.job(-1)", "Previous job", "", ("ranks",)),
     Action("next", "down,j", "view.move(1)", "Next device, process, line or result"),
     Action("previous", "up,k", "view.move(-1)", "Previous device, process, line or result"),
     Action("page.next", "pagedown", "view.page(1)", "Page down"),
@@ -244,6 +252,7 @@ TAB_NAMES: dict[Tab, str] = {
     "hosts": "among several hosts",
     "why": "among the findings (w)",
     "process": "on a process's page (Enter)",
+    "ranks": "on the page of ranks (R)",
     "training": "on the training's tab of `gputop run`",
 }
 OTHERS = {

@@ -214,7 +214,7 @@ class Dashboard(StreamScreen):
             case "back":
                 return (
                     "Back"
-                    if self.tabs.shown in (*PAGES, "process")
+                    if self.tabs.shown in (*PAGES, "process", "ranks")
                     else self._back_to
                 )
             case "details" if self.tabs.shown == "process":
@@ -227,9 +227,7 @@ class Dashboard(StreamScreen):
                 self._replay is not None and not self._replay.playing
             ):
                 return "Play"
-            case "bench.stop" if not (
-                self.tabs.benchmark and self.tabs.benchmark.running
-            ):
+            case "bench.stop" | "ranks" if not self._has_object(action):
                 return ""
             case "bench.start" | "signal" if (
                 self.telemetry.scraped
@@ -237,6 +235,13 @@ class Dashboard(StreamScreen):
             ):
                 return action.label if self.tabs.shown == "benchmark" else ""
         return action.label
+
+    def _has_object(self, action: Action) -> bool:
+        """Return True if there is a stress test to stop, or a job whose ranks can be shown."""
+        if action.id == "ranks":
+            return self.telemetry.has_ranks
+        benchmark = self.tabs.benchmark
+        return benchmark is not None and benchmark.running
 
     def order(self, action: Action) -> int:
         """Return the sort key. Keys of a replay or of focused processes come first among the

@@ -202,6 +202,16 @@ class Tabs(ContentSwitcher):
             return
         await self._open("why", WhyPage, self.shown != "page")
 
+    async def action_ranks(self) -> None:
+        """Show the ranks of the selected process's job, or else of the job that is held up."""
+        from gputop.ui.processes.ranks import RanksPage
+
+        job_id = None
+        tab = self.tab
+        if self.on_processes and isinstance(tab, ListTab) and tab.process:
+            job_id = tab.process.job_id
+        await self._show_page("ranks", RanksPage, job_id)
+
     async def action_environment(self, *, first: bool = True) -> None:
         """Show the page of the selected process, from its environment or from the top."""
         from gputop.ui.processes.process_page import ProcessPage

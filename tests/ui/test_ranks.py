@@ -1,0 +1,168 @@
+"""The page of ranks: its rows, its sentence, several hosts, several jobs, and nothing to show."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gputop.agent.device import Absence
+from gputop.agent.snapshot import Machine, MachineState, Sample
+from gputop.ui.drawing.palette import WARN
+from gputop.ui.processes.process_page import ProcessPage
+from gputop.ui.processes.ranks import RanksPage, RanksTitle, RanksView
+from gputop.ui.shell.action_screen import KeysView
+from tests import streams
+from tests.health.histories import BUSY, IDLE, SM, TENSOR, WATTS, WORKING, device
+from tests.streams import NOW
+from tests.ui.pilots import app_with, dashboard_of, settle, shown, until
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from gputop.agent.snapshot import Process, Record
+    from gputop.ui.shell.app import GputopApp
+
+JOB = "node01:29500"
+WAITS: Mapping[str, Any] = {**WORKING, BUSY: 100, SM: 12.0, TENSOR: 0.0, WATTS: 180.0}
+SAMPLES = 40
+
+
+def rank(number: int, of: int, **changes: Any) -> Process:
+    changes = {"rank": number, "world_size": of, "job_id": JOB} | changes
+    return streams.process(4700 + number, number, cpu_percent=101.0, **changes)
+
+
+def records(
+    readings: Sequence[Mapping[str, Any]],
+    processes: Sequence[Process],
+    samples: int = SAMPLES,
+    **sample: Any,
+) -> list[Record]:
+    """A machine with these devices for a while."""
+    devices = tuple(device(n) for n in range(len(readings)))
+    made: list[Record] = [dataclasses.replace(streams.inventory(), devices=devices)]
+    for tick in range(samples):
+        now = tuple(
+            streams.readings(n, **values, absent={}, age_seconds=0.25)
+            for n, values in enumerate(readings)
+        )
+        made.append(Sample(NOW + tick, streams.host(), now, tuple(processes), **sample))
+    return made
+
+
+def hanging() -> list[Record]:
+    """Ranks of which the others wait for the last one."""
+    return records((WAITS, WAITS, WAITS, IDLE), [rank(n, 4) for n in range(4)])
+
+
+def words(app: GputopApp) -> str:
+    """The lines of the title in one."""
+    return " ".join(app.screen.query_one(RanksTitle).text().split())
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+async def test_the_rank_that_is_behind_is_named_and_marked(size: tuple[int, int]) -> None:
+    app = app_with(*hanging())
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot)
+        await pilot.press("R")
+        await settle(pilot)
+        assert words(app).startswith(f"Ranks of {JOB} ")
+        assert (
+            "4 ranks. All ranks but 3 wait in a collective for rank 3 (GPU 3, pid 4703): busy 0 %, "
+            "the others 100 % · s shows where it is"
+        ) in words(app)
+        heading, *rows = shown(pilot, RanksView).splitlines()[:5]
+        assert heading.split()[:5] == ["RANK", "GPU", "PID", "BUSY%", "POWER"]
+        assert [row.split()[-4:] for row in rows[:3]] == [["waits", "in", "a", "collective"]] * 3
+        assert rows[3].endswith("the others wait for it")
+        assert rows[3].startswith("▌")
+        assert ("AGE" in heading) == (size[0] > 80)
+        if size[0] > 80:
+            assert "0.2 s" in rows[0]
+        await pilot.press("up")  # the selected row has one style
+        await settle(pilot)
+        view = app.screen.query_one(RanksView)
+        marked = [span.text.strip() for span in view._rows[4] if span.style == WARN]
+        assert marked == ["3", "0", "the others wait for it"]
+        assert "Ranks" not in shown(pilot, KeysView)
+        await pilot.press("escape")
+        await settle(pilot)
+        assert dashboard_of(app).tabs.shown == "monitor"
+
+
+async def test_ranks_of_several_hosts_are_on_one_page() -> None:
+    """Whichever host is shown in the monitor."""
+    made = [rank(n, 4, machine=f"gpu-{n // 2 + 1}") for n in range(4)]
+    machines = tuple(Machine(f"gpu-{n}", MachineState.OK, 0.1) for n in (1, 2))
+    app = app_with(*records([WORKING] * 4, made, machines=machines))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: dashboard_of(app).tabs.has_hosts)
+        await settle(pilot)
+        assert dashboard_of(app).tabs.shown == "hosts"
+        await pilot.press("R")
+        await settle(pilot)
+        assert "4 ranks. No rank is out of line" in words(app)
+        _, *rows = shown(pilot, RanksView).splitlines()
+        assert [row.split()[:2] for row in (row.lstrip("▌") for row in rows[:4])] == [
+            ["0", "gpu-1"],
+            ["1", "gpu-1"],
+            ["2", "gpu-2"],
+            ["3", "gpu-2"],
+        ]
+
+
+async def test_the_job_of_the_selected_process_comes_first_and_n_shows_the_next() -> None:
+    other = [rank(n, 4, job_id="slurm 7.0") for n in range(3)]
+    mine = [rank(n, 6) for n in range(3, 6)]
+    app = app_with(*records([WORKING] * 6, [*other, *mine], samples=5))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("3", "end", "R")
+        await settle(pilot)
+        assert f"Ranks of {JOB} " in words(app)
+        assert "job 2 of 2" in words(app)
+        assert "3 of 6 ranks seen: 0–2 are not on a GPU here. Not compared: not" in words(app)
+        await pilot.press("n")
+        await settle(pilot)
+        assert "Ranks of slurm 7.0 " in words(app)
+        await pilot.press("enter")
+        await settle(pilot)
+        assert app.screen.query_one(ProcessPage).process == other[0]
+        await pilot.press("escape")
+        await settle(pilot)
+        assert dashboard_of(app).tabs.shown == "ranks"
+
+
+async def test_without_ranks_one_line_says_what_it_needs() -> None:
+    hidden = streams.process(9, 1, absent={"rank": Absence.NO_PERMISSION})
+    app = app_with(*records([WORKING] * 2, [streams.process(8, 0), hidden], samples=3))
+    async with app.run_test(size=(200, 60)) as pilot:
+        await settle(pilot)
+        assert "Ranks" not in shown(pilot, KeysView)
+        await pilot.press("R")
+        await settle(pilot)
+        assert shown(pilot, RanksView).strip() == (
+            "No process here belongs to a job with ranks. gputop finds ranks started by torchrun, "
+            "DeepSpeed, Accelerate, mpirun and srun."
+        )
+        assert words(app) == (
+            "1 environment cannot be read: run gputop as its user or as root to see the rank"
+        )
+        await pilot.press("n", "s")
+        await settle(pilot)
+        assert app.screen.query_one(RanksPage).process is None
+
+
+async def test_a_slow_clock_is_said_and_foreign_text_is_made_visible() -> None:
+    slow = {**WORKING, "sm_clock_mhz": 1400}
+    made = [rank(n, 4, job_id="a\x1b[31m:1") for n in range(4)]
+    app = app_with(*records((WORKING, slow, WORKING, WORKING), made, samples=70))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(pilot)
+        await pilot.press("R")
+        await settle(pilot)
+        assert "Ranks of a␛[31m:1 " in words(app)
+        assert "4 ranks. Rank 1 may delay its job, SM clock below the median" in words(app)
