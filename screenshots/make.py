@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import resvg_py
 
+from gputop.commands.run import demo_tab
 from gputop.fleet.screens.state import FleetState
 from gputop.stream.child import StreamChild
 from gputop.stream.launch import StreamOptions
@@ -47,7 +48,7 @@ async def picture(
         StreamOptions(interval, demo=demo, control=True).command, interval
     )
     child.spawn()
-    app = GputopApp(child)
+    app = GputopApp(child, extra=demo_tab() if demo else None)
     async with app.run_test(size=size) as pilot:
         while dashboard_of(app).telemetry.sample is None:
             await pilot.pause(0.1)
@@ -123,6 +124,22 @@ async def main() -> None:
         keys=("b",),
         ready=lambda app: seconds_of_run(app) >= 45,
         size=(120, 40),
+    )
+    await picture(
+        "training",
+        demo=True,
+        interval=1.0,
+        keys=("4",),
+        ready=lambda app: dashboard_of(app).telemetry.history.count >= 150,
+        size=(120, 40),
+    )
+    await picture(
+        "ranks",
+        demo=True,
+        interval=1.0,
+        keys=("R",),
+        ready=lambda app: dashboard_of(app).telemetry.history.count >= 40,
+        size=(120, 24),
     )
     await fleet_picture()
 
