@@ -242,15 +242,21 @@ class ReadingThreads:
         The device that has waited longest comes first.
         """
         with self.changed:
-            while self.problem is None:
-                due = [slot for slot in group if slot.answered < self.tick]
-                if due:
-                    slot = min(due, key=lambda slot: slot.answered)
-                    slot.busy_since = time.monotonic()
-                    return slot
+            # Only once: a thread that notified after each wait would wake the
+            # other idle threads, and they would wake it, without end.
+            if not self._due(group):
                 self.changed.notify_all()
-                self.changed.wait()
-            return None
+            self.changed.wait_for(
+                lambda: self.problem is not None or self._due(group)
+            )
+            if self.problem is not None:
+                return None
+            slot = min(self._due(group), key=lambda slot: slot.answered)
+            slot.busy_since = time.monotonic()
+            return slot
+
+    def _due(self, group: list[ReaderSlot]) -> list[ReaderSlot]:
+        return [slot for slot in group if slot.answered < self.tick]
 
     def end(self, problem: Problem) -> None:
         """End all threads, because the driver is gone."""

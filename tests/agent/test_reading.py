@@ -113,6 +113,20 @@ def test_a_device_that_comes_back_keeps_its_thread(machine: Machine, clock: Time
     assert machine.tick() == {stuck: [3], other: [0, 1, 2, 4, 5, 6, 7]}
 
 
+def test_idle_threads_do_not_wake_each_other(machine: Machine, clock: Time) -> None:
+    machine.tick()
+    machine.hang(3)
+    clock.now += 5.0
+    machine.tick()
+    machine.readers[3].gate.set()
+    machine.wait_for(3)
+    machine.tick()
+    machine.wait_for(3)
+    with machine.threads.changed:
+        # The thread that was idle last may not have said so yet.
+        assert not all(machine.threads.changed.wait(0.05) for _ in range(5))
+
+
 def test_a_slow_machine_reads_every_device_before_one_twice(machine: Machine) -> None:
     """A tick that comes before the last one has ended begins with the devices left."""
     machine.tick()
