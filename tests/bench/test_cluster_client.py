@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -13,6 +14,8 @@ from gputop.agent.problem import ProblemError
 from gputop.bench.cluster import run
 from gputop.bench.cluster.run import Cluster
 from tests.bench.commands import COMMAND, environment
+from tests.bench.workers import fake_interpreter
+from tests.e2e.pretender import worker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,11 +38,34 @@ def nodes(): return [{{"Alive": True}}]
 def cluster_resources(): return {{"GPU": 4.0}}
 def available_resources(): return {{"GPU": {free}}}
 """
+ACTORS = """
+from concurrent.futures import ThreadPoolExecutor
+import asyncio, itertools
+cloudpickle.register_pickle_by_value = print
+util = types.SimpleNamespace(get_node_ip_address=lambda: "127.0.0.1")
+exceptions = types.SimpleNamespace(OutOfMemoryError=MemoryError, RayActorError=KeyError)
+class Answer:
+    def __init__(self, future): self.future = lambda: future
+    def __await__(self): return asyncio.wrap_future(self.future()).__await__()
+class Method:
+    def __init__(self, pool, call): self.remote = lambda *given: Answer(pool.submit(call, *given))
+class Actor:
+    def __init__(self, made): self.made, self.pool = made, ThreadPoolExecutor(4)
+    def __getattr__(self, name): return Method(self.pool, getattr(self.made, name))
+def put(code): return code
+def remote(**options):
+    return lambda kind: types.SimpleNamespace(remote=lambda *given: Actor(kind(*given)))
+def kill(actor): actor.signal.remote(9)
+numbers = itertools.count()
+def get_gpu_ids(): return [next(numbers)]
+def get_runtime_context(): return types.SimpleNamespace(get_node_id=lambda: "abc")
+"""
+"""Actors of a Ray that has only threads of the relay."""
 
 
 def fake_ray(folder: Path, init: str = "pass", free: float = 4.0) -> str:
     """A folder with a module of that name, whose `init` does that."""
-    (folder / "ray.py").write_text(FAKE.format(init=init, free=free))
+    (folder / "ray.py").write_text(FAKE.format(init=init, free=free) + ACTORS)
     return str(folder)
 
 
@@ -127,3 +153,16 @@ def test_ray_gives_what_nobody_has(
     assert done.returncode == status
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_run_goes_through_the_relay_to_workers_and_back(tmp_path: Path) -> None:
+    python = fake_interpreter(tmp_path, worker())
+    fake_ray(tmp_path)
+    trial = ("--device", "cpu", "--devices", "2", "--seconds", "1", "--python", python)
+    done = ran(tmp_path, "auto", *trial, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    results = json.loads(done.stdout)["results"]
+    assert [each["stopped"] for each in results] == ["time", "time"]
+    assert all(each["iterations"] > 0 for each in results)
+    assert len({each["host"] for each in results}) == 1
+    assert children() == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ class Followed:
                 yield from records
 
         def send(record: DeviceRecord) -> None:
-            self.sent.append(decode(record.line))
+            self.sent.append(decode(json.dumps(record.record)))
 
         self.guard = Prepared(uuid, [], of, send, self.limits.append)
         self.guard.run()

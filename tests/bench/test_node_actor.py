@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
 import pytest
 
 from gputop.bench.cluster import relay
-from gputop.bench.cluster.node_actor import NodeActor
+from gputop.bench.cluster.messages import Lent, from_line, to_line
+from gputop.bench.cluster.node_actor import NodeActor, NodeAnswer
 from gputop.bench.cluster.node_facts import NodeFacts, node_facts
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.driver.platforms import a100_mig
@@ -52,10 +52,12 @@ def test_its_facts_are_what_the_agent_reads_there(
 
     def facts(gpu: Any, *, cpu: bool = False) -> NodeFacts:
         post = NodeActor(archive, None, cpu=cpu)
-        said = post.facts(lambda: ("abc", "10.1.2.3", [gpu]), lambda: 8 << 30)
-        host, _, port = said["address"].partition(":")
+        said = post.look(lambda: ("abc", "10.1.2.3", [gpu]), lambda: 8 << 30)
+        lent = from_line(to_line(Lent(0, NodeAnswer(**said))))
+        assert isinstance(lent, Lent)
+        host, _, port = lent.answer.address.partition(":")
         assert (host, int(port) > 1023) == ("10.1.2.3", True)
-        return node_facts(json.loads(json.dumps(said)), "n7", beside=2)
+        return node_facts(lent.answer, "n7", beside=2)
 
     whole = facts(0)
     assert (whole.target.host, whole.target.index) == ("n7", 0)
@@ -72,7 +74,7 @@ def test_its_facts_are_what_the_agent_reads_there(
 def test_an_agent_that_says_nothing_is_the_reason() -> None:
     post = NodeActor(b"import sys; sys.exit('no driver here')", None, cpu=False)
     with pytest.raises(ValueError, match="no driver here"):
-        node_facts(post.facts(own, lambda: None), "n7")
+        node_facts(NodeAnswer(**post.look(own, lambda: None)), "n7")
 
 
 def test_one_that_cannot_be_started_says_so() -> None:

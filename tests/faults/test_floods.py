@@ -19,6 +19,7 @@ from gputop.agent.device import DeviceSample
 from gputop.agent.lines import to_line
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import EVENTS, Event, Host, Machine, Process, ProcessKind, Record, Sample
+from gputop.bench.cluster.messages import Ended, Output
 from gputop.bench.cluster.run import WORKER_LINES, LentGpu
 from gputop.bench.events import Event as WorkerEvent
 from gputop.bench.events import Failed, Progress
@@ -158,11 +159,11 @@ async def test_keys_have_their_turn_between_the_events_of_a_worker(tmp_path: Pat
 
 
 async def test_what_a_worker_on_a_node_says_does_not_pile_up() -> None:
-    post = LentGpu(7, lambda **_: None)
+    post = LentGpu(7, lambda _: None)
     post.known.set()
     for _ in range(2 * WORKER_LINES):
-        post.handle_message({"line": "x"})
-    post.handle_message({"ended": 0})
+        post.handle(Output(7, "x"))
+    post.handle(Ended(7, 0, ""))
     said = [await post.readline() for _ in range(WORKER_LINES + 1)]
     assert said[-2:] == [b"x", b""]
 

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import IO, Any
 
@@ -26,6 +27,29 @@ LOOK_SECONDS, END_SECONDS = 20.0, 1.0
 
 Said = tuple[str, Any]
 """A message: `line` with a line of the worker, or `ended` with status and standard error."""
+
+
+@dataclass
+class NodeAnswer:
+    """A node, and its GPU as the agent reads it."""
+
+    node: str
+    """Ray's id of the node."""
+    host: str
+    address: str
+    """`HOST:PORT` with a free port."""
+    gpus: list[str]
+    """Ray's ids of the lent GPUs."""
+    python: str
+    torch: str | None
+    """Version of that Python's torch, or None without one."""
+    cpu: bool
+    free_bytes: int | None
+    """Free memory of the node."""
+    lines: list[str]
+    """The agent's lines about the GPU."""
+    errors: str
+    """The end of the agent's standard error."""
 
 
 class NodeActor:
@@ -46,30 +70,32 @@ class NodeActor:
         self._worker: subprocess.Popen[bytes] | None = None
         self._started = threading.Event()
 
-    def facts(
+    def look(
         self,
         own: Callable[[], tuple[str, str, list[Any]]],
         available_bytes: Callable[[], int | None],
     ) -> dict[str, Any]:
-        """Return the node, and the agent's lines about its GPU.
+        """Return the fields of a `NodeAnswer`.
 
         `own` returns Ray's node id, address and GPUs. `available_bytes` returns the node's free
         memory.
         """
         node, address, ids = own()
-        lines, errors = self._look("" if self._cpu else str(ids[0]))
-        return {
-            "node": node,
-            "host": socket.gethostname(),
-            "address": f"{address}:{_free_port()}",
-            "gpus": [str(each) for each in ids],
-            "python": self._python,
-            "torch": self._torch(),
-            "cpu": self._cpu,
-            "free_bytes": available_bytes(),
-            "lines": lines,
-            "errors": errors,
-        }
+        lines, errors = self._read_gpu("" if self._cpu else str(ids[0]))
+        answer = NodeAnswer(
+            node=node,
+            host=socket.gethostname(),
+            address=f"{address}:{_free_port()}",
+            gpus=[str(each) for each in ids],
+            python=self._python,
+            torch=self._torch(),
+            cpu=self._cpu,
+            free_bytes=available_bytes(),
+            lines=lines,
+            errors=errors,
+        )
+        # Only plain values are sent back, because the relay's class is another.
+        return vars(answer)
 
     def start(self, order: bytes, uuid: str | None) -> None:
         """Start the worker. It sees only the GPU with this UUID; None is the CPU."""
@@ -122,7 +148,7 @@ class NodeActor:
         """Return the command that runs the archive: the agent with these words, else the worker."""
         return [python, f"/proc/self/fd/{self._code}", *words]
 
-    def _look(self, gpu: str) -> tuple[list[str], str]:
+    def _read_gpu(self, gpu: str) -> tuple[list[str], str]:
         """Return the lines of an agent that reads a GPU once, and its standard error."""
         words = ["--no-gpm", "--count", "1"]
         if gpu:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from gputop.agent.snapshot import Inventory, Sample
 from gputop.bench.plan.request import CPU_MEMORY_SHARE, Target
 from gputop.bench.plan.target_choice import processes_on, targets, why_unusable
 from gputop.schema.decode import decode
 from gputop.text import fold_list, size, visible
+
+if TYPE_CHECKING:
+    from gputop.bench.cluster.node_actor import NodeAnswer
 
 IDLE_BYTES = 1 << 30
 """Most memory that the driver and a desktop use. More is in use by another process."""
@@ -27,7 +29,7 @@ class NodeFacts:
 
 
 def node_facts(
-    said: Mapping[str, Any],
+    answer: NodeAnswer,
     host: str,
     beside: int = 1,
 ) -> NodeFacts:
@@ -35,31 +37,31 @@ def node_facts(
 
     `beside` tests share the memory of a node's CPU.
     """
-    records = [decode(line) for line in said["lines"]]
+    records = [decode(line) for line in answer.lines]
     inventories = [each for each in records if isinstance(each, Inventory)]
     samples = [each for each in records if isinstance(each, Sample)]
     if not inventories or not samples:
         raise ValueError(
-            visible(str(said["errors"]).strip() or "it had no output", 300)
+            visible(answer.errors.strip() or "it had no output", 300)
         )
     inventory, sample = inventories[-1], samples[-1]
-    python = str(said["python"])
-    if said["cpu"]:
-        return NodeFacts(_cpu(said, inventory, host, beside), python, None)
+    if answer.cpu:
+        target = _cpu(answer, inventory, host, beside)
+        return NodeFacts(target, answer.python, None)
     if not inventory.devices:
         raise ValueError(str(inventory.problem or "it has no GPU"))
     target = replace(
-        targets(inventory, sample)[0], host=host, torch=said["torch"]
+        targets(inventory, sample)[0], host=host, torch=answer.torch
     )
     if problem := why_unusable(sample, target):
         raise ValueError(problem.why)
-    return NodeFacts(target, python, _held(sample, target))
+    return NodeFacts(target, answer.python, _held(sample, target))
 
 
 def _cpu(
-    said: Mapping[str, Any], inventory: Inventory, host: str, beside: int
+    answer: NodeAnswer, inventory: Inventory, host: str, beside: int
 ) -> Target:
-    free, ids = said["free_bytes"], said["gpus"]
+    free, ids = answer.free_bytes, answer.gpus
     index = int(ids[0]) if ids and ids[0].isdigit() else 0
     return Target(
         "cpu",
@@ -70,7 +72,7 @@ def _cpu(
         free and free // beside,
         memory_share=CPU_MEMORY_SHARE,
         host=host,
-        torch=said["torch"],
+        torch=answer.torch,
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import logging
 import os
 import sys
@@ -18,6 +17,22 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from gputop.bench.cluster import node_actor
+from gputop.bench.cluster.messages import (
+    Ended,
+    Joined,
+    Lent,
+    Lost,
+    Output,
+    Place,
+    Refused,
+    Release,
+    Report,
+    Signal,
+    Start,
+    Write,
+    from_line,
+    to_line,
+)
 from gputop.bench.plan import memory_limit
 from gputop.stream.agent_archive import agent_archive
 from gputop.stream.launch import end_with_parent
@@ -69,9 +84,9 @@ class Relay:
         self._actors: dict[int, Any] = {}
         self._following: list[asyncio.Task[None]] = []
 
-    def send(self, **fields: Any) -> None:
-        """Write one message to the parent."""
-        line = json.dumps(fields).encode() + b"\n"
+    def send(self, report: Report) -> None:
+        """Write a report to the parent."""
+        line = to_line(report)
         while line:
             line = line[os.write(self._fd, line) :]
 
@@ -84,17 +99,13 @@ class Relay:
                 logging_level=logging.ERROR,
             )
         except (Exception, SystemExit) as error:  # noqa: BLE001 - Ray raises all kinds
-            self.send(
-                failed=" ".join(str(error).split()) or type(error).__name__
-            )
+            why = " ".join(str(error).split()) or type(error).__name__
+            self.send(Refused(why))
             os._exit(3)
         nodes = [node for node in self._ray.nodes() if node["Alive"]]
-        self.send(
-            ray=self._ray.__version__,
-            nodes=len(nodes),
-            gpus=int(self._ray.cluster_resources().get("GPU", 0)),
-            free=int(self._ray.available_resources().get("GPU", 0)),
-        )
+        gpus = int(self._ray.cluster_resources().get("GPU", 0))
+        free = int(self._ray.available_resources().get("GPU", 0))
+        self.send(Joined(len(nodes), gpus, free))
 
     async def serve(self) -> None:
         """Execute orders until standard input ends."""
@@ -106,31 +117,30 @@ class Relay:
             lambda: asyncio.StreamReaderProtocol(lines), sys.stdin
         )
         while line := await lines.readline():
-            order = json.loads(line)
-            actor = self._actors.get(order.get("post"))
-            if "place" in order:
-                self._place(order["place"], order["python"], cpu=order["cpu"])
-            elif actor is None:
-                continue
-            elif "start" in order:
-                actor.start.remote(order["start"].encode(), order["uuid"])
-                self._following.append(
-                    asyncio.create_task(self._follow(order["post"], actor))
-                )
-            elif "tell" in order:
-                actor.write.remote(order["tell"].encode())
-            elif "signal" in order:
-                actor.signal.remote(order["signal"])
-            else:
-                self._kill(order["post"])
+            order = from_line(line)
+            if isinstance(order, Place):
+                self._place(order)
+            elif isinstance(order, Start | Write | Signal | Release):
+                actor = self._actors.get(order.post)
+                if actor is not None:
+                    self._execute(order, actor)
 
-    def _place(
-        self,
-        count: int,
-        python: str | None,
-        *,
-        cpu: bool,
+    def _execute(
+        self, order: Start | Write | Signal | Release, actor: Any
     ) -> None:
+        match order:
+            case Start(post, request, uuid):
+                actor.start.remote(request.encode(), uuid)
+                following = self._follow(post, actor)
+                self._following.append(asyncio.create_task(following))
+            case Write(_, text):
+                actor.write.remote(text.encode())
+            case Signal(_, number):
+                actor.signal.remote(number)
+            case Release(post):
+                self._kill(post)
+
+    def _place(self, order: Place) -> None:
         # Pickle the modules by value, since nodes have no gputop.
         for module in (node_actor, memory_limit):
             self._ray.cloudpickle.register_pickle_by_value(module)
@@ -140,27 +150,27 @@ class Relay:
             max_concurrency=4,
         )(node_actor.NodeActor)
         code = self._ray.put(worker_archive())
-        for number in range(count):
-            self._actors[number] = place.remote(code, python, cpu)
+        for number in range(order.count):
+            actor = place.remote(code, order.python, order.cpu)
+            self._actors[number] = actor
             self._following.append(asyncio.create_task(self._look(number)))
 
     async def _look(self, number: int) -> None:
-        facts = self._actors[number].facts
-        asked = asyncio.wrap_future(
-            facts.remote(ray_placement, memory_limit.available_bytes).future()
-        )
+        look = self._actors[number].look
+        looking = look.remote(ray_placement, memory_limit.available_bytes)
         try:
-            found = await asyncio.wait_for(asked, PLACE_SECONDS)
+            found = await asyncio.wait_for(
+                asyncio.wrap_future(looking.future()), PLACE_SECONDS
+            )
         except TimeoutError:
             self._kill(number)
-            self.send(
-                post=number,
-                lost=f"Ray assigned no GPU within {PLACE_SECONDS:.0f} s",
-            )
+            why = f"Ray assigned no GPU within {PLACE_SECONDS:.0f} s"
+            self.send(Lost(number, why))
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
             self._say_lost(number, error)
         else:
-            self.send(post=number, facts=found)
+            answer = node_actor.NodeAnswer(**found)
+            self.send(Lent(number, answer))
 
     async def _follow(self, number: int, actor: Any) -> None:
         gather = max(GATHER_SECONDS, len(self._actors) / READS_PER_SECOND)
@@ -170,17 +180,13 @@ class Relay:
                     POLL_SECONDS, gather
                 ):
                     if kind == "line":
-                        self.send(
-                            post=number, line=what.decode(errors="replace")
-                        )
-                    else:
-                        status, errors = what
-                        self.send(
-                            post=number,
-                            ended=status,
-                            errors=errors.decode(errors="replace"),
-                        )
-                        return
+                        line = what.decode(errors="replace")
+                        self.send(Output(number, line))
+                        continue
+                    status, errors = what
+                    text = errors.decode(errors="replace")
+                    self.send(Ended(number, status, text))
+                    return
         except Exception as error:  # noqa: BLE001 - whatever it is, the others go on
             self._say_lost(number, error)
 
@@ -200,7 +206,7 @@ class Relay:
                 if lines
                 else type(error).__name__
             )
-        self.send(post=number, lost=why)
+        self.send(Lost(number, why))
 
     def _kill(self, number: int) -> None:
         self._ray.kill(self._actors.pop(number))

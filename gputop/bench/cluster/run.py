@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gputop import from_checkout
 from gputop.agent.problem import Problem, ProblemError
+from gputop.bench.cluster.messages import (
+    Ended,
+    Joined,
+    Lent,
+    Lost,
+    Order,
+    Output,
+    Place,
+    Refused,
+    Release,
+    Report,
+    Signal,
+    Start,
+    Write,
+    from_line,
+    to_line,
+)
 from gputop.bench.cluster.node_facts import NodeFacts, node_facts
 from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.results.outliers import DeviceOutcome
@@ -36,6 +51,7 @@ from gputop.text import visible
 if TYPE_CHECKING:
     from typing import Self
 
+    from gputop.bench.cluster.node_actor import NodeAnswer
     from gputop.bench.run.device_run import DeviceRun
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
@@ -54,28 +70,19 @@ WAY_SECONDS = 0.8
 RELAY = "gputop.bench.cluster.relay"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSize:
-    """Number of a cluster's nodes, of its GPUs, and of the GPUs that are not in use by Ray."""
-
-    nodes: int
-    gpus: int
-    free: int
-
-
 class Cluster:
     """A connection to a Ray cluster. Leaving the cluster ends everything started there."""
 
     def __init__(self, process: ChildProcess) -> None:
         self._process = process
-        self._answer: asyncio.Future[dict[str, Any]] = (
+        self._answer: asyncio.Future[Joined | Refused] = (
             asyncio.get_running_loop().create_future()
         )
         self._posts: dict[int, LentGpu] = {}
         self._reading = asyncio.create_task(self._read())
 
     @classmethod
-    async def join(cls, address: str) -> tuple[Self, ClusterSize]:
+    async def join(cls, address: str) -> tuple[Self, Joined]:
         """Join the cluster at an address, `auto` for this machine's; raise `ProblemError`."""
         if find_spec("ray") is None:
             why = f"{visible(sys.executable)} has no ray"
@@ -91,20 +98,17 @@ class Cluster:
         cluster = cls(process)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                said = await cluster._answer
+                answer = await cluster._answer
         except TimeoutError:
-            said = {
-                "failed": f"it did not answer within {CONNECT_SECONDS:.0f} s"
-            }
+            why = f"it did not answer within {CONNECT_SECONDS:.0f} s"
+            answer = Refused(why)
         except BaseException:
             await cluster.leave()
             raise
-        if "ray" in said:
-            return cluster, ClusterSize(
-                said["nodes"], said["gpus"], said["free"]
-            )
+        if isinstance(answer, Joined):
+            return cluster, answer
         await cluster.leave()
-        raise _refused(address, str(said.get("failed") or said.get("lost")))
+        raise _refused(address, answer.why)
 
     async def lend_gpus(
         self, count: int, python: str | None, *, cpu: bool
@@ -113,11 +117,7 @@ class Cluster:
         self._posts = {
             number: LentGpu(number, self.send) for number in range(count)
         }
-        self.send(
-            place=count,
-            python=python,
-            cpu=cpu,
-        )
+        self.send(Place(count, python, cpu))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LOOK_SECONDS):
                 await asyncio.gather(
@@ -128,18 +128,20 @@ class Cluster:
 
     def _tell_apart(self) -> None:
         """Set the names of the hosts. Nodes with the same name get their ids appended."""
-        known = [post for post in self._posts.values() if post.message]
-        nodes = [
-            (post.message["host"], post.message["node"]) for post in known
-        ]
-        lent, named = Counter(nodes), Counter(host for host, _ in set(nodes))
-        for post, (host, node) in zip(known, nodes, strict=True):
-            name = f"{host} ({node[:6]})" if named[host] > 1 else host
-            post.set_host(name, lent[host, node])
+        nodes: Counter[tuple[str, str]] = Counter()
+        for post in self._posts.values():
+            if post.answer is not None:
+                nodes[post.answer.host, post.answer.node] += 1
+        hosts = Counter(host for host, _ in nodes)
+        for post in self._posts.values():
+            if post.answer is not None:
+                host, node = post.answer.host, post.answer.node
+                name = f"{host} ({node[:6]})" if hosts[host] > 1 else host
+                post.set_host(name, post.answer, nodes[host, node])
 
-    def send(self, **order: Any) -> None:
+    def send(self, order: Order) -> None:
         """Send an order to the relay."""
-        self._process.write(json.dumps(order).encode() + b"\n")
+        self._process.write(to_line(order))
 
     async def leave(self) -> None:
         """End the relay, and with it everything that Ray has started for it."""
@@ -150,18 +152,12 @@ class Cluster:
         await self._process.close()
 
     async def _read(self) -> None:
-        # The relay sent an endless line, or a line that is not a JSON object.
-        with contextlib.suppress(ValueError, AttributeError, TypeError):
+        # The relay sent an endless line, or a line that is not a message.
+        with contextlib.suppress(ValueError):
             while line := await self._process.readline():
-                said = json.loads(line)
-                post = self._posts.get(said.get("post"))
-                if post is not None:
-                    post.handle_message(said)
-                elif not self._answer.done():
-                    self._answer.set_result(said)
-                await asyncio.sleep(
-                    0
-                )  # yield to the event loop; a ready line would not
+                self._handle(from_line(line))
+                # Yield to the event loop; a ready line would not.
+                await asyncio.sleep(0)
         lines = (
             (await self._process.errors())
             .decode(errors="replace")
@@ -169,12 +165,19 @@ class Cluster:
             .splitlines()
         )
         why = visible(lines[-1], 300) if lines else "it had no output"
-        if not self._answer.done():
-            self._answer.set_result(
-                {"lost": f"the connection to Ray has ended: {why}"}
-            )
-        for post in self._posts.values():
-            post.handle_message({"lost": "the connection to Ray has ended"})
+        over = "the connection to Ray has ended"
+        self._handle(Refused(f"{over}: {why}"))
+        for number, post in self._posts.items():
+            post.handle(Lost(number, over))
+
+    def _handle(self, message: Order | Report) -> None:
+        if isinstance(message, Joined | Refused):
+            if not self._answer.done():
+                self._answer.set_result(message)
+        elif isinstance(message, Lent | Output | Ended | Lost):
+            post = self._posts.get(message.post)
+            if post is not None:
+                post.handle(message)
 
 
 QUIET = {
@@ -202,10 +205,10 @@ class LentGpu(Launcher):
     The fields are set when the node has answered.
     """
 
-    def __init__(self, number: int, send: Callable[..., None]) -> None:
-        self._order = partial(send, post=number)
+    def __init__(self, post: int, send: Callable[[Order], None]) -> None:
+        self._post, self._send = post, send
         self.known = asyncio.Event()
-        self.message: dict[str, Any] = {}
+        self.answer: NodeAnswer | None = None
         self.facts: NodeFacts | None = None
         self.problem: str | None = None
         """Reason why no GPU was assigned."""
@@ -215,32 +218,31 @@ class LentGpu(Launcher):
         self._over = asyncio.Event()
         self._errors = b""
 
-    def handle_message(self, said: dict[str, Any]) -> None:
+    def handle(self, message: Lent | Output | Ended | Lost) -> None:
         """Handle a message of the relay about this GPU or its worker."""
-        if "facts" in said:
-            self.message = said["facts"]
+        if isinstance(message, Lent):
+            self.answer = message.answer
             self.known.set()
-        elif "line" in said:
-            if (
-                self._lines.qsize() < WORKER_LINES
-            ):  # the session ends a worker that prints too much
-                self._lines.put_nowait(str(said["line"]).encode())
-        elif not self.known.is_set():
-            self.problem = str(said.get("lost"))
+        elif isinstance(message, Output):
+            # The run ends a worker that prints too much.
+            if self._lines.qsize() < WORKER_LINES:
+                self._lines.put_nowait(message.line.encode())
+        elif self.known.is_set():
+            self._end(message)
+        elif isinstance(message, Lost):
+            self.problem = message.why
             self.known.set()
-        elif not self._over.is_set():
-            self._end(said)
 
-    def _end(self, said: dict[str, Any]) -> None:
-        if "ended" in said:
-            self.status, self._errors = (
-                said["ended"],
-                str(said.get("errors", "")).encode(),
-            )
+    def _end(self, message: Ended | Lost) -> None:
+        if self._over.is_set():
+            return
+        if isinstance(message, Ended):
+            self.status = message.status
+            self._errors = message.errors.encode()
         else:
             what = f"The stress test on {visible(self.host or '')} was lost"
             remedy = "See `ray status`, and whether the node still answers"
-            self.lost = Problem(what, visible(str(said.get("lost"))), remedy)
+            self.lost = Problem(what, visible(message.why), remedy)
         self._over.set()
         self._lines.put_nowait(b"")
 
@@ -257,12 +259,12 @@ class LentGpu(Launcher):
         target = self.facts.target
         return self.host or "", target.index or 0, target.mig_index or 0
 
-    def set_host(self, host: str, beside: int) -> None:
-        """Set the host's name, and parse the facts from the node; see `node_facts`."""
+    def set_host(self, host: str, answer: NodeAnswer, beside: int) -> None:
+        """Set the host's name, and the facts from the node's answer; see `node_facts`."""
         self.host = host
         try:
-            self.facts = node_facts(self.message, host, beside)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            self.facts = node_facts(answer, host, beside)
+        except ValueError as error:
             self.problem = f"{host}: {error}"
 
     async def find_python(self, request: Request) -> str:  # noqa: ARG002 - part of the interface
@@ -285,18 +287,19 @@ class LentGpu(Launcher):
         order: bytes,
     ) -> Self:
         """Start the worker on the node."""
-        self._order(start=order.decode(), uuid=request.target.uuid)
+        uuid = request.target.uuid
+        self._send(Start(self._post, order.decode(), uuid))
         return self
 
     async def readline(self) -> bytes:
         return await self._lines.get()
 
     def write(self, line: bytes) -> None:
-        self._order(tell=line.decode())
+        self._send(Write(self._post, line.decode()))
 
     def signal(self, number: signal.Signals) -> None:
         if not self._over.is_set():
-            self._order(signal=int(number))
+            self._send(Signal(self._post, int(number)))
 
     async def ended(self, seconds: float) -> bool:
         with contextlib.suppress(TimeoutError):
@@ -308,7 +311,7 @@ class LentGpu(Launcher):
 
     async def close(self) -> None:
         """Give the GPU back to Ray, which ends the worker."""
-        self._order(leave=True)
+        self._send(Release(self._post))
 
 
 async def run_on_cluster(
@@ -349,7 +352,9 @@ async def run_on_cluster(
             where = ", ".join(filter(None, (member.host, member.place)))
             print_message(f"warning: {where} is left out: {member.problem}")
         # All ranks of a collective connect to the first rank at `HOST:PORT`.
-        meeting = next(iter(usable.values())).message.get("address")
+        answer = next(iter(usable.values())).answer
+        assert answer is not None
+        meeting = answer.address
         requests = [
             replace(each, rendezvous=meeting)
             for each in requesting(list(usable))
@@ -370,7 +375,7 @@ async def run_on_cluster(
         await cluster.leave()
 
 
-def _count(devices: int | None, found: ClusterSize) -> int:
+def _count(devices: int | None, found: Joined) -> int:
     has = f"the cluster has {found.gpus} on {found.nodes} node{'s' * (found.nodes != 1)}"
     if devices is not None and devices > found.gpus:
         raise RunRefusedError(

@@ -283,7 +283,7 @@ class DeviceRunner:
             document = json.loads(line)
             event = from_plain(EVENTS[document["event"]], document)
             if isinstance(event, DeviceRecord):
-                return decode(event.line)
+                return decode(json.dumps(event.record))
             if isinstance(event, WorkerDone):
                 self._said_its_last = True
                 return Done(self._result(event, python))

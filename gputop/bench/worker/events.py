@@ -112,9 +112,10 @@ class RunLimit:
 
 @dataclass(frozen=True)
 class DeviceRecord:
-    """A record of the agent about the device under test: a line of the agent's stream."""
+    """A record of the agent about the device under test."""
 
-    line: str
+    record: Mapping[str, Any]
+    """The agent's line as plain JSON values."""
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ worker's Python may have no package except torch. It also sends the readings to 
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import time
@@ -129,7 +130,7 @@ class Guard:
     def _send_record(self, record: Record) -> None:
         from gputop.agent.lines import to_line
 
-        self._send(DeviceRecord(to_line(record)))
+        self._send(DeviceRecord(json.loads(to_line(record))))
 
 
 def shortened(sample: Sample, readings: DeviceSample) -> Sample:
