@@ -128,7 +128,11 @@ class TimelineView(DeviceView):
         return held
 
     def _chart(
-        self, device: Device, chart: Chart, dots: Dots, height: int
+        self,
+        device: Device,
+        chart: Chart,
+        dots: Dots,
+        height: int,
     ) -> list[Row]:
         telemetry = self._telemetry
         history, uuid = telemetry.history, device.uuid
@@ -170,7 +174,8 @@ class TimelineView(DeviceView):
             if stamp is not None and seconds is not None:
                 past = ago(history.seconds[-1] - seconds)
                 label = Span(
-                    clip(f"{moment(stamp)}, {past} ago", GUTTER - 1), ACCENT
+                    clip(f"{moment(stamp)}, {past} ago", GUTTER - 1),
+                    ACCENT,
                 )
         ticks = ""
         for x in range(0, len(stamps) // 2 - len("╵00:00:00"), TICK):

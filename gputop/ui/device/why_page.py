@@ -125,11 +125,11 @@ class WhyTitle(DeviceView):
                 Span(
                     f"all {len(devices)} devices " if len(devices) > 1 else "",
                     STRONG,
-                )
+                ),
             )
         elif device is not None:
             left.append(
-                Span(f"GPU {label_of(device)} {model_of(device)} ", STRONG)
+                Span(f"GPU {label_of(device)} {model_of(device)} ", STRONG),
             )
         history = self._telemetry.history
         seconds = history.span(len(history.times))
@@ -137,7 +137,7 @@ class WhyTitle(DeviceView):
         if seconds > 0:
             checks = self._findings.report.checks
             right = [
-                Span(f" {checks} · watched for {duration(seconds)} ", DIM)
+                Span(f" {checks} · watched for {duration(seconds)} ", DIM),
             ]
         return [cells.rule_of(left, right, width)]
 
@@ -156,7 +156,7 @@ def entry_rows(entry: Entry, width: int) -> list[Row]:
     for label, evidence in zip(labels, entry.evidence, strict=True):
         who = f"GPU {label:<{longest}}  " if len(labels) > 1 else ""
         for n, row in enumerate(
-            _numbers(evidence, max(1, width - INDENT) - len(who))
+            _numbers(evidence, max(1, width - INDENT) - len(who)),
         ):
             name = who if n == 0 else " " * len(who)
             rows.append([Span(" " * INDENT), Span(name, STRONG), *row])

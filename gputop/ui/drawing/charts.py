@@ -116,7 +116,9 @@ class Dots(NamedTuple):
         return _means(self, history, uuid, name)
 
     def averaged(
-        self, series: Sequence[float], count: int
+        self,
+        series: Sequence[float],
+        count: int,
     ) -> list[float | None]:
         """Return the mean of each dot. `series` ends with the last of `count` samples."""
         found: list[float | None] = []
@@ -183,7 +185,10 @@ DOT_LEVELS = tuple(tuple(sum(dots[:n]) for n in range(5)) for dots in _DOTS)
 
 
 def draw_chart(
-    dots: Sequence[float | None], height: int, top: float, style: Style
+    dots: Sequence[float | None],
+    height: int,
+    top: float,
+    style: Style,
 ) -> list[Row]:
     """Return a filled braille chart, two dots to a cell."""
     levels = [_level(value, top, 4 * height) for value in dots]

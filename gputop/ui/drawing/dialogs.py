@@ -180,7 +180,8 @@ class ChoiceDialog(Dialog[Any]):
         self.close(choice.value)
 
     def on_option_list_option_selected(
-        self, event: OptionList.OptionSelected
+        self,
+        event: OptionList.OptionSelected,
     ) -> None:
         self.choose(self.choices[event.option_index])
 

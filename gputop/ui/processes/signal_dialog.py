@@ -82,7 +82,9 @@ class SignalTarget(NamedTuple):
 
 
 def signal_targets(
-    process: Process, processes: Sequence[Process], devices: Sequence[Device]
+    process: Process,
+    processes: Sequence[Process],
+    devices: Sequence[Device],
 ) -> list[SignalTarget]:
     """Return the process, and its job if it has one."""
     targets = [_target(f"{process.pid}", (process,), processes, devices)]
@@ -123,7 +125,10 @@ class SendSignal(ChoiceDialog):
     """
 
     def __init__(
-        self, targets: Sequence[SignalTarget], *, left: bool = False
+        self,
+        targets: Sequence[SignalTarget],
+        *,
+        left: bool = False,
     ) -> None:
         """Ask for a signal to one of the `targets`, on the right or on the `left`."""
         choices = []
