@@ -10,13 +10,13 @@ from gputop.health.why import BOUND_BY, CHECKED, LACKING, figures
 from gputop.schema import derived
 from gputop.schema.derived import label_of, model_of
 from gputop.text import duration, moment
-from gputop.ui.device.timeline import GUTTER
 from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, Span, heading, wrap
 from gputop.ui.drawing.charts import (
     CHARTS,
+    GUTTER,
     Chart,
-    draw_chart,
+    DrawnChart,
     newest_dots,
     samples_a_dot,
 )
@@ -191,13 +191,9 @@ def _drawn(
         return []
     readings, host = telemetry.readings(device.uuid), telemetry.host_of(device)
     top = chart.top(device, readings, host, values)
-    drawn = draw_chart(values, CHART_ROWS, top, chart.style)
     scale = f"of {chart.text(top)}, {dots.span_text(telemetry.interval)}"
-    labels = [
-        cells.cell(chart.label, GUTTER, DIM),
-        cells.cell(scale, GUTTER, DIM),
-    ]
-    return [[label, *row] for label, row in zip(labels, drawn, strict=True)]
+    drawn = DrawnChart(chart.label, "", scale, values, top, chart.style)
+    return drawn.rows(CHART_ROWS)
 
 
 class WhyPage(DeviceTab):
