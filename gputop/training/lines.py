@@ -16,10 +16,9 @@ LINE_CHARACTERS = 4096
 _ESCAPES = re.compile(
     r"\x1b(?:"
     r"\[[0-?]*[ -/]*[@-~]"  # CSI: colours, movements of the cursor
-    r"|[\]PX^_].*?(?:\x07|\x1b\\)"  # OSC, DCS and other strings
+    r"|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)"  # OSC, DCS and other strings
     r"|[ -/]*[0-~]"  # two characters
-    r")",
-    re.DOTALL,
+    r")"
 )
 _UP = re.compile(r"\x1b\[(\d*)[AF]")
 _UNFINISHED = re.compile(

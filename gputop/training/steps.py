@@ -12,10 +12,11 @@ from typing import Any
 LONGEST_LINE = 4096
 LONGEST_TEXT = 600
 """Characters of a line that are searched, unless it is JSON."""
-_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
+# Quantifiers such as `++` do not backtrack: a hostile line would take minutes.
+_NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?(?:[eE][-+]?\d++)?|nan|inf)"
 _COUNT = r"\d+(?:\.\d+)?[kMG]?"
 _TQDM = re.compile(
-    rf"(?P<name>[^|]*?):?\s*\d+%\|[^|]*\|\s*(?P<step>{_COUNT})/(?P<total>{_COUNT})\s*"
+    rf"(?P<name>[^|]*?):?\s*\d++%\|[^|]*\|\s*(?P<step>{_COUNT})/(?P<total>{_COUNT})\s*"
     r"\[[^,\]]*,(?P<rest>[^\]]*)\]?(?P<tail>.*)",
 )
 """A bar of tqdm with a total: `Epoch 1:  45%|████▌     | 450/1000 [00:12<00:15, 36.2it/s, …]`."""
@@ -24,11 +25,11 @@ _TQDM_ENDLESS = re.compile(
 )
 """A bar of tqdm without a total: `450it [00:12, 36.2it/s]`."""
 _RICH = re.compile(
-    rf"(?P<name>.*?)\s*[━╸╺╴╶─]{{3,}}\s*(?P<step>{_COUNT})/(?P<total>{_COUNT})\s+(?P<rest>.*)",
+    rf"(?P<name>[^━╸╺╴╶─]*+)[━╸╺╴╶─]{{3,}}+\s*(?P<step>{_COUNT})/(?P<total>{_COUNT})\s+(?P<rest>.*)",
 )
 """A bar of rich, as Lightning draws it: `Epoch 0/9 ━━━━ 12/100 0:00:01 • …`."""
 _KERAS = re.compile(
-    rf"(?P<name>)(?P<step>{_COUNT})/(?P<total>{_COUNT})\s+[━─]{{3,}}(?P<rest>.*)",
+    rf"(?P<name>)(?P<step>{_COUNT})/(?P<total>{_COUNT})\s+[━─]{{3,}}+(?P<rest>.*)",
 )
 """A bar of Keras: `120/1000 ━━━━ 12s 34ms/step - loss: 2.3`."""
 _BARS = (
@@ -48,7 +49,8 @@ _LOGGED = re.compile(
 _BRACKET = re.compile(r"\[\s*(?P<step>\d+)\s*/\s*(?P<total>\d+)\s*\]")
 """A step of a total in brackets, as in the examples of torchvision: `Epoch: [0]  [120/1000]`."""
 _VALUE = re.compile(
-    rf"(?<![\w/])(?P<name>[A-Za-z][\w/]{{0,60}})['\"]?\s*[:=]?\s*['\"]?(?P<value>{_NUMBER})(?![\w/%:]|\.\w|,\d)",
+    rf"(?<![\w/])(?P<name>[A-Za-z][\w/]{{0,60}}+)['\"]?\s*+[:=]?\s*+['\"]?"
+    rf"(?P<value>{_NUMBER})(?![\w/%:]|\.\w|,\d)",
     re.IGNORECASE,
 )
 _LOSS = re.compile(r"(?:^|[/_])loss$|^loss(?:$|[/_])", re.IGNORECASE)
@@ -143,7 +145,7 @@ def parse_line(line: str) -> StepReading | None:
 def _json(line: str) -> StepReading | None:
     try:
         found = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
         return None

@@ -71,7 +71,7 @@ class Telemetry:
         """Created on first use, because the first screen does not load the rules."""
         self._situation: Situation
         self._events: dict[str | None, deque[Event]] = defaultdict(
-            lambda: deque(maxlen=EVENTS_KEPT)
+            lambda: deque(maxlen=EVENTS_KEPT),
         )
         self.host: Host | None = None
         self.interruption: Problem | None = None
@@ -198,7 +198,10 @@ class Telemetry:
         is_new = self._situation.sample is not sample
         if is_new and inventory and sample and self.history.count:
             judgement = self._judge.judge(
-                self.history, inventory, sample, self._reported
+                self.history,
+                inventory,
+                sample,
+                self._reported,
             )
             self._situation = Situation(inventory, sample, judgement)
         return self._situation
@@ -325,7 +328,8 @@ class Telemetry:
     def _unread_seconds(self) -> float:
         """Time that the dashboard itself was suspended since the newest sample."""
         return self._stopped_seconds + max(
-            0.0, time.monotonic() - self._ticked_at - STOPPED_AFTER
+            0.0,
+            time.monotonic() - self._ticked_at - STOPPED_AFTER,
         )
 
     @property
@@ -368,5 +372,6 @@ def local_inventory(inventory: Inventory | None) -> Inventory | None:
     ):
         return inventory
     return replace(
-        inventory, devices=tuple(d.own for d in inventory.devices if d.is_here)
+        inventory,
+        devices=tuple(d.own for d in inventory.devices if d.is_here),
     )

@@ -22,7 +22,7 @@ from gputop.ui.textual_workarounds import SteadyDriver
 # Each of Textual's updates begins with this.
 MOVE = re.compile(r"\x1b\[\d+;\d+H")
 TOKEN = re.compile(
-    r"\x1b\[(\d+);(\d+)H|\x1b\[([\d;]*)m|([^\x1b\n]+)|\x1b\][^\x1b]*\x1b\\"
+    r"\x1b\[(\d+);(\d+)H|\x1b\[([\d;]*)m|([^\x1b\n]+)|\x1b\][^\x1b]*\x1b\\",
 )
 """A move, a style, text, or a link. Links are not sent."""
 CODE = re.compile(r"[34]8;5;\d+|[34]8;2;\d+;\d+;\d+|\d+")
@@ -83,16 +83,18 @@ class ScreenCells:
             self._sent = [[(" ", "")] * len(row) for row in self._rows]
             self.known = True
         for y, (row, sent) in enumerate(
-            zip(self._rows, self._sent, strict=True), 1
+            zip(self._rows, self._sent, strict=True),
+            1,
         ):
             for start, end in changes(row, sent):
                 output.append(f"\x1b[{y};{start + 1}H")
                 for codes, cells in groupby(
-                    row[start:end], lambda cell: cell[1]
+                    row[start:end],
+                    lambda cell: cell[1],
                 ):
                     if codes != current:
                         output.append(
-                            f"\x1b[0;{codes}m" if codes else "\x1b[m"
+                            f"\x1b[0;{codes}m" if codes else "\x1b[m",
                         )
                         current = codes
                     output.extend(character for character, _ in cells)
@@ -149,7 +151,7 @@ class TerminalDriver(SteadyDriver):
         while self._output >= 0 and not self._blocked:
             if not self._pending and self._draws:
                 self._pending = self._cells.difference().encode(
-                    errors="replace"
+                    errors="replace",
                 )
             if not self._pending:
                 return

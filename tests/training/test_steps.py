@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gputop.training.lines import LINE_CHARACTERS, PlainLines
 from gputop.training.steps import StepReading, parse_line, pattern_parser
 
 LINES = [
@@ -102,3 +103,27 @@ def test_a_pattern_names_step_and_values_by_its_groups() -> None:
 def test_a_wrong_pattern_is_refused_with_its_reason(pattern: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         pattern_parser(pattern)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{a" + "1" * 4000 + "x",
+        "loss: " + "1" * 580 + "x",
+        "{a" + " " * 4000 + "x",
+        '{"a":' + "[" * 4000,
+        "━" * 590 + "1",
+        "1" * 590 + "%|",
+        "\x1b]" * 8000,
+        "\x1bP" * 8000 + "a" * 8000,
+    ],
+    ids=lambda text: repr(text[:8]),
+)
+def test_a_megabyte_of_hostile_output_is_read(text: str) -> None:
+    """With backtracking some of these take from a minute to hours."""
+    output = PlainLines()
+    data = f"{text}\n".encode()
+    for _ in range(2**20 // len(data)):
+        for line in output.feed(data):
+            assert len(line) <= LINE_CHARACTERS
+            assert parse_line(line) is None

@@ -272,6 +272,24 @@ async def test_a_key_right_after_a_signal_does_not_hold_up_the_end() -> None:
     assert (app.fault, app.return_code) == (None, INTERRUPTED)
 
 
+async def fail_in(app: GputopApp) -> None:
+    async with settled(app, (80, 24)) as (_, pilot):
+        app.call_later(lambda: 1 // 0)
+        await until(pilot, lambda: not app.is_running)
+
+
+@pytest.mark.parametrize("debug", ["", "1"])
+async def test_a_bug_ends_with_a_line_and_with_its_traceback_on_request(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], debug: str
+) -> None:
+    monkeypatch.setenv("GPUTOP_DEBUG", debug)
+    app = app_with(inventory(1), sample(1))
+    with pytest.raises(ZeroDivisionError):
+        await fail_in(app)
+    assert app.fault == (None if debug else "ZeroDivisionError: integer division or modulo by zero")
+    assert ("Traceback" in capsys.readouterr().err) == bool(debug)
+
+
 async def test_escape_never_quits_and_q_does() -> None:
     stream = PreparedStream(inventory(1), sample(1))
     app = GputopApp(stream)

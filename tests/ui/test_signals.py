@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from textual.app import App
-from textual.containers import Vertical
 from textual.widgets import OptionList, Static
 
 import gputop.ui
@@ -139,12 +138,11 @@ async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.Monk
     async with settled(SignalApp(process(4242, 0)), (80, 24)) as (app, pilot):
         await press(pilot, "enter", "y", "j", "y")
         assert app.answers == []
-        box = app.screen.query_one(Vertical)
-        assert "a moment" in str(box.border_subtitle)
+        assert "a moment" in dialog(pilot)
         monkeypatch.setattr(quiet, 0.01)
         await pilot.press("j")
         async with asyncio.timeout(10):
-            while "y sends it" not in str(box.border_subtitle):
+            while "y Send it" not in dialog(pilot):
                 await pilot.pause()
         await press(pilot, "y")
         assert len(app.answers) == 1
@@ -285,7 +283,7 @@ async def test_foreign_text_is_inert() -> None:
         await settle(pilot)
         await pilot.press("enter")
         await settle(pilot)
-        said = app.screen.query_one("#signal-question", Static).content
+        said = app.screen.query(Static).first().content
         assert "Send TERM to 1 ([red]x␛[2J, a⟨202e⟩b[/]␀" in str(said)
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from textual.app import App
 
 from gputop.agent.snapshot import Sample
-from gputop.ui.device.timeline import GUTTER, TimelineView
+from gputop.ui.device.timeline import TimelineView
 from gputop.ui.drawing.cells import Row, width_of
-from gputop.ui.drawing.charts import CHARTS, SAMPLES_A_DOT
+from gputop.ui.drawing.charts import CHARTS, GUTTER, SAMPLES_A_DOT
 from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.ui.pilots import settle, settled, shown

@@ -7,24 +7,24 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
-from gputop.text import ABSENT, count, moment, number
+from gputop.text import count, number
 from gputop.training.progress import Point, rates
 from gputop.ui.drawing import palette
-from gputop.ui.drawing.cells import Row, Span, cell, fit, reading, spread
-from gputop.ui.drawing.charts import CHARTS, Chart, draw_chart
+from gputop.ui.drawing.cells import Row, Span
+from gputop.ui.drawing.charts import (
+    CHARTS,
+    GUTTER,
+    Chart,
+    DrawnChart,
+    time_axis,
+)
 from gputop.ui.drawing.live import TelemetryView
 
 if TYPE_CHECKING:
-    from rich.style import Style
-
     from gputop.agent.device import Device
     from gputop.training.progress import Progress
     from gputop.ui.telemetry import Telemetry
 
-GUTTER = 21
-"""Cells at the left for the label of a chart and its value."""
-TICK = 12
-"""Cells from one time on the axis to the next."""
 WIDTHS = (2.0, 4.0, 10.0, 20.0, 60.0, 120.0, 600.0, 1800.0)
 """Zoom levels: seconds per dot."""
 IN_VIEW_SECONDS = 200.0
@@ -68,17 +68,6 @@ class Axis(NamedTuple):
             if place is not None and math.isfinite(point.value):
                 values[place].append(point.value)
         return [fmean(each) if each else None for each in values]
-
-
-class DrawnChart(NamedTuple):
-    """A chart with its labels."""
-
-    label: str
-    now: str
-    scale: str
-    values: Sequence[float | None]
-    top: float
-    style: Style
 
 
 class TrainingCharts(TelemetryView):
@@ -130,7 +119,7 @@ class TrainingCharts(TelemetryView):
         each = min(MOST_ROWS, (height - 1) // len(charts))
         rows: list[Row] = []
         for chart in charts:
-            rows += _rows(chart, each)
+            rows += chart.rows(each)
         return [*rows, _axis_row(axis)]
 
     def _charts(self, axis: Axis) -> Iterator[DrawnChart]:
@@ -245,30 +234,9 @@ def nice_top(values: Sequence[float | None]) -> float:
     return most
 
 
-def _rows(chart: DrawnChart, height: int) -> list[Row]:
-    right = [reading(chart.now, palette.STRONG), Span(" ")]
-    labels: list[Row] = [
-        spread([Span(chart.label, palette.DIM)], right, GUTTER),
-    ]
-    if height > 1:
-        scale = cell(chart.scale, GUTTER - 1, palette.DIM, right=True)
-        labels.append([scale, Span(" ")])
-    drawn = draw_chart(chart.values, height, chart.top, chart.style)
-    rows = []
-    for n, row in enumerate(drawn):
-        label = labels[n] if n < len(labels) else []
-        rows.append([*fit(label, GUTTER), *row])
-    return rows
-
-
 def _axis_row(axis: Axis) -> Row:
     minutes = axis.width * axis.dots / 60
     span = f"last {minutes:.0f} min"
     if minutes >= 120:
         span = f"last {minutes / 60:.1f} h"
-    ticks = ""
-    for x in range(0, axis.dots // 2 - TICK + 2, TICK):
-        stamp = moment(axis.start + 2 * x * axis.width)
-        ticks += f"╵{stamp}".ljust(TICK)
-    label = fit([Span(span, palette.DIM)], GUTTER)
-    return [*label, Span(ticks.rstrip() or ABSENT, palette.TRACK)]
+    return time_axis(Span(span, palette.DIM), axis.edges[:-1])

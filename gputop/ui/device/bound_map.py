@@ -86,7 +86,10 @@ class BoundMap(DeviceView):
         if absence is None:
             return "no data yet"
         why = absence_text(
-            DRAM, absence, device, self._telemetry.host_of(device)
+            DRAM,
+            absence,
+            device,
+            self._telemetry.host_of(device),
         )
         return f"needs DRAM active: {why}"
 

@@ -32,7 +32,7 @@ class EventsView(DeviceView):
             return [[*title, *self._row(events[0], width - len("Events "))]]
         if len(shown) < len(events):
             title.append(
-                Span(f"the newest {len(shown)} of {len(events)}", DIM)
+                Span(f"the newest {len(shown)} of {len(events)}", DIM),
             )
         return [title, *rows]
 

@@ -43,7 +43,8 @@ class DetailsView(ScrolledView):
         if self.device is None:
             return []
         columns = max(
-            1, min(MOST_COLUMNS, (width + GAP) // (NARROWEST_COLUMN + GAP))
+            1,
+            min(MOST_COLUMNS, (width + GAP) // (NARROWEST_COLUMN + GAP)),
         )
         each = min(WIDEST_COLUMN, (width - (columns - 1) * GAP) // columns)
         lacking: Counter[str] = Counter()
@@ -52,7 +53,10 @@ class DetailsView(ScrolledView):
         return [*rows, *_lacking_lines(lacking, width)]
 
     def _groups(
-        self, device: Device, width: int, lacking: Counter[str]
+        self,
+        device: Device,
+        width: int,
+        lacking: Counter[str],
     ) -> list[list[Row]]:
         """Return the rows of each group, and count the omitted readings by reason."""
         blocks = []
@@ -65,7 +69,7 @@ class DetailsView(ScrolledView):
             block += self._beside_the_schema(title, device, width)
             if block:
                 blocks.append(
-                    [_heading(title, width, figures=figures), *block]
+                    [_heading(title, width, figures=figures), *block],
                 )
         return blocks
 
@@ -74,7 +78,11 @@ class DetailsView(ScrolledView):
         return since_start(row.names[0], statistics)
 
     def _rows_of(
-        self, row: DetailRow, device: Device, width: int, lacking: Counter[str]
+        self,
+        row: DetailRow,
+        device: Device,
+        width: int,
+        lacking: Counter[str],
     ) -> list[Row]:
         sample = self._telemetry.readings(device.uuid)
         shown = replace(device.own, machine=device.machine)
@@ -89,7 +97,12 @@ class DetailsView(ScrolledView):
         style = DIM if isinstance(value, Absence) else STRONG
         figures = self._figures(row, device)
         return _lines(
-            row.label, row.text(shown, sample), style, reason, figures, width
+            row.label,
+            row.text(shown, sample),
+            style,
+            reason,
+            figures,
+            width,
         )
 
     def _beside_the_schema(
@@ -104,7 +117,7 @@ class DetailsView(ScrolledView):
         )
         if title == "Health":
             return [
-                _line("Xids seen", [Span(self._xids(device), STRONG)], width)
+                _line("Xids seen", [Span(self._xids(device), STRONG)], width),
             ]
         if title == "Identity" and machine is not None:
             driver = visible(machine.driver_version or ABSENT, 40)

@@ -8,31 +8,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.text import ABSENT, moment
-from gputop.ui.drawing.cells import Row, Span, cell, clip, reading, spread
+from gputop.ui.drawing.cells import Row, Span, clip
 from gputop.ui.drawing.charts import (
     CHARTS,
+    GUTTER,
     SAMPLES_A_DOT,
     Chart,
     Dots,
+    DrawnChart,
     ago,
-    draw_chart,
     newest_dots,
     samples_a_dot,
+    time_axis,
 )
 from gputop.ui.drawing.live import DeviceView
-from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TRACK, ink
+from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, ink
 
 if TYPE_CHECKING:
     from gputop.agent.device import Device
 
-GUTTER = 21
-"""Cells on the left for a chart's label and value."""
 FEWEST_ROWS, MOST_ROWS = 2, 5
 """Minimum rows of a chart, and the height above which a chart shows no more detail."""
 TALL = 18
 """Rows from which all charts are higher than the minimum."""
-TICK = 12
-"""Cells between two times on the axis."""
 CURSOR_INK = ink(75, reverse=True)
 
 
@@ -128,7 +126,11 @@ class TimelineView(DeviceView):
         return held
 
     def _chart(
-        self, device: Device, chart: Chart, dots: Dots, height: int
+        self,
+        device: Device,
+        chart: Chart,
+        dots: Dots,
+        height: int,
     ) -> list[Row]:
         telemetry = self._telemetry
         history, uuid = telemetry.history, device.uuid
@@ -140,24 +142,21 @@ class TimelineView(DeviceView):
             value = values[self._cursor - dots.first]
         text = ABSENT if value is None else chart.text(value)
         style = STRONG if self._cursor is None else ACCENT
-        right = [reading(text, style), Span(" ")]
-        labels = [spread([Span(chart.label, DIM)], right, GUTTER)]
-        if height > 1:
-            scale = cell(
-                f"of {chart.text(top)}",
-                GUTTER - 1,
-                DIM,
-                right=True,
-            )
-            labels.append([scale, Span(" ")])
-        labels += [[Span(" " * GUTTER)]] * (height - len(labels))
-        drawn = draw_chart(values, height, top, chart.style)
+        scale = f"of {chart.text(top)}"
+        drawn = DrawnChart(
+            chart.label,
+            text,
+            scale,
+            values,
+            top,
+            chart.style,
+            style,
+        )
+        rows = drawn.rows(height)
         if self._cursor is not None:
             at = (self._cursor - dots.first) // 2
-            drawn = [_marked(row, at) for row in drawn]
-        return [
-            [*label, *row] for label, row in zip(labels, drawn, strict=True)
-        ]
+            rows = [[*row[:-1], *_marked(row[-1], at)] for row in rows]
+        return rows
 
     def _axis(self, dots: Dots) -> Row:
         history = self._telemetry.history
@@ -170,18 +169,14 @@ class TimelineView(DeviceView):
             if stamp is not None and seconds is not None:
                 past = ago(history.seconds[-1] - seconds)
                 label = Span(
-                    clip(f"{moment(stamp)}, {past} ago", GUTTER - 1), ACCENT
+                    clip(f"{moment(stamp)}, {past} ago", GUTTER - 1),
+                    ACCENT,
                 )
-        ticks = ""
-        for x in range(0, len(stamps) // 2 - len("╵00:00:00"), TICK):
-            stamp = stamps[2 * x]
-            text = "" if stamp is None else f"╵{moment(stamp)}"
-            ticks += text.ljust(TICK)
-        return [*spread([label], [], GUTTER), Span(ticks.rstrip(), TRACK)]
+        return time_axis(label, stamps)
 
 
-def _marked(row: Row, x: int) -> Row:
-    """Return the row of a chart with the cursor in one cell."""
-    ((text, style),) = row
+def _marked(chart: Span, x: int) -> Row:
+    """Return a row of a chart with the cursor in one cell."""
+    text, style = chart
     marked = Span(text[x], style + CURSOR_INK)
     return [Span(text[:x], style), marked, Span(text[x + 1 :], style)]

@@ -10,13 +10,13 @@ from gputop.health.why import BOUND_BY, CHECKED, LACKING, figures
 from gputop.schema import derived
 from gputop.schema.derived import label_of, model_of
 from gputop.text import duration, moment
-from gputop.ui.device.timeline import GUTTER
 from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, Span, heading, wrap
 from gputop.ui.drawing.charts import (
     CHARTS,
+    GUTTER,
     Chart,
-    draw_chart,
+    DrawnChart,
     newest_dots,
     samples_a_dot,
 )
@@ -125,11 +125,11 @@ class WhyTitle(DeviceView):
                 Span(
                     f"all {len(devices)} devices " if len(devices) > 1 else "",
                     STRONG,
-                )
+                ),
             )
         elif device is not None:
             left.append(
-                Span(f"GPU {label_of(device)} {model_of(device)} ", STRONG)
+                Span(f"GPU {label_of(device)} {model_of(device)} ", STRONG),
             )
         history = self._telemetry.history
         seconds = history.span(len(history.times))
@@ -137,7 +137,7 @@ class WhyTitle(DeviceView):
         if seconds > 0:
             checks = self._findings.report.checks
             right = [
-                Span(f" {checks} · watched for {duration(seconds)} ", DIM)
+                Span(f" {checks} · watched for {duration(seconds)} ", DIM),
             ]
         return [cells.rule_of(left, right, width)]
 
@@ -156,7 +156,7 @@ def entry_rows(entry: Entry, width: int) -> list[Row]:
     for label, evidence in zip(labels, entry.evidence, strict=True):
         who = f"GPU {label:<{longest}}  " if len(labels) > 1 else ""
         for n, row in enumerate(
-            _numbers(evidence, max(1, width - INDENT) - len(who))
+            _numbers(evidence, max(1, width - INDENT) - len(who)),
         ):
             name = who if n == 0 else " " * len(who)
             rows.append([Span(" " * INDENT), Span(name, STRONG), *row])
@@ -191,13 +191,9 @@ def _drawn(
         return []
     readings, host = telemetry.readings(device.uuid), telemetry.host_of(device)
     top = chart.top(device, readings, host, values)
-    drawn = draw_chart(values, CHART_ROWS, top, chart.style)
     scale = f"of {chart.text(top)}, {dots.span_text(telemetry.interval)}"
-    labels = [
-        cells.cell(chart.label, GUTTER, DIM),
-        cells.cell(scale, GUTTER, DIM),
-    ]
-    return [[label, *row] for label, row in zip(labels, drawn, strict=True)]
+    drawn = DrawnChart(chart.label, "", scale, values, top, chart.style)
+    return drawn.rows(CHART_ROWS)
 
 
 class WhyPage(DeviceTab):

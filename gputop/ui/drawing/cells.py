@@ -117,7 +117,10 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def paragraph(
-    text: str, width: int, style: Style = TEXT, indent: str = ""
+    text: str,
+    width: int,
+    style: Style = TEXT,
+    indent: str = "",
 ) -> list[Row]:
     """Return the text in rows of at most `width` characters, each after the `indent`."""
     rows = []
@@ -204,7 +207,10 @@ def beside(
 
 
 def in_columns(
-    blocks: Sequence[list[Row]], columns: int, width: int, gap: int
+    blocks: Sequence[list[Row]],
+    columns: int,
+    width: int,
+    gap: int,
 ) -> list[Row]:
     """Arrange whole blocks in columns, in order, at the smallest height."""
     blocks = [[fit(row, width) for row in block] for block in blocks]

@@ -12,14 +12,19 @@ from rich.style import Style
 from gputop.agent.device import Device, DeviceSample
 from gputop.schema.derived import HOST_CPU, HOST_MEMORY, PROCESS_CPU
 from gputop.schema.values import value_text
-from gputop.text import duration
+from gputop.text import duration, moment
 from gputop.ui.drawing import palette
-from gputop.ui.drawing.cells import Row, Span
+from gputop.ui.drawing.cells import Row, Span, cell, fit, reading, spread
+from gputop.ui.drawing.palette import DIM, STRONG, TRACK
 
 if TYPE_CHECKING:
     from gputop.agent.snapshot import Host
     from gputop.stream.history import History
 
+GUTTER = 21
+"""Cells on the left for a chart's label and value."""
+TICK = 12
+"""Cells between two times on the axis."""
 SAMPLES_A_DOT = (1, 2, 3, 5, 10, 30)
 """Zoom levels: samples per dot."""
 IN_VIEW_SECONDS = 240.0
@@ -116,7 +121,9 @@ class Dots(NamedTuple):
         return _means(self, history, uuid, name)
 
     def averaged(
-        self, series: Sequence[float], count: int
+        self,
+        series: Sequence[float],
+        count: int,
     ) -> list[float | None]:
         """Return the mean of each dot. `series` ends with the last of `count` samples."""
         found: list[float | None] = []
@@ -183,7 +190,10 @@ DOT_LEVELS = tuple(tuple(sum(dots[:n]) for n in range(5)) for dots in _DOTS)
 
 
 def draw_chart(
-    dots: Sequence[float | None], height: int, top: float, style: Style
+    dots: Sequence[float | None],
+    height: int,
+    top: float,
+    style: Style,
 ) -> list[Row]:
     """Return a filled braille chart, two dots to a cell."""
     levels = [_level(value, top, 4 * height) for value in dots]
@@ -217,6 +227,42 @@ def _column(
         dots += DOT_LEVELS[1][max(0, min(4, right - under))]
         cells.append(chr(0x2800 + dots) if dots else " ")
     return "".join(cells)
+
+
+class DrawnChart(NamedTuple):
+    """A chart with its label, its value and its scale in the `GUTTER` on the left."""
+
+    label: str
+    value: str
+    scale: str
+    values: Sequence[float | None]
+    top: float
+    style: Style
+    value_style: Style = STRONG
+
+    def rows(self, height: int) -> list[Row]:
+        """Draw the chart in this many rows."""
+        right = [reading(self.value, self.value_style), Span(" ")]
+        labels = [spread([Span(self.label, DIM)], right, GUTTER)]
+        labels.append(
+            [cell(self.scale, GUTTER - 1, DIM, right=True), Span(" ")]
+        )
+        drawn = draw_chart(self.values, height, self.top, self.style)
+        rows = []
+        for number, row in enumerate(drawn):
+            label = labels[number] if number < len(labels) else []
+            rows.append([*fit(label, GUTTER), *row])
+        return rows
+
+
+def time_axis(label: Span, stamps: Sequence[float | None]) -> Row:
+    """Return the row below charts: the label in the gutter, and the times of some dots."""
+    ticks = ""
+    for x in range(0, len(stamps) // 2 - len("╵00:00:00"), TICK):
+        stamp = stamps[2 * x]
+        text = "" if stamp is None else f"╵{moment(stamp)}"
+        ticks += text.ljust(TICK)
+    return [*fit([label], GUTTER), Span(ticks.rstrip(), TRACK)]
 
 
 def ago(seconds: float) -> str:

@@ -92,5 +92,5 @@ def limit_text(reason: str) -> tuple[str, Style]:
 def limited_by(readings: DeviceSample) -> tuple[str, Style]:
     """Return the most severe clock event reason and its style; empty if there is none."""
     return limit_text(
-        min(readings.clock_event_reasons or ("idle",), key=gravity)
+        min(readings.clock_event_reasons or ("idle",), key=gravity),
     )

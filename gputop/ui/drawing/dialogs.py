@@ -17,7 +17,6 @@ from textual.widgets.option_list import Option
 if TYPE_CHECKING:
     from textual.app import App, ComposeResult
     from textual.events import Key
-    from textual.message_pump import MessagePump
     from textual.timer import Timer
 
 Answer = TypeVar("Answer")
@@ -42,54 +41,11 @@ class Dialog(ModalScreen[Answer]):
             self.dismiss(answer)
 
 
-class QuietPeriod:
-    """Time without keys before a key may confirm: a stray keystroke must not confirm.
-
-    `changed` is called at the start and at the end of the period.
-    """
-
-    def __init__(
-        self, owner: MessagePump, changed: Callable[[], object]
-    ) -> None:
-        self._owner, self._changed = owner, changed
-        self._timer: Timer | None = None
-        self.over = False
-
-    def begin(self) -> None:
-        """Restart the period, because a key was pressed or the question has just appeared."""
-        self.over = QUIET_SECONDS == 0
-        if self._timer is not None:
-            self._timer.stop()
-        if not self.over:
-            self._wait(QUIET_SECONDS)
-        self._changed()
-
-    def answer(self, key: str) -> bool | None:
-        """Return the answer of a key to a yes-or-no question, or None. The period restarts."""
-        if key == "y" and self.over:
-            return True
-        if key in ("n", "escape", "q"):
-            return False
-        self.begin()
-        return None
-
-    def _wait(self, seconds: float) -> None:
-        due = time.monotonic() + seconds
-        self._timer = self._owner.set_timer(seconds, lambda: self._look(due))
-
-    def _look(self, due: float) -> None:
-        if (
-            time.monotonic() - due > QUIET_SECONDS / 2
-            # The program stalled, and its keys are still unread.
-        ):
-            self._wait(QUIET_SECONDS / 2)
-            return
-        self.over = True
-        self._changed()
-
-
 class ConfirmScreen(Dialog[bool]):
-    """Yes-or-no question. Every way to close it except `y` means no."""
+    """Yes-or-no question. Every way to close it except `y` means no.
+
+    A stray keystroke must not confirm, so `y` counts only after a time without keys.
+    """
 
     def __init__(
         self,
@@ -100,32 +56,58 @@ class ConfirmScreen(Dialog[bool]):
         super().__init__()
         self._title, self._lines, self._yes = title, lines, yes
         self._answers = Static()
-        self._quiet = QuietPeriod(self, self._show_answers)
+        self._timer: Timer | None = None
+        self._is_ready = False
+        """True if `y` confirms."""
 
     def compose(self) -> ComposeResult:
         # Text objects are not parsed as markup, so names of processes are
         # safe.
         with Vertical(classes="box"):
             yield Static(Text(self._title, style="bold"))
-            yield Static(Text("\n".join(self._lines)), classes="lines")
+            if self._lines:
+                yield Static(Text("\n".join(self._lines)), classes="lines")
             yield self._answers
 
     def on_mount(self) -> None:
-        self._quiet.begin()
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin the time without keys."""
+        self._is_ready = QUIET_SECONDS == 0
+        if self._timer is not None:
+            self._timer.stop()
+        if not self._is_ready:
+            self._wait(QUIET_SECONDS)
+        self._show_answers()
+
+    def _wait(self, seconds: float) -> None:
+        due = time.monotonic() + seconds
+        self._timer = self.set_timer(seconds, lambda: self._look(due))
+
+    def _look(self, due: float) -> None:
+        # If the program stalled, its keys are still unread.
+        if time.monotonic() - due > QUIET_SECONDS / 2:
+            self._wait(QUIET_SECONDS / 2)
+            return
+        self._is_ready = True
+        self._show_answers()
 
     def _show_answers(self) -> None:
-        yes = (
-            Text.assemble(("y", "bold"), f" {self._yes}")
-            if self._quiet.over
-            else Text(WAIT)
-        )
+        yes = Text(WAIT)
+        if self._is_ready:
+            yes = Text.assemble(("y", "bold"), f" {self._yes}")
         yes.pad_right(len(self._yes) + 5 - len(yes))
         self._answers.update(Text.assemble(yes, ("n", "bold"), " Cancel"))
 
     def on_key(self, event: Key) -> None:
         event.stop()
-        if (answer := self._quiet.answer(event.key)) is not None:
-            self.close(answer)
+        if event.key == "y" and self._is_ready:
+            self.close(True)
+        elif event.key in ("n", "escape", "q"):
+            self.close(False)
+        else:
+            self._begin()
 
 
 class Choice(NamedTuple):
@@ -161,6 +143,8 @@ class ChoiceDialog(Dialog[Any]):
         super().__init__()
         self.choices = choices
         self._title, self._keys = title, keys
+        self.head = Static(classes="head")
+        """Text above the lines, if the dialog shows one."""
         prompts = (Option(_prompt(choice)) for choice in choices)
         self._list = OptionList(*prompts, compact=True)
         # Keys are handled here, in the order in which they were typed.
@@ -170,6 +154,7 @@ class ChoiceDialog(Dialog[Any]):
         with Vertical(classes="box") as box:
             box.border_title = self._title
             box.border_subtitle = self._keys
+            yield self.head
             yield self._list
 
     def on_mount(self) -> None:
@@ -195,7 +180,8 @@ class ChoiceDialog(Dialog[Any]):
         self.close(choice.value)
 
     def on_option_list_option_selected(
-        self, event: OptionList.OptionSelected
+        self,
+        event: OptionList.OptionSelected,
     ) -> None:
         self.choose(self.choices[event.option_index])
 

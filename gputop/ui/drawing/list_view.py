@@ -373,7 +373,7 @@ class ListView(Wheel, FilterView, Generic[Item]):
                     slot.cells,
                     style,
                     right=slot.column.right,
-                )
+                ),
             )
         return row
 

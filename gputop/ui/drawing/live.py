@@ -282,6 +282,7 @@ class DeviceTab(LiveTab):
         if devices:
             uuid = shown.uuid if shown else None
             now = next(
-                (n for n, each in enumerate(devices) if each.uuid == uuid), -1
+                (n for n, each in enumerate(devices) if each.uuid == uuid),
+                -1,
             )
             self.show(devices[(now + step) % len(devices)].uuid)

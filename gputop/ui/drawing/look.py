@@ -140,7 +140,8 @@ def _colours(environment: Mapping[str, str]) -> int:
         _environ=environment,
     )
     return {"truecolor": 256, "256": 256, None: 0}.get(
-        console.color_system, 16
+        console.color_system,
+        16,
     )
 
 
@@ -193,7 +194,8 @@ class Look(LineFilter):
         # This includes colours without a role.
         if self.theme.colours <= 16:
             style += Style.from_color(
-                _downgraded(style.color), _downgraded(style.bgcolor)
+                _downgraded(style.color),
+                _downgraded(style.bgcolor),
             )
         return style
 

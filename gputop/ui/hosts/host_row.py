@@ -80,7 +80,7 @@ def host_rows(telemetry: Telemetry) -> list[HostRow]:
                 shared = device.uuid in used or device.uuid in parents
                 free = not shared and is_free(readings)
                 gpus.append(
-                    HostGpu(device, readings, problems.get(device.uuid), free)
+                    HostGpu(device, readings, problems.get(device.uuid), free),
                 )
         rank, note = _rank_and_note(machine, gpus)
         rows.append(HostRow(machine, tuple(gpus), rank, note))
@@ -99,7 +99,8 @@ def is_free(readings: DeviceSample) -> bool:
 
 
 def _rank_and_note(
-    machine: Machine, gpus: Iterable[HostGpu]
+    machine: Machine,
+    gpus: Iterable[HostGpu],
 ) -> tuple[int, str]:
     """Return the severity of a host's gravest problem, and a text about it."""
     problem = machine.problem
@@ -123,7 +124,7 @@ def _rank_and_note(
         more = f" (+{len(found) - 1} GPUs)"
     assert worst.finding is not None, "only those with a finding"
     return _severity(
-        worst
+        worst,
     ), f"GPU {worst.device.number}: {worst.finding.title}{more}"
 
 
@@ -139,7 +140,8 @@ def free_gpus(rows: Iterable[HostRow]) -> list[str]:
 
 
 def _of_gpus(
-    name: str, summed_up: Callable[[list[float]], float]
+    name: str,
+    summed_up: Callable[[list[float]], float],
 ) -> Callable[[HostRow], float | None]:
     """Return a function that combines the known readings of a host's GPUs."""
 
@@ -260,6 +262,6 @@ class HostTable(ListState[HostRow]):
     def search_text(self, item: HostRow) -> str:
         models = {gpu.device.name for gpu in item.gpus}
         texts: Mapping[str, None] = dict.fromkeys(
-            (item.machine.name, item.note, *models)
+            (item.machine.name, item.note, *models),
         )
         return "\n".join(texts).casefold()

@@ -28,7 +28,11 @@ def lacks(readings: DeviceSample, name: str) -> bool:
 
 
 def detail_rows(
-    device: Device, r: DeviceSample, activity: Chart, width: int, most: int
+    device: Device,
+    r: DeviceSample,
+    activity: Chart,
+    width: int,
+    most: int,
 ) -> list[Row]:
     """Draw the readings in up to `most` rows, the most useful first.
 
@@ -70,7 +74,8 @@ def detail_rows(
 
 
 def _supported(
-    r: DeviceSample, parts: Sequence[tuple[str, str, str]]
+    r: DeviceSample,
+    parts: Sequence[tuple[str, str, str]],
 ) -> list[Part]:
     return [(label, text) for label, name, text in parts if not lacks(r, name)]
 

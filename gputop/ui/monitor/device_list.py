@@ -125,7 +125,8 @@ class DevicesView(Wheel, TelemetryView):
         for line in self._shown:
             if top <= event.y < top + line.rows:
                 column = min(
-                    now.columns - 1, event.x // (now.panel_width + GAP)
+                    now.columns - 1,
+                    event.x // (now.panel_width + GAP),
                 )
                 if column < len(line.devices):
                     self.select(line.devices[column])
@@ -146,7 +147,9 @@ class DevicesView(Wheel, TelemetryView):
         self._first = first_visible(heights, at, self._first, space - counted)
         below = lines[self._first :]
         self._shown = fit_columns(
-            below, space - counted, lambda line: line.rows
+            below,
+            space - counted,
+            lambda line: line.rows,
         )
         self._shown = self._shown or below[:1]
         rows = self._drawn(now, width)
@@ -158,7 +161,8 @@ class DevicesView(Wheel, TelemetryView):
         """Draw the visible lines, with their heading at the one-row density."""
         telemetry, selected = self._telemetry, self.selected
         index_cells = max(
-            (len(str(d.index)) for d in telemetry.devices), default=1
+            (len(str(d.index)) for d in telemetry.devices),
+            default=1,
         )
         layout = None
         rows: list[Row] = []
@@ -171,7 +175,11 @@ class DevicesView(Wheel, TelemetryView):
                 behind = telemetry.old_seconds(line.machine)
                 limit = telemetry.silence_limit
                 title = hosts.host_title(
-                    line.machine, width, line.rows, behind, limit
+                    line.machine,
+                    width,
+                    line.rows,
+                    behind,
+                    limit,
                 )
                 rows += title
                 continue
@@ -216,7 +224,7 @@ class DevicesView(Wheel, TelemetryView):
         for machine, devices in self._by_machine():
             if machine is not None:
                 lines.append(
-                    PanelLine(hosts.title_rows(devices), machine=machine)
+                    PanelLine(hosts.title_rows(devices), machine=machine),
                 )
             for start in range(0, len(devices), now.columns):
                 beside_each_other = devices[start : start + now.columns]
@@ -286,7 +294,8 @@ def first_visible(
     def fitting(end: int) -> int:
         """Return the first line from which all lines before `end` fit."""
         return next(
-            (n for n in range(end) if sum(heights[n:end]) <= room), end
+            (n for n in range(end) if sum(heights[n:end]) <= room),
+            end,
         )
 
     return max(min(at, fitting(at + 1)), min(first, at, fitting(len(heights))))

@@ -93,7 +93,7 @@ def _facts(machine: Machine) -> list[Row]:
         parts.append(("load ", number(host.load_average[0])))
     if host.memory_used_bytes is not None:
         parts.append(
-            ("mem ", used_of(host.memory_used_bytes, host.memory_total_bytes))
+            ("mem ", used_of(host.memory_used_bytes, host.memory_total_bytes)),
         )
     if machine.driver_version:
         parts.append(("driver ", visible(machine.driver_version, 24)))
@@ -124,7 +124,7 @@ def _state(
         ]
     if behind is not None:
         return [
-            Span(f" {age(behind)} behind ", FAULT if behind > limit else WARN)
+            Span(f" {age(behind)} behind ", FAULT if behind > limit else WARN),
         ]
     if machine.driver_state is DriverState.STARTING:
         return [Span(" waiting for its driver ", WARN)]

@@ -75,7 +75,8 @@ def _layout_at(
     heading = density is Density.ROW
     narrowest = NARROWEST_ROW if heading else NARROWEST_PANEL
     most = max(
-        1, min(max(sections, default=0), (width + GAP) // (narrowest + GAP))
+        1,
+        min(max(sections, default=0), (width + GAP) // (narrowest + GAP)),
     )
     best = None
     for columns in range(1, most + 1):
@@ -86,7 +87,12 @@ def _layout_at(
             panel_height = max(density, min(TALLEST, room // lines))
         rows = lines * panel_height + heading
         layout = DeviceLayout(
-            density, columns, panel_width, panel_height, rows + titles, heading
+            density,
+            columns,
+            panel_width,
+            panel_height,
+            rows + titles,
+            heading,
         )
         too_wide = (
             panel_width > WIDEST_PANEL and not heading and columns < most

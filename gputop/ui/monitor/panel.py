@@ -182,7 +182,11 @@ def _body(
         left = room - 1 - len(rows)
         most = min(DETAIL_ROWS, max(1, left - LEAST_CHART))
         rows += detail_rows(
-            panel.device, panel.readings, panel.activity, width, most
+            panel.device,
+            panel.readings,
+            panel.activity,
+            width,
+            most,
         )
         rows += _charts(panel, width, room - 1 - len(rows))
     first = bound_row(panel.bound_by, panel.finding, width)
@@ -227,7 +231,10 @@ def _chart(
     values = dots.means(history, uuid, chart.name)
     newest = history.newest(uuid, chart.name)
     top = chart.top(
-        panel.device, panel.readings, panel.host, [*values, newest]
+        panel.device,
+        panel.readings,
+        panel.host,
+        [*values, newest],
     )
     value = ABSENT if newest is None else chart.text(newest)
     if chart in BARRED:
@@ -262,7 +269,7 @@ def _title(
     r = panel.readings
     label = label_of(panel.device)
     label = label.rjust(
-        len(label) - len(str(panel.device.index)) + panel.index_cells
+        len(label) - len(str(panel.device.index)) + panel.index_cells,
     )
     title = (f"{label} ", name_of(panel.device))
     left = [
@@ -329,7 +336,11 @@ def _fault_rows(
 
 
 def _labelled_bar(
-    label: str, share: float | None, style: Style, value: Row, width: int
+    label: str,
+    share: float | None,
+    style: Style,
+    value: Row,
+    width: int,
 ) -> Row:
     drawn = bar(share, width - LABEL - VALUE, style)
     return [cell(label, LABEL, DIM), *drawn, Span(" "), *value]
@@ -343,7 +354,11 @@ def _busy_bar(panel: Panel, width: int) -> Row:
     if tensor is not None:
         value += [Span(" tensor ", DIM), number(percentage(tensor))]
     return _labelled_bar(
-        chart.short, share_of(active, 100), chart.style, value, width
+        chart.short,
+        share_of(active, 100),
+        chart.style,
+        value,
+        width,
     )
 
 
@@ -356,7 +371,11 @@ def _memory_bar(panel: Panel, width: int) -> Row:
         value.append(Span(f" of {size(total)}", DIM))
     label = "host" if panel.device.memory_is_shared else "mem"
     return _labelled_bar(
-        label, share_of(used, total), palette.MEMORY, value, width
+        label,
+        share_of(used, total),
+        palette.MEMORY,
+        value,
+        width,
     )
 
 

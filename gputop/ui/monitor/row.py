@@ -50,7 +50,11 @@ class DeviceColumn(NamedTuple):
 
 
 def _column(
-    heading: str, name: str, width: int, room: int, text: Callable[[Any], str]
+    heading: str,
+    name: str,
+    width: int,
+    room: int,
+    text: Callable[[Any], str],
 ) -> DeviceColumn:
     return DeviceColumn(
         heading,
@@ -128,7 +132,9 @@ SHORTEST_BAR, LONGEST_BAR, LONGEST_NAME = 6, 40, 30
 
 
 def row_layout(
-    devices: Sequence[Device], samples: Sequence[DeviceSample], width: int
+    devices: Sequence[Device],
+    samples: Sequence[DeviceSample],
+    width: int,
 ) -> RowLayout:
     """Return the layout for these devices. The least useful columns are dropped first.
 
@@ -145,7 +151,10 @@ def row_layout(
         if not answering or not all(lacking):
             known.append(column)
     others = fit_columns(
-        known, left, lambda column: column.width, lambda column: column.room
+        known,
+        left,
+        lambda column: column.width,
+        lambda column: column.room,
     )
     left -= sum(column.width for column in others)
     longest = max((cell_len(name_of(device)) for device in devices), default=0)

@@ -143,7 +143,11 @@ def _sort_text(text: str) -> str | None:
 
 
 def _number(
-    title: str, about: str, name: str, width: int, text: Callable[[Any], str]
+    title: str,
+    about: str,
+    name: str,
+    width: int,
+    text: Callable[[Any], str],
 ) -> ProcessColumn:
     """Return the column for a number, given the name of its field in `Process`."""
     read = attrgetter(name)
@@ -165,7 +169,11 @@ def _percent(
 ) -> ProcessColumn:
     width = len(title) + 1
     return _number(
-        title, about, name, width, lambda value: quantity(value, "")
+        title,
+        about,
+        name,
+        width,
+        lambda value: quantity(value, ""),
     )
 
 
@@ -234,10 +242,16 @@ TYPE = _text(
     8,
 )
 GPU_MEMORY = _number(
-    "GPU MEM", "device memory in use", "memory_used_bytes", 9, size
+    "GPU MEM",
+    "device memory in use",
+    "memory_used_bytes",
+    9,
+    size,
 )
 SM = _percent(
-    "SM%", "share of time that its kernels ran", "sm_utilization_percent"
+    "SM%",
+    "share of time that its kernels ran",
+    "sm_utilization_percent",
 )
 MEMORY = _percent(
     "MEM%",
@@ -245,16 +259,26 @@ MEMORY = _percent(
     "memory_utilization_percent",
 )
 ENCODER = _percent(
-    "ENC", "share of time of the video encoder", "encoder_utilization_percent"
+    "ENC",
+    "share of time of the video encoder",
+    "encoder_utilization_percent",
 )
 DECODER = _percent(
-    "DEC", "share of time of the video decoder", "decoder_utilization_percent"
+    "DEC",
+    "share of time of the video decoder",
+    "decoder_utilization_percent",
 )
 CPU = _percent(
-    "CPU%", "of one core: several threads can exceed 100", "cpu_percent"
+    "CPU%",
+    "of one core: several threads can exceed 100",
+    "cpu_percent",
 )
 RESIDENT = _number(
-    "RES", "host memory in use", "memory_resident_bytes", 9, size
+    "RES",
+    "host memory in use",
+    "memory_resident_bytes",
+    9,
+    size,
 )
 AGE = ProcessColumn(
     "AGE",
@@ -265,7 +289,11 @@ AGE = ProcessColumn(
     about="time since it started",
 )
 WHERE = _text(
-    "WHERE", "Kubernetes pod, Slurm job or container (ctr)", where, 12, 20
+    "WHERE",
+    "Kubernetes pod, Slurm job or container (ctr)",
+    where,
+    12,
+    20,
 )
 COMMAND = ProcessColumn(
     "COMMAND",

@@ -45,7 +45,10 @@ CHARTS = (
 
 
 def chart_rows(
-    history: ProcessHistory, process: Process, width: int, interval: float
+    history: ProcessHistory,
+    process: Process,
+    width: int,
+    interval: float,
 ) -> list[Row]:
     """Return the charts that have a value, in two columns or in four."""
     columns = 4 if width >= FOUR_FROM else 2

@@ -63,8 +63,9 @@ def _read(pid: int, proc: str) -> ProcessDetails:
     stat = procfs.read_stat(pid, proc)
     status = dict(
         re.findall(
-            _STATUS_ROWS, procfs.read(f"{proc}/{pid}/status", STATUS_BYTES)
-        )
+            _STATUS_ROWS,
+            procfs.read(f"{proc}/{pid}/status", STATUS_BYTES),
+        ),
     )
     command_line = procfs.read(f"{proc}/{pid}/cmdline", COMMAND_BYTES)
     arguments = procfs.arguments_of(command_line)

@@ -125,7 +125,9 @@ class ProcessDetailsView(ScrolledView, FilterView):
             return []
         self._held = rows_of(self.process, sample.processes) or self._held
         self._listed = process_rows(
-            self._held, sample, self._telemetry.devices
+            self._held,
+            sample,
+            self._telemetry.devices,
         )
         return [self._title(width), *super().draw(width, max(1, height - 1))]
 
@@ -151,15 +153,18 @@ class ProcessDetailsView(ScrolledView, FilterView):
         rows: list[Row] = []
         for label, text in self._facts():
             for n, line in enumerate(
-                _folded(visible(text, len(text)), width - LABEL)
+                _folded(visible(text, len(text)), width - LABEL),
             ):
                 rows.append(
-                    [Span(f"{'' if n else label:<{LABEL}}", DIM), Span(line)]
+                    [Span(f"{'' if n else label:<{LABEL}}", DIM), Span(line)],
                 )
         rows += [[Span(line, WARN)] for line in _folded(self._problem, width)]
         telemetry = self._telemetry
         drawn = chart_rows(
-            telemetry.process_history, self._held[0], width, telemetry.interval
+            telemetry.process_history,
+            self._held[0],
+            width,
+            telemetry.interval,
         )
         if drawn:
             rows += [[], *drawn]
@@ -310,7 +315,8 @@ class ProcessPage(ProcessTab):
     @work(group="details", exit_on_error=False)
     async def _read(self, process: Process) -> None:
         if process.start_time is None or why_untouched(
-            process, self.telemetry
+            process,
+            self.telemetry,
         ):
             return
         self._read_for = process
@@ -318,7 +324,9 @@ class ProcessPage(ProcessTab):
         try:
             # Reading blocks if the process hangs in the kernel.
             found = await asyncio.to_thread(
-                read_details, process.pid, process.start_time
+                read_details,
+                process.pid,
+                process.start_time,
             )
         except ProblemError as error:
             found = error.problem

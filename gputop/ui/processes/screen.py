@@ -41,7 +41,9 @@ class ProcessesView(ListView[ProcessRow]):
     focused_list = False
 
     def __init__(
-        self, telemetry: Telemetry, table: ProcessTable | None = None
+        self,
+        telemetry: Telemetry,
+        table: ProcessTable | None = None,
     ) -> None:
         """Set the table. A shared `table` has the same order, filter and selection in all views."""
         super().__init__(table or ProcessTable())
@@ -125,7 +127,8 @@ class ProcessesView(ListView[ProcessRow]):
             longest = 0
             for row in self.state.window(height):
                 longest = max(
-                    longest, len(f"{row.process.command}{row.branch}")
+                    longest,
+                    len(f"{row.process.command}{row.branch}"),
                 )
             most = max(0, longest - room) // columns.SIDE_CELLS + 1
             self._side = min(self._side, moving + most)
@@ -267,7 +270,8 @@ class ProcessTab(LiveTab):
         why = why_untouched(process, telemetry)
         if why:
             self.notify(
-                f"No signal to {process.pid}: {why}", severity="warning"
+                f"No signal to {process.pid}: {why}",
+                severity="warning",
             )
             return
         assert telemetry.sample is not None, "it has the process"
@@ -286,7 +290,8 @@ class ProcessTab(LiveTab):
         why = why_untouched(process, self.telemetry)
         if why:
             self.notify(
-                f"No stacks of {process.pid}: {why}", severity="warning"
+                f"No stacks of {process.pid}: {why}",
+                severity="warning",
             )
             return
         self.run_worker(
@@ -307,7 +312,9 @@ class ProcessTab(LiveTab):
         for process in order.processes:
             assert process.start_time is not None, "else it is untouched"
             problem = send_signal(
-                process.pid, process.start_time, order.signal
+                process.pid,
+                process.start_time,
+                order.signal,
             )
             if problem is None:
                 reached[process.pid] = process.start_time

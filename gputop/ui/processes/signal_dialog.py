@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from signal import Signals
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
-from textual.containers import Vertical
-from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
 
 from gputop.schema.derived import label_of
 from gputop.text import fold_list, visible
-from gputop.ui.drawing.dialogs import WAIT, Dialog, QuietPeriod
-from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
+from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, ConfirmScreen
+from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT
 from gputop.ui.processes.jobs import job_of, process_key, program_of
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.events import Key, Resize
-
     from gputop.agent.device import Device
     from gputop.agent.snapshot import Process
 
@@ -44,32 +38,16 @@ ENDING = (
     Signals.SIGQUIT,
 )
 """Signals after which the end of the process is awaited."""
-CHOOSING, ASKING = "Enter chooses · Esc closes", "y sends it · Esc goes back"
+CHOOSING = "Enter chooses · Esc closes"
 SWITCHING = f"{CHOOSING} · Tab: process or job"
-NOT_YET = f"{WAIT} · Esc goes back"
 MOST_NAMED = 8
 """Most devices and processes to name. Others are only counted."""
 LONGEST_COMMAND = 200
-ROOMY = 18
-"""Rows of a terminal that has room for the process above the signals."""
 
 
 def name_of(signal: Signals) -> str:
     """Return `TERM`."""
     return signal.name.removeprefix("SIG")
-
-
-MOVES: Mapping[str, Callable[[OptionList], None]] = {
-    "down": OptionList.action_cursor_down,
-    "j": OptionList.action_cursor_down,
-    "up": OptionList.action_cursor_up,
-    "k": OptionList.action_cursor_up,
-    "home": OptionList.action_first,
-    "pageup": OptionList.action_first,
-    "end": OptionList.action_last,
-    "pagedown": OptionList.action_last,
-}
-"""Keys that move the cursor in the list of signals."""
 
 
 class SignalTarget(NamedTuple):
@@ -104,7 +82,9 @@ class SignalTarget(NamedTuple):
 
 
 def signal_targets(
-    process: Process, processes: Sequence[Process], devices: Sequence[Device]
+    process: Process,
+    processes: Sequence[Process],
+    devices: Sequence[Device],
 ) -> list[SignalTarget]:
     """Return the process, and its job if it has one."""
     targets = [_target(f"{process.pid}", (process,), processes, devices)]
@@ -138,107 +118,61 @@ class Order(NamedTuple):
     processes: tuple[Process, ...]
 
 
-class SendSignal(Dialog[Order]):
-    """Dialog that returns the signal to send, or None.
+class SendSignal(ChoiceDialog):
+    """Dialog that returns the signal to send after a confirmation, or None.
 
     A process may end meanwhile, so the sender checks each pid's start time again.
     """
 
     def __init__(
-        self, targets: Sequence[SignalTarget], *, left: bool = False
+        self,
+        targets: Sequence[SignalTarget],
+        *,
+        left: bool = False,
     ) -> None:
         """Ask for a signal to one of the `targets`, on the right or on the `left`."""
-        super().__init__()
+        choices = []
+        for signal, about in SIGNALS:
+            text = f"{name_of(signal):<5}{signal.value:>3}  {about}"
+            choices.append(Choice(text, "", signal))
+        keys = SWITCHING if len(targets) > 1 else CHOOSING
+        super().__init__("Send a signal", choices, keys)
         self.styles.align_horizontal = "left" if left else "right"
         self._targets = targets
         self._at = 0
-        self._asking = False
-        """True after a signal was chosen, while the confirmation is open."""
-        self._question = Static(id="signal-question")
-        self._head = Static(id="signal-head")
-        self._list = OptionList(
-            *(
-                Option(f"{name_of(signal):<5}{signal.value:>3}  {about}")
-                for signal, about in SIGNALS
-            ),
-            markup=False,
-        )
-        # Keys are handled here, in the order in which they were typed.
-        self._list.can_focus = False
-        self._quiet = QuietPeriod(self, self._show)
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="box") as box:
-            box.border_title = "Send a signal"
-            yield self._question
-            yield self._head
-            yield self._list
 
     def on_mount(self) -> None:
-        self._list.highlighted = 0
-        self._show()
-
-    def on_resize(self, event: Resize) -> None:
-        self._head.display = event.size.height >= ROOMY
+        super().on_mount()
+        self._show_targets()
 
     @property
     def target(self) -> SignalTarget:
         return self._targets[self._at]
 
-    @property
-    def signal(self) -> Signals:
-        return SIGNALS[self._list.highlighted or 0][0]
-
-    def on_key(self, event: Key) -> None:
-        event.stop()
-        event.prevent_default()
-        key = event.key
-        if self._asking:
-            answer = self._quiet.answer(key)
-            if answer:
-                self.close(Order(self.signal, self.target.processes))
-            elif answer is False:
-                self._ask(False)
-        elif key in ("escape", "q", "f9"):
-            if self.is_current:
-                self.dismiss()
-        elif key == "enter":
-            self._ask(True)
-        elif key in ("tab", "shift+tab", "left", "right"):
+    def press(self, key: str) -> None:
+        if key in ("tab", "shift+tab", "left", "right"):
             self._at = (self._at + 1) % len(self._targets)
-            self._show()
-        elif key in MOVES:
-            MOVES[key](self._list)
+            self._show_targets()
+        elif key == "f9":
+            self.close(None)
+        else:
+            super().press(key)
 
-    def on_option_list_option_selected(self) -> None:
-        """Ask for confirmation of the clicked signal."""
-        if not self._asking:
-            self._ask(True)
-
-    def _ask(self, asking: bool) -> None:
-        self._asking = asking
-        self._quiet.begin()
-
-    def _show(self) -> None:
-        """Show the target with the signals or with the confirmation."""
-        if not self.is_attached:
-            return
+    def choose(self, choice: Choice) -> None:
+        """Ask for confirmation, at the same side of the screen."""
         target = self.target
-        name = name_of(self.signal)
+        name = name_of(choice.value)
         asked = (
             f"Send {name} to {target.name} ({target.about}){target.devices}?"
         )
-        self._question.update(Text(asked, WARN))
-        self._question.display = self._asking
-        self._list.display = not self._asking
-        self._head.update(self._head_text())
-        keys = SWITCHING if len(self._targets) > 1 else CHOOSING
-        if self._asking:
-            keys = ASKING if self._quiet.over else NOT_YET
-        self.query_one(Vertical).border_subtitle = keys
+        question = ConfirmScreen(asked, (), "Send it")
+        question.add_class("beside")
+        question.styles.align_horizontal = self.styles.align_horizontal
+        order = Order(choice.value, target.processes)
+        question.ask(self.app, lambda _: self.close(order))
 
-    def _head_text(self) -> Text:
-        """Return the process and its job, with a mark at the chosen one."""
+    def _show_targets(self) -> None:
+        """Show the process and its job, with a mark at the chosen one."""
         text = Text(no_wrap=True, overflow="ellipsis")
         for target in self._targets:
             mark, style, about = "○ ", STRONG, DIM
@@ -248,4 +182,4 @@ class SendSignal(Dialog[Order]):
                 text.append(mark, style)
             text.append(target.name, style)
             text.append(f"  {target.about}\n", about)
-        return text
+        self.head.update(text)

@@ -52,7 +52,9 @@ LOOK_SECONDS = 0.1
 
 
 async def seconds_until_end(
-    processes: dict[int, float], began: float, proc: str = PROC
+    processes: dict[int, float],
+    began: float,
+    proc: str = PROC,
 ) -> tuple[float, int]:
     """Wait until all processes have ended, at most `PATIENCE_SECONDS`.
 
@@ -83,7 +85,9 @@ def runs(
     except (OSError, ValueError):
         return False
     return stat.state not in ("Z", "X") and procfs.is_process(
-        stat, start_time, proc
+        stat,
+        start_time,
+        proc,
     )
 
 
@@ -101,7 +105,7 @@ def expect(
                 what,
                 "it ended, and another process has its pid",
                 "Choose it again",
-            )
+            ),
         )
 
 

@@ -20,7 +20,9 @@ def rows_of(process: Process, processes: Iterable[Process]) -> list[Process]:
 
 
 def process_rows(
-    processes: Iterable[Process], sample: Sample, devices: Sequence[Device]
+    processes: Iterable[Process],
+    sample: Sample,
+    devices: Sequence[Device],
 ) -> list[ProcessRow]:
     """Return the rows of a sample's processes, ordered by pid and device."""
     places = {device.uuid: n for n, device in enumerate(devices)}
@@ -142,7 +144,10 @@ class ProcessTable(ListState[ProcessRow]):
     def slots(self, width: int, steps: int = 0) -> list[ProcessSlot]:
         """Return the columns that fit into that width, scrolled to the right by some steps."""
         return columns.process_slots(
-            width, self.sorted_by, self.columns, steps
+            width,
+            self.sorted_by,
+            self.columns,
+            steps,
         )
 
     def not_shown(self, width: int) -> dict[str, str]:
@@ -210,7 +215,7 @@ def with_parents(rows: Sequence[ProcessRow]) -> list[ProcessRow]:
                     label="",
                     now=row.now,
                     is_parent=True,
-                )
+                ),
             )
         found.append(row)
     return found

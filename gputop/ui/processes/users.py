@@ -99,7 +99,9 @@ class UsersView(ListView[UserRow]):
     noun = "users"
 
     def __init__(
-        self, telemetry: Telemetry, close: Callable[[], object]
+        self,
+        telemetry: Telemetry,
+        close: Callable[[], object],
     ) -> None:
         """Call `close` when Esc closes the list."""
         super().__init__(Users(MEMORY), COLUMNS)

@@ -120,7 +120,10 @@ class ActionScreen(Screen[None]):
                     key_display=action.key_names[0],
                 )
                 active = ActiveBinding(
-                    self, binding, enabled=True, tooltip=action.help
+                    self,
+                    binding,
+                    enabled=True,
+                    tooltip=action.help,
                 )
                 found.setdefault(binding.key, active)
         return found
@@ -172,13 +175,15 @@ class ActionScreen(Screen[None]):
         await self.action_act(name)
 
     def check_action(
-        self, action: str, parameters: tuple[object, ...]
+        self,
+        action: str,
+        parameters: tuple[object, ...],
     ) -> bool | None:
         in_field = action == "act_at_once" and self.focused is not None
         if in_field and parameters[1] not in EVERYWHERE:
             return False
         return not action.startswith("act") or self.offers(
-            self._action(parameters[0])
+            self._action(parameters[0]),
         )
 
     def _action(self, name: object) -> Action:

@@ -217,7 +217,8 @@ class GputopApp(SteadyApp, inherit_bindings=False):
             self.push_screen(CommandPalette(id="palette"))
 
     def get_system_commands(
-        self, screen: Screen[Any]
+        self,
+        screen: Screen[Any],
     ) -> Iterable[SystemCommand]:
         """Yield the commands of the palette: the screen's actions, and the themes."""
         if isinstance(screen, ActionScreen):
@@ -264,7 +265,8 @@ class GputopApp(SteadyApp, inherit_bindings=False):
             self.terminal.write(f"\x1b]9;gputop: {text}\x07")
         if self.settings.on_event:
             self._run_command(
-                [*shlex.split(self.settings.on_event), text], notice.kind
+                [*shlex.split(self.settings.on_event), text],
+                notice.kind,
             )
 
     @work(group="events", exit_on_error=False)
@@ -299,14 +301,16 @@ class GputopApp(SteadyApp, inherit_bindings=False):
     def show_look(self) -> None:
         """Apply the theme and the characters of the settings, if they have changed."""
         chosen = look.choose_look(
-            self.settings.theme, self.settings.ascii, self._terminal
+            self.settings.theme,
+            self.settings.ascii,
+            self._terminal,
         )
         if (chosen.theme, chosen.ascii) == (self.look.theme, self.look.ascii):
             return
         self.look = chosen
         for screen in self.screen_stack:
             for widget in screen.query(
-                "*"
+                "*",
                 # Otherwise, each drawn line stays in memory, in up to four looks.
             ):
                 widget.refresh()
@@ -374,11 +378,14 @@ class GputopApp(SteadyApp, inherit_bindings=False):
         self.log.error(error)
         if says_process_limit(error):
             self.notify(
-                str(process_limit_problem("Not done")), severity="error"
+                str(process_limit_problem("Not done")),
+                severity="error",
             )
             return
         self.notify(
-            _described(error), title="A fault in gputop", severity="error"
+            _described(error),
+            title="A fault in gputop",
+            severity="error",
         )
 
     def end_with(self, error: BaseException) -> bool:

@@ -174,7 +174,8 @@ class Dashboard(StreamScreen):
         if action.id == "tab.training" and not self.tabs.has("training"):
             return False
         return action.works_on(
-            self.tabs.shown, replay=self._replay is not None
+            self.tabs.shown,
+            replay=self._replay is not None,
         )
 
     @property
@@ -279,7 +280,7 @@ class Dashboard(StreamScreen):
         # The device that the user wants may be about to appear.
         if self.telemetry.starting:
             self.notify(
-                "The driver is still starting: `Start` in the form tests the CPU"
+                "The driver is still starting: `Start` in the form tests the CPU",
             )
             return
         tab, benchmark = self.tabs.tab, await self.tabs.get_benchmark()
@@ -323,7 +324,7 @@ class Dashboard(StreamScreen):
                 changed,
                 not_shown,
                 columns=columns,
-            )
+            ),
         )
 
     async def action_save(self) -> None:

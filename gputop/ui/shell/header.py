@@ -89,8 +89,9 @@ class Header(TelemetryView):
         if telemetry.silent_seconds is not None:
             return [
                 Span(
-                    clip(self._silence(telemetry.silent_seconds), width), FAULT
-                )
+                    clip(self._silence(telemetry.silent_seconds), width),
+                    FAULT,
+                ),
             ]
         if telemetry.machines and not telemetry.devices:
             many = count(len(telemetry.machines), "host")
@@ -107,7 +108,9 @@ class Header(TelemetryView):
                 else "The driver lists no GPUs"
             )
             parts = fit_columns(
-                (f" {what}", ": showing only the host"), width, cells_of
+                (f" {what}", ": showing only the host"),
+                width,
+                cells_of,
             )
             return [Span("".join(parts) or f" {what}", WARN)]
         report = telemetry.why()
@@ -128,7 +131,7 @@ class Header(TelemetryView):
             left += [Span(gap), Span(badge, BADGE)]
         inventory = telemetry.inventory
         ranked = [
-            moment(telemetry.sample.time if telemetry.sample else time.time())
+            moment(telemetry.sample.time if telemetry.sample else time.time()),
         ]
         if inventory is not None:
             if inventory.interval_seconds != 1:
@@ -144,10 +147,12 @@ class Header(TelemetryView):
                     and f" · CUDA {visible(inventory.cuda_version)}"
                 )
                 ranked.append(
-                    f"driver {visible(inventory.driver_version)}{cuda or ''}"
+                    f"driver {visible(inventory.driver_version)}{cuda or ''}",
                 )
         kept = fit_columns(
-            ranked, width - width_of(left) + 1, lambda part: cells_of(part) + 3
+            ranked,
+            width - width_of(left) + 1,
+            lambda part: cells_of(part) + 3,
         )
         right = " · ".join((*kept[1:], *kept[:1]))
         return spread(left, [Span(f"{right} ", DIM)], width)
@@ -249,7 +254,8 @@ class Header(TelemetryView):
         for name, label in self._tabs(self.size.width):
             if event.y == 0 and x <= event.x < x + len(label):
                 self.app.call_later(
-                    self.screen.run_action, f"act('tab.{name}')"
+                    self.screen.run_action,
+                    f"act('tab.{name}')",
                 )
             x += len(label)
 

@@ -151,7 +151,7 @@ class HelpPage(Dialog[None]):
             "dismiss",
             "Close",
             id="help.close",
-        )
+        ),
     ]
 
     def __init__(self, groups: Mapping[str, Mapping[str, str]]) -> None:
@@ -278,7 +278,7 @@ class SettingsScreen(ChoiceDialog):
         name, now = choice.value
         if name in TITLES:
             hidden = {*self._gputop.settings.hidden_columns.split(",")} ^ {
-                name
+                name,
             }
             self._set(hidden_columns=",".join(sorted(hidden - {""})))
             return
@@ -288,7 +288,7 @@ class SettingsScreen(ChoiceDialog):
         if now not in choices:
             choices = (now, *choices)
         self._set(
-            **{name: choices[(choices.index(now) + step) % len(choices)]}
+            **{name: choices[(choices.index(now) + step) % len(choices)]},
         )
 
     def _set(self, **changes: Any) -> None:
@@ -330,7 +330,9 @@ def _rows(settings: Settings, not_shown: Mapping[str, str]) -> list[Choice]:
             words[n] = not_shown[name]
     return [
         Choice(
-            f"{label:<15} {word:<19}{about}", ALSO.get(name, ""), (name, value)
+            f"{label:<15} {word:<19}{about}",
+            ALSO.get(name, ""),
+            (name, value),
         )
         for word, (name, value, about, label) in zip(words, rows, strict=True)
     ]

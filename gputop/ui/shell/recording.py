@@ -156,7 +156,9 @@ class Recordings:
         loop = asyncio.get_running_loop()
 
         def later(
-            what: Callable[..., None], *arguments: object, **named: str
+            what: Callable[..., None],
+            *arguments: object,
+            **named: str,
         ) -> None:
             # The event loop may have ended.
             with contextlib.suppress(RuntimeError):
@@ -172,7 +174,9 @@ class Recordings:
             )
 
         recording = RecordingThread(
-            path, partial(later, self._notify), partial(later, failed)
+            path,
+            partial(later, self._notify),
+            partial(later, failed),
         )
         recording.write(inventory)
         recording.write(sample)

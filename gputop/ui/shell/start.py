@@ -50,7 +50,11 @@ def run(
     """
     interval, replay, process = settings.interval, None, None
     asked = StreamOptions(
-        interval, gpm=False, control=True, secrets=show_secrets, **chosen
+        interval,
+        gpm=False,
+        control=True,
+        secrets=show_secrets,
+        **chosen,
     )
     if not hosts and recording is None:
         process = launch(asked.command)
@@ -94,7 +98,9 @@ def _show(*arguments: Any, **options: Any) -> int:
     from gputop.ui.shell.app import GputopApp
 
     app = GputopApp(
-        *arguments, terminal=Terminal.detect(os.environ), **options
+        *arguments,
+        terminal=Terminal.detect(os.environ),
+        **options,
     )
     app.run(mouse=app.settings.mouse)
     if app.fault is not None and os.strerror(errno.EMFILE) in app.fault:

@@ -52,11 +52,15 @@ class StreamScreen(ActionScreen):
         self._stream = stream
         self._replay = replay
         self._recordings = Recordings(
-            self.notify, self._recording_changed, record
+            self.notify,
+            self._recording_changed,
+            record,
         )
         clock = time.monotonic if replay is None else replay.now
         self.telemetry = Telemetry(
-            clock, replayed=replay is not None, show_secrets=show_secrets
+            clock,
+            replayed=replay is not None,
+            show_secrets=show_secrets,
         )
         self._events = EventWatch()
         self._rung: set[tuple[object, ...]] = set()
@@ -122,7 +126,9 @@ class StreamScreen(ActionScreen):
         if isinstance(record, Sample):
             telemetry = self.telemetry
             for notice in self._events.notices(
-                record, telemetry.devices, telemetry.findings
+                record,
+                telemetry.devices,
+                telemetry.findings,
             ):
                 self.app.announce(notice)
         self._ring()
@@ -179,7 +185,9 @@ class StreamScreen(ActionScreen):
             if isinstance(error, RecordingError):
                 self.telemetry.interruption = error.problem
                 self.notify(
-                    f"{visible(str(error))}.", title="Replay", severity="error"
+                    f"{visible(str(error))}.",
+                    title="Replay",
+                    severity="error",
                 )
                 return
         super().report(error)

@@ -223,7 +223,10 @@ class Tabs(ContentSwitcher):
             await self._show_page("process", ProcessPage, process, first)
 
     async def _open(
-        self, name: str, make: Callable[[Telemetry], LiveTab], *more: bool
+        self,
+        name: str,
+        make: Callable[[Telemetry], LiveTab],
+        *more: bool,
     ) -> None:
         device = self.tab.selected
         if device is None:
@@ -232,7 +235,10 @@ class Tabs(ContentSwitcher):
             await self._show_page(name, make, device.uuid, *more)
 
     async def _show_page(
-        self, name: str, make: Callable[[Telemetry], LiveTab], *shown: Any
+        self,
+        name: str,
+        make: Callable[[Telemetry], LiveTab],
+        *shown: Any,
     ) -> None:
         with self.app.batch_update():
             page: Any = self._made.get(name)
