@@ -13,9 +13,9 @@ FRAME = """\
 
 Each fault is made while the shipped dashboard runs in a pseudo-terminal against the fake driver.
 The test (`pytest -m "slow or not slow" tests/faults/test_faults.py`) checks on each frame that no
-wrong number is shown. Keys are answered meanwhile, and all processes use less than half a core. At
-the end the terminal is as it was, and no process is left. Where the fault is mended, the screen is
-as before.
+wrong number is shown. Keys are answered meanwhile, and all processes use less than half a core,
+also after the fault is mended, when the screen is as before. At the end the terminal is as it was,
+and no process is left.
 
 `python -m tests.faults` writes this page from the scenarios.
 

@@ -89,6 +89,7 @@ class Stage:
                 scenario.mend(self)
                 self.see(*scenario.then, without=scenario.then_silent)
                 self._keep_alive()
+                self._rest()
             self._end()
 
     def _begin(self) -> None:
@@ -104,8 +105,7 @@ class Stage:
         for key in scenario.keys:
             terminal.send(key.press)
             terminal.wait_for(key.answered, what=f"{key.what} after {key.press!r}")
-        # Something may just have been loaded; a busy loop goes on.
-        assert self._core(IDLE_SECONDS) < BUSY or self._core(3 * IDLE_SECONDS) < BUSY
+        self._rest()
         self.see(*scenario.says, without=scenario.silent)
         self._keep_alive()
         self.until(lambda terminal: not zombies(terminal), "end of the zombies")
@@ -129,6 +129,10 @@ class Stage:
             shown = re.compile(rf"\b{percent} ?%")  # in a row there is no room for the blank
             what = f"{percent} % of device {self.scenario.alive}"
             self.terminal.wait_for(lambda t: shown.search(t.text), what=what)
+
+    def _rest(self) -> None:
+        """See that nothing runs in a busy loop. Something may just have been loaded."""
+        assert self._core(IDLE_SECONDS) < BUSY or self._core(3 * IDLE_SECONDS) < BUSY
 
     def _core(self, seconds: float) -> float:
         """Return the share of a core that its processes use in the next seconds."""
