@@ -29,8 +29,8 @@ from gputop.console import COULD_NOT_RUN, INTERRUPTED, USAGE, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
+    from gputop.bench.run.check import Ends
     from gputop.bench.run.device_run import DeviceRun
-    from gputop.commands.bench_results import Ends
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -221,42 +221,42 @@ def run(args: argparse.Namespace) -> int:
             if args.history:
                 return bench_history.history(args)
             return bench_history.compare(args)
-        from gputop.commands import bench_results as results
+        import asyncio
+
+        from gputop.commands.bench_results import report
 
         targets = []
         if args.ray is None:
             targets = select_targets(
                 args.device, args.kind, ignore_busy=args.ignore_busy
             )
-        requesting, once = (
-            partial(_requests, args),
-            partial(_run, args, targets),
-        )
+        requesting = partial(_requests, args)
+        run_once = partial(_run, args, targets)
         if args.kind == CHECK:
-            return results.run_suite(args, requesting, once)
-        ends, others = once(requesting)
+            from gputop.commands.bench_check import run_check
+
+            return run_check(args, requesting, run_once)
+        ends, others = asyncio.run(run_once(requesting))
     except KeyboardInterrupt:
         return INTERRUPTED
     except RunRefusedError as error:
         print_message(f"error: {error}")
         return error.status
-    return results.report(ends, others, args)
+    return report(ends, others, args)
 
 
-def _run(
+async def _run(
     args: argparse.Namespace,
     targets: Sequence[Target],
     requesting: Callable[[Sequence[Target]], list[Request]],
     head: str = "",
 ) -> Ends:
     """Run on these devices or on a cluster. Return the runs and the untested devices."""
-    import asyncio
-
     if args.ray is None:
-        return _stress(requesting(targets), head), ()
+        return await _stress(requesting(targets), head), ()
     from gputop.bench.cluster.run import run_on_cluster
 
-    running = run_on_cluster(
+    return await run_on_cluster(
         args.ray,
         requesting,
         devices=args.devices,
@@ -265,17 +265,16 @@ def _run(
         python=args.python,
         head=head,
     )
-    return asyncio.run(running)
 
 
-def _stress(requests: list[Request], head: str = "") -> Sequence[DeviceRun]:
-    import asyncio
-
+async def _stress(
+    requests: list[Request], head: str = ""
+) -> Sequence[DeviceRun]:
     from gputop.bench.run.progress import follow_on_a_line
     from gputop.bench.run.run import Run
     from gputop.bench.run.runner import Runner
 
-    return asyncio.run(follow_on_a_line(Runner(Run(requests)), head))
+    return await follow_on_a_line(Runner(Run(requests)), head)
 
 
 def _refuse_misuse(args: argparse.Namespace) -> None:

@@ -73,7 +73,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             raise said["stream"]
         return said["stream"]
 
-    def stress(requests: list[Request], *_: object) -> list[DeviceRun]:
+    async def stress(requests: list[Request], *_: object) -> list[DeviceRun]:
         said["requests"] = requests
         windows = [Progress(0.2 * n, 0.2, n, 0.1 * n) for n in range(1, 4)]
         return [ended(each.target, *windows, said["last"]) for each in requests]

@@ -52,7 +52,7 @@ class Ends:
         self.torch = "2.13.0"
         self.refused: str | None = None
 
-    def stress(self, requests: Sequence[Request], *_: object) -> list[DeviceRun]:
+    async def stress(self, requests: Sequence[Request], *_: object) -> list[DeviceRun]:
         """Return the ends of the runs."""
         self.asked += requests
         if requests[0].kind == self.refused:

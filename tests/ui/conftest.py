@@ -12,8 +12,8 @@ import pytest
 from textual.css.stylesheet import Stylesheet
 
 from gputop.agent.times import silence_limit
+from gputop.bench.results import store
 from gputop.bench.run import runner
-from gputop.ui.benchmark import screen
 from gputop.ui.shell.app import GputopApp
 from tests.sessions import EndlessSession, PreparedSession
 from tests.ui.pilots import in_threads, lines, text_of
@@ -53,8 +53,8 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     What waits for a key, a sample or a worker waits, however slow the machine is.
     """
-    monkeypatch.setattr(screen, "recent", lambda _: [])
-    monkeypatch.setattr(screen, "append", lambda result, *_: result)
+    monkeypatch.setattr(store, "recent", lambda _: [])
+    monkeypatch.setattr(store, "append", lambda result, *_: result)
     monkeypatch.setattr("gputop.bench.plan.request.cpu_name", lambda: "AMD EPYC 9654")
     monkeypatch.setattr("gputop.ui.drawing.dialogs.QUIET_SECONDS", 0.0)
     monkeypatch.setattr("gputop.ui.drawing.dialogs.PAUSE_SECONDS", 3_600.0)

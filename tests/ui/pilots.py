@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
     from gputop.agent.snapshot import Record
+    from gputop.bench.events import Result
     from gputop.fleet.model import Fleet
     from gputop.fleet.screens.state import FleetState
     from gputop.ui.drawing.live import LiveView
@@ -201,3 +202,13 @@ def text_of_help(app: App[None]) -> str:
     for title, entries in app.screen.groups.items():
         lines += [title, *(f"{name}  {meaning}" for name, meaning in entries.items())]
     return "\n".join(lines)
+
+
+def keep_in(kept: list[Result]) -> Callable[..., Result]:
+    """Return a function that keeps results in this list instead of the file."""
+
+    def keep(result: Result, _: str | None = None) -> Result:
+        kept.append(result)
+        return result
+
+    return keep

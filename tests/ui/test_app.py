@@ -16,10 +16,10 @@ from textual.widgets import ContentSwitcher
 
 from gputop.agent.snapshot import Source
 from gputop.bench.events import Done, RunLimit
+from gputop.bench.results import store
 from gputop.bench.run import simulation
 from gputop.console import INTERRUPTED
 from gputop.settings import Settings
-from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
@@ -43,6 +43,7 @@ from tests.ui import scenes
 from tests.ui.pilots import (
     app_with,
     dashboard_of,
+    keep_in,
     keys_in,
     lines,
     open_form,
@@ -337,7 +338,7 @@ async def test_a_test_of_a_simulated_device_is_simulated(
     session: type[PreparedSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[Result] = []
-    monkeypatch.setattr(screen, "append", lambda result, _: kept.append(result))
+    monkeypatch.setattr(store, "append", keep_in(kept))
     monkeypatch.setattr(simulation, "STEP_SECONDS", 0.0)
     stream = PreparedStream(inventory(2, source=Source.SIMULATED), sample(2))
     async with settled(GputopApp(stream)) as (app, pilot):

@@ -11,7 +11,7 @@ from textual.widgets import Button, Select
 from gputop.agent.snapshot import Source
 from gputop.bench.events import Result, Verdict, VerdictPart
 from gputop.bench.plan.kinds import CHECK
-from gputop.ui.benchmark import screen
+from gputop.bench.results import store
 from gputop.ui.benchmark.form import Form
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
@@ -19,7 +19,7 @@ from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.shell.app import GputopApp
 from tests.bench.kept import COPY, soak, table
 from tests.streams import PreparedStream, inventory, sample
-from tests.ui.pilots import open_form, press, settle, settled, shown, until
+from tests.ui.pilots import keep_in, open_form, press, settle, settled, shown, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,8 +56,8 @@ async def test_the_parts_of_a_check_are_one_row_that_unfolds_and_has_a_report(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(screen, "recent", lambda _: [*parts(), soak(800.0, ago=9.0)])
-    monkeypatch.setattr(screen, "curves_of", lambda _: None)
+    monkeypatch.setattr(store, "recent", lambda _: [*parts(), soak(800.0, ago=9.0)])
+    monkeypatch.setattr(store, "curves_of", lambda _: None)
     app = GputopApp(PreparedStream(inventory(1), sample(1, [])))
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("2")
@@ -96,7 +96,7 @@ async def test_q_keeps_what_was_measured(
     endless: type[EndlessSession], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[Result] = []
-    monkeypatch.setattr(screen, "append", lambda result, *_: kept.append(result))
+    monkeypatch.setattr(store, "append", keep_in(kept))
     app = GputopApp(PreparedStream(inventory(1), sample(1, [])))
     async with settled(app, (80, 24)) as (_, pilot):
         await press(pilot, "b")

@@ -11,9 +11,9 @@ from textual.widgets import Select
 from gputop.agent.problem import Problem
 from gputop.bench.events import Conditions, Done, Failed, Point, Progress, Verified
 from gputop.bench.plan.request import Request, cpu_target
+from gputop.bench.results import store
 from gputop.bench.run.device_run import DeviceRun
 from gputop.bench.run.run import Run
-from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.readout import ReadoutView, TitleView, title
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
@@ -23,7 +23,7 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.telemetry import Telemetry
 from tests.sessions import EVENTS, PLANNED, POINTS, RESULT, table_events, table_result
 from tests.streams import PreparedStream, no_driver, sample
-from tests.ui.pilots import press, settle, settled, shown, until
+from tests.ui.pilots import keep_in, press, settle, settled, shown, until
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -160,7 +160,7 @@ async def test_a_table_runs_and_its_result_is_kept_and_listed(
     session: type[PreparedSession], monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     kept: list[Result] = []
-    monkeypatch.setattr(screen, "append", lambda result, *_: kept.append(result))
+    monkeypatch.setattr(store, "append", keep_in(kept))
     session.to_send = table_events(kind)
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(80, 24)) as pilot:

@@ -15,8 +15,8 @@ from gputop.agent.device import DeviceState
 from gputop.agent.process_limit import process_limit_problem
 from gputop.agent.snapshot import Source
 from gputop.bench.results import store
+from gputop.bench.results.store import recent
 from gputop.settings import Settings
-from gputop.ui.benchmark import screen as benchmark
 from gputop.ui.drawing import palette
 from gputop.ui.drawing.look import ANSI, COLOUR_BLIND, COLOUR_BLIND_LIGHT, DARK, LIGHT, Terminal
 from gputop.ui.shell.app import GputopApp
@@ -182,7 +182,7 @@ async def test_settings_that_cannot_be_kept_are_one_line(tmp_path: Path) -> None
 async def test_without_a_home_folder_the_dashboard_opens_and_keeps_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(benchmark, "recent", store.recent)
+    monkeypatch.setattr(store, "recent", recent)
     app = GputopApp(PreparedStream(inventory(1), sample(1)))
     async with settled(app, (100, 30), notifications=True) as (_, pilot):
         assert not app._notifications

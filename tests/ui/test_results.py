@@ -12,7 +12,6 @@ from textual.widgets import Select
 
 from gputop.agent.problem import Problem, ProblemError
 from gputop.bench.results import store
-from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.readout import TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.throughput_chart import ThroughputChart
@@ -27,6 +26,7 @@ from tests.runs import gpu_run
 from tests.streams import PreparedStream, inventory, sample
 from tests.ui.pilots import (
     app_with,
+    keep_in,
     lines,
     open_form,
     press,
@@ -115,7 +115,7 @@ def wheel(event: type[MouseEvent], view: ResultsView) -> MouseEvent:
 
 
 async def test_keys_and_the_wheel_look_through_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(screen, "recent", lambda _: many(30))
+    monkeypatch.setattr(store, "recent", lambda _: many(30))
     async with settled(app_with(inventory(1), sample(1, [])), (80, 24)) as (app, pilot):
         await pilot.press("2")
         await loaded(pilot)
@@ -138,9 +138,9 @@ async def test_a_result_is_drawn_again_compared_and_forgotten(
     assert earlier.result is not None
     results = [earlier.result, *many(3)]
     forgotten: list[Result] = []
-    monkeypatch.setattr(screen, "recent", lambda _: results)
+    monkeypatch.setattr(store, "recent", lambda _: results)
     monkeypatch.setattr(
-        screen, "curves_of", lambda one: earlier.kept_curves() if one is results[0] else None
+        store, "curves_of", lambda one: earlier.kept_curves() if one is results[0] else None
     )
     monkeypatch.setattr(store, "forget", forgotten.append)
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
@@ -171,7 +171,7 @@ async def test_a_result_is_drawn_again_compared_and_forgotten(
 async def test_a_new_result_is_shown_wherever_one_had_scrolled_to(
     monkeypatch: pytest.MonkeyPatch, session: type[PreparedSession]
 ) -> None:
-    monkeypatch.setattr(screen, "recent", lambda _: many(30))
+    monkeypatch.setattr(store, "recent", lambda _: many(30))
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
     async with app.run_test(size=(80, 24)) as pilot:
         await open_form(pilot)
@@ -189,8 +189,8 @@ async def test_a_file_that_cannot_be_read_is_said_and_runs_go_on(
     def refused(*_: object) -> list[Result]:
         raise ProblemError(Problem("The file cannot be used", "it is <newer>\x1b[2J", "Upgrade"))
 
-    monkeypatch.setattr(screen, "recent", refused)
-    monkeypatch.setattr(screen, "append", refused)
+    monkeypatch.setattr(store, "recent", refused)
+    monkeypatch.setattr(store, "append", refused)
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
     async with app.run_test(size=(100, 30)) as pilot:
         await open_form(pilot)
@@ -215,8 +215,8 @@ async def test_a_run_that_ends_before_earlier_results_are_read_is_listed_once(
         may_go_on.wait(60)
         return [*kept, BASE]
 
-    monkeypatch.setattr(screen, "recent", recent)
-    monkeypatch.setattr(screen, "append", lambda result, *_: kept.append(result))
+    monkeypatch.setattr(store, "recent", recent)
+    monkeypatch.setattr(store, "append", keep_in(kept))
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
     async with settled(app, (100, 30)) as (_, pilot):
         await pilot.press("2")  # from here on `settle` would wait for the earlier results
@@ -235,7 +235,7 @@ async def test_a_run_that_ends_before_earlier_results_are_read_is_listed_once(
 async def test_devices_of_this_machine_have_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = inventory(2)
     here = replace(BASE, device_uuid=stream.devices[1].uuid)
-    monkeypatch.setattr(screen, "recent", lambda _: [here, BASE])
+    monkeypatch.setattr(store, "recent", lambda _: [here, BASE])
     app = GputopApp(PreparedStream(stream, sample(2)))
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.press("2")

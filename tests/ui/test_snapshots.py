@@ -17,9 +17,10 @@ from textual.widgets import Select
 from gputop.agent.nvml.driver import NvmlReader, start
 from gputop.agent.snapshot import Sample, Source
 from gputop.bench.events import Done, Progress, Verified
+from gputop.bench.results import store
 from gputop.bench.run.run import Run
 from gputop.settings import Settings
-from gputop.ui.benchmark import screen
+from gputop.ui.benchmark import running
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
@@ -258,7 +259,7 @@ def test_benchmark_results(same_text: Same, monkeypatch: pytest.MonkeyPatch, key
     between: dict[str, Any] = {"tflops_mean_interval": (778.0, 782.0), "torch_version": "2.9.1"}
     kept = [soak(780.0, **between), soak(720.0, ago=3600.0, tflops_mean_interval=(719.0, 721.0))]
     kept += [soak(790.0 - n, ago=7200.0 + n) for n in range(9)]
-    monkeypatch.setattr(screen, "recent", lambda _: kept)
+    monkeypatch.setattr(store, "recent", lambda _: kept)
     app = app_with(no_driver(), sample())
 
     async def run_before(pilot: Pilot[None]) -> None:
@@ -321,8 +322,8 @@ def test_benchmark_of_pairs(same_text: Same, scripted: type[Scripted]) -> None:
 def test_benchmark_of_every_kind(
     same_text: Same, session: type[PreparedSession], monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(screen, "recent", lambda _: [table_result("sweep")])
-    monkeypatch.setattr(screen, "Run", partial(Run, now=lambda: 0.0))
+    monkeypatch.setattr(store, "recent", lambda _: [table_result("sweep")])
+    monkeypatch.setattr(running, "Run", partial(Run, now=lambda: 0.0))
     session.to_send = table_events(kind)
     app = app_with(no_driver(), sample())
 

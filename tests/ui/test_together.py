@@ -13,8 +13,8 @@ from textual.widgets import Select
 from gputop.agent.device import DeviceState
 from gputop.agent.problem import Problem
 from gputop.bench.events import Done, Failed, RunLimit
+from gputop.bench.results import store
 from gputop.bench.results.store import judged
-from gputop.ui.benchmark import screen
 from gputop.ui.benchmark.device_choice import ALL, MORE, DevicesDialog
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
@@ -25,13 +25,14 @@ from gputop.ui.drawing.palette import FAULT
 from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from tests.streams import PreparedStream, device, inventory, process, readings, sample
-from tests.ui.pilots import press, settle, settled, shown, until
+from tests.ui.pilots import keep_in, press, settle, settled, shown, until
 from tests.ui.together import GPUS, begun, result, table
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
     from gputop.bench.events import Result
+    from gputop.bench.results.verdict import VerdictLimits
     from tests.ui.together import Scripted
 
 SIZE = (120, 40)
@@ -42,12 +43,7 @@ PROBLEM = Problem("The products do not fit", "too little is free", "Choose a sma
 def kept(monkeypatch: pytest.MonkeyPatch) -> list[Result]:
     """What is kept, in the order in which it is."""
     results: list[Result] = []
-
-    def keep(result: Result, *_: object) -> Result:
-        results.append(result)
-        return result
-
-    monkeypatch.setattr(screen, "append", keep)
+    monkeypatch.setattr(store, "append", keep_in(results))
     return results
 
 
@@ -158,12 +154,12 @@ async def test_an_end_while_results_are_judged_loses_none(
 ) -> None:
     begun, may_go_on, judge = threading.Event(), threading.Event(), judged
 
-    def judge_later(results: list[Result]) -> list[Result]:
+    def judge_later(results: list[Result], limits: VerdictLimits) -> list[Result]:
         begun.set()
         may_go_on.wait(60)
-        return judge(results)
+        return judge(results, limits)
 
-    monkeypatch.setattr(screen, "judged", judge_later)
+    monkeypatch.setattr(store, "judged", judge_later)
     app = quiet(2)
     async with app.run_test(size=SIZE) as pilot:
         await opened(pilot)

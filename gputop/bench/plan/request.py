@@ -117,6 +117,15 @@ class Target:
         return f"GPU {self.number}"
 
     @property
+    def has_history(self) -> bool:
+        """True if its results are stored.
+
+        Those of simulated devices and of other hosts' CPUs, which may share a name, are not.
+        """
+        is_remote_cpu = self.uuid is None and self.host is not None
+        return not self.simulated and not is_remote_cpu
+
+    @property
     def gpu_uuid(self) -> str | None:
         """UUID of the whole GPU. MIG instances have no temperature and power of their own."""
         return self.parent_uuid or self.uuid

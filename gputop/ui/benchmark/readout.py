@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.agent.problem import Problem
+    from gputop.bench.run.check import Check
     from gputop.bench.run.device_run import DeviceRun
     from gputop.bench.run.run import Run
 
@@ -66,18 +67,21 @@ class TitleView(RunView):
     """One line: the current run, or how the last one ended."""
 
     when = ""
-    """Time of an earlier run that is shown again, or the current part of a check."""
-    rest: float | None = None
-    """Seconds of the later parts of a check."""
+    """Time of an earlier run that is shown again."""
+    check: Check | None = None
+    """Check whose current part is shown."""
 
     def draw(self, width: int, height: int) -> list[Row]:  # noqa: ARG002 - always one row
         run = self.run
         if run is None:
             return []
         when = f" {self.when} " if self.when else " "
-        if self.rest is not None:
+        check = self.check
+        if check is not None:
             left = max(0.0, run.request.seconds - run.elapsed_seconds)
-            when = f" {self.when}, {duration(self.rest + left)} left "
+            left += check.seconds_to_come
+            part = f"Part {check.number} of {len(check.parts)}"
+            when = f" {part}, {duration(left)} left "
         return [[Span(when, STRONG), *title(run, width - len(when))]]
 
 

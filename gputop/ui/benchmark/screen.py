@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,24 +12,15 @@ from textual import on, work
 from textual.message import Message
 
 from gputop.agent.problem import ProblemError
-from gputop.bench.events import Done, Event, Result, RunLimit
+from gputop.bench.events import Result, RunLimit
 from gputop.bench.plan import request as plan
 from gputop.bench.plan import target_choice
-from gputop.bench.plan.kinds import CHECK
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.plan.target_choice import busy_question, usable_requests
+from gputop.bench.results import store
 from gputop.bench.results.columns import when
-from gputop.bench.results.store import append, curves_of, judged, recent
 from gputop.bench.run.run import Run
-from gputop.bench.run.runner import Runner
 from gputop.bench.run.simulation import SIMULATED, Simulation
-from gputop.bench.run.suite import (
-    DEFAULT_LEVEL,
-    LEVELS,
-    Suite,
-    part_requests,
-    part_result,
-)
 from gputop.text import short_name, visible
 from gputop.ui.benchmark.device_choice import ALL, DevicesDialog, key_of, label
 from gputop.ui.benchmark.form import Form, field_of
@@ -44,6 +33,7 @@ from gputop.ui.benchmark.kept_checks import (
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.result_tables import suite_rows
 from gputop.ui.benchmark.results import MOST_RESULTS, ResultsView
+from gputop.ui.benchmark.running import Running
 from gputop.ui.benchmark.throughput_chart import (
     ThroughputChart,
     hint,
@@ -60,14 +50,13 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
     from gputop.agent.snapshot import Sample
-    from gputop.bench.run.device_run import DeviceRun
+    from gputop.bench.run.check import Check
+    from gputop.bench.run.suite import Suite
 
 REDRAW_SECONDS = 0.25
 """Seconds between redraws. The worker sends more windows than are worth the bytes over SSH."""
 CHART_SECONDS = 1.0
 """Seconds between redraws of a chart with a line per device, which takes some milliseconds each."""
-FINISH_SECONDS = 3.0
-"""Longest wait, when the dashboard ends, for a run to stop and its results to be stored."""
 LEAST_RESULTS, SHARE_OF_RESULTS = 5, 0.25
 """Rows of the results, and their share of a high screen below a chart."""
 AROUND, LEAST_CHART, CHART, HINT = 4, 6, 11, 12
@@ -94,15 +83,9 @@ class BenchmarkTab(LiveTab):
             lambda uuid: telemetry.readings(uuid).temperature_celsius or 40.0,
             lambda loads: ask(loads=loads),
         )
+        self._runs = Running(self, self._simulation)
         self._run: Run | None = None
         """Run that is shown."""
-        self._runner: Runner | None = None
-        """Its runner, until the run has ended."""
-        self._check: Suite | None = None
-        """The current check."""
-        self._idle = asyncio.Event()
-        self._idle.set()
-        """Set while nothing runs and all results are stored."""
         self._curves: dict[float, str] = {}
         """Curves of simulated runs by their start time. They are not stored."""
         self._form = Form()
@@ -146,7 +129,7 @@ class BenchmarkTab(LiveTab):
         problem = None
         results: list[Result] = []
         try:
-            results = await asyncio.to_thread(recent, MOST_RESULTS)
+            results = await asyncio.to_thread(store.recent, MOST_RESULTS)
         except ProblemError as error:
             problem = str(error)
         # Some runs may have ended since.
@@ -166,7 +149,7 @@ class BenchmarkTab(LiveTab):
 
     @property
     def running(self) -> bool:
-        return self._runner is not None or self._check is not None
+        return self._runs.active
 
     def show_targets(self) -> None:
         """Offer the stream's devices on this machine. Recorded devices cannot run."""
@@ -231,141 +214,70 @@ class BenchmarkTab(LiveTab):
     def _begin(self, requests: list[Request]) -> None:
         # The next key must not go to a field: x stops the run.
         self.screen.set_focus(None)
-        self._idle.clear()
         self._form.running = True
-        if requests[0].kind == CHECK:
-            devices = "; ".join(each.target.label for each in requests)
-            parts = len(LEVELS[DEFAULT_LEVEL].parts)
-            check = Suite(
-                DEFAULT_LEVEL, time.time(), {"devices": devices}, parts
-            )
-            self._check = check
-            self._follow_check(check, requests)
-        else:
-            self._follow_run(self._prepared(requests))
+        self._follow(requests)
 
-    def _prepared(
-        self,
-        requests: list[Request],
-        when: str = "",
-        rest: float | None = None,
-    ) -> Run:
-        run = Run(requests)
-        self._show_run(run, when, rest)
-        simulated = run.request.target.simulated
-        make = self._simulation.runner if simulated else None
-        self._runner = Runner(run, make)
+    @work(group="bench", exit_on_error=False)
+    async def _follow(self, requests: Sequence[Request]) -> None:
+        await self._runs.follow(requests)
+
+    def show_begin(self, run: Run, check: Check | None) -> None:
+        """Show a run that begins, and draw it again and again."""
+        self._show_run(run, check=check)
         for timer in self._redraws:
             timer.resume()
         self.post_message(self.Changed())
         self._redraw_run()
-        return run
+
+    def show_limit(self, run: Run, target: Target, limit: RunLimit) -> None:
+        """Say why the run of a device ends."""
+        which = f" of {visible(target.label)}" if run.is_several else ""
+        title = f"{limit.title}: the stress test{which} ends"
+        self.notify(limit.why, title=title, severity="warning")
+
+    def show_end(self, run: Run) -> None:
+        """Show the end of a run and its results."""
+        # A ticking timer wakes the whole dashboard.
+        for timer in self._redraws:
+            timer.pause()
+        if not run.measured and (fault := run.problem) is not None:
+            style = FAULT if run.faulty else WARN
+            self._chart.hint = partial(problem_rows, fault, style)
+        self._show_results(run.results, self._results.problem)
+        self.post_message(self.Changed())
+
+    def show_kept(self, run: Run, problems: Sequence[str]) -> None:
+        """Show the results again, with their verdicts."""
+        for device in run.devices.values():
+            result = device.result
+            if result is not None and device.request.target.simulated:
+                self._curves[result.started_at] = device.kept_curves()
+        problem = self._results.problem
+        if problems:
+            problem = f"Not kept: {problems[0]}"
+        elif run.results and not run.request.target.simulated:
+            problem = None
+        self._show_results(run.results, problem)
+
+    def show_idle(self, check: Suite | None) -> None:
+        """Show that no run is in progress; and a check as a whole."""
+        self._form.running = False
+        self.post_message(self.Changed())
+        if check is not None:
+            self._show_check(check)
 
     def _show_run(
-        self, run: Run | None, when: str = "", rest: float | None = None
+        self, run: Run | None, when: str = "", check: Check | None = None
     ) -> None:
-        self._run, self._title.when, self._title.rest = run, when, rest
+        self._run, self._title.when, self._title.check = run, when, check
         for view in (self._title, self._chart, self._readout):
             view.run = run
         self._chart.hint = lambda *_: []
-
-    @work(group="bench", exit_on_error=False)
-    async def _follow_run(self, run: Run) -> None:
-        try:
-            await self._follow(run)
-        finally:
-            self._end()
-
-    @work(group="bench", exit_on_error=False)
-    async def _follow_check(
-        self, check: Suite, requests: list[Request]
-    ) -> None:
-        parts, seconds = LEVELS[DEFAULT_LEVEL].parts, requests[0].seconds
-        try:
-            for n, part in enumerate(parts, 1):
-                asked, planned = part_requests(part, requests)
-                runs: list[DeviceRun] = []
-                stopped = False
-                if asked:
-                    rest = seconds * sum(each.share for each in parts[n:])
-                    run = self._prepared(
-                        asked, f"Part {n} of {len(parts)}", rest
-                    )
-                    await self._follow(run)
-                    runs, stopped = [*run.devices.values()], run.stopping
-                check = check.added(part_result(planned, runs))
-                if stopped:
-                    break
-        finally:
-            self._check = None
-            self._end()
-        self._show_check(check)
-
-    def _end(self) -> None:
-        """Show that no run is in progress."""
-        self._idle.set()
-        self._form.running = False
-        self.post_message(self.Changed())
 
     def _show_check(self, check: Suite) -> None:
         self._show_run(None)
         self._chart.hint = partial(suite_rows, check)
         self._redraw_run()
-
-    async def _follow(self, run: Run) -> None:
-        runner = self._runner
-        assert runner is not None
-        try:
-            await runner.follow(partial(self._say_limit, run))
-        finally:
-            self._runner = None
-            # A ticking timer wakes the whole dashboard.
-            for timer in self._redraws:
-                timer.pause()
-            # Start the task even if the dashboard ends, because the screen may
-            # say "Done" by now. asyncio waits for it at its end. It uses a
-            # thread, because the home may be on a network.
-            problem = self._results.problem
-            started_at = self._check.started_at if self._check else None
-            keep = partial(self._keep, run, started_at, problem)
-            keeping = asyncio.get_running_loop().run_in_executor(None, keep)
-        if not run.measured and (fault := run.problem) is not None:
-            style = FAULT if run.faulty else WARN
-            self._chart.hint = partial(problem_rows, fault, style)
-        self._show_results(run.results, problem)
-        self.post_message(self.Changed())
-        problem = await asyncio.shield(keeping)
-        self._show_results(run.results, problem)
-
-    def _keep(
-        self, run: Run, check_started_at: float | None, problem: str | None
-    ) -> str | None:
-        """Judge and store the results. Return the problem to show with the stored ones."""
-        done = [
-            each for each in run.devices.values() if each.result is not None
-        ]
-        for device, result in zip(done, judged(run.results), strict=True):
-            device.end = Done(
-                replace(result, check_started_at=check_started_at)
-            )
-        try:
-            for device, result in reversed(
-                [*zip(done, run.results, strict=True)]
-            ):
-                if device.request.target.simulated:
-                    self._curves[result.started_at] = device.kept_curves()
-                else:
-                    append(result, device.kept_curves())
-                    problem = None
-        except ProblemError as error:
-            return f"Not kept: {error}"
-        return problem
-
-    def _say_limit(self, run: Run, target: Target, event: Event) -> None:
-        if isinstance(event, RunLimit):
-            which = f" of {visible(target.label)}" if run.is_several else ""
-            title = f"{event.title}: the stress test{which} ends"
-            self.notify(event.why, title=title, severity="warning")
 
     @on(ResultsView.Chosen)
     def _chosen(self, event: ResultsView.Chosen) -> None:
@@ -404,7 +316,7 @@ class BenchmarkTab(LiveTab):
         self._redraw_run()
 
     def _curves_of(self, result: Result) -> str | None:
-        return self._curves.get(result.started_at) or curves_of(result)
+        return self._curves.get(result.started_at) or store.curves_of(result)
 
     @work(group="report", exit_on_error=False)
     async def action_report(self) -> None:
@@ -430,25 +342,16 @@ class BenchmarkTab(LiveTab):
 
     def stop(self) -> None:
         """Stop the runs of all devices. The measurements so far are the result."""
-        if not self.running or self._run is None:
+        if not self.running:
             self.notify("No stress test is running: b starts one")
             return
-        self._run.stop()
+        self._runs.stop()
         self._redraw_run()
-        # It is None between two parts of a check.
-        if self._runner is not None:
-            self.run_worker(
-                self._runner.stop(), group="stop", exit_on_error=False
-            )
 
     async def finish(self) -> None:
         """Stop the current run, and wait until its results are stored."""
-        if not self.running:
-            return
-        self.stop()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(FINISH_SECONDS):
-                await self._idle.wait()
+        if self.running:
+            await self._runs.finish()
 
     @on(Form.Several)
     def _choose_several(self) -> None:
