@@ -382,14 +382,14 @@ def _checks(run: DeviceRun) -> list[Row]:
     """Return what was verified, and the number of wrong elements."""
     source, made = run.verified, run.progress.iterations if run.progress else 0
     checks = source.checks if source else 0
-    products = source.products if source else None
+    products: int | None = source.products if source else 0
     if run.result is not None:
         made, checks = run.result.iterations, run.result.checks
         products = run.result.verified_products
     if not checks:
         return []
     said = count(checks, "check")
-    if products is not None and not run.is_table:
+    if products and not run.is_table:
         what = KINDS[run.request.kind].counts.removesuffix("s")
         said = f"{products:,} of {count(made, what)} verified"
     wrong = run.wrong_elements
