@@ -1,6 +1,6 @@
 """`kill -9` of any one process at any moment of a benchmark: nothing stays, or it is back.
 
-    python -m tests.faults.kills [--times 100] [--seed N]
+    python -m tests.faults.kills [--times 100] [--seed N] [--play dashboard] [--role command]
 
 Where a command itself is killed, all that it started must be gone; where its sampler is, it must be
 back; where a worker is, the run must say so, and everything else goes on.
@@ -171,10 +171,17 @@ class Kill:
         return f"{self.play}: {self.role} after {self.after_seconds:.2f} s"
 
 
-def kills(seed: int) -> Iterator[Kill]:
-    """For ever: as many of each command and each role as of the others."""
+def kills(seed: int, only: str = "", of: str = "") -> Iterator[Kill]:
+    """Yield kills without an end: as many of each command and each role as of the others.
+
+    With `only` and `of`, yield those of one command and of roles with that word.
+    """
     dice = random.Random(seed)  # noqa: S311 - it hides nothing
-    cases = [(name, role) for name, play in PLAYS.items() for role in play.roles]
+    cases = []
+    for name, play in PLAYS.items():
+        for role in play.roles:
+            if name.startswith(only) and of in role:
+                cases.append((name, role))
     while True:
         dice.shuffle(cases)
         for name, role in cases:
@@ -198,8 +205,9 @@ def perform(kill: Kill, driver: FakeDriver, folder: Path) -> str:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         if role == ROOT:
+            began = time.monotonic()
             terminal.wait_until_gone()
-            return role
+            return f"{role}, all gone after {time.monotonic() - began:.2f} s"
         if role == WORKER:
             wait(lambda: play.ended(terminal), terminal)
         play.back(terminal)
@@ -236,11 +244,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--times", type=int, default=100)
     parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--play", choices=PLAYS, default="", help="kills of this command only")
+    parser.add_argument("--role", default="", help="kills of processes whose role has this word")
     options = parser.parse_args()
     compiler = shutil.which("cc")
     assert compiler is not None, "the fake driver needs a C compiler"
     failed = 0
-    drawn = kills(options.seed)
+    drawn = kills(options.seed, options.play, options.role)
     with tempfile.TemporaryDirectory() as home:
         library = build(Path(home), compiler, ())
         for variable in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
