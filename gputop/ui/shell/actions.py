@@ -113,7 +113,7 @@ ACTIONS = (
            "Why", LIVE),
     Action("ranks", "R", "tabs.ranks", "Ranks of a parallel job: which one the others wait for",
            "Ranks", OVERVIEWS),
-    Action("ranks.next", "n", "view.job(1)", "Next job", "Next job", ("ranks",)),
+    Action("ranks.next", "n", "view.job(1)", "Next job", "", ("ranks",)),
     Action("ranks.previous", "p", "view.job(-1)", "Previous job", "", ("ranks",)),
     Action("next", "down,j", "view.move(1)", "Next device, process, line or result"),
     Action("previous", "up,k", "view.move(-1)", "Previous device, process, line or result"),
