@@ -56,12 +56,6 @@ class ProcessesView(ListView[ProcessRow]):
         """Characters of the commands that are scrolled over."""
 
     @property
-    def rows_needed(self) -> int:
-        """Rows needed for all processes and the heading."""
-        self._update()
-        return self.state.total + 1
-
-    @property
     def process(self) -> Process | None:
         """Selected process."""
         self._update()

@@ -32,7 +32,7 @@ from gputop.ui.drawing import look
 from gputop.ui.shell.action_screen import ActionScreen
 from gputop.ui.shell.actions import CURSOR
 from gputop.ui.terminal import TerminalDriver
-from gputop.ui.terminal_background import QUESTION, BackgroundAnswered
+from gputop.ui.terminal_input import QUESTION, BackgroundAnswered
 from gputop.ui.textual_workarounds import SteadyApp
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from gputop.ui.shell.events import Notice
     from gputop.ui.shell.stream_screen import RecordSource
 
+UI = Path(__file__).parents[1]
 ANY_TERMINAL = look.Terminal()
 ANSI_THEMES = ("ansi-dark", "textual-ansi")
 """Names of the theme with the terminal's own colours, since Textual 8.2.5 and before. The look then
@@ -65,8 +66,10 @@ class GputopApp(SteadyApp, inherit_bindings=False):
 
     terminal: TerminalDriver | None = None
     """Driver of the terminal; None without one, as in tests."""
-    # The path is absolute, because subclasses may be in other folders.
-    CSS_PATH = Path(__file__).with_name("gputop.tcss")
+    CSS_PATH: ClassVar = [
+        UI / "shell" / "gputop.tcss",
+        UI / "benchmark" / "benchmark.tcss",
+    ]
     # Style classes of the screens. `gputop.tcss` has a layout for each.
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual types it
         (0, "-tiny"),
