@@ -16,8 +16,7 @@ from textual.events import Resize
 from textual.messages import InBandWindowResize
 
 from gputop.console import terminal_size
-from gputop.ui.pasted_text import PasteFilter
-from gputop.ui.terminal_background import AnswerFilter
+from gputop.ui.terminal_input import InputFilter
 
 if TYPE_CHECKING:
     from textual.message import Message
@@ -39,7 +38,7 @@ class SteadyDriver(LinuxDriver):
         Textual's loop also ends the app at a malformed key, such as `ESC [ 9999999999 u`.
         """
         decode = getincrementaldecoder("utf-8")("replace").decode
-        parser, pastes, answers = XTermParser(), PasteFilter(), AnswerFilter()
+        parser, keys = XTermParser(), InputFilter()
         with contextlib.suppress(OSError):  # if the terminal is gone
             while not self.exit_event.is_set():
                 messages = [*parser.tick()]
@@ -47,12 +46,12 @@ class SteadyDriver(LinuxDriver):
                     data = os.read(self.fileno, 4096)
                     if not data:
                         return
-                    text = pastes.feed(answers.feed(decode(data)))
+                    text = keys.feed(decode(data))
                     try:  # an empty text would be the end
                         messages += parser.feed(text) if text else ()
                     except (ValueError, OverflowError):
                         parser = XTermParser()
-                for message in [*messages, *answers.take()]:
+                for message in [*messages, *keys.take_answers()]:
                     self.process_message(message)
 
     def resume_application_mode(self) -> None:

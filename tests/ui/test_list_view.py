@@ -7,7 +7,8 @@ from typing import NamedTuple
 import pytest
 
 from gputop.ui.drawing.cells import text_of, width_of
-from gputop.ui.drawing.list_view import Column, ListState, ListView
+from gputop.ui.drawing.list_state import Column, ListState
+from gputop.ui.drawing.list_view import ListView
 
 
 class Pet(NamedTuple):

@@ -22,9 +22,8 @@ from textual.widgets import Label
 from gputop import console
 from gputop.console import COLUMNS, ROWS
 from gputop.ui import terminal
-from gputop.ui.pasted_text import PASTE_END, PASTE_START, PasteFilter
 from gputop.ui.terminal import CANCEL, ScreenCells, TerminalDriver
-from gputop.ui.terminal_background import AnswerFilter, BackgroundAnswered
+from gputop.ui.terminal_input import PASTE_END, PASTE_START, BackgroundAnswered, InputFilter
 from gputop.ui.textual_workarounds import SteadyDriver
 
 if TYPE_CHECKING:
@@ -362,9 +361,9 @@ async def test_an_answer_about_the_background_is_no_key() -> None:
     ],
 )
 def test_backgrounds(answer: str, light: bool) -> None:
-    answers = AnswerFilter()
+    answers = InputFilter()
     assert answers.feed(f"x{answer}y") == "xy"
-    (found,) = answers.take()
+    (found,) = answers.take_answers()
     assert isinstance(found, BackgroundAnswered)
     assert found.is_light is light
 
@@ -383,7 +382,7 @@ pieces = st.lists(st.integers(1, 12), max_size=40)
 
 def filtered(text: str, lengths: list[int]) -> str:
     """Return the filtered text, which comes in pieces of these lengths."""
-    pastes, found = PasteFilter(), []
+    pastes, found = InputFilter(), []
     for length in [*lengths, len(text)]:
         found.append(pastes.feed(text[:length]))
         text = text[length:]
@@ -406,4 +405,4 @@ def test_other_input_passes_unchanged(lengths: list[int]) -> None:
 
 
 def test_an_escape_alone_is_not_held_back() -> None:
-    assert PasteFilter().feed("\x1b") == "\x1b"
+    assert InputFilter().feed("\x1b") == "\x1b"

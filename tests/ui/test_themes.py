@@ -32,7 +32,7 @@ from gputop.ui.drawing.look import (
 )
 from gputop.ui.drawing.palette import ROLES
 from gputop.ui.monitor.layout import Density
-from gputop.ui.terminal_background import BackgroundAnswered
+from gputop.ui.terminal_input import BackgroundAnswered
 from tests.streams import inventory, sample
 from tests.ui.pilots import app_with, settle
 

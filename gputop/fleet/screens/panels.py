@@ -34,7 +34,8 @@ from gputop.ui.drawing.cells import (
     spread,
     width_of,
 )
-from gputop.ui.drawing.list_view import Column, ListView, Slot
+from gputop.ui.drawing.list_state import Column
+from gputop.ui.drawing.list_view import ListView, Slot
 from gputop.ui.drawing.live import LiveView
 from gputop.ui.drawing.palette import (
     ACCENT,

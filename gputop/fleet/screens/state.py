@@ -15,7 +15,7 @@ from gputop.fleet.metrics import BUSY, METRICS, MapMetric, median_of
 from gputop.fleet.model import Fleet, Gpu, totals
 from gputop.health.findings import Finding, Severity
 from gputop.text import short_name
-from gputop.ui.drawing.list_view import ListState
+from gputop.ui.drawing.list_state import ListState
 
 LATE_INTERVALS = 3
 """Intervals without an answer after which readings count as old."""

@@ -28,13 +28,8 @@ from gputop.text import ABSENT, visible
 from gputop.ui.benchmark.kept_checks import check_result
 from gputop.ui.drawing.cells import Row, Span, cell, paragraph
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, ConfirmScreen
-from gputop.ui.drawing.list_view import (
-    Column,
-    ListState,
-    ListView,
-    Slot,
-    fit_slots,
-)
+from gputop.ui.drawing.list_state import Column, ListState
+from gputop.ui.drawing.list_view import ListView, Slot, fit_slots
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from gputop.text import (
     used_of,
     visible,
 )
-from gputop.ui.drawing.list_view import Column, ListState
+from gputop.ui.drawing.list_state import Column, ListState
 
 if TYPE_CHECKING:
     from gputop.health.findings import Finding

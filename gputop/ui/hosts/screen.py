@@ -12,7 +12,7 @@ from gputop.agent.snapshot import MachineState
 from gputop.health.findings import Severity
 from gputop.text import cells, count
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit
-from gputop.ui.drawing.list_view import Column, ListView, Slot, fit_slots
+from gputop.ui.drawing.list_view import ListView, Slot, fit_slots
 from gputop.ui.drawing.live import LiveTab, TelemetryView
 from gputop.ui.drawing.palette import (
     ACCENT,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from gputop.agent.device import Device
     from gputop.ui.drawing.filter_bar import FilterView
+    from gputop.ui.drawing.list_state import Column
     from gputop.ui.telemetry import Telemetry
 
 LEVELS = "▁▂▃▄▅▆▇█"

@@ -12,7 +12,8 @@ from gputop.agent.device import Absence
 from gputop.agent.snapshot import Process, ProcessKind
 from gputop.schema.values import unseen
 from gputop.text import ABSENT, quantity, size, visible
-from gputop.ui.drawing.list_view import Column, Slot, fit_slots
+from gputop.ui.drawing.list_state import Column
+from gputop.ui.drawing.list_view import Slot, fit_slots
 
 LEAST_COMMAND, ENOUGH_COMMAND = 8, 32
 """Minimum width of the command, and its width before less useful columns are shown."""

@@ -14,13 +14,8 @@ from gputop.health.rule_view import TOO_SHORT
 from gputop.schema.derived import label_of
 from gputop.text import ABSENT, age, count, quantity, size, visible
 from gputop.ui.drawing.cells import Row, Span, paragraph, rule_of
-from gputop.ui.drawing.list_view import (
-    Column,
-    ListState,
-    ListView,
-    Slot,
-    fit_slots,
-)
+from gputop.ui.drawing.list_state import Column, ListState
+from gputop.ui.drawing.list_view import ListView, Slot, fit_slots
 from gputop.ui.drawing.live import TelemetryView
 from gputop.ui.drawing.palette import ACCENT, DIM, GOOD, STRONG, TEXT, WARN
 from gputop.ui.processes.screen import ListTab

@@ -12,7 +12,7 @@ from gputop.agent.device import Device, DeviceState
 from gputop.schema.derived import label_of
 from gputop.schema.values import unseen
 from gputop.ui.drawing.cells import Row, Span, cell
-from gputop.ui.drawing.list_view import Column, ListView
+from gputop.ui.drawing.list_view import ListView
 from gputop.ui.drawing.live import LiveTab
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
 from gputop.ui.processes import columns
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from gputop.agent.snapshot import Process
     from gputop.ui.drawing.filter_bar import FilterView
+    from gputop.ui.drawing.list_state import Column
     from gputop.ui.processes.process_page import ProcessDetailsView
     from gputop.ui.processes.ranks import RanksView
     from gputop.ui.processes.signal_dialog import Order
@@ -54,12 +55,6 @@ class ProcessesView(ListView[ProcessRow]):
         """Steps of the scrolling to the right."""
         self._skipped = 0
         """Characters of the commands that are scrolled over."""
-
-    @property
-    def rows_needed(self) -> int:
-        """Rows needed for all processes and the heading."""
-        self._update()
-        return self.state.total + 1
 
     @property
     def process(self) -> Process | None:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from gputop.agent.device import Device
 from gputop.agent.snapshot import Process, Sample
-from gputop.ui.drawing.list_view import ListState
+from gputop.ui.drawing.list_state import ListState
 from gputop.ui.processes import columns
 from gputop.ui.processes.columns import ProcessColumn, ProcessRow, ProcessSlot
 from gputop.ui.processes.jobs import launcher_of, process_key

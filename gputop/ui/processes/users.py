@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop.output.process_tables import UserTotals, totals_by_user
 from gputop.schema.derived import label_of
 from gputop.text import ABSENT, percentage, size, visible
-from gputop.ui.drawing.list_view import Column, ListState, ListView
+from gputop.ui.drawing.list_state import Column, ListState
+from gputop.ui.drawing.list_view import ListView
 
 if TYPE_CHECKING:
     from gputop.ui.telemetry import Telemetry

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import shlex
 import signal
 import time
-from asyncio.subprocess import DEVNULL
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from textual import on, work
+from textual import on
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
@@ -32,7 +30,7 @@ from gputop.ui.drawing import look
 from gputop.ui.shell.action_screen import ActionScreen
 from gputop.ui.shell.actions import CURSOR
 from gputop.ui.terminal import TerminalDriver
-from gputop.ui.terminal_background import QUESTION, BackgroundAnswered
+from gputop.ui.terminal_input import QUESTION, BackgroundAnswered
 from gputop.ui.textual_workarounds import SteadyApp
 
 if TYPE_CHECKING:
@@ -40,9 +38,9 @@ if TYPE_CHECKING:
     from textual.notifications import SeverityLevel
     from textual.screen import Screen
 
-    from gputop.ui.shell.events import Notice
     from gputop.ui.shell.stream_screen import RecordSource
 
+UI = Path(__file__).parents[1]
 ANY_TERMINAL = look.Terminal()
 ANSI_THEMES = ("ansi-dark", "textual-ansi")
 """Names of the theme with the terminal's own colours, since Textual 8.2.5 and before. The look then
@@ -65,8 +63,10 @@ class GputopApp(SteadyApp, inherit_bindings=False):
 
     terminal: TerminalDriver | None = None
     """Driver of the terminal; None without one, as in tests."""
-    # The path is absolute, because subclasses may be in other folders.
-    CSS_PATH = Path(__file__).with_name("gputop.tcss")
+    CSS_PATH: ClassVar = [
+        UI / "shell" / "gputop.tcss",
+        UI / "benchmark" / "benchmark.tcss",
+    ]
     # Style classes of the screens. `gputop.tcss` has a layout for each.
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - as Textual types it
         (0, "-tiny"),
@@ -257,32 +257,6 @@ class GputopApp(SteadyApp, inherit_bindings=False):
             )
         else:
             self.notify(str(file), title="Exported to")
-
-    def announce(self, notice: Notice) -> None:
-        """Report an event as the settings say: by the terminal or by a command."""
-        text = visible(notice.text, 200)
-        if self.settings.notes and self.terminal is not None:
-            self.terminal.write(f"\x1b]9;gputop: {text}\x07")
-        if self.settings.on_event:
-            self._run_command(
-                [*shlex.split(self.settings.on_event), text],
-                notice.kind,
-            )
-
-    @work(group="events", exit_on_error=False)
-    async def _run_command(self, command: Sequence[str], kind: str) -> None:
-        """Run the user's command for an event. Its output is discarded."""
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *command,
-                stdin=DEVNULL,
-                stdout=DEVNULL,
-                stderr=DEVNULL,
-                env={**os.environ, "GPUTOP_EVENT": kind},
-            )
-            await process.wait()
-        except OSError as error:
-            self.notify(f"{command[0]}: {error.strerror}", title="--on-event")
 
     def change_settings(self, **changes: Any) -> None:
         """Apply settings that the user chose. Only changed ones are saved."""

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shlex
 import time
-from collections.abc import AsyncGenerator
+from asyncio.subprocess import DEVNULL
+from collections.abc import AsyncGenerator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
+
+from textual import work
 
 from gputop.agent.snapshot import Event, Inventory, Record, Sample
 from gputop.health.findings import Severity
@@ -15,7 +20,7 @@ from gputop.settings import INTERVALS
 from gputop.stream.child import Interruption
 from gputop.text import visible
 from gputop.ui.shell.action_screen import ActionScreen
-from gputop.ui.shell.events import EventWatch
+from gputop.ui.shell.events import EventWatch, Notice
 from gputop.ui.shell.recording import Recordings
 from gputop.ui.telemetry import Telemetry
 
@@ -130,10 +135,36 @@ class StreamScreen(ActionScreen):
                 telemetry.devices,
                 telemetry.findings,
             ):
-                self.app.announce(notice)
+                self._announce(notice)
         self._ring()
         if not self.telemetry.paused:
             self.show()
+
+    def _announce(self, notice: Notice) -> None:
+        """Report an event as the settings say: by the terminal or by a command."""
+        text = visible(notice.text, 200)
+        if self.app.settings.notes and self.app.terminal is not None:
+            self.app.terminal.write(f"\x1b]9;gputop: {text}\x07")
+        if self.app.settings.on_event:
+            self._run_command(
+                [*shlex.split(self.app.settings.on_event), text],
+                notice.kind,
+            )
+
+    @work(group="events", exit_on_error=False)
+    async def _run_command(self, command: Sequence[str], kind: str) -> None:
+        """Run the user's command for an event. Its output is discarded."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=DEVNULL,
+                stdout=DEVNULL,
+                stderr=DEVNULL,
+                env={**os.environ, "GPUTOP_EVENT": kind},
+            )
+            await process.wait()
+        except OSError as error:
+            self.notify(f"{command[0]}: {error.strerror}", title="--on-event")
 
     def _ring(self) -> None:
         problems: set[tuple[object, ...]] = set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textual.widgets import ContentSwitcher
@@ -14,16 +13,9 @@ from gputop.ui.hosts.screen import HostsTab, HostsView
 from gputop.ui.processes.screen import ListTab, ProcessesTab
 
 if TYPE_CHECKING:
-    from typing import Self
-
-    from textual.geometry import Region
-
     from gputop.ui.benchmark.screen import BenchmarkTab
     from gputop.ui.drawing.live import LiveTab
     from gputop.ui.telemetry import Telemetry
-
-BENCHMARK_CSS = Path(__file__).parents[1] / "benchmark" / "benchmark.tcss"
-"""Style sheet that is slow to parse and that the first screen does not need."""
 
 
 class ExtraTab(NamedTuple):
@@ -66,21 +58,6 @@ class Tabs(ContentSwitcher):
         """True while the screen is closing, when no tab can be created."""
         self._came_from: dict[str, str] = {}
         """Tab from which each page was opened."""
-
-    def refresh(
-        self,
-        *regions: Region,
-        repaint: bool = True,
-        layout: bool = False,
-        recompose: bool = False,
-    ) -> Self:
-        """Lay out without repainting everything. Only the widgets that changed are repainted."""
-        return super().refresh(
-            *regions,
-            repaint=repaint and not layout,
-            layout=layout,
-            recompose=recompose,
-        )
 
     def on_mount(self) -> None:
         """Show the tab of an earlier key. Textual's own handler shows the first tab."""
@@ -142,10 +119,6 @@ class Tabs(ContentSwitcher):
             if self.benchmark is None:
                 from gputop.ui.benchmark.screen import BenchmarkTab
 
-                stylesheet = self.app.stylesheet
-                if not stylesheet.has_source(str(BENCHMARK_CSS)):
-                    stylesheet.read(BENCHMARK_CSS)
-                    stylesheet.parse()
                 made = BenchmarkTab(self._telemetry, self._python, self._ask)
                 await self.add_content(made)
                 self.benchmark = self._made["benchmark"] = made
