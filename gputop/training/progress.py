@@ -16,8 +16,12 @@ RATE_SECONDS = 30.0
 """Steps per second are the mean of this time."""
 FEWEST_STEPS = 3
 """Fewest steps in a rate. Slow steps are counted over a longer time."""
+MOST_BEHIND = 8
+"""Most steps between ranks that draw the same bar. They meet in each step."""
 LIVE_SECONDS = 60.0
-"""A counter without a step for this long is no longer the main one."""
+"""A counter at its end that has no step for this long is no longer the main one."""
+STALLED_SECONDS = 600.0
+"""The same for a counter that is not at its end: an evaluation may take long."""
 
 
 class Point(NamedTuple):
@@ -28,7 +32,11 @@ class Point(NamedTuple):
 
 
 class Counter:
-    """Count of steps, which continues when a bar starts again at each epoch."""
+    """Count of steps, which continues when a bar starts again at each epoch.
+
+    Several ranks may draw the same bar: steps that are a little behind, or far ahead, are those of
+    a slower rank, and do not count.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -36,19 +44,39 @@ class Counter:
         self.total: int | None = None
         self.points: deque[Point] = deque(maxlen=POINTS)
         """Times of steps, each with the number of steps since the first one read."""
+        self.seconds = 0.0
+        """Time spent on steps, without the steps of other counters."""
+        self.seen_at = 0.0
+        """Time of the last line."""
         self._done = 0
 
     def add(self, step: int, total: int | None, time: float) -> None:
         """Add the step of a line."""
+        self.seen_at = time
+        if total is not None:
+            self.total = total
+        if step == self.step:
+            return
         if self.step is not None:
-            if step > self.step:
-                self._done += step - self.step
-            elif step < self.step:
-                self._done += step  # the bar of the next epoch
-        if self.step != step:
-            self.points.append(Point(time, self._done))
+            steps = step - self.step
+            if steps < 0:
+                is_far = -steps > MOST_BEHIND or self.step == self.total
+                restarts = 2 * step < self.step and is_far
+                if not restarts and time - self.last_time < RATE_SECONDS:
+                    return  # a slower rank
+                steps = step  # the bar of the next epoch
+            elif self.total is not None and 2 * steps > self.total > 2:
+                steps = 0  # a rank that is still in the last epoch, or a checkpoint
+            self._done += steps
+        self.points.append(Point(time, self._done))
         self.step = step
-        self.total = total if total is not None else self.total
+
+    def is_open(self, now: float) -> bool:
+        """Return True if more steps may come."""
+        silent = now - self.last_time
+        if self.step is None or self.total is None or self.step >= self.total:
+            return silent <= LIVE_SECONDS
+        return silent <= STALLED_SECONDS
 
     @property
     def last_time(self) -> float:
@@ -91,6 +119,8 @@ class Progress:
     def __init__(self) -> None:
         self.counters: dict[str, Counter] = {}
         self.values: dict[str, deque[Point]] = {}
+        self._last: Counter | None = None
+        """Counter of the last step."""
 
     def add(self, reading: StepReading, time: float) -> None:
         """Add the reading of a line."""
@@ -99,7 +129,10 @@ class Progress:
                 reading.counter,
                 Counter(reading.counter),
             )
+            if counter is self._last:
+                counter.seconds += time - counter.seen_at
             counter.add(reading.step, reading.total, time)
+            self._last = counter
         values = dict(reading.values)
         if reading.loss is not None:
             values["loss"] = reading.loss
@@ -113,14 +146,16 @@ class Progress:
                 points.append(Point(time, value))
 
     def main(self, now: float) -> Counter | None:
-        """Return the main counter: the fastest one that still moves."""
-        best, best_rate = None, -1.0
+        """Return the main counter: the one whose steps took most of the time.
+
+        The bar of an evaluation takes less time, and a bar of epochs only moves between the steps
+        of another one. A counter that has come to its end is main only if no other one moves.
+        """
+        best, most = None, (False, -1.0)
         for counter in self.counters.values():
-            rate = counter.rate(now) or 0.0
-            if now - counter.last_time > LIVE_SECONDS:
-                rate = 0.0
-            if rate > best_rate:
-                best, best_rate = counter, rate
+            rank = counter.is_open(now), counter.seconds
+            if rank > most:
+                best, most = counter, rank
         return best
 
     def latest(self, name: str) -> float | None:

@@ -186,11 +186,14 @@ def _bar(bar: re.Match[str]) -> StepReading | None:
     groups = bar.groupdict()
     values = _values(" ".join((groups["rest"], groups.get("tail") or "")))
     values.pop("v_num", None)
-    step = _whole(groups["step"])
+    total = _whole(groups.get("total"))
+    # The Trainer of transformers has bars without names: one of the training,
+    # and shorter ones of its evaluations.
+    words = [word for word in ("bar", name, f"{total or ''}") if word]
     return StepReading(
-        f"bar {name}".strip(),
-        step,
-        _whole(groups.get("total")),
+        " ".join(words),
+        _whole(groups["step"]),
+        total,
         values,
     )
 

@@ -11,16 +11,16 @@ LINES = [
     # tqdm, as it is and in Lightning
     (
         "Epoch 1:  45%|████▌     | 450/1000 [00:12<00:15, 36.2it/s, loss=2.31, v_num=0]",
-        StepReading("bar Epoch", 450, 1000, {"loss": 2.31}),
+        StepReading("bar Epoch 1000", 450, 1000, {"loss": 2.31}),
     ),
-    (" 10%|█         | 50/500 [00:05<00:45,  9.9it/s]", StepReading("bar", 50, 500)),
-    (" 10%|#         | 50/500 [00:05<00:45,  1.9s/it]", StepReading("bar", 50, 500)),
+    (" 10%|█         | 50/500 [00:05<00:45,  9.9it/s]", StepReading("bar 500", 50, 500)),
+    (" 10%|#         | 50/500 [00:05<00:45,  1.9s/it]", StepReading("bar 500", 50, 500)),
     ("450it [00:12, 36.2it/s, loss=1.5]", StepReading("bar", 450, None, {"loss": 1.5})),
-    ("  1%| | 1.20k/100k [00:01<00:15, 1.2kit/s]", StepReading("bar", 1200, 100_000)),
+    ("  1%| | 1.20k/100k [00:01<00:15, 1.2kit/s]", StepReading("bar 100000", 1200, 100_000)),
     # Trainer of transformers: the bar and the log on one line, and the log alone
     (
         " 31%|███ | 155/500 [00:10<00:22, 15.2it/s]{'loss': 0.69, 'epoch': 0.3}",
-        StepReading("bar", 155, 500, {"loss": 0.69, "epoch": 0.3}),
+        StepReading("bar 500", 155, 500, {"loss": 0.69, "epoch": 0.3}),
     ),
     (
         "{'loss': 2.31, 'learning_rate': 5e-05, 'epoch': 0.5}",
@@ -33,11 +33,11 @@ LINES = [
     # bars of rich in Lightning, and of Keras
     (
         "Epoch 0/9 ━━━━━━━━━━ 12/100 0:00:01 • 0:00:07 12.50it/s v_num: 0.000 loss: 2.300",
-        StepReading("bar Epoch /", 12, 100, {"loss": 2.3}),
+        StepReading("bar Epoch / 100", 12, 100, {"loss": 2.3}),
     ),
     (
         "120/1000 ━━━━━━━━━━ 12s 34ms/step - accuracy: 0.5 - loss: 2.3000",
-        StepReading("bar", 120, 1000, {"accuracy": 0.5, "loss": 2.3}),
+        StepReading("bar 1000", 120, 1000, {"accuracy": 0.5, "loss": 2.3}),
     ),
     # logged lines
     ("step 120 loss 2.31", StepReading("log", 120, None, {"loss": 2.31})),
