@@ -5,10 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from gputop.training.steps import StepReading
+from gputop.training.steps import OTHER_BAR, StepReading
 
 POINTS = 20_000
 """Most points kept of a counter or a value. Older ones are dropped."""
@@ -119,11 +118,15 @@ class Progress:
     def __init__(self) -> None:
         self.counters: dict[str, Counter] = {}
         self.values: dict[str, deque[Point]] = {}
+        self.moved_at = 0.0
+        """Time of the last line with a step, or of another bar, such as that of an evaluation."""
         self._last: Counter | None = None
         """Counter of the last step."""
 
     def add(self, reading: StepReading, time: float) -> None:
         """Add the reading of a line."""
+        if reading.step is not None or reading == OTHER_BAR:
+            self.moved_at = time
         if reading.step is not None:
             counter = self.counters.setdefault(
                 reading.counter,

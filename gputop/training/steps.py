@@ -87,6 +87,8 @@ class StepReading:
         return None
 
 
+OTHER_BAR = StepReading("other bar")
+"""Something else goes on, such as an evaluation."""
 Parse = Callable[[str], StepReading | None]
 
 
@@ -126,7 +128,7 @@ def pattern_parser(pattern: str) -> Parse:
 
 
 def parse_line(line: str) -> StepReading | None:
-    """Return the steps and logged values of a line, or None."""
+    """Return the steps and logged values of a line, `OTHER_BAR`, or None."""
     line = line[:LONGEST_LINE].strip()
     if line.startswith("{"):
         return _json(line) or _python_dict(line)
@@ -182,7 +184,7 @@ def _python_dict(line: str) -> StepReading | None:
 def _bar(bar: re.Match[str]) -> StepReading | None:
     name = re.sub(r"\d+", "", bar["name"]).strip(" :|[]-")
     if _NO_TRAINING.search(name):
-        return None
+        return OTHER_BAR
     groups = bar.groupdict()
     values = _values(" ".join((groups["rest"], groups.get("tail") or "")))
     values.pop("v_num", None)

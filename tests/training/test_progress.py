@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gputop.training.progress import Counter, Point, Progress, rates
-from gputop.training.steps import StepReading
+from gputop.training.steps import OTHER_BAR, StepReading
 
 
 def counter(*steps: tuple[float, int]) -> Counter:
@@ -53,6 +53,30 @@ def test_the_main_counter_has_most_steps() -> None:
     main = progress.main(100.0)
     assert main is not None
     assert main.name == "bar"
+
+
+def test_the_bar_of_an_evaluation_is_movement_but_no_step() -> None:
+    progress = Progress()
+    progress.add(StepReading("bar 100", 7, 100), 5.0)
+    progress.add(OTHER_BAR, 90.0)
+    assert progress.moved_at == 90.0
+    main = progress.main(90.0)
+    assert main is not None
+    assert (main.step, main.last_time) == (7, 5.0)
+
+
+def test_a_counter_at_its_end_gives_way_to_one_that_goes_on() -> None:
+    progress = Progress()
+    for t in range(101):  # the files are prepared
+        progress.add(StepReading("bar 100", t, 100), float(t))
+    for t in range(200):
+        progress.add(StepReading("bar 1000", t // 10, 1000), 101.0 + t / 10)
+    names = []
+    for now in (110.0, 121.0, 165.0):
+        main = progress.main(now)
+        assert main is not None
+        names.append(main.name)
+    assert names == ["bar 100", "bar 100", "bar 1000"]
 
 
 def test_values_are_kept_with_their_times() -> None:

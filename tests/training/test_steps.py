@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gputop.training.lines import LINE_CHARACTERS, PlainLines
-from gputop.training.steps import StepReading, parse_line, pattern_parser
+from gputop.training.steps import OTHER_BAR, StepReading, parse_line, pattern_parser
 
 LINES = [
     # tqdm, as it is and in Lightning
@@ -54,8 +54,8 @@ LINES = [
     ),
     ('{"global_step": 7, "train/loss": 1}', StepReading("json", 7, None, {"train/loss": 1.0})),
     # no steps of a training
-    ("Evaluating:  10%|█| 1/10 [00:00<00:01, 3it/s]", None),
-    ("Validation DataLoader 0: 50%|█| 5/10 [00:00<00:01, 3it/s]", None),
+    ("Evaluating:  10%|█| 1/10 [00:00<00:01, 3it/s]", OTHER_BAR),
+    ("Validation DataLoader 0: 50%|█| 5/10 [00:00<00:01, 3it/s]", OTHER_BAR),
     ("Sanity Checking: |          | 0/? [00:00<?, ?it/s]", None),
     ("val step 3 loss 2", None),
     ("took 120 steps", None),

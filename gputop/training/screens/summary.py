@@ -157,7 +157,7 @@ class TrainingSummary(TelemetryView):
                 place = visible(str(training.run.folder), 200)
                 yield f"Its output is kept in {place}", DIM
             return
-        silent = now - main.last_time
+        silent = now - training.progress.moved_at
         rate = main.rate(now)
         if rate and silent > SILENT_SECONDS and silent * rate > 10:
             yield f"▲ No step for {age(silent)} · s shows where it is", WARN
