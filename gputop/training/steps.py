@@ -16,7 +16,7 @@ LONGEST_TEXT = 600
 _NUMBER = r"[-+]?(?:\d++(?:\.\d*+)?(?:[eE][-+]?\d++)?|nan|inf)"
 _COUNT = r"\d+(?:\.\d+)?[kMG]?"
 _TQDM = re.compile(
-    rf"(?P<name>[^|]*?):?\s*\d++%\|[^|]*\|\s*(?P<step>{_COUNT})/(?P<total>{_COUNT})\s*"
+    rf"(?P<name>.*?):?\s*+\b\d++%\|[^|]*\|\s*(?P<step>{_COUNT})/(?P<total>{_COUNT})\s*"
     r"\[[^,\]]*,(?P<rest>[^\]]*)\]?(?P<tail>.*)",
 )
 """A bar of tqdm with a total: `Epoch 1:  45%|████▌     | 450/1000 [00:12<00:15, 36.2it/s, …]`."""
@@ -41,7 +41,7 @@ _BARS = (
 """Patterns of bars, each after a cheaper one that most lines do not match."""
 _DIGIT = re.compile(r"\d")
 _LOGGED = re.compile(
-    r"(?<![\w/.])(?:global[_ ]?)?(?:steps?|iter(?:ation)?s?|batch|update)\b[][\s:=#]*"
+    r"(?<![\w/.])(?:global[_ ]?)?(?:steps?|iter(?:ation)?s?|batch|(?:num_)?updates?)\b[][\s:=#]*"
     r"(?P<step>\d+)(?![\d.]*(?:it/s|s\b))(?:\s*(?:/|of)\s*(?P<total>\d+))?",
     re.IGNORECASE,
 )
@@ -54,6 +54,7 @@ _VALUE = re.compile(
     re.IGNORECASE,
 )
 _LOSS = re.compile(r"(?:^|[/_])loss$|^loss(?:$|[/_])", re.IGNORECASE)
+_LOSS_IN_NAME = re.compile(r"\bloss\b", re.IGNORECASE)
 _STEP_KEYS = ("global_step", "step", "iteration", "iter", "update", "batch")
 _TOTAL_KEYS = ("total_steps", "max_steps", "total")
 _NO_TRAINING = re.compile(
@@ -188,6 +189,8 @@ def _bar(bar: re.Match[str]) -> StepReading | None:
     groups = bar.groupdict()
     values = _values(" ".join((groups["rest"], groups.get("tail") or "")))
     values.pop("v_num", None)
+    if _LOSS_IN_NAME.search(name):  # as in torchtune's description of a bar
+        values |= _values(bar["name"])
     total = _whole(groups.get("total"))
     # The Trainer of transformers has bars without names: one of the training,
     # and shorter ones of its evaluations.

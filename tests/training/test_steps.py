@@ -39,7 +39,16 @@ LINES = [
         "120/1000 ━━━━━━━━━━ 12s 34ms/step - accuracy: 0.5 - loss: 2.3000",
         StepReading("bar 1000", 120, 1000, {"accuracy": 0.5, "loss": 2.3}),
     ),
+    # torchtune, with the step and the loss in the description of its bar
+    (
+        "1|120|Loss: 2.3145:  12%|█▏        | 120/1000 [00:12<01:28,  9.9it/s]",
+        StepReading("bar Loss: . 1000", 120, 1000, {"loss": 2.3145}),
+    ),
     # logged lines
+    (
+        "INFO | train_inner | epoch 001:     20 / 1200 loss=9.8, num_updates=20, lr=1e-5",
+        StepReading("log", 20, None, {"loss": 9.8}),
+    ),
     ("step 120 loss 2.31", StepReading("log", 120, None, {"loss": 2.31})),
     ("step: 120/1000, loss: 2.3", StepReading("log", 120, 1000, {"loss": 2.3})),
     ("iter 120: loss 2.3045, time 35.20ms", StepReading("log", 120, None, {"loss": 2.3045})),
