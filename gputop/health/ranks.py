@@ -73,9 +73,9 @@ class Load(NamedTuple):
 
     def number(self, reading: str) -> float | None:
         """Return the number of a reading in `LIMITS`."""
-        return {BUSY: self.busy, POWER: self.power, TENSOR: self.tensor}[
-            reading
-        ]
+        if reading == BUSY:
+            return self.busy
+        return self.power if reading == POWER else self.tensor
 
 
 class HeldUp(NamedTuple):
@@ -107,11 +107,24 @@ class JobState(NamedTuple):
     lacking: str = ""
     """Reason why the ranks cannot be compared; empty if they were."""
 
+    @property
+    def behind(self) -> Process | None:
+        """Process of the rank that the others wait for, if there is one."""
+        if self.held_up is None:
+            return None
+        return self.job.ranks[self.held_up.rank]
+
     def sentence(self, gpu: str = "") -> str:
         """Return the state in one sentence; `gpu` names the device of the rank that is behind."""
-        if self.held_up is not None:
-            process = self.job.ranks[self.held_up.rank]
-            title = capitalized(title_of(self.held_up, process, gpu))
+        process = self.behind
+        if self.held_up is not None and process is not None:
+            title = capitalized(
+                title_of(
+                    self.held_up,
+                    process,
+                    gpu,
+                )
+            )
             return f"{self.job.seen}. {title}: {self.held_up.numbers}"
         if self.lacking:
             return f"{self.job.seen}. Not compared: {self.lacking}"
@@ -148,7 +161,13 @@ def find_jobs(processes: Iterable[Process]) -> list[Job]:
         size = max(sizes[job_id], len(ranks))
         if size > 1:
             by_rank = dict(sorted(ranks.items()))
-            jobs.append(Job(job_id, by_rank, sizes[job_id] or None))
+            jobs.append(
+                Job(
+                    job_id,
+                    by_rank,
+                    sizes[job_id] or None,
+                )
+            )
     return jobs
 
 
@@ -169,7 +188,11 @@ def judge_jobs(
     for job in jobs:
         known = before.get(job.id)
         held_up = None if known is None else known.held_up
-        state = _judge(job, views, held_up)
+        state = _judge(
+            job,
+            views,
+            held_up,
+        )
         states[job.id] = state
         for process in job.ranks.values():
             view = views.get(process.device_uuid)
@@ -179,7 +202,9 @@ def judge_jobs(
 
 
 def _judge(
-    job: Job, views: Mapping[str, RuleView], before: HeldUp | None
+    job: Job,
+    views: Mapping[str, RuleView],
+    before: HeldUp | None,
 ) -> JobState:
     loads = {}
     for rank, process in job.ranks.items():
@@ -189,7 +214,12 @@ def _judge(
         load = _load_of(view)
         if load is None:
             absence = view.absence(BUSY)
-            why = lack_text(BUSY, absence, view.device, view.host)
+            why = lack_text(
+                BUSY,
+                absence,
+                view.device,
+                view.host,
+            )
             if absence is not None:
                 why = f"rank {rank} has {why}"
             return JobState(job, lacking=why)
@@ -197,7 +227,11 @@ def _judge(
     devices = {process.device_uuid for process in job.ranks.values()}
     if len(devices) < len(loads):
         return JobState(job, lacking="ranks share a GPU")
-    return compare(job, loads, before)
+    return compare(
+        job,
+        loads,
+        before,
+    )
 
 
 def _load_of(view: RuleView) -> Load | None:
@@ -205,18 +239,23 @@ def _load_of(view: RuleView) -> Load | None:
     busy = view.mean_or_none(BUSY, t.RANK_SECONDS)
     if busy is None or view.sample.state is not DeviceState.OK:
         return None
-    watts = view.mean_or_none(POWER, t.RANK_SECONDS)
-    power = fallen = None
-    if watts is not None:
-        limit = view.sample.power_limit_watts
-        if limit:
-            power = 100 * watts / limit
-        highest = max(finite(view.values(POWER, t.LONG_SECONDS, 0.0)))
-        if highest > 0:
-            fallen = 100 * watts / highest
     sm = view.mean_or_none(SM, t.RANK_SECONDS)
+    watts = view.mean_or_none(POWER, t.RANK_SECONDS)
+    limit = view.sample.power_limit_watts
+    power = fallen = None
+    if watts is not None and limit:
+        power = 100 * watts / limit
+    if watts is not None and sm is None:
+        highest = max(finite(view.values(POWER, t.LONG_SECONDS, 0.0)))
+        fallen = 100 * watts / max(1.0, highest)
     tensor = view.mean_or_none(TENSOR, t.RANK_SECONDS)
-    return Load(busy, power, fallen, sm, tensor)
+    return Load(
+        busy,
+        power,
+        fallen,
+        sm,
+        tensor,
+    )
 
 
 def compare(
@@ -239,11 +278,18 @@ def compare(
     if len(loads) < t.FEWEST_RANKS:
         few = f"{count(t.FEWEST_RANKS, 'rank')} are needed"
         return state._replace(lacking=few)
-    found = []
+    found: dict[int, HeldUp] = {}
     for reading in LIMITS:
-        found += _out_of_line(loads, reading, before)
-    if len({each.rank for each in found}) == 1:
-        return state._replace(held_up=found[0])
+        held_up = _out_of_line(
+            loads,
+            reading,
+            before,
+        )
+        if held_up is not None:
+            found.setdefault(held_up.rank, held_up)
+    if len(found) == 1:
+        (held_up,) = found.values()
+        return state._replace(held_up=held_up)
     return state
 
 
@@ -255,10 +301,7 @@ def waits(load: Load, *, held: bool) -> bool:
         tensor = load.tensor or 0.0
         few = t.FEW_SMS.passed(load.sm, held=held)
         return few and t.NO_TENSOR.passed(tensor, held=held)
-    for limit, power in (
-        (t.FEW_WATTS, load.power),
-        (t.FALLEN, load.fallen),
-    ):
+    for limit, power in ((t.FEW_WATTS, load.power), (t.FALLEN, load.fallen)):
         if power is not None and limit.passed(power, held=held):
             return True
     return False
@@ -270,9 +313,17 @@ def _hung(rank: int, loads: Mapping[int, Load]) -> HeldUp:
     if t.BUSY.passed(loads[rank].busy, held=True):
         readings = [TENSOR, POWER, BUSY]
     for reading in readings:
-        own, others = _apart(rank, loads, reading)
-        if own is not None and others:
-            return HeldUp(rank, reading, own, _median(others), hangs=True)
+        numbers = _numbers(loads, reading)
+        if numbers:
+            own = numbers.pop(rank)
+            others = _median([*numbers.values()])
+            return HeldUp(
+                rank,
+                reading,
+                own,
+                others,
+                hangs=True,
+            )
     raise AssertionError("busy is known")
 
 
@@ -280,41 +331,60 @@ def _out_of_line(
     loads: Mapping[int, Load],
     reading: str,
     before: HeldUp | None,
-) -> list[HeldUp]:
-    """Return the ranks that are less busy than all others, or that do more work in their time."""
+) -> HeldUp | None:
+    """Return the rank that is less busy than all others, or that does more work in its time."""
     from gputop.bench.results.statistics import robust_sigma
 
-    found = []
-    for rank in loads:
-        own, others = _apart(rank, loads, reading)
-        _, busy = _apart(rank, loads, BUSY)
-        # Ranks that wait for another one are always busy.
-        is_busy = t.BUSY.passed(_median(busy), held=before is not None)
-        if own is None or not others or not is_busy:
-            continue
-        median = _median(others)
-        apart = own - median
-        if reading == BUSY:
-            apart = -apart
-        is_held = before is not None and before.rank == rank
-        matters = LIMITS[reading].passed(apart, held=is_held)
-        if matters and apart >= t.DEVIATIONS * robust_sigma(others):
-            found.append(HeldUp(rank, reading, own, median))
-    return found
+    numbers = _numbers(loads, reading)
+    if not numbers:
+        return None
+    pick = max
+    if reading == BUSY:
+        pick = min
+    rank = pick(numbers, key=lambda each: numbers[each])
+    own = numbers.pop(rank)
+    others = [*numbers.values()]
+    median = _median(others)
+    apart = abs(own - median)
+    # Of two ranks that are out of line, neither is named.
+    nearest = min(abs(own - other) for other in others)
+    is_held = before is not None and before.rank == rank
+    if (
+        _are_busy(loads, rank, held=is_held)
+        and LIMITS[reading].passed(apart, held=is_held)
+        and apart >= t.DEVIATIONS * robust_sigma(others)
+        and nearest >= apart / 2
+    ):
+        return HeldUp(
+            rank,
+            reading,
+            own,
+            median,
+        )
+    return None
 
 
-def _apart(
-    rank: int, loads: Mapping[int, Load], reading: str
-) -> tuple[float | None, list[float]]:
-    """Return a rank's number, and those of the others; none if one of them is missing."""
-    others = []
-    for other, load in loads.items():
+def _are_busy(
+    loads: Mapping[int, Load],
+    rank: int,
+    *,
+    held: bool,
+) -> bool:
+    """Return True if the other ranks are busy, as ranks are that wait for another one."""
+    busy = _numbers(loads, BUSY)
+    busy.pop(rank)
+    return t.BUSY.passed(_median([*busy.values()]), held=held)
+
+
+def _numbers(loads: Mapping[int, Load], reading: str) -> dict[int, float]:
+    """Return the numbers of all ranks; empty if one of them is missing."""
+    numbers = {}
+    for rank, load in loads.items():
         number = load.number(reading)
         if number is None:
-            return None, []
-        if other != rank:
-            others.append(number)
-    return loads[rank].number(reading), others
+            return {}
+        numbers[rank] = number
+    return numbers
 
 
 def _median(numbers: Sequence[float]) -> float:

@@ -59,7 +59,11 @@ def _percent(name: str) -> Callable[[RankRow], str]:
     return lambda row: quantity(getattr(row.readings, name), "")
 
 
-RANK = Column[RankRow]("RANK", 5, lambda row: str(row.rank))
+RANK = Column[RankRow](
+    "RANK",
+    5,
+    lambda row: str(row.rank),
+)
 HOST = Column[RankRow](
     "HOST",
     10,
@@ -67,15 +71,31 @@ HOST = Column[RankRow](
     right=False,
     most=20,
 )
-GPU = Column[RankRow]("GPU", 4, lambda row: row.gpu)
-PID = Column[RankRow]("PID", 7, lambda row: str(row.process.pid))
-BUSY_COLUMN = Column[RankRow]("BUSY%", 5, _percent(BUSY))
+GPU = Column[RankRow](
+    "GPU",
+    4,
+    lambda row: row.gpu,
+)
+PID = Column[RankRow](
+    "PID",
+    7,
+    lambda row: str(row.process.pid),
+)
+BUSY_COLUMN = Column[RankRow](
+    "BUSY%",
+    5,
+    _percent(BUSY),
+)
 POWER_COLUMN = Column[RankRow](
     "POWER",
     6,
     lambda row: quantity(row.readings.power_watts, " W"),
 )
-TENSOR_COLUMN = Column[RankRow]("TENSOR%", 7, _percent(TENSOR))
+TENSOR_COLUMN = Column[RankRow](
+    "TENSOR%",
+    7,
+    _percent(TENSOR),
+)
 MEMORY = Column[RankRow](
     "GPU MEM",
     9,
@@ -86,8 +106,17 @@ CPU = Column[RankRow](
     5,
     lambda row: quantity(row.process.cpu_percent, ""),
 )
-AGE = Column[RankRow]("AGE", 6, lambda row: _age(row.readings.age_seconds))
-NOTE = Column[RankRow]("", 0, lambda row: row.note, right=False)
+AGE = Column[RankRow](
+    "AGE",
+    6,
+    lambda row: _age(row.readings.age_seconds),
+)
+NOTE = Column[RankRow](
+    "",
+    0,
+    lambda row: row.note,
+    right=False,
+)
 COLUMNS = (
     *(RANK, HOST, GPU, PID, BUSY_COLUMN, POWER_COLUMN, TENSOR_COLUMN),
     *(MEMORY, CPU, AGE, NOTE),
@@ -100,7 +129,9 @@ READINGS = {BUSY_COLUMN: BUSY, POWER_COLUMN: POWER, TENSOR_COLUMN: TENSOR}
 
 
 def _age(seconds: float | None) -> str:
-    return ABSENT if seconds is None else age(seconds)
+    if seconds is None:
+        return ABSENT
+    return age(seconds)
 
 
 class Ranks(ListState[RankRow]):
@@ -128,20 +159,40 @@ class RanksTitle(TelemetryView):
     hidden = 0
     """Number of processes whose environment cannot be read."""
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def draw(
+        self,
+        width: int,
+        height: int,
+    ) -> list[Row]:
         rows: list[Row] = []
         if self.state is not None:
             left = [
                 Span("Ranks of ", ACCENT),
                 Span(f"{visible(self.state.job.id, 64)} ", STRONG),
             ]
-            rows.append(rule_of(left, [Span(self.place, DIM)], width))
+            rows.append(
+                rule_of(
+                    left,
+                    [Span(self.place, DIM)],
+                    width,
+                )
+            )
             text, style = self._sentence(self.state)
-            rows += paragraph(text, width, style, " ")
+            rows += paragraph(
+                text,
+                width,
+                style,
+                " ",
+            )
         if self.hidden:
             what = count(self.hidden, "environment")
             text = f"{what} cannot be read: run gputop as its user or as root to see the rank"
-            rows += paragraph(text, width, DIM, " ")
+            rows += paragraph(
+                text,
+                width,
+                DIM,
+                " ",
+            )
         return rows[:height]
 
     def _sentence(self, state: JobState) -> tuple[str, Style]:
@@ -167,29 +218,43 @@ class RanksView(ListView[RankRow]):
     def process(self) -> Process | None:
         """Process of the selected rank."""
         row = self.selected
-        return None if row is None else row.process
+        if row is None:
+            return None
+        return row.process
 
     def nothing(self) -> str:
         return NOTHING
 
     def slots(self, width: int) -> Sequence[Slot[RankRow]]:
         def least(column: Column[RankRow]) -> float:
-            return LEAST_NOTE if column in NEEDED else ENOUGH_NOTE
+            if column in NEEDED:
+                return LEAST_NOTE
+            return ENOUGH_NOTE
 
         columns = [*COLUMNS]
         ranked = [*BY_USE]
         if not self.has_hosts:
             columns.remove(HOST)
             ranked.remove(HOST)
-        return fit_slots(columns, ranked, width, least, ENOUGH_NOTE)
+        return fit_slots(
+            columns,
+            ranked,
+            width,
+            least,
+            ENOUGH_NOTE,
+        )
 
-    def style_of(self, item: RankRow, column: Column[RankRow]) -> Style:
+    def style_of(
+        self,
+        item: RankRow,
+        column: Column[RankRow],
+    ) -> Style:
+        is_marked = column in (RANK, NOTE)
+        is_marked = is_marked or READINGS.get(column) == item.marked
+        if item.is_behind and is_marked:
+            return WARN
         if column is RANK:
-            return WARN if item.is_behind else STRONG
-        if item.is_behind and column is NOTE:
-            return WARN
-        if item.is_behind and READINGS.get(column) == item.marked:
-            return WARN
+            return STRONG
         if column is NOTE:
             return DIM
         return TEXT
@@ -203,7 +268,11 @@ class RanksPage(ListTab):
     """True for the tensor cores, which show a rank that waits."""
 
     def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(telemetry, RanksView(), "ranks")
+        super().__init__(
+            telemetry,
+            RanksView(),
+            "ranks",
+        )
         self._title = RanksTitle(telemetry, id="ranks-title")
         self._job_id: str | None = None
 
@@ -295,11 +364,21 @@ class RanksPage(ListTab):
                 hidden.add((process.machine, process.pid))
         return len(hidden)
 
-    def _gpu_of(self, job: Job, rank: int) -> str:
+    def _gpu_of(
+        self,
+        job: Job,
+        rank: int,
+    ) -> str:
         device = self.telemetry.find_device(job.ranks[rank].device_uuid)
-        return "" if device is None else f"GPU {label_of(device)}, "
+        if device is None:
+            return ""
+        return f"GPU {label_of(device)}, "
 
-    def _row(self, rank: int, state: JobState) -> RankRow:
+    def _row(
+        self,
+        rank: int,
+        state: JobState,
+    ) -> RankRow:
         process = state.job.ranks[rank]
         telemetry, uuid = self.telemetry, process.device_uuid
         device = telemetry.find_device(uuid)
@@ -310,13 +389,28 @@ class RanksPage(ListTab):
         elif rank in state.waiting:
             note, marked = WAITS, ""
         else:
-            note, marked = self._problem(uuid, readings), ""
-        gpu = ABSENT if device is None else device.number
-        return RankRow(rank, process, gpu, readings, note, marked)
+            note, marked = (self._problem(uuid, readings), "")
+        gpu = ABSENT
+        if device is not None:
+            gpu = device.number
+        return RankRow(
+            rank,
+            process,
+            gpu,
+            readings,
+            note,
+            marked,
+        )
 
-    def _problem(self, uuid: str, readings: DeviceSample) -> str:
+    def _problem(
+        self,
+        uuid: str,
+        readings: DeviceSample,
+    ) -> str:
         """Return the gravest problem of the device; empty if it has none."""
         if readings.state is not DeviceState.OK:
             return STATES[readings.state]
         found = self.telemetry.problems.get(uuid)
-        return "" if found is None else found.line
+        if found is None:
+            return ""
+        return found.line
