@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop.agent.device import Absence, DeviceState
 from gputop.health.bound_by import BUSY, POWER, TENSOR
 from gputop.health.conditions import STATES
-from gputop.health.findings import capitalized
+from gputop.health.findings import Finding, capitalized
 from gputop.health.ranks import Job, JobState, find_jobs, in_order
 from gputop.health.rule_view import TOO_SHORT
+from gputop.health.rules.workload import CLOCK
 from gputop.schema.derived import label_of
 from gputop.text import ABSENT, age, count, quantity, size, visible
 from gputop.ui.drawing.cells import Row, Span, paragraph, rule_of
@@ -154,8 +155,8 @@ class RanksTitle(TelemetryView):
     """Name of the device of the rank that is behind."""
     place = ""
     """Number of the job, if there are several."""
-    slow = ""
-    """Finding about a rank with a slow GPU; empty if there is none."""
+    slow: Finding | None = None
+    """Finding about a rank whose clock is low."""
     hidden = 0
     """Number of processes whose environment cannot be read."""
 
@@ -198,8 +199,8 @@ class RanksTitle(TelemetryView):
     def _sentence(self, state: JobState) -> tuple[str, Style]:
         if state.held_up is not None:
             return f"{state.sentence(self.gpu)} · s shows where it is", WARN
-        if self.slow:
-            return f"{state.job.seen}. {capitalized(self.slow)}", WARN
+        if self.slow is not None:
+            return f"{state.job.seen}. {capitalized(self.slow.line)}", WARN
         if state.lacking or state.job.missing:
             return state.sentence(), TEXT
         return state.sentence(), GOOD
@@ -313,8 +314,12 @@ class RanksPage(ListTab):
         judged = self.telemetry.judgement.jobs
         states = []
         for job in find_jobs(sample.processes):
-            known = judged.get(job.id) or JobState(job, lacking=TOO_SHORT)
-            states.append(known._replace(job=job))
+            state = judged.get(job.id) or JobState(job, lacking=TOO_SHORT)
+            held_up = state.held_up
+            # During a pause, an older sample is shown than the judged one.
+            if held_up is not None and held_up.rank not in job.ranks:
+                state = JobState(job, lacking=TOO_SHORT)
+            states.append(state._replace(job=job))
         return in_order(states)
 
     def _place(self, states: Sequence[JobState]) -> int:
@@ -336,23 +341,23 @@ class RanksPage(ListTab):
         state = states[at]
         self._job_id = state.job.id
         self.processes.has_hosts = self.telemetry.has_hosts
-        rows = [self._row(rank, state) for rank in state.job.ranks]
-        self.processes.state.fill(rows)
         title.state, title.place = state, ""
         title.slow = self._slow(state.job)
+        rows = [self._row(rank, state) for rank in state.job.ranks]
+        self.processes.state.fill(rows)
         if len(states) > 1:
             title.place = f" job {at + 1} of {len(states)} · n next "
         if state.held_up is not None:
             title.gpu = self._gpu_of(state.job, state.held_up.rank)
         return state
 
-    def _slow(self, job: Job) -> str:
-        """Return the finding about a rank whose clock is low; empty if there is none."""
+    def _slow(self, job: Job) -> Finding | None:
+        """Return the finding about a rank whose clock is low, if there is one."""
         uuids = {process.device_uuid for process in job.ranks.values()}
         for finding in self.telemetry.findings:
             if finding.rule == "straggler" and finding.device_uuid in uuids:
-                return finding.line
-        return ""
+                return finding
+        return None
 
     def _hidden(self) -> int:
         sample = self.telemetry.sample
@@ -383,13 +388,11 @@ class RanksPage(ListTab):
         telemetry, uuid = self.telemetry, process.device_uuid
         device = telemetry.find_device(uuid)
         readings = telemetry.readings(uuid)
-        held_up = state.held_up
-        if held_up is not None and held_up.rank == rank:
-            note, marked = AWAITED, held_up.reading
-        elif rank in state.waiting:
-            note, marked = WAITS, ""
-        else:
-            note, marked = (self._problem(uuid, readings), "")
+        note, marked = self._note(
+            rank,
+            state,
+            readings,
+        )
         gpu = ABSENT
         if device is not None:
             gpu = device.number
@@ -402,15 +405,23 @@ class RanksPage(ListTab):
             marked,
         )
 
-    def _problem(
+    def _note(
         self,
-        uuid: str,
+        rank: int,
+        state: JobState,
         readings: DeviceSample,
-    ) -> str:
-        """Return the gravest problem of the device; empty if it has none."""
+    ) -> tuple[str, str]:
+        """Return what is wrong with a rank, and the reading that is out of line; empty if none."""
+        held_up, slow = state.held_up, self._title.slow
+        if held_up is not None and held_up.rank == rank:
+            return AWAITED, held_up.reading
+        if rank in state.waiting:
+            return WAITS, ""
         if readings.state is not DeviceState.OK:
-            return STATES[readings.state]
-        found = self.telemetry.problems.get(uuid)
+            return STATES[readings.state], ""
+        found = self.telemetry.problems.get(readings.uuid)
         if found is None:
-            return ""
-        return found.line
+            return "", ""
+        if slow is not None and slow.device_uuid == readings.uuid:
+            return found.line, CLOCK
+        return found.line, ""
