@@ -103,7 +103,7 @@ class JobState(NamedTuple):
     job: Job
     held_up: HeldUp | None = None
     waiting: frozenset[int] = frozenset()
-    """Ranks that wait in a collective."""
+    """Ranks that wait in a collective, or launch small kernels if no rank holds them up."""
     lacking: str = ""
     """Reason why the ranks cannot be compared; empty if they were."""
 
@@ -128,6 +128,8 @@ class JobState(NamedTuple):
             return f"{self.job.seen}. {title}: {self.held_up.numbers}"
         if self.lacking:
             return f"{self.job.seen}. Not compared: {self.lacking}"
+        if self.job.missing and len(self.waiting) == len(self.job.ranks):
+            return f"{self.job.seen}. The others may wait in a collective"
         return f"{self.job.seen}. No rank is out of line"
 
 

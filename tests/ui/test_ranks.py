@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 JOB = "node01:29500"
 WAITS: Mapping[str, Any] = {**WORKING, BUSY: 100, SM: 12.0, TENSOR: 0.0, WATTS: 180.0}
 SAMPLES = 40
+WAITING = "waits in a collective"
 
 
 def rank(number: int, of: int, **changes: Any) -> Process:
@@ -184,4 +185,10 @@ async def test_during_a_pause_a_rank_that_has_ended_is_not_named() -> None:
         for tick in range(SAMPLES, SAMPLES + 30):
             stream.send(dataclasses.replace(last, time=NOW + tick))
         await settle(pilot)
-        assert "3 of 4 ranks seen: 3 is not on a GPU here" in words(app)
+        seen = "3 of 4 ranks seen: 3 is not on a GPU here"
+        assert f"{seen}. The others may wait in a collective" in words(app)
+        assert WAITING not in shown(pilot, RanksView)
+        await pilot.press("n")
+        await settle(pilot)
+        assert f"{seen}. Not compared" in words(app)
+        assert not app._notifications

@@ -415,7 +415,8 @@ class RanksPage(ListTab):
         held_up, slow = state.held_up, self._title.slow
         if held_up is not None and held_up.rank == rank:
             return AWAITED, held_up.reading
-        if rank in state.waiting:
+        # Without a rank that they wait for, they may launch small kernels.
+        if held_up is not None and rank in state.waiting:
             return WAITS, ""
         if readings.state is not DeviceState.OK:
             return STATES[readings.state], ""
