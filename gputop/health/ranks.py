@@ -14,7 +14,7 @@ from gputop.agent.device import DeviceState
 from gputop.agent.snapshot import Process
 from gputop.health import thresholds as t
 from gputop.health.bound_by import BUSY, POWER, SM, TENSOR
-from gputop.health.findings import capitalized, listed_numbers
+from gputop.health.findings import capitalized, listed_ranges
 from gputop.health.rule_view import RuleView, finite, lack_text
 from gputop.text import count, percentage
 
@@ -34,29 +34,43 @@ WORDS = {
 """Words for the numbers."""
 
 
+MOST_GAPS = 4
+"""Most ranges of missing ranks to list."""
+
+
 class Job(NamedTuple):
     """A parallel job with its ranks that use a GPU."""
 
     id: str
     ranks: Mapping[int, Process]
     """Process of each rank, on the device where it holds most memory."""
-    world_size: int | None
+    world_size: int
+    """Number of ranks, or the least one if it is unknown."""
 
     @property
-    def missing(self) -> list[int]:
-        """Ranks that are on none of the machines, or on no GPU."""
-        if self.world_size is None:
-            return []
-        return [n for n in range(self.world_size) if n not in self.ranks]
+    def missing(self) -> list[tuple[int, int]]:
+        """First and last rank of each gap: ranks on none of the machines, or on no GPU."""
+        gaps = []
+        following = 0
+        for rank in [*self.ranks, self.world_size]:
+            if rank > following:
+                gaps.append((following, rank - 1))
+            following = rank + 1
+        return gaps
 
     @property
     def seen(self) -> str:
         """The number of ranks that are there, and the other ones."""
-        many = count(len(self.ranks), "rank")
-        if not self.missing:
-            return many
-        verb = "is" if len(self.missing) == 1 else "are"
-        others = f"{listed_numbers(self.missing)} {verb} not on a GPU here"
+        gaps = self.missing
+        if not gaps:
+            return count(len(self.ranks), "rank")
+        others = "the others"
+        if len(gaps) <= MOST_GAPS:
+            others = listed_ranges(gaps)
+        verb = "are"
+        if len(self.ranks) + 1 == self.world_size:
+            verb = "is"
+        others = f"{others} {verb} not on a GPU here"
         return f"{len(self.ranks)} of {self.world_size} ranks seen: {others}"
 
 
@@ -150,24 +164,27 @@ def find_jobs(processes: Iterable[Process]) -> list[Job]:
     found: dict[str, dict[int, Process]] = {}
     sizes: dict[str, int] = {}
     for process in processes:
-        if process.rank is None or process.job_id is None:
+        rank, job_id = process.rank, process.job_id
+        if rank is None or job_id is None:
             continue
-        ranks = found.setdefault(process.job_id, {})
-        known = ranks.get(process.rank)
+        ranks = found.setdefault(job_id, {})
+        known = ranks.get(rank)
         if known is None or _memory(process) > _memory(known):
-            ranks[process.rank] = process
-        size = process.world_size or 0
-        sizes[process.job_id] = max(size, sizes.get(process.job_id, 0))
+            ranks[rank] = process
+        sizes[job_id] = max(
+            rank + 1,
+            sizes.get(job_id, 0),
+            process.world_size or 0,
+        )
     jobs = []
     for job_id, ranks in found.items():
-        size = max(sizes[job_id], len(ranks))
-        if size > 1:
+        if sizes[job_id] > 1:
             by_rank = dict(sorted(ranks.items()))
             jobs.append(
                 Job(
                     job_id,
                     by_rank,
-                    sizes[job_id] or None,
+                    sizes[job_id],
                 )
             )
     return jobs
@@ -275,7 +292,7 @@ def compare(
         elif not waits(load, held=True):
             working.add(rank)
     state = JobState(job, waiting=frozenset(waiting))
-    if len(working) == 1 and len(waiting) == len(loads) - 1:
+    if waiting and len(working) == 1 and len(waiting) == len(loads) - 1:
         return state._replace(held_up=_hung(working.pop(), loads))
     if len(loads) < t.FEWEST_RANKS:
         few = f"{count(t.FEWEST_RANKS, 'rank')} are needed"
