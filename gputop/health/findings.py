@@ -250,15 +250,23 @@ def name_devices(labels: Sequence[str]) -> str:
 
 def listed_numbers(numbers: Iterable[int]) -> str:
     """Return numbers in order: `0–2, 5 and 7`."""
-    parts: list[str] = []
+    ranges: list[tuple[int, int]] = []
     for _, run in groupby(
         enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0]
     ):
         near = [number for _, number in run]
-        if len(near) > 2:
-            parts.append(f"{near[0]}–{near[-1]}")
+        ranges.append((near[0], near[-1]))
+    return listed_ranges(ranges)
+
+
+def listed_ranges(ranges: Iterable[tuple[int, int]]) -> str:
+    """Return ranges of numbers, given by the first and the last one: `0–2, 5 and 7`."""
+    parts: list[str] = []
+    for first, last in ranges:
+        if last - first > 1:
+            parts.append(f"{first}–{last}")
         else:
-            parts += map(str, near)
+            parts += dict.fromkeys((str(first), str(last)))
     return _listed(parts)
 
 

@@ -14,7 +14,7 @@ from gputop.agent.device import DeviceState
 from gputop.agent.snapshot import Process
 from gputop.health import thresholds as t
 from gputop.health.bound_by import BUSY, POWER, SM, TENSOR
-from gputop.health.findings import capitalized, listed_numbers
+from gputop.health.findings import capitalized, listed_ranges
 from gputop.health.rule_view import RuleView, finite, lack_text
 from gputop.text import count, percentage
 
@@ -34,29 +34,43 @@ WORDS = {
 """Words for the numbers."""
 
 
+MOST_GAPS = 4
+"""Most ranges of missing ranks to list."""
+
+
 class Job(NamedTuple):
     """A parallel job with its ranks that use a GPU."""
 
     id: str
     ranks: Mapping[int, Process]
     """Process of each rank, on the device where it holds most memory."""
-    world_size: int | None
+    world_size: int
+    """Number of ranks, or the least one if it is unknown."""
 
     @property
-    def missing(self) -> list[int]:
-        """Ranks that are on none of the machines, or on no GPU."""
-        if self.world_size is None:
-            return []
-        return [n for n in range(self.world_size) if n not in self.ranks]
+    def missing(self) -> list[tuple[int, int]]:
+        """First and last rank of each gap: ranks on none of the machines, or on no GPU."""
+        gaps = []
+        following = 0
+        for rank in [*self.ranks, self.world_size]:
+            if rank > following:
+                gaps.append((following, rank - 1))
+            following = rank + 1
+        return gaps
 
     @property
     def seen(self) -> str:
         """The number of ranks that are there, and the other ones."""
-        many = count(len(self.ranks), "rank")
-        if not self.missing:
-            return many
-        verb = "is" if len(self.missing) == 1 else "are"
-        others = f"{listed_numbers(self.missing)} {verb} not on a GPU here"
+        gaps = self.missing
+        if not gaps:
+            return count(len(self.ranks), "rank")
+        others = "the others"
+        if len(gaps) <= MOST_GAPS:
+            others = listed_ranges(gaps)
+        verb = "are"
+        if len(self.ranks) + 1 == self.world_size:
+            verb = "is"
+        others = f"{others} {verb} not on a GPU here"
         return f"{len(self.ranks)} of {self.world_size} ranks seen: {others}"
 
 
@@ -73,9 +87,9 @@ class Load(NamedTuple):
 
     def number(self, reading: str) -> float | None:
         """Return the number of a reading in `LIMITS`."""
-        return {BUSY: self.busy, POWER: self.power, TENSOR: self.tensor}[
-            reading
-        ]
+        if reading == BUSY:
+            return self.busy
+        return self.power if reading == POWER else self.tensor
 
 
 class HeldUp(NamedTuple):
@@ -103,18 +117,33 @@ class JobState(NamedTuple):
     job: Job
     held_up: HeldUp | None = None
     waiting: frozenset[int] = frozenset()
-    """Ranks that wait in a collective."""
+    """Ranks that wait in a collective, or launch small kernels if no rank holds them up."""
     lacking: str = ""
     """Reason why the ranks cannot be compared; empty if they were."""
 
+    @property
+    def behind(self) -> Process | None:
+        """Process of the rank that the others wait for, if there is one."""
+        if self.held_up is None:
+            return None
+        return self.job.ranks[self.held_up.rank]
+
     def sentence(self, gpu: str = "") -> str:
         """Return the state in one sentence; `gpu` names the device of the rank that is behind."""
-        if self.held_up is not None:
-            process = self.job.ranks[self.held_up.rank]
-            title = capitalized(title_of(self.held_up, process, gpu))
+        process = self.behind
+        if self.held_up is not None and process is not None:
+            title = capitalized(
+                title_of(
+                    self.held_up,
+                    process,
+                    gpu,
+                )
+            )
             return f"{self.job.seen}. {title}: {self.held_up.numbers}"
         if self.lacking:
             return f"{self.job.seen}. Not compared: {self.lacking}"
+        if self.job.missing and len(self.waiting) == len(self.job.ranks):
+            return f"{self.job.seen}. The others may wait in a collective"
         return f"{self.job.seen}. No rank is out of line"
 
 
@@ -135,20 +164,29 @@ def find_jobs(processes: Iterable[Process]) -> list[Job]:
     found: dict[str, dict[int, Process]] = {}
     sizes: dict[str, int] = {}
     for process in processes:
-        if process.rank is None or process.job_id is None:
+        rank, job_id = process.rank, process.job_id
+        if rank is None or job_id is None:
             continue
-        ranks = found.setdefault(process.job_id, {})
-        known = ranks.get(process.rank)
+        ranks = found.setdefault(job_id, {})
+        known = ranks.get(rank)
         if known is None or _memory(process) > _memory(known):
-            ranks[process.rank] = process
-        size = process.world_size or 0
-        sizes[process.job_id] = max(size, sizes.get(process.job_id, 0))
+            ranks[rank] = process
+        sizes[job_id] = max(
+            rank + 1,
+            sizes.get(job_id, 0),
+            process.world_size or 0,
+        )
     jobs = []
     for job_id, ranks in found.items():
-        size = max(sizes[job_id], len(ranks))
-        if size > 1:
+        if sizes[job_id] > 1:
             by_rank = dict(sorted(ranks.items()))
-            jobs.append(Job(job_id, by_rank, sizes[job_id] or None))
+            jobs.append(
+                Job(
+                    job_id,
+                    by_rank,
+                    sizes[job_id],
+                )
+            )
     return jobs
 
 
@@ -169,7 +207,11 @@ def judge_jobs(
     for job in jobs:
         known = before.get(job.id)
         held_up = None if known is None else known.held_up
-        state = _judge(job, views, held_up)
+        state = _judge(
+            job,
+            views,
+            held_up,
+        )
         states[job.id] = state
         for process in job.ranks.values():
             view = views.get(process.device_uuid)
@@ -179,7 +221,9 @@ def judge_jobs(
 
 
 def _judge(
-    job: Job, views: Mapping[str, RuleView], before: HeldUp | None
+    job: Job,
+    views: Mapping[str, RuleView],
+    before: HeldUp | None,
 ) -> JobState:
     loads = {}
     for rank, process in job.ranks.items():
@@ -189,7 +233,12 @@ def _judge(
         load = _load_of(view)
         if load is None:
             absence = view.absence(BUSY)
-            why = lack_text(BUSY, absence, view.device, view.host)
+            why = lack_text(
+                BUSY,
+                absence,
+                view.device,
+                view.host,
+            )
             if absence is not None:
                 why = f"rank {rank} has {why}"
             return JobState(job, lacking=why)
@@ -197,7 +246,11 @@ def _judge(
     devices = {process.device_uuid for process in job.ranks.values()}
     if len(devices) < len(loads):
         return JobState(job, lacking="ranks share a GPU")
-    return compare(job, loads, before)
+    return compare(
+        job,
+        loads,
+        before,
+    )
 
 
 def _load_of(view: RuleView) -> Load | None:
@@ -205,18 +258,23 @@ def _load_of(view: RuleView) -> Load | None:
     busy = view.mean_or_none(BUSY, t.RANK_SECONDS)
     if busy is None or view.sample.state is not DeviceState.OK:
         return None
-    watts = view.mean_or_none(POWER, t.RANK_SECONDS)
-    power = fallen = None
-    if watts is not None:
-        limit = view.sample.power_limit_watts
-        if limit:
-            power = 100 * watts / limit
-        highest = max(finite(view.values(POWER, t.LONG_SECONDS, 0.0)))
-        if highest > 0:
-            fallen = 100 * watts / highest
     sm = view.mean_or_none(SM, t.RANK_SECONDS)
+    watts = view.mean_or_none(POWER, t.RANK_SECONDS)
+    limit = view.sample.power_limit_watts
+    power = fallen = None
+    if watts is not None and limit:
+        power = 100 * watts / limit
+    if watts is not None and sm is None:
+        highest = max(finite(view.values(POWER, t.LONG_SECONDS, 0.0)))
+        fallen = 100 * watts / max(1.0, highest)
     tensor = view.mean_or_none(TENSOR, t.RANK_SECONDS)
-    return Load(busy, power, fallen, sm, tensor)
+    return Load(
+        busy,
+        power,
+        fallen,
+        sm,
+        tensor,
+    )
 
 
 def compare(
@@ -234,16 +292,23 @@ def compare(
         elif not waits(load, held=True):
             working.add(rank)
     state = JobState(job, waiting=frozenset(waiting))
-    if len(working) == 1 and len(waiting) == len(loads) - 1:
+    if waiting and len(working) == 1 and len(waiting) == len(loads) - 1:
         return state._replace(held_up=_hung(working.pop(), loads))
     if len(loads) < t.FEWEST_RANKS:
         few = f"{count(t.FEWEST_RANKS, 'rank')} are needed"
         return state._replace(lacking=few)
-    found = []
+    found: dict[int, HeldUp] = {}
     for reading in LIMITS:
-        found += _out_of_line(loads, reading, before)
-    if len({each.rank for each in found}) == 1:
-        return state._replace(held_up=found[0])
+        held_up = _out_of_line(
+            loads,
+            reading,
+            before,
+        )
+        if held_up is not None:
+            found.setdefault(held_up.rank, held_up)
+    if len(found) == 1:
+        (held_up,) = found.values()
+        return state._replace(held_up=held_up)
     return state
 
 
@@ -255,10 +320,7 @@ def waits(load: Load, *, held: bool) -> bool:
         tensor = load.tensor or 0.0
         few = t.FEW_SMS.passed(load.sm, held=held)
         return few and t.NO_TENSOR.passed(tensor, held=held)
-    for limit, power in (
-        (t.FEW_WATTS, load.power),
-        (t.FALLEN, load.fallen),
-    ):
+    for limit, power in ((t.FEW_WATTS, load.power), (t.FALLEN, load.fallen)):
         if power is not None and limit.passed(power, held=held):
             return True
     return False
@@ -270,9 +332,17 @@ def _hung(rank: int, loads: Mapping[int, Load]) -> HeldUp:
     if t.BUSY.passed(loads[rank].busy, held=True):
         readings = [TENSOR, POWER, BUSY]
     for reading in readings:
-        own, others = _apart(rank, loads, reading)
-        if own is not None and others:
-            return HeldUp(rank, reading, own, _median(others), hangs=True)
+        numbers = _numbers(loads, reading)
+        if numbers:
+            own = numbers.pop(rank)
+            others = _median([*numbers.values()])
+            return HeldUp(
+                rank,
+                reading,
+                own,
+                others,
+                hangs=True,
+            )
     raise AssertionError("busy is known")
 
 
@@ -280,41 +350,60 @@ def _out_of_line(
     loads: Mapping[int, Load],
     reading: str,
     before: HeldUp | None,
-) -> list[HeldUp]:
-    """Return the ranks that are less busy than all others, or that do more work in their time."""
+) -> HeldUp | None:
+    """Return the rank that is less busy than all others, or that does more work in its time."""
     from gputop.bench.results.statistics import robust_sigma
 
-    found = []
-    for rank in loads:
-        own, others = _apart(rank, loads, reading)
-        _, busy = _apart(rank, loads, BUSY)
-        # Ranks that wait for another one are always busy.
-        is_busy = t.BUSY.passed(_median(busy), held=before is not None)
-        if own is None or not others or not is_busy:
-            continue
-        median = _median(others)
-        apart = own - median
-        if reading == BUSY:
-            apart = -apart
-        is_held = before is not None and before.rank == rank
-        matters = LIMITS[reading].passed(apart, held=is_held)
-        if matters and apart >= t.DEVIATIONS * robust_sigma(others):
-            found.append(HeldUp(rank, reading, own, median))
-    return found
+    numbers = _numbers(loads, reading)
+    if not numbers:
+        return None
+    pick = max
+    if reading == BUSY:
+        pick = min
+    rank = pick(numbers, key=lambda each: numbers[each])
+    own = numbers.pop(rank)
+    others = [*numbers.values()]
+    median = _median(others)
+    apart = abs(own - median)
+    # Of two ranks that are out of line, neither is named.
+    nearest = min(abs(own - other) for other in others)
+    is_held = before is not None and before.rank == rank
+    if (
+        _are_busy(loads, rank, held=is_held)
+        and LIMITS[reading].passed(apart, held=is_held)
+        and apart >= t.DEVIATIONS * robust_sigma(others)
+        and nearest >= apart / 2
+    ):
+        return HeldUp(
+            rank,
+            reading,
+            own,
+            median,
+        )
+    return None
 
 
-def _apart(
-    rank: int, loads: Mapping[int, Load], reading: str
-) -> tuple[float | None, list[float]]:
-    """Return a rank's number, and those of the others; none if one of them is missing."""
-    others = []
-    for other, load in loads.items():
+def _are_busy(
+    loads: Mapping[int, Load],
+    rank: int,
+    *,
+    held: bool,
+) -> bool:
+    """Return True if the other ranks are busy, as ranks are that wait for another one."""
+    busy = _numbers(loads, BUSY)
+    busy.pop(rank)
+    return t.BUSY.passed(_median([*busy.values()]), held=held)
+
+
+def _numbers(loads: Mapping[int, Load], reading: str) -> dict[int, float]:
+    """Return the numbers of all ranks; empty if one of them is missing."""
+    numbers = {}
+    for rank, load in loads.items():
         number = load.number(reading)
         if number is None:
-            return None, []
-        if other != rank:
-            others.append(number)
-    return loads[rank].number(reading), others
+            return {}
+        numbers[rank] = number
+    return numbers
 
 
 def _median(numbers: Sequence[float]) -> float:

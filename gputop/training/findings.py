@@ -29,8 +29,11 @@ CAUSES = (
     "clocks_low",
     "input_bound",
     "straggler",
+    "held_up",
 )
 """Rules whose findings explain a slowdown, the likeliest cause first."""
+HELD_BACK = CAUSES[:3]
+"""Rules whose titles say what is done to a GPU, such as `throttled by heat`."""
 SHORT_WORK_PERCENT = 80.0
 """A GPU that is less busy waits during a part of each step."""
 
@@ -59,7 +62,9 @@ class Slowdown:
             is_near = abs(finding.since - self.since) <= CAUSE_SECONDS
             if is_near and order < best:
                 best = order
-                cause = f", when {name} began to be {finding.title}"
+                cause = f"; {name}: {finding.title}"
+                if finding.rule in HELD_BACK:
+                    cause = f", when {name} began to be {finding.title}"
         return text + cause
 
 

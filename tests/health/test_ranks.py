@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gputop.health.findings import Severity
 from gputop.health.judge import NoFinding
-from gputop.health.ranks import Job, Load, compare, find_jobs, in_order
+from gputop.health.ranks import HeldUp, Job, Load, compare, find_jobs, in_order
 from tests.health.histories import (
     BUSY,
     CLOCK,
@@ -76,6 +78,8 @@ def rank(number: int, of: int | None = 4, index: int | None = None, **changes: A
         ([WORKS._replace(power=p, tensor=p / 2) for p in (40, 55, 70, 90)], None, False),
         # Almost waits, as all do: small kernels.
         ([WAITS, WAITS, WAITS._replace(sm=33)], None, False),
+        ([WORKS], None, False),
+        ([WAITS], None, False),
         # Idle ranks wait for nobody.
         ([STOPPED, STOPPED, STOPPED, WORKS], None, False),
     ],
@@ -83,7 +87,7 @@ def rank(number: int, of: int | None = 4, index: int | None = None, **changes: A
 def test_the_rank_that_the_others_wait_for(
     loads: list[Load], held_up: int | None, hangs: bool
 ) -> None:
-    state = compare(Job(JOB, {}, None), dict(enumerate(loads)))
+    state = compare(Job(JOB, {}, 0), dict(enumerate(loads)))
     if held_up is None:
         assert state.held_up is None
     else:
@@ -91,8 +95,23 @@ def test_the_rank_that_the_others_wait_for(
         assert (state.held_up.rank, state.held_up.hangs) == (held_up, hangs)
 
 
+PERCENT = st.floats(0, 100)
+LOADS = st.builds(Load, PERCENT, *[st.none() | PERCENT] * 4) | st.sampled_from(
+    [WORKS, WAITS, HALF, STARVES, STOPPED]
+)
+
+
+@given(st.lists(LOADS, max_size=6), st.booleans())
+def test_whatever_the_loads_are_at_most_one_rank_is_named(loads: list[Load], hangs: bool) -> None:
+    before = HeldUp(0, BUSY, 0.0, 100.0, hangs)
+    state = compare(Job(JOB, {}, 0), dict(enumerate(loads)), before)
+    if state.held_up is not None:
+        assert state.held_up.rank < len(loads)
+        assert state.held_up.rank not in state.waiting or not state.held_up.hangs
+
+
 def test_a_rank_near_a_limit_stays() -> None:
-    job = Job(JOB, {}, None)
+    job = Job(JOB, {}, 0)
     before = compare(job, dict(enumerate([WORKS, WORKS, STARVES])))
     near = dict(enumerate([WORKS, WORKS, WORKS._replace(busy=90)]))
     assert compare(job, near, before.held_up).held_up is not None
@@ -106,13 +125,16 @@ def test_a_rank_near_a_limit_stays() -> None:
         ([0, 1, 2, 4, 6, 7], 8, "6 of 8 ranks seen: 3 and 5 are not on a GPU here"),
         ([0, 1, 2], 4, "3 of 4 ranks seen: 3 is not on a GPU here"),
         ([*range(8)], 64, "8 of 64 ranks seen: 8–63 are not on a GPU here"),
-        ([0, 5], None, "2 ranks"),
+        ([0, 2, 4, 6, 8], 10, "5 of 10 ranks seen: the others are not on a GPU here"),
+        ([5, 9], 10**15, f"2 of {10**15} ranks seen: 0–4, 6–8 and 10–{10**15 - 1} are not on"),
+        ([0, 1], None, "2 ranks"),
+        ([0, 3], None, "2 of 4 ranks seen: 1 and 2 are not on a GPU here"),
     ],
 )
 def test_the_ranks_that_are_seen(ranks: list[int], of: int | None, seen: str) -> None:
     (job,) = find_jobs([rank(n, of) for n in reversed(ranks)])
     assert [*job.ranks] == ranks
-    assert job.seen == seen
+    assert job.seen.startswith(seen)
 
 
 def test_a_rank_is_on_the_device_where_it_holds_most_memory() -> None:
@@ -230,6 +252,6 @@ def test_a_finding_comes_and_goes_once() -> None:
 
 
 def test_jobs_that_are_held_up_come_first() -> None:
-    good = compare(Job("a", {}, None), dict(enumerate([WORKS] * 3)))
-    bad = compare(Job("b", {}, None), dict(enumerate([WAITS, STOPPED])))
+    good = compare(Job("a", {}, 0), dict(enumerate([WORKS] * 3)))
+    bad = compare(Job("b", {}, 0), dict(enumerate([WAITS, STOPPED])))
     assert [each.job.id for each in in_order([good, bad])] == ["b", "a"]

@@ -76,6 +76,9 @@ def test_the_cause_is_the_finding_that_began_at_that_time() -> None:
     assert found.sentence() == begin
     assert found.sentence([("GPU 3", old), ("GPU 3", other)]) == begin
     assert found.sentence([("GPU 3", hot)]) == f"{begin}, when GPU 3 began to be slowed by heat"
+    title = "rank 3 (pid 7) may hold up its job"
+    behind = Finding(Severity.WARNING, title, rule="held_up", since=found.since)
+    assert found.sentence([("GPU 3", behind)]) == f"{begin}; GPU 3: {title}"
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,8 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import HelpPage
 from tests.streams import PreparedStream, inventory, process, sample
-from tests.ui.pilots import app_with, lines, settle, shown, text_of, until
+from tests.ui.pilots import app_with, dashboard_of, lines, settle, shown, text_of, until
+from tests.ui.test_ranks import hanging
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,6 +152,28 @@ async def test_s_says_where_the_time_goes(monkeypatch: pytest.MonkeyPatch) -> No
                 lambda: any("71 % in DataLoader" in n.message for n in app._notifications),
             )
             app.clear_notifications()
+
+
+async def test_s_samples_the_rank_that_the_others_wait_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sampled: list[int] = []
+
+    async def sample_stacks(pid: int) -> Stacks:
+        sampled.append(pid)
+        return Stacks((("sleep", 100.0),))
+
+    monkeypatch.setattr("gputop.ui.processes.stacks_note.sample_stacks", sample_stacks)
+    training = Followed("step 1")
+    training.members = lambda pids: frozenset(pids) - {PID}  # type: ignore[method-assign]
+    *before, last = hanging()
+    app = GputopApp(PreparedStream(last), extra=tab_of(training))
+    for record in before:
+        dashboard_of(app).telemetry.receive(record)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await read(pilot)
+        await pilot.press("s")
+        await until(pilot, lambda: sampled == [4703])
 
 
 async def test_f9_asks_and_sends_a_signal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 JOB = "node01:29500"
 WAITS: Mapping[str, Any] = {**WORKING, BUSY: 100, SM: 12.0, TENSOR: 0.0, WATTS: 180.0}
 SAMPLES = 40
+WAITING = "waits in a collective"
 
 
 def rank(number: int, of: int, **changes: Any) -> Process:
@@ -166,3 +167,28 @@ async def test_a_slow_clock_is_said_and_foreign_text_is_made_visible() -> None:
         await settle(pilot)
         assert "Ranks of a␛[31m:1 " in words(app)
         assert "4 ranks. Rank 1 may delay its job, SM clock below the median" in words(app)
+        view = app.screen.query_one(RanksView)
+        marked = [span.text.strip() for span in view._rows[2] if span.style == WARN]
+        assert marked[0] == "1"
+
+
+async def test_during_a_pause_a_rank_that_has_ended_is_not_named() -> None:
+    *before, last = hanging()
+    assert isinstance(last, Sample)
+    gone = dataclasses.replace(last, processes=last.processes[:3])
+    app = app_with(*before, gone)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot)
+        await pilot.press("R", "space")
+        stream = dashboard_of(app)._stream
+        assert isinstance(stream, streams.PreparedStream)
+        for tick in range(SAMPLES, SAMPLES + 30):
+            stream.send(dataclasses.replace(last, time=NOW + tick))
+        await settle(pilot)
+        seen = "3 of 4 ranks seen: 3 is not on a GPU here"
+        assert f"{seen}. The others may wait in a collective" in words(app)
+        assert WAITING not in shown(pilot, RanksView)
+        await pilot.press("n")
+        await settle(pilot)
+        assert f"{seen}. Not compared" in words(app)
+        assert not app._notifications

@@ -89,7 +89,15 @@ def rank_of(
         if name == TORCH and size is None:
             # A variable of this name may mean anything.
             continue
-        return Rank(rank, size, _job_id(variables, home, parent_pid))
+        return Rank(
+            rank,
+            size,
+            _job_id(
+                variables,
+                home,
+                parent_pid,
+            ),
+        )
     return Rank()
 
 

@@ -26,10 +26,9 @@ def held_up(view: RuleView) -> Finding | None:
         return None
     if view.mean_or_none(BUSY, t.RANK_SECONDS) is None:
         raise NoEvidence(BUSY)
-    job, found = view.job.job, view.job.held_up
-    if found is None:
+    found, process = view.job.held_up, view.job.behind
+    if found is None or process is None:
         return None
-    process = job.ranks[found.rank]
     if process.device_uuid != view.device.uuid:
         return None
     cost = 0.0
@@ -40,7 +39,7 @@ def held_up(view: RuleView) -> Finding | None:
     return Finding(
         Severity.WARNING,
         title_of(found, process),
-        [*_numbers(view, found), *_cpu(job, found.rank)],
+        [*_numbers(view, found), *_cpu(view.job.job, found.rank)],
         _remedy(process),
         cost_percent=cost,
     )
@@ -76,8 +75,18 @@ def _cpu(job: Job, rank: int) -> list[Evidence]:
     if own is None or not others:
         return []
     return [
-        Evidence("CPU of its process", CPU, own, "%"),
-        Evidence("of the others", CPU, median(others), "%"),
+        Evidence(
+            "CPU of its process",
+            CPU,
+            own,
+            "%",
+        ),
+        Evidence(
+            "of the others",
+            CPU,
+            median(others),
+            "%",
+        ),
     ]
 
 

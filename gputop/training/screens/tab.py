@@ -117,11 +117,14 @@ class TrainingTab(LiveTab):
         return [device for device in devices if device.uuid in used]
 
     def action_stacks(self) -> None:
-        """Show where the first process of the training spends its time."""
+        """Show where a process spends its time: the rank that the others wait for, or the first."""
         if self._training.is_simulated:
             self.notify("This training is simulated and has no process")
             return
         pid = min(self._members, default=self._training.pid)
+        for job in self._telemetry.judgement.jobs.values():
+            if job.behind is not None and job.behind.pid in self._members:
+                pid = job.behind.pid
         self.run_worker(
             note_stacks(self.app, pid),
             group="stacks",

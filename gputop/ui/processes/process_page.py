@@ -244,14 +244,17 @@ class ProcessDetailsView(ScrolledView, FilterView):
 
 
 def places_of(process: Process) -> list[str]:
-    """Return the job, pod and container of a process."""
+    """Return the job, pod and container of a process, and its rank."""
     names = (process.slurm_job, process.pod, process.container)
     kinds = ("job", "pod", "container")
-    return [
+    places = [
         f"{kind} {name}"
         for kind, name in zip(kinds, names, strict=True)
         if name
     ]
+    if process.rank is not None:
+        places.append(f"rank {process.rank} of {process.job_id}")
+    return places
 
 
 def _values(shown: Sequence[columns.ProcessColumn], row: ProcessRow) -> str:

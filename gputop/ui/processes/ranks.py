@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from gputop.agent.device import Absence, DeviceState
 from gputop.health.bound_by import BUSY, POWER, TENSOR
 from gputop.health.conditions import STATES
-from gputop.health.findings import capitalized
+from gputop.health.findings import Finding, capitalized
 from gputop.health.ranks import Job, JobState, find_jobs, in_order
 from gputop.health.rule_view import TOO_SHORT
+from gputop.health.rules.workload import CLOCK
 from gputop.schema.derived import label_of
 from gputop.text import ABSENT, age, count, quantity, size, visible
 from gputop.ui.drawing.cells import Row, Span, paragraph, rule_of
@@ -59,7 +60,11 @@ def _percent(name: str) -> Callable[[RankRow], str]:
     return lambda row: quantity(getattr(row.readings, name), "")
 
 
-RANK = Column[RankRow]("RANK", 5, lambda row: str(row.rank))
+RANK = Column[RankRow](
+    "RANK",
+    5,
+    lambda row: str(row.rank),
+)
 HOST = Column[RankRow](
     "HOST",
     10,
@@ -67,15 +72,31 @@ HOST = Column[RankRow](
     right=False,
     most=20,
 )
-GPU = Column[RankRow]("GPU", 4, lambda row: row.gpu)
-PID = Column[RankRow]("PID", 7, lambda row: str(row.process.pid))
-BUSY_COLUMN = Column[RankRow]("BUSY%", 5, _percent(BUSY))
+GPU = Column[RankRow](
+    "GPU",
+    4,
+    lambda row: row.gpu,
+)
+PID = Column[RankRow](
+    "PID",
+    7,
+    lambda row: str(row.process.pid),
+)
+BUSY_COLUMN = Column[RankRow](
+    "BUSY%",
+    5,
+    _percent(BUSY),
+)
 POWER_COLUMN = Column[RankRow](
     "POWER",
     6,
     lambda row: quantity(row.readings.power_watts, " W"),
 )
-TENSOR_COLUMN = Column[RankRow]("TENSOR%", 7, _percent(TENSOR))
+TENSOR_COLUMN = Column[RankRow](
+    "TENSOR%",
+    7,
+    _percent(TENSOR),
+)
 MEMORY = Column[RankRow](
     "GPU MEM",
     9,
@@ -86,8 +107,17 @@ CPU = Column[RankRow](
     5,
     lambda row: quantity(row.process.cpu_percent, ""),
 )
-AGE = Column[RankRow]("AGE", 6, lambda row: _age(row.readings.age_seconds))
-NOTE = Column[RankRow]("", 0, lambda row: row.note, right=False)
+AGE = Column[RankRow](
+    "AGE",
+    6,
+    lambda row: _age(row.readings.age_seconds),
+)
+NOTE = Column[RankRow](
+    "",
+    0,
+    lambda row: row.note,
+    right=False,
+)
 COLUMNS = (
     *(RANK, HOST, GPU, PID, BUSY_COLUMN, POWER_COLUMN, TENSOR_COLUMN),
     *(MEMORY, CPU, AGE, NOTE),
@@ -100,7 +130,9 @@ READINGS = {BUSY_COLUMN: BUSY, POWER_COLUMN: POWER, TENSOR_COLUMN: TENSOR}
 
 
 def _age(seconds: float | None) -> str:
-    return ABSENT if seconds is None else age(seconds)
+    if seconds is None:
+        return ABSENT
+    return age(seconds)
 
 
 class Ranks(ListState[RankRow]):
@@ -123,32 +155,52 @@ class RanksTitle(TelemetryView):
     """Name of the device of the rank that is behind."""
     place = ""
     """Number of the job, if there are several."""
-    slow = ""
-    """Finding about a rank with a slow GPU; empty if there is none."""
+    slow: Finding | None = None
+    """Finding about a rank whose clock is low."""
     hidden = 0
     """Number of processes whose environment cannot be read."""
 
-    def draw(self, width: int, height: int) -> list[Row]:
+    def draw(
+        self,
+        width: int,
+        height: int,
+    ) -> list[Row]:
         rows: list[Row] = []
         if self.state is not None:
             left = [
                 Span("Ranks of ", ACCENT),
                 Span(f"{visible(self.state.job.id, 64)} ", STRONG),
             ]
-            rows.append(rule_of(left, [Span(self.place, DIM)], width))
+            rows.append(
+                rule_of(
+                    left,
+                    [Span(self.place, DIM)],
+                    width,
+                )
+            )
             text, style = self._sentence(self.state)
-            rows += paragraph(text, width, style, " ")
+            rows += paragraph(
+                text,
+                width,
+                style,
+                " ",
+            )
         if self.hidden:
             what = count(self.hidden, "environment")
             text = f"{what} cannot be read: run gputop as its user or as root to see the rank"
-            rows += paragraph(text, width, DIM, " ")
+            rows += paragraph(
+                text,
+                width,
+                DIM,
+                " ",
+            )
         return rows[:height]
 
     def _sentence(self, state: JobState) -> tuple[str, Style]:
         if state.held_up is not None:
             return f"{state.sentence(self.gpu)} · s shows where it is", WARN
-        if self.slow:
-            return f"{state.job.seen}. {capitalized(self.slow)}", WARN
+        if self.slow is not None:
+            return f"{state.job.seen}. {capitalized(self.slow.line)}", WARN
         if state.lacking or state.job.missing:
             return state.sentence(), TEXT
         return state.sentence(), GOOD
@@ -167,29 +219,43 @@ class RanksView(ListView[RankRow]):
     def process(self) -> Process | None:
         """Process of the selected rank."""
         row = self.selected
-        return None if row is None else row.process
+        if row is None:
+            return None
+        return row.process
 
     def nothing(self) -> str:
         return NOTHING
 
     def slots(self, width: int) -> Sequence[Slot[RankRow]]:
         def least(column: Column[RankRow]) -> float:
-            return LEAST_NOTE if column in NEEDED else ENOUGH_NOTE
+            if column in NEEDED:
+                return LEAST_NOTE
+            return ENOUGH_NOTE
 
         columns = [*COLUMNS]
         ranked = [*BY_USE]
         if not self.has_hosts:
             columns.remove(HOST)
             ranked.remove(HOST)
-        return fit_slots(columns, ranked, width, least, ENOUGH_NOTE)
+        return fit_slots(
+            columns,
+            ranked,
+            width,
+            least,
+            ENOUGH_NOTE,
+        )
 
-    def style_of(self, item: RankRow, column: Column[RankRow]) -> Style:
+    def style_of(
+        self,
+        item: RankRow,
+        column: Column[RankRow],
+    ) -> Style:
+        is_marked = column in (RANK, NOTE)
+        is_marked = is_marked or READINGS.get(column) == item.marked
+        if item.is_behind and is_marked:
+            return WARN
         if column is RANK:
-            return WARN if item.is_behind else STRONG
-        if item.is_behind and column is NOTE:
-            return WARN
-        if item.is_behind and READINGS.get(column) == item.marked:
-            return WARN
+            return STRONG
         if column is NOTE:
             return DIM
         return TEXT
@@ -203,7 +269,11 @@ class RanksPage(ListTab):
     """True for the tensor cores, which show a rank that waits."""
 
     def __init__(self, telemetry: Telemetry) -> None:
-        super().__init__(telemetry, RanksView(), "ranks")
+        super().__init__(
+            telemetry,
+            RanksView(),
+            "ranks",
+        )
         self._title = RanksTitle(telemetry, id="ranks-title")
         self._job_id: str | None = None
 
@@ -244,8 +314,12 @@ class RanksPage(ListTab):
         judged = self.telemetry.judgement.jobs
         states = []
         for job in find_jobs(sample.processes):
-            known = judged.get(job.id) or JobState(job, lacking=TOO_SHORT)
-            states.append(known._replace(job=job))
+            state = judged.get(job.id) or JobState(job, lacking=TOO_SHORT)
+            held_up = state.held_up
+            # During a pause, an older sample is shown than the judged one.
+            if held_up is not None and held_up.rank not in job.ranks:
+                state = JobState(job, lacking=TOO_SHORT)
+            states.append(state._replace(job=job))
         return in_order(states)
 
     def _place(self, states: Sequence[JobState]) -> int:
@@ -267,23 +341,23 @@ class RanksPage(ListTab):
         state = states[at]
         self._job_id = state.job.id
         self.processes.has_hosts = self.telemetry.has_hosts
-        rows = [self._row(rank, state) for rank in state.job.ranks]
-        self.processes.state.fill(rows)
         title.state, title.place = state, ""
         title.slow = self._slow(state.job)
+        rows = [self._row(rank, state) for rank in state.job.ranks]
+        self.processes.state.fill(rows)
         if len(states) > 1:
             title.place = f" job {at + 1} of {len(states)} · n next "
         if state.held_up is not None:
             title.gpu = self._gpu_of(state.job, state.held_up.rank)
         return state
 
-    def _slow(self, job: Job) -> str:
-        """Return the finding about a rank whose clock is low; empty if there is none."""
+    def _slow(self, job: Job) -> Finding | None:
+        """Return the finding about a rank whose clock is low, if there is one."""
         uuids = {process.device_uuid for process in job.ranks.values()}
         for finding in self.telemetry.findings:
             if finding.rule == "straggler" and finding.device_uuid in uuids:
-                return finding.line
-        return ""
+                return finding
+        return None
 
     def _hidden(self) -> int:
         sample = self.telemetry.sample
@@ -295,28 +369,60 @@ class RanksPage(ListTab):
                 hidden.add((process.machine, process.pid))
         return len(hidden)
 
-    def _gpu_of(self, job: Job, rank: int) -> str:
+    def _gpu_of(
+        self,
+        job: Job,
+        rank: int,
+    ) -> str:
         device = self.telemetry.find_device(job.ranks[rank].device_uuid)
-        return "" if device is None else f"GPU {label_of(device)}, "
+        if device is None:
+            return ""
+        return f"GPU {label_of(device)}, "
 
-    def _row(self, rank: int, state: JobState) -> RankRow:
+    def _row(
+        self,
+        rank: int,
+        state: JobState,
+    ) -> RankRow:
         process = state.job.ranks[rank]
         telemetry, uuid = self.telemetry, process.device_uuid
         device = telemetry.find_device(uuid)
         readings = telemetry.readings(uuid)
-        held_up = state.held_up
-        if held_up is not None and held_up.rank == rank:
-            note, marked = AWAITED, held_up.reading
-        elif rank in state.waiting:
-            note, marked = WAITS, ""
-        else:
-            note, marked = self._problem(uuid, readings), ""
-        gpu = ABSENT if device is None else device.number
-        return RankRow(rank, process, gpu, readings, note, marked)
+        note, marked = self._note(
+            rank,
+            state,
+            readings,
+        )
+        gpu = ABSENT
+        if device is not None:
+            gpu = device.number
+        return RankRow(
+            rank,
+            process,
+            gpu,
+            readings,
+            note,
+            marked,
+        )
 
-    def _problem(self, uuid: str, readings: DeviceSample) -> str:
-        """Return the gravest problem of the device; empty if it has none."""
+    def _note(
+        self,
+        rank: int,
+        state: JobState,
+        readings: DeviceSample,
+    ) -> tuple[str, str]:
+        """Return what is wrong with a rank, and the reading that is out of line; empty if none."""
+        held_up, slow = state.held_up, self._title.slow
+        if held_up is not None and held_up.rank == rank:
+            return AWAITED, held_up.reading
+        # Without a rank that they wait for, they may launch small kernels.
+        if held_up is not None and rank in state.waiting:
+            return WAITS, ""
         if readings.state is not DeviceState.OK:
-            return STATES[readings.state]
-        found = self.telemetry.problems.get(uuid)
-        return "" if found is None else found.line
+            return STATES[readings.state], ""
+        found = self.telemetry.problems.get(readings.uuid)
+        if found is None:
+            return "", ""
+        if slow is not None and slow.device_uuid == readings.uuid:
+            return found.line, CLOCK
+        return found.line, ""
