@@ -329,7 +329,7 @@ class DeviceRunner:
             if self._stopping.is_set():
                 raise _stopped_early(self._stopped_by)
             raise ValueError("a result without a run")
-        target, memory = request.target, done.memory
+        target = request.target
         is_cuda = target.kind == "cuda"
         m, n, k = figures.shape or (planned.m, planned.n, planned.k)
         stopped, notes = done.stopped, done.notes
@@ -370,9 +370,6 @@ class DeviceRunner:
             droop_percent=None,
             points=rows,
             notes=notes,
-            context_bytes=memory.context_bytes,
-            cache_bytes=memory.cache_bytes,
-            tensor_bytes=memory.tensor_bytes,
             python=python,
             torch_version=hello.torch_version,
             cuda_version=hello.cuda_version if is_cuda else None,

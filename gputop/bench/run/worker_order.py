@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.plan.request import Request
+from gputop.bench.worker.needs import PROCESS_BYTES
 from gputop.bench.worker.request import WorkerDataType, WorkerRequest
 
 PREPARE_SECONDS = 60.0
@@ -33,7 +34,6 @@ def worker_request(
     Without `agent_folders` the worker has no guard.
     """
     target = request.target
-    cuda = target.kind == "cuda"
     is_instance = target.parent_uuid is not None
     copies = request.kind == "copy"
     return WorkerRequest(
@@ -49,11 +49,7 @@ def worker_request(
         wait_seconds=wait_seconds,
         prepare_seconds=prepare_seconds(request.seconds),
         free_bytes=target.memory_allowed_bytes,
-        host_bytes=request.host_bytes
-        and request.host_bytes - plan.PROCESS_BYTES,
-        fixed_bytes=plan.fixed_bytes(target.kind),
-        context_bytes=plan.CONTEXT_BYTES if cuda else 0,
-        bytes_per_row=plan.BYTES_PER_ROW,
+        host_bytes=request.host_bytes and request.host_bytes - PROCESS_BYTES,
         peers=tuple(peer.place for peer in request.peers),
         exclusive_peers={
             peer.place: peer.compute_mode or ""

@@ -143,7 +143,7 @@ def prepare(
         raise product.not_its_type()
     if label:
         run.notes.append(f"products of this size are {label}")
-    needed = bytes_needed(request, dtype, product.shape) - request.fixed_bytes
+    needed = bytes_needed(request, dtype, product.shape)
     if (
         device.most_in_flight > 1
         and room_beside(needed, device, request) > product.c.nbytes
@@ -161,7 +161,6 @@ def prepare(
     pace = Pace(device, product_seconds, check_seconds)
     pace.batch_seconds /= fineness(request)
     pace.has_spare = product.spare is not None
-    run.memory = device.memory_use()
     run.halt.wait(device.rest_seconds)
     send_plan(device, run, product, pace, products)
     run.verified(wrong, 0)
@@ -360,10 +359,7 @@ class Ring(Product):
         vars(self).update(vars(product))
         operands = product.a, product.stored_b
         each = sum(operand.nbytes for operand in operands)
-        mine = (
-            bytes_needed(run.request, self.dtype, self.shape)
-            - run.request.fixed_bytes
-        )
+        mine = bytes_needed(run.request, self.dtype, self.shape)
         mine += 0 if product.spare is None else product.spare.nbytes
         room = (
             room_beside(mine, device, run.request)

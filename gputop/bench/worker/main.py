@@ -27,7 +27,6 @@ from .errors import RunError, explain, in_words, less
 from .events import (
     DeviceRecord,
     Hello,
-    MemoryUse,
     Planned,
     Progress,
     RunLimit,
@@ -58,7 +57,6 @@ class WorkerRun:
         self.halt = threading.Event()
         self.halted_by = "time"
         self.totals: SoakTotals | TableTotals = SoakTotals()
-        self.memory = MemoryUse()
         self.notes: list[str] = []
         """Notes of the result: omitted rows with the reasons, and conclusions from the rows."""
         self.failure: Exception | None = None
@@ -184,8 +182,7 @@ class WorkerRun:
         if error is not None:
             words = error.kind, error.what, error.why, error.remedy
             return WorkerFailed(*words, totals.checks, totals.wrong)
-        notes = tuple(self.notes)
-        return WorkerDone(self.halted_by, totals.figures(), notes, self.memory)
+        return WorkerDone(self.halted_by, totals.figures(), tuple(self.notes))
 
     def _leave(self, status: int) -> NoReturn:
         try:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import RunError
 from .formats import ROWS, TRIED, TYPES, Plain, set_precision, try_product
+from .needs import WORKSPACE_BYTES, fixed_bytes, product_bytes
 from .throughput import Mismatches
 
 if TYPE_CHECKING:
@@ -24,17 +25,10 @@ def bytes_needed(
     dtype: str,
     shape: Shape,
 ) -> int:
-    """Return the bytes that products of a shape need, including those of the process.
-
-    These are A and B, C twice and a mask, the library's temporary memory, and rows in float64.
-    """
-    m, n, k = shape
+    """Return the bytes that products of a shape need, without the fixed ones of a run."""
     each = dtype_facts(request, dtype)
-    operands = (m * k + k * n) * each.operand_bits // 8
-    results = m * n * (2 * each.result_bytes + 1)
-    on_the_way = max(m * n, m * k, k * n) * each.library_bytes
-    rows = max(shape) * request.bytes_per_row
-    return int(operands + results + on_the_way + rows + request.fixed_bytes)
+    sizes = each.operand_bits, each.result_bytes, each.library_bytes
+    return product_bytes(shape, *sizes)
 
 
 def room_beside(
@@ -43,15 +37,13 @@ def room_beside(
     request: WorkerRequest,
 ) -> int:
     """Return the bytes that a run may still allocate, besides `needed` and the fixed ones."""
-    allowed, fixed, now = (
-        request.free_bytes,
-        request.fixed_bytes,
-        device.free_bytes(),
-    )
-    known = [] if allowed is None else [allowed - fixed - needed]
+    allowed, now = request.free_bytes, device.free_bytes()
+    known = []
+    if allowed is not None:
+        known.append(allowed - fixed_bytes(device.place) - needed)
     # The free memory no longer includes `needed` and the context.
     if now is not None:
-        known.append(now - fixed + request.context_bytes)
+        known.append(now - WORKSPACE_BYTES)
     return int(min(known, default=0))
 
 
@@ -63,10 +55,12 @@ def fits(
 ) -> bool:
     """True if the device has room for such products now, or if its free memory is unknown."""
     free = device.free_bytes()
-    return (
-        free is None
-        or bytes_needed(request, dtype, shape) - request.context_bytes <= free
-    )
+    return free is None or _needed_now(request, dtype, shape) <= free
+
+
+def _needed_now(request: WorkerRequest, dtype: str, shape: Shape) -> int:
+    """Return the bytes that products still need on a GPU that has a context."""
+    return bytes_needed(request, dtype, shape) + WORKSPACE_BYTES
 
 
 def out_of_memory(
@@ -76,9 +70,7 @@ def out_of_memory(
     free: int,
 ) -> RunError:
     """Return the error for an N that does not fit."""
-    taken = bytes_needed(request, dtype, (n, n, n)) - int(
-        request.context_bytes
-    )
+    taken = _needed_now(request, dtype, (n, n, n))
     what = f"Products of size {n} do not fit in the device's memory"
     why = f"they need {taken / 2**30:.2f} GiB and {free / 2**30:.2f} GiB are free"
     return RunError(
