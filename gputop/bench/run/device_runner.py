@@ -1,4 +1,4 @@
-"""A run on one device: finds the interpreter, starts the worker, reads its events, ends it."""
+"""The worker of one device: found interpreter, start, events and end."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ STOP_SECONDS = 0.4
 """Time from the stop message to SIGTERM. The worker needs half of it."""
 SECOND_LOOK_SECONDS = 0.5
 PRINTED_BYTES, PRINTED_CHARACTERS = 1 << 16, 100
-"""Bytes that the interpreter may print before `hello`, and characters that are shown of them."""
+"""Most bytes that the interpreter may print before `hello`, and the characters that are shown."""
 EVENTS_AT_ONCE, EVENTS_PER_SECOND = 1000, 200
-"""Most events of a worker, at once and on average: many times what one sends."""
+"""Most events of a worker in a burst, and per second. A worker sends far fewer."""
 
 
 class _NoResultError(ProblemError):
@@ -76,9 +76,9 @@ class _NoResultError(ProblemError):
 
 
 class DeviceRunner:
-    """Runs the worker of one device, and reads its state in the `DeviceRun`. Never used twice.
+    """Runs the worker of one device, once. The `DeviceRun` has the state of the run.
 
-    With `waits` it prepares and then waits for `begin`, so that several begin together.
+    With `waits` the worker prepares, and starts at `begin`, so that several start together.
     """
 
     def __init__(
@@ -109,9 +109,10 @@ class DeviceRunner:
         self._printed_bytes = 0
 
     async def run(self, add: Callable[[Event], object]) -> None:
-        """Run it. `add` adds each event to the `DeviceRun`; the last is a `Done` or a `Failed`.
+        """Run the worker. `add` adds each event to the `DeviceRun`.
 
-        The result is there before the worker has ended. However this ends, no worker is left.
+        The last event is a `Done` or a `Failed`, and comes before the worker has ended. No worker
+        is left afterwards.
         """
         try:
             await self._run(add)
@@ -123,7 +124,7 @@ class DeviceRunner:
         finally:
             if self._worker is not None:
                 try:
-                    if self._said_its_last:  # and is on its way out
+                    if self._said_its_last:  # so it is about to end
                         await self._worker.ended(STOP_SECONDS)
                 finally:
                     await self._worker.close()
@@ -143,7 +144,7 @@ class DeviceRunner:
                 return
             self._await_next(event)
             self._count()
-            # A line that is there lets nothing else run
+            # Yield to the event loop; a ready line would not.
             await asyncio.sleep(0)
 
     def begin(self) -> None:
@@ -155,7 +156,7 @@ class DeviceRunner:
     async def stop(self, by: str = "user") -> None:
         """End the run, within half a second if the worker responds.
 
-        `by` is for the result; the first reason counts.
+        `by` becomes the result's `stopped`. The first call counts.
         """
         self._stopped_by = self._stopped_by or by
         self._stopping.set()
@@ -173,7 +174,7 @@ class DeviceRunner:
 
     @property
     def was_stuck(self) -> bool:
-        """True if the worker had begun, and was killed: by somebody, or as it did not end."""
+        """True if the worker was killed after it had started."""
         killed = self._worker is not None and self._worker.status in (
             None,
             -signal.SIGKILL,
@@ -215,13 +216,13 @@ class DeviceRunner:
             python, self._request, order
         )
         self._await(HELLO_SECONDS)
-        # Asked for while the process was being made
+        # The stop came while the process was starting.
         if self._stopping.is_set():
             worker.signal(signal.SIGKILL)
         return worker
 
     async def _line(self, worker: Worker) -> bytes:
-        """Return the next line; raise `_NoResultError` if it is late, endless, or the end."""
+        """Return the next line; raise `_NoResultError` if it is late, too long, or missing."""
         try:
             line = await self._next_line(worker)
         except TimeoutError:
@@ -230,8 +231,8 @@ class DeviceRunner:
             raise _garbage(b"a line without an end") from None
         if line.endswith(b"\n"):
             return line
-        # What was cut off with its end says nothing.
-        # Nearly always there was too little memory: it is no fault of the device.
+        # A line without an end is incomplete. The usual cause is too little
+        # memory, which is not a fault of the device.
         raise _NoResultError(await self._silent_end(worker), self._status)
 
     def _late(self) -> _NoResultError:
@@ -251,9 +252,9 @@ class DeviceRunner:
     def _without_output(self, line: bytes) -> bytes:
         """Return the event in a line from before `hello`, or b"" if there is none.
 
-        The interpreter may print something when it starts: a `sitecustomize`, a `.pth` file, or
-        the activation of an environment, also without a newline. Raises `_NoResultError` if that is
-        too much.
+        The interpreter may print something when it starts (by a `sitecustomize`, a `.pth` file, or
+        the activation of an environment), also without a newline. Raise `_NoResultError` if the
+        output is too long.
         """
         output, start, event = line.rpartition(EVENT_START)
         if not start:
@@ -271,7 +272,7 @@ class DeviceRunner:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(self._due):
                 return await worker.readline()
-        # Where this process was suspended its time is up at once, and the line is there.
+        # If this process was suspended, the deadline has passed, but the line may be ready.
         return await asyncio.wait_for(worker.readline(), SECOND_LOOK_SECONDS)
 
     def _await(self, seconds: float) -> None:
@@ -306,13 +307,13 @@ class DeviceRunner:
             )
 
     def _await_next(self, event: Event) -> None:
-        """Set the time by which the next event is due, after this one."""
+        """Set the deadline of the next event, after this one."""
         planned = self._device.planned
         if isinstance(event, RunLimit):
             self._stopped_by = self._stopped_by or event.by
             self._stopping.set()
         if planned is not None:
-            # Longer than the worker waits itself: it can say more.
+            # Longer than the worker's own deadline, because its error is more specific.
             patience = 1.25 * planned.patience_seconds
             self._await(max(patience, self._wait_seconds) + MARGIN_SECONDS)
         elif isinstance(event, Hello):
@@ -381,7 +382,7 @@ class DeviceRunner:
 
     @property
     def _after_output(self) -> str:
-        """What the interpreter printed in place of `hello`, for the end of a sentence."""
+        """Output of the interpreter in place of `hello`, as the end of a sentence."""
         if self._device.hello is not None or not self._printed:
             return ""
         return f", after it printed '{self._printed}'"
@@ -395,7 +396,7 @@ class DeviceRunner:
     def _failure(self, error: WorkerFailed) -> Failed:
         what, why = visible(error.what), visible(error.why)
         problem = Problem(what, why, visible(error.remedy))
-        # Any other error is of gputop, of torch, or of what was asked for.
+        # Other errors come from gputop, torch or the request.
         failed = error.kind in ("hang", "died", "wrong")
         if says_process_limit(why) and not failed:
             problem = process_limit_problem(what)
@@ -441,7 +442,7 @@ class DeviceRunner:
                 if self._device.hello is None
                 else "Look for the cause in `dmesg`"
             )
-            if -status == signal.SIGKILL:  # nearly always the kernel's
+            if -status == signal.SIGKILL:  # nearly always by the OOM killer
                 remedy = f"If memory ran out (`dmesg` says so), choose {less(self._request.kind)}"
             return Problem(
                 what, f"it was ended by {signal_name(status)}", remedy

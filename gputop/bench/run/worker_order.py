@@ -1,4 +1,4 @@
-"""The request of a run as its worker gets it."""
+"""The worker's request, made from the request of a run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PREPARE_SECONDS = 60.0
 PREPARE_PRODUCTS = 4
 """Products made in preparation if one takes nearly as long as the run."""
 VERIFIED_LARGER = 4
-"""How much larger `auto` may be where every product is verified: that costs 1/N of its time."""
+"""Factor by which `auto` may be larger if each product is verified, which costs 1/N of the time."""
 
 
 def prepare_seconds(seconds: float) -> float:
