@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.plan.request import HIGHEST_HERTZ, LOWEST_HERTZ, Request
 from gputop.bench.run.worker_order import worker_request
-from gputop.bench.worker import loads, throughput
+from gputop.bench.worker import burn, loads, throughput
 from gputop.bench.worker import main as runs
 from gputop.bench.worker import product as products
 from gputop.bench.worker.needs import fixed_bytes
@@ -163,14 +163,14 @@ def test_a_stop_takes_effect_in_a_pause_too(kind: str) -> None:
         raw.stopped()
 
 
-def ring(monkeypatch: pytest.MonkeyPatch) -> tuple[loads.Ring, runs.WorkerRun]:
-    monkeypatch.setitem(loads.COPIED_BYTES, "cpu", 1 << 20)
+def ring(monkeypatch: pytest.MonkeyPatch) -> tuple[burn.Ring, runs.WorkerRun]:
+    monkeypatch.setitem(burn.COPIED_BYTES, "cpu", 1 << 20)
     run, _ = run_of("burn")
     run.request = replace(run.request, free_bytes=fixed_bytes("cpu") + (8 << 20))
     product = made(n=192)
     product.keep_first()
     product.judge()
-    return loads.Ring(product, cpu(), run), run
+    return burn.Ring(product, cpu(), run), run
 
 
 def operands(product: products.Product, times: int) -> list[int]:
@@ -192,7 +192,7 @@ def test_the_ring_takes_operands_from_all_over_the_memory_it_may_use(
     assert taken[:count] == taken[count:]
     each = 2 * 192 * 192 * 4
     needed = products.bytes_needed(run.request, "float32", (192, 192, 192))
-    left = (8 << 20) - needed - 2 * loads.COPIED_BYTES["cpu"]
+    left = (8 << 20) - needed - 2 * burn.COPIED_BYTES["cpu"]
     assert (count - 1) * each <= left < count * each
     assert cpu().compare(product) == 0
 
