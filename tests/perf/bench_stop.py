@@ -1,4 +1,4 @@
-"""How long does a stop take in each kind of run, until no worker is left?
+"""How long does a stop take in each kind of run: to its result, and until no worker is left?
 
     python -m tests.perf.bench_stop [--times 5] [--kinds soak step]
 
@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import dataclasses
 import random
+import statistics
 import sys
 import time
 
@@ -40,12 +41,18 @@ def requests_of(kind: str) -> list[Request]:
     return with_peers(requests)
 
 
-async def stop_once(kind: str, after: float) -> tuple[float, bool]:
-    """Return the seconds of a stop so long after the begin, and if a device has a result."""
+async def stop_once(kind: str, after: float) -> tuple[float, float, bool]:
+    """Stop a run so long after its begin.
+
+    Return the seconds to the last event, to the end of all workers, and if a device has a result.
+    """
     run = Run(requests_of(kind))
     runner, begun = Runner(run), asyncio.Event()
+    heard = 0.0
 
     def hear(*_: object) -> None:
+        nonlocal heard
+        heard = time.perf_counter()
         if run.begun or run.ended:
             begun.set()
 
@@ -56,7 +63,7 @@ async def stop_once(kind: str, after: float) -> tuple[float, bool]:
     began = time.perf_counter()
     await runner.stop()
     await following
-    return time.perf_counter() - began, bool(run.results)
+    return max(0.0, heard - began), time.perf_counter() - began, bool(run.results)
 
 
 def main() -> int:
@@ -67,18 +74,22 @@ def main() -> int:
     parser.add_argument("--kinds", nargs="+", choices=kinds, default=kinds)
     options = parser.parse_args()
     dice = random.Random(1)  # noqa: S311 - it hides nothing
-    print("kind         median s  longest s  result")
+    print(
+        "kind         seconds to the end of the run, and of its workers: median, longest; results"
+    )
     longest = 0.0
     for kind in options.kinds:
-        taken, kept = [], 0
+        ends, gone, kept = [], [], 0
         for _ in range(options.times):
-            seconds, has_result = asyncio.run(stop_once(kind, dice.uniform(0.0, LATEST_SECONDS)))
-            taken.append(seconds)
+            after = dice.uniform(0.0, LATEST_SECONDS)
+            end, last, has_result = asyncio.run(stop_once(kind, after))
+            ends.append(end)
+            gone.append(last)
             kept += has_result
-        taken.sort()
-        middle = taken[len(taken) // 2]
-        print(f"{kind:<12} {middle:>8.2f}  {taken[-1]:>9.2f}  {kept} of {len(taken)}", flush=True)
-        longest = max(longest, taken[-1])
+        figures = [statistics.median(ends), max(ends), statistics.median(gone), max(gone)]
+        text = "".join(f"{each:8.2f}" for each in figures)
+        print(f"{kind:<12}{text}   {kept} of {options.times}", flush=True)
+        longest = max(longest, *ends)
     print(f"longest: {longest:.2f} s")
     return int(longest > 0.5)
 
