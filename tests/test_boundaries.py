@@ -114,7 +114,6 @@ def test_the_worker_needs_nothing_of_gputop() -> None:
     [
         "bench.worker",
         "bench.cluster.node_actor",
-        "bench.plan.memory_limit",
     ],
 )
 def test_what_runs_elsewhere_imports_only_its_own_and_the_standard_library(name: str) -> None:

@@ -183,11 +183,6 @@ class Result:
     tflops_p5: float | None = None
     """5th percentile of the windows, and the next one the 95th."""
     tflops_p95: float | None = None
-    context_bytes: int | None = None
-    """Measured device memory of the CUDA context, without the next two."""
-    cache_bytes: int | None = None
-    """Bytes that torch's allocator has reserved and not used."""
-    tensor_bytes: int | None = None
     conditions: Conditions | None = None
     """State of the device meanwhile, or None if unknown."""
     accumulate: str | None = None

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 GIB = 1 << 30
 MACHINE = Settings(memory_gib=4)
 """A GPU whose memory the host has."""
-SMALL = "step.BLOCKS, loads.COPIED_BYTES['cuda'] = step.SCALED, 1 << 20\n"
+SMALL = "step.BLOCKS, burn.COPIED_BYTES['cuda'] = step.SCALED, 1 << 20\n"
 """Work that a CPU can do: the blocks of `step` for CPUs, and small copies of `burn`."""
 
 
@@ -199,9 +199,10 @@ def is_wrong(check: Verified) -> bool:
 def from_the_plan_on(file: Path) -> str:
     """Return a fault by which the faults of that file happen once the plan was sent."""
     return f"""
+from pathlib import Path
 send_plan = main.WorkerRun.planned
 def planned(self, *arguments, **options):
     send_plan(self, *arguments, **options)
-    main.Path({str(file)!r}).touch()
+    Path({str(file)!r}).touch()
 main.WorkerRun.planned = planned
 """

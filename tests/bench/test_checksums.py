@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.worker import backends, loads, throughput
-from gputop.bench.worker.product import NOT_REPEATABLE, REPEATS, Checksums, Product
+from gputop.bench.worker.checksums import Checksums
+from gputop.bench.worker.product import NOT_REPEATABLE, REPEATS, Product
 from tests.bench.forked import load_torch
 from tests.bench.test_worker import cpu, paced, run_in_process, without_a_gpu
 from tests.bench.workers import needs_torch

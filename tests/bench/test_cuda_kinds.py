@@ -51,7 +51,6 @@ async def test_soak_in_every_data_type(runs: Runs, dtype: str) -> None:
     assert result.tflops_device is not None
     assert heard.samples[-1].iterations <= result.iterations
     assert result.method.startswith(heard.plan.method[:20])
-    assert result.context_bytes == 600 << 20, "memory of neither torch nor others"
 
 
 @pytest.mark.parametrize("dtype", ["tf32", "float8_e4m3"])

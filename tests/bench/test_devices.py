@@ -267,7 +267,7 @@ def test_the_worker_measures_shared_memory_on_the_host(
     monkeypatch: pytest.MonkeyPatch, integrated: bool, free: int
 ) -> None:
     """CUDA's own count leaves out what the kernel gives up when asked."""
-    monkeypatch.setattr(backends, "host_available_bytes", lambda: 7 << 30)
+    monkeypatch.setattr(backends, "available_bytes", lambda: 7 << 30)
     device = backends.Cuda(fake_torch(integrated=integrated), threading.Event())
     assert device.uses_host_memory is integrated
     assert device.free_bytes() == free

@@ -16,7 +16,7 @@ from gputop.bench.events import Point, Result, Verdict, VerdictPart
 from gputop.bench.results import store
 from gputop.bench.results.differences import comparison_page
 from gputop.bench.results.statistics import mean_interval
-from gputop.bench.worker.main import cublas_version
+from gputop.bench.worker.environment import cublas_version
 from gputop.cli import main
 from gputop.output.result_pages import page_text
 from tests.bench.kept import BASE, CONDITIONS

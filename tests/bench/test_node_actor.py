@@ -10,7 +10,8 @@ import pytest
 from gputop.bench.cluster import relay
 from gputop.bench.cluster.messages import Lent, from_line, to_line
 from gputop.bench.cluster.node_actor import NodeActor, NodeAnswer
-from gputop.bench.cluster.node_facts import NodeFacts, node_facts
+from gputop.bench.cluster.node_facts import node_facts
+from gputop.bench.plan.request import Target
 from tests.driver import GPU_IS_LOST, FakeDevice, FakeDriver
 from tests.driver.platforms import a100_mig
 
@@ -50,7 +51,7 @@ def test_its_facts_are_what_the_agent_reads_there(
         monkeypatch.setenv(name, value)
     archive = relay.worker_archive()
 
-    def facts(gpu: Any, *, cpu: bool = False) -> NodeFacts:
+    def facts(gpu: Any, *, cpu: bool = False) -> tuple[Target, str | None]:
         post = NodeActor(archive, None, cpu=cpu)
         said = post.look(lambda: ("abc", "10.1.2.3", [gpu]), lambda: 8 << 30)
         lent = from_line(to_line(Lent(0, NodeAnswer(**said))))
@@ -59,15 +60,15 @@ def test_its_facts_are_what_the_agent_reads_there(
         assert (host, int(port) > 1023) == ("10.1.2.3", True)
         return node_facts(lent.answer, "n7", beside=2)
 
-    whole = facts(0)
-    assert (whole.target.host, whole.target.index) == ("n7", 0)
-    assert (whole.held or "").startswith("in use: 24.0 GiB of its memory are held")
-    assert whole.target.memory_free_bytes
+    whole, held = facts(0)
+    assert (whole.host, whole.index) == ("n7", 0)
+    assert (held or "").startswith("in use: 24.0 GiB of its memory are held")
+    assert whole.memory_free_bytes
     with pytest.raises(ValueError, match="its state is lost"):
         facts(2)
     with pytest.raises(ValueError, match="7"):
         facts(7)
-    cpu = facts(3, cpu=True).target
+    cpu, _ = facts(3, cpu=True)
     assert (cpu.kind, cpu.index, cpu.memory_free_bytes) == ("cpu", 3, 4 << 30)
 
 

@@ -184,14 +184,10 @@ def test_a_table_has_its_best_row_its_notes_and_how_it_ended() -> None:
             "sweep",
             SWEEP,
             notes=("int8: this torch has none", "the time was up"),
-            context_bytes=500 << 20,
-            cache_bytes=1 << 30,
-            tensor_bytes=2 << 30,
             stopped="limit",
         )
     )
     assert text.count("note ") == 2
-    assert "tensors 2.00 GiB, torch's cache 1.00 GiB, CUDA context 500 MiB" in text
     assert "ended by the temperature limit" in text
     assert "best       0.200 TFLOP/s at 1024" in text
     steps = result_text(of("step", STEP, m=0, n=0, k=0, tflops_peak=0.1))

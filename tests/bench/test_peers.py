@@ -12,7 +12,7 @@ from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.request import Request, Target
 from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_order import worker_request
-from gputop.bench.worker import main
+from gputop.bench.worker import environment
 from tests.bench.machines import divided, seen
 from tests.bench.workers import CPU
 from tests.streams import inventory, sample
@@ -146,11 +146,11 @@ def test_a_worker_is_bound_to_the_processors_near_its_gpu(
 ) -> None:
     node(tmp_path, number, processors)
     chosen: list[set[int]] = []
-    monkeypatch.setattr(main, "SYSFS", tmp_path)
+    monkeypatch.setattr(environment, "SYSFS", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: allowed)
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, wanted: chosen.append(wanted))
-    said = main.bind_near("00000000:1A:00.0")  # as NVML has it
+    said = environment.bind_near("00000000:1A:00.0")  # as NVML has it
     assert chosen == ([] if bound is None else [bound])
     assert said == (bound and f"NUMA node {number}, processors: {len(bound)}")
-    assert main.bind_near("00000000:FF:00.0") is None
-    assert main.bind_near("nonsense") is None
+    assert environment.bind_near("00000000:FF:00.0") is None
+    assert environment.bind_near("nonsense") is None

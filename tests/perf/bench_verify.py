@@ -24,8 +24,9 @@ from typing import Any
 from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.plan.peaks import PEAKS
 from gputop.bench.run.worker_order import VERIFIED_LARGER
+from gputop.bench.worker.checksums import Checksums
 from gputop.bench.worker.loads import PRODUCT_SECONDS
-from gputop.bench.worker.product import Checksums, Product
+from gputop.bench.worker.product import Product
 
 GPUS = ("A100 SXM4", "H100 SXM", "H200 SXM", "B200", "L40S")
 FIELDS = {"float32": "fp32", "tf32": "tf32", "bfloat16": "fp16", "float8_e4m3": "fp8"}

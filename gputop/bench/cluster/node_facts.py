@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.agent.snapshot import Inventory, Sample
@@ -18,24 +18,15 @@ IDLE_BYTES = 1 << 30
 """Most memory that the driver and a desktop use. More is in use by another process."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
-    """A node, and the GPU that Ray gave it."""
-
-    target: Target
-    python: str
-    held: str | None
-    """Reason why the GPU counts as in use, or None if it is free."""
-
-
 def node_facts(
     answer: NodeAnswer,
     host: str,
     beside: int = 1,
-) -> NodeFacts:
-    """Return the facts of an actor; raise `ValueError` with the reason if it has no GPU.
+) -> tuple[Target, str | None]:
+    """Return the GPU of an actor, and why it counts as in use (None if it is free).
 
-    `beside` tests share the memory of a node's CPU.
+    `beside` tests share the memory of a node's CPU. Raise `ValueError` with the reason if there is
+    no GPU.
     """
     records = [decode(line) for line in answer.lines]
     inventories = [each for each in records if isinstance(each, Inventory)]
@@ -46,8 +37,7 @@ def node_facts(
         )
     inventory, sample = inventories[-1], samples[-1]
     if answer.cpu:
-        target = _cpu(answer, inventory, host, beside)
-        return NodeFacts(target, answer.python, None)
+        return _cpu(answer, inventory, host, beside), None
     if not inventory.devices:
         raise ValueError(str(inventory.problem or "it has no GPU"))
     target = replace(
@@ -55,7 +45,7 @@ def node_facts(
     )
     if problem := why_unusable(sample, target):
         raise ValueError(problem.why)
-    return NodeFacts(target, answer.python, _held(sample, target))
+    return target, _held(sample, target)
 
 
 def _cpu(

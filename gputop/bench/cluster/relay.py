@@ -33,7 +33,7 @@ from gputop.bench.cluster.messages import (
     from_line,
     to_line,
 )
-from gputop.bench.plan import memory_limit
+from gputop.bench.worker import host_memory
 from gputop.stream.agent_archive import agent_archive
 from gputop.stream.launch import end_with_parent
 
@@ -142,7 +142,7 @@ class Relay:
 
     def _place(self, order: Place) -> None:
         # Pickle the modules by value, since nodes have no gputop.
-        for module in (node_actor, memory_limit):
+        for module in (node_actor, host_memory):
             self._ray.cloudpickle.register_pickle_by_value(module)
         place = self._ray.remote(
             num_cpus=0,
@@ -157,7 +157,7 @@ class Relay:
 
     async def _look(self, number: int) -> None:
         look = self._actors[number].look
-        looking = look.remote(ray_placement, memory_limit.available_bytes)
+        looking = look.remote(ray_placement, host_memory.available_bytes)
         try:
             found = await asyncio.wait_for(
                 asyncio.wrap_future(looking.future()), PLACE_SECONDS

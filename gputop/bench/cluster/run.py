@@ -31,7 +31,7 @@ from gputop.bench.cluster.messages import (
     from_line,
     to_line,
 )
-from gputop.bench.cluster.node_facts import NodeFacts, node_facts
+from gputop.bench.cluster.node_facts import node_facts
 from gputop.bench.plan.request import Request, RunRefusedError, Target
 from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.run.device_runner import DeviceRunner
@@ -209,7 +209,9 @@ class LentGpu(Launcher):
         self._post, self._send = post, send
         self.known = asyncio.Event()
         self.answer: NodeAnswer | None = None
-        self.facts: NodeFacts | None = None
+        self.target: Target | None = None
+        self.held: str | None = None
+        """Reason why the GPU counts as in use, or None if it is free."""
         self.problem: str | None = None
         """Reason why no GPU was assigned."""
         self.status: int | None = None
@@ -254,24 +256,24 @@ class LentGpu(Launcher):
     @property
     def number(self) -> tuple[str, int, int]:
         """Host, index and MIG index: the sort key of the GPUs of a cluster."""
-        if self.facts is None:
+        target = self.target
+        if target is None:
             return self.host or "", 0, 0
-        target = self.facts.target
         return self.host or "", target.index or 0, target.mig_index or 0
 
     def set_host(self, host: str, answer: NodeAnswer, beside: int) -> None:
-        """Set the host's name, and the facts from the node's answer; see `node_facts`."""
+        """Set the host's name, and the GPU by the node's answer; see `node_facts`."""
         self.host = host
         try:
-            self.facts = node_facts(answer, host, beside)
+            self.target, self.held = node_facts(answer, host, beside)
         except ValueError as error:
             self.problem = f"{host}: {error}"
 
     async def find_python(self, request: Request) -> str:  # noqa: ARG002 - part of the interface
         """Return the interpreter on the node; raise `ProblemError` if it has no torch."""
-        assert self.facts is not None
-        python = self.facts.python
-        if self.facts.target.torch is None:
+        assert self.answer is not None
+        python = self.answer.python
+        if self.answer.torch is None:
             what, why = (
                 f"{self.host} cannot run the stress test",
                 f"{python} there has no torch",
@@ -406,12 +408,12 @@ async def _look_over(
     for post in posts:
         why = post.problem or "its node did not answer in time"
         device: tuple[str | None, str, str] = (None, "a GPU", "GPU")
-        if post.facts is not None:
-            target, held = post.facts.target, post.facts.held
-            if held is None or ignore_busy:
+        target = post.target
+        if target is not None:
+            if post.held is None or ignore_busy:
                 usable[target] = post
                 continue
-            why = f"it is {held}; add --ignore-busy to test it anyway"
+            why = f"it is {post.held}; add --ignore-busy to test it anyway"
             device = target.uuid, target.place, target.name
         why = visible(why, 400)
         left_out.append(

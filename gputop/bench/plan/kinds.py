@@ -160,11 +160,6 @@ class DataType:
         since = ".".join(map(str, self.capability))
         return f"{self.hardware} exists on GPUs of compute capability {since} and later{self.note}"
 
-    @property
-    def bytes_per_element(self) -> int:
-        """Bytes per element of N²: A, B, C, the first product, and a mask."""
-        return 2 * self.operand_bits // 8 + 2 * self.result_bytes + 1
-
     def library_bytes(self, device: DeviceKind) -> int:
         """Return the CPU library's bytes per element of N². A GPU's library has a workspace."""
         return self.cpu_library_bytes if device == "cpu" else 0

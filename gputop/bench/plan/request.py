@@ -23,12 +23,17 @@ from gputop.bench.plan.kinds import (
     DeviceKind,
     is_turing_without_tensor_cores,
 )
-from gputop.bench.plan.memory_limit import available_bytes
+from gputop.bench.worker.host_memory import available_bytes
+from gputop.bench.worker.needs import (
+    MIB,
+    PROCESS_BYTES,
+    fixed_bytes,
+    product_bytes,
+)
 from gputop.console import COULD_NOT_RUN
 from gputop.text import size as sized
 from gputop.text import visible
 
-MIB = 1 << 20
 SIZE_STEP = 64
 SMALLEST_SIZE, LARGEST_SIZE = 64, 1 << 20
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.5, 7 * 24 * 3600.0
@@ -40,16 +45,8 @@ DEFAULT_MIN_PERCENT_OF_PEAK, DEFAULT_TOLERANCE_PERCENT = 50.0, 10.0
 """Limits of the verdict: least share of the datasheet's peak, and largest distance under the median
 of like devices."""
 
-CONTEXT_BYTES = 512 * MIB
-"""A CUDA context with its modules: 416 MiB on an RTX 4090, 439 MiB on an H100, and a margin."""
-WORKSPACE_BYTES = 64 * MIB
-"""Up to 32 MiB for cuBLAS, and the rounding of torch's allocator."""
-PROCESS_BYTES = 384 * MIB
-"""Python with torch on the CPU, and the packed panels of the BLAS library."""
 LEAST_HOST_BYTES = PROCESS_BYTES + 4 * MIB
 """Host memory for the smallest copies of a GPU, with up to four buffers of 1 MiB."""
-BYTES_PER_ROW = 64 * 8 * 8
-"""Bytes per row of N: 64 rows are compared in float64 at a time, with at most 8 temporaries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,23 +264,17 @@ def default_dtype(target: Target) -> str:
     return "bfloat16"
 
 
-def fixed_bytes(device: DeviceKind) -> int:
-    """Return the bytes that a run needs at any size: context and workspace, or the process."""
-    return (
-        CONTEXT_BYTES + WORKSPACE_BYTES if device == "cuda" else PROCESS_BYTES
-    )
-
-
 def memory_needed(
     n: int,
     dtype: str,
     device: DeviceKind,
 ) -> int:
     """Return the peak bytes on the device for products of N x N."""
-    each = DTYPES[dtype].bytes_per_element + DTYPES[dtype].library_bytes(
-        device
+    known = DTYPES[dtype]
+    library = known.library_bytes(device)
+    return fixed_bytes(device) + product_bytes(
+        (n, n, n), known.operand_bits, known.result_bytes, library
     )
-    return fixed_bytes(device) + n * n * each + n * BYTES_PER_ROW
 
 
 def largest_size(

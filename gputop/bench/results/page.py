@@ -36,7 +36,6 @@ from gputop.text import (
     count,
     percentage,
     quantity,
-    size,
     tflops,
     throughput,
 )
@@ -185,7 +184,7 @@ def _is_known(text: object) -> bool:
 
 
 def figure_facts(result: Result) -> list[Fact]:
-    """Return the measured figures, their verification, and the memory used."""
+    """Return the measured figures, and their verification."""
     kind = kind_of(result.kind)
     done = ending(result).sentence
     if result.stopped == "time" and result.points:
@@ -197,13 +196,6 @@ def figure_facts(result: Result) -> list[Fact]:
     facts += [("of peak", line) for line in of_peak(result)]
     facts.append((kind.counts, f"{result.iterations:,}, {done}"))
     facts.append(("verified", f"{verified_text(result)}, {wrong}"))
-    if result.tensor_bytes is not None or result.context_bytes is not None:
-        tensors, cache = size(result.tensor_bytes), size(result.cache_bytes)
-        context = size(result.context_bytes)
-        said = (
-            f"tensors {tensors}, torch's cache {cache}, CUDA context {context}"
-        )
-        facts.append(("memory", said))
     facts += [("note", note) for note in result.notes]
     return present(facts)
 

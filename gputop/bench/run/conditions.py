@@ -32,7 +32,7 @@ def with_conditions(
 ) -> Result:
     """Return the result with the state of the device, and steps with their part of its peak.
 
-    The run took so many seconds by the clock of its device.
+    `seconds` is the length of the run by the clock of its device.
     """
     known = conditions(result, read, seconds)
     share = known.percent_of_peak.get(peaks.DATASHEET) if known else None
@@ -53,7 +53,7 @@ def conditions(
     read: RunReadings,
     seconds: float,
 ) -> Conditions | None:
-    """Return the state of the device up to now, the run's end, or None if unknown."""
+    """Return the state of the device during a run that ends now, or None if unknown."""
     gpu = read.gpu
     if gpu is None and not read.moments:
         return None

@@ -80,7 +80,7 @@ class DeviceRun:
     burst: list[Window] = field(default_factory=list)
     """Windows of the burst, which are not joined with others."""
     rates: Counter[float] = field(default_factory=Counter)
-    """Rates of all windows to four digits: the percentiles of joined ones are too near."""
+    """Rates of all windows to four digits, for percentiles. Joined windows scatter too little."""
     mean: Mean = field(default_factory=Mean)
     peak: float | None = None
     stopping: bool = False
@@ -156,7 +156,7 @@ class DeviceRun:
     def completed(self, result: Result) -> Result:
         """Return the result with its statistics, and with the state of the device.
 
-        A result that has the state of its device keeps it.
+        Conditions that the result already has are kept.
         """
         found = result
         if result.conditions is None:
@@ -175,7 +175,7 @@ class DeviceRun:
         return replace(found, tflops_p5=low, tflops_p95=high)
 
     def _clock_seconds(self, result: Result) -> float:
-        """Return how long the run took with its checks, which a CPU's seconds leave out."""
+        """Return the length of the run with its checks. A CPU's seconds do not include them."""
         read, window = self.readings, self.progress
         if window is None:
             return result.seconds
@@ -192,7 +192,7 @@ class DeviceRun:
 
     @property
     def took_its_time(self) -> bool:
-        """True if it ended with a result, and not early."""
+        """True if it ended with a result after its full time."""
         return self.result is not None and self.result.stopped == "time"
 
     @property
@@ -226,7 +226,7 @@ class DeviceRun:
 
     @property
     def began_at(self) -> float | None:
-        """Begin of the timed part, or None before it."""
+        """Start of the timed part, or None before it."""
         return self.readings.began_at
 
     @property
@@ -241,7 +241,7 @@ class DeviceRun:
 
     @property
     def description(self) -> str:
-        """Data type, behind the kind unless that is the usual one: `sweep, float32 and 5 more`."""
+        """Kind and data types, without the usual kind: `sweep, float32 and 5 more`."""
         kind, (first, *more) = self.request.kind, self.request.dtypes
         if kind == DEFAULT_KIND:
             return first
@@ -330,14 +330,14 @@ class DeviceRun:
         return merge_windows(recent).rate if recent else None
 
     def rate_scale(self, most: float | None) -> tuple[str, float]:
-        """Return the unit for rates up to `most`, and how many of it are one of `Progress.rate`."""
+        """Return the unit for rates up to `most`, and the factor from `Progress.rate` to it."""
         kind = KINDS[self.request.kind]
         if kind.moves_bytes:
             return kind.rate_unit, 1.0
         return flops_unit(most)
 
     def rate_text(self, rate: float | None, *, short: bool = False) -> str:
-        """Return a rate with its unit, in short without."""
+        """Return a rate with its unit, or without it if `short`."""
         if not KINDS[self.request.kind].moves_bytes:
             return throughput(rate, short=short)
         if short:
@@ -347,7 +347,7 @@ class DeviceRun:
     def series(self, name: str) -> list[tuple[float, float]]:
         """Return (seconds, value) of `RATE` or of one of `READINGS`, without absent values.
 
-        Neighbours are joined in a long run.
+        In a long run neighbouring values are joined.
         """
         if name == RATE:
             return [

@@ -39,13 +39,13 @@ class ProgressLine:
         self._drawn = 0
 
     async def keep_drawing(self) -> None:
-        """Draw four times a second to the end: also while a long product says nothing."""
+        """Draw four times a second until the end, also during a long product without events."""
         while self._drawing and not self._run.ended:
             self.draw()
             await asyncio.sleep(DRAW_SECONDS)
 
     def draw(self) -> None:
-        """Draw the line over the one before."""
+        """Draw the line over the previous one."""
         width = terminal_size(self._stream.fileno())[0]
         # The last column wraps on some terminals
         room = width - 1 - len(self._head)
@@ -54,7 +54,7 @@ class ProgressLine:
         self._drawn = len(line)
 
     def clear(self) -> None:
-        """Clear the line, with the cursor at its begin."""
+        """Clear the line, and move the cursor to its start."""
         if self._drawn:
             self._write(f"\r{' ' * self._drawn}\r")
             self._drawn = 0
@@ -68,7 +68,7 @@ class ProgressLine:
 
 
 def progress_text(run: Run, width: int) -> str:
-    """Return the time and figures of a run. The least important part gives way first."""
+    """Return the time and figures of a run. The least important parts are left out first."""
     if run.began_at is None:
         return f"{_preparing(run)} ..."[:width]
     began, seconds = 0.0, 0.0
@@ -83,7 +83,7 @@ def progress_text(run: Run, width: int) -> str:
     room = width - SHORTEST_BAR - 4
     if run.is_several or run.first.request.target.host:
         parts += _figures_of_all(run)
-        room = width  # faults count more than the bar
+        room = width  # faults are more important than the bar
     elif run.first.planned is not None and run.first.planned.rows:
         # A table may be complete before its time.
         share = max(share, run.first.share)
@@ -115,7 +115,7 @@ def _rows(run: DeviceRun, most: int, elapsed: float) -> Iterator[str]:
 
 
 def _figures(run: DeviceRun, window: Progress) -> Iterator[str]:
-    """Yield the throughput, and of which product it is."""
+    """Yield the throughput and the product."""
     yield run.rate_text(window.rate)
     yield f"mean {run.rate_text(run.mean.value, short=True)}"
     yield f"peak {run.rate_text(run.peak, short=True)}"
@@ -127,7 +127,7 @@ def _figures(run: DeviceRun, window: Progress) -> Iterator[str]:
 
 
 def _figures_of_all(run: Run) -> Iterator[str]:
-    """Yield the range of the throughput, the devices in each state, and those that are behind."""
+    """Yield the range of the throughput, the devices in each state, and the slow devices."""
     for among in [*run.distributions.values()][:1]:
         rates = f"{tflops(among.median)} ({tflops(among.p5)} to {tflops(among.p95)})"
         yield f"{rates} {run.first.rate_scale(None)[0]}"
@@ -144,7 +144,7 @@ def _figures_of_all(run: Run) -> Iterator[str]:
 
 
 def _fitting(parts: list[str], width: int) -> str:
-    """Return the parts that fit, two at least. The least important is last."""
+    """Return the first parts that fit, at least two. The least important part is last."""
     while len(parts) > 2 and len("  ".join(parts)) > width:
         parts.pop()
     return "  ".join(parts)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 POWER_CAP = "sw_power_cap"
 """Clock event reason of a device that its power limit holds back."""
 LONGEST_SECONDS = 5.0
-"""Longest time that a reading stands for. A longer one is a gap."""
+"""Longest time that one reading represents. A longer time is a gap."""
 LOAD_PERCENT = 5
 """SM utilization from which a process of others counts."""
 MEMORY_ERRORS = (
@@ -74,20 +74,20 @@ class DeviceCounter:
 class RunReadings:
     """Readings of a target, from samples in order of arrival.
 
-    A MIG instance has no readings: those of its GPU are taken.
+    A MIG instance has no readings, so those of its GPU are used.
     """
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self.began_at: float | None = None
-        """Begin of the timed part in Unix seconds."""
+        """Start of the timed part in Unix seconds."""
         self.origin = 0.0
         """Zero of the run's time. It moves past a CPU's checks, which are not timed."""
         self.worker_pid: int | None = None
         self.device: Device | None = None
         """Static properties of the target, or None for a CPU."""
         self.gpu: Device | None = None
-        """The same, for a MIG instance those of its GPU."""
+        """Static properties of the whole GPU."""
         self.driver_version: str | None = None
         self.power_limit_watts: float | None = None
         self.temperature_max: float | None = None
@@ -100,16 +100,16 @@ class RunReadings:
         self.memory_errors: dict[str, tuple[float, float]] = {}
         """Last value before the run and last value of all, by reading."""
         self.load_seconds: defaultdict[str, float] = defaultdict(float)
-        """Time by process of others that used the device."""
+        """Seconds for which each process of others used the device."""
         self.others: tuple[str, ...] = ()
-        """Those that use it now, with their SM utilization."""
+        """Processes of others that use the device now, with their SM utilization."""
         self._moments = MergedSeries(merge_moments)
         self._sampled_at: float | None = None
         self._newest = 0.0
         """Run time up to which there are moments."""
         self._counted: dict[str, DeviceCounter] = {}
         self._held: defaultdict[str, float] = defaultdict(float)
-        """Seconds by clock event reason, by the samples."""
+        """Seconds of each clock event reason, from the samples."""
 
     @property
     def moments(self) -> list[Moment]:
@@ -156,7 +156,7 @@ class RunReadings:
         self._add_load(sample, weight)
 
     def _add(self, read: Moment) -> float:
-        """Add readings of one moment. Return the seconds of the run that they stand for."""
+        """Add readings of one moment. Return the seconds of the run that they represent."""
         before, at = self._sampled_at, read.seconds
         self._sampled_at = at
         if self.began_at is None or at <= self.began_at:
@@ -176,7 +176,7 @@ class RunReadings:
             )
         for reason in read.reasons or ():
             self._held[reason] += weight
-        # The origin may have moved, and time does not go back.
+        # The origin may have moved, but run time never decreases.
         seconds = max(at - self.origin, self._newest)
         since = max(self._newest, seconds - weight)
         self._newest = seconds
@@ -188,7 +188,7 @@ class RunReadings:
             value = getattr(readings, name)
             if value is None:
                 continue
-            count = int(value)  # of a state, which is true or false
+            count = int(value)  # a state is True or False
             before = count
             if self.began_at and name in self.memory_errors:
                 before = int(self.memory_errors[name][0])
@@ -218,8 +218,8 @@ class RunReadings:
     def _add_load(self, sample: Sample, seconds: float) -> None:
         """Count processes of others that compute on the device, for so many seconds.
 
-        In a container, pids may be others than those that the driver reports. Without the worker
-        among the processes nothing is counted.
+        In a container, pids may differ from those of the driver. Nothing is counted unless the
+        worker is among the processes.
         """
         self.others = ()
         uuid, own = self.target.uuid, self.worker_pid
@@ -257,11 +257,10 @@ class RunReadings:
         return dict(found)
 
     def clock_event_seconds(self, most: float = math.inf) -> dict[str, float]:
-        """Return how long each reason held: as counted by the device, or by the samples.
+        """Return the seconds of each reason, by the device's counter or else by the samples.
 
-        A run of `most` seconds has no longer ones.
-
-        Of a power cap the longer time counts. Real cards count one without reporting its reason.
+        None is longer than `most`, the length of the run. For a power cap the longer of the two
+        counts, because real cards count a power cap without reporting its reason.
         """
         held = dict(self._held)
         for reason, counter in self._counted.items():
@@ -278,9 +277,10 @@ class RunReadings:
         return found
 
     def late_power_cap_seconds(self, seconds: float) -> float | None:
-        """Return how long a power cap held in the second half of so many seconds, or None.
+        """Return the seconds with a power cap in the second half of a run, or None if unknown.
 
-        The longer of two times counts: that of the reason, and that of the device's counter.
+        The longer of two times counts, by the reason and by the device's counter. `seconds` is the
+        length of the run.
         """
         half = seconds / 2
         found = []
@@ -303,7 +303,7 @@ class RunReadings:
         return max(found, default=None)
 
     def late_power_watts(self, seconds: float) -> float | None:
-        """Return the mean power in the second half of so many seconds, or None."""
+        """Return the mean power in the second half of a run of `seconds`, or None if unknown."""
         late = [
             moment for moment in self.moments if moment.seconds > seconds / 2
         ]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gputop.bench.plan.request import Request, Target
 
 PREPARED = ("ready", "done", "failed")
-"""States of devices for which no other one has to wait."""
+"""States of devices that do not delay the others."""
 
 
 class Run:
@@ -38,16 +38,16 @@ class Run:
         self.is_table = not KINDS[self.kind].over_time
         """True if the runs have rows instead of a throughput over time."""
         self.part_seconds = self.request.seconds
-        """Seconds of one run: `pairs` has one for each device, and one of all."""
+        """Seconds of one run. `pairs` has a run for each device, and one of all devices."""
         if self.kind == "pairs":
             self.part_seconds /= len(requests) + 1
         self.devices = {each.target: DeviceRun(each, now) for each in requests}
         self.alone: dict[Target, DeviceRun] = {}
-        """Runs of `pairs` that have ended and are followed by one together."""
+        """Runs alone of `pairs`, from the start of the run together on."""
         self.stopping = False
         self.started_at = now()
         self._farthest = 0.0
-        """Largest `elapsed_seconds` so far: progress does not go back."""
+        """Largest `elapsed_seconds` so far, because progress does not go back."""
 
     @classmethod
     def of(cls, device: DeviceRun) -> Run:
@@ -90,7 +90,7 @@ class Run:
 
     @property
     def began_at(self) -> float | None:
-        """Begin of the timed part of the first device, by the clock `now`, or None before it."""
+        """Start of the timed part of the first device, by the clock `now`, or None before it."""
         known = [run.began_at for run in self.devices.values()]
         return min((at for at in known if at is not None), default=None)
 
@@ -101,7 +101,7 @@ class Run:
 
     @property
     def late(self) -> list[Target]:
-        """Devices that others wait for, before the run begins."""
+        """Devices that delay the start of the others."""
         if self.begun or self.kind == "pairs":
             return []
         runs = self.devices.items()
@@ -135,7 +135,7 @@ class Run:
 
     @property
     def problem(self) -> Problem | None:
-        """Problem that all devices failed by."""
+        """Problem of all devices if it is the same, else None."""
         first, *others = (run.problem for run in self.devices.values())
         return first if all(other == first for other in others) else None
 
@@ -157,7 +157,7 @@ class Run:
         return sum(run.wrong_elements for run in checked) if checked else None
 
     def parts(self, target: Target) -> list[tuple[float, DeviceRun]]:
-        """Return the runs of a device in order, each behind its begin in the seconds of all."""
+        """Return the starts and the runs of a device in order. Starts are in seconds of all."""
         run = self.devices[target]
         if self.kind != "pairs":
             return [(0.0, run)]
@@ -169,7 +169,7 @@ class Run:
 
     @property
     def elapsed_seconds(self) -> float:
-        """Seconds of the measurement of the device that is farthest. They do not go back."""
+        """Elapsed seconds of the most advanced device. They never decrease."""
         self._farthest = max(self._farthest, self._elapsed_now())
         return self._farthest
 

@@ -1,4 +1,4 @@
-"""Runs the workers of a `Run`: begun and stopped together, or alone and then together."""
+"""Runs the workers of a `Run`: all together, or each alone and then all together."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 class Runner:
-    """Runs the devices of a `Run` to their ends. Never used twice.
+    """Runs the devices of a `Run` to their ends, once.
 
-    Several devices prepare each by itself, and then begin at once. If one fails the others go on,
-    but ranks of `collective` all end. `pairs` runs each device alone, and then together those
-    whose run took its time.
+    Several devices prepare independently, and then start at the same time. If one fails, the
+    others go on, except for ranks of `collective`, which all end. `pairs` runs each device alone,
+    and then those that took their full time together.
     """
 
     def __init__(self, run: Run, make: MakeRunner | None = None) -> None:
-        """Set the run; `make` makes runners of devices of another sort."""
+        """Set the run. `make` returns the runner of a device, in place of `DeviceRunner`."""
         self.state = run
         self._make = make or DeviceRunner
         self._hear: Hear = lambda *_: None
@@ -44,7 +44,7 @@ class Runner:
     async def follow(self, hear: Hear | None = None) -> None:
         """Run to the end of each device, and add all events to the `Run`.
 
-        However it ends, no worker is left.
+        No worker is left afterwards.
         """
         self._hear = hear or self._hear
         if self.state.kind == "pairs":
@@ -55,7 +55,7 @@ class Runner:
             await self._together(self.state.requests, self._add)
 
     async def stop(self, by: str = "user") -> None:
-        """End all runs, within half a second if the workers respond. Begin no other."""
+        """End all runs, within half a second if the workers respond. No other run starts."""
         self._stopped_by = self._stopped_by or by
         stops = [runner.stop(by) for runner in self._runners.values()]
         await asyncio.gather(*stops)
@@ -74,7 +74,7 @@ class Runner:
         """Run these at the same time. `end` is called with the end of each."""
         memory = None
         if any(each.ranks and each.rendezvous is None for each in requests):
-            # In memory, where no other user can open it, and it ends with this process.
+            # No other user can open a file in memory, and it ends with this process.
             memory = os.memfd_create("gputop-workers")
             path = f"/proc/{os.getpid()}/fd/{memory}"
             requests = [replace(each, rendezvous=path) for each in requests]
@@ -89,12 +89,12 @@ class Runner:
             following = self._follow_device(target, end)
             tasks.append(asyncio.create_task(following))
         try:
-            # Not `gather`: it would cancel the others twice, in the middle of their ends.
+            # `gather` would cancel the other tasks a second time, while they end.
             ended, _ = await asyncio.wait(
                 tasks, return_when=asyncio.FIRST_EXCEPTION
             )
             for task in ended:
-                task.result()  # raises what nobody foresaw
+                task.result()  # raises unexpected errors
         finally:
             for task in tasks:
                 task.cancel()
@@ -123,7 +123,7 @@ class Runner:
                 runner.begin()
 
     async def _follow_ranks(self) -> None:
-        """Run all ranks. If one fails or is ended early, all end by that."""
+        """Run all ranks. If one fails or ends early, all others end for the same reason."""
         ends: dict[Target, Done | Failed] = {}
         stops: list[asyncio.Task[None]] = []
 
@@ -141,7 +141,7 @@ class Runner:
             self._add(target, failed or event)
 
     def _failure(self, ends: Mapping[Target, Done | Failed]) -> Failed | None:
-        """Return what the first rank failed by, with the name of the one that is to blame."""
+        """Return the failure of the first failed rank, with the name of the rank that caused it."""
         failed = []
         for target, end in ends.items():
             if isinstance(end, Failed):
@@ -151,7 +151,9 @@ class Runner:
         target, first = failed[0]
         why = first.problem.why
         stuck = [each for each, one in self._runners.items() if one.was_stuck]
-        if stuck and target not in stuck:  # the first only waited for it
+        if (
+            stuck and target not in stuck
+        ):  # the first one only waited for the stuck rank
             target, why = stuck[0], "it does not answer any more"
         if target.label not in first.problem.what:
             why = f"{target.label}: {why}"
@@ -208,7 +210,7 @@ class Runner:
         return replace(request, kind="soak", seconds=seconds, size=size)
 
     def _end_alone(self, result: Result) -> Done:
-        """Return the end of a device that has nothing to run together with."""
+        """Return the end of a device that has no other device to run with."""
         if self._stopped_by is None:
             return Done(only_alone(result, "no other device was left"))
         stopped = replace(result, stopped=self._stopped_by)

@@ -64,7 +64,7 @@ class Mean:
     seconds: float = 0.0
 
     def add(self, value: float | None, seconds: float) -> None:
-        """Count a value for that long; an absent one does not count."""
+        """Add a value that held for `seconds`. None is ignored."""
         if value is not None:
             self.total += value * seconds
             self.seconds += seconds
@@ -88,7 +88,7 @@ class Moment:
     reasons: tuple[str, ...] | None = None
     """Clock event reasons that held, or None if the device does not report any."""
     power_cap_seconds: float | None = None
-    """The device's counter of time with a power cap, at the end of that time."""
+    """The device's counter of time with a power cap, at `seconds`."""
 
     @property
     def window_seconds(self) -> float:

@@ -44,9 +44,9 @@ class Simulation:
         celsius: Callable[[str], float],
         publish: Callable[[Mapping[str, tuple[float, float]]], object],
     ) -> None:
-        """Set what returns the temperature of a device now, by its UUID.
+        """Set `celsius`, which returns the current temperature of a device by its UUID.
 
-        `publish` is called with the devices under load, since when, and how warm they were.
+        `publish` is called with the start and the first temperature of each device under load.
         """
         self._celsius, self._publish = celsius, publish
         self._loads: dict[str, tuple[float, float]] = {}
@@ -56,7 +56,7 @@ class Simulation:
     def runner(
         self, request: Request, device: DeviceRun, *, waits: bool = False
     ) -> SimulatedRunner:
-        """Return what simulates a request."""
+        """Return the runner that simulates a request."""
         return SimulatedRunner(request, device, self, waits=waits)
 
     @contextlib.contextmanager
@@ -81,7 +81,7 @@ class Simulation:
 
 
 class SimulatedRunner(DeviceRunner):
-    """Makes the events of a device itself, at the pace of a real worker's."""
+    """Creates the events of a device itself, as often as a real worker sends them."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class SimulatedRunner(DeviceRunner):
         plan = Planned(
             n, n, n, dtype, dtype, SIMULATED, SIMULATED, 0.0, SIMULATED
         )
-        add(plan)  # at the same moment as all others
+        add(plan)  # all devices are here at the same time
         products, checks, last, peak = 0.0, 1, 0.0, 0.0
         noise = random.Random(target.uuid)  # noqa: S311 - a picture, not a secret
         with self._simulation.load(self._device) as load:

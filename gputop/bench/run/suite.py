@@ -1,4 +1,4 @@
-"""Suites: runs of several kinds one after the other. Each part is judged."""
+"""Checks: runs of several kinds one after the other. Each part is judged."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A run of a suite. It has its share of the suite's time."""
+    """A run of a check, with its share of the time."""
 
     kind: str
     share: float
     dtype: str | None = None
-    """Data type in place of the suite's."""
+    """Data type in place of the check's."""
     verify_all: bool = False
 
     @property
@@ -39,7 +39,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Parts of a suite. Copies come first, while the device is cold."""
+    """Parts of a check. Copies come first, while the device is cold."""
 
     seconds: float
     """Measured seconds; starting the parts takes some more each."""
@@ -95,7 +95,7 @@ LEVELS = {
     "standard": Level(450.0, _STANDARD),
     "burn-in": Level(3500.0, _BURN_IN),
 }
-"""Suites by name: two minutes, ten minutes, and an hour."""
+"""Checks by name, of two minutes, ten minutes, and an hour."""
 DEFAULT_LEVEL = "quick"
 PEER_SECONDS = 2.0
 """Length of `copy` for each GPU and each other one to which it copies: two GPUs have 2 such pairs,
@@ -112,7 +112,7 @@ class PartResult:
     left_out: str = ""
     """Reason why it did not run, on all devices or on those that are named."""
     incomplete: bool = False
-    """True if it applies to a device that it left out, for example for want of memory."""
+    """True if a device was left out for another reason than its sort, such as too little memory."""
     members: tuple[DeviceOutcome, ...] = ()
     series: tuple[RunCurves, ...] = ()
     """Runs over time of the first members, in their order."""
@@ -120,7 +120,7 @@ class PartResult:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A suite so far. `method` has its devices, data type and options, by name."""
+    """A check so far. `method` has its devices, data type and options, by name."""
 
     level: str
     started_at: float
@@ -132,25 +132,25 @@ class Suite:
 
     @property
     def complete(self) -> bool:
-        """True if a part ran, and each that has ended on every device that it applies to."""
+        """True if at least one part ran, and each part ran on every device that it applies to."""
         ran = any(part.members for part in self.parts)
         return ran and not any(part.incomplete for part in self.parts)
 
     def document(self) -> dict[str, Any]:
-        """Return the suite as `--json` prints it."""
+        """Return the check as `--json` prints it."""
         return {"schema": SCHEMA, **asdict(self)}
 
     def added(self, part: PartResult) -> Suite:
-        """Return the suite with one more part."""
+        """Return the check with one more part."""
         return replace(self, parts=(*self.parts, part))
 
 
 def part_requests(
     part: Part, suite: Sequence[Request]
 ) -> tuple[list[Request], PartResult]:
-    """Return the requests of a part, and its result so far: which devices it leaves out, and why.
+    """Return the requests of a part, and its result so far, with the devices that it leaves out.
 
-    The requests of the suite have its devices, its data type, and the seconds of all parts.
+    The requests of the check have its devices, its data type, and the seconds of all parts.
     """
     targets = [each.target for each in suite]
     dtype = part.dtype or (
@@ -209,7 +209,7 @@ def part_result(
     runs: Sequence[DeviceRun],
     others: Sequence[DeviceOutcome] = (),
 ) -> PartResult:
-    """Return a part whose runs have ended; `others` could not be tested."""
+    """Return the result of a part whose runs have ended. `others` could not be tested."""
     members = (*map(device_outcome, runs), *others)
     return replace(
         planned,

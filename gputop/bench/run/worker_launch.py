@@ -1,6 +1,7 @@
 """Interpreters with the user's torch, and the processes that are started in them.
 
-Each candidate is asked in a process of its own, without importing torch, which takes seconds.
+Each candidate is probed in a process of its own. The probe does not import torch, because that
+takes seconds.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ CANNOT_START = "Python with torch cannot be started"
 OLDEST_PYTHON = (3, 9)
 GET_TORCH = "https://pytorch.org/get-started"
 
-# Any Python from 2 on has to be able to read this and what follows. A module in the working
-# directory is not the one that is meant; the end of the input is that of gputop.
+# This program and the next one have to be valid in every Python from 2 on. Modules in the working
+# directory are ignored. End of file on the input means that gputop has ended.
 LISTEN = """
 import sys
 sys.path[:] = [entry for entry in sys.path if entry]
@@ -55,7 +56,7 @@ listening.daemon = True
 listening.start()
 """
 
-# A directory of that name without a module in it is not torch.
+# A folder `torch` without a module in it is not torch.
 PROBE = """
 import json
 answer = {"python": list(sys.version_info[:3]), "torch": None}
@@ -95,16 +96,16 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class InterpreterSearch:
-    """The chosen interpreter, if any, and those probed up to it."""
+    """The chosen interpreter, or None, and all that were probed."""
 
     chosen: Interpreter | None
     looked_at: tuple[Interpreter, ...]
     refused: Problem | None = None
-    """Reason why none can be started at all, if so."""
+    """Reason why no process can be started, or None."""
 
     @property
     def problem(self) -> Problem | None:
-        """The missing thing and what to type, or None if an interpreter was chosen."""
+        """Problem with its remedy, or None if an interpreter was chosen."""
         if self.chosen is not None or self.refused is not None:
             return self.refused
         why = f"looked at {'; '.join(map(str, self.looked_at)) or 'none'}"
@@ -154,7 +155,7 @@ def candidates(explicit: str | None = None) -> tuple[tuple[str, str], ...]:
     found: dict[str, str] = {}
     for path, origin in named:
         if path:
-            # Not resolved: the python of a virtual environment is a link to the one it is based on.
+            # Not resolved, because the python of a virtual environment is a link to its base.
             found.setdefault(os.path.abspath(path), origin)  # noqa: PTH100
     return tuple(found.items())
 
@@ -165,7 +166,7 @@ def _python_of(variable: str) -> str | None:
 
 
 class NoAnswerError(Exception):
-    """An interpreter that did not run a program to its end, and why."""
+    """Reason why an interpreter did not run a program to its end."""
 
 
 async def run_program(
@@ -173,7 +174,7 @@ async def run_program(
 ) -> tuple[bytes, int | None]:
     """Return the output and status of a program in this Python; raise `NoAnswerError`.
 
-    Raises `ProblemError` if no process can be started: another Python would not help.
+    Raise `ProblemError` if no process can be started, so another Python would not help.
     """
     try:
         process = await ChildProcess.start(
@@ -207,7 +208,7 @@ async def run_program(
 def answer_in(output: bytes, *keys: str) -> dict[str, Any]:
     """Return the last line that is a JSON object with one of the keys, or raise `ValueError`.
 
-    What the interpreter prints when it starts or ends is not among the program's answers.
+    Output of the interpreter at its start or end is ignored.
     """
     for line in reversed(output.splitlines()):
         with contextlib.suppress(ValueError, RecursionError):
@@ -238,9 +239,9 @@ async def _probe(path: str, origin: str) -> Interpreter:
 
 
 def worker_environment(target: Target, *others: Target) -> dict[str, str]:
-    """Return the worker's environment: one device visible, and the others behind it.
+    """Return the worker's environment, with its device as the first visible one.
 
-    The worker itself unsets what changes figures, and says what was set.
+    The worker unsets variables that change its figures, and reports them.
     """
     found = dict(child_environment())
     if target.kind == "cuda":
@@ -273,7 +274,7 @@ class Worker(Protocol):
         """Return the next line, b"" at the end; raise `ValueError` for an endless line."""
 
     def write(self, line: bytes) -> None:
-        """Write to standard input, even if nobody reads it any more."""
+        """Write to standard input. A closed pipe is ignored."""
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal while it runs."""
@@ -360,9 +361,9 @@ class ChildProcess:
     async def start(
         cls, *arguments: str, environment: Mapping[str, str], limit: int
     ) -> Self:
-        """Start one whose lines have at most `limit` bytes.
+        """Start a process whose lines have at most `limit` bytes.
 
-        Raises `OSError`, or `ProblemError` if no process can be started.
+        Raise `OSError`, or `ProblemError` if no process can be started.
         """
         try:
             process = await asyncio.create_subprocess_exec(
@@ -381,7 +382,7 @@ class ChildProcess:
         ) as error:  # before Python 3.12 asyncio starts a thread
             if not says_process_limit(error):
                 raise
-            # It leaves half a process behind then, and would log a traceback about it.
+            # asyncio would log a traceback about the half-started process.
             asyncio.get_running_loop().set_exception_handler(lambda *_: None)
             raise ProblemError(process_limit_problem(CANNOT_START)) from None
         return cls(process)
@@ -403,12 +404,14 @@ class ChildProcess:
             self._process.stdin.write(line)
 
     def close_input(self) -> None:
-        """Close standard input, whose end is that of the process."""
+        """Close standard input, which ends the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
     def signal(self, number: signal.Signals) -> None:
-        if self._process.returncode is None:  # afterwards the pid is not ours
+        if (
+            self._process.returncode is None
+        ):  # later the pid may be of another process
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
@@ -426,12 +429,12 @@ class ChildProcess:
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
         self.signal(signal.SIGKILL)
-        # To the ends of its pipes: what is left open there outlives the event loop.
+        # Read the pipes to their ends, because open pipes outlive the event loop.
         with contextlib.suppress(TimeoutError, OSError):
             await asyncio.wait_for(self._process.communicate(), STEP_SECONDS)
 
     async def _keep_errors(self) -> None:
-        """Read standard error to its end, so that the worker never waits; keep the tail."""
+        """Read standard error to its end, so that the worker never blocks; keep the tail."""
         assert self._process.stderr is not None
         while data := await self._process.stderr.read(READ_ERROR_BYTES):
             self._errors = (self._errors + data)[-KEPT_ERROR_BYTES:]

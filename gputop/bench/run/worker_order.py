@@ -1,4 +1,4 @@
-"""The request of a run as its worker gets it."""
+"""The worker's request, made from the request of a run."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gputop.bench.plan import request as plan
 from gputop.bench.plan.kinds import DTYPES
 from gputop.bench.plan.request import Request
+from gputop.bench.worker.needs import PROCESS_BYTES
 from gputop.bench.worker.request import WorkerDataType, WorkerRequest
 
 PREPARE_SECONDS = 60.0
@@ -14,7 +15,7 @@ PREPARE_SECONDS = 60.0
 PREPARE_PRODUCTS = 4
 """Products made in preparation if one takes nearly as long as the run."""
 VERIFIED_LARGER = 4
-"""How much larger `auto` may be where every product is verified: that costs 1/N of its time."""
+"""Factor by which `auto` may be larger if each product is verified, which costs 1/N of the time."""
 
 
 def prepare_seconds(seconds: float) -> float:
@@ -33,7 +34,6 @@ def worker_request(
     Without `agent_folders` the worker has no guard.
     """
     target = request.target
-    cuda = target.kind == "cuda"
     is_instance = target.parent_uuid is not None
     copies = request.kind == "copy"
     return WorkerRequest(
@@ -49,11 +49,7 @@ def worker_request(
         wait_seconds=wait_seconds,
         prepare_seconds=prepare_seconds(request.seconds),
         free_bytes=target.memory_allowed_bytes,
-        host_bytes=request.host_bytes
-        and request.host_bytes - plan.PROCESS_BYTES,
-        fixed_bytes=plan.fixed_bytes(target.kind),
-        context_bytes=plan.CONTEXT_BYTES if cuda else 0,
-        bytes_per_row=plan.BYTES_PER_ROW,
+        host_bytes=request.host_bytes and request.host_bytes - PROCESS_BYTES,
         peers=tuple(peer.place for peer in request.peers),
         exclusive_peers={
             peer.place: peer.compute_mode or ""

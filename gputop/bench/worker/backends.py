@@ -9,11 +9,10 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .errors import RunError, no_context
-from .events import MemoryUse
+from .host_memory import available_bytes
 from .throughput import (
     COLD_WINDOW_SECONDS,
     FIRST_WINDOW_SECONDS,
@@ -136,10 +135,6 @@ class Cpu(Backend):
         """Return None: the free memory is part of the request."""
         return None
 
-    def memory_use(self) -> MemoryUse:
-        """Return no figures: a CPU has one memory, which is not divided."""
-        return MemoryUse()
-
 
 class Cuda(Backend):
     """A GPU with two batches in flight on one stream, so that it never waits for Python."""
@@ -157,11 +152,8 @@ class Cuda(Backend):
     The device limits its mean power over at most one second, and the chip cools down in that time.
     """
 
-    def __init__(
-        self, torch: Any, halt: threading.Event, free_before: int | None = None
-    ) -> None:
+    def __init__(self, torch: Any, halt: threading.Event) -> None:
         super().__init__()
-        self._free_before = free_before
         self.torch, self.place, self._halt = torch, "cuda", halt
         self.uses_host_memory = False
         with contextlib.suppress(Exception):  # not in every version of torch
@@ -264,35 +256,10 @@ class Cuda(Backend):
         kernel can reclaim it.
         """
         self.torch.cuda.empty_cache()
-        available = host_available_bytes() if self.uses_host_memory else None
+        available = available_bytes() if self.uses_host_memory else None
         if available is not None:
             return available
         return int(self.torch.cuda.mem_get_info()[0])
-
-    def memory_use(self) -> MemoryUse:
-        """Return where the device's memory went."""
-        cuda = self.torch.cuda
-        free = int(cuda.mem_get_info()[0])
-        reserved, held = (
-            int(cuda.memory_reserved()),
-            int(cuda.memory_allocated()),
-        )
-        context = None
-        if (
-            self._free_before is not None
-            and self._free_before - free > reserved
-        ):
-            context = self._free_before - free - reserved
-        return MemoryUse(context, reserved - held, held)
-
-
-def host_available_bytes() -> int | None:
-    """Return the host's memory that is available without swapping, or None if it is unknown."""
-    with contextlib.suppress(OSError):
-        text = Path("/proc/meminfo").read_text()
-        if found := re.search(r"(?m)^MemAvailable:\s*(\d+) kB", text):
-            return int(found[1]) << 10
-    return None
 
 
 def open_cuda(
@@ -319,9 +286,7 @@ def open_cuda(
         why = f"torch {torch.__version__} is built for {' '.join(archs)}"
         raise RunError("architecture", what, why, remedy)
     try:
-        return Cuda(
-            torch, halt, request.free_bytes
-        )  # its first allocation creates the context
+        return Cuda(torch, halt)  # its first allocation creates the context
     except Exception as error:
         raise no_context(error, request) from error
 

@@ -142,18 +142,6 @@ class Figures:
 
 
 @dataclass(frozen=True)
-class MemoryUse:
-    """Parts of the device's memory. They are None if unknown, and on a CPU."""
-
-    context_bytes: int | None = None
-    """Memory that disappeared since before the run, without torch's own: the CUDA context, and
-    what other processes took in the meantime."""
-    cache_bytes: int | None = None
-    """Bytes that torch's allocator has reserved and not used."""
-    tensor_bytes: int | None = None
-
-
-@dataclass(frozen=True)
 class WorkerDone:
     """The end of a run with figures."""
 
@@ -161,7 +149,6 @@ class WorkerDone:
     """`time`, `user`, or the limit that ended the run."""
     figures: Figures
     notes: tuple[str, ...] = ()
-    memory: MemoryUse = MemoryUse()
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,6 @@ def memory(device: Any, run: WorkerRun) -> None:
     """Write patterns into all memory that the run may use, and read them back."""
     tested = MemoryUnderTest(device, run)
     totals, seconds = tested.totals, run.request.seconds
-    run.memory = device.memory_use()
     run.planned(
         (0, 0, 0),
         dtype="bytes",

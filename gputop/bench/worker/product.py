@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import RunError
 from .formats import ROWS, TRIED, TYPES, Plain, set_precision, try_product
-from .throughput import Mismatches
+from .needs import WORKSPACE_BYTES, fixed_bytes, product_bytes
 
 if TYPE_CHECKING:
     from .request import WorkerDataType, WorkerRequest
@@ -24,17 +24,10 @@ def bytes_needed(
     dtype: str,
     shape: Shape,
 ) -> int:
-    """Return the bytes that products of a shape need, including those of the process.
-
-    These are A and B, C twice and a mask, the library's temporary memory, and rows in float64.
-    """
-    m, n, k = shape
+    """Return the bytes that products of a shape need, without the fixed ones of a run."""
     each = dtype_facts(request, dtype)
-    operands = (m * k + k * n) * each.operand_bits // 8
-    results = m * n * (2 * each.result_bytes + 1)
-    on_the_way = max(m * n, m * k, k * n) * each.library_bytes
-    rows = max(shape) * request.bytes_per_row
-    return int(operands + results + on_the_way + rows + request.fixed_bytes)
+    sizes = each.operand_bits, each.result_bytes, each.library_bytes
+    return product_bytes(shape, *sizes)
 
 
 def room_beside(
@@ -43,15 +36,13 @@ def room_beside(
     request: WorkerRequest,
 ) -> int:
     """Return the bytes that a run may still allocate, besides `needed` and the fixed ones."""
-    allowed, fixed, now = (
-        request.free_bytes,
-        request.fixed_bytes,
-        device.free_bytes(),
-    )
-    known = [] if allowed is None else [allowed - fixed - needed]
+    allowed, now = request.free_bytes, device.free_bytes()
+    known = []
+    if allowed is not None:
+        known.append(allowed - fixed_bytes(device.place) - needed)
     # The free memory no longer includes `needed` and the context.
     if now is not None:
-        known.append(now - fixed + request.context_bytes)
+        known.append(now - WORKSPACE_BYTES)
     return int(min(known, default=0))
 
 
@@ -63,10 +54,12 @@ def fits(
 ) -> bool:
     """True if the device has room for such products now, or if its free memory is unknown."""
     free = device.free_bytes()
-    return (
-        free is None
-        or bytes_needed(request, dtype, shape) - request.context_bytes <= free
-    )
+    return free is None or _needed_now(request, dtype, shape) <= free
+
+
+def _needed_now(request: WorkerRequest, dtype: str, shape: Shape) -> int:
+    """Return the bytes that products still need on a GPU that has a context."""
+    return bytes_needed(request, dtype, shape) + WORKSPACE_BYTES
 
 
 def out_of_memory(
@@ -76,9 +69,7 @@ def out_of_memory(
     free: int,
 ) -> RunError:
     """Return the error for an N that does not fit."""
-    taken = bytes_needed(request, dtype, (n, n, n)) - int(
-        request.context_bytes
-    )
+    taken = _needed_now(request, dtype, (n, n, n))
     what = f"Products of size {n} do not fit in the device's memory"
     why = f"they need {taken / 2**30:.2f} GiB and {free / 2**30:.2f} GiB are free"
     return RunError(
@@ -345,11 +336,6 @@ def require(
         try_product(Product(torch, dtype, (TRIED, TRIED, TRIED), place))
 
 
-COLUMNS = 512
-"""Columns per sum. With more columns, the rounding of the others could hide a wrong element."""
-RING_BYTES, MOST_AT_ONCE = 8 << 20, 64
-"""Most bytes of sums, and most products, per comparison. Each comparison launches several kernels,
-so many products share one."""
 REPEATS = 3
 WRONG, NOT_REPEATABLE, UNEXPLAINED = "wrong", "not repeatable", "unexplained"
 OTHER_BITS = "other bits"
@@ -360,135 +346,3 @@ def when_repeated(wrong: int) -> str:
     if 0 < wrong < REPEATS:
         return UNEXPLAINED
     return WRONG if wrong else NOT_REPEATABLE
-
-
-class Checksums:
-    """Sums of every 512 columns in each row of C, for products of the same A and B.
-
-    Their main cost is reading C once more. The sums are float32 (float64 for float64), or int32 for
-    int8, where they are exact modulo 2^32. Sums outside the band are wrong. Sums within the band
-    should have the same bits as the sums of the first product. On a GPU they always do.
-
-    The errors of the elements are independent, so the error of a sum grows with the square root of
-    its columns. The band is the bound of `Product.unexplained`, summed in this way, plus the
-    rounding of the sum.
-    """
-
-    def __init__(self, product: Product) -> None:
-        self.product, torch, c = product, product.torch, product.c
-        exact = not c.is_floating_point()
-        wide = torch.float64 if c.dtype == torch.float64 else torch.float32
-        self._kind = torch.int32 if exact else wide
-        self.right, self.band = self._reference(exact)
-        each = self.right.numel() * self.right.element_size()
-        most = max(1, min(MOST_AT_ONCE, RING_BYTES // each))
-        self._ring = torch.empty(
-            (most, *self.right.shape), dtype=self._kind, device=product.place
-        )
-        self._counts = torch.zeros(3, dtype=torch.int64, device=product.place)
-        product.c.copy_(product.first)
-        self._first = torch.empty_like(self.right)
-        self._sum(self._first)
-        self._compare(self._first[None])
-
-    def multiply(self, times: int = 1) -> None:
-        """Make products, and verify each of them on the device without waiting for it."""
-        for at in range(0, times, len(self._ring)):
-            sums = self._ring[: min(len(self._ring), times - at)]
-            for each in sums:
-                self.product.multiply()
-                self._sum(each)
-            self._compare(sums)
-
-    def take(self) -> Any:
-        """Return the counts since the last call, as `Mismatches` in a tensor on the device."""
-        found = self._counts.clone()
-        self._counts.zero_()
-        return found
-
-    def repeat(self) -> str:
-        """Repeat the product, and return the kind of the mismatch."""
-        self.multiply(REPEATS)
-        return when_repeated(Mismatches(*self.take().tolist()).products)
-
-    def _sum(self, sums: Any) -> None:
-        """Sum C, a few rows at a time if torch makes a wider copy (of 16-bit numbers on a CPU)."""
-        c, whole = self.product.c, self.product.n // COLUMNS * COLUMNS
-        cpu_copies = self.product.place == "cpu" and c.element_size() == 2
-        step, at = (ROWS if cpu_copies else len(sums)), 0
-        for view in (
-            c[:, :whole].view(len(c), -1, COLUMNS),
-            c[:, whole:].unsqueeze(1),
-        ):
-            if not view.numel():
-                continue
-            into = sums[:, at : at + view.shape[1]]
-            for row in range(0, len(sums), step):
-                rows = slice(row, row + step)
-                self.product.torch.sum(
-                    view[rows],
-                    -1,
-                    dtype=self._kind,
-                    out=into[rows],
-                )
-            at += view.shape[1]
-
-    def _compare(self, sums: Any) -> None:
-        bits = self.product.bits
-        if self.band is None:
-            wrong = sums != self.right
-        else:
-            wrong = ~((sums - self.right).abs() <= self.band)  # NaN is wrong
-        bad = wrong.flatten(1).any(1)
-        other = (bits(sums) != bits(self._first)).flatten(1).any(1)
-        for at, found in enumerate((wrong, bad, other & ~bad)):
-            self._counts[at] += found.sum()
-
-    def _reference(self, exact: bool) -> tuple[Any, Any]:
-        """Return the right sums and the allowed error, or None if they have to be equal."""
-        torch, product = self.product.torch, self.product
-        of_b, lengths_of_b = self._sums_of_b()
-        slack = product.slack() / product.k**0.5
-        right, band = [], []
-        for at in range(0, product.m, ROWS):
-            rows = product.format.to_float64(product.a[at : at + ROWS])
-            first = product.first[at : at + ROWS].double()
-            right.append(rows @ of_b)
-            bound = torch.outer(rows.norm(dim=1) * slack, lengths_of_b)
-            bound += (
-                2 * product.epsilon * _blocks(torch, first.square()).sqrt()
-            )
-            if not exact:
-                bound += (
-                    8
-                    * torch.finfo(self._kind).eps
-                    * _blocks(torch, first.abs())
-                )
-            band.append(bound)
-        sums = torch.cat(right)
-        if exact:  # float64 is exact here, int32 keeps the last 32 bits
-            return sums.to(torch.int64).to(torch.int32), None
-        return sums.to(self._kind), torch.cat(band).to(self._kind)
-
-    def _sums_of_b(self) -> tuple[Any, Any]:
-        """Return the sums of B's columns (k x sums) and the norms of the blocks, in float64."""
-        torch, product = self.product.torch, self.product
-        count = -(-product.n // COLUMNS)
-        sums = torch.zeros(
-            (product.k, count), dtype=torch.float64, device=product.place
-        )
-        squares = torch.zeros(count, dtype=torch.float64, device=product.place)
-        for at in range(0, len(product.stored_b), ROWS):
-            part = product.format.to_float64(product.stored_b[at : at + ROWS])
-            if product.column_major:
-                sums[:, at // COLUMNS] += part.sum(0)
-                squares[at // COLUMNS] += part.square().sum()
-            else:
-                sums[at : at + ROWS] = _blocks(torch, part)
-                squares += _blocks(torch, part.square()).sum(0)
-        return sums, squares.sqrt()
-
-
-def _blocks(torch: Any, matrix: Any) -> Any:
-    """Return the sums of each block of 512 columns."""
-    return torch.stack([part.sum(1) for part in matrix.split(COLUMNS, 1)], 1)

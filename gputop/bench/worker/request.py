@@ -51,10 +51,6 @@ class WorkerRequest:
     """Longest preparation, up to the plan."""
     free_bytes: int | None
     host_bytes: int | None
-    fixed_bytes: int
-    """Bytes of a run of any size."""
-    context_bytes: int
-    bytes_per_row: int
     peers: tuple[str, ...] = ()
     """Labels of the other visible devices, in their order."""
     exclusive_peers: Mapping[str, str] = field(default_factory=dict)

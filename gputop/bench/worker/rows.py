@@ -325,7 +325,6 @@ class Rows:
     ) -> None:
         """Send a row, and count it."""
         self.run.send(Point(series, x, values, tuple(shape)))
-        self.run.memory = self.device.memory_use()
         self.table.rows += 1
         self.to_come -= 1
 

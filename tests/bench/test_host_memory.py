@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.bench.plan.memory_limit import available_bytes
+from gputop.bench.worker.host_memory import available_bytes
 from tests.fake_root import fake_root
 
 if TYPE_CHECKING:

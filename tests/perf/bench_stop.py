@@ -1,0 +1,98 @@
+"""How long does a stop take in each kind of run: to its result, and until no worker is left?
+
+    python -m tests.perf.bench_stop [--times 5] [--kinds soak step]
+
+Real workers run on the CPU, each kind several times, with a stop at a random moment within four
+seconds after the begin. `result` counts the stops after which there was a result: before its first
+row a table has none, and a step may compile for longer than that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import random
+import statistics
+import sys
+import time
+
+from gputop.bench.plan.kinds import CHECK, KINDS
+from gputop.bench.plan.request import Request, cpu_ranks, cpu_target, default_dtype
+from gputop.bench.plan.target_choice import with_peers
+from gputop.bench.run.run import Run
+from gputop.bench.run.runner import Runner
+
+LONGEST_SECONDS = 600.0
+LATEST_SECONDS = 4.0
+PAIR_SECONDS = 6.0
+"""Seconds of `pairs`, whose second half is stopped, too."""
+
+
+def requests_of(kind: str) -> list[Request]:
+    """Return the requests of a long run on the CPU; of several ranks where a kind needs them."""
+    cpu = dataclasses.replace(cpu_target(), memory_share=0.2)
+    targets = [cpu]
+    if KINDS[kind].several_devices:
+        targets = cpu_ranks(2, 0.2)
+    seconds = PAIR_SECONDS if kind == "pairs" else LONGEST_SECONDS
+    dtype = default_dtype(cpu)
+    requests = [Request(each, dtype, None, seconds, sys.executable, kind) for each in targets]
+    return with_peers(requests)
+
+
+async def stop_once(kind: str, after: float) -> tuple[float, float, bool]:
+    """Stop a run so long after its begin.
+
+    Return the seconds to the last event, to the end of all workers, and if a device has a result.
+    """
+    run = Run(requests_of(kind))
+    runner, begun = Runner(run), asyncio.Event()
+    heard = 0.0
+
+    def hear(*_: object) -> None:
+        nonlocal heard
+        heard = time.perf_counter()
+        if run.begun or run.ended:
+            begun.set()
+
+    following = asyncio.create_task(runner.follow(hear))
+    await begun.wait()
+    await asyncio.sleep(after)
+    assert not following.done(), run.problem
+    began = time.perf_counter()
+    await runner.stop()
+    await following
+    return max(0.0, heard - began), time.perf_counter() - began, bool(run.results)
+
+
+def main() -> int:
+    """Measure all kinds, and print the table."""
+    kinds = [kind for kind in KINDS if kind != CHECK]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--times", type=int, default=5)
+    parser.add_argument("--kinds", nargs="+", choices=kinds, default=kinds)
+    options = parser.parse_args()
+    dice = random.Random(1)  # noqa: S311 - it hides nothing
+    print(
+        "kind         seconds to the end of the run, and of its workers: median, longest; results"
+    )
+    longest = 0.0
+    for kind in options.kinds:
+        ends, gone, kept = [], [], 0
+        for _ in range(options.times):
+            after = dice.uniform(0.0, LATEST_SECONDS)
+            end, last, has_result = asyncio.run(stop_once(kind, after))
+            ends.append(end)
+            gone.append(last)
+            kept += has_result
+        figures = [statistics.median(ends), max(ends), statistics.median(gone), max(gone)]
+        text = "".join(f"{each:8.2f}" for each in figures)
+        print(f"{kind:<12}{text}   {kept} of {options.times}", flush=True)
+        longest = max(longest, *ends)
+    print(f"longest: {longest:.2f} s")
+    return int(longest > 0.5)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
