@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.text import ABSENT, percentage, size
 from gputop.ui.drawing import charts
-from gputop.ui.drawing.cells import Row, heading
 from gputop.ui.drawing.palette import BUSY, CPU, MEMORY, SM
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
     from gputop.agent.snapshot import Process
     from gputop.stream.process_history import ProcessHistory
+    from gputop.ui.drawing.cells import Row
 
 ROWS = 2
 """Rows of a chart."""
@@ -47,7 +47,7 @@ def chart_rows(
     width: int,
     interval: float,
 ) -> list[Row]:
-    """Return the charts that have a value, below each other and the time that they cover."""
+    """Return the charts that have a value, one below the other."""
     room = max(1, width - charts.GUTTER)
     samples = charts.samples_a_dot(room, interval)
     dots = charts.newest_dots(history.count, room, samples)
@@ -56,9 +56,8 @@ def chart_rows(
         series = history.series(process, chart.name)
         if not all(map(math.isnan, series)):
             values = dots.averaged(series, history.count)
-            rows += _drawn(chart, series, values).rows(ROWS)
-    if rows:
-        rows.insert(0, heading(f"last {dots.span_text(interval)}", width))
+            span = dots.span_text(interval)
+            rows += _drawn(chart, series, values, span).rows(ROWS)
     return rows
 
 
@@ -66,6 +65,7 @@ def _drawn(
     chart: ProcessChart,
     series: Sequence[float],
     values: Sequence[float | None],
+    span: str,
 ) -> charts.DrawnChart:
     most = max(value for value in series if not math.isnan(value))
     top = max(chart.least_top, charts.round_up(most))
@@ -74,7 +74,7 @@ def _drawn(
     now = ABSENT
     if not math.isnan(series[-1]):
         now = chart.text(round(series[-1]))
-    scale = f"of {chart.text(round(top))}"
+    scale = f"of {chart.text(round(top))}, {span}"
     return charts.DrawnChart(
         chart.label,
         now,
