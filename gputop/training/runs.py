@@ -64,17 +64,17 @@ class Run:
         return False
 
     def signal(self, number: int) -> None:
-        """Send a signal to the command, through the relay.
+        """Send a signal to the command, through the relay if it forwards this one.
 
         SIGKILL goes to the command itself, so that the relay can record the end.
         """
         if not self.is_running:
             return
         with contextlib.suppress(ProcessLookupError):
-            if number == signal.SIGKILL:
-                os.killpg(self.pid, number)
-            else:
+            if number in relay.FORWARDED:
                 os.kill(self.relay_pid, number)
+            else:
+                os.killpg(self.pid, number)
 
 
 def runs_folder() -> Path:

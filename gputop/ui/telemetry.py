@@ -170,11 +170,6 @@ class Telemetry:
         """Judgement of the newest sample. Its means are those of the charts."""
         return self._conclude().judgement
 
-    def bound_by(self, uuid: str) -> str:
-        """Return the device's bottleneck in a word; empty if unknown."""
-        found = self.judgement.bound_by.get(uuid)
-        return "" if found is None else found.bound.known
-
     @property
     def problems(self) -> Mapping[str, Finding]:
         """Gravest finding above normal of each device; slowness comes first."""
@@ -355,14 +350,6 @@ class Telemetry:
     def readings(self, uuid: str) -> DeviceSample:
         """Return the newest readings of a device. If there are none, all are absent."""
         return self._known.get(uuid) or DeviceSample(uuid)
-
-    @property
-    def process_count(self) -> int:
-        """Number of process rows on the visible devices."""
-        processes = self.sample.processes if self.sample else ()
-        if self.host_name is None:
-            return len(processes)
-        return sum(process.machine == self.host_name for process in processes)
 
 
 def local_inventory(inventory: Inventory | None) -> Inventory | None:

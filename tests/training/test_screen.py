@@ -19,12 +19,13 @@ from gputop.training.screens.charts import Axis, nice_top
 from gputop.training.screens.output import OutputView
 from gputop.training.screens.summary import TrainingSummary
 from gputop.training.screens.tab import TrainingTab
-from gputop.ui.drawing.dialogs import ChoiceDialog
+from gputop.ui.drawing.dialogs import ConfirmScreen
+from gputop.ui.processes.signal_dialog import SendSignal
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import HelpPage
 from tests.streams import PreparedStream, inventory, process, sample
-from tests.ui.pilots import app_with, dashboard_of, lines, settle, shown, text_of, until
+from tests.ui.pilots import app_with, dashboard_of, lines, press, settle, shown, text_of, until
 from tests.ui.test_ranks import hanging
 
 if TYPE_CHECKING:
@@ -183,10 +184,13 @@ async def test_f9_asks_and_sends_a_signal(tmp_path: Path, monkeypatch: pytest.Mo
     async with app.run_test(size=(80, 24)) as pilot:
         await read(pilot)
         await pilot.press("f9")
-        await until(pilot, lambda: isinstance(app.screen, ChoiceDialog))
-        await pilot.press("down", "enter")
-        await settle(pilot)
-    assert sent == [15]
+        await until(pilot, lambda: isinstance(app.screen, SendSignal))
+        await press(pilot, "down", "enter")
+        assert isinstance(app.screen, ConfirmScreen)
+        assert sent == []
+        await until(pilot, lambda: "y Send it" in text_of(lines(app)))
+        await press(pilot, "y")
+    assert sent == [2]
 
 
 async def test_without_a_training_there_is_no_tab_and_no_key_of_it() -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from typing import TYPE_CHECKING
 
 from textual import work
 from textual.containers import Vertical
 
+from gputop.agent.snapshot import Process, ProcessKind
 from gputop.training.screens.charts import TrainingCharts
 from gputop.training.screens.output import OutputView
 from gputop.training.screens.summary import ROWS, TrainingSummary
-from gputop.ui.drawing.dialogs import Choice, ChoiceDialog
 from gputop.ui.drawing.live import LiveTab
+from gputop.ui.processes.signal_dialog import SendSignal, SignalTarget
 from gputop.ui.processes.stacks_note import note_stacks
 
 if TYPE_CHECKING:
@@ -28,11 +28,6 @@ if TYPE_CHECKING:
 
 READ_SECONDS = 0.2
 """Seconds between two reads of the output."""
-ENDINGS = (
-    (signal.SIGINT, "interrupt it, as Ctrl+C does"),
-    (signal.SIGTERM, "end it, as `kill` does"),
-    (signal.SIGKILL, "end it at once"),
-)
 
 
 class TrainingTab(LiveTab):
@@ -137,8 +132,8 @@ class TrainingTab(LiveTab):
         if run is None or self._training.ended:
             self.notify("The training has ended, or gputop did not start it")
             return
-        choices = []
-        for number, meaning in ENDINGS:
-            choices.append(Choice(number.name, meaning, number))
-        dialog = ChoiceDialog("Send a signal to the training", choices)
-        dialog.ask(self.app, run.signal)
+        command = " ".join(run.command)
+        process = Process(run.pid, "", ProcessKind.COMPUTE, command=command)
+        target = SignalTarget("the training", (process,), ())
+        question = SendSignal([target])
+        question.ask(self.app, lambda order: run.signal(order.signal))

@@ -97,7 +97,7 @@ class DeviceChoice:
             found.append((short_labels(self.offered), ALL))
         elif chosen == ALL:
             found.append(
-                (f"all GPUs ({'one is there' if gpus else 'away'})", ALL)
+                (f"all GPUs ({'one is there' if gpus else 'away'})", ALL),
             )
         if chosen == SOME:
             away = " (away)" if any(map(self._is_away, self._chosen)) else ""
@@ -125,7 +125,7 @@ class DeviceChoice:
         """Return the chosen devices. Raise `ValueError` if one is not on offer."""
         if self.key(kind) == ALL and not self._gpus:
             raise ValueError(
-                "All GPUs are away: choose the CPU, or wait until they are back."
+                "All GPUs are away: choose the CPU, or wait until they are back.",
             )
         targets = self.targets(kind)
         for target in targets:
@@ -161,7 +161,9 @@ class DevicesDialog(ChoiceDialog):
     """Dialog to mark devices. It returns the keys of the marked devices, or None."""
 
     def __init__(
-        self, offered: Sequence[tuple[str, str]], marked: Sequence[str]
+        self,
+        offered: Sequence[tuple[str, str]],
+        marked: Sequence[str],
     ) -> None:
         """Set the labels and keys on offer, and the marked keys."""
         self._offered, self._marked = offered, set(marked)
@@ -185,7 +187,7 @@ class DevicesDialog(ChoiceDialog):
             self.choose(self.choices[self.at])
         elif key == "enter":
             self.close(
-                [key for _, key in self._offered if key in self._marked]
+                [key for _, key in self._offered if key in self._marked],
             )
         else:
             super().press(key)

@@ -134,7 +134,10 @@ def _values_now(
 
 
 def _line_rows(
-    line: ReadingLine, moments: Sequence[Moment], axis: TimeAxis, height: int
+    line: ReadingLine,
+    moments: Sequence[Moment],
+    axis: TimeAxis,
+    height: int,
 ) -> list[Row]:
     dots: list[list[float]] = [[] for _ in range(2 * axis.width)]
     highest = 0.0
@@ -194,6 +197,6 @@ def _strips(
         text = "".join("▮" if x in cells else " " for x in range(axis.width))
         seconds = Span(f" {span_text(held.get(reason, 0.0))}", style)
         rows.append(
-            [_label(word or reason, style), Span(text, style), seconds]
+            [_label(word or reason, style), Span(text, style), seconds],
         )
     return rows

@@ -46,7 +46,11 @@ class NumberInput(OrderedInput):
     ) -> None:
         # No number needs 32 characters. A longer text is rejected, not cut.
         super().__init__(
-            value, id=id, compact=True, restrict=f"[{letters}]*", max_length=32
+            value,
+            id=id,
+            compact=True,
+            restrict=f"[{letters}]*",
+            max_length=32,
         )
         self._letters = letters
 
@@ -57,7 +61,8 @@ class NumberInput(OrderedInput):
     async def on_key(self, event: Key) -> None:
         """Drop other letters. Textual then calls `OrderedInput.on_key`."""
         if event.is_printable and not self.check_consume_key(
-            event.key, event.character
+            event.key,
+            event.character,
         ):
             event.prevent_default()
 
@@ -110,10 +115,12 @@ class Form(Container):
         self._kind_field, self._device_field, self._dtype_field = self._lists
         self._size_field = NumberInput("auto", "0123456789auto", id="size")
         self._seconds_field = NumberInput(
-            f"{request.DEFAULT_SECONDS:g}", id="seconds"
+            f"{request.DEFAULT_SECONDS:g}",
+            id="seconds",
         )
         self._hertz_field = NumberInput(
-            f"{request.DEFAULT_HERTZ:g}", id="hertz"
+            f"{request.DEFAULT_HERTZ:g}",
+            id="hertz",
         )
         self._button = Button(START, id="start", compact=True)
         self.reason = Static(id="reason")
@@ -253,7 +260,7 @@ class Form(Container):
         if value == MORE:
             self.post_message(self.Several())
         elif field is self._device_field and value != self.choice.key(
-            self.kind
+            self.kind,
         ):
             self._pick(value)
         elif field is self._dtype_field and value != self._suitable_dtype():
@@ -291,7 +298,10 @@ class Form(Container):
         )
 
     def _fill(
-        self, field: Select[str], options: list[tuple[str, str]], value: str
+        self,
+        field: Select[str],
+        options: list[tuple[str, str]],
+        value: str,
     ) -> None:
         with self.prevent(Select.Changed):
             # Set only changed options, because new options close an open list.
@@ -326,7 +336,8 @@ class Form(Container):
     def _suitable_dtype(self) -> str:
         chosen = self._dtype
         if chosen is not None and (chosen, chosen) in _dtypes(
-            self._targets, self.kind
+            self._targets,
+            self.kind,
         ):
             return chosen
         return target_choice.common_dtype(self._targets)
@@ -343,15 +354,15 @@ class Form(Container):
         dtypes = [
             str(self._dtype_field.value)
             if KINDS[self.kind].has_dtype
-            else usual
+            else usual,
         ]
         # The usual type comes first, so that a run that is stopped early has
         # it.
         if dtypes == [ALL]:
             dtypes = [
                 *dict.fromkeys(
-                    (usual, *target_choice.shared_dtypes(self._targets))
-                )
+                    (usual, *target_choice.shared_dtypes(self._targets)),
+                ),
             ]
         dtype, *further = dtypes
         sized = KINDS[self.kind].has_size

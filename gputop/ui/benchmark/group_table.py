@@ -139,7 +139,7 @@ def _columns(run: Run, width: int) -> list[tuple[str, int]]:
     for title in wanted:
         if title in shown:
             columns.append(
-                (title, WIDTHS[title] + spare * (title == "DEVICE"))
+                (title, WIDTHS[title] + spare * (title == "DEVICE")),
             )
     return columns
 
@@ -192,7 +192,8 @@ def _cells(
 
 
 def live_readings(
-    target: Target, telemetry: Telemetry
+    target: Target,
+    telemetry: Telemetry,
 ) -> tuple[float | None, ...]:
     """Return current watts, their limit, MHz and °C. An instance has the values of its GPU."""
     if target.gpu_uuid is None:

@@ -56,7 +56,9 @@ def check_of(parts: Sequence[Result], curves: Curves | None = None) -> Suite:
         series = []
         for result in results if curves else ():
             run = kept_run(
-                result, target_of(result), curves(result) if curves else None
+                result,
+                target_of(result),
+                curves(result) if curves else None,
             )
             series.append(run.history())
         seconds = max(each.seconds for each in results)
@@ -66,7 +68,7 @@ def check_of(parts: Sequence[Result], curves: Curves | None = None) -> Suite:
                 seconds,
                 members=members,
                 series=tuple(series),
-            )
+            ),
         )
     devices = "; ".join(dict.fromkeys(each.device for each in parts))
     started_at = parts[0].check_started_at or parts[0].started_at
@@ -80,7 +82,11 @@ def _outcome(result: Result) -> DeviceOutcome:
     )
     host = result.host or ""
     return DeviceOutcome(
-        host, result.device_uuid, place, result.device, result
+        host,
+        result.device_uuid,
+        place,
+        result.device,
+        result,
     )
 
 

@@ -178,7 +178,9 @@ def _merged(layers: Sequence[str], styles: Sequence[Style]) -> list[Span]:
 
 
 def _set_marks(
-    rows: list[list[Span]], lines: Sequence[PlotLine], area: PlotArea
+    rows: list[list[Span]],
+    lines: Sequence[PlotLine],
+    area: PlotArea,
 ) -> None:
     """Write the mark of each line at its end, or next to it if another mark is there."""
     down = len(rows) - 3
@@ -198,7 +200,7 @@ def _set_marks(
             first = ahead if ahead + width <= right else behind
             places = [(row, first + n) for n in range(width)]
             if not left <= first <= right - width or taken.intersection(
-                places
+                places,
             ):
                 continue
             taken.update(places)
@@ -212,7 +214,8 @@ def tick(value: float) -> str:
 
 
 def thin_out(
-    points: list[tuple[float, float]], most: int
+    points: list[tuple[float, float]],
+    most: int,
 ) -> list[tuple[float, float]]:
     """Return at most `most` points, each the mean of its neighbours."""
     together = max(1, -(-len(points) // max(1, most)))

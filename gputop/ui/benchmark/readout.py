@@ -213,7 +213,7 @@ def _faults(run: Run) -> str:
     """Return the faulty devices, or the fault of a single device."""
     if run.is_several:
         return short_labels(
-            [target for target in run.devices if run.is_faulty(target)]
+            [target for target in run.devices if run.is_faulty(target)],
         )
     if run.first.wrong_elements:
         return wrong_elements_text(run.first)
@@ -252,7 +252,10 @@ class ReadoutView(TelemetryView, RunView):
             return []
         if self.run.is_several:
             return group_table.group_rows(
-                self.run, self._telemetry, width, height
+                self.run,
+                self._telemetry,
+                width,
+                height,
             )
         return self._device_rows(self.run, width)
 
@@ -272,7 +275,9 @@ class ReadoutView(TelemetryView, RunView):
             width,
         )
         progress = group_table.progress_row(
-            run, width, _heat_limit(device, width)
+            run,
+            width,
+            _heat_limit(device, width),
         )
         return [figures, progress, checks, *_verdict_rows(device, width)]
 
@@ -283,7 +288,8 @@ class ReadoutView(TelemetryView, RunView):
         """
         target = run.request.target
         watts, limit, clock, celsius = group_table.live_readings(
-            target, self._telemetry
+            target,
+            self._telemetry,
         )
         whose = (
             "" if target.parent_uuid is None else f"of GPU {target.index}: "
@@ -304,7 +310,8 @@ def _problem_rows(
     if not run.measured or (run.stopping and not run.faulty):
         return []
     why = Span(
-        clip(f" {visible(problem.why)}", width), FAULT if run.faulty else TEXT
+        clip(f" {visible(problem.why)}", width),
+        FAULT if run.faulty else TEXT,
     )
     return [[why], [Span(clip(f" {visible(problem.remedy)}", width), STRONG)]]
 

@@ -45,7 +45,9 @@ def result_rows(
     """Draw the table (for a search, the best shapes), and below it the notes of a complete run."""
     most = height - 1 - WORDS
     found = table(
-        run.request.kind, run.rows, max(LEAST_SHAPES, min(FASTEST, most))
+        run.request.kind,
+        run.rows,
+        max(LEAST_SHAPES, min(FASTEST, most)),
     )
     if not _fits(found, width):
         found = found.transposed()

@@ -220,7 +220,7 @@ class ResultsView(ListView[Line]):
         ]
         if self.marked is not None:
             note.append(
-                [Span(" Select another result, and press d again", ACCENT)]
+                [Span(" Select another result, and press d again", ACCENT)],
             )
         rows = super().draw(width, max(2, height - len(note)))
         self.above += len(note)
@@ -251,7 +251,7 @@ class ResultsView(ListView[Line]):
                 slot.cells,
                 style,
                 right=column.right,
-            )
+            ),
         ]
 
     def line(

@@ -80,7 +80,9 @@ class Running:
             self._views.show_idle(check.suite if check else None)
 
     async def _follow_check(
-        self, check: Check, requests: Sequence[Request]
+        self,
+        check: Check,
+        requests: Sequence[Request],
     ) -> None:
         async def run_part() -> Ends:
             run = await self._follow_run(check.requests(requests))
@@ -104,7 +106,10 @@ class Running:
             # say "Done" by now. asyncio waits for it at its end. It uses a
             # thread, because the home may be on a network.
             keeping = asyncio.get_running_loop().run_in_executor(
-                None, self._keep, run, self.check
+                None,
+                self._keep,
+                run,
+                self.check,
             )
         self._views.show_end(run)
         problems = await asyncio.shield(keeping)

@@ -107,10 +107,14 @@ class BenchmarkTab(LiveTab):
         self.show_targets()
         self._redraws = [
             self.set_interval(
-                REDRAW_SECONDS, self._redraw_while_running, pause=True
+                REDRAW_SECONDS,
+                self._redraw_while_running,
+                pause=True,
             ),
             self.set_interval(
-                CHART_SECONDS, self._redraw_chart_of_several, pause=True
+                CHART_SECONDS,
+                self._redraw_chart_of_several,
+                pause=True,
             ),
         ]
         self._load_results()
@@ -138,7 +142,9 @@ class BenchmarkTab(LiveTab):
         self._show_results(new, problem)
 
     def _show_results(
-        self, new: Sequence[Result], problem: str | None
+        self,
+        new: Sequence[Result],
+        problem: str | None,
     ) -> None:
         self._results.add(new, problem)
         self._redraw_run()
@@ -162,7 +168,8 @@ class BenchmarkTab(LiveTab):
             if telemetry.simulated:
                 targets = tuple(map(_simulated, targets[:-1]))
             self._form.offer(
-                targets, target_choice.gpus_in_mig_mode(inventory)
+                targets,
+                target_choice.gpus_in_mig_mode(inventory),
             )
         if self._run is None:
             self._chart.redraw()
@@ -267,7 +274,10 @@ class BenchmarkTab(LiveTab):
             self._show_check(check)
 
     def _show_run(
-        self, run: Run | None, when: str = "", check: Check | None = None
+        self,
+        run: Run | None,
+        when: str = "",
+        check: Check | None = None,
     ) -> None:
         self._run, self._title.when, self._title.check = run, when, check
         for view in (self._title, self._chart, self._readout):
@@ -310,7 +320,8 @@ class BenchmarkTab(LiveTab):
         self._show_run(run, when(result))
         if not run.measured:
             no_curve = Span(
-                " An older gputop stored no curve for this run.", DIM
+                " An older gputop stored no curve for this run.",
+                DIM,
             )
             self._chart.hint = lambda *_: [[no_curve]]
         self._redraw_run()
@@ -327,7 +338,10 @@ class BenchmarkTab(LiveTab):
             return
         try:
             path = await asyncio.to_thread(
-                write_report, line.result, line.parts, self._curves_of
+                write_report,
+                line.result,
+                line.parts,
+                self._curves_of,
             )
         except (ProblemError, ValueError, KeyError, OSError) as error:
             why = visible(str(error))
@@ -371,7 +385,7 @@ class BenchmarkTab(LiveTab):
 
     def _redraw_while_running(self) -> None:
         self._redraw_run(
-            chart=self._run is not None and not self._run.is_several
+            chart=self._run is not None and not self._run.is_several,
         )
 
     def _redraw_chart_of_several(self) -> None:
@@ -412,5 +426,7 @@ class BenchmarkTab(LiveTab):
 def _simulated(gpu: Target) -> Target:
     """Return the target of a simulated GPU. No worker runs on it."""
     return replace(
-        gpu, name=f"{SIMULATED} {short_name(gpu.name)}", simulated=True
+        gpu,
+        name=f"{SIMULATED} {short_name(gpu.name)}",
+        simulated=True,
     )

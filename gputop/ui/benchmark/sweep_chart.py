@@ -47,7 +47,8 @@ def sweep_rows(
             series[visible(name, 40)] = _logs(points)
             marks.append(plots.MARKS[len(marks) % len(plots.MARKS)])
         spare = min(
-            max(0, height - LEAST_PLOT - 1), max(2, height // SHARE_OF_NOTES)
+            max(0, height - LEAST_PLOT - 1),
+            max(2, height // SHARE_OF_NOTES),
         )
         below = note_rows(run.first, width, spare, DIM)
     return [*_chart(run, series, marks, width, height - len(below)), *below]
@@ -115,7 +116,9 @@ def _size_axis(
 
 
 def rate_axis(
-    low: float, high: float, height: int
+    low: float,
+    high: float,
+    height: int,
 ) -> tuple[plots.PlotAxis, Callable[[float], float]]:
     """Return the axis of the rates and its scale, which is logarithmic if they are far apart."""
     if high < FAR * low:
@@ -127,5 +130,7 @@ def rate_axis(
     powers = reversed(range(last, first - 1, -step))
     ticks = tuple((power, f"{10.0**power:g}") for power in powers)
     return plots.PlotAxis(
-        bottom, top + 0.01 * (top - bottom), ticks
+        bottom,
+        top + 0.01 * (top - bottom),
+        ticks,
     ), math.log10

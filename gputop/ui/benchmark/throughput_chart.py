@@ -104,12 +104,18 @@ def _over_time(
     rest = height - len(below)
     y, lines = _rate_axis(run, lines, rest)
     area = plots.PlotArea(
-        plots.PlotAxis(0, seconds), y, left, left + room, rest - 1
+        plots.PlotAxis(0, seconds),
+        y,
+        left,
+        left + room,
+        rest - 1,
     )
     badge = [plots.SIMULATION] if run.request.target.simulated else []
     head = f" {unit} over time (s)"
     legend = plots.legend(
-        head, named if run.is_several else (), left + room - width_of(badge)
+        head,
+        named if run.is_several else (),
+        left + room - width_of(badge),
     )
     return [[*badge, *legend], *plots.plot_rows(tuple(lines), area), *below]
 
@@ -135,7 +141,9 @@ def _peak(run: Run) -> float:
 
 
 def _rate_axis(
-    run: Run, lines: Sequence[plots.PlotLine], height: int
+    run: Run,
+    lines: Sequence[plots.PlotLine],
+    height: int,
 ) -> tuple[plots.PlotAxis, list[plots.PlotLine]]:
     """Return the axis of the rates, and the lines on its scale."""
     rates = [rate for line in lines for _, rate in line.points]
@@ -179,7 +187,11 @@ def _tables(
 
 
 def hint(
-    kinds: Sequence[str], width: int, height: int, *, others: bool = False
+    kinds: Sequence[str],
+    width: int,
+    height: int,
+    *,
+    others: bool = False,
 ) -> list[Row]:
     """Draw how to start a run, and the kinds of run.
 

@@ -75,10 +75,10 @@ class DeviceTitle(DeviceView):
             r.memory_used_bytes,
             r.memory_total_bytes,
         )
-        processes = (
-            self._telemetry.sample.processes if self._telemetry.sample else ()
-        )
-        held = sum(process.device_uuid == device.uuid for process in processes)
+        held = 0
+        sample = self._telemetry.sample
+        if sample is not None:
+            held = len(sample.processes_by_device()[device.uuid])
         parts = [
             ("busy", percentage(active), STRONG),
             (

@@ -121,12 +121,8 @@ class WhyTitle(DeviceView):
         device, devices = self._findings.device, self._telemetry.devices
         left = [Span("Why is it slow? ", ACCENT)]
         if self._findings.of_all:
-            left.append(
-                Span(
-                    f"all {len(devices)} devices " if len(devices) > 1 else "",
-                    STRONG,
-                ),
-            )
+            if len(devices) > 1:
+                left.append(Span(f"all {len(devices)} devices ", STRONG))
         elif device is not None:
             left.append(
                 Span(f"GPU {label_of(device)} {model_of(device)} ", STRONG),
@@ -146,7 +142,9 @@ def entry_rows(entry: Entry, width: int) -> list[Row]:
     """Draw an entry: its title, the remedy, and the numbers of each device."""
     sign = sign_of(entry.severity)
     style = STRONG if sign.style is DIM else sign.style
-    time = "" if entry.since is None else f"  since {moment(entry.since)}"
+    time = ""
+    if entry.since is not None:
+        time = f"  since {moment(entry.since)}"
     first, *more = wrap(entry.title, width - 2 - len(time)) or [""]
     rows: list[Row] = [[sign, Span(first, style), Span(time, DIM)]]
     rows += [[Span("  "), Span(part, style)] for part in more]
@@ -154,7 +152,9 @@ def entry_rows(entry: Entry, width: int) -> list[Row]:
     labels = [label_of(device) for device in entry.devices]
     longest = max(map(len, labels), default=0)
     for label, evidence in zip(labels, entry.evidence, strict=True):
-        who = f"GPU {label:<{longest}}  " if len(labels) > 1 else ""
+        who = ""
+        if len(labels) > 1:
+            who = f"GPU {label:<{longest}}  "
         for n, row in enumerate(
             _numbers(evidence, max(1, width - INDENT) - len(who)),
         ):

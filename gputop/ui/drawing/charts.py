@@ -249,9 +249,11 @@ class DrawnChart(NamedTuple):
         )
         drawn = draw_chart(self.values, height, self.top, self.style)
         rows = []
-        for number, row in enumerate(drawn):
-            label = labels[number] if number < len(labels) else []
-            rows.append([*fit(label, GUTTER), *row])
+        for row in drawn:
+            label = fit([], GUTTER)
+            if labels:
+                label = fit(labels.pop(0), GUTTER)
+            rows.append([*label, *row])
         return rows
 
 
@@ -260,7 +262,9 @@ def time_axis(label: Span, stamps: Sequence[float | None]) -> Row:
     ticks = ""
     for x in range(0, len(stamps) // 2 - len("╵00:00:00"), TICK):
         stamp = stamps[2 * x]
-        text = "" if stamp is None else f"╵{moment(stamp)}"
+        text = ""
+        if stamp is not None:
+            text = f"╵{moment(stamp)}"
         ticks += text.ljust(TICK)
     return [*fit([label], GUTTER), Span(ticks.rstrip(), TRACK)]
 

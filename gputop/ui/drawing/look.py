@@ -42,10 +42,12 @@ class Theme(NamedTuple):
 def _theme(name: str, colours: int = 256, **roles: int | str | Style) -> Theme:
     styles = {}
     for role, each in roles.items():
-        colour = Color.from_ansi(each) if isinstance(each, int) else each
-        styles[role] = (
-            colour if isinstance(colour, Style) else Style(color=colour)
-        )
+        if isinstance(each, Style):
+            styles[role] = each
+        elif isinstance(each, int):
+            styles[role] = Style(color=Color.from_ansi(each))
+        else:
+            styles[role] = Style(color=each)
     return Theme(name, styles, colours)
 
 
@@ -119,13 +121,11 @@ class Terminal(NamedTuple):
     @property
     def themes(self) -> tuple[str, ...]:
         """Names of the themes that the terminal can show."""
-        return (
-            tuple(THEMES)
-            if self.colours > 16
-            else (ANSI.name,)
-            if self.colours
-            else ()
-        )
+        if self.colours > 16:
+            return tuple(THEMES)
+        if self.colours:
+            return (ANSI.name,)
+        return ()
 
 
 def _colours(environment: Mapping[str, str]) -> int:
@@ -291,7 +291,9 @@ def _glyph(character: str) -> str:
             part in name
             for part in ("HORIZONTAL", "LEFT", "RIGHT", "ARC", " AND ")
         )
-        return "+" if crosses else "|"
+        if crosses:
+            return "+"
+        return "|"
     return "-"
 
 
@@ -300,7 +302,9 @@ def _letters(character: str, width: int) -> str:
     base = "".join(
         c for c in unicodedata.normalize("NFKD", character) if c.isascii()
     )
-    return base if len(base) == width and base.isprintable() else ""
+    if len(base) != width or not base.isprintable():
+        return ""
+    return base
 
 
 # Dots of a braille cell by row from the top, as bits of its code.
@@ -316,8 +320,6 @@ def _braille(dots: int) -> str:
     if dots in _FILLED:
         return FILLS[dots.bit_count() - 1]
     rows = [n for n, row in enumerate(_ROWS) if dots & row]
-    return (
-        "|"
-        if rows[-1] - rows[0] >= 2
-        else "'--."[round(sum(rows) / len(rows))]
-    )
+    if rows[-1] - rows[0] >= 2:
+        return "|"
+    return "'--."[round(sum(rows) / len(rows))]

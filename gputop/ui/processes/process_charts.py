@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.text import ABSENT, percentage, size
 from gputop.ui.drawing import charts
-from gputop.ui.drawing.cells import Row, Span, beside, fit, spread
-from gputop.ui.drawing.palette import BUSY, CPU, DIM, MEMORY, SM, STRONG
+from gputop.ui.drawing.palette import BUSY, CPU, MEMORY, SM
 
 if TYPE_CHECKING:
     from rich.style import Style
 
     from gputop.agent.snapshot import Process
     from gputop.stream.process_history import ProcessHistory
+    from gputop.ui.drawing.cells import Row
 
-ROWS = 3
-"""Rows of a chart below its title."""
-GAP = 2
-FOUR_FROM = 150
-"""Width from which all four charts are side by side."""
+ROWS = 2
+"""Rows of a chart."""
 
 
 class ProcessChart(NamedTuple):
@@ -50,31 +47,26 @@ def chart_rows(
     width: int,
     interval: float,
 ) -> list[Row]:
-    """Return the charts that have a value, in two columns or in four."""
-    columns = 4 if width >= FOUR_FROM else 2
-    room = (width - GAP * (columns - 1)) // columns
-    blocks = []
+    """Return the charts that have a value, one below the other."""
+    room = max(1, width - charts.GUTTER)
+    samples = charts.samples_a_dot(room, interval)
+    dots = charts.newest_dots(history.count, room, samples)
+    rows: list[Row] = []
     for chart in CHARTS:
         series = history.series(process, chart.name)
         if not all(map(math.isnan, series)):
-            blocks.append(_block(chart, series, history.count, room, interval))
-    rows: list[Row] = []
-    for first in range(0, len(blocks), columns):
-        rows += beside(blocks[first : first + columns], room, GAP)
+            values = dots.averaged(series, history.count)
+            span = dots.span_text(interval)
+            rows += _drawn(chart, series, values, span).rows(ROWS)
     return rows
 
 
-def _block(
+def _drawn(
     chart: ProcessChart,
-    series: list[float],
-    count: int,
-    width: int,
-    interval: float,
-) -> list[Row]:
-    """Return the title with the current value, the scale and the time span, and the chart."""
-    samples = charts.samples_a_dot(width, interval)
-    dots = charts.newest_dots(count, width, samples)
-    values = dots.averaged(series, count)
+    series: Sequence[float],
+    values: Sequence[float | None],
+    span: str,
+) -> charts.DrawnChart:
     most = max(value for value in series if not math.isnan(value))
     top = max(chart.least_top, charts.round_up(most))
     if chart.least_top == 100.0:
@@ -82,8 +74,12 @@ def _block(
     now = ABSENT
     if not math.isnan(series[-1]):
         now = chart.text(round(series[-1]))
-    left = [Span(f"{chart.label} ", DIM), Span(now, STRONG)]
-    scale = f" 0–{chart.text(round(top))}, {dots.span_text(interval)}"
-    title = spread(left, [Span(scale, DIM)], width)
-    drawn = charts.draw_chart(values, ROWS, top, chart.style)
-    return [title, *(fit(row, width) for row in drawn)]
+    scale = f"of {chart.text(round(top))}, {span}"
+    return charts.DrawnChart(
+        chart.label,
+        now,
+        scale,
+        values,
+        top,
+        chart.style,
+    )

@@ -85,8 +85,9 @@ class Dashboard(StreamScreen):
             ProcessesTab(self.telemetry, self._table),
         ]
         if extra is not None:
-            place = 0 if extra.is_first else len(tabs)
-            tabs.insert(place, extra.make(self.telemetry))
+            tabs.append(extra.make(self.telemetry))
+            if extra.is_first:
+                tabs.insert(0, tabs.pop())
         self.tabs = Tabs(
             self.telemetry,
             tabs,
@@ -161,12 +162,9 @@ class Dashboard(StreamScreen):
 
     def explain(self, key: str, character: str) -> str:
         if self.action_for(key) is not None:
-            found = bool(self.telemetry.devices)
-            return (
-                "No signals: gputop is readonly"
-                if found
-                else "There is no device yet"
-            )
+            if not self.telemetry.devices:
+                return "There is no device yet"
+            return "No signals: gputop is readonly"
         why = explanation(key, replay=self._replay is not None)
         return why or super().explain(key, character)
 

@@ -99,14 +99,10 @@ class Header(TelemetryView):
         if telemetry.starting:
             return [Span(" Waiting for the NVIDIA driver", WARN)]
         if not telemetry.devices:
-            problem = (
-                telemetry.inventory.problem if telemetry.inventory else None
-            )
-            what = (
-                visible(problem.what)
-                if problem
-                else "The driver lists no GPUs"
-            )
+            what = "The driver lists no GPUs"
+            inventory = telemetry.inventory
+            if inventory is not None and inventory.problem is not None:
+                what = visible(inventory.problem.what)
             parts = fit_columns(
                 (f" {what}", ": showing only the host"),
                 width,
@@ -120,10 +116,11 @@ class Header(TelemetryView):
 
     def _top(self, width: int) -> Row:
         left = [Span(TITLE, ACCENT)]
-        left += [
-            Span(label, TAB if name == self.tab else DIM)
-            for name, label in self._tabs(width)
-        ]
+        for name, label in self._tabs(width):
+            style = DIM
+            if name == self.tab:
+                style = TAB
+            left.append(Span(label, style))
         telemetry, gap = self._telemetry, " " * (width >= ROOMY)
         badges = {" SIMULATED " if gap else " DEMO ": telemetry.simulated}
         badges |= {" PAUSED ": telemetry.paused, " REC ": self.recording}
@@ -159,11 +156,13 @@ class Header(TelemetryView):
 
     def _tabs(self, width: int) -> list[tuple[str, str]]:
         """Return names and labels of the tabs. On a narrow screen, the labels are only numbers."""
-        short = width < NARROW
-        return [
-            (name, text[:3] if short and name != self.tab else text)
-            for name, text in self._titles
-        ]
+        tabs = []
+        for name, title in self._titles:
+            label = title
+            if width < NARROW and name != self.tab:
+                label = title[:3]
+            tabs.append((name, label))
+        return tabs
 
     def _summary(self, width: int) -> Row:
         """Return the totals, or the remedy for an interrupted stream."""
@@ -183,7 +182,9 @@ class Header(TelemetryView):
         problem = self._telemetry.interruption
         if self._telemetry.silent_seconds is None or problem is None:
             return ""
-        return visible(problem.remedy) if problem.check else ""
+        if not problem.check:
+            return ""
+        return visible(problem.remedy)
 
     def _silence(self, seconds: float) -> str:
         telemetry, problem = self._telemetry, self._telemetry.interruption
@@ -198,11 +199,9 @@ class Header(TelemetryView):
             return f"{text}: {visible(problem.why)}. Restarting the sampler"
         if telemetry.replayed:
             return f"{text}: a gap in the recording"
-        return (
-            f"{text}: the driver is restarting"
-            if telemetry.restarting
-            else text
-        )
+        if telemetry.restarting:
+            return f"{text}: the driver is restarting"
+        return text
 
     def _host(self) -> list[Row]:
         host = self._telemetry.host
@@ -281,7 +280,9 @@ def _sums(readings: Sequence[DeviceSample], lost: int) -> list[Row]:
     watts = _values(readings, "power_watts")
     if watts:
         # The devices that do not answer are already reported.
-        least = "≥" if len(watts) < len(readings) - lost else ""
+        least = ""
+        if len(watts) < len(readings) - lost:
+            least = "≥"
         drawn = number(sum(watts), whole=True)
         parts[2] = [Span("  power ", DIM), Span(f"{least}{drawn} W")]
     return parts
@@ -307,7 +308,9 @@ def _most(pairs: Sequence[tuple[Device, DeviceSample]]) -> list[Row]:
 
 def _problem_row(problems: Sequence[Entry], width: int) -> Row:
     """Return the gravest problem and the number of others."""
-    hint = f"+{len(problems) - 1} more: w " if len(problems) > 1 else "w Why "
+    hint = "w Why "
+    if len(problems) > 1:
+        hint = f"+{len(problems) - 1} more: w "
     room = width - len(hint) - 4
     first = problems[0]
     style = FAULT if first.severity is Severity.FAULT else WARN

@@ -201,11 +201,14 @@ class StreamScreen(ActionScreen):
 
     def action_interval(self, step: int) -> None:
         now = self.app.settings.interval
-        others = [s for s in INTERVALS if (s > now if step > 0 else s < now)]
-        if others:
-            now = others[0] if step > 0 else others[-1]
-            self.app.change_settings(interval=now)
-            self._stream.ask(interval=now)
+        shorter = [seconds for seconds in INTERVALS if seconds < now]
+        longer = [seconds for seconds in INTERVALS if seconds > now]
+        if step > 0 and longer:
+            now = longer[0]
+        if step < 0 and shorter:
+            now = shorter[-1]
+        self.app.change_settings(interval=now)
+        self._stream.ask(interval=now)
         self.notify(f"A sample every {now:g} s")
 
     def report(self, error: BaseException) -> None:
