@@ -229,7 +229,7 @@ def test_who_dies_is_named_and_the_rest_goes_on(nodes: Nodes, tmp_path: Path) ->
     odd = by_place(document)
     assert set(odd) == {"GPU 1", "GPU 4"}
     assert odd["GPU 1"]["reasons"][0].endswith("it was ended by SIGKILL")
-    assert odd["GPU 4"]["reasons"][0].endswith("the process that Ray ran beside it has died")
+    assert odd["GPU 4"]["reasons"][0].endswith("Ray's process beside the worker died")
     done = [each for each in document["results"] if each.get("stopped") == "time"]
     assert len(done) == 6
 
