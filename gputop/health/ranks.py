@@ -320,7 +320,10 @@ def waits(load: Load, *, held: bool) -> bool:
         tensor = load.tensor or 0.0
         few = t.FEW_SMS.passed(load.sm, held=held)
         return few and t.NO_TENSOR.passed(tensor, held=held)
-    for limit, power in ((t.FEW_WATTS, load.power), (t.FALLEN, load.fallen)):
+    for limit, power in (
+        (t.FEW_WATTS, load.power),
+        (t.FALLEN, load.fallen),
+    ):
         if power is not None and limit.passed(power, held=held):
             return True
     return False
@@ -392,7 +395,10 @@ def _are_busy(
     """Return True if the other ranks are busy, as ranks are that wait for another one."""
     busy = _numbers(loads, BUSY)
     busy.pop(rank)
-    return t.BUSY.passed(_median([*busy.values()]), held=held)
+    return t.BUSY.passed(
+        _median([*busy.values()]),
+        held=held,
+    )
 
 
 def _numbers(loads: Mapping[int, Load], reading: str) -> dict[int, float]:

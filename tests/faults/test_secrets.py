@@ -25,6 +25,8 @@ pytestmark = pytest.mark.driver
 
 WORDS = ["--token=abc-123", "--password", "two words"]
 VARIABLE = ("WANDB_API_KEY", "0123-key")
+RANK = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "n", "MASTER_PORT": "29500"}
+"""What may be sent of an environment."""
 
 
 @contextmanager
@@ -33,7 +35,7 @@ def trainer() -> Iterator[subprocess.Popen[bytes]]:
     code = "print(flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-S", "-c", code, *WORDS],
-        env={**os.environ, VARIABLE[0]: VARIABLE[1]},
+        env={**os.environ, **RANK, VARIABLE[0]: VARIABLE[1]},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as process:
@@ -93,3 +95,5 @@ def test_what_is_printed_is_masked(driver: FakeDriver, command: tuple[str, ...])
     assert str(process.pid) in done.stdout
     assert "abc-123" not in done.stdout
     assert "two words" not in done.stdout
+    assert '"n:29500"' in done.stdout
+    assert VARIABLE[1] not in done.stdout

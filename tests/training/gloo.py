@@ -143,32 +143,53 @@ def following(ranks: Ranks, drivers: Sequence[FakeDriver]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def torchrun(folder: Path, kind: str, *drivers: FakeDriver) -> Iterator[Ranks]:
-    """Run four ranks with one that is `slow`, or that hangs once there is a file `hang`."""
+    """Run four ranks with one that is `slow`, or that hangs once there is a file `hang`.
+
+    There is a launcher for each driver, as on several hosts.
+    """
     script = folder / "train.py"
     script.write_text(SCRIPT)
     states = folder / "states"
     states.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", f"{RANKS}"]
+    command = [sys.executable, "-m", "torch.distributed.run"]
+    command += ["--nnodes", f"{len(drivers)}", "--nproc-per-node", f"{RANKS // len(drivers)}"]
     command += ["--master-addr", "127.0.0.1", "--master-port", f"{port}"]
-    command += [str(script), str(states), str(BEHIND), kind]
     ranks = Ranks(states)
-    log = (folder / "log").open("wb")
-    with log, subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True) as job:
+    log = folder / "log"
+    with contextlib.ExitStack() as stack:
+        for node in range(len(drivers)):
+            words = [*command, "--node-rank", f"{node}", script, states, BEHIND, kind]
+            stack.enter_context(launcher([*map(str, words)], log))
+        stack.callback(kill, ranks)
+        deadline = time.monotonic() + LONG
+        while len(ranks.look()) < RANKS:
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(LOOKS_SECONDS)
+        stack.enter_context(following(ranks, drivers))
+        yield ranks
+
+
+@contextlib.contextmanager
+def launcher(command: list[str], log: Path) -> Iterator[None]:
+    """Run a launcher until the end."""
+    with (
+        log.open("ab") as file,
+        subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True) as process,
+    ):
         try:
-            deadline = time.monotonic() + LONG
-            while len(ranks.look()) < RANKS:
-                assert job.poll() is None, (folder / "log").read_text()
-                assert time.monotonic() < deadline, (folder / "log").read_text()
-                time.sleep(LOOKS_SECONDS)
-            with following(ranks, drivers):
-                yield ranks
+            yield
         finally:
-            for pid in ranks.look().values():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            os.killpg(job.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def kill(ranks: Ranks) -> None:
+    """Kill the ranks, which have sessions of their own."""
+    for pid in ranks.look().values():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def until_named(terminal: Terminal, *texts: str, seconds: float = LONG) -> float:

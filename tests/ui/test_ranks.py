@@ -149,9 +149,7 @@ async def test_without_ranks_one_line_says_what_it_needs() -> None:
             "No process here belongs to a job with ranks. gputop finds ranks started by torchrun, "
             "DeepSpeed, Accelerate, mpirun and srun."
         )
-        assert words(app) == (
-            "1 environment cannot be read: run gputop as its user or as root to see the rank"
-        )
+        assert words(app) == ("Ranks unknown: 1 pid (no permission: run as its user or as root)")
         await pilot.press("n", "s")
         await settle(pilot)
         assert app.screen.query_one(RanksPage).process is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gputop.agent.device import Absence, DeviceState
@@ -13,6 +13,7 @@ from gputop.health.ranks import Job, JobState, find_jobs, in_order
 from gputop.health.rule_view import TOO_SHORT
 from gputop.health.rules.workload import CLOCK
 from gputop.schema.derived import label_of
+from gputop.schema.values import UNSEEN
 from gputop.text import ABSENT, age, count, quantity, size, visible
 from gputop.ui.drawing.cells import Row, Span, paragraph, rule_of
 from gputop.ui.drawing.list_state import Column, ListState
@@ -35,7 +36,7 @@ NOTHING = (
     "DeepSpeed, Accelerate, mpirun and srun."
 )
 WAITS, AWAITED = "waits in a collective", "the others wait for it"
-ENOUGH_NOTE, LEAST_NOTE = 24, 12
+ENOUGH_NOTE, LEAST_NOTE = 22, 12
 """Width that the note keeps before less useful columns are shown, and its minimum width."""
 
 
@@ -157,8 +158,8 @@ class RanksTitle(TelemetryView):
     """Number of the job, if there are several."""
     slow: Finding | None = None
     """Finding about a rank whose clock is low."""
-    hidden = 0
-    """Number of processes whose environment cannot be read."""
+    hidden: Mapping[Absence, set[object]] = {}
+    """Processes whose environment cannot be read, by the reason."""
 
     def draw(
         self,
@@ -185,9 +186,9 @@ class RanksTitle(TelemetryView):
                 style,
                 " ",
             )
-        if self.hidden:
-            what = count(self.hidden, "environment")
-            text = f"{what} cannot be read: run gputop as its user or as root to see the rank"
+        for reason, pids in self.hidden.items():
+            why = UNSEEN.get(reason, "the host does not name them")
+            text = f"Ranks unknown: {count(len(pids), 'pid')} ({why})"
             rows += paragraph(
                 text,
                 width,
@@ -359,15 +360,17 @@ class RanksPage(ListTab):
                 return finding
         return None
 
-    def _hidden(self) -> int:
+    def _hidden(self) -> dict[Absence, set[object]]:
         sample = self.telemetry.sample
+        hidden: dict[Absence, set[object]] = {}
         if sample is None:
-            return 0
-        hidden = set()
+            return hidden
         for process in sample.processes:
-            if process.absent.get("rank") is Absence.NO_PERMISSION:
-                hidden.add((process.machine, process.pid))
-        return len(hidden)
+            reason = process.absent.get("rank")
+            if reason not in (None, Absence.NO_DATA_YET):
+                pids = hidden.setdefault(reason, set())
+                pids.add((process.machine, process.pid))
+        return hidden
 
     def _gpu_of(
         self,
