@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def add_arguments(parser: ArgumentParser) -> None:
     """Add the kind of run and the options of `gputop bench`."""
     _add_run(parser)
-    _add_suite(parser)
+    _add_check(parser)
     _add_devices(parser)
     _add_verdict(parser)
     _add_output(parser)
@@ -101,7 +101,7 @@ def _add_run(parser: ArgumentParser) -> None:
     )
 
 
-def _add_suite(parser: ArgumentParser) -> None:
+def _add_check(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--level",
         choices=("quick", "standard", "burn-in"),

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from gputop.agent.process_limit import says_process_limit
 from gputop.bench.plan.request import Request, RunRefusedError, Target
+from gputop.bench.results.check_report import (
+    check_details,
+    check_page,
+    check_summary,
+    part_state,
+)
 from gputop.bench.results.html_report import html_document
 from gputop.bench.results.outliers import outliers
-from gputop.bench.results.suite_report import (
-    part_state,
-    suite_details,
-    suite_page,
-    suite_summary,
-)
 from gputop.bench.run.check import Check
-from gputop.bench.run.suite import DEFAULT_LEVEL, LEVELS
+from gputop.bench.run.check_parts import DEFAULT_LEVEL, LEVELS
 from gputop.commands.bench_results import (
     gravest,
     keep_runs,
@@ -31,7 +31,7 @@ from gputop.console import COULD_NOT_RUN, FINE, INTERRUPTED, print_message
 
 if TYPE_CHECKING:
     from gputop.bench.run.check import Ends
-    from gputop.bench.run.suite import Suite
+    from gputop.bench.run.check_parts import CheckResult
 
     Requesting = Callable[[Sequence[Target]], list[Request]]
     RunOnce = Callable[[Requesting, str], Awaitable[Ends]]
@@ -52,13 +52,13 @@ def run_check(
         check.stopping = True
     except RunRefusedError as error:
         # There is no page to print before the end of a part.
-        if not check.suite.parts:
+        if not check.result.parts:
             raise
         print_message(f"error: {error}")
         status = COULD_NOT_RUN
     if check.stopping:
         status = INTERRUPTED
-    return _report(args, check.suite, status)
+    return _report(args, check.result, status)
 
 
 async def _follow(
@@ -78,10 +78,10 @@ async def _follow(
         head = f"{check.number}/{len(check.parts)} {check.part.name}  "
         ends, others = await run(requests_of, head)
         problem = ends[0].problem if ends else None
-        if not check.suite.parts and says_process_limit(str(problem)):
+        if not check.result.parts and says_process_limit(str(problem)):
             # The other parts could not start either.
             raise RunRefusedError(f"{problem}.", COULD_NOT_RUN)
-        problems = keep_runs(ends, args, check.suite.started_at)
+        problems = keep_runs(ends, args, check.result.started_at)
         warn_unkept([each for each in problems if each not in told])
         told.update(problems)
         return ends, others
@@ -91,21 +91,23 @@ async def _follow(
         print_message(f"{head}{part_state(part)}{why}")
 
 
-def _report(args: argparse.Namespace, suite: Suite, stopped: int) -> int:
+def _report(
+    args: argparse.Namespace, result: CheckResult, stopped: int
+) -> int:
     """Print and export a check. Return the gravest status."""
-    if not suite.parts:
+    if not result.parts:
         return stopped
-    page = suite_page(suite)
+    page = check_page(result)
     printed = FINE
     if args.json:
-        print_json({**suite.document(), "summary": suite_summary(suite)})
+        print_json({**result.document(), "summary": check_summary(result)})
     else:
         printed = show_page(page, args)
-    page += suite_details(suite)
-    document = html_document(page, suite.started_at)
+    page += check_details(result)
+    document = html_document(page, result.started_at)
     written = args.report is None or write_report(args, document)
     statuses = []
-    for part in suite.parts:
+    for part in result.parts:
         statuses += [each.exit_status for each in outliers(part.members)]
-    complete = FINE if written and suite.complete else COULD_NOT_RUN
+    complete = FINE if written and result.complete else COULD_NOT_RUN
     return gravest([*statuses, stopped, complete, printed])

@@ -50,8 +50,8 @@ def schema(name: str) -> Schema:
     from gputop.agent.problem import Problem
     from gputop.agent.snapshot import Inventory, Sample
     from gputop.bench.events import Result
+    from gputop.bench.run.check_parts import CheckResult
     from gputop.bench.run.series import RunCurves
-    from gputop.bench.run.suite import Suite
     from gputop.commands.fleet import Gpu
     from gputop.output.process_tables import UserTotals
 
@@ -59,7 +59,7 @@ def schema(name: str) -> Schema:
         "stream": (_stream, (Inventory, Sample)),
         "status": (_status, (Inventory, Sample, Problem)),
         "users": (_users, (UserTotals, Problem)),
-        "bench": (_bench, (Result, RunCurves, Problem, Suite)),
+        "bench": (_bench, (Result, RunCurves, Problem, CheckResult)),
         "fleet": (_fleet, (Gpu, Problem)),
     }
     make, types = known[name]
@@ -117,14 +117,14 @@ def _bench(
     result: Schema,
     curves: Schema,
     problem: Schema,
-    suite: Schema,
+    check: Schema,
 ) -> Schema:
     done = {**result, **_object(schema={"type": "integer"}, series=curves)}
     failed = _object(
         device={"type": "string"}, problem=problem, status={"type": "integer"}
     )
     either = {"anyOf": [done, failed]}
-    parts = {**suite, **_object(schema={"type": "integer"})}
+    parts = {**check, **_object(schema={"type": "integer"})}
     return {"anyOf": [*either["anyOf"], _list(either), parts]}
 
 

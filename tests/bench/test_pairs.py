@@ -18,12 +18,14 @@ from gputop.bench.results.verdict import judge
 from gputop.bench.run import runner
 from gputop.bench.run.run import Run
 from gputop.bench.run.runner import Runner
-from tests.bench.workers import CPU
+from tests.bench.workers import CPU, fake_interpreter
+from tests.e2e.pretender import worker
 from tests.sessions import EVENTS, RESULT, PreparedSession
 from tests.streams import inventory, sample
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+    from pathlib import Path
 
     from gputop.bench.run.device_run import DeviceRun
 
@@ -101,6 +103,15 @@ async def ends_of(runs: Runner, stop_at: Target | None = None) -> dict[Target, D
 def result_of(end: Done | Failed) -> Result:
     assert isinstance(end, Done), end
     return end.result
+
+
+async def test_workers_run_a_soak_for_each_part(tmp_path: Path) -> None:
+    python = fake_interpreter(tmp_path, worker())
+    requests = [Request(each, "bfloat16", None, 1.5, python, "pairs") for each in GPUS]
+    found = await ends_of(Runner(Run(requests)))
+    results = [result_of(end) for end in found.values()]
+    assert [each.kind for each in results] == ["pairs", "pairs"]
+    assert [[row.series for row in each.points] for each in results] == 2 * [["alone", "together"]]
 
 
 async def test_each_alone_and_then_all_at_once(measured: type[Measured]) -> None:

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.bench.results.outliers import DeviceOutcome, was_stopped
-from gputop.bench.run.suite import (
+from gputop.bench.run.check_parts import (
     LEVELS,
+    CheckResult,
     Part,
     PartResult,
-    Suite,
     part_requests,
     part_result,
 )
@@ -37,7 +37,7 @@ class Check:
 
     def __init__(self, level: str) -> None:
         self.parts = LEVELS[level].parts
-        self.suite = Suite(level, time.time(), {}, len(self.parts))
+        self.result = CheckResult(level, time.time(), {}, len(self.parts))
         """Parts that have ended."""
         self.number = 0
         """Number of the current part, from 1."""
@@ -63,8 +63,8 @@ class Check:
         The requests of the whole check have its devices, its data type, and the seconds of all
         parts.
         """
-        if not self.suite.method:
-            self.suite = replace(self.suite, method=_method(whole))
+        if not self.result.method:
+            self.result = replace(self.result, method=_method(whole))
         self._seconds = whole[0].seconds
         requests, self._planned = part_requests(self.part, whole)
         if not requests:
@@ -81,7 +81,7 @@ class Check:
             with contextlib.suppress(LeftOutError):
                 runs, others = await run()
             ended = part_result(self._planned, runs, others)
-            self.suite = self.suite.added(ended)
+            self.result = self.result.added(ended)
             yield ended
             if any(map(was_stopped, ended.members)):
                 self.stopping = True

@@ -224,7 +224,11 @@ class DeviceRunner:
             await worker.ended(STEP_SECONDS)
             errors = await worker.errors()
             problem = exit_problem(
-                self._device, worker.status, errors, self._after_output
+                self._request,
+                self._device,
+                worker.status,
+                errors,
+                self._after_output,
             )
         raise NoResultError(problem)
 
@@ -269,6 +273,7 @@ class DeviceRunner:
                 return Done(
                     result_of(
                         self._with_output(event),
+                        self._request,
                         self._device,
                         self._stopped_by,
                         host=self._launcher.host,

@@ -26,7 +26,7 @@ from gputop.console import (
 from gputop.text import count, visible
 
 if TYPE_CHECKING:
-    from gputop.bench.plan.request import Target
+    from gputop.bench.plan.request import Request, Target
     from gputop.bench.run.device_run import DeviceRun
     from gputop.bench.worker.events import WorkerDone, WorkerFailed
 
@@ -91,7 +91,11 @@ def no_answer(
 
 
 def exit_problem(
-    device: DeviceRun, status: int | None, errors: bytes, after_output: str
+    request: Request,
+    device: DeviceRun,
+    status: int | None,
+    errors: bytes,
+    after_output: str,
 ) -> Problem:
     """Return why a worker ended without a last event, by its exit status and standard error."""
     what = "The stress test's worker ended without a result"
@@ -103,7 +107,7 @@ def exit_problem(
         if device.hello is not None:
             remedy = "Look for the cause in `dmesg`"
         if -status == signal.SIGKILL:  # nearly always by the OOM killer
-            options = less(device.request.kind)
+            options = less(request.kind)
             remedy = f"If memory ran out (`dmesg` says so), choose {options}"
         why = f"it was ended by {signal_name(status)}"
         return Problem(what, why, remedy)
@@ -153,6 +157,7 @@ def with_wrong_elements(
 
 def result_of(
     done: WorkerDone,
+    request: Request,
     device: DeviceRun,
     stopped_by: str | None,
     *,
@@ -162,10 +167,11 @@ def result_of(
 ) -> Result:
     """Return the result of a run that its worker has ended with figures.
 
-    `host` is None for this machine. Raise `NoResultError` if the run was stopped before its first
-    figures, and `ValueError` if it has none for another reason.
+    `request` is that of the worker: a part of `pairs` is a soak. `host` is None for this machine.
+    Raise `NoResultError` if the run was stopped before its first figures, and `ValueError` if it
+    has none for another reason.
     """
-    request, hello, planned = device.request, device.hello, device.planned
+    hello, planned = device.hello, device.planned
     target, figures = request.target, done.figures
     rows = tuple(device.rows) or figures.points
     has_rows = KINDS[request.kind].has_rows

@@ -15,7 +15,7 @@ from textual.widgets import Button, Input, Label, OptionList, Select, Static
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.kinds import CHECK, KINDS
 from gputop.bench.plan.request import Request, Target
-from gputop.bench.run.suite import DEFAULT_LEVEL, LEVELS
+from gputop.bench.run.check_parts import DEFAULT_LEVEL, LEVELS
 from gputop.ui.benchmark.device_choice import (
     CPU,
     MORE,

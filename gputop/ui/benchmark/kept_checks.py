@@ -10,12 +10,12 @@ from pathlib import Path
 from gputop.bench.events import Result
 from gputop.bench.plan.kinds import CHECK
 from gputop.bench.plan.request import Target
+from gputop.bench.results.check_report import check_details, check_page
 from gputop.bench.results.html_report import html_document, html_page
 from gputop.bench.results.outliers import GRAVEST_FIRST, DeviceOutcome
-from gputop.bench.results.suite_report import suite_details, suite_page
 from gputop.bench.results.verdict import status
+from gputop.bench.run.check_parts import DEFAULT_LEVEL, CheckResult, PartResult
 from gputop.bench.run.device_run import DeviceRun
-from gputop.bench.run.suite import DEFAULT_LEVEL, PartResult, Suite
 from gputop.files import write_whole
 
 Curves = Callable[[Result], str | None]
@@ -42,7 +42,9 @@ def check_result(parts: Sequence[Result]) -> Result:
     )
 
 
-def check_of(parts: Sequence[Result], curves: Curves | None = None) -> Suite:
+def check_of(
+    parts: Sequence[Result], curves: Curves | None = None
+) -> CheckResult:
     """Return the check with these results. With `curves`, its parts have their curves."""
     found: dict[str, list[Result]] = {}
     for result in parts:
@@ -73,7 +75,9 @@ def check_of(parts: Sequence[Result], curves: Curves | None = None) -> Suite:
     devices = "; ".join(dict.fromkeys(each.device for each in parts))
     started_at = parts[0].check_started_at or parts[0].started_at
     method = {"devices": devices}
-    return Suite(DEFAULT_LEVEL, started_at, method, len(ended), tuple(ended))
+    return CheckResult(
+        DEFAULT_LEVEL, started_at, method, len(ended), tuple(ended)
+    )
 
 
 def _outcome(result: Result) -> DeviceOutcome:
@@ -121,7 +125,7 @@ def write_report(
     """
     if parts:
         check = check_of(parts, curves)
-        blocks = [*suite_page(check), *suite_details(check)]
+        blocks = [*check_page(check), *check_details(check)]
         page = html_document(blocks, check.started_at)
     else:
         run = kept_run(result, target_of(result), curves(result))

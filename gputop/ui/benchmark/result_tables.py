@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gputop.bench.events import DEGRADED, FAULTY, OK
-from gputop.bench.results.outliers import FAILED
-from gputop.bench.results.suite_report import (
-    suite_problems,
-    suite_summary,
-    suite_table,
-    suite_title,
+from gputop.bench.results.check_report import (
+    check_problems,
+    check_summary,
+    check_table,
+    check_title,
 )
+from gputop.bench.results.outliers import FAILED
 from gputop.bench.results.tables import FASTEST, TextTable, table
 from gputop.text import ABSENT, visible
 from gputop.ui.drawing.cells import (
@@ -29,8 +29,8 @@ from gputop.ui.drawing.palette import DIM, FAULT, GOOD, STRONG, TEXT, WARN
 if TYPE_CHECKING:
     from rich.style import Style
 
+    from gputop.bench.run.check_parts import CheckResult
     from gputop.bench.run.device_run import DeviceRun
-    from gputop.bench.run.suite import Suite
 
 GAP = 2
 WORDS, LEAST_SHAPES = 2, 3
@@ -56,28 +56,28 @@ def result_rows(
     return [*shown, [], *notes] if notes else shown
 
 
-def suite_rows(
-    suite: Suite,
+def check_rows(
+    check: CheckResult,
     width: int,
     height: int,
 ) -> list[Row]:
-    """Draw the parts of a suite with their verdicts, and the parts that are not ok below."""
-    lines = suite_table(suite)
+    """Draw the parts of a check with their verdicts, and the parts that are not ok below."""
+    lines = check_table(check)
     good = frozenset((y, 4) for y, line in enumerate(lines) if line[4] == OK)
     bad = {FAULTY, FAILED, DEGRADED}
     spoiled = frozenset(
         (y, 4) for y, line in enumerate(lines) if line[4] in bad
     )
     problems = (
-        paragraph(line, width - 1, WARN, " ") for line in suite_problems(suite)
+        paragraph(line, width - 1, WARN, " ") for line in check_problems(check)
     )
-    title: Row = [Span(clip(f" {suite_title(suite)}", width), STRONG)]
+    title: Row = [Span(clip(f" {check_title(check)}", width), STRONG)]
     style = GOOD if good else TEXT
     if spoiled:
         style = WARN
     if any(line[4] == FAULTY for line in lines):
         style = FAULT
-    summary = paragraph(suite_summary(suite), width - 1, style, " ")
+    summary = paragraph(check_summary(check), width - 1, style, " ")
     parts = table_rows(TextTable(lines, good, spoiled), width)
     shown = [*summary, title, [], *parts, []]
     return [*shown, *(row for rows in problems for row in rows)][:height]

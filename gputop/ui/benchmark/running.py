@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Protocol
 from gputop.bench.events import Event, RunLimit
 from gputop.bench.plan.kinds import CHECK
 from gputop.bench.run.check import Check
+from gputop.bench.run.check_parts import DEFAULT_LEVEL, CheckResult
 from gputop.bench.run.keep import keep
 from gputop.bench.run.run import Run
 from gputop.bench.run.runner import Runner
-from gputop.bench.run.suite import DEFAULT_LEVEL, Suite
 
 if TYPE_CHECKING:
     from gputop.bench.plan.request import Request, Target
@@ -39,7 +39,7 @@ class RunViews(Protocol):
     def show_kept(self, run: Run, problems: Sequence[str]) -> None:
         """Show stored results, and the reasons why others are not stored."""
 
-    def show_idle(self, check: Suite | None) -> None:
+    def show_idle(self, check: CheckResult | None) -> None:
         """Show that nothing runs any more; `check` has ended, if there was one."""
 
 
@@ -77,7 +77,7 @@ class Running:
         finally:
             self.check = None
             self._idle.set()
-            self._views.show_idle(check.suite if check else None)
+            self._views.show_idle(check.result if check else None)
 
     async def _follow_check(
         self,
@@ -117,7 +117,7 @@ class Running:
         return run
 
     def _keep(self, run: Run, check: Check | None) -> list[str]:
-        started_at = check.suite.started_at if check else None
+        started_at = check.result.started_at if check else None
         return keep([*run.devices.values()], check_started_at=started_at)
 
     def _hear(self, run: Run) -> Callable[[Target, Event], None]:

@@ -31,7 +31,7 @@ from gputop.ui.benchmark.kept_checks import (
     write_report,
 )
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
-from gputop.ui.benchmark.result_tables import suite_rows
+from gputop.ui.benchmark.result_tables import check_rows
 from gputop.ui.benchmark.results import MOST_RESULTS, ResultsView
 from gputop.ui.benchmark.running import Running
 from gputop.ui.benchmark.throughput_chart import (
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from gputop.agent.snapshot import Sample
     from gputop.bench.run.check import Check
-    from gputop.bench.run.suite import Suite
+    from gputop.bench.run.check_parts import CheckResult
 
 REDRAW_SECONDS = 0.25
 """Seconds between redraws. The worker sends more windows than are worth the bytes over SSH."""
@@ -266,7 +266,7 @@ class BenchmarkTab(LiveTab):
             problem = None
         self._show_results(run.results, problem)
 
-    def show_idle(self, check: Suite | None) -> None:
+    def show_idle(self, check: CheckResult | None) -> None:
         """Show that no run is in progress; and a check as a whole."""
         self._form.running = False
         self.post_message(self.Changed())
@@ -284,9 +284,9 @@ class BenchmarkTab(LiveTab):
             view.run = run
         self._chart.hint = lambda *_: []
 
-    def _show_check(self, check: Suite) -> None:
+    def _show_check(self, check: CheckResult) -> None:
         self._show_run(None)
-        self._chart.hint = partial(suite_rows, check)
+        self._chart.hint = partial(check_rows, check)
         self._redraw_run()
 
     @on(ResultsView.Chosen)

@@ -29,30 +29,30 @@ from gputop.bench.results.tables import TextTable
 from gputop.text import ABSENT, count, duration, visible
 
 if TYPE_CHECKING:
-    from gputop.bench.run.suite import PartResult, Suite
+    from gputop.bench.run.check_parts import CheckResult, PartResult
 
 LEFT_OUT = "left out"
 PART_STATES = (FAULTY, FAILED, STOPPED, DEGRADED, OK, NOT_JUDGED, LEFT_OUT)
 """States of a part, the gravest first. A part has the state of its worst device."""
 
 
-def suite_page(suite: Suite) -> list[Block]:
+def check_page(check: CheckResult) -> list[Block]:
     """Return the summary, a line for each part, and the problems, the gravest first."""
     page: list[Block] = []
-    state = suite_state(suite)
-    summary = suite_summary(suite)
+    state = check_state(check)
+    summary = check_summary(check)
     if summary:
         page.append(
             Sentence(summary, "warn" if state == FAILED else level_of(state))
         )
-    page += [Heading(suite_title(suite)), TextTable(suite_table(suite))]
-    page += [Sentence(line) for line in suite_problems(suite)]
+    page += [Heading(check_title(check)), TextTable(check_table(check))]
+    page += [Sentence(line) for line in check_problems(check)]
     return page
 
 
-def suite_details(suite: Suite) -> Iterator[Block]:
+def check_details(check: CheckResult) -> Iterator[Block]:
     """Yield the pages of all devices for each part. With many devices, only outliers have pages."""
-    for part in suite.parts:
+    for part in check.parts:
         many = len(part.members) > MOST_ROWS
         for member, course in zip(part.members, part.series, strict=False):
             if many and not member.reasons:
@@ -62,26 +62,26 @@ def suite_details(suite: Suite) -> Iterator[Block]:
                 yield from result_page(member.result, course)
 
 
-def suite_summary(suite: Suite) -> str:
+def check_summary(check: CheckResult) -> str:
     """Return the verdict about all parts in plain English: the gravest one if any part is bad."""
-    members = [member for part in suite.parts for member in part.members]
+    members = [member for part in check.parts for member in part.members]
     devices = next(
-        (len(part.members) for part in suite.parts if part.members), 0
+        (len(part.members) for part in check.parts if part.members), 0
     )
     found = outliers(members)
     if found:
         return _gravest(found) if devices > 1 else found[0].sentence
     if any(each.result and each.result.verdict is None for each in members):
         return ""
-    if any(map(was_stopped, members)) or len(suite.parts) < suite.planned:
-        ran, planned = parts_that_ran(suite), count(suite.planned, "part")
+    if any(map(was_stopped, members)) or len(check.parts) < check.planned:
+        ran, planned = parts_that_ran(check), count(check.planned, "part")
         return f"Only {ran} of {planned} ran. No fault found in them."
-    if not suite.complete:
+    if not check.complete:
         return "Not judged: some parts could not run, see below."
     if devices > 1:
         return f"No fault found on {count(devices, 'device')}."
     # The soak's summary is about the whole device, others about a part of it.
-    for part in suite.parts:
+    for part in check.parts:
         if part.name.startswith("soak") and part.members:
             return part.members[0].sentence
     return "No fault found."
@@ -96,10 +96,10 @@ def _gravest(found: Sequence[DeviceOutcome]) -> str:
     return joined([*said.values()])[0][1]
 
 
-def suite_table(suite: Suite) -> list[list[str]]:
+def check_table(check: CheckResult) -> list[list[str]]:
     """Return a heading, and a line per part: name, time, devices, median figure and verdict."""
     rows = [["part", "time", "devices", "result", "verdict"]]
-    for part in suite.parts:
+    for part in check.parts:
         results, scores = [], []
         for each in part.members:
             if each.result is not None:
@@ -125,39 +125,39 @@ def _has_one_result(part: PartResult) -> bool:
     return len(ran) == 1 or part.name == "collective"
 
 
-def suite_state(suite: Suite) -> str:
-    """Return the gravest state of all parts. An incomplete suite without a fault is not judged."""
-    states = {part_state(part) for part in suite.parts}
+def check_state(check: CheckResult) -> str:
+    """Return the gravest state of all parts. An incomplete check without a fault is not judged."""
+    states = {part_state(part) for part in check.parts}
     for gravest in PART_STATES:
         if gravest in states and gravest not in (OK, NOT_JUDGED, LEFT_OUT):
             return gravest
-    return OK if OK in states and suite.complete else NOT_JUDGED
+    return OK if OK in states and check.complete else NOT_JUDGED
 
 
-def suite_title(suite: Suite) -> str:
+def check_title(check: CheckResult) -> str:
     """Return the title: the level, the devices, and the verdict in one word."""
-    title = f"check {suite.level} on {suite_devices(suite)}"
-    planned, ran = suite.planned, parts_that_ran(suite)
-    for part in suite.parts:
+    title = f"check {check.level} on {check_devices(check)}"
+    planned, ran = check.planned, parts_that_ran(check)
+    for part in check.parts:
         if not (part.members or part.incomplete):  # part does not apply
             planned -= 1
     if ran != planned:
         title += f", {ran} of {count(planned, 'part')} ran"
-    return f"{title}: {suite_state(suite)}"
+    return f"{title}: {check_state(check)}"
 
 
-def parts_that_ran(suite: Suite) -> int:
+def parts_that_ran(check: CheckResult) -> int:
     """Return the number of parts with a result."""
     return sum(
-        any(each.result for each in part.members) for part in suite.parts
+        any(each.result for each in part.members) for part in check.parts
     )
 
 
-def suite_devices(suite: Suite) -> str:
-    """Return the device of a suite, or the number of devices by model and the number of hosts."""
-    members = next((part.members for part in suite.parts if part.members), ())
+def check_devices(check: CheckResult) -> str:
+    """Return the device of a check, or the number of devices by model and the number of hosts."""
+    members = next((part.members for part in check.parts if part.members), ())
     if len(members) < 2:
-        return visible(suite.method.get("devices", ""), 300)
+        return visible(check.method.get("devices", ""), 300)
     models = Counter(visible(member.device) for member in members)
     hosts = count(len({member.host for member in members}), "host")
     named = [f"{number} × {model}" for model, number in models.items()]
@@ -170,13 +170,13 @@ def part_state(part: PartResult) -> str:
     return next((each for each in PART_STATES if each in states), LEFT_OUT)
 
 
-def suite_problems(suite: Suite) -> list[str]:
+def check_problems(check: CheckResult) -> list[str]:
     """Return a line for each problem with its devices, and for each part that was left out.
 
     The gravest problems come first. Devices that are not judged have a line with the first reason.
     """
     lines = []
-    for part in suite.parts:
+    for part in check.parts:
         said = [
             (each, "; ".join(each.reasons)) for each in outliers(part.members)
         ]
@@ -193,7 +193,7 @@ def suite_problems(suite: Suite) -> list[str]:
             lines.append((rank, visible(f"{part.name}, {line}", 600)))
     lines.sort(key=lambda line: line[0])
     found = [line for _, line in lines]
-    for part in suite.parts:
+    for part in check.parts:
         if part.left_out:
             found.append(f"{part.name}: {LEFT_OUT}, {part.left_out}")
     return found

@@ -119,7 +119,7 @@ class PartResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Suite:
+class CheckResult:
     """A check so far. `method` has its devices, data type and options, by name."""
 
     level: str
@@ -140,27 +140,27 @@ class Suite:
         """Return the check as `--json` prints it."""
         return {"schema": SCHEMA, **asdict(self)}
 
-    def added(self, part: PartResult) -> Suite:
+    def added(self, part: PartResult) -> CheckResult:
         """Return the check with one more part."""
         return replace(self, parts=(*self.parts, part))
 
 
 def part_requests(
-    part: Part, suite: Sequence[Request]
+    part: Part, whole: Sequence[Request]
 ) -> tuple[list[Request], PartResult]:
     """Return the requests of a part, and its result so far, with the devices that it leaves out.
 
     The requests of the check have its devices, its data type, and the seconds of all parts.
     """
-    targets = [each.target for each in suite]
+    targets = [each.target for each in whole]
     dtype = part.dtype or (
         common_dtype(targets) if part.kind == "pairs" else None
     )
-    seconds = max(_least_seconds(part, targets), part.share * suite[0].seconds)
+    seconds = max(_least_seconds(part, targets), part.share * whole[0].seconds)
     planned = PartResult(part.name, seconds)
     may_verify = not KINDS[part.kind].has_rows
     asked = []
-    for each in suite:
+    for each in whole:
         request = replace(
             each,
             kind=part.kind,

@@ -14,12 +14,11 @@ from gputop.bench.events import Done, Failed
 from gputop.bench.plan import target_choice
 from gputop.bench.plan.request import Request, RunRefusedError
 from gputop.bench.results import store
+from gputop.bench.results.check_report import check_details, check_page
 from gputop.bench.results.outliers import DeviceOutcome
 from gputop.bench.results.page import Heading
-from gputop.bench.results.suite_report import suite_details, suite_page
-from gputop.bench.run import suite as suites
-from gputop.bench.run import worker_launch
-from gputop.bench.run.suite import LEVELS, Part, PartResult, Suite, part_requests
+from gputop.bench.run import check_parts, worker_launch
+from gputop.bench.run.check_parts import LEVELS, CheckResult, Part, PartResult, part_requests
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import copies
@@ -132,7 +131,7 @@ def test_a_part_that_is_wrong_does_not_end_the_others_and_decides_the_status(
     assert "The GPU failed: an illegal address" in page
 
 
-def test_a_suite_that_is_stopped_prints_what_was_done(
+def test_a_check_that_is_stopped_prints_what_was_done(
     ends: Ends, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ends.by_kind["memory"] = Done(replace(RESULT, kind="memory", stopped="user"))
@@ -146,7 +145,7 @@ def test_a_suite_that_is_stopped_prints_what_was_done(
 def test_json_and_the_page_have_every_part(
     ends: Ends, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    report = tmp_path / "suite.html"
+    report = tmp_path / "check.html"
     assert run("--json", "--report", str(report)) == 0
     printed = capsys.readouterr()
     assert printed.err.splitlines()[-1] == f"gputop: report: {report}"
@@ -189,11 +188,11 @@ def test_many_devices_are_counted_and_their_common_problem_is_told_once() -> Non
         run.add_event(Done(gpu_result(60.0)))
     lost = DeviceOutcome("node-2", None, "GPU 0", GPU.name, None, "no driver", COULD_NOT_RUN)
     both = (lost, replace(lost, place="GPU 1"))
-    part = suites.part_result(PartResult("soak", 60.0), runs, both)
-    suite = Suite("quick", 0.0, {"devices": "; ".join(40 * ["a GPU"])}, 1, (part,))
-    summary, _, first, *_, last = page_text(suite_page(suite)).splitlines()
+    part = check_parts.part_result(PartResult("soak", 60.0), runs, both)
+    check = CheckResult("quick", 0.0, {"devices": "; ".join(40 * ["a GPU"])}, 1, (part,))
+    summary, _, first, *_, last = page_text(check_page(check)).splitlines()
     assert first == f"check quick on 42 × {GPU.name}, 3 hosts: failed"
     assert summary == "node-2, GPU 0, node-2, GPU 1: no driver."
     assert last == "soak, node-2, GPU 0, node-2, GPU 1: no driver"
-    details = [block for block in suite_details(suite) if isinstance(block, Heading)]
+    details = [block for block in check_details(check) if isinstance(block, Heading)]
     assert not details, "only outliers of so many have their charts"
