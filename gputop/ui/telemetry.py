@@ -9,16 +9,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gputop.agent.device import Device, DeviceSample, DeviceState, qualified
+from gputop.agent.problem import Problem
 from gputop.agent.snapshot import (
     EVENTS,
     DriverState,
     Event,
+    Host,
     Inventory,
+    Machine,
     MachineState,
+    Record,
     Sample,
     Source,
 )
 from gputop.agent.times import is_old, silence_limit
+from gputop.health.findings import Finding
 from gputop.schema.advice import fill_index
 from gputop.schema.limits import DEVICES
 from gputop.stream.child import Interruption
@@ -26,9 +31,6 @@ from gputop.stream.history import CAPACITY, History
 from gputop.stream.process_history import ProcessHistory
 
 if TYPE_CHECKING:
-    from gputop.agent.problem import Problem
-    from gputop.agent.snapshot import Host, Machine, Record
-    from gputop.health.findings import Finding
     from gputop.health.judge import Judge, Judgement
     from gputop.health.why import Situation, WhyReport
 

@@ -7,19 +7,16 @@ import os
 import select
 import sys
 from codecs import getincrementaldecoder
-from typing import TYPE_CHECKING
 
 from textual._xterm_parser import XTermParser
 from textual.app import App
 from textual.drivers.linux_driver import LinuxDriver
 from textual.events import Resize
+from textual.message import Message
 from textual.messages import InBandWindowResize
 
 from gputop.console import terminal_size
 from gputop.ui.terminal_input import InputFilter
-
-if TYPE_CHECKING:
-    from textual.message import Message
 
 
 class SteadyDriver(LinuxDriver):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
+from gputop.agent.device import Device
 from gputop.text import count, number
 from gputop.training.progress import Point, rates
 from gputop.ui.drawing import palette
@@ -19,11 +20,10 @@ from gputop.ui.drawing.charts import (
     time_axis,
 )
 from gputop.ui.drawing.live import TelemetryView
+from gputop.ui.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from gputop.agent.device import Device
     from gputop.training.progress import Progress
-    from gputop.ui.telemetry import Telemetry
 
 WIDTHS = (2.0, 4.0, 10.0, 20.0, 60.0, 120.0, 600.0, 1800.0)
 """Zoom levels: seconds per dot."""

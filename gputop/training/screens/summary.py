@@ -6,7 +6,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from rich.style import Style
+
+from gputop.agent.device import Device
 from gputop.console import signal_name
+from gputop.health.findings import Finding
 from gputop.schema.derived import label_of
 from gputop.text import age, duration, number, percentage, visible
 from gputop.training.findings import (
@@ -27,15 +31,11 @@ from gputop.ui.drawing.palette import (
     STRONG,
     WARN,
 )
+from gputop.ui.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from rich.style import Style
-
-    from gputop.agent.device import Device
-    from gputop.health.findings import Finding
     from gputop.training.follow import Training
     from gputop.training.progress import Counter
-    from gputop.ui.telemetry import Telemetry
 
 BUSY_SAMPLES = 60
 """Samples of *busy* for the sentence about a step."""

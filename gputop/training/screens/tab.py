@@ -6,8 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from textual import work
+from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.widget import Widget
 
+from gputop.agent.device import Device
 from gputop.agent.snapshot import Process, ProcessKind
 from gputop.training.screens.charts import TrainingCharts
 from gputop.training.screens.output import OutputView
@@ -15,16 +18,12 @@ from gputop.training.screens.summary import ROWS, TrainingSummary
 from gputop.ui.drawing.live import LiveTab
 from gputop.ui.processes.signal_dialog import SendSignal, SignalTarget
 from gputop.ui.processes.stacks_note import note_stacks
+from gputop.ui.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from textual.app import ComposeResult
-    from textual.widget import Widget
-
-    from gputop.agent.device import Device
     from gputop.training.follow import Training
-    from gputop.ui.telemetry import Telemetry
 
 READ_SECONDS = 0.2
 """Seconds between two reads of the output."""

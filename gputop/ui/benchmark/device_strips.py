@@ -11,6 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.style import Style
+
 from gputop.schema.clock_events import gravity
 from gputop.schema.values import span_text
 from gputop.text import quantity
@@ -22,8 +24,6 @@ from gputop.ui.drawing.device_cells import limit_text
 from gputop.ui.drawing.palette import DIM, STRONG
 
 if TYPE_CHECKING:
-    from rich.style import Style
-
     from gputop.bench.run.device_run import DeviceRun
     from gputop.bench.run.readings import RunReadings
     from gputop.bench.run.series import Moment

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual import on
+from textual.app import ComposeResult
 from textual.containers import Container, Horizontal
 from textual.content import Content
+from textual.events import Key
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import Button, Input, Label, OptionList, Select, Static
 
+from gputop.agent.problem import Problem
 from gputop.bench.plan import request, target_choice
 from gputop.bench.plan.kinds import CHECK, KINDS
 from gputop.bench.plan.request import Request, Target
@@ -25,13 +28,6 @@ from gputop.ui.benchmark.device_choice import (
 )
 from gputop.ui.drawing.ordered_input import OrderedInput
 from gputop.ui.drawing.palette import FAULT
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.events import Key
-    from textual.widget import Widget
-
-    from gputop.agent.problem import Problem
 
 
 class NumberInput(OrderedInput):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from rich.style import Style
+
 from gputop.agent.snapshot import Host
 from gputop.bench.events import DEGRADED, NOT_JUDGED, OK
 from gputop.bench.plan.request import Target
@@ -34,12 +36,10 @@ from gputop.ui.drawing.palette import (
     TEXT,
     WARN,
 )
+from gputop.ui.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from rich.style import Style
-
     from gputop.bench.run.run import Run
-    from gputop.ui.telemetry import Telemetry
 
 WIDEST_DEVICE = 30
 SHORTEST_BAR, LONGEST_BAR = 10, 60

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from rich.style import Style
+
+from gputop.agent.problem import Problem
 from gputop.bench.events import DEGRADED, FAULTY, OK
 from gputop.bench.plan import peaks
 from gputop.bench.plan.kinds import KINDS
@@ -37,9 +40,6 @@ from gputop.ui.drawing.live import LiveView, TelemetryView
 from gputop.ui.drawing.palette import DIM, FAULT, GOOD, STRONG, TEXT, WARN
 
 if TYPE_CHECKING:
-    from rich.style import Style
-
-    from gputop.agent.problem import Problem
     from gputop.bench.run.check import Check
     from gputop.bench.run.device_run import DeviceRun
     from gputop.bench.run.run import Run

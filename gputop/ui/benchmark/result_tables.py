@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rich.style import Style
+
 from gputop.bench.events import DEGRADED, FAULTY, OK
 from gputop.bench.results.check_report import (
     check_problems,
@@ -27,8 +29,6 @@ from gputop.ui.drawing.cells import (
 from gputop.ui.drawing.palette import DIM, FAULT, GOOD, STRONG, TEXT, WARN
 
 if TYPE_CHECKING:
-    from rich.style import Style
-
     from gputop.bench.run.check_parts import CheckResult
     from gputop.bench.run.device_run import DeviceRun
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from textual import work
 from textual.message import Message
@@ -31,9 +31,7 @@ from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, ConfirmScreen
 from gputop.ui.drawing.list_state import Column, ListState
 from gputop.ui.drawing.list_view import ListView, Slot, fit_slots
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
-
-if TYPE_CHECKING:
-    from gputop.ui.telemetry import Telemetry
+from gputop.ui.telemetry import Telemetry
 
 MOST_RESULTS = 200
 ROOMY_DEVICE, TELLING = 24, 10

@@ -9,9 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from textual import on, work
+from textual.app import ComposeResult
 from textual.message import Message
+from textual.widget import Widget
 
 from gputop.agent.problem import ProblemError
+from gputop.agent.snapshot import Sample
 from gputop.bench.events import Result, RunLimit
 from gputop.bench.plan import request as plan
 from gputop.bench.plan import target_choice
@@ -46,10 +49,6 @@ from gputop.ui.drawing.palette import DIM, FAULT, WARN
 from gputop.ui.telemetry import Telemetry, local_inventory
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.widget import Widget
-
-    from gputop.agent.snapshot import Sample
     from gputop.bench.run.check import Check
     from gputop.bench.run.check_parts import CheckResult
 

@@ -10,12 +10,12 @@ from gputop.bench.results.measures import points_by_series
 from gputop.text import flops_unit, visible
 from gputop.ui.benchmark import plot as plots
 from gputop.ui.benchmark.result_tables import note_rows
+from gputop.ui.drawing.cells import Row
 from gputop.ui.drawing.palette import DIM
 
 if TYPE_CHECKING:
     from gputop.bench.events import Point
     from gputop.bench.run.run import Run
-    from gputop.ui.drawing.cells import Row
 
 LEAST_PLOT = 8
 FAR = 30.0

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from rich.style import Style
+
+from gputop.agent.problem import Problem
 from gputop.bench.plan.kinds import KINDS
 from gputop.bench.results import tables
 from gputop.bench.run.device_run import RATE
@@ -26,9 +29,6 @@ from gputop.ui.drawing.cells import Row, Span, cell, paragraph, width_of
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
 
 if TYPE_CHECKING:
-    from rich.style import Style
-
-    from gputop.agent.problem import Problem
     from gputop.bench.run.run import Run
 
 LEAST_PLOT_ROWS, LEAST_WIDTH = 7, 24

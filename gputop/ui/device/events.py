@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gputop.agent.device import DeviceState
+from gputop.agent.snapshot import Event
 from gputop.health.conditions import event_text
 from gputop.text import moment
 from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, Span, width_of
 from gputop.ui.drawing.live import DeviceView
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, GOOD
-
-if TYPE_CHECKING:
-    from gputop.agent.snapshot import Event
 
 
 class EventsView(DeviceView):

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
+from rich.style import Style
 
 from gputop.agent.device import Absence, Device
 from gputop.schema.labels import GROUPS, DetailRow, since_start, value_of
@@ -17,9 +17,6 @@ from gputop.ui.drawing import cells
 from gputop.ui.drawing.cells import Row, Span, cell, fit, rule_of
 from gputop.ui.drawing.live import ScrolledView
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
-
-if TYPE_CHECKING:
-    from rich.style import Style
 
 LABEL, FIGURE = 14, 9
 """Cells of a label, and of each statistic."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from textual.app import ComposeResult
 from textual.containers import Container, Horizontal, Vertical
 
 from gputop.ui.device.bound_map import BoundMap
@@ -13,11 +12,7 @@ from gputop.ui.device.timeline import TimelineView
 from gputop.ui.device.title import DeviceTitle
 from gputop.ui.drawing.live import DeviceTab
 from gputop.ui.processes.screen import ProcessesView
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from gputop.ui.telemetry import Telemetry
+from gputop.ui.telemetry import Telemetry
 
 
 class DevicePage(DeviceTab):

@@ -5,8 +5,7 @@ The charts scroll. They stand still while the cursor is in use.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from gputop.agent.device import Device
 from gputop.text import ABSENT, moment
 from gputop.ui.drawing.cells import Row, Span, clip
 from gputop.ui.drawing.charts import (
@@ -23,9 +22,6 @@ from gputop.ui.drawing.charts import (
 )
 from gputop.ui.drawing.live import DeviceView
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, ink
-
-if TYPE_CHECKING:
-    from gputop.agent.device import Device
 
 FEWEST_ROWS, MOST_ROWS = 2, 5
 """Minimum rows of a chart, and the height above which a chart shows no more detail."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from gputop.agent.device import Device
 from gputop.agent.snapshot import MachineState
 from gputop.health.conditions import HANGING, Fault, fault_of
 from gputop.schema.derived import label_of, model_of
@@ -23,9 +22,6 @@ from gputop.ui.drawing.cells import Row, Span, clip_advice, rule_of, width_of
 from gputop.ui.drawing.device_cells import bound_row, heat_style, memory_style
 from gputop.ui.drawing.live import DeviceView
 from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
-
-if TYPE_CHECKING:
-    from gputop.agent.device import Device
 
 BEHIND_REMEDY = "These are the last readings received: the connection is slow, or the host stalls"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gputop.health.findings import Severity
+from gputop.agent.device import Device
+from gputop.health.findings import Evidence, Severity
 from gputop.health.why import BOUND_BY, CHECKED, LACKING, figures
 from gputop.schema import derived
 from gputop.schema.derived import label_of, model_of
@@ -31,12 +32,10 @@ from gputop.ui.drawing.palette import (
     STRONG,
     ink,
 )
+from gputop.ui.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from gputop.agent.device import Device
-    from gputop.health.findings import Evidence
     from gputop.health.why import Entry, WhyReport
-    from gputop.ui.telemetry import Telemetry
 
 CHART_ROWS, MOST_CHARTS = 2, 2
 INDENT = 4

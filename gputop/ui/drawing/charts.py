@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.style import Style
 
 from gputop.agent.device import Device, DeviceSample
+from gputop.agent.snapshot import Host
 from gputop.schema.derived import HOST_CPU, HOST_MEMORY, PROCESS_CPU
 from gputop.schema.values import value_text
 from gputop.text import duration, moment
@@ -18,7 +19,6 @@ from gputop.ui.drawing.cells import Row, Span, cell, fit, reading, spread
 from gputop.ui.drawing.palette import DIM, STRONG, TRACK
 
 if TYPE_CHECKING:
-    from gputop.agent.snapshot import Host
     from gputop.stream.history import History
 
 GUTTER = 21

@@ -5,19 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from rich.table import Table
 from rich.text import Text
+from textual.app import App, ComposeResult
 from textual.containers import Vertical
+from textual.events import Key
 from textual.screen import ModalScreen
+from textual.timer import Timer
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
-
-if TYPE_CHECKING:
-    from textual.app import App, ComposeResult
-    from textual.events import Key
-    from textual.timer import Timer
 
 Answer = TypeVar("Answer")
 QUIET_SECONDS = 0.3

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from textual.app import ComposeResult
 from textual.containers import Horizontal
+from textual.events import Key
 from textual.widgets import Input, Static
 
 from gputop.ui.drawing.live import LiveView
 from gputop.ui.drawing.ordered_input import OrderedInput
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.events import Key
 
 LONGEST_FILTER = 200
 PRINTABLE = r"[^\x00-\x1f\x7f-\x9f]*"

@@ -9,8 +9,10 @@ the filter searches (`search_text`). A subclass of `ListView` defines the styles
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Generic, NamedTuple
+from typing import Generic, NamedTuple
 
+from rich.style import Style
+from textual.events import Click
 from textual.message import Message
 
 from gputop.text import ABSENT, fit_columns
@@ -19,10 +21,6 @@ from gputop.ui.drawing.filter_bar import FilterView
 from gputop.ui.drawing.list_state import Column, Item, ListState
 from gputop.ui.drawing.live import Wheel
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
-
-if TYPE_CHECKING:
-    from rich.style import Style
-    from textual.events import Click
 
 MARK_WIDTH = 1
 """Cells for the mark of the selected row, before the first column."""

@@ -6,23 +6,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
+from textual.app import ComposeResult
 from textual.containers import Vertical
+from textual.events import MouseScrollDown, MouseScrollUp
+from textual.filter import LineFilter
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
+from gputop.agent.device import Device
 from gputop.text import count, visible
 from gputop.ui.drawing.cells import Row, Span, fit, text_of
 from gputop.ui.drawing.palette import DIM
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.events import MouseScrollDown, MouseScrollUp
-    from textual.filter import LineFilter
-
-    from gputop.agent.device import Device
     from gputop.ui.drawing.filter_bar import FilterView
     from gputop.ui.telemetry import Telemetry
 

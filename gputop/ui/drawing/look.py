@@ -10,7 +10,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.color import Color, ColorSystem, ColorType
@@ -19,15 +19,13 @@ from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
 from textual import constants
+from textual.color import Color as Background
 from textual.filter import LineFilter
 
 from gputop.console import ascii_is_safer, without_colours
 from gputop.settings import AUTO
 from gputop.ui.drawing.charts import DOT_LEVELS
 from gputop.ui.drawing.palette import ROLES
-
-if TYPE_CHECKING:
-    from textual.color import Color as Background
 
 
 class Theme(NamedTuple):

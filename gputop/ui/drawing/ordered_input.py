@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from textual.binding import BindingsMap
+from textual.events import Key
 from textual.widgets import Input
-
-if TYPE_CHECKING:
-    from textual.events import Key
 
 EDITING = {key: each.action for key, each in BindingsMap(Input.BINDINGS)}
 """Keys that edit or submit the text, and the actions of `Input` for them."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from statistics import mean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gputop.agent.device import Device, DeviceSample, DeviceState
 from gputop.agent.snapshot import DriverState, Machine, MachineState
-from gputop.health.findings import Severity
+from gputop.health.findings import Finding, Severity
 from gputop.schema.derived import label_of
 from gputop.text import (
     ABSENT,
@@ -19,10 +19,7 @@ from gputop.text import (
     visible,
 )
 from gputop.ui.drawing.list_state import Column, ListState
-
-if TYPE_CHECKING:
-    from gputop.health.findings import Finding
-    from gputop.ui.telemetry import Telemetry
+from gputop.ui.telemetry import Telemetry
 
 MOST_BUSY_PERCENT, MOST_USED_SHARE = 5, 0.05
 """Limits of a free GPU. Contexts of a display or of a daemon may remain."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from rich.style import Style
+from textual.app import ComposeResult
 from textual.message import Message
+from textual.widget import Widget
 
-from gputop.agent.device import DeviceState
+from gputop.agent.device import Device, DeviceState
 from gputop.agent.snapshot import MachineState
 from gputop.health.findings import Severity
 from gputop.text import cells, count
 from gputop.ui.drawing.cells import Row, Span, cell, clip, fit
+from gputop.ui.drawing.filter_bar import FilterView
+from gputop.ui.drawing.list_state import Column
 from gputop.ui.drawing.list_view import ListView, Slot, fit_slots
 from gputop.ui.drawing.live import LiveTab, TelemetryView
 from gputop.ui.drawing.palette import (
@@ -33,16 +37,7 @@ from gputop.ui.hosts.host_row import (
     free_gpus,
     host_rows,
 )
-
-if TYPE_CHECKING:
-    from rich.style import Style
-    from textual.app import ComposeResult
-    from textual.widget import Widget
-
-    from gputop.agent.device import Device
-    from gputop.ui.drawing.filter_bar import FilterView
-    from gputop.ui.drawing.list_state import Column
-    from gputop.ui.telemetry import Telemetry
+from gputop.ui.telemetry import Telemetry
 
 LEVELS = "▁▂▃▄▅▆▇█"
 ENOUGH_NOTE, LEAST_NOTE = 34, 20

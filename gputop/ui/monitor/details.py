@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from gputop.agent.device import Absence, Device, DeviceSample
 from gputop.schema.values import rate
 from gputop.text import ABSENT, fit_columns, percentage, size
 from gputop.ui.drawing import charts
 from gputop.ui.drawing.cells import Row, Span, reading
+from gputop.ui.drawing.charts import Chart
 from gputop.ui.drawing.palette import DIM, TRACK
-
-if TYPE_CHECKING:
-    from gputop.ui.drawing.charts import Chart
 
 LONGEST_RATE = len("0.98 GiB/s")
 GAP = 3

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from textual.events import Click
+
+from gputop.agent.device import Device
+from gputop.agent.snapshot import Machine
 from gputop.settings import AUTO, CHARTS
 from gputop.text import fit_columns
 from gputop.ui.drawing import charts
 from gputop.ui.drawing.cells import Row, Span, beside
+from gputop.ui.drawing.charts import Chart
 from gputop.ui.drawing.live import TelemetryView, Wheel
 from gputop.ui.drawing.palette import DIM
 from gputop.ui.monitor import hosts, panel, row
 from gputop.ui.monitor.details import lacks
 from gputop.ui.monitor.layout import GAP, Density, DeviceLayout, plan_layout
 from gputop.ui.monitor.panel import Panel
-
-if TYPE_CHECKING:
-    from textual.events import Click
-
-    from gputop.agent.device import Device
-    from gputop.agent.snapshot import Machine
-    from gputop.ui.drawing.charts import Chart
-    from gputop.ui.telemetry import Telemetry
+from gputop.ui.telemetry import Telemetry
 
 OF_DEVICE, OF_ALL = 6, 8
 """Number of charts of one among several devices, and of a single device with its host."""

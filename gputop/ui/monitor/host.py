@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from gputop.agent.snapshot import Host
 from gputop.text import (
     ABSENT,
     duration,
@@ -25,9 +24,6 @@ from gputop.ui.drawing.cells import (
 )
 from gputop.ui.drawing.live import TelemetryView
 from gputop.ui.drawing.palette import CPU, DIM, MEMORY, STRONG, TEXT, WARN
-
-if TYPE_CHECKING:
-    from gputop.agent.snapshot import Host
 
 NOTICED_SECONDS = 2.0
 """Seconds of waiting for the driver before the view shows the time and suggests a cause."""

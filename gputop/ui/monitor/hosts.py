@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from gputop.agent.device import Device
 from gputop.agent.snapshot import DriverState, Machine, MachineState, Source
 from gputop.text import (
     age,
@@ -25,9 +25,6 @@ from gputop.ui.drawing.palette import (
     TRACK,
     WARN,
 )
-
-if TYPE_CHECKING:
-    from gputop.agent.device import Device
 
 LONGEST_HOST = 40
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from rich.style import Style
 
@@ -38,6 +37,7 @@ from gputop.ui.drawing.cells import (
     share_of,
     width_of,
 )
+from gputop.ui.drawing.charts import Chart
 from gputop.ui.drawing.device_cells import (
     LONGEST_LIMIT,
     bound_row,
@@ -58,9 +58,6 @@ from gputop.ui.drawing.palette import (
 )
 from gputop.ui.monitor.details import detail_rows, lacks
 from gputop.ui.monitor.layout import NARROWEST_PANEL, Density
-
-if TYPE_CHECKING:
-    from gputop.ui.drawing.charts import Chart
 
 NO_ANSWER = Fault("It has not answered yet", HANGING)
 LABEL, VALUE = 7, 20

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from textual import on
+from textual.app import ComposeResult
+from textual.events import Click
+from textual.widget import Widget
 
+from gputop.agent.device import Device
 from gputop.settings import CHARTS
 from gputop.ui.drawing.live import space_of
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.host import HostView
 from gputop.ui.monitor.layout import process_rows
 from gputop.ui.processes.screen import ListTab, ProcessesView
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.events import Click
-    from textual.widget import Widget
-
-    from gputop.agent.device import Device
-    from gputop.ui.processes.table_state import ProcessTable
-    from gputop.ui.telemetry import Telemetry
+from gputop.ui.processes.table_state import ProcessTable
+from gputop.ui.telemetry import Telemetry
 
 
 class MonitorTab(ListTab):

@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from rich.style import Style
+
+from gputop.agent.snapshot import Process
 from gputop.text import ABSENT, percentage, size
 from gputop.ui.drawing import charts
+from gputop.ui.drawing.cells import Row
 from gputop.ui.drawing.palette import BUSY, CPU, MEMORY, SM
 
 if TYPE_CHECKING:
-    from rich.style import Style
-
-    from gputop.agent.snapshot import Process
     from gputop.stream.process_history import ProcessHistory
-    from gputop.ui.drawing.cells import Row
 
 ROWS = 2
 """Rows of a chart."""

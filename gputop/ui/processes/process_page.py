@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.cells import chop_cells
 from textual import work
 
 from gputop.agent.masking import MASK, is_secret
 from gputop.agent.problem import Problem, ProblemError
+from gputop.agent.snapshot import Process
 from gputop.text import count, moment, visible
 from gputop.ui.drawing.cells import Row, Span, is_narrow, rule_of, spread, wrap
 from gputop.ui.drawing.filter_bar import FilterView
 from gputop.ui.drawing.live import ScrolledView
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT, WARN
 from gputop.ui.processes import columns
+from gputop.ui.processes.columns import ProcessRow
 from gputop.ui.processes.process_charts import chart_rows
 from gputop.ui.processes.process_details import ProcessDetails, read_details
 from gputop.ui.processes.screen import ProcessTab, why_untouched
 from gputop.ui.processes.signal_dialog import SIGNALS
 from gputop.ui.processes.table_state import process_rows, rows_of
-
-if TYPE_CHECKING:
-    from gputop.agent.snapshot import Process
-    from gputop.ui.processes.columns import ProcessRow
-    from gputop.ui.telemetry import Telemetry
+from gputop.ui.telemetry import Telemetry
 
 LABEL = 11
 """Width of a label, with the space after it."""

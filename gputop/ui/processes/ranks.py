@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from gputop.agent.device import Absence, DeviceState
+from rich.style import Style
+from textual.app import ComposeResult
+
+from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
+from gputop.agent.snapshot import Process
 from gputop.health.bound_by import BUSY, POWER, TENSOR
 from gputop.health.conditions import STATES
 from gputop.health.findings import Finding, capitalized
@@ -21,14 +25,7 @@ from gputop.ui.drawing.list_view import ListView, Slot, fit_slots
 from gputop.ui.drawing.live import TelemetryView
 from gputop.ui.drawing.palette import ACCENT, DIM, GOOD, STRONG, TEXT, WARN
 from gputop.ui.processes.screen import ListTab
-
-if TYPE_CHECKING:
-    from rich.style import Style
-    from textual.app import ComposeResult
-
-    from gputop.agent.device import Device, DeviceSample
-    from gputop.agent.snapshot import Process
-    from gputop.ui.telemetry import Telemetry
+from gputop.ui.telemetry import Telemetry
 
 TITLE_ROWS = 4
 NOTHING = (

@@ -6,12 +6,18 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rich.style import Style
 from textual import work
+from textual.app import ComposeResult
+from textual.widget import Widget
 
 from gputop.agent.device import Device, DeviceState
+from gputop.agent.snapshot import Process
 from gputop.schema.derived import label_of
 from gputop.schema.values import unseen
 from gputop.ui.drawing.cells import Row, Span, cell
+from gputop.ui.drawing.filter_bar import FilterView
+from gputop.ui.drawing.list_state import Column
 from gputop.ui.drawing.list_view import ListView
 from gputop.ui.drawing.live import LiveTab
 from gputop.ui.drawing.palette import DIM, STRONG, TEXT
@@ -19,19 +25,12 @@ from gputop.ui.processes import columns
 from gputop.ui.processes.columns import ProcessRow, ProcessSlot
 from gputop.ui.processes.table_state import ProcessTable
 from gputop.ui.processes.users import UsersView
+from gputop.ui.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from rich.style import Style
-    from textual.app import ComposeResult
-    from textual.widget import Widget
-
-    from gputop.agent.snapshot import Process
-    from gputop.ui.drawing.filter_bar import FilterView
-    from gputop.ui.drawing.list_state import Column
     from gputop.ui.processes.process_page import ProcessDetailsView
     from gputop.ui.processes.ranks import RanksView
     from gputop.ui.processes.signal_dialog import Order
-    from gputop.ui.telemetry import Telemetry
 
 
 class ProcessesView(ListView[ProcessRow]):

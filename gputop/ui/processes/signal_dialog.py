@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from signal import Signals
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from rich.text import Text
 
+from gputop.agent.device import Device
+from gputop.agent.snapshot import Process
 from gputop.schema.derived import label_of
 from gputop.text import fold_list, visible
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, ConfirmScreen
 from gputop.ui.drawing.palette import ACCENT, DIM, STRONG, TEXT
 from gputop.ui.processes.jobs import job_of, process_key, program_of
-
-if TYPE_CHECKING:
-    from gputop.agent.device import Device
-    from gputop.agent.snapshot import Process
 
 SIGNALS = (
     (Signals.SIGTERM, "requests its end: may clean up or refuse"),

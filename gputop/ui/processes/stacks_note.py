@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from textual.app import App
 
 from gputop.health.stacks import SECONDS, StacksError, sample_stacks
-
-if TYPE_CHECKING:
-    from textual.app import App
 
 NOTE_SECONDS = 20.0
 """Seconds for which the result is shown."""

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gputop.output.process_tables import UserTotals, totals_by_user
 from gputop.schema.derived import label_of
 from gputop.text import ABSENT, percentage, size, visible
 from gputop.ui.drawing.list_state import Column, ListState
 from gputop.ui.drawing.list_view import ListView
-
-if TYPE_CHECKING:
-    from gputop.ui.telemetry import Telemetry
+from gputop.ui.telemetry import Telemetry
 
 
 class UserRow(NamedTuple):

@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
 from rich.cells import cell_len
 from textual import on, work
 from textual.actions import SkipAction
+from textual.app import ComposeResult
 from textual.binding import ActiveBinding, Binding
+from textual.dom import DOMNode
+from textual.events import Key, Resize
 from textual.screen import Screen
 from textual.widgets import Footer
 from textual.worker import Worker, WorkerState
@@ -24,10 +27,6 @@ from textual.worker import Worker, WorkerState
 from gputop.ui.shell.actions import Action, key_name
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.dom import DOMNode
-    from textual.events import Key, Resize
-
     from gputop.ui.shell.app import GputopApp
 
 RANKS = {

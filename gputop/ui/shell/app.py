@@ -17,6 +17,9 @@ from textual import on
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette
+from textual.filter import LineFilter
+from textual.notifications import SeverityLevel
+from textual.screen import Screen
 
 from gputop.agent.problem import Problem, ProblemError
 from gputop.agent.process_limit import (
@@ -34,10 +37,6 @@ from gputop.ui.terminal_input import QUESTION, BackgroundAnswered
 from gputop.ui.textual_workarounds import SteadyApp
 
 if TYPE_CHECKING:
-    from textual.filter import LineFilter
-    from textual.notifications import SeverityLevel
-    from textual.screen import Screen
-
     from gputop.ui.shell.stream_screen import RecordSource
 
 UI = Path(__file__).parents[1]

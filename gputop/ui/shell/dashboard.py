@@ -6,13 +6,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
+from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import Vertical
+from textual.dom import DOMNode
 
 from gputop.agent.snapshot import Record, Sample
 from gputop.schema.derived import label_of
 from gputop.settings import AUTO
 from gputop.text import visible
-from gputop.ui.drawing.filter_bar import FilterBar
+from gputop.ui.drawing.filter_bar import FilterBar, FilterView
+from gputop.ui.drawing.live import LiveTab
 from gputop.ui.monitor.screen import MonitorTab
 from gputop.ui.processes.columns import GPU
 from gputop.ui.processes.screen import ProcessesTab
@@ -23,23 +27,16 @@ from gputop.ui.shell.actions import (
     HOSTS,
     PAGES,
     TRAINING,
+    Action,
     explanation,
 )
 from gputop.ui.shell.header import Header, ReplayBar
 from gputop.ui.shell.stream_screen import RecordSource, StreamScreen
-from gputop.ui.shell.tabs import Tabs
+from gputop.ui.shell.tabs import ExtraTab, Tabs
 
 if TYPE_CHECKING:
-    from textual.app import ComposeResult
-    from textual.binding import BindingType
-    from textual.dom import DOMNode
-
     from gputop.recording.replay import Played, Replay
     from gputop.stream.child import Interruption
-    from gputop.ui.drawing.filter_bar import FilterView
-    from gputop.ui.drawing.live import LiveTab
-    from gputop.ui.shell.actions import Action
-    from gputop.ui.shell.tabs import ExtraTab
 
 
 class Dashboard(StreamScreen):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gputop.agent.device import Device, DeviceState
+from gputop.agent.snapshot import Process, Sample
 from gputop.health.findings import Finding, Severity, summarize
 from gputop.schema.derived import label_of
 from gputop.text import visible
-
-if TYPE_CHECKING:
-    from gputop.agent.snapshot import Process, Sample
 
 JOB_SECONDS = 60.0
 """Age of a process from which its end is an event."""

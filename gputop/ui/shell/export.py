@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual.geometry import Region
+from textual.screen import Screen
+from textual.strip import Strip
 
 from gputop.files import write_whole
-
-if TYPE_CHECKING:
-    from textual.screen import Screen
-    from textual.strip import Strip
 
 
 def page_text(screen: Screen[object]) -> str:

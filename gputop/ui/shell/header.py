@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gputop.agent.device import DeviceSample, DeviceState
+from textual.events import Click
+
+from gputop.agent.device import Device, DeviceSample, DeviceState
 from gputop.health.findings import Severity
 from gputop.schema.derived import gpus_text, label_of
 from gputop.text import (
@@ -42,14 +44,11 @@ from gputop.ui.drawing.palette import (
     TAB,
     WARN,
 )
+from gputop.ui.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from textual.events import Click
-
-    from gputop.agent.device import Device
     from gputop.health.why import Entry
     from gputop.recording.replay import Replay
-    from gputop.ui.telemetry import Telemetry
 
 TABS = (
     ("monitor", " 1 Monitor "),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import starmap
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 from textual.widgets import Static
@@ -29,11 +30,7 @@ from gputop.ui.shell.actions import (
     TRAINING,
     Action,
 )
-
-if TYPE_CHECKING:
-    from textual.app import ComposeResult
-
-    from gputop.ui.shell.app import GputopApp
+from gputop.ui.shell.app import GputopApp
 
 NAME = 17
 """Width of a name."""

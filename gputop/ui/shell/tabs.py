@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from textual.widgets import ContentSwitcher
 
 from gputop.schema.derived import label_of, model_of
+from gputop.ui.drawing.live import LiveTab
 from gputop.ui.hosts.screen import HostsTab, HostsView
 from gputop.ui.processes.screen import ListTab, ProcessesTab
+from gputop.ui.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from gputop.ui.benchmark.screen import BenchmarkTab
-    from gputop.ui.drawing.live import LiveTab
-    from gputop.ui.telemetry import Telemetry
 
 
 class ExtraTab(NamedTuple):
