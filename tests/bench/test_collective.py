@@ -194,14 +194,14 @@ async def test_what_one_rank_fails_by_is_the_end_of_all(stuck: Collection[str], 
 QUICK = """
 import os, signal
 collective.SIZES, collective.ROW_SECONDS = (1 << 10, 1 << 14), 0.1
-send = main.WorkerRun.write
+send = main.WorkerRun.send
 """
 AT_A_CHECK = """
-def failing(self, event, **fields):
-    send(self, event, **fields)
-    if event == "verify" and self.request.rank == 1:
+def failing(self, event):
+    send(self, event)
+    if isinstance(event, main.Verified) and self.request.rank == 1:
         os.kill(os.getpid(), signal.{signal})
-main.WorkerRun.write = failing
+main.WorkerRun.send = failing
 """
 """Rank 1 ends, or stops, where it has told of its first check."""
 IMPATIENT = "backends.Cpu.patience, collective.FIRST_SECONDS = 5.0, 0.01\n"
