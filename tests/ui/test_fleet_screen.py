@@ -154,6 +154,13 @@ async def test_a_click_moves_the_cursor() -> None:
 # What is shown.
 
 
+@pytest.mark.parametrize("size", [(60, 24), (36, 20), (80, 11)])
+async def test_a_small_terminal_has_the_map_and_the_keys(size: tuple[int, int]) -> None:
+    async with app_of().run_test(size=size) as pilot:
+        assert "Help" in await pressed(pilot)
+        assert pilot.app.screen.query_one("#map").display
+
+
 async def test_the_header_says_how_things_are() -> None:
     text = await screen_after(size=(160, 50))
     title, server, spread = text.splitlines()[:3]

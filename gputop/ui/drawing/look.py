@@ -182,13 +182,6 @@ class Look(LineFilter):
         found = self._exact.get(key) or self._by_colour.get(key[0])
         if found is not None:
             style += found
-        behind = (
-            self._by_colour.get(_key(Style(color=style.bgcolor))[0])
-            if style.bgcolor
-            else None
-        )
-        if behind is not None and behind.color is not None:
-            style += Style(bgcolor=behind.color)
         # This includes colours without a role.
         if self.theme.colours <= 16:
             style += Style.from_color(
