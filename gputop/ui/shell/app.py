@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import on
 from textual.app import SystemCommand
 from textual.binding import Binding, BindingType
-from textual.command import CommandPalette
+from textual.command import CommandList, CommandPalette
 from textual.filter import LineFilter
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
@@ -53,6 +53,16 @@ TICK_SECONDS = 0.5
 SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGINT)
 PATIENCE_SECONDS = 10
 """Seconds from a signal to the forced end."""
+
+
+class Palette(CommandPalette):
+    def check_action(
+        self, action: str, parameters: tuple[object, ...]
+    ) -> bool | None:
+        """Move in the list only while it is in view. Textual's page keys raise KeyError before."""
+        if action == "command_list" and not self.query_one(CommandList).size:
+            return False
+        return super().check_action(action, parameters)
 
 
 # Bindings are not inherited, because Textual quits on Ctrl+Q, which also
@@ -213,7 +223,7 @@ class GputopApp(SteadyApp, inherit_bindings=False):
 
     def action_command_palette(self) -> None:
         if not isinstance(self.screen, CommandPalette):
-            self.push_screen(CommandPalette(id="palette"))
+            self.push_screen(Palette(id="palette"))
 
     def get_system_commands(
         self,
