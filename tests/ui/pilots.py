@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
+import unicodedata
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from textual import events
+from textual.keys import REPLACED_KEYS, _character_to_key, _get_unicode_name_from_key
+from textual.pilot import Pilot
 from textual.widgets import Select, Static
 
 from gputop.fleet.screens.screen import FleetScreen
@@ -22,7 +26,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from textual.app import App
-    from textual.pilot import Pilot
     from textual.screen import Screen
     from textual.strip import Strip
 
@@ -106,8 +109,8 @@ in_threads: set[Future[Any]] = set()
 
 SOON_SECONDS = 0.02
 """Textual hands on a new size after 8 ms, and draws what has changed after 17 ms."""
-MOST_WAITS = 50
-"""Times that a loop is waited for: one in which something always happens never rests."""
+BUSY_SECONDS = 2.0
+"""Processor time after which a loop counts as one that never rests: something always happens."""
 
 
 def _rests() -> bool:
@@ -124,13 +127,34 @@ def _rests() -> bool:
 
 async def settle(pilot: Pilot[None]) -> None:
     """Until threads have done what they were given, and what was sent has been drawn."""
-    for _ in range(3):
+    began = time.process_time()
+    for _ in range(2):
         await pilot.pause(0)
-        await until(pilot, lambda: not in_threads)
-        for _ in range(MOST_WAITS):
-            if _rests():
+        while time.process_time() - began < BUSY_SECONDS and pilot.app.is_running:
+            await until(pilot, lambda: not in_threads)
+            await asyncio.sleep(SOON_SECONDS / 4)  # what a thread hands on may be on its way
+            if _rests() and not in_threads:
                 break
-            await pilot.pause(0.01)
+
+
+def key_event(name: str) -> events.Key:
+    """Return what the terminal sends for that key."""
+    key = _character_to_key(name) if len(name) == 1 and not name.isalnum() else name
+    named = _get_unicode_name_from_key(REPLACED_KEYS.get(key, key))
+    character = name if len(name) == 1 else None
+    with contextlib.suppress(KeyError):
+        character = unicodedata.lookup(named)
+    return events.Key(key, character)
+
+
+class QuickPilot(Pilot[None]):
+    """Waits for the loop; Textual's waits for an idle process, at least 40 ms for each key."""
+
+    async def press(self, *keys: str) -> None:
+        """Press keys one after the other, each when the one before has been drawn."""
+        for key in keys:
+            self.app.post_message(key_event(key))
+            await settle(self)
 
 
 @contextlib.asynccontextmanager
@@ -138,7 +162,8 @@ async def settled(
     app: SomeApp, size: tuple[int, int] = (120, 40), **options: Any
 ) -> AsyncIterator[tuple[SomeApp, Pilot[None]]]:
     """Run the app in a terminal of that size; it has drawn all that was sent to it."""
-    async with app.run_test(size=size, **options) as pilot:
+    async with app.run_test(size=size, **options):
+        pilot = QuickPilot(app)
         await settle(pilot)
         yield app, pilot
 

@@ -218,8 +218,8 @@ async def test_a_run_that_ends_before_earlier_results_are_read_is_listed_once(
     monkeypatch.setattr(store, "recent", recent)
     monkeypatch.setattr(store, "append", keep_in(kept))
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
-    async with settled(app, (100, 30)) as (_, pilot):
-        await pilot.press("2")  # from here on `settle` would wait for the earlier results
+    async with app.run_test(size=(100, 30)) as pilot:  # it does not wait for the earlier results
+        await pilot.press("2")
         await until(pilot, lambda: bool(app.screen.query("#kind SelectOverlay")))
         app.screen.query_one("#kind", Select).value = "soak"
         await pilot.pause()

@@ -24,7 +24,6 @@ from gputop.ui.benchmark import running
 from gputop.ui.benchmark.readout import ReadoutView, TitleView
 from gputop.ui.benchmark.results import ResultsView
 from gputop.ui.benchmark.screen import BenchmarkTab
-from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.drawing.look import Terminal
 from gputop.ui.processes.process_page import ProcessDetailsView
 from gputop.ui.shell.app import GputopApp
@@ -288,7 +287,7 @@ def test_benchmark_of_several_devices(
         await settle(pilot)
         await pilot.press("b")
         await until(pilot, lambda: shown(pilot, ReadoutView).count("24 s of 1:00") == 1)
-        app.query_one(ThroughputChart).redraw()
+        app.query_one(BenchmarkTab)._redraw_run()
         await settle(pilot)
 
     assert same_text(app, terminal_size=size, run_before=run_before)
