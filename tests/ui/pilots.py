@@ -141,10 +141,9 @@ def key_event(name: str) -> events.Key:
     """Return what the terminal sends for that key."""
     key = _character_to_key(name) if len(name) == 1 and not name.isalnum() else name
     named = _get_unicode_name_from_key(REPLACED_KEYS.get(key, key))
-    try:
+    character = name if len(name) == 1 else None
+    with contextlib.suppress(KeyError):
         character = unicodedata.lookup(named)
-    except KeyError:
-        character = name if len(name) == 1 else None
     return events.Key(key, character)
 
 
