@@ -139,7 +139,9 @@ def test_a_table_has_a_chart_and_the_rows_of_the_text() -> None:
 
 
 def test_a_cpu_has_a_clock_and_no_sm() -> None:
-    course = RunCurves((Progress(1.0, 1.0, 9, 0.0312),), {"sm_clock_mhz": [(0.5, 2600.0)]})
+    course = RunCurves(
+        (Progress(1.0, 1.0, 9, 0.0312),), {"sm_clock_mhz": [(0.5, 2600.0), (1.0, 2600.0)]}
+    )
     text = Page(html_page(replace(RESULT, tflops_mean=0.0312), course)).text
     assert "31.2 GFLOP/s over 5.0 s" in text
     assert "SM clock" not in text

@@ -365,7 +365,7 @@ def charts(result: Result, course: RunCurves) -> Iterator[Block]:
             {"sm_clock_mhz": "clock_mhz"} if result.device_uuid is None else {}
         )
         name = of_cpu.get(reading, reading)
-        if curve:
+        if len(curve) > 1:
             yield Chart(
                 name,
                 {name: curve},
