@@ -132,6 +132,7 @@ class DeviceRun:
     def _finish(self, end: Done | Failed) -> None:
         if isinstance(end, Done):
             end = Done(self.completed(end.result))
+            self.verified = _verified_in(end.result)
             if self.is_table:
                 self.rows = [*end.result.points]
         self.end, self.ended_at = end, self.event_at
@@ -253,11 +254,7 @@ class DeviceRun:
     @property
     def wrong_elements(self) -> int:
         """Wrong elements so far."""
-        if self.result is not None:
-            return self.result.wrong_elements
-        if self.verified is not None:
-            return self.verified.wrong_elements
-        return 0
+        return self.verified.wrong_elements if self.verified else 0
 
     @property
     def faulty(self) -> bool:
@@ -405,8 +402,14 @@ class DeviceRun:
             run.add_event(window)
         run.readings.restore(kept.moments, result.known_conditions)
         run.end, run.rows = Done(result), [*result.points]
+        run.verified = _verified_in(result)
         run.readings.began_at, run.ended_at = 0.0, result.seconds
         return run
+
+
+def _verified_in(result: Result) -> Verified:
+    products = result.verified_products or 0
+    return Verified(result.checks, result.wrong_elements, products)
 
 
 def _curve(moments: list[Moment], name: str) -> list[tuple[float, float]]:

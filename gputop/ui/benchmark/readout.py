@@ -387,18 +387,14 @@ def _add(
 
 def _checks(run: DeviceRun) -> list[Row]:
     """Return what was verified, and the number of wrong elements."""
-    source, made = run.verified, run.progress.iterations if run.progress else 0
-    checks = source.checks if source else 0
-    products: int | None = source.products if source else 0
-    if run.result is not None:
-        made, checks = run.result.iterations, run.result.checks
-        products = run.result.verified_products
-    if not checks:
+    verified, counted = run.verified, run.result or run.progress
+    if verified is None or not verified.checks:
         return []
-    said = count(checks, "check")
-    if products and not run.is_table:
+    said = count(verified.checks, "check")
+    if verified.products and counted is not None and not run.is_table:
         what = KINDS[run.request.kind].counts.removesuffix("s")
-        said = f"{products:,} of {count(made, what)} verified"
+        made = count(counted.iterations, what)
+        said = f"{verified.products:,} of {made} verified"
     wrong = run.wrong_elements
     verdict = Span(f"{wrong or 'none'} wrong", FAULT if wrong else GOOD)
     return [[Span(f"{said}, "), verdict]]
