@@ -9,7 +9,6 @@ from rich.segment import Segment
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.events import MouseScrollDown, MouseScrollUp
-from textual.filter import LineFilter
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
@@ -38,10 +37,6 @@ class LiveView(ScrollView, can_focus=False, inherit_bindings=False):
         super().__init__(id=id)
         self._rows: list[Row] = []
         """Rows as shown: fitted to the width, with control characters made visible."""
-        self._strips: list[Strip] = []
-        """A strip for each row. Strips are kept, because Textual caches their output."""
-        self._filters: Sequence[LineFilter] = ()
-        """Filters that were applied to the strips: the theme, and NO_COLOR."""
         self._drawn_for: object = None
         """Size and place for which the rows were drawn; None if they are out of date."""
 
@@ -51,19 +46,20 @@ class LiveView(ScrollView, can_focus=False, inherit_bindings=False):
 
     def redraw(self) -> None:
         """Draw again, and paint the changed rows."""
-        before, drawn_for = self._strips, self._drawn_for
+        before, drawn_for = self._rows, self._drawn_for
         if not self.is_attached or not self.size or not self.is_on_screen:
             # Draw when the view is shown.
             self._drawn_for = None
+            self.refresh()
             return
         self._draw()
         if self._drawn_for != drawn_for:
             self.refresh()
             return
         changed = []
-        for y, strip in enumerate(self._strips):
-            if strip is not before[y]:
-                changed.append(Region(0, y, strip.cell_length, 1))
+        for y, row in enumerate(self._rows):
+            if row != before[y]:
+                changed.append(Region(0, y, self.size.width, 1))
         if changed:
             self.refresh(*changed)
 
@@ -71,37 +67,14 @@ class LiveView(ScrollView, can_focus=False, inherit_bindings=False):
         width, height = self.size
         drawn = self.draw(width, height)[:height]
         drawn += [[]] * (height - len(drawn))
-        rows = [fit(_inert(row), width) for row in drawn]
-        background, filters = (
-            self.background_colors[1],
-            self.get_line_filters(),
-        )
-        strips = []
-        for y, row in enumerate(rows):
-            if (
-                y < len(self._rows)
-                and row == self._rows[y]
-                and filters == self._filters
-            ):
-                strips.append(self._strips[y])
-                continue
-            strip = Strip([Segment(*span) for span in row], width)
-            for each in filters:
-                strip = strip.apply_filter(each, background)
-            strips.append(strip)
-        self._rows, self._strips, self._filters = rows, strips, filters
+        self._rows = [fit(_inert(row), width) for row in drawn]
         self._drawn_for = self.size, self.scroll_offset
 
-    def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the strips of a region. Textual's own keeps lines for as long as it likes."""
-        shown_for = self.size, self.scroll_offset
-        if (
-            self._drawn_for != shown_for
-            or self.get_line_filters() != self._filters
-        ):
+    def render_line(self, y: int) -> Strip:
+        """Return a row. Textual keeps it until the row is refreshed."""
+        if self._drawn_for != (self.size, self.scroll_offset):
             self._draw()
-        strips = self._strips[crop.y : crop.bottom]
-        return [strip.crop(crop.x, crop.right) for strip in strips]
+        return Strip([Segment(*span) for span in self._rows[y]])
 
     def text(self) -> str:
         """Return the text on screen, without styles."""
