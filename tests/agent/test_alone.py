@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pwd
+import re
 import select
 import shutil
 import subprocess
@@ -31,20 +32,16 @@ OLDEST = (3, 9)
 
 
 def _pythons() -> dict[tuple[int, int], str]:
-    """Return an interpreter of each version that is on this machine."""
+    """Return an interpreter of each version. Shims of pyenv run those of its own folder."""
+    found = {sys.version_info[:2]: sys.executable}
     home = Path(pwd.getpwuid(os.getuid()).pw_dir)
-    candidates = [sys.executable, *map(str, home.glob(".pyenv/versions/*/bin/python"))]
-    names = (f"python3.{minor}" for minor in range(OLDEST[1], OLDEST[1] + 10))
-    candidates += filter(None, map(shutil.which, names))
-    found: dict[tuple[int, int], str] = {}
-    question = "import sys; print('%d.%d' % sys.version_info[:2])"
-    for candidate in candidates:
-        asked = subprocess.run(
-            [candidate, "-c", question], capture_output=True, text=True, check=False
-        )
-        if asked.returncode == 0:
-            major, _, minor = asked.stdout.strip().partition(".")
-            found.setdefault((int(major), int(minor)), candidate)
+    for path in sorted(home.glob(".pyenv/versions/3.*/bin/python")):
+        if minor := re.match(r"3\.(\d+)", path.parts[-3]):
+            found.setdefault((3, int(minor[1])), str(path))
+    for number in range(OLDEST[1], OLDEST[1] + 10):
+        on_path = shutil.which(f"python3.{number}")
+        if on_path and Path(on_path).parent.name != "shims":
+            found.setdefault((3, number), on_path)
     return found
 
 

@@ -159,6 +159,7 @@ def no_locks(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(library)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("error", NO_LOCKS, ids=errno.errorcode.get)
 def test_several_at_once_lose_nothing_where_there_are_no_locks(
     file: Path, monkeypatch: pytest.MonkeyPatch, no_locks: str, error: int

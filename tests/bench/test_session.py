@@ -83,6 +83,7 @@ async def test_a_run_from_hello_to_its_result() -> None:
 
 
 @needs_torch
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     "printed", [b"(base) activated\n\nWelcome\n", b"(base) activated \x1b]0;x\x07"]
 )

@@ -47,6 +47,7 @@ def devices_of(record: dict[str, Any]) -> list[tuple[int, int | None]]:
     return [(each["index"], each.get("mig_index")) for each in record["devices"]]
 
 
+@pytest.mark.daily(2)
 @pytest.mark.parametrize("given", CHOSEN)
 def test_the_commands_that_print_take_any_id(driver: FakeDriver, given: str) -> None:
     driver.write(*MACHINE)

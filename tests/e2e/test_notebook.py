@@ -32,6 +32,7 @@ def test_in_a_cell_it_prints_the_devices_and_ends(env: dict[str, str]) -> None:
         assert b"\x1b[?1049h" not in terminal.raw
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("env", [TERMINADO, JUPYTER | IPYKERNEL | TERMINADO], ids=["lab", "kernel"])
 def test_in_a_terminal_beside_the_notebook_there_is_the_dashboard(env: dict[str, str]) -> None:
     """One that is opened from a kernel, such as colab-xterm's, has the kernel's environment."""

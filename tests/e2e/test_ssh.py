@@ -64,6 +64,7 @@ def test_the_whole_schema_comes_back(lab: Lab, driver: FakeDriver) -> None:
     assert sample.host.cpu_percent is not None
 
 
+@pytest.mark.daily(4)
 @pytest.mark.parametrize("shell", SHELLS)
 def test_every_shell_starts_it(lab: Lab, shell: str) -> None:
     program = shutil.which(shell)

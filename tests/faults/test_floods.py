@@ -100,6 +100,7 @@ async def first(stream: StreamChild, number: int) -> list[Record | Interruption]
     return received
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize("line", [TINY, "{}"], ids=["samples", "objects"])
 async def test_keys_have_their_turn_between_the_lines_of_a_host(line: str) -> None:
     """Lines that are there already do not have to be waited for: nothing else could run."""

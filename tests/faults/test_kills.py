@@ -62,6 +62,7 @@ def test_a_sampler_that_is_stopped_ends_with_its_dashboard(driver: FakeDriver) -
         gone(terminal)
 
 
+@pytest.mark.daily(1)
 @pytest.mark.parametrize(
     ("torch", "stop"),
     [

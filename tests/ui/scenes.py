@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING, Any
 
 from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
@@ -22,6 +23,7 @@ LATENESS = (0, 3, 1, 2, 5, 1, 4, 2)
 """Devices of one job do the same, a little later each."""
 
 
+@functools.cache
 def device(index: int) -> Device:
     """An H100 with all that is known of one."""
     return dataclasses.replace(
@@ -109,7 +111,7 @@ def training(index: int, tick: int, **changes: Any) -> DeviceSample:
         recovery_action="none",
         absent=dict.fromkeys(("fan_percent", "fans_percent"), Absence.NOT_SUPPORTED),
     )
-    return dataclasses.replace(made, **changes)
+    return dataclasses.replace(made, **changes) if changes else made
 
 
 def rank(index: int) -> Process:

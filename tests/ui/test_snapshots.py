@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from tests.ui.conftest import Same
     from tests.ui.together import Scripted
 
+Scene = Callable[[], list["Record"]]
+"""Makes the records of a screen, in the test that shows it."""
 NARROW, USUAL, MEDIUM, LARGE = (60, 24), (80, 24), (120, 40), (200, 60)
 
 
@@ -74,47 +77,48 @@ def ready(*keys: str) -> Any:
 # Devices, sizes and looks.
 
 
-NO_DRIVER = [no_driver(), Sample(NOW, host(16))]
+def no_device() -> list[Record]:
+    return [no_driver(), Sample(NOW, host(16))]
 
 
 @pytest.mark.parametrize(
     ("records", "size", "keys"),
     [
-        pytest.param(scenes.job(8), USUAL, "", id="8 devices"),
-        pytest.param(scenes.job(1), MEDIUM, "", id="1 device"),
-        pytest.param(scenes.job(64), MEDIUM, "", id="64 devices"),
-        pytest.param(scenes.job(16), LARGE, "", id="16 devices"),
-        pytest.param(scenes.faults(), NARROW, "", id="faults"),
-        pytest.param(NO_DRIVER, NARROW, "", id="no driver"),
-        pytest.param(scenes.job(2), NARROW, "enter", id="page, narrow"),
-        pytest.param(scenes.job(2), MEDIUM, "enter", id="page"),
-        pytest.param(scenes.one_is_lost(), USUAL, "enter", id="page of a lost device"),
-        pytest.param(scenes.busy_machine(1000), NARROW, "3", id="processes"),
-        pytest.param(scenes.job(8), USUAL, "3 f9 enter", id="signal"),
-        pytest.param(scenes.job(2), NARROW, "question_mark", id="help, narrow"),
-        pytest.param(scenes.job(2), MEDIUM, "question_mark", id="help"),
-        pytest.param(scenes.job(8), USUAL, "f2", id="settings"),
-        pytest.param(scenes.job(8), USUAL, "o", id="columns"),
-        pytest.param(scenes.job(8), USUAL, "g", id="number"),
-        pytest.param(scenes.job(2), NARROW, "2", id="benchmark"),
-        pytest.param(scenes.job(2), NARROW, "b", id="question"),
+        pytest.param(partial(scenes.job, 8), USUAL, "", id="8 devices"),
+        pytest.param(partial(scenes.job, 1), MEDIUM, "", id="1 device"),
+        pytest.param(partial(scenes.job, 64), MEDIUM, "", id="64 devices"),
+        pytest.param(partial(scenes.job, 16), LARGE, "", id="16 devices"),
+        pytest.param(scenes.faults, NARROW, "", id="faults"),
+        pytest.param(no_device, NARROW, "", id="no driver"),
+        pytest.param(partial(scenes.job, 2), NARROW, "enter", id="page, narrow"),
+        pytest.param(partial(scenes.job, 2), MEDIUM, "enter", id="page"),
+        pytest.param(scenes.one_is_lost, USUAL, "enter", id="page of a lost device"),
+        pytest.param(partial(scenes.busy_machine, 1000), NARROW, "3", id="processes"),
+        pytest.param(partial(scenes.job, 8), USUAL, "3 f9 enter", id="signal"),
+        pytest.param(partial(scenes.job, 2), NARROW, "question_mark", id="help, narrow"),
+        pytest.param(partial(scenes.job, 2), MEDIUM, "question_mark", id="help"),
+        pytest.param(partial(scenes.job, 8), USUAL, "f2", id="settings"),
+        pytest.param(partial(scenes.job, 8), USUAL, "o", id="columns"),
+        pytest.param(partial(scenes.job, 8), USUAL, "g", id="number"),
+        pytest.param(partial(scenes.job, 2), NARROW, "2", id="benchmark"),
+        pytest.param(partial(scenes.job, 2), NARROW, "b", id="question"),
     ],
 )
-def test_screen(same_text: Same, records: list[Record], size: tuple[int, int], keys: str) -> None:
-    app = app_with(*records)
+def test_screen(same_text: Same, records: Scene, size: tuple[int, int], keys: str) -> None:
+    app = app_with(*records())
     assert same_text(app, terminal_size=size, run_before=ready(*keys.split()))
 
 
 @pytest.mark.parametrize(
     ("records", "size", "keys"),
     [
-        pytest.param(scenes.alarming(8), MEDIUM, "", id="alerts"),
-        pytest.param(scenes.slow(), MEDIUM, "", id="monitor"),
-        pytest.param(scenes.slow(), USUAL, "w w", id="why"),
+        pytest.param(partial(scenes.alarming, 8), MEDIUM, "", id="alerts"),
+        pytest.param(scenes.slow, MEDIUM, "", id="monitor"),
+        pytest.param(scenes.slow, USUAL, "w w", id="why"),
     ],
 )
-def test_findings(same_text: Same, records: list[Record], size: tuple[int, int], keys: str) -> None:
-    app = judged(*records)
+def test_findings(same_text: Same, records: Scene, size: tuple[int, int], keys: str) -> None:
+    app = judged(*records())
     assert same_text(app, terminal_size=size, run_before=ready(*keys.split()))
 
 
@@ -134,36 +138,34 @@ def test_monitor_in_ascii(snapshot: Any) -> None:
 @pytest.mark.parametrize(
     ("records", "size", "keys"),
     [
-        pytest.param(scenes.job(8), MEDIUM, "", id="monitor"),
-        pytest.param(scenes.faults(), MEDIUM, "", id="faults"),
-        pytest.param(scenes.job(2), MEDIUM, "enter", id="page"),
-        pytest.param(scenes.job(8), MEDIUM, "2", id="benchmark"),
-        pytest.param(scenes.job(2), USUAL, "ctrl+p", id="palette"),
+        pytest.param(partial(scenes.job, 8), MEDIUM, "", id="monitor"),
+        pytest.param(scenes.faults, MEDIUM, "", id="faults"),
+        pytest.param(partial(scenes.job, 2), MEDIUM, "enter", id="page"),
+        pytest.param(partial(scenes.job, 8), MEDIUM, "2", id="benchmark"),
+        pytest.param(partial(scenes.job, 2), USUAL, "ctrl+p", id="palette"),
     ],
 )
-def test_picture(
-    snap_compare: Any, records: list[Record], size: tuple[int, int], keys: str
-) -> None:
-    app = app_with(*records)
+def test_picture(snap_compare: Any, records: Scene, size: tuple[int, int], keys: str) -> None:
+    app = app_with(*records())
     assert snap_compare(app, terminal_size=size, run_before=ready(*keys.split()))
 
 
 @pytest.mark.parametrize(
     ("records", "size", "keys", "looks"),
     [
-        pytest.param(scenes.slow(), MEDIUM, "w", {}, id="why"),
+        pytest.param(scenes.slow, MEDIUM, "w", {}, id="why"),
         # A picture has a dark background whatever the theme.
-        pytest.param(scenes.alarming(8), USUAL, "", {"theme": "light"}, id="light"),
+        pytest.param(partial(scenes.alarming, 8), USUAL, "", {"theme": "light"}, id="light"),
     ],
 )
 def test_picture_of_findings(
     snap_compare: Any,
-    records: list[Record],
+    records: Scene,
     size: tuple[int, int],
     keys: str,
     looks: dict[str, Any],
 ) -> None:
-    app = judged(*records, settings=Settings(**looks))
+    app = judged(*records(), settings=Settings(**looks))
     assert snap_compare(app, terminal_size=size, run_before=ready(*keys.split()))
 
 
