@@ -21,6 +21,7 @@ import signal
 import struct
 import sys
 import termios
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -108,6 +109,22 @@ def _become(command: Sequence[str]) -> None:
     os._exit(NOT_FOUND)
 
 
+def wait_in_thread(pid: int) -> int:
+    """Return a descriptor that is readable once the process has ended.
+
+    Conda's Python, old kernels and some sandboxes have no `pidfd_open`. The thread never handles
+    a signal: they are blocked when it starts.
+    """
+    ended, held_open = os.pipe()
+
+    def wait() -> None:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        os.close(held_open)
+
+    threading.Thread(target=wait, daemon=True).start()
+    return ended
+
+
 def copy(terminal: int, ended: int, output: OutputFile) -> None:
     """Copy the output until the command ends. The descriptor `ended` is readable from then on."""
     end: float | None = None
@@ -149,6 +166,7 @@ def main(words: Sequence[str]) -> int:
     output = OutputFile(here)
     waiting = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     pid, terminal = start(command, int(columns), int(rows))
+    ended = wait_in_thread(pid)
 
     def forward(number: int, _: object) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -165,7 +183,7 @@ def main(words: Sequence[str]) -> int:
         "started": time.time(),
     }
     write_record(here, record)
-    copy(terminal, os.pidfd_open(pid), output)
+    copy(terminal, ended, output)
     _, status = os.waitpid(pid, 0)
     record["ended"] = time.time()
     record["status"] = os.waitstatus_to_exitcode(status)

@@ -16,7 +16,7 @@ import pytest
 
 from gputop.training.follow import attach, training_of
 from gputop.training.relay import OUTPUT, OutputFile
-from gputop.training.runs import OutputReader, RunError, exit_status, find_run, start_run
+from gputop.training.runs import OutputReader, RunError, exit_status, find_run, read_run, start_run
 
 if TYPE_CHECKING:
     from gputop.training import runs
@@ -204,3 +204,18 @@ def test_a_process_that_writes_to_no_file_is_named() -> None:
         process.kill()
     with pytest.raises(RunError, match="no such process"):
         attach(2**22 + 1)
+
+
+def test_a_run_needs_no_pidfd(tmp_path: Path) -> None:
+    """As in conda's Python, which is built for an old kernel, and in sandboxes that refuse it."""
+    code = (
+        "import os, sys; from gputop.training import relay\n"
+        "os.__dict__.pop('pidfd_open', None); relay.main(sys.argv[1:])"
+    )
+    command = ["sh", "-c", "echo out; exit 7"]
+    words = [sys.executable, "-c", code, str(tmp_path), "80", "24", "[]", *command]
+    subprocess.run(words, check=True, timeout=PATIENCE)
+    run = read_run(tmp_path)
+    assert run is not None
+    assert run.status == 7
+    assert (tmp_path / OUTPUT).read_bytes() == b"out\r\n"
