@@ -42,6 +42,15 @@ FORWARDED = (
     signal.SIGUSR2,
 )
 """Signals that are passed on to the command. Slurm announces its time limit by a signal."""
+KEYS = {
+    signal.SIGINT: b"\x03",
+    signal.SIGTERM: b"\x03",
+    signal.SIGQUIT: b"\x1c",
+}
+"""Keys of the terminal, Ctrl+C and Ctrl+\\, that end a command of another user, such as sudo.
+
+It takes no signals from the relay, but from its terminal.
+"""
 NOT_FOUND = 127
 
 
@@ -169,8 +178,14 @@ def main(words: Sequence[str]) -> int:
     ended = wait_in_thread(pid)
 
     def forward(number: int, _: object) -> None:
-        with contextlib.suppress(ProcessLookupError):
+        try:
             os.killpg(pid, number)
+        except ProcessLookupError:
+            pass
+        except PermissionError:
+            keys = KEYS.get(signal.Signals(number), b"")
+            with contextlib.suppress(OSError):
+                os.write(terminal, keys)
 
     for number in FORWARDED:
         signal.signal(number, forward)

@@ -219,3 +219,25 @@ def test_a_run_needs_no_pidfd(tmp_path: Path) -> None:
     assert run is not None
     assert run.status == 7
     assert (tmp_path / OUTPUT).read_bytes() == b"out\r\n"
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_command_of_another_user_is_stopped_through_its_terminal(
+    name: str, tmp_path: Path
+) -> None:
+    """`sudo` takes no signal from an ordinary user. The relay must not die of that."""
+    code = (
+        "import os, sys; from gputop.training import relay\n"
+        "def refuse(*_): raise PermissionError\n"
+        "os.killpg = refuse; relay.main(sys.argv[1:])"
+    )
+    command = ["sh", "-c", "trap 'exit 5' INT; echo ready; while :; do sleep 0.1; done"]
+    words = [sys.executable, "-c", code, str(tmp_path), "80", "24", "[]", *command]
+    with subprocess.Popen(words) as relay:
+        until((tmp_path / OUTPUT).exists)
+        until(lambda: b"ready" in (tmp_path / OUTPUT).read_bytes())
+        relay.send_signal(signal.Signals[name])
+        assert relay.wait(PATIENCE) == 0
+    run = read_run(tmp_path)
+    assert run is not None
+    assert run.status == 5
