@@ -69,6 +69,7 @@ class OutputFile:
             0o600,
         )
         self._size = 0
+        self._times_size = 0
         self._next_time = 0.0
         self.lost_bytes = 0
         """Bytes that could not be written, because the disk was full."""
@@ -78,7 +79,7 @@ class OutputFile:
         now = time.time()
         try:
             if time.monotonic() >= self._next_time:
-                os.write(self._times, b"%.3f %d\n" % (now, self._size))
+                self._add_time(b"%.3f %d\n" % (now, self._size))
                 self._next_time = time.monotonic() + STEP_SECONDS
             while data:
                 written = os.write(self._output, data)
@@ -86,6 +87,14 @@ class OutputFile:
                 data = data[written:]
         except OSError:
             self.lost_bytes += len(data)
+
+    def _add_time(self, line: bytes) -> None:
+        """Append a whole line, or none of it: the next one would continue a part."""
+        written = os.write(self._times, line)
+        if written < len(line):
+            os.ftruncate(self._times, self._times_size)
+        else:
+            self._times_size += written
 
 
 def start(command: Sequence[str], columns: int, rows: int) -> tuple[int, int]:
@@ -162,6 +171,18 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
     new.replace(folder / RECORD)
 
 
+def write_end(folder: Path, record: dict[str, Any]) -> None:
+    """Write the record with the exit status, even if the disk is full.
+
+    There is room for it in the block of the record that it replaces.
+    """
+    try:
+        write_record(folder, record)
+    except OSError:
+        with (folder / RECORD).open("r+", encoding="utf-8") as file:
+            json.dump(record, file)
+
+
 def main(words: Sequence[str]) -> int:
     """Run the command.
 
@@ -204,7 +225,7 @@ def main(words: Sequence[str]) -> int:
     record["status"] = os.waitstatus_to_exitcode(status)
     record["lost_bytes"] = output.lost_bytes
     with contextlib.suppress(OSError):
-        write_record(here, record)
+        write_end(here, record)
     return 0
 
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.training import relay as relay_module
 from gputop.training.follow import attach, training_of
-from gputop.training.relay import OUTPUT, OutputFile
+from gputop.training.relay import OUTPUT, TIMES, OutputFile, write_end, write_record
 from gputop.training.runs import OutputReader, RunError, exit_status, find_run, read_run, start_run
 
 if TYPE_CHECKING:
@@ -134,6 +135,33 @@ def test_a_full_disk_does_not_stop_the_command(tmp_path: Path) -> None:
     output = OutputFile(tmp_path)
     output.write(b"12345")
     assert output.lost_bytes == 5
+
+
+def test_a_time_that_did_not_fit_on_the_disk_leaves_no_part_of_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_module, "STEP_SECONDS", 0.0)
+    output = OutputFile(tmp_path)
+    output.write(b"one\n")
+    first = (tmp_path / TIMES).read_bytes()
+    write = os.write
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda file, data: write(file, data[:12]))
+        output.write(b"two\n")
+    assert (tmp_path / TIMES).read_bytes() == first
+    output.write(b"three\n")
+    assert [piece.data for piece in pieces(tmp_path)] == [b"one\ntwo\n", b"three\n"]
+
+
+def test_the_exit_status_is_kept_on_a_full_disk(tmp_path: Path) -> None:
+    before = {"command": ["train"], "pid": 1, "relay_pid": 2, "started": 1.0}
+    write_record(tmp_path, before)
+    # The new file cannot be written.
+    (tmp_path / "run.json.new").symlink_to("/dev/full")
+    write_end(tmp_path, before | {"ended": 2.0, "status": 7})
+    run = read_run(tmp_path)
+    assert run is not None
+    assert run.status == 7
 
 
 def test_steps_of_a_run_are_followed_while_it_runs() -> None:
