@@ -21,6 +21,7 @@ import signal
 import struct
 import sys
 import termios
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,6 +42,15 @@ FORWARDED = (
     signal.SIGUSR2,
 )
 """Signals that are passed on to the command. Slurm announces its time limit by a signal."""
+KEYS = {
+    signal.SIGINT: b"\x03",
+    signal.SIGTERM: b"\x03",
+    signal.SIGQUIT: b"\x1c",
+}
+"""Keys of the terminal, Ctrl+C and Ctrl+\\, that end a command of another user, such as sudo.
+
+It takes no signals from the relay, but from its terminal.
+"""
 NOT_FOUND = 127
 
 
@@ -59,6 +69,7 @@ class OutputFile:
             0o600,
         )
         self._size = 0
+        self._times_size = 0
         self._next_time = 0.0
         self.lost_bytes = 0
         """Bytes that could not be written, because the disk was full."""
@@ -68,7 +79,7 @@ class OutputFile:
         now = time.time()
         try:
             if time.monotonic() >= self._next_time:
-                os.write(self._times, b"%.3f %d\n" % (now, self._size))
+                self._add_time(b"%.3f %d\n" % (now, self._size))
                 self._next_time = time.monotonic() + STEP_SECONDS
             while data:
                 written = os.write(self._output, data)
@@ -76,6 +87,14 @@ class OutputFile:
                 data = data[written:]
         except OSError:
             self.lost_bytes += len(data)
+
+    def _add_time(self, line: bytes) -> None:
+        """Append a whole line, or none of it: the next one would continue a part."""
+        written = os.write(self._times, line)
+        if written < len(line):
+            os.ftruncate(self._times, self._times_size)
+        else:
+            self._times_size += written
 
 
 def start(command: Sequence[str], columns: int, rows: int) -> tuple[int, int]:
@@ -108,6 +127,22 @@ def _become(command: Sequence[str]) -> None:
     os._exit(NOT_FOUND)
 
 
+def wait_in_thread(pid: int) -> int:
+    """Return a descriptor that is readable once the process has ended.
+
+    Conda's Python, old kernels and some sandboxes have no `pidfd_open`. The thread never handles
+    a signal: they are blocked when it starts.
+    """
+    ended, held_open = os.pipe()
+
+    def wait() -> None:
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        os.close(held_open)
+
+    threading.Thread(target=wait, daemon=True).start()
+    return ended
+
+
 def copy(terminal: int, ended: int, output: OutputFile) -> None:
     """Copy the output until the command ends. The descriptor `ended` is readable from then on."""
     end: float | None = None
@@ -136,6 +171,18 @@ def write_record(folder: Path, record: dict[str, Any]) -> None:
     new.replace(folder / RECORD)
 
 
+def write_end(folder: Path, record: dict[str, Any]) -> None:
+    """Write the record with the exit status, even if the disk is full.
+
+    There is room for it in the block of the record that it replaces.
+    """
+    try:
+        write_record(folder, record)
+    except OSError:
+        with (folder / RECORD).open("r+", encoding="utf-8") as file:
+            json.dump(record, file)
+
+
 def main(words: Sequence[str]) -> int:
     """Run the command.
 
@@ -149,10 +196,17 @@ def main(words: Sequence[str]) -> int:
     output = OutputFile(here)
     waiting = signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     pid, terminal = start(command, int(columns), int(rows))
+    ended = wait_in_thread(pid)
 
     def forward(number: int, _: object) -> None:
-        with contextlib.suppress(ProcessLookupError):
+        try:
             os.killpg(pid, number)
+        except ProcessLookupError:
+            pass
+        except PermissionError:
+            keys = KEYS.get(signal.Signals(number), b"")
+            with contextlib.suppress(OSError):
+                os.write(terminal, keys)
 
     for number in FORWARDED:
         signal.signal(number, forward)
@@ -165,13 +219,13 @@ def main(words: Sequence[str]) -> int:
         "started": time.time(),
     }
     write_record(here, record)
-    copy(terminal, os.pidfd_open(pid), output)
+    copy(terminal, ended, output)
     _, status = os.waitpid(pid, 0)
     record["ended"] = time.time()
     record["status"] = os.waitstatus_to_exitcode(status)
     record["lost_bytes"] = output.lost_bytes
     with contextlib.suppress(OSError):
-        write_record(here, record)
+        write_end(here, record)
     return 0
 
 

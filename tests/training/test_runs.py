@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gputop.training import relay as relay_module
 from gputop.training.follow import attach, training_of
-from gputop.training.relay import OUTPUT, OutputFile
-from gputop.training.runs import OutputReader, RunError, exit_status, find_run, start_run
+from gputop.training.relay import OUTPUT, TIMES, OutputFile, write_end, write_record
+from gputop.training.runs import OutputReader, RunError, exit_status, find_run, read_run, start_run
 
 if TYPE_CHECKING:
     from gputop.training import runs
@@ -136,6 +137,33 @@ def test_a_full_disk_does_not_stop_the_command(tmp_path: Path) -> None:
     assert output.lost_bytes == 5
 
 
+def test_a_time_that_did_not_fit_on_the_disk_leaves_no_part_of_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_module, "STEP_SECONDS", 0.0)
+    output = OutputFile(tmp_path)
+    output.write(b"one\n")
+    first = (tmp_path / TIMES).read_bytes()
+    write = os.write
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", lambda file, data: write(file, data[:12]))
+        output.write(b"two\n")
+    assert (tmp_path / TIMES).read_bytes() == first
+    output.write(b"three\n")
+    assert [piece.data for piece in pieces(tmp_path)] == [b"one\ntwo\n", b"three\n"]
+
+
+def test_the_exit_status_is_kept_on_a_full_disk(tmp_path: Path) -> None:
+    before = {"command": ["train"], "pid": 1, "relay_pid": 2, "started": 1.0}
+    write_record(tmp_path, before)
+    # The new file cannot be written.
+    (tmp_path / "run.json.new").symlink_to("/dev/full")
+    write_end(tmp_path, before | {"ended": 2.0, "status": 7})
+    run = read_run(tmp_path)
+    assert run is not None
+    assert run.status == 7
+
+
 def test_steps_of_a_run_are_followed_while_it_runs() -> None:
     code = (
         "import time\nfor n in range(40): print(f'step {n} loss {1 / (n + 1)}'); time.sleep(0.02)"
@@ -204,3 +232,40 @@ def test_a_process_that_writes_to_no_file_is_named() -> None:
         process.kill()
     with pytest.raises(RunError, match="no such process"):
         attach(2**22 + 1)
+
+
+def test_a_run_needs_no_pidfd(tmp_path: Path) -> None:
+    """As in conda's Python, which is built for an old kernel, and in sandboxes that refuse it."""
+    code = (
+        "import os, sys; from gputop.training import relay\n"
+        "os.__dict__.pop('pidfd_open', None); relay.main(sys.argv[1:])"
+    )
+    command = ["sh", "-c", "echo out; exit 7"]
+    words = [sys.executable, "-c", code, str(tmp_path), "80", "24", "[]", *command]
+    subprocess.run(words, check=True, timeout=PATIENCE)
+    run = read_run(tmp_path)
+    assert run is not None
+    assert run.status == 7
+    assert (tmp_path / OUTPUT).read_bytes() == b"out\r\n"
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
+def test_a_command_of_another_user_is_stopped_through_its_terminal(
+    name: str, tmp_path: Path
+) -> None:
+    """`sudo` takes no signal from an ordinary user. The relay must not die of that."""
+    code = (
+        "import os, sys; from gputop.training import relay\n"
+        "def refuse(*_): raise PermissionError\n"
+        "os.killpg = refuse; relay.main(sys.argv[1:])"
+    )
+    command = ["sh", "-c", "trap 'exit 5' INT; echo ready; while :; do sleep 0.1; done"]
+    words = [sys.executable, "-c", code, str(tmp_path), "80", "24", "[]", *command]
+    with subprocess.Popen(words) as relay:
+        until((tmp_path / OUTPUT).exists)
+        until(lambda: b"ready" in (tmp_path / OUTPUT).read_bytes())
+        relay.send_signal(signal.Signals[name])
+        assert relay.wait(PATIENCE) == 0
+    run = read_run(tmp_path)
+    assert run is not None
+    assert run.status == 5
