@@ -18,15 +18,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import IO, Any
+from typing import IO, Any, Union
 
 LINE_BYTES, ERROR_BYTES = 1 << 16, 4096
 MOST_WAITING = 1000
 """Most messages that wait to be fetched. With more, the worker's output blocks."""
 LOOK_SECONDS, END_SECONDS = 20.0, 1.0
 
-Said = tuple[str, Any]
-"""A message: `line` with a line of the worker, or `ended` with status and standard error."""
+Said = Union[bytes, "tuple[int | None, bytes]"]
+"""A line of the worker as bytes, or at its end a tuple: exit status and standard error."""
 
 
 @dataclass
@@ -120,7 +120,7 @@ class NodeActor:
         found: list[Said] = []
         until = time.monotonic() + seconds
         with contextlib.suppress(queue.Empty):
-            while not found or found[-1][0] != "ended":
+            while not found or isinstance(found[-1], bytes):
                 found.append(
                     self._said.get(timeout=max(0.0, until - time.monotonic()))
                 )
@@ -189,14 +189,14 @@ class NodeActor:
                 )
             except OSError as error:
                 why = f"{self._python}: {error.strerror}"
-                self._said.put(("ended", (127, why.encode())))
+                self._said.put((127, why.encode()))
                 return
             self._worker = worker
             self._started.set()
             self.write(order)
             assert worker.stdout is not None
             while line := worker.stdout.readline(LINE_BYTES):
-                self._said.put(("line", line))
+                self._said.put(line)
             self._end(worker, errors)
 
     def _end(self, worker: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
@@ -212,7 +212,7 @@ class NodeActor:
                     pipe.close()
         size = errors.seek(0, os.SEEK_END)
         errors.seek(max(0, size - ERROR_BYTES))
-        self._said.put(("ended", (status, errors.read())))
+        self._said.put((status, errors.read()))
 
 
 def _free_port() -> int:

@@ -176,14 +176,12 @@ class Relay:
         gather = max(GATHER_SECONDS, len(self._actors) / READS_PER_SECOND)
         try:
             while True:
-                for kind, what in await actor.read.remote(
-                    POLL_SECONDS, gather
-                ):
-                    if kind == "line":
-                        line = what.decode(errors="replace")
+                for said in await actor.read.remote(POLL_SECONDS, gather):
+                    if isinstance(said, bytes):
+                        line = said.decode(errors="replace")
                         self.send(Output(number, line))
                         continue
-                    status, errors = what
+                    status, errors = said
                     text = errors.decode(errors="replace")
                     self.send(Ended(number, status, text))
                     return
