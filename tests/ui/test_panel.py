@@ -78,7 +78,11 @@ def test_old_readings_are_faded(density: Density) -> None:
     """All but what the device is called, and how old they are."""
     made = dataclasses.replace(h100(), old_seconds=12.3)
     if density is Density.ROW:
-        rows = [panel_row.draw_row(made, layout(120, made))]
+        rows, fresh = (
+            [panel_row.draw_row(each, layout(120, made))]
+            for each in (made, dataclasses.replace(made, old_seconds=None))
+        )
+        assert text_of(rows)[0].index("GiB") == text_of(fresh)[0].index("GiB")
     else:
         rows = panel.draw(made, density, 60, 12)
     assert "12 s old" in text_of(rows)[0]

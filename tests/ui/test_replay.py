@@ -199,6 +199,14 @@ async def test_alerts_are_those_of_the_recordings_time(tmp_path: Path) -> None:
         await until(pilot, lambda: "Xid 79" in shown(pilot, Header))
 
 
+def test_events_before_a_jump_are_those_of_their_device() -> None:
+    event = Event(1.0, streams.device(0).uuid, "xid", 79)
+    played = Telemetry(replayed=True)
+    played.restart([streams.inventory(2), event, streams.sample(2)])
+    assert played.events(streams.device(0).uuid) == [event]
+    assert played.events(streams.device(1).uuid) == []
+
+
 async def test_the_bar_says_where_it_is_damaged(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 5)
     path.write_bytes(path.read_bytes()[:-100])
