@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -24,6 +25,7 @@ from gputop.training import relay
 PIECE_BYTES = 1 << 14
 """Most bytes read of the output between two lines of `times`."""
 START_SECONDS = 10.0
+MOST_OF_A_NAME = 1000
 
 
 class RunError(ProblemError):
@@ -140,6 +142,23 @@ def find_run(name: str | None) -> Run:
     raise RunError(Problem(what, f"{runs_folder()} has none", remedy))
 
 
+def _new_folder(name: str) -> Path:
+    """Make the folder of a run. Raises OSError.
+
+    Containers with the same home folder may start runs in the same second with the same pid.
+    """
+    for number in range(1, MOST_OF_A_NAME):
+        folder = runs_folder() / name
+        if number > 1:
+            folder = runs_folder() / f"{name}-{number}"
+        try:
+            folder.mkdir(mode=0o700, parents=True)
+        except FileExistsError:
+            continue
+        return folder
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
+
+
 def start_run(
     command: Sequence[str],
     columns: int,
@@ -147,13 +166,12 @@ def start_run(
     name: str = "",
 ) -> tuple[Run, subprocess.Popen[bytes]]:
     """Start a command under a relay. Return the run and the relay's process."""
-    folder = runs_folder() / (
-        name or time.strftime(f"%Y%m%d-%H%M%S-{os.getpid()}")
-    )
     try:
-        folder.mkdir(mode=0o700, parents=True)
+        folder = _new_folder(
+            name or time.strftime(f"%Y%m%d-%H%M%S-{os.getpid()}")
+        )
     except OSError as error:
-        why = f"{folder}: {error.strerror}"
+        why = f"{error.filename}: {error.strerror}"
         raise RunError(
             Problem(
                 "The output cannot be kept",
