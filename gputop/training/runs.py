@@ -26,6 +26,8 @@ PIECE_BYTES = 1 << 14
 """Most bytes read of the output between two lines of `times`."""
 START_SECONDS = 10.0
 MOST_OF_A_NAME = 1000
+SHOWN_CHARACTERS = 1 << 14
+"""Most characters of a command that are kept. JSON may need six bytes for one."""
 
 
 class RunError(ProblemError):
@@ -142,6 +144,22 @@ def find_run(name: str | None) -> Run:
     raise RunError(Problem(what, f"{runs_folder()} has none", remedy))
 
 
+def shown_command(command: Sequence[str]) -> list[str]:
+    """Return the beginning of the command, without secrets.
+
+    It is one argument of the relay, which may have 128 KiB; the names of many files are more.
+    """
+    shown = []
+    left = SHOWN_CHARACTERS
+    for argument in masked_arguments(command):
+        if len(argument) >= left:
+            shown.append(f"{argument[:left]}…")
+            break
+        shown.append(argument)
+        left -= len(argument) + 1
+    return shown
+
+
 def _new_folder(name: str) -> Path:
     """Make the folder of a run. Raises OSError.
 
@@ -186,7 +204,7 @@ def start_run(
         str(folder),
         str(columns),
         str(rows),
-        json.dumps([*masked_arguments(command)]),
+        json.dumps(shown_command(command)),
     ]
     with (folder / "relay.err").open("wb") as errors:
         process = subprocess.Popen(
