@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -24,6 +25,9 @@ from gputop.training import relay
 PIECE_BYTES = 1 << 14
 """Most bytes read of the output between two lines of `times`."""
 START_SECONDS = 10.0
+MOST_OF_A_NAME = 1000
+SHOWN_CHARACTERS = 1 << 14
+"""Most characters of a command that are kept. JSON may need six bytes for one."""
 
 
 class RunError(ProblemError):
@@ -140,6 +144,39 @@ def find_run(name: str | None) -> Run:
     raise RunError(Problem(what, f"{runs_folder()} has none", remedy))
 
 
+def shown_command(command: Sequence[str]) -> list[str]:
+    """Return the beginning of the command, without secrets.
+
+    It is one argument of the relay, which may have 128 KiB; the names of many files are more.
+    """
+    shown = []
+    left = SHOWN_CHARACTERS
+    for argument in masked_arguments(command):
+        if len(argument) >= left:
+            shown.append(f"{argument[:left]}…")
+            break
+        shown.append(argument)
+        left -= len(argument) + 1
+    return shown
+
+
+def _new_folder(name: str) -> Path:
+    """Make the folder of a run. Raises OSError.
+
+    Containers with the same home folder may start runs in the same second with the same pid.
+    """
+    for number in range(1, MOST_OF_A_NAME):
+        folder = runs_folder() / name
+        if number > 1:
+            folder = runs_folder() / f"{name}-{number}"
+        try:
+            folder.mkdir(mode=0o700, parents=True)
+        except FileExistsError:
+            continue
+        return folder
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder))
+
+
 def start_run(
     command: Sequence[str],
     columns: int,
@@ -147,13 +184,12 @@ def start_run(
     name: str = "",
 ) -> tuple[Run, subprocess.Popen[bytes]]:
     """Start a command under a relay. Return the run and the relay's process."""
-    folder = runs_folder() / (
-        name or time.strftime(f"%Y%m%d-%H%M%S-{os.getpid()}")
-    )
     try:
-        folder.mkdir(mode=0o700, parents=True)
+        folder = _new_folder(
+            name or time.strftime(f"%Y%m%d-%H%M%S-{os.getpid()}")
+        )
     except OSError as error:
-        why = f"{folder}: {error.strerror}"
+        why = f"{error.filename}: {error.strerror}"
         raise RunError(
             Problem(
                 "The output cannot be kept",
@@ -168,7 +204,7 @@ def start_run(
         str(folder),
         str(columns),
         str(rows),
-        json.dumps([*masked_arguments(command)]),
+        json.dumps(shown_command(command)),
     ]
     with (folder / "relay.err").open("wb") as errors:
         process = subprocess.Popen(

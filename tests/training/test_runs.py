@@ -269,3 +269,22 @@ def test_a_command_of_another_user_is_stopped_through_its_terminal(
     run = read_run(tmp_path)
     assert run is not None
     assert run.status == 5
+
+
+def test_runs_with_the_same_name_have_folders_of_their_own() -> None:
+    """Containers that share a home folder start runs in the same second with the same pid."""
+    runs = []
+    for text in ("one", "two"):
+        run, relay = start_run(["echo", text], 80, 24, name="same")
+        relay.wait(PATIENCE)
+        runs.append((run.name, (run.folder / OUTPUT).read_bytes()))
+    assert runs == [("same", b"one\r\n"), ("same-2", b"two\r\n")]
+
+
+def test_a_command_may_have_as_many_arguments_as_without_a_relay() -> None:
+    """Names of many files are longer than the 128 KiB that one argument may have."""
+    names = [f"data/part-{number:06}.parquet" for number in range(8_000)]
+    run, relay = start_run(["sh", "-c", "echo $#", "sh", *names], 80, 24)
+    relay.wait(PATIENCE)
+    assert (run.folder / OUTPUT).read_bytes() == b"8000\r\n"
+    assert run.command[:5] == ("sh", "-c", "echo $#", "sh", names[0])

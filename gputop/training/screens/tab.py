@@ -11,12 +11,14 @@ from textual.containers import Vertical
 from textual.widget import Widget
 
 from gputop.agent.device import Device
+from gputop.agent.problem import ProblemError
 from gputop.agent.snapshot import Process, ProcessKind
 from gputop.training.screens.charts import TrainingCharts
 from gputop.training.screens.output import OutputView
 from gputop.training.screens.summary import ROWS, TrainingSummary
 from gputop.ui.drawing.live import LiveTab
 from gputop.ui.processes.signal_dialog import SendSignal, SignalTarget
+from gputop.ui.processes.signals import explained
 from gputop.ui.processes.stacks_note import note_stacks
 from gputop.ui.telemetry import Telemetry
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gputop.training.follow import Training
+    from gputop.training.runs import Run
 
 READ_SECONDS = 0.2
 """Seconds between two reads of the output."""
@@ -135,4 +138,13 @@ class TrainingTab(LiveTab):
         process = Process(run.pid, "", ProcessKind.COMPUTE, command=command)
         target = SignalTarget("the training", (process,), ())
         question = SendSignal([target])
-        question.ask(self.app, lambda order: run.signal(order.signal))
+        question.ask(self.app, lambda order: self._send(run, order.signal))
+
+    def _send(self, run: Run, number: int) -> None:
+        """Send a signal. A command of another user, such as sudo, may refuse it."""
+        try:
+            with explained("The training got no signal"):
+                run.signal(number)
+        except ProblemError as error:
+            text = str(error.problem)
+            self.notify(text, title="Not sent", severity="error")
