@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -140,6 +141,27 @@ def test_a_check_that_is_stopped_prints_what_was_done(
     assert page.startswith("Only 3 of 6 parts ran. No fault found in them.\n")
     assert page.splitlines()[2].endswith(", 3 of 6 parts ran: stopped")
     assert ends.kinds == QUICK[:3]
+
+
+def test_the_parts_of_a_stopped_check_are_counted_alike_on_all_lines(
+    ends: Ends, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A part that does not apply to the device is no part that is missing."""
+    ends.by_kind["memory"] = Done(replace(RESULT, kind="memory", stopped="user"))
+    assert run("--level", "standard") == 130
+    summary, _, title, *_ = capsys.readouterr().out.splitlines()
+    found = re.search(r"\d+ of \d+ parts ran", title)
+    assert found is not None
+    assert summary == f"Only {found[0]}. No fault found in them."
+
+
+def test_a_check_that_is_stopped_in_its_last_part_does_not_lack_a_part(
+    ends: Ends, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ends.by_kind[QUICK[-1]] = Done(replace(RESULT, kind=QUICK[-1], stopped="user"))
+    assert run() == 130
+    page = capsys.readouterr().out
+    assert page.startswith("Stopped before the end. No fault found until then.\n")
 
 
 def test_json_and_the_page_have_every_part(

@@ -74,8 +74,11 @@ def check_summary(check: CheckResult) -> str:
     if any(each.result and each.result.verdict is None for each in members):
         return ""
     if any(map(was_stopped, members)) or len(check.parts) < check.planned:
-        ran, planned = parts_that_ran(check), count(check.planned, "part")
-        return f"Only {ran} of {planned} ran. No fault found in them."
+        ran, planned = parts_that_ran(check), parts_to_run(check)
+        if ran == planned:
+            return "Stopped before the end. No fault found until then."
+        parts = count(planned, "part")
+        return f"Only {ran} of {parts} ran. No fault found in them."
     if not check.complete:
         return "Not judged: some parts could not run, see below."
     if devices > 1:
@@ -137,13 +140,19 @@ def check_state(check: CheckResult) -> str:
 def check_title(check: CheckResult) -> str:
     """Return the title: the level, the devices, and the verdict in one word."""
     title = f"check {check.level} on {check_devices(check)}"
-    planned, ran = check.planned, parts_that_ran(check)
-    for part in check.parts:
-        if not (part.members or part.incomplete):  # part does not apply
-            planned -= 1
+    planned, ran = parts_to_run(check), parts_that_ran(check)
     if ran != planned:
         title += f", {ran} of {count(planned, 'part')} ran"
     return f"{title}: {check_state(check)}"
+
+
+def parts_to_run(check: CheckResult) -> int:
+    """Return the number of planned parts that apply to a device."""
+    planned = check.planned
+    for part in check.parts:
+        if not (part.members or part.incomplete):
+            planned -= 1
+    return planned
 
 
 def parts_that_ran(check: CheckResult) -> int:
