@@ -40,9 +40,10 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-def test_the_stub_is_named_and_its_warning_is_not_in_the_stream(stub: Path) -> None:
+@pytest.mark.parametrize("program", ["gputop stream", "gputop.agent"])
+def test_the_stub_is_named_and_its_warning_is_not_in_the_stream(stub: Path, program: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "gputop", "stream", "--count", "2"],
+        [sys.executable, "-m", *program.split(), "--count", "2"],
         env={**os.environ, "LD_LIBRARY_PATH": str(stub.parent)},
         stdin=subprocess.DEVNULL,
         capture_output=True,

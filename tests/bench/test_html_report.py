@@ -175,3 +175,16 @@ def test_whatever_is_drawn_is_inside_and_well_formed(
         for across, down in points:
             assert svg_charts.LEFT - 0.1 <= across <= svg_charts.WIDTH - svg_charts.RIGHT + 0.1
             assert 0 <= down <= 260
+
+
+@pytest.mark.parametrize(
+    ("axis", "ticks"),
+    [
+        (svg_charts.SvgAxis(1.0, 16.0, 2), [1.0, 2.0, 4.0, 8.0, 16.0]),
+        (svg_charts.SvgAxis(1.0, 2.0**16, 2), [4.0**n for n in range(9)]),
+    ],
+)
+def test_a_logarithmic_axis_has_at_most_nine_powers(
+    axis: svg_charts.SvgAxis, ticks: list[float]
+) -> None:
+    assert axis.ticks() == ticks

@@ -16,7 +16,7 @@ from gputop.bench.results import store
 from gputop.bench.run import runner
 from gputop.ui.shell.app import GputopApp
 from tests.sessions import EndlessSession, PreparedSession
-from tests.ui.pilots import in_threads, lines, text_of
+from tests.ui.pilots import QuickPilot, in_threads, lines, text_of
 from tests.ui.together import Scripted
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def _same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr("gputop.bench.run.device_run.SILENT_SECONDS", 3_600.0)
     monkeypatch.setattr(GputopApp, "NOTIFICATION_TIMEOUT", 3_600.0)
     monkeypatch.setattr("gputop.ui.telemetry.silence_limit", lambda _: float("inf"))
+    monkeypatch.setattr("textual.pilot.Pilot", QuickPilot)  # that of `run_test`
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     yield

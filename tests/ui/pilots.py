@@ -193,8 +193,8 @@ async def open_form(pilot: Pilot[None], kind: str = "soak") -> None:
 async def until(pilot: Pilot[None], condition: Callable[[], bool]) -> None:
     """Until that is so, by what another thread does."""
     async with asyncio.timeout(120):
-        while not condition():
-            await pilot.pause(0.01)
+        while not condition():  # noqa: ASYNC110 - of another thread
+            await asyncio.sleep(0.01)
 
 
 async def resize(pilot: Pilot[None], width: int, height: int) -> None:

@@ -47,7 +47,6 @@ from tests.ui.pilots import (
     keys_in,
     lines,
     open_form,
-    press,
     resize,
     settle,
     settled,
@@ -100,7 +99,7 @@ async def test_the_density_can_be_chosen_by_hand() -> None:
     async with settled(app_with(inventory(2), sample(2))) as (app, pilot):
         seen = []
         for _ in range(3):
-            await press(pilot, "c")
+            await pilot.press("c")
             seen.append(app.query_one(DevicesView).current_layout)
         assert [layout.density for layout in seen if layout] == [
             Density.ROW,
@@ -120,11 +119,11 @@ async def test_the_charts_can_be_chosen_and_are_kept() -> None:
 
         seen = [charts()]
         for _ in range(3):
-            await press(pilot, "G")
+            await pilot.press("G")
             seen.append(charts())
         every = ["busy", "clock", "mem", "PCIe ↓", "power", "CPU", "temp", "RAM"]
         assert seen == [["busy"], every, ["busy", "mem"], ["busy"]]
-        await press(pilot, "G", "G", "S")
+        await pilot.press("G", "G", "S")
         assert app.settings.charts == "busy+memory"
 
 
@@ -149,10 +148,10 @@ async def test_what_is_selected_is_seen_in_every_look(looks: dict[str, Any]) -> 
             found = (s.text for row in rows for s in row if s.style and getattr(s.style, attribute))
             return "".join(found)
 
-        await press(pilot, "down")
+        await pilot.press("down")
         assert " ".join(marked("reverse").split()) == "1 H100 80GB HBM3"
         assert "pretrain.py" in marked("bold")
-        await press(pilot, "tab")
+        await pilot.press("tab")
         device, _, process = " ".join(marked("reverse").split()).partition(" ")
         assert device == "1"
         assert "pretrain.py" in process
@@ -202,10 +201,10 @@ async def test_escape_goes_back_to_where_it_was_opened_from() -> None:
         opened = Dashboard(PreparedStream(inventory(2), sample(2)), back_to="Fleet")
         await app.push_screen(opened)
         await settle(pilot)
-        await press(pilot, "3", "slash", "x", "escape", "escape")
+        await pilot.press("3", "slash", "x", "escape", "escape")
         assert (app.is_running, opened.query_one(ContentSwitcher).current) == (True, "monitor")
         assert "Esc Fleet" in keys_in(opened)
-        await press(pilot, "escape")
+        await pilot.press("escape")
         assert app.screen is app.first
 
 
@@ -330,7 +329,7 @@ async def test_a_device_that_others_use_is_asked_about_first(
         assert session.requests == []
         await pilot.press("1", "b")
         assert isinstance(app.screen, ConfirmScreen)
-        await press(pilot, "y")
+        await pilot.press("y")
         assert len(session.requests) == 1
 
 
@@ -367,13 +366,13 @@ async def test_devices_that_a_server_told_of_are_elsewhere(session: type[Prepare
         keys = shown(pilot, KeysView)
         assert "Stress test" not in keys
         assert "Signal" not in keys
-        await press(pilot, "b")
+        await pilot.press("b")
         assert session.requests == []
         (note,) = app._notifications
         assert "It is on another machine: `ssh -t node17␛[2J gputop` tests it there" in note.message
         await open_form(pilot)
         assert "Stress test" in shown(pilot, KeysView)
-        await press(pilot, "b")
+        await pilot.press("b")
         assert [each.target.kind for each in session.requests] == ["cpu"]
 
 
@@ -414,7 +413,7 @@ async def test_a_device_that_gets_too_hot_ends_its_run_while_another_tab_is_show
     async with settled(app_with(inventory(1), sample(1, processes=[]))) as (_, pilot):
         await pilot.press("space", "b", "1")  # paused: what is shown is not what is watched
         await until(pilot, lambda: shown(pilot, TitleView).startswith(" Too hot"))
-        await press(pilot, "2")
+        await pilot.press("2")
         assert "Too hot it reached 88°C, and its limit is 86°C" in shown(pilot, TitleView)
         assert "heat limit: 86°C (slowdown at 89°C)" in shown(pilot, ReadoutView)
         assert shown(pilot, ResultsView).splitlines()[1].endswith("too hot")

@@ -19,7 +19,7 @@ from gputop.ui.benchmark.throughput_chart import ThroughputChart
 from gputop.ui.shell.app import GputopApp
 from tests.bench.kept import COPY, soak, table
 from tests.streams import PreparedStream, inventory, sample
-from tests.ui.pilots import keep_in, open_form, press, settle, settled, shown, until
+from tests.ui.pilots import keep_in, open_form, settle, settled, shown, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,7 +46,7 @@ def only_file(folder: Path) -> Path:
 async def test_a_check_is_offered_first(size: tuple[int, int], source: Source) -> None:
     app = GputopApp(PreparedStream(inventory(2, source=source), sample(2, [])))
     async with settled(app, size) as (_, pilot):
-        await press(pilot, "2")
+        await pilot.press("2")
         assert app.query_one("#kind", Select).value == CHECK
         assert app.query_one(Form).kinds[0] == CHECK
         assert "is this GPU all right?" in shown(pilot, ThroughputChart)
@@ -99,7 +99,7 @@ async def test_q_keeps_what_was_measured(
     monkeypatch.setattr(store, "append", keep_in(kept))
     app = GputopApp(PreparedStream(inventory(1), sample(1, [])))
     async with settled(app, (80, 24)) as (_, pilot):
-        await press(pilot, "b")
+        await pilot.press("b")
         await pilot.press("q")
         await pilot.pause()
     assert not app.is_running
@@ -111,7 +111,7 @@ async def test_the_chart_keeps_its_height_when_the_run_ends(
 ) -> None:
     app = GputopApp(PreparedStream(inventory(1), sample(1, [])))
     async with settled(app, (80, 24)) as (_, pilot):
-        await press(pilot, "b")
+        await pilot.press("b")
         before = app.query_one(ThroughputChart).region
         await pilot.press("x")
         await until(pilot, lambda: not app.query_one(BenchmarkTab).running)

@@ -20,7 +20,6 @@ from tests.ui.pilots import (
     app_with,
     lines,
     open_form,
-    press,
     reason,
     settle,
     settled,
@@ -76,10 +75,10 @@ async def test_in_a_field_letters_act_and_digits_are_text(endless: type[EndlessS
     app = GputopApp(PreparedStream(no_driver(), sample()))
     async with app.run_test(size=(120, 40)) as pilot:
         await in_the_size_field(pilot, "auto")
-        await press(pilot, "1", "2", "8", "b")
+        await pilot.press("1", "2", "8", "b")
         assert [request.size for request in endless.requests] == [128]
         field(app, "seconds").focus()
-        await press(pilot, "x")
+        await pilot.press("x")
         assert not app.query_one(BenchmarkTab).running
         assert field(app, "seconds").value == "60"
         await pilot.press("q")
@@ -106,7 +105,7 @@ async def test_a_sampler_that_starts_again_changes_nothing(session: type[Prepare
             stream.send(sample(devices, processes=[]))
             await settle(pilot)
             assert fields(app) == (device(2).uuid, "float16")
-        await press(pilot, "b")
+        await pilot.press("b")
         (request,) = session.requests
         assert (request.target.uuid, request.dtype) == (device(2).uuid, "float16")
 
@@ -161,10 +160,10 @@ async def test_a_kind_has_its_fields_and_tab_passes_over_the_others(
             assert disabled(app) == {"dtype", "size"}, kind
         passed = []
         for _ in range(4):
-            await press(pilot, "tab")
+            await pilot.press("tab")
             passed.append(app.focused.id if app.focused else None)
         assert passed == ["kind", "device", "seconds", "start"]
-        await press(pilot, "b")
+        await pilot.press("b")
         (request,) = session.requests
         assert (request.kind, request.dtypes, request.size) == ("copy", ("bfloat16",), None)
 
@@ -176,7 +175,7 @@ async def test_a_sweep_takes_all_types_that_the_device_has(session: type[Prepare
         assert "all" not in {value for _, value in choice(app, "dtype")._options}
         await chosen(pilot, "kind", "sweep")
         await chosen(pilot, "dtype", "all")
-        await press(pilot, "b")
+        await pilot.press("b")
         await chosen(pilot, "kind", "soak")
         assert choice(app, "dtype").value == "bfloat16", "a soak has one"
         await chosen(pilot, "kind", "sweep")
@@ -195,7 +194,7 @@ async def test_b_on_the_monitor_is_a_soak_whatever_the_form_says(
     async with settled(app, (80, 24)) as (_, pilot):
         await pilot.press("2")
         await chosen(pilot, "kind", "copy")
-        await press(pilot, "1", "b")
+        await pilot.press("1", "b")
         assert [request.kind for request in session.requests] == ["soak"]
         assert choice(app, "kind").value == "soak"
         assert disabled(app) == set()
@@ -244,7 +243,7 @@ async def test_every_field_shows_the_longest_that_it_takes() -> None:
         await chosen(pilot, "kind", "sweep")
         for name, longest in LONGEST.items():
             field(app, name).focus()
-            await press(pilot, "ctrl+u", *longest)
+            await pilot.press("ctrl+u", *longest)
             assert longest in form_text(pilot), name
         for name in ("kind", "dtype", "device"):
             for label, value in [*choice(app, name)._options]:
@@ -293,7 +292,7 @@ async def test_a_field_is_judged_when_it_is_left() -> None:
         await in_the_size_field(pilot, "")
         await type_at_once(pilot, *"40")
         assert reason(app) == ""  # it may become 4096
-        await press(pilot, "tab")
+        await pilot.press("tab")
         assert reason(app).startswith("'40' is not a size")
         assert wrong_fields(app) == ["size"]
 
@@ -335,7 +334,7 @@ async def test_a_gpu_whose_mig_mode_is_switched_on_says_so(session: type[Prepare
         stream.send(divided())
         await settle(pilot)
         assert "3 A100-SXM4-40GB (MIG is on)" in offered(pilot)
-        await press(pilot, "b")
+        await pilot.press("b")
         assert session.requests == []
         assert "Choose one: 3:0" in reason(app)
 
@@ -351,6 +350,6 @@ async def test_a_run_says_whose_temperature_and_power_it_shows(
     endless: type[EndlessSession], moves: str, title: str, readout: str
 ) -> None:
     async with settled(app_with(divided(), seen()), (140, 40)) as (_, pilot):
-        await press(pilot, *moves, "b")
+        await pilot.press(*moves, "b")
         assert title in shown(pilot, TitleView)
         assert readout in shown(pilot, ReadoutView)

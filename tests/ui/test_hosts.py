@@ -25,7 +25,7 @@ from gputop.ui.shell.header import Header
 from tests import streams
 from tests.streams import NOW, PreparedStream, readings
 from tests.ui import fleets, pilots, scenes
-from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown, until
+from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -40,7 +40,7 @@ NARROW, USUAL = (80, 24), (120, 40)
 async def monitor(pilot: Pilot[None]) -> None:
     """Until the monitor shows the devices of all hosts."""
     await settle(pilot)
-    await press(pilot, "1")
+    await pilot.press("1")
 
 
 # Sections.
@@ -149,7 +149,7 @@ async def test_processes_say_which_host_they_run_on() -> None:
         heading, *rows = shown(pilot, ProcessesView).splitlines()
         assert heading.split()[:2] == ["HOST", "GPU▲"]
         assert sum("gpu-1" in row for row in rows) == sum("gpu-2" in row for row in rows) == 3
-        await press(pilot, "slash", *"gpu-2")
+        await pilot.press("slash", *"gpu-2")
         assert "gpu-1" not in shown(pilot, ProcessesView)
 
 
@@ -176,7 +176,7 @@ async def test_no_process_of_another_machine_is_touched(monkeypatch: pytest.Monk
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
         await monitor(pilot)
-        await press(pilot, "f9")
+        await pilot.press("f9")
         assert not isinstance(app.screen, SendSignal)
         (note,) = app._notifications
         assert "`ssh -t gpu-1 gputop`" in note.message
@@ -193,11 +193,11 @@ async def test_no_device_of_another_machine_is_put_under_stress(
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=USUAL) as pilot:
         await monitor(pilot)
-        await press(pilot, "b")
+        await pilot.press("b")
         assert session.requests == []
         (note,) = app._notifications
         assert note.title == "GPU gpu-1:0 cannot be stress-tested from here"
-        await press(pilot, "2")
+        await pilot.press("2")
         offered = (await dashboard_of(app).tabs.get_benchmark())._form.choice.offered
         assert [target.kind for target in offered] == ["cpu"]
         assert "GPUs of other hosts are not offered here" in shown(pilot, ThroughputChart)
@@ -210,7 +210,7 @@ async def test_the_page_of_a_device_says_its_host_and_its_own_uuid() -> None:
     app = app_with(*fleets.two(away=None))
     async with app.run_test(size=(200, 100)) as pilot:
         await monitor(pilot)
-        await press(pilot, "end", "enter")
+        await pilot.press("end", "enter")
         assert app.query_one(DevicePage).selected is not None
         assert shown(pilot, DeviceTitle).startswith("gpu-2:1 H100")
         text = shown(pilot, DetailsView)
@@ -223,7 +223,7 @@ async def test_the_page_of_a_device_that_is_away_says_why() -> None:
     app = app_with(*fleets.two())
     async with app.run_test(size=USUAL) as pilot:
         await monitor(pilot)
-        await press(pilot, "end", "enter")
+        await pilot.press("end", "enter")
         assert "gpu-2 is unreachable: connect to host gpu-2 port 22: Connection refused" in shown(
             pilot, DeviceTitle
         )
@@ -239,9 +239,9 @@ async def test_an_event_of_no_device_is_not_told_of_other_hosts() -> None:
     app = app_with(*fleets.merged(hosts))
     async with app.run_test(size=USUAL) as pilot:
         await monitor(pilot)
-        await press(pilot, "enter")
+        await pilot.press("enter")
         assert "Xid 79" in shown(pilot, EventsView)
-        await press(pilot, "n")
+        await pilot.press("n")
         assert "Xid 79" not in shown(pilot, EventsView)
 
 
@@ -305,13 +305,13 @@ async def test_enter_opens_one_host_and_esc_goes_back() -> None:
     app = app_with(*four_hosts())
     async with app.run_test(size=WIDE) as pilot:
         await rows_of(pilot)
-        await press(pilot, "down", "enter")
+        await pilot.press("down", "enter")
         tabs = dashboard_of(app).tabs
         assert tabs.shown == "monitor"
         text = shown(pilot, DevicesView)
         assert "node2" in text
         assert "node1" not in text
-        await press(pilot, "3")
+        await pilot.press("3")
         listed = app.screen.query_one(ProcessesTab).processes.state.lines
         assert {row.process.machine for row in listed} == {"node2"}
         await pilot.press("escape", "escape")

@@ -27,16 +27,7 @@ from gputop.ui.shell.header import Header
 from gputop.ui.shell.help_and_settings import ABOUT, FIRST, SORTS, Help, SettingsScreen
 from tests.streams import PreparedStream, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import (
-    app_with,
-    dashboard_of,
-    press,
-    settle,
-    settled,
-    shown,
-    type_at_once,
-    until,
-)
+from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown, type_at_once, until
 
 if TYPE_CHECKING:
     from tests.sessions import EndlessSession, PreparedSession
@@ -50,7 +41,7 @@ async def test_b_starts_nothing_while_the_driver_is_still_starting(
     stream = PreparedStream(inventory(driver_state=DriverState.STARTING), sample())
     async with settled(GputopApp(stream)) as (app, pilot):
         await pilot.press("b")
-        await press(pilot, "2", "b")
+        await pilot.press("2", "b")
         assert session.requests == []
         (note,) = app._notifications
         assert "still starting" in note.message
@@ -93,7 +84,7 @@ async def test_these_keys_quit_everywhere(
 @pytest.mark.parametrize("width", [60, 109, 110])
 async def test_the_help_has_two_columns_from_120_cells_on(width: int) -> None:
     async with settled(app_with(inventory(1), sample(1)), (width, 24)) as (app, pilot):
-        await press(pilot, "question_mark")
+        await pilot.press("question_mark")
         left, right = app.screen.query("#columns Static")
         assert (left.region.y == right.region.y) is (width >= 120)
         box = app.screen.query_one(".box")
@@ -410,11 +401,11 @@ async def test_x_stops_a_run_that_was_started_from_a_field(endless: type[Endless
     async with settled(app_with(no_driver(), sample())) as (app, pilot):
         await pilot.press("2", *["tab"] * 4)
         assert "Esc Leave the field" in shown(pilot, KeysView)
-        await press(pilot, "enter")
+        await pilot.press("enter")
         assert len(endless.requests) == 1
         assert app.focused is None
         assert "Leave the field" not in shown(pilot, KeysView)
-        await press(pilot, "x")
+        await pilot.press("x")
         assert "x Stop" not in shown(pilot, KeysView)
 
 
@@ -422,7 +413,7 @@ async def test_a_narrow_footer_has_what_matters_most() -> None:
     """The stress test, and on a device's page the way back."""
     async with settled(app_with(inventory(1), sample(1)), (60, 24)) as (_, pilot):
         assert "b Stress test" in shown(pilot, KeysView)
-        await press(pilot, "enter")
+        await pilot.press("enter")
         drawn = shown(pilot, KeysView)
         assert drawn.startswith(" ? Help  q Quit  Esc Back")
         await pilot.click(KeysView, offset=(drawn.index("Esc"), 0))

@@ -23,7 +23,7 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.telemetry import Telemetry
 from tests.sessions import EVENTS, PLANNED, POINTS, RESULT, table_events, table_result
 from tests.streams import PreparedStream, no_driver, sample
-from tests.ui.pilots import keep_in, press, settle, settled, shown, until
+from tests.ui.pilots import keep_in, settle, settled, shown, until
 
 if TYPE_CHECKING:
     from rich.style import Style
@@ -149,10 +149,10 @@ def test_how_far_it_is_counts_rows() -> None:
 async def started(pilot: Pilot[None], kind: str) -> None:
     """As somebody does it who has chosen the kind in the list."""
     await settle(pilot)
-    await press(pilot, "2")
+    await pilot.press("2")
     pilot.app.query_one("#kind", Select).value = kind
     await settle(pilot)
-    await press(pilot, "b")
+    await pilot.press("b")
 
 
 @pytest.mark.parametrize("kind", ["latency", "copy"])
@@ -181,7 +181,7 @@ async def test_x_stops_a_table(endless: type[EndlessSession]) -> None:
         await started(pilot, "sweep")
         await until(pilot, lambda: shown(pilot, TitleView).startswith(" Running sweep"))
         assert f"3 of at most {len(POINTS['sweep'])} rows" in shown(pilot, ReadoutView)
-        await press(pilot, "x")
+        await pilot.press("x")
         assert shown(pilot, TitleView).startswith(" Stopped sweep")
         assert "3 rows" in shown(pilot, ReadoutView)
         assert shown(pilot, ResultsView).splitlines()[1].split()[-1] == "stopped"
@@ -233,7 +233,7 @@ async def red_after(session: type[PreparedSession], *events: Any) -> list[str]:
     """Return the red text in the four parts of the tab after these events."""
     session.to_send = events
     async with settled(GputopApp(PreparedStream(no_driver(), sample()))) as (app, pilot):
-        await press(pilot, "b")
+        await pilot.press("b")
         views = (TitleView, ReadoutView, ThroughputChart, ResultsView)
         return [red(app.query_one(view)._rows) for view in views]
 

@@ -21,7 +21,7 @@ from gputop.ui.drawing import palette
 from gputop.ui.drawing.look import ANSI, COLOUR_BLIND, COLOUR_BLIND_LIGHT, DARK, LIGHT, Terminal
 from gputop.ui.shell.app import GputopApp
 from tests.streams import NO_DRIVER, PreparedStream, inventory, lost, process, readings, sample
-from tests.ui.pilots import dashboard_of, lines, press, settle, settled, text_of
+from tests.ui.pilots import dashboard_of, lines, settle, settled, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ async def drawn(**options: Any) -> list[Strip]:
     found: list[Strip] = []
     async with settled(app, (100, 34), notifications=True) as (_, pilot):
         for keys in SCREENS:
-            await press(pilot, *keys.split())
+            await pilot.press(*keys.split())
             found += lines(app)
     return found
 

@@ -19,7 +19,6 @@ from tests.ui.pilots import (
     app_with,
     lines,
     open_form,
-    press,
     resize,
     settle,
     settled,
@@ -48,7 +47,7 @@ async def test_the_form_is_whole(width: int) -> None:
 
 async def test_the_introduction_is_whole_and_names_every_kind() -> None:
     async with settled(app_with(no_driver(), sample()), (60, 24)) as (_, pilot):
-        await press(pilot, "2")
+        await pilot.press("2")
         text = shown(pilot, ThroughputChart)
         assert "…" not in text
         assert text.rstrip().endswith("within half a second.")
@@ -90,7 +89,7 @@ async def test_simulated_devices_are_marked_at_60_columns() -> None:
             assert "DEMO" in top
             assert "…" not in top
             assert ("PAUSED" in top) == paused
-            await press(pilot, "space")
+            await pilot.press("space")
 
 
 async def test_the_smallest_terminals_have_the_devices_alone() -> None:

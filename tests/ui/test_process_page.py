@@ -20,7 +20,7 @@ from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from tests.streams import PreparedStream, inventory, process, sample, unseen
-from tests.ui.pilots import dashboard_of, press, settle, settled, shown, until
+from tests.ui.pilots import dashboard_of, settle, settled, shown, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -174,13 +174,13 @@ async def test_what_is_not_permitted_says_so_in_its_place(details: Callable[...,
 async def test_keys_lead_to_its_gpu_to_signals_and_back() -> None:
     async with page_of() as pilot:
         assert "Enter GPU" in shown(pilot, KeysView)
-        await press(pilot, "f9")
+        await pilot.press("f9")
         assert isinstance(pilot.app.screen, SendSignal)
         await pilot.press("escape", "enter")
         await until(pilot, lambda: tab(pilot) == "page")
         assert pilot.app.screen.query_one(DevicePage).selected == inventory(2).devices[0]
         for expected in ("process", "processes", "monitor"):
-            await press(pilot, "escape")
+            await pilot.press("escape")
             assert tab(pilot) == expected
 
 
@@ -193,24 +193,24 @@ async def test_secrets_are_masked_until_v_shows_them() -> None:
         view = pilot.app.screen.query_one(ProcessDetailsView)
         (masked,) = (row for row in view.draw(70, 40) if row and row[0].text == "HF_TOKEN")
         assert masked[1].style == DIM
-        await press(pilot, "v")
+        await pilot.press("v")
         assert "HF_TOKEN=hf_abcdef" in lines(pilot)
         assert "HTTPS_PROXY=http://ada:hunter2@proxy:3128" in lines(pilot)
         assert "Command    python train.py --rank 0 --token=abc" in lines(pilot)
         assert "v masks 3 secrets" in "\n".join(lines(pilot))
-        await press(pilot, "v")
+        await pilot.press("v")
         assert f"HF_TOKEN={MASK}" in lines(pilot)
 
 
 @pytest.mark.usefixtures("details")
 async def test_a_filter_looks_at_what_shows_and_never_behind_a_mask() -> None:
     async with page_of(key="e") as pilot:
-        await press(pilot, "slash", *"abc")
+        await pilot.press("slash", *"abc")
         assert variables(pilot) == ["No variable contains all of these words"]
         assert "0 of 9" in "\n".join(lines(pilot))
-        await press(pilot, "enter", "v")
+        await pilot.press("enter", "v")
         assert variables(pilot) == ["HF_TOKEN=hf_abcdef"]
-        await press(pilot, "escape")
+        await pilot.press("escape")
         assert "9 of 9" in "\n".join(lines(pilot))
         assert tab(pilot) == "process"
 
@@ -224,17 +224,17 @@ async def test_e_begins_with_the_environment_and_keys_scroll_over_all_of_it(
         assert lines(pilot)[1].startswith("Environment")
         seen = lines(pilot)[2:-1]
         while True:
-            await press(pilot, "down")
+            await pilot.press("down")
             if "below" not in lines(pilot)[-1]:
                 break
             seen.append(lines(pilot)[-2])
         seen.append(lines(pilot)[-2])
         whole = "".join(line.strip() for line in seen)
         assert whole == f"LS_COLORS={value}ZLAST=z"
-        await press(pilot, "home")
+        await pilot.press("home")
         top = lines(pilot)
         assert top[1].startswith("Command")
-        await press(pilot, "e", "pagedown", "pageup", "end", "home")
+        await pilot.press("e", "pagedown", "pageup", "end", "home")
         assert lines(pilot) == top
 
 

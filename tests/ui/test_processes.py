@@ -17,7 +17,7 @@ from gputop.ui.processes.users import UsersView
 from gputop.ui.telemetry import Telemetry
 from tests.streams import GIB, NOW, crowd, device, inventory, process, readings, sample, unseen
 from tests.ui import pilots
-from tests.ui.pilots import app_with, dashboard_of, press, settle, settled, shown, type_at_once
+from tests.ui.pilots import app_with, dashboard_of, settle, settled, shown, type_at_once
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -252,7 +252,7 @@ PROCESSES = [
 
 async def test_a_line_for_each_user_which_enter_opens_and_esc_leaves() -> None:
     async with settled(app_with(inventory(2), sample(2, PROCESSES)), (100, 20)) as (app, pilot):
-        await press(pilot, "3", "U")
+        await pilot.press("3", "U")
         rows = [row.replace("▌", "").split() for row in shown(pilot, UsersView).splitlines() if row]
         assert rows[0] == ["USER", "GPUS", "PROCESSES", "GPU", "MEM▼", "BUSIEST", "ON", "GPU"]
         assert [row[:5] for row in rows[1:]] == [
@@ -264,8 +264,8 @@ async def test_a_line_for_each_user_which_enter_opens_and_esc_leaves() -> None:
         assert tab.process is None
         await pilot.press("slash", *"ad", "enter")
         assert [row.name for row in tab.users.state.lines] == ["ada"]
-        await press(pilot, "enter")
+        await pilot.press("enter")
         assert {row.process.user for row in tab.processes.state.lines} == {"ada"}
-        await press(pilot, "escape", "U", "escape", "escape")
+        await pilot.press("escape", "U", "escape", "escape")
         assert not tab.users.display
         assert len(tab.processes.state.lines) == 4

@@ -69,7 +69,6 @@ async def test_the_rank_that_is_behind_is_named_and_marked(size: tuple[int, int]
     async with app.run_test(size=size) as pilot:
         await settle(pilot)
         await pilot.press("R")
-        await settle(pilot)
         assert words(app).startswith(f"Ranks of {JOB} ")
         assert (
             "4 ranks. All ranks but 3 wait in a collective for rank 3 (GPU 3, pid 4703): busy 0 %, "
@@ -90,7 +89,6 @@ async def test_the_rank_that_is_behind_is_named_and_marked(size: tuple[int, int]
         assert marked == ["3", "0", "the others wait for it"]
         assert "Ranks" not in shown(pilot, KeysView)
         await pilot.press("escape")
-        await settle(pilot)
         assert dashboard_of(app).tabs.shown == "monitor"
 
 
@@ -104,7 +102,6 @@ async def test_ranks_of_several_hosts_are_on_one_page() -> None:
         await settle(pilot)
         assert dashboard_of(app).tabs.shown == "hosts"
         await pilot.press("R")
-        await settle(pilot)
         assert "4 ranks. No rank is out of line" in words(app)
         _, *rows = shown(pilot, RanksView).splitlines()
         assert [row.split()[:2] for row in (row.lstrip("▌") for row in rows[:4])] == [
@@ -122,18 +119,14 @@ async def test_the_job_of_the_selected_process_comes_first_and_n_shows_the_next(
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await pilot.press("3", "end", "R")
-        await settle(pilot)
         assert f"Ranks of {JOB} " in words(app)
         assert "job 2 of 2" in words(app)
         assert "3 of 6 ranks seen: 0–2 are not on a GPU here. Not compared: not" in words(app)
         await pilot.press("n")
-        await settle(pilot)
         assert "Ranks of slurm 7.0 " in words(app)
         await pilot.press("enter")
-        await settle(pilot)
         assert app.screen.query_one(ProcessPage).process == other[0]
         await pilot.press("escape")
-        await settle(pilot)
         assert dashboard_of(app).tabs.shown == "ranks"
 
 
@@ -144,14 +137,12 @@ async def test_without_ranks_one_line_says_what_it_needs() -> None:
         await settle(pilot)
         assert "Ranks" not in shown(pilot, KeysView)
         await pilot.press("R")
-        await settle(pilot)
         assert shown(pilot, RanksView).strip() == (
             "No process here belongs to a job with ranks. gputop finds ranks started by torchrun, "
             "DeepSpeed, Accelerate, mpirun and srun."
         )
         assert words(app) == ("Ranks unknown: 1 pid (no permission: run as its user or as root)")
         await pilot.press("n", "s")
-        await settle(pilot)
         assert app.screen.query_one(RanksPage).process is None
 
 
@@ -162,7 +153,6 @@ async def test_a_slow_clock_is_said_and_foreign_text_is_made_visible() -> None:
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(pilot)
         await pilot.press("R")
-        await settle(pilot)
         assert "Ranks of a␛[31m:1 " in words(app)
         assert "4 ranks. Rank 1 may delay its job, SM clock below the median" in words(app)
         view = app.screen.query_one(RanksView)
@@ -187,6 +177,5 @@ async def test_during_a_pause_a_rank_that_has_ended_is_not_named() -> None:
         assert f"{seen}. The others may wait in a collective" in words(app)
         assert WAITING not in shown(pilot, RanksView)
         await pilot.press("n")
-        await settle(pilot)
         assert f"{seen}. Not compared" in words(app)
         assert not app._notifications

@@ -21,7 +21,7 @@ from gputop.ui.shell.app import GputopApp
 from gputop.ui.shell.header import Header
 from gputop.ui.telemetry import Telemetry
 from tests.streams import NOW, PreparedStream, device, inventory, lost, readings, sample
-from tests.ui.pilots import app_with, at_second, dashboard_of, press, settle, settled, shown
+from tests.ui.pilots import app_with, at_second, dashboard_of, settle, settled, shown
 
 if TYPE_CHECKING:
     from tests.sessions import PreparedSession
@@ -114,7 +114,7 @@ async def test_old_readings_do_not_look_like_new_ones(size: tuple[int, int]) -> 
         await settle(pilot)
         assert "2.0 s old" in shown(pilot, DevicesView)
         assert ("1 slow" in shown(pilot, Header)) == (size[1] >= 20)
-        await press(pilot, "down", "enter")
+        await pilot.press("down", "enter")
         assert "Readings are 2.0 s old." in shown(pilot, DeviceTitle)
         await pilot.press("escape")
         stream.send(late(0.1))
@@ -158,7 +158,7 @@ async def test_a_device_that_does_not_answer_is_not_put_under_stress(
 ) -> None:
     silent = dataclasses.replace(sample(1, []), devices=(lost(0, DeviceState.NOT_RESPONDING),))
     async with settled(app_with(inventory(1), silent)) as (app, pilot):
-        await press(pilot, "b")
+        await pilot.press("b")
         assert session.requests == []
         assert "GPU 0" in str(app.query_one("#reason", Static).content)
 

@@ -82,11 +82,6 @@ async def to(pilot: Pilot[None], replay: Watched, position: float) -> None:
     await settle(pilot)
 
 
-async def press(pilot: Pilot[None], key: str) -> None:
-    await pilot.press(key)
-    await settle(pilot)
-
-
 async def test_a_replay_is_marked_and_shows_its_own_time(tmp_path: Path) -> None:
     async with dashboard(recordings.make(tmp_path / "a.jsonl.gz", 100, 2)) as (pilot, replay):
         await to(pilot, replay, 42)
@@ -99,7 +94,7 @@ async def test_a_replay_is_marked_and_shows_its_own_time(tmp_path: Path) -> None
 
 async def test_keys_pause_seek_and_change_the_speed(tmp_path: Path) -> None:
     async with dashboard(recordings.make(tmp_path / "a.jsonl", 300)) as (pilot, replay):
-        await press(pilot, "space")
+        await pilot.press("space")
         assert "paused" in shown(pilot, ReplayBar)
         assert "Play" in shown(pilot, KeysView)
         for key, position in (
@@ -109,13 +104,13 @@ async def test_keys_pause_seek_and_change_the_speed(tmp_path: Path) -> None:
             ("shift+left", 0),
             ("left", 0),
         ):
-            await press(pilot, key)
+            await pilot.press(key)
             assert replay.position == position
-        await press(pilot, "space")
-        await press(pilot, "plus")
+        await pilot.press("space")
+        await pilot.press("plus")
         assert "×2" in shown(pilot, ReplayBar)
-        await press(pilot, "minus")
-        await press(pilot, "minus")
+        await pilot.press("minus")
+        await pilot.press("minus")
         assert "×0.5" in shown(pilot, ReplayBar)
         await to(pilot, replay, 5)
         assert "0:05" in shown(pilot, ReplayBar)
@@ -123,16 +118,16 @@ async def test_keys_pause_seek_and_change_the_speed(tmp_path: Path) -> None:
 
 async def test_on_a_devices_page_arrows_read_the_charts(tmp_path: Path) -> None:
     async with dashboard(recordings.make(tmp_path / "a.jsonl", 300)) as (pilot, replay):
-        await press(pilot, "enter")
+        await pilot.press("enter")
         assert pilot.app.query_one(DevicePage).display
-        await press(pilot, "right")
-        await press(pilot, "left")
+        await pilot.press("right")
+        await pilot.press("left")
         assert replay.position == 0
-        await press(pilot, "shift+right")
+        await pilot.press("shift+right")
         await until(pilot, lambda: shown(pilot, Header).find("12:01:00") > 0)
         for _ in range(9):
-            await press(pilot, "left")
-        await press(pilot, "shift+left")  # the cursor is on what is not there any more
+            await pilot.press("left")
+        await pilot.press("shift+left")  # the cursor is on what is not there any more
         await settle(pilot)
         assert replay.position == 0
 
@@ -142,11 +137,11 @@ async def test_a_gap_shows_as_one_and_a_pause_does_not(tmp_path: Path) -> None:
     path = recordings.make(tmp_path / "a.jsonl", 4, gaps={2: 60.0})
     async with dashboard(path) as (pilot, replay):
         await to(pilot, replay, 1)
-        await press(pilot, "space")
+        await pilot.press("space")
         replay.turn(1000)
         pilot.app._tick()  # type: ignore[attr-defined]
         assert "No data" not in shown(pilot, Header)
-        await press(pilot, "space")
+        await pilot.press("space")
         await to(pilot, replay, 21)
         pilot.app._tick()  # type: ignore[attr-defined]
         assert "No data for 20 s: a gap in the recording" in shown(pilot, Header)
@@ -225,7 +220,7 @@ async def test_the_end_is_said(tmp_path: Path) -> None:
         pilot.app._tick()  # type: ignore[attr-defined]
         assert " end " in shown(pilot, ReplayBar)
         assert "No data" not in shown(pilot, Header)
-        await press(pilot, "space")
+        await pilot.press("space")
         assert replay.position == 0
 
 
@@ -263,14 +258,14 @@ async def test_no_process_of_a_recording_is_signalled(
     read = "gputop.ui.processes.process_page.read_details"
     monkeypatch.setattr(read, lambda *each: sent.append(each))
     async with dashboard(path) as (pilot, _):
-        await press(pilot, "3")
-        await press(pilot, key)
+        await pilot.press("3")
+        await pilot.press(key)
         assert not isinstance(pilot.app.screen, SendSignal)
         (said,) = pilot.app._notifications
         assert said.message.endswith(" works on live data, not in a replay")
         tab = pilot.app.query_one(ProcessesTab)
         tab.action_signal()
-        await press(pilot, "enter")
+        await pilot.press("enter")
         await settle(pilot)
         page = pilot.app.screen.query_one(ProcessPage)
         assert "this is a recording" in page.query_one(ProcessDetailsView).text()
@@ -283,11 +278,11 @@ async def test_no_process_of_a_recording_is_signalled(
 @pytest.mark.parametrize("key", ["b", "r"])
 async def test_what_makes_no_sense_says_why(tmp_path: Path, key: str) -> None:
     async with dashboard(recordings.make(tmp_path / "a.jsonl", 3)) as (pilot, _):
-        await press(pilot, key)
+        await pilot.press(key)
         (said,) = pilot.app._notifications
         assert said.message == f"{key} works on live data, not in a replay"
         assert "Stress" not in shown(pilot, KeysView)
-        await press(pilot, "2")
+        await pilot.press("2")
         assert pilot.app.query_one(DevicesView)
         devices = pilot.app.query_one("#form #device")._options  # type: ignore[attr-defined]
         assert not any("H100" in str(name) for name, _ in devices)
@@ -316,6 +311,6 @@ def test_the_screen(tmp_path: Path, same_text: Same) -> None:
     async def before(pilot: Pilot[None]) -> None:
         await until(pilot, lambda: dashboard_of(app).telemetry.sample is not None)
         await to(pilot, replay, 42)
-        await press(pilot, "plus")
+        await pilot.press("plus")
 
     assert same_text(app, terminal_size=(80, 24), run_before=before)

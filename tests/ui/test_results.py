@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from textual.events import MouseEvent, MouseScrollDown, MouseScrollUp
+from textual.pilot import Pilot
 from textual.widgets import Select
 
 from gputop.agent.problem import Problem, ProblemError
@@ -29,7 +30,6 @@ from tests.ui.pilots import (
     keep_in,
     lines,
     open_form,
-    press,
     settle,
     settled,
     shown,
@@ -38,8 +38,6 @@ from tests.ui.pilots import (
 )
 
 if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
     from gputop.bench.events import Result
     from gputop.ui.drawing.cells import Row
     from tests.sessions import PreparedSession
@@ -122,7 +120,7 @@ async def test_keys_and_the_wheel_look_through_them(monkeypatch: pytest.MonkeyPa
         assert " 830 " in selected(pilot)
         keys = "j 829|down 828|up 829|pagedown 827|pageup 829|end 801|j 801|home 830|k 830"
         for key, mean in (each.split() for each in keys.split("|")):
-            await press(pilot, key)
+            await pilot.press(key)
             assert f" {mean} " in selected(pilot), key
         view = app.query_one(ResultsView)
         for event, mean in ((MouseScrollDown, "827"), (MouseScrollUp, "830")):
@@ -153,11 +151,11 @@ async def test_a_result_is_drawn_again_compared_and_forgotten(
         assert "Done bfloat16" in shown(pilot, TitleView)
         await pilot.press("down", "enter")
         await until(pilot, lambda: "stored no curve" in shown(pilot, ThroughputChart))
-        await press(pilot, "d", "d", "d", "down", "d")
+        await pilot.press("d", "d", "d", "down", "d")
         said = text_of(lines(app))
         assert "mean, TFLOP/s" in said
         assert "change" in said
-        await press(pilot, "escape", "delete", "n")
+        await pilot.press("escape", "delete", "n")
         assert forgotten == []
         await pilot.press("delete")
         assert isinstance(app.screen, ConfirmScreen)
@@ -176,9 +174,9 @@ async def test_a_new_result_is_shown_wherever_one_had_scrolled_to(
     async with app.run_test(size=(80, 24)) as pilot:
         await open_form(pilot)
         await loaded(pilot)
-        await press(pilot, "end")
+        await pilot.press("end")
         assert " 801 " in selected(pilot)
-        await press(pilot, "b")
+        await pilot.press("b")
         assert "0.305" in selected(pilot)
         assert selected(pilot) == shown(pilot, ResultsView).splitlines()[1]
 
@@ -199,7 +197,7 @@ async def test_a_file_that_cannot_be_read_is_said_and_runs_go_on(
         text = shown(pilot, ResultsView)
         assert "The file cannot be used: it is <newer>␛[2J. Upgrade" in text
         assert "No results yet" in text
-        await press(pilot, "b")
+        await pilot.press("b")
         text = shown(pilot, ResultsView)
         assert "Not kept: The file cannot be used" in text
         assert "0.305" in text
@@ -218,7 +216,8 @@ async def test_a_run_that_ends_before_earlier_results_are_read_is_listed_once(
     monkeypatch.setattr(store, "recent", recent)
     monkeypatch.setattr(store, "append", keep_in(kept))
     app = GputopApp(PreparedStream(inventory(1), sample(1, processes=[])))
-    async with app.run_test(size=(100, 30)) as pilot:  # it does not wait for the earlier results
+    async with app.run_test(size=(100, 30)):
+        pilot = Pilot(app)  # which does not wait for the earlier results
         await pilot.press("2")
         await until(pilot, lambda: bool(app.screen.query("#kind SelectOverlay")))
         app.screen.query_one("#kind", Select).value = "soak"

@@ -26,7 +26,7 @@ from gputop.ui.processes.signal_dialog import SIGNALS, Order, SendSignal, signal
 from gputop.ui.processes.signals import send_signal
 from tests.agent.test_procfs import BOUND, NOBODY, child, proc, start_of
 from tests.streams import device, inventory, process, sample
-from tests.ui.pilots import app_with, lines, press, settle, settled, text_of, until
+from tests.ui.pilots import app_with, lines, settle, settled, text_of, until
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
@@ -81,15 +81,15 @@ async def test_a_signal_is_answered_after_a_question(number: int) -> None:
     signal = SIGNALS[number][0]
     app = SignalApp(process(4242, 0), process(4242, 1))
     async with settled(app, (80, 24)) as (app, pilot):
-        await press(pilot, *["down"] * number, "enter")
+        await pilot.press(*["down"] * number, "enter")
         assert app.answers == []
         name = signal.name.removeprefix("SIG")
         question = f"Send {name} to 4242 (ada, python train.py --rank 0) on GPU 0, 1?"
         assert question in " ".join(dialog(pilot).split())
         for key in ("enter", "space", "f9", "up"):
-            await press(pilot, key)
+            await pilot.press(key)
             assert app.answers == []
-        await press(pilot, "y")
+        await pilot.press("y")
         assert sent(app) == [(signal, [4242])]
         assert app.screen is not app.screen_shown
 
@@ -100,10 +100,10 @@ async def test_tab_chooses_the_job_with_its_launcher() -> None:
         assert "● 4242" in dialog(pilot)
         members = "torchrun 4200, python 4242, python 4243, python 4244"
         assert f"○ its job (4 processes)  {members}"[:50] in dialog(pilot)
-        await press(pilot, "tab", "enter")
+        await pilot.press("tab", "enter")
         question = f"Send TERM to its job (4 processes) ({members}) on GPU 0, 1, 2?"
         assert question in " ".join(dialog(pilot).split())
-        await press(pilot, "y")
+        await pilot.press("y")
         assert sent(app) == [(Signals.SIGTERM, [4200, 4242, 4243, 4244])]
 
 
@@ -128,7 +128,7 @@ async def test_a_click_on_a_signal_asks() -> None:
         await settle(pilot)
         assert "Send KILL to 4242" in dialog(pilot)
         assert app.answers == []
-        await press(pilot, "n", "end", "enter", "y")
+        await pilot.press("n", "end", "enter", "y")
         assert sent(app) == [(Signals.SIGUSR2, [4242])]
 
 
@@ -136,7 +136,7 @@ async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.Monk
     quiet = "gputop.ui.drawing.dialogs.QUIET_SECONDS"
     monkeypatch.setattr(quiet, 3600.0)
     async with settled(SignalApp(process(4242, 0)), (80, 24)) as (app, pilot):
-        await press(pilot, "enter", "y", "j", "y")
+        await pilot.press("enter", "y", "j", "y")
         assert app.answers == []
         assert "a moment" in dialog(pilot)
         monkeypatch.setattr(quiet, 0.01)
@@ -144,7 +144,7 @@ async def test_a_yes_that_comes_with_other_keys_is_none(monkeypatch: pytest.Monk
         async with asyncio.timeout(10):
             while "y Send it" not in dialog(pilot):
                 await pilot.pause()
-        await press(pilot, "y")
+        await pilot.press("y")
         assert len(app.answers) == 1
 
 
@@ -282,7 +282,6 @@ async def test_foreign_text_is_inert() -> None:
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot)
         await pilot.press("enter")
-        await settle(pilot)
         said = app.screen.query(Static).first().content
         assert "Send TERM to 1 ([red]x␛[2J, a⟨202e⟩b[/]␀" in str(said)
 

@@ -35,7 +35,7 @@ from tests.runs import gpu_run
 from tests.sessions import table_events, table_result
 from tests.streams import NOW, PreparedStream, host, inventory, no_driver, sample
 from tests.ui import scenes
-from tests.ui.pilots import app_with, lines, press, settle, shown, text_of, until
+from tests.ui.pilots import app_with, lines, settle, shown, text_of, until
 from tests.ui.together import GPUS, begun, mean, result
 
 if TYPE_CHECKING:
@@ -68,7 +68,6 @@ def ready(*keys: str) -> Any:
         await settle(pilot)
         for key in keys:
             await pilot.press(key)
-            await settle(pilot)
         await settle(pilot)
 
     return run_before
@@ -267,7 +266,7 @@ def test_benchmark_results(same_text: Same, monkeypatch: pytest.MonkeyPatch, key
         await settle(pilot)
         await pilot.press("2")
         await until(pilot, lambda: "H200" in shown(pilot, ResultsView))
-        await press(pilot, *keys.split())
+        await pilot.press(*keys.split())
         pilot.app.clear_notifications()
         await settle(pilot)
 

@@ -8,6 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.pilot import Pilot
 from textual.widgets import Select
 
 from gputop.agent.device import DeviceState
@@ -25,12 +26,10 @@ from gputop.ui.drawing.palette import FAULT
 from gputop.ui.shell.action_screen import KeysView
 from gputop.ui.shell.app import GputopApp
 from tests.streams import PreparedStream, device, inventory, process, readings, sample
-from tests.ui.pilots import keep_in, press, settle, settled, shown, until
+from tests.ui.pilots import keep_in, settle, settled, shown, until
 from tests.ui.together import GPUS, begun, result, table
 
 if TYPE_CHECKING:
-    from textual.pilot import Pilot
-
     from gputop.bench.events import Result
     from gputop.bench.results.verdict import VerdictLimits
     from tests.ui.together import Scripted
@@ -67,7 +66,7 @@ async def opened(pilot: Pilot[None], kind: str = "soak", device: str = ALL) -> N
 
 async def started(pilot: Pilot[None], kind: str = "soak") -> None:
     await opened(pilot, kind)
-    await press(pilot, "b")
+    await pilot.press("b")
 
 
 async def ended(pilot: Pilot[None]) -> None:
@@ -106,7 +105,7 @@ async def test_x_stops_all(scripted: type[Scripted], kept: list[Result]) -> None
         await until(pilot, lambda: states(pilot, 3) == ["running"] * 3)
         assert shown(pilot, TitleView).startswith(" Running bfloat16")
         assert "x Stop" in shown(pilot, KeysView)
-        await press(pilot, "b")
+        await pilot.press("b")
         assert len(scripted.requests) == 3, "no second one"
         await pilot.press("x")
         await ended(pilot)
@@ -163,10 +162,11 @@ async def test_an_end_while_results_are_judged_loses_none(
     app = quiet(2)
     async with app.run_test(size=SIZE) as pilot:
         await opened(pilot)
-        await pilot.press("b")
+        textual = Pilot(app)  # which does not wait for the results
+        await textual.press("b")
         await until(pilot, begun.is_set)
         await until(pilot, lambda: shown(pilot, TitleView).startswith(" Done"))
-        await pilot.press("q")
+        await textual.press("q")
     assert (kept, app.return_code) == ([], 0)
     may_go_on.set()
     await asyncio.get_running_loop().shutdown_default_executor()  # as asyncio does at the end
@@ -196,9 +196,9 @@ async def test_one_question_names_the_processes_of_all(scripted: type[Scripted])
         assert isinstance(app.screen, ConfirmScreen)
         assert app.screen._title == "3 of 3 devices are in use. A stress test would slow down:"
         assert [line.split()[:2] for line in app.screen._lines] == [["GPU", "0,"], ["GPU", "1"]]
-        await press(pilot, "n")
+        await pilot.press("n")
         assert scripted.requests == []
-        await press(pilot, "b")
+        await pilot.press("b")
         await pilot.press("y")
         await ended(pilot)
         assert len(scripted.requests) == 3
@@ -229,7 +229,7 @@ async def test_several_are_picked_from_a_list(scripted: type[Scripted]) -> None:
             "[ ] 1",
             *(f"[ ] {n}" for n in "23C"),
         ]
-        await press(pilot, "down", "down", "space", "down", "down", "space", "space", "enter")
+        await pilot.press("down", "down", "space", "down", "down", "space", "space", "enter")
         assert app.screen_stack == [app.screen]
         assert app.query_one("#device", Select).value == "some"
         await pilot.press("b")
@@ -237,7 +237,7 @@ async def test_several_are_picked_from_a_list(scripted: type[Scripted]) -> None:
         assert [each.target.number for each in scripted.requests] == ["0", "2"]
         choose_look(pilot, "device", MORE)
         await settle(pilot)
-        await press(pilot, "space", "escape")
+        await pilot.press("space", "escape")
         assert app.query_one("#device", Select).value == "some", "as it was"
 
 
@@ -274,7 +274,7 @@ async def test_a_check_runs_its_parts_and_lists_their_verdicts(
 ) -> None:
     async with quiet(1).run_test(size=(80, 24)) as pilot:
         await opened(pilot, "check", GPUS[0].uuid or "")
-        await press(pilot, "b")
+        await pilot.press("b")
         await ended(pilot)
         page = shown(pilot, ThroughputChart)
     kinds = ["copy", "latency", "memory", "soak", "burn"]

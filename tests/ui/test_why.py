@@ -19,7 +19,7 @@ from gputop.ui.telemetry import Telemetry
 from tests import streams
 from tests.health.histories import GPM_OFF, NO_GPM, WORKING, Machine, device, saw, trainer
 from tests.streams import NOW
-from tests.ui.pilots import app_with, press, settle, settled, shown
+from tests.ui.pilots import app_with, settle, settled, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,7 +59,7 @@ def findings(pilot: Pilot[None]) -> str:
 
 async def test_w_again_shows_the_findings_of_the_selected_device() -> None:
     async with settled(app_with(*records(STARVED, HOT)), LARGE) as (_, pilot):
-        await press(pilot, "w", "w")
+        await pilot.press("w", "w")
         assert "GPU 0 H100" in shown(pilot, WhyTitle)
         assert "watched for 1:29" in shown(pilot, WhyTitle)
         said = findings(pilot)
@@ -70,7 +70,7 @@ async def test_w_again_shows_the_findings_of_the_selected_device() -> None:
         assert "⣿" in said
         assert "heat" in said.partition("Checked, no problem")[2]
         assert "leak: not watched for long enough yet" in said
-        await press(pilot, "n")
+        await pilot.press("n")
         assert "GPU 1 H100" in shown(pilot, WhyTitle)
         assert "▲ Throttled by heat" in findings(pilot)
         assert "may be waiting for input" not in findings(pilot)
@@ -79,7 +79,7 @@ async def test_w_again_shows_the_findings_of_the_selected_device() -> None:
 @pytest.mark.parametrize("key", ["w", "!"])
 async def test_the_findings_of_all_devices_come_first(key: str) -> None:
     async with settled(app_with(*records(STARVED, HOT)), LARGE) as (_, pilot):
-        await press(pilot, key)
+        await pilot.press(key)
         assert "all 2 devices" in shown(pilot, WhyTitle)
         said = findings(pilot)
         assert "▲ GPU 0: may be waiting for input" in said
@@ -88,7 +88,7 @@ async def test_the_findings_of_all_devices_come_first(key: str) -> None:
         looked_for = said.partition("Checked, no problem")[2]
         assert "heat" not in looked_for
         assert "straggler" in looked_for
-        await press(pilot, "w")
+        await pilot.press("w")
         assert "GPU 0 H100" in shown(pilot, WhyTitle)
 
 
@@ -113,7 +113,7 @@ async def test_the_second_line_says_how_things_are_the_gravest_first(width: int)
 
 async def test_nothing_found_says_what_was_looked_for_and_what_cannot_be_told() -> None:
     async with settled(app_with(*records(NO_GPM, absent=GPM_OFF)), USUAL) as (_, pilot):
-        await press(pilot, "w")
+        await pilot.press("w")
         said = findings(pilot)
         assert said.startswith("No problem so far: 19 of 22 checks done")
         assert "Checked, no problem" in said
@@ -147,7 +147,7 @@ async def test_a_device_with_a_fault_shows_the_fault() -> None:
     async with settled(app_with(*told), LARGE) as (_, pilot):
         words = STATES[DeviceState.NEEDS_RESET]
         assert words in shown(pilot, DevicesView)
-        await press(pilot, "w")
+        await pilot.press("w")
         said = findings(pilot)
         assert f"▲ GPU 0: {words}. Xid 79: the GPU has fallen" in said
         assert "Usually only a reboot helps" in said
