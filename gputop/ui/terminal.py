@@ -86,8 +86,15 @@ class ScreenCells:
             zip(self._rows, self._sent, strict=True),
             1,
         ):
+            place: int | None = None
             for start, end in changes(row, sent):
-                output.append(f"\x1b[{y};{start + 1}H")
+                if place is None:
+                    output.append(f"\x1b[{y};{start + 1}H")
+                else:
+                    output.append(f"\x1b[{start - place}C")
+                text = "".join(cell[0] for cell in row[start:end])
+                # Terminals disagree about the width of other characters.
+                place = end if text.isascii() else None
                 for codes, cells in groupby(
                     row[start:end],
                     lambda cell: cell[1],

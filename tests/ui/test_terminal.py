@@ -71,7 +71,15 @@ def test_changes_in_a_row_with_few_cells_between_them_are_sent_together() -> Non
     cells.apply(at(0, 0, "a....b.....c"))
     assert cells.difference() == "\x1b[1;1Ha....b.....c"
     cells.apply(at(0, 0, "A....B.....C"))
-    assert cells.difference() == "\x1b[1;1HA....B\x1b[1;12HC"
+    assert cells.difference() == "\x1b[1;1HA....B\x1b[5CC"
+
+
+def test_a_place_behind_characters_of_uncertain_width_is_sent_as_it_is() -> None:
+    cells = cells_of()
+    cells.apply(at(0, 0, "a.....b.....c"))
+    cells.difference()
+    cells.apply(at(0, 0, "━.....B.....C"))
+    assert cells.difference() == "\x1b[1;1H━\x1b[1;7HB\x1b[5CC"
 
 
 def test_a_style_is_sent_once_for_its_run() -> None:
