@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -222,7 +223,7 @@ def _start(arguments: argparse.Namespace) -> tuple[Run, Popen[bytes]]:
                 else "there is no such file"
             )
         fail(
-            f"{program} was not started: {why}. Check the command.",
+            f"{shlex.quote(program)} was not started: {why}. Check the command.",
             COULD_NOT_RUN,
         )
     columns, rows = terminal_size()

@@ -16,7 +16,7 @@ from gputop.health.why import BOUND_BY, CHECKED, LACKING, figures
 from gputop.output import pages
 from gputop.output.pages import cell
 from gputop.schema.derived import gpus_text, label_of
-from gputop.text import duration, moment, visible
+from gputop.text import count, duration, moment, visible
 
 if TYPE_CHECKING:
     from gputop.agent.snapshot import Inventory, Sample
@@ -70,7 +70,7 @@ def _heading(
 ) -> Text:
     name = visible(inventory.hostname)
     if sample.machines:
-        name = f"{len(sample.machines)} hosts"
+        name = count(len(sample.machines), "host")
     until = moment(sample.time, "%Y-%m-%d %H:%M:%S")
     parts = [
         cell(name),

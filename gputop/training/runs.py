@@ -290,10 +290,12 @@ class OutputReader:
             for line in file:
                 if not line.endswith(b"\n"):
                     break
-                moment, offset = line.split()
-                self._times.append(float(moment))
-                self._offsets.append(int(offset))
                 self._times_read += len(line)
+                # On a full disk, earlier versions wrote parts of lines.
+                with contextlib.suppress(ValueError):
+                    moment, offset = map(float, line.split())
+                    self._times.append(moment)
+                    self._offsets.append(int(offset))
 
 
 def exit_status(status: int) -> int:

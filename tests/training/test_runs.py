@@ -49,6 +49,16 @@ def pieces(folder: Path) -> Iterator[runs.Piece]:
     yield from OutputReader(folder).read()
 
 
+def test_a_part_of_a_line_among_the_times_is_skipped(tmp_path: Path) -> None:
+    (tmp_path / OUTPUT).write_bytes(b"abcdef")
+    (tmp_path / TIMES).write_bytes(b"1.0 0\n2.0 2\n3.03.5 4\n4.0 5\n")
+    assert [(piece.data, piece.time) for piece in pieces(tmp_path)] == [
+        (b"ab", 1.0),
+        (b"cde", 2.0),
+        (b"f", 4.0),
+    ]
+
+
 def test_a_command_has_a_terminal_and_its_output_and_status_are_kept() -> None:
     code = "import os, sys; print(*os.get_terminal_size(), sys.stdout.isatty()); sys.exit(7)"
     run, relay = started(code)
