@@ -232,7 +232,7 @@ def start_run(
     problem = Problem(
         "The command was not started",
         why or "its relay does not answer",
-        "Try again",
+        "Try again, or set XDG_DATA_HOME to a local folder",
     )
     raise RunError(problem)
 
