@@ -8,6 +8,7 @@ machine. Needs the extra `dev`. `python -m screenshots.film` makes the animated 
 from __future__ import annotations
 
 import asyncio
+import html
 import os
 import re
 import tempfile
@@ -68,8 +69,41 @@ async def fleet_picture() -> None:
         keep("fleet", app.export_screenshot(title="gputop"))
 
 
+TEXT = re.compile(
+    r'<text class="([^"]*)" x="([\d.]+)" y="([\d.]+)" textLength="[\d.]+"'
+    r"([^>]*)>([^<]*[⠀-⣿][^<]*)</text>"
+)
+"""A text with braille."""
+CELL = 12.2
+"""Width of a cell in the units of the picture."""
+
+
+def with_braille_in_place(svg: str) -> str:
+    """Give each run of braille a text of its own.
+
+    Few fonts have braille in the width of their other characters. Within one text, blanks would
+    take the room of the dots.
+    """
+
+    def split(match: re.Match[str]) -> str:
+        kind, x, y, rest, text = match.groups()
+        made = []
+        cells = 0
+        for run in re.findall("[⠀-⣿]+|[^⠀-⣿]+", html.unescape(text)):
+            place = float(x) + CELL * cells
+            made.append(
+                f'<text class="{kind}" x="{place:.1f}" y="{y}" '
+                f'textLength="{CELL * len(run):.1f}"{rest}>{html.escape(run)}</text>'
+            )
+            cells += len(run)
+        return "".join(made)
+
+    return TEXT.sub(split, svg)
+
+
 def keep(name: str, svg: str) -> None:
     """As SVG and as PNG."""
+    svg = with_braille_in_place(svg)
     (HERE / f"{name}.svg").write_text(svg)
     png = resvg_py.svg_to_bytes(
         svg_string=with_local_font(svg), font_family=FONT
