@@ -132,13 +132,7 @@ class JobState(NamedTuple):
         """Return the state in one sentence; `gpu` names the device of the rank that is behind."""
         process = self.behind
         if self.held_up is not None and process is not None:
-            title = capitalized(
-                title_of(
-                    self.held_up,
-                    process,
-                    gpu,
-                )
-            )
+            title = capitalized(title_of(self.held_up, process, gpu))
             return f"{self.job.seen}. {title}: {self.held_up.numbers}"
         if self.lacking:
             return f"{self.job.seen}. Not compared: {self.lacking}"
@@ -147,11 +141,7 @@ class JobState(NamedTuple):
         return f"{self.job.seen}. No rank is out of line"
 
 
-def title_of(
-    held_up: HeldUp,
-    process: Process,
-    gpu: str = "",
-) -> str:
+def title_of(held_up: HeldUp, process: Process, gpu: str = "") -> str:
     """Return the title of the finding about a rank; `gpu` names its device if nothing else does."""
     who = f"rank {held_up.rank} ({gpu}pid {process.pid})"
     if held_up.hangs:
@@ -172,21 +162,13 @@ def find_jobs(processes: Iterable[Process]) -> list[Job]:
         if known is None or _memory(process) > _memory(known):
             ranks[rank] = process
         sizes[job_id] = max(
-            rank + 1,
-            sizes.get(job_id, 0),
-            process.world_size or 0,
+            rank + 1, sizes.get(job_id, 0), process.world_size or 0
         )
     jobs = []
     for job_id, ranks in found.items():
         if sizes[job_id] > 1:
             by_rank = dict(sorted(ranks.items()))
-            jobs.append(
-                Job(
-                    job_id,
-                    by_rank,
-                    sizes[job_id],
-                )
-            )
+            jobs.append(Job(job_id, by_rank, sizes[job_id]))
     return jobs
 
 
@@ -207,11 +189,7 @@ def judge_jobs(
     for job in jobs:
         known = before.get(job.id)
         held_up = None if known is None else known.held_up
-        state = _judge(
-            job,
-            views,
-            held_up,
-        )
+        state = _judge(job, views, held_up)
         states[job.id] = state
         for process in job.ranks.values():
             view = views.get(process.device_uuid)
@@ -221,9 +199,7 @@ def judge_jobs(
 
 
 def _judge(
-    job: Job,
-    views: Mapping[str, RuleView],
-    before: HeldUp | None,
+    job: Job, views: Mapping[str, RuleView], before: HeldUp | None
 ) -> JobState:
     loads = {}
     for rank, process in job.ranks.items():
@@ -233,12 +209,7 @@ def _judge(
         load = _load_of(view)
         if load is None:
             absence = view.absence(BUSY)
-            why = lack_text(
-                BUSY,
-                absence,
-                view.device,
-                view.host,
-            )
+            why = lack_text(BUSY, absence, view.device, view.host)
             if absence is not None:
                 why = f"rank {rank} has {why}"
             return JobState(job, lacking=why)
@@ -246,11 +217,7 @@ def _judge(
     devices = {process.device_uuid for process in job.ranks.values()}
     if len(devices) < len(loads):
         return JobState(job, lacking="ranks share a GPU")
-    return compare(
-        job,
-        loads,
-        before,
-    )
+    return compare(job, loads, before)
 
 
 def _load_of(view: RuleView) -> Load | None:
@@ -268,19 +235,11 @@ def _load_of(view: RuleView) -> Load | None:
         highest = max(finite(view.values(POWER, t.LONG_SECONDS, 0.0)))
         fallen = 100 * watts / max(1.0, highest)
     tensor = view.mean_or_none(TENSOR, t.RANK_SECONDS)
-    return Load(
-        busy,
-        power,
-        fallen,
-        sm,
-        tensor,
-    )
+    return Load(busy, power, fallen, sm, tensor)
 
 
 def compare(
-    job: Job,
-    loads: Mapping[int, Load],
-    before: HeldUp | None = None,
+    job: Job, loads: Mapping[int, Load], before: HeldUp | None = None
 ) -> JobState:
     """Return which rank the others wait for. `before` is the previous verdict."""
     hung = before is not None and before.hangs
@@ -299,11 +258,7 @@ def compare(
         return state._replace(lacking=few)
     found: dict[int, HeldUp] = {}
     for reading in LIMITS:
-        held_up = _out_of_line(
-            loads,
-            reading,
-            before,
-        )
+        held_up = _out_of_line(loads, reading, before)
         if held_up is not None:
             found.setdefault(held_up.rank, held_up)
     if len(found) == 1:
@@ -320,10 +275,7 @@ def waits(load: Load, *, held: bool) -> bool:
         tensor = load.tensor or 0.0
         few = t.FEW_SMS.passed(load.sm, held=held)
         return few and t.NO_TENSOR.passed(tensor, held=held)
-    for limit, power in (
-        (t.FEW_WATTS, load.power),
-        (t.FALLEN, load.fallen),
-    ):
+    for limit, power in ((t.FEW_WATTS, load.power), (t.FALLEN, load.fallen)):
         if power is not None and limit.passed(power, held=held):
             return True
     return False
@@ -339,20 +291,12 @@ def _hung(rank: int, loads: Mapping[int, Load]) -> HeldUp:
         if numbers:
             own = numbers.pop(rank)
             others = _median([*numbers.values()])
-            return HeldUp(
-                rank,
-                reading,
-                own,
-                others,
-                hangs=True,
-            )
+            return HeldUp(rank, reading, own, others, hangs=True)
     raise AssertionError("busy is known")
 
 
 def _out_of_line(
-    loads: Mapping[int, Load],
-    reading: str,
-    before: HeldUp | None,
+    loads: Mapping[int, Load], reading: str, before: HeldUp | None
 ) -> HeldUp | None:
     """Return the rank that is less busy than all others, or that does more work in its time."""
     from gputop.bench.results.statistics import robust_sigma
@@ -377,28 +321,15 @@ def _out_of_line(
         and apart >= t.DEVIATIONS * robust_sigma(others)
         and nearest >= apart / 2
     ):
-        return HeldUp(
-            rank,
-            reading,
-            own,
-            median,
-        )
+        return HeldUp(rank, reading, own, median)
     return None
 
 
-def _are_busy(
-    loads: Mapping[int, Load],
-    rank: int,
-    *,
-    held: bool,
-) -> bool:
+def _are_busy(loads: Mapping[int, Load], rank: int, *, held: bool) -> bool:
     """Return True if the other ranks are busy, as ranks are that wait for another one."""
     busy = _numbers(loads, BUSY)
     busy.pop(rank)
-    return t.BUSY.passed(
-        _median([*busy.values()]),
-        held=held,
-    )
+    return t.BUSY.passed(_median([*busy.values()]), held=held)
 
 
 def _numbers(loads: Mapping[int, Load], reading: str) -> dict[int, float]:

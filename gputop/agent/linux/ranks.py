@@ -67,11 +67,7 @@ def kept_variables(data: bytes) -> dict[str, str]:
     return found
 
 
-def rank_of(
-    variables: Mapping[str, str],
-    home: str,
-    parent_pid: int,
-) -> Rank:
+def rank_of(variables: Mapping[str, str], home: str, parent_pid: int) -> Rank:
     """Return the rank that these variables describe.
 
     `home` is the name of the process's machine or container.
@@ -89,23 +85,11 @@ def rank_of(
         if name == TORCH and size is None:
             # A variable of this name may mean anything.
             continue
-        return Rank(
-            rank,
-            size,
-            _job_id(
-                variables,
-                home,
-                parent_pid,
-            ),
-        )
+        return Rank(rank, size, _job_id(variables, home, parent_pid))
     return Rank()
 
 
-def _job_id(
-    variables: Mapping[str, str],
-    home: str,
-    parent_pid: int,
-) -> str:
+def _job_id(variables: Mapping[str, str], home: str, parent_pid: int) -> str:
     """Return the id of a job. Without one for all hosts, it is the launcher on this host."""
     address, port = variables.get(ADDRESS), variables.get(PORT)
     if address and port:

@@ -29,12 +29,7 @@ FILL_SECONDS = 20.0
 class Ring(Product):
     """A product that takes its operands in turn from copies that fill the memory."""
 
-    def __init__(
-        self,
-        product: Product,
-        device: Any,
-        run: WorkerRun,
-    ) -> None:
+    def __init__(self, product: Product, device: Any, run: WorkerRun) -> None:
         vars(self).update(vars(product))
         operands = product.a, product.stored_b
         each = sum(operand.nbytes for operand in operands)
@@ -77,10 +72,7 @@ class Traffic:
         self.device, self.run, torch = device, run, device.torch
         size = COPIED_BYTES[device.place]
         self.source = torch.randint(
-            -(2**62),
-            2**62,
-            (size // 8,),
-            device=device.place,
+            -(2**62), 2**62, (size // 8,), device=device.place
         )
         self.to = torch.empty_like(self.source)
         device.synchronize()  # the copies run in another stream

@@ -75,18 +75,8 @@ def _cpu(job: Job, rank: int) -> list[Evidence]:
     if own is None or not others:
         return []
     return [
-        Evidence(
-            "CPU of its process",
-            CPU,
-            own,
-            "%",
-        ),
-        Evidence(
-            "of the others",
-            CPU,
-            median(others),
-            "%",
-        ),
+        Evidence("CPU of its process", CPU, own, "%"),
+        Evidence("of the others", CPU, median(others), "%"),
     ]
 
 
