@@ -54,6 +54,8 @@ class ReaderSlot:
     heard_at: float = 0.0
     """End of the last complete read, or the start of the threads."""
     known: KnownGpu = field(default_factory=KnownGpu)
+    was_taken: bool = False
+    """True if `known` was sent."""
 
     def is_stuck(self, now: float) -> bool:
         """Return True if the current read takes too long."""
@@ -84,11 +86,11 @@ class ReaderSlot:
 
     def take(self) -> KnownGpu:
         """Return the current state to send. The driver's own samples are returned only once."""
-        known = self.known
-        self.known = known._replace(
-            samples=tuple(map(without_samples, known.samples))
-        )
-        return known
+        samples = self.known.samples
+        if self.was_taken:
+            samples = tuple(map(without_samples, samples))
+        self.was_taken = True
+        return self.known._replace(samples=samples)
 
     def keep(self, readings: Sequence[DeviceReading], began: float) -> None:
         """Store the readings of a read that began at `began`."""
@@ -102,7 +104,9 @@ class ReaderSlot:
             ):
                 chosen.append(reading)
         samples = tuple(reading.sample for reading in chosen)
-        samples = tuple(carry_samples(self.known.samples, samples))
+        if not self.was_taken:
+            samples = tuple(carry_samples(self.known.samples, samples))
+        self.was_taken = False
         processes: list[Process] = []
         for reading in chosen:
             processes += reading.processes

@@ -330,7 +330,7 @@ def test_nothing_else_of_an_environment_is_kept() -> None:
         child.stdout.readline()
         own = Owners(secrets=True)
         ((_, facts),) = own.look_up([child.pid])
-        kept = own._variables.get((child.pid, own._known[child.pid].stat.start_ticks))
+        kept = own._texts.get(own._known[child.pid].key).variables
     process = with_facts(listed(child.pid), facts)
     assert (process.rank, process.world_size, process.job_id) == (5, 8, "node01:29500")
     assert isinstance(kept, dict)
@@ -371,16 +371,17 @@ def test_ranks_in_containers_of_one_host_are_not_one_job(
 
 
 def test_an_environment_that_blocks(clock: Time, proc: FakeProc, owners: Owners) -> None:
-    """The rank comes later; the rest of the process and other processes do not wait for it."""
+    """The rank and the command come later. Nothing else of any process waits for them."""
     proc.add()
     proc.add(8, environ=TORCHRUN.encode())
     environ = proc.root / "7/environ"
     environ.unlink()
     os.mkfifo(environ)
     stuck = find(owners, 7)
-    assert stuck.command == "python train.py"
+    assert stuck.command == "python", "the name of the executable"
     assert stuck.absent["rank"] is Absence.NO_DATA_YET
     assert find(owners, 8).rank == 5
     clock.now += IDENTITY_SECONDS
     environ.write_bytes(b"PMI_RANK=1\0PMI_SIZE=2\0")
     until(lambda: find(owners, 7).rank == 1)
+    assert find(owners, 7).command == "python train.py"

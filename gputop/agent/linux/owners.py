@@ -99,6 +99,8 @@ class _Known:
     children: Mapping[_Key, _Cpu] = field(default_factory=dict)
     """CPU of each child process."""
     child_waits: bool = False
+    has_names: bool = False
+    """True if all names were known at the last look at the identity."""
 
     @property
     def key(self) -> _Key:
@@ -108,6 +110,15 @@ class _Known:
     def parent_key(self) -> _Key:
         start = self.parent.start_ticks if self.parent else 0
         return self.parent_pid, start
+
+
+class _Texts(NamedTuple):
+    """Command line and variables of a process, which only its memory has."""
+
+    command: str = ""
+    """With masked secrets. Empty for a kernel thread and a zombie."""
+    unmasked: str = ""
+    variables: Mapping[str, str] | Absence = Absence.NO_DATA_YET
 
 
 class Owners:
@@ -131,12 +142,13 @@ class Owners:
         self._secrets = secrets
         self._boot = procfs.BootTime(proc)
         self._known: dict[int, _Known] = {}
-        # Reading a command line blocks while the process holds its memory
-        # lock, which it may do while it waits for storage. A directory service
-        # or a network file system may never answer.
+        # Reading these texts blocks while the process holds its memory lock,
+        # which it may do while it waits for storage. A directory service or a
+        # network file system may never answer.
         self._users = SlowResults(user_name, ANSWER_SECONDS)
-        self._commands = SlowResults(self._read_command, ANSWER_SECONDS)
-        self._variables = SlowResults(self._read_variables, ANSWER_SECONDS)
+        self._texts = SlowResults(self._read_texts, ANSWER_SECONDS)
+        self._read_now: set[_Key] = set()
+        """Processes whose texts were read in this look. A parent has many children."""
         self._hostname = socket.gethostname()
         self._containers = SlowResults(
             partial(container_names, root=root), ANSWER_SECONDS
@@ -145,20 +157,20 @@ class Owners:
     def look_up(self, pids: Iterable[int]) -> Iterator[tuple[int, Facts]]:
         """Yield the facts of each process from /proc, and forget all other processes. May block."""
         wanted = set()
+        self._read_now.clear()
         for pid in pids:
             wanted.add(pid)
             yield pid, self._owner_of(pid)
-        commands = set()
+        texts = set()
         containers = set()
         for pid in [*self._known]:
             known = self._known[pid]
             if pid in wanted:
-                commands |= {known.key, known.parent_key}
+                texts |= {known.key, known.parent_key}
                 containers.add(known.cgroup)
             else:
                 del self._known[pid]
-        self._commands.keep(commands)
-        self._variables.keep(commands)
+        self._texts.keep(texts)
         self._containers.keep(containers)
 
     def _owner_of(self, pid: int) -> Facts:
@@ -198,7 +210,9 @@ class Owners:
         if is_due or known.parent_pid != stat.parent_pid:
             self._look_at_identity(known)
             known.identity_at = now
-        self._add_names(known, again=is_due)
+            known.has_names = False
+        if not known.has_names:
+            known.has_names = self._add_names(known, again=is_due)
         known.facts.update(
             start_time=self._boot.start_of(stat),
             cpu_percent=known.cpu.percent,
@@ -271,40 +285,41 @@ class Owners:
             text = ""
         return text, place._asdict()
 
-    def _add_names(self, known: _Known, *, again: bool) -> None:
-        """Add the names of the user, the program and the container; with `again`, read them anew.
+    def _add_names(self, known: _Known, *, again: bool) -> bool:
+        """Add the names of the user, the program and the container, and the rank.
 
-        Until a name is known, the user is a number, the container an id, and the command the name
-        of the executable. Raises OSError if the process has ended.
+        With `again`, they are read anew. Returns True if all are known. Until then the user is a
+        number, the container an id, and the command the name of the executable.
         """
         facts = known.facts
-        facts["user"] = self._users.get(known.user) or str(known.user)
-        facts.update(self._rank(known, again=again))
-        masked, unmasked = self._command(known.key, again=again)
-        facts["command"] = masked or known.stat.name
+        user = self._users.get(known.user)
+        facts["user"] = user or str(known.user)
+        texts = self._texts_of(known.key, again=again)
+        own = texts or _Texts()
+        facts["command"] = own.command or known.stat.name
         facts["unmasked"] = None
-        if self._secrets and unmasked != masked:
-            facts["unmasked"] = unmasked
+        if self._secrets and own.unmasked != own.command:
+            facts["unmasked"] = own.unmasked
+        facts.update(_rank_facts(own, known))
+        has_all = user is not None and texts is not None
         facts.update(dict.fromkeys(PARENT))
         if known.parent is not None:
-            masked, _ = self._command(known.parent_key, again=again)
-            facts["parent_command"] = masked or known.parent.name
+            texts = self._texts_of(known.parent_key, again=again)
+            has_all = has_all and texts is not None
+            command = texts.command if texts else ""
+            facts["parent_command"] = command or known.parent.name
             facts["parent_start_time"] = self._boot.start_of(known.parent)
         if known.cgroup:
-            facts.update(self._containers.get(known.cgroup, again=again) or {})
+            names = self._containers.get(known.cgroup, again=again)
+            has_all = has_all and names is not None
+            facts.update(names or {})
+        return has_all
 
-    def _command(self, key: _Key, *, again: bool) -> tuple[str, str]:
-        """Return a command line, masked and unmasked; both empty until it is known."""
-        return self._commands.get(key, again=again) or ("", "")
-
-    def _rank(self, known: _Known, *, again: bool) -> Facts:
-        """Return the rank of a process, or why it is unknown."""
-        variables = self._variables.get(known.key, again=again)
-        if variables is None:
-            variables = Absence.NO_DATA_YET
-        if isinstance(variables, Absence):
-            return dict.fromkeys(Rank._fields, variables)
-        return rank_of(variables, known.home, known.parent_pid)._asdict()
+    def _texts_of(self, key: _Key, *, again: bool) -> _Texts | None:
+        """Return the texts of a process, or None until they are known."""
+        again = again and key not in self._read_now
+        self._read_now.add(key)
+        return self._texts.get(key, again=again)
 
     def _user_number(self, pid: int) -> int:
         """Return the user's number. Raises OSError if hidden, ValueError if unreadable."""
@@ -314,23 +329,27 @@ class Owners:
             raise ValueError("not the content of /proc/PID/status")
         return int(match[1])
 
-    def _read_variables(self, key: _Key) -> Mapping[str, str] | Absence:
+    def _read_texts(self, key: _Key) -> _Texts:
         pid, _ = key
+        command = b""
+        variables: Mapping[str, str] | Absence
+        with contextlib.suppress(OSError):
+            command = procfs.read(f"{self._proc}/{pid}/cmdline", COMMAND_BYTES)
         try:
-            return read_variables(pid, self._proc)
+            variables = read_variables(pid, self._proc)
         except PermissionError:
-            return Absence.NO_PERMISSION
+            variables = Absence.NO_PERMISSION
         except OSError:
             # The process has just ended.
-            return Absence.LOST
+            variables = Absence.LOST
+        return _Texts(*parse_command_line(command), variables)
 
-    def _read_command(self, key: _Key) -> tuple[str, str]:
-        pid, _ = key
-        try:
-            data = procfs.read(f"{self._proc}/{pid}/cmdline", COMMAND_BYTES)
-        except OSError:
-            return "", ""
-        return parse_command_line(data)
+
+def _rank_facts(texts: _Texts, known: _Known) -> Facts:
+    """Return the rank of a process, or why it is unknown."""
+    if isinstance(texts.variables, Absence):
+        return dict.fromkeys(Rank._fields, texts.variables)
+    return rank_of(texts.variables, known.home, known.parent_pid)._asdict()
 
 
 def _children_facts(cpus: Mapping[_Key, _Cpu]) -> Facts:
