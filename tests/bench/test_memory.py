@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -134,6 +135,23 @@ def test_the_memory_that_it_takes_is_what_it_may() -> None:
     totals = memory.totals
     taken = totals.total_bytes + 2 * totals.block_bytes + totals.block_bytes // 8
     assert taken <= 64 * MIB < taken + totals.block_bytes
+
+
+@needs_torch
+def test_memory_that_takes_too_long_to_fill_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine may have more memory than it can fill within the run."""
+    run = runs.WorkerRun(os.open(os.devnull, os.O_WRONLY), worker_request(asked(8, seconds=8.0)))
+    device = backends.Cpu(load_torch(), run.halt)
+
+    def block_in_a_second(work: Callable[[int], None], count: int) -> float:
+        work(count)
+        return 1.0
+
+    monkeypatch.setattr(device, "wall", block_in_a_second)
+    worker.memory(device, run)
+    assert run.totals.checks > 0
+    assert run.totals.patterns["random"] == (2 * (2 + 4) * MIB, 4.0, 2)
+    assert run.notes[0].startswith("tested 0.00195 of 0.00")
 
 
 def test_windows_in_bytes_are_joined_and_drawn_in_their_unit() -> None:

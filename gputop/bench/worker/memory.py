@@ -27,6 +27,8 @@ BLOCK_SECONDS = 1.0
 BITS, BYTES_OF_WORD, WORD = 64, 8, 2**64 - 1
 """Bits of a word (also the words of a row), bytes of a word, and a word with all bits set."""
 FEW = 8
+FILL_SHARE = 0.25
+"""Most of a run's time for writing to the memory for the first time. Then the rest is left out."""
 ODD = 0x9E3779B97F4A7C15
 """Factor of a block's number. The product makes the random words differ from block to block."""
 FIXED = (
@@ -128,6 +130,9 @@ def memory(device: Any, run: WorkerRun) -> None:
                     tested.note_missing()
                     return
                 tested.visit(at, compared, written)
+                is_filling = not totals.checks
+                if is_filling and totals.seconds >= FILL_SHARE * seconds:
+                    tested.leave_out_after(at)
 
 
 class MemoryUnderTest:
@@ -204,7 +209,21 @@ class MemoryUnderTest:
         """Yield the blocks in the order of each sweep, and the masks to compare and write."""
         for step, compared, written in sweeps:
             for at in range(len(self.blocks))[::step]:
-                yield at, compared, written
+                if at < len(self.blocks):
+                    yield at, compared, written
+
+    def leave_out_after(self, last: int) -> None:
+        """Test only the blocks up to this one, because the others would take too long."""
+        left_out = len(self.blocks) - last - 1
+        if not left_out:
+            return
+        before = self.totals.total_bytes
+        del self.blocks[last + 1 :]
+        self.totals.total_bytes -= left_out * self.totals.block_bytes
+        self.run.notes.append(
+            f"tested {self.totals.total_bytes / 2**30:.3g} of {before / 2**30:.3g} GiB: the rest "
+            "would have taken too long, give more --seconds"
+        )
 
     def visit(
         self,
