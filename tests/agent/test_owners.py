@@ -330,7 +330,9 @@ def test_nothing_else_of_an_environment_is_kept() -> None:
         child.stdout.readline()
         own = Owners(secrets=True)
         ((_, facts),) = own.look_up([child.pid])
-        kept = own._texts.get(own._known[child.pid].key).variables
+        texts = own._texts.get(own._known[child.pid].key)
+    assert texts is not None
+    kept = texts.variables
     process = with_facts(listed(child.pid), facts)
     assert (process.rank, process.world_size, process.job_id) == (5, 8, "node01:29500")
     assert isinstance(kept, dict)
