@@ -80,18 +80,20 @@ async def read(pilot: Pilot[None]) -> None:
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (40, 12)])
 async def test_the_tab_has_progress_charts_and_output(size: tuple[int, int]) -> None:
-    steps = [f"step {n} of 200 loss {2 - n / 100}" for n in range(90)]
+    steps = [f"step {n} of 200 loss {2 - n / 100} lr 2e-05" for n in range(90)]
     app = app_of(Followed("\x1b[31mbegin\x1b[0m \x1b]0;title\x07", *steps))
     async with app.run_test(size=size) as pilot:
         await read(pilot)
         app.query_one(TrainingTab).show_telemetry()
         text = text_of(lines(app))
+        summary = shown(pilot, TrainingSummary)
     assert "\x1b" not in text
     assert "step 89 of 200" in text
     if size[0] >= 80:
         assert "python train.py" in text
         assert re.search(r"step 89 of 200 .* 44 % +1.00 steps/s +loss 1.11", text)
         assert "steps/s         1.00" in text
+        assert ("lr 2e-05" in summary) is (size[0] >= 120)
         assert re.search(r"busy +97 %", text), "only of the GPU of the training"
 
 

@@ -225,6 +225,11 @@ async def test_what_is_drawn_is_sent_at_once(drawn: Drawn) -> None:
     assert await drawn.read_until(b"FIRST") == b"\x1b[1;1HFIRST"
 
 
+async def test_the_bell_does_not_wait_for_the_next_frame(drawn: Drawn) -> None:
+    drawn.driver.write("\x07")
+    await drawn.read_until(b"\x07")
+
+
 async def test_a_stalled_terminal_gets_the_newest_screen_and_no_backlog(drawn: Drawn) -> None:
     drawn.fill()
     before = len(drawn.driver._pending)
