@@ -29,11 +29,6 @@ SWEEP = (
     product("float32", 1024, 0.2, 0.0107),
     product("float32", 1, 3e-3, 1e-6),
 )
-LATENCY = (
-    product("eager", 5, 2.5e-4, 1e-6),
-    product("CUDA graph", 5, 1e-3, 2.5e-7),
-    product("eager", 1000, 0.2, 0.01),
-)
 PEAK = (
     product("B row-major", 256, 3.0, 1e-5),
     product("B column-major", 384, 4.0, 1e-5),
@@ -64,12 +59,6 @@ TABLES: dict[str, tuple[Any, ...]] = {
         ["N", "float64, TFLOP/s", "float32, TFLOP/s", "float64, time", "float32, time"],
         ["1", "2.00G", "3.00G", "1.05 µs", "1 µs"],
         ["1024", "–", "0.200", "–", "10.7 ms"],
-    ),
-    "latency": (
-        LATENCY,
-        ["time per product", "5×5", "1000×1000"],
-        ["eager", "1 µs", "10 ms"],
-        ["CUDA graph", "250 ns", "–"],
     ),
     "peak": (
         PEAK,
@@ -110,7 +99,6 @@ def test_the_table_of_a_kind(kind: str) -> None:
 
 def test_the_best_of_each_column_is_marked() -> None:
     assert table_of("copy", COPY).best == {(1, 1)}
-    assert table_of("latency", LATENCY).best == {(2, 1)}
     assert table_of("peak", PEAK).best == {(1, 1)}, "zeros are no speed of a device"
     assert best_row(PEAK) is PEAK[2]
     assert table_of("memory", MEMORY).best == frozenset()

@@ -38,7 +38,6 @@ from .events import (
     to_line,
 )
 from .guard import Guard
-from .latency import latency
 from .loads import pulse, soak
 from .memory import memory
 from .request import GO, STOP, WorkerRequest
@@ -286,7 +285,6 @@ def read_request() -> tuple[WorkerRequest, bytes]:
 _KINDS = (
     soak,
     sweep,
-    latency,
     peak,
     step,
     copy,
