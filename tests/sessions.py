@@ -60,8 +60,8 @@ def sweep_points(dtype: str, tflops: float, launch_seconds: float) -> tuple[Poin
     return tuple(found)
 
 
-STEPS = {"7B": (4096, 0.41, 0.55), "70B": (4096, 0.52, 0.61)}
-"""Tokens, and TFLOP/s eager and compiled."""
+STEPS = {"7B": (4096, 0.41), "70B": (4096, 0.52)}
+"""Tokens, and TFLOP/s."""
 COPIES = {
     "device to device": 3.9e12,
     "host to device, pageable": 1.2e10,
@@ -73,13 +73,11 @@ POINTS: dict[str, tuple[Point, ...]] = {
     "sweep": (*sweep_points("float32", 0.31, 1e-6), *sweep_points("float64", 0.15, 1.1e-6)),
     "step": tuple(
         Point(
-            f"{name}, {way}",
+            name,
             tokens,
             {"tflops": rate, "tokens_per_second": 1e5 * rate, "seconds": tokens / rate / 1e5},
         )
-        for at, way in enumerate(("eager", "compiled"))
-        for name, (tokens, *rates) in STEPS.items()
-        for rate in rates[at : at + 1]
+        for name, (tokens, rate) in STEPS.items()
     ),
     "copy": tuple(
         Point(way, 1 << power, {"bytes_per_second": rate * share, "seconds": 1e-3})
@@ -118,7 +116,7 @@ POINTS: dict[str, tuple[Point, ...]] = {
 """The rows of every kind that has some."""
 NOTES = {
     "sweep": ("float32: no size from 6144 on, the time was up",),
-    "step": ("70B, compiled: left out, torch.compile: no working C++ compiler found",),
+    "step": ("70B: left out, it needs 61.2 GiB, and 30.1 GiB may be used",),
     "copy": (),
     "collective": (),
     "peak": ("the best of 14 shapes and layouts is 1920×512×1024: 0.413 TFLOP/s",),

@@ -232,14 +232,6 @@ NO_LIBRARY = Fault("library", exception="TypeError", message="no such one", kind
         ),
         ("copy", {}, NOT_PINNED, "pinned: absent at 1 MiB, CUDA error: OS call failed", None),
         ("peak", {"size": 256}, NO_LIBRARY, " with cuBLASLt: not measured, TypeError", None),
-        pytest.param(
-            "step",
-            {},
-            Fault("compile", message="no compiler"),
-            "7B/16, compiled: left out, torch.compile: no compiler",
-            None,
-            marks=pytest.mark.slow,
-        ),
     ],
 )
 async def test_a_row_that_fails_is_noted_and_the_others_are_measured(

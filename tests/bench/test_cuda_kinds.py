@@ -24,7 +24,7 @@ SERIES = {
         "host to device, pinned",
         "device to host, pinned",
     ],
-    "step": ["7B/16, eager", "70B/16, eager", "7B/16, compiled", "70B/16, compiled"],
+    "step": ["7B/16", "70B/16"],
 }
 
 

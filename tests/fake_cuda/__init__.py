@@ -32,7 +32,6 @@ Points where a fault can happen (`at`), and the attributes that select one:
 | `write` | `torch.bitwise_xor`, by which `memory` writes its patterns | |
 | `peer copy` | the driver's `cuMemcpyAsync`, which returns status 700 | |
 | `library` | `preferred_blas_library(name)` | `kind` (`cublas`, `cublaslt`) |
-| `compile` | the first call of a compiled function | |
 | `collective` | `init_process_group` | |
 
 Modules: `settings` (settings and faults), `timeline` (devices, streams, events), `memory`

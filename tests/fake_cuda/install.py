@@ -1,4 +1,4 @@
-"""Patches torch: `torch.cuda`, the functions that make tensors, products, copies, NCCL, compile."""
+"""Patches torch: `torch.cuda`, the functions that make tensors, products, copies, NCCL."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ def install() -> None:
     torch.backends.cuda.preferred_blas_library = _library(machine)
     _patch_cuda(machine, memory)
     _patch_collectives(machine)
-    torch.compile = _compiler(machine)
     driver.install(machine)
 
 
@@ -310,16 +309,3 @@ def _patch_collectives(machine: Machine) -> None:
         return begin("gloo" if backend == "nccl" else backend, *arguments, **options)
 
     distributed.init_process_group = init_process_group
-
-
-def _compiler(machine: Machine) -> Callable[..., Any]:
-    """Return a `torch.compile` that compiles nothing."""
-
-    def compile_nothing(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            machine.faults.reach("compile")
-            return function(*arguments)
-
-        return call
-
-    return compile_nothing
