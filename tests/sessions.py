@@ -60,16 +60,8 @@ def sweep_points(dtype: str, tflops: float, launch_seconds: float) -> tuple[Poin
     return tuple(found)
 
 
-WAYS = {
-    "eager": (5.1e-6, 5.4e-6, 4.7e-5),
-    "launch alone": (4.9e-6, 5.0e-6, 5.2e-6),
-    "CUDA graph": (1.6e-6, 1.9e-6, 4.4e-5),
-    "synchronised each time": (1.12e-5, 1.19e-5, 5.5e-5),
-    "norm fetched at the end": (1.4e-5, 1.5e-5, 6.1e-5),
-    "norm fetched each step": (3.1e-5, 3.2e-5, 7.9e-5),
-}
-STEPS = {"7B": (4096, 0.41, 0.55), "70B": (4096, 0.52, 0.61)}
-"""Tokens, and TFLOP/s eager and compiled."""
+STEPS = {"7B": (4096, 0.41), "70B": (4096, 0.52)}
+"""Tokens, and TFLOP/s."""
 COPIES = {
     "device to device": 3.9e12,
     "host to device, pageable": 1.2e10,
@@ -79,21 +71,13 @@ COPIES = {
 }
 POINTS: dict[str, tuple[Point, ...]] = {
     "sweep": (*sweep_points("float32", 0.31, 1e-6), *sweep_points("float64", 0.15, 1.1e-6)),
-    "latency": tuple(
-        Point(way, n, {"tflops": 2 * n**3 / seconds / 1e12, "seconds": seconds}, (n, n, n))
-        for at, n in enumerate((5, 100, 1000))
-        for way, each in WAYS.items()
-        for seconds in each[at : at + 1]
-    ),
     "step": tuple(
         Point(
-            f"{name}, {way}",
+            name,
             tokens,
             {"tflops": rate, "tokens_per_second": 1e5 * rate, "seconds": tokens / rate / 1e5},
         )
-        for at, way in enumerate(("eager", "compiled"))
-        for name, (tokens, *rates) in STEPS.items()
-        for rate in rates[at : at + 1]
+        for name, (tokens, rate) in STEPS.items()
     ),
     "copy": tuple(
         Point(way, 1 << power, {"bytes_per_second": rate * share, "seconds": 1e-3})
@@ -132,16 +116,7 @@ POINTS: dict[str, tuple[Point, ...]] = {
 """The rows of every kind that has some."""
 NOTES = {
     "sweep": ("float32: no size from 6144 on, the time was up",),
-    "latency": (
-        (
-            "5×5: a product takes 5.1 µs; 1.6 µs in a CUDA graph, so that launching costs "
-            "3.5 µs; launching alone returns after 4.9 µs, which is not its running time; "
-            "synchronising each time adds 6.1 µs; fetching a norm each step, not once at the end, "
-            "adds 17 µs"
-        ),
-        "100×100: a product takes 5.4 µs; 1.9 µs in a CUDA graph, so that launching costs 3.5 µs",
-    ),
-    "step": ("70B, compiled: left out, torch.compile: no working C++ compiler found",),
+    "step": ("70B: left out, it needs 61.2 GiB, and 30.1 GiB may be used",),
     "copy": (),
     "collective": (),
     "peak": ("the best of 14 shapes and layouts is 1920×512×1024: 0.413 TFLOP/s",),

@@ -68,8 +68,6 @@ def test_the_score_is_one_number() -> None:
     assert score(BASE) == 780.0
     assert score(table("sweep", SWEEP, tflops_peak=1.1)) == 1.1
     assert score(table("copy", COPY)) == pytest.approx(math.sqrt(3.9e12 * 54e9))
-    latency = (Point("eager", 5, {"seconds": 2e-6}), Point("eager", 100, {"seconds": 8e-6}))
-    assert score(table("latency", latency)) == pytest.approx(1 / 4e-6)
     assert score(table("copy", ())) is None
 
 
@@ -217,7 +215,7 @@ def test_a_regression_names_another_driver() -> None:
     assert "driver" not in str(regression(soak(50.0), before(*[100.0] * 4)))
 
 
-def test_copies_are_compared_by_direction_and_a_latency_is_a_time() -> None:
+def test_copies_are_compared_by_direction() -> None:
     def against_four(kind: str, usual: tuple[Point, ...], now: tuple[Point, ...]) -> str:
         like = [table(kind, usual, ago=float(n)) for n in range(1, 5)]
         return regression(table(kind, now), like) or ""
@@ -225,9 +223,6 @@ def test_copies_are_compared_by_direction_and_a_latency_is_a_time() -> None:
     line = against_four("copy", COPY, (COPY[0], *faster(COPY[1:], 0.5)))
     assert line.startswith("host to device, pinned: 27.0 GB/s is 50.0 % under")
     assert "device to device" not in line
-    points = (Point("eager", 5, {"seconds": 2e-6}),)
-    line = against_four("latency", points, faster(points, 2.0))
-    assert "4 µs over its rows is 50.0 % under the 2 µs" in line
     odd = tuple(replace(point, series="\x1b[2J\n") for point in COPY[:1])
     line = against_four("copy", odd, faster(odd, 0.1))
     assert line

@@ -79,7 +79,7 @@ async def test_a_device_that_cannot_be_used_is_not_called_faulty(runs: Runs, cas
 
 
 @pytest.mark.daily(1)
-@pytest.mark.parametrize("kind", ["soak", "latency"])
+@pytest.mark.parametrize("kind", ["soak", "sweep"])
 async def test_a_device_that_dies_is_a_fault(runs: Runs, tmp_path: Path, kind: str) -> None:
     file = tmp_path / "now"
     dies = with_faults(Fault("product", "die", file=str(file)))
@@ -93,7 +93,7 @@ async def test_a_device_that_dies_is_a_fault(runs: Runs, tmp_path: Path, kind: s
 
 
 @pytest.mark.daily(2)
-@pytest.mark.parametrize("kind", ["soak", "sweep", "memory", "copy", "latency"])
+@pytest.mark.parametrize("kind", ["soak", "sweep", "memory", "copy"])
 async def test_a_run_is_stopped_at_once_and_keeps_what_it_has(runs: Runs, kind: str) -> None:
     stops: list[asyncio.Task[None]] = []
 
@@ -203,7 +203,6 @@ UNSUPPORTED = Fault("product", kind="float32", exception="TypeError", message="n
 FULL = Fault("product", exception="OutOfMemoryError", message="CUDA out of memory.", size=32)
 HANGS = Fault("product", "hang", size=8)
 NOT_PINNED = Fault("pin", after=2, message="CUDA error: OS call failed")
-NO_CAPTURE = Fault("capture", message="CUDA error: not permitted when stream is capturing")
 NO_LIBRARY = Fault("library", exception="TypeError", message="no such one", kind="cublaslt")
 
 
@@ -232,16 +231,7 @@ NO_LIBRARY = Fault("library", exception="TypeError", message="no such one", kind
             [1, 2, 4],
         ),
         ("copy", {}, NOT_PINNED, "pinned: absent at 1 MiB, CUDA error: OS call failed", None),
-        ("latency", {}, NO_CAPTURE, "CUDA graph of 5×5, CUDA graph of 100×100, CUDA graph", None),
         ("peak", {"size": 256}, NO_LIBRARY, " with cuBLASLt: not measured, TypeError", None),
-        pytest.param(
-            "step",
-            {},
-            Fault("compile", message="no compiler"),
-            "7B/16, compiled: left out, torch.compile: no compiler",
-            None,
-            marks=pytest.mark.slow,
-        ),
     ],
 )
 async def test_a_row_that_fails_is_noted_and_the_others_are_measured(
@@ -301,7 +291,6 @@ rows.Rows.time = halted
         ("sweep", "self.table.rows == 1"),
         ("peak", "self.to_come == 6"),  # the first one of three that are confirmed
         ("peak", "self.to_come == 2"),  # the second one of three other ways
-        ("latency", "self.table.rows == 6"),  # the first one of the second size
         ("copy", "self.table.rows == 1"),
         ("step", "self.table.rows == 1"),
     ],

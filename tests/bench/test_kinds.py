@@ -183,31 +183,3 @@ async def test_a_table_whose_device_hangs_is_a_fault(tmp_path: Path, kind: str) 
     assert isinstance(last, Failed)
     assert last.status == 1
     assert "hangs" in last.problem.what
-
-
-SLOW = """
-multiply = Product.multiply
-def slow(self, times=1):
-    if self.n == {n}:
-        threading.Event().wait({seconds} * times)
-    multiply(self, times)
-Product.multiply = slow
-"""
-NO_TIME = "absent, the time was too short: give more --seconds"
-
-
-@pytest.mark.parametrize(
-    ("n", "seconds", "absent"),
-    [
-        (100, 0.06, "1000×1000"),  # one would take a minute
-        (1000, 1.5, "eager of 1000×1000, norm fetched at the end of 1000×1000, norm fetched"),
-    ],
-)
-def test_rows_for_which_there_is_no_time_are_absent(n: int, seconds: float, absent: str) -> None:
-    fault = QUICK + SLOW.format(n=n, seconds=seconds)
-    with RawWorker(asked("latency", 6.0), fault) as raw:
-        events = list(raw.events())
-    assert events[-1]["event"] == "done", events[-1]
-    assert max(event["x"] for event in events if event["event"] == "point") == 100
-    (note,) = (each for each in events[-1]["notes"] if NO_TIME in each)
-    assert note.startswith(absent)

@@ -1,20 +1,17 @@
-"""The training step: what it counts, how it is verified, and what it leaves behind."""
+"""The training step: what it counts, and how it is verified."""
 
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 
 from gputop.bench.run.worker_order import worker_request
 from gputop.bench.worker import backends, formats, rows, step
 from tests.bench.forked import load_torch
-from tests.bench.workers import STOP_SECONDS, RawWorker, RecordedRun, needs_torch, request
+from tests.bench.workers import RecordedRun, needs_torch, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,15 +23,13 @@ BLOCK, SCALED = step.Block("tiny", 64, 4, 2, 96, 32), step.SCALED
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One small block, and a compiler that does nothing."""
+    """One small block."""
     monkeypatch.setattr(step, "SCALED", (BLOCK,))
     monkeypatch.setattr(step, "WAKE_SECONDS", 0.0)
     monkeypatch.setattr(rows, "LEAST_SECONDS", 0.0)
     # Of a minute, which no busy machine needs.
     defaults: Any = rows.Rows.time.__kwdefaults__
     monkeypatch.setitem(defaults, "at_most", 0.1)
-    monkeypatch.setattr(step, "compile_apart", lambda _: None)
-    monkeypatch.setattr(load_torch(), "compile", lambda forward, **_: forward)
 
 
 def stepped(dtype: str = "float32", **changes: Any) -> tuple[RecordedRun, list[dict[str, Any]]]:
@@ -47,13 +42,14 @@ def stepped(dtype: str = "float32", **changes: Any) -> tuple[RecordedRun, list[d
 
 def made(dtype: str = "float32") -> step.Step:
     torch = load_torch()
-    return step.Step(torch, BLOCK, getattr(torch, dtype), "cpu", compiled=False)
+    torch.manual_seed(0)
+    return step.Step(torch, BLOCK, getattr(torch, dtype), "cpu")
 
 
 def test_products_are_counted_as_torch_counts_them() -> None:
+    made_step = made()
     from torch.utils.flop_counter import FlopCounterMode
 
-    made_step = made()
     with FlopCounterMode(display=False) as counted:
         made_step.run(1)
     by_name = {str(name): count for name, count in counted.get_flop_counts()["Global"].items()}
@@ -115,48 +111,3 @@ def test_a_wrong_step_is_found(
     monkeypatch.setattr(step.Step, "run", broken(change, 3))
     run, _ = stepped()
     assert run.totals.wrong > 0
-
-
-def test_a_compiled_step_has_the_loss_of_the_eager_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(forward: Callable[..., Any], **_: object) -> Callable[..., Any]:
-        return lambda *arguments: 1.001 * forward(*arguments)
-
-    monkeypatch.setattr(load_torch(), "compile", wrong)
-    run, sent = stepped()
-    found = [event["wrong_elements"] for event in sent if event["event"] == "verify"]
-    assert found[:2] == [0, 0]
-    assert run.totals.wrong == found[-1] > 0
-
-
-def test_the_telling_line_of_a_compiler_is_its_error() -> None:
-    text = "C++ compile error\n\nCommand:\ng++ x\nOutput:\nx.cpp:5: fatal error: Python.h: No such"
-    assert step.reason(RuntimeError(text)) == "x.cpp:5: fatal error: Python.h: No such"
-    assert step.reason(RuntimeError("")) == "RuntimeError"
-
-
-@pytest.mark.slow
-def test_a_stop_while_it_compiles_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, compiler = tmp_path / "tmp", tmp_path / "c++"
-    folder.mkdir()
-    compiler.write_text("#!/bin/sh\nsleep 600\n")
-    compiler.chmod(0o755)
-    monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setenv("CXX", str(compiler))
-    with RawWorker(request("float32", None, 60.0, "step")) as raw:
-        compilers, pause = list[psutil.Process](), threading.Event()
-        while len(compilers) < 2:  # the compiler, and what does its work
-            assert raw.process.poll() is None
-            compilers = psutil.Process(raw.process.pid).children(recursive=True)
-            pause.wait(0.02)
-        assert [each.name[:16] for each in folder.iterdir()] == ["gputop-compiled-"]
-        began = time.monotonic()
-        raw.tell("stop")
-        done = raw.until("done")
-        assert time.monotonic() - began < STOP_SECONDS
-        raw.process.wait(STOP_SECONDS)
-    assert done["stopped"] == "user"
-    assert done["figures"]["iterations"] > 0
-    assert list(folder.iterdir()) == []
-    assert psutil.wait_procs(compilers, timeout=10)[1] == []

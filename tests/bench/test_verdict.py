@@ -307,7 +307,6 @@ def test_limits_are_options() -> None:
     ("changes", "part", "why"),
     [
         ({"n": 1024}, "datasheet", "matrices under 2048"),
-        ({"kind": "latency"}, "datasheet", "small products"),
         ({"kind": "step"}, "datasheet", "attention, norms and the optimizer are not products"),
         ({"conditions": None}, "datasheet", "no datasheet value"),
         ({"conditions": None}, "throttling", "does not say why"),

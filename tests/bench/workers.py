@@ -135,9 +135,7 @@ def fake_interpreter(folder: Path, body: str, torch: str | None = "9.9.9") -> st
     return str(script)
 
 
-PARTS = (
-    "backends burn collective copies copy_paths errors formats latency loads main memory product"
-)
+PARTS = "backends burn collective copies copy_paths errors formats loads main memory product"
 PARTS += " rows shapes step throughput"
 """Modules of the worker that faults are made in."""
 

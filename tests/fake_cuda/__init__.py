@@ -32,11 +32,9 @@ Points where a fault can happen (`at`), and the attributes that select one:
 | `write` | `torch.bitwise_xor`, by which `memory` writes its patterns | |
 | `peer copy` | the driver's `cuMemcpyAsync`, which returns status 700 | |
 | `library` | `preferred_blas_library(name)` | `kind` (`cublas`, `cublaslt`) |
-| `capture` | the capture of a CUDA graph | |
-| `compile` | the first call of a compiled function | |
 | `collective` | `init_process_group` | |
 
-Modules: `settings` (settings and faults), `timeline` (devices, streams, events, graphs), `memory`
+Modules: `settings` (settings and faults), `timeline` (devices, streams, events), `memory`
 (places of tensors, free memory), `products` (matrix products), `driver` (libcuda), `install`
 (patches torch).
 """

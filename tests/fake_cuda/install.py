@@ -1,4 +1,4 @@
-"""Patches torch: `torch.cuda`, the functions that make tensors, products, copies, NCCL, compile."""
+"""Patches torch: `torch.cuda`, the functions that make tensors, products, copies, NCCL."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import driver
 from .memory import HOST, PINNED, Memory, device_of
 from .products import Products, Results
 from .settings import from_environment
-from .timeline import Event, Graph, Machine, Stream, number_of, sleep_until
+from .timeline import Event, Machine, Stream, number_of, sleep_until
 
 FACTORIES = (
     *("empty", "zeros", "ones", "full", "rand", "randn", "randint", "randperm", "arange"),
@@ -49,7 +49,6 @@ def install() -> None:
     torch.backends.cuda.preferred_blas_library = _library(machine)
     _patch_cuda(machine, memory)
     _patch_collectives(machine)
-    torch.compile = _compiler(machine)
     driver.install(machine)
 
 
@@ -265,9 +264,6 @@ def _patch_cuda(machine: Machine, memory: Memory) -> None:
     def new_event(enable_timing: bool = False, **_: Any) -> Event:
         return Event(machine, enable_timing=enable_timing)
 
-    def capture(graph: Graph, pool: Any = None, stream: Any = None, **_: Any) -> Any:
-        return graph.capture()
-
     @contextlib.contextmanager
     def on_device(device: Any) -> Iterator[None]:
         with machine.using(machine.defaults[number_of(device, 0)]):
@@ -281,7 +277,6 @@ def _patch_cuda(machine: Machine, memory: Memory) -> None:
 
     cuda.init = lambda: machine.faults.reach("init")
     cuda.is_available = cuda.is_initialized = lambda: True
-    cuda.is_current_stream_capturing = lambda: machine.graph is not None
     cuda.device_count = lambda: len(machine.devices)
     cuda.get_device_capability = lambda *_: settings.compute_capability
     cuda.get_device_name = lambda *_: settings.name
@@ -290,6 +285,7 @@ def _patch_cuda(machine: Machine, memory: Memory) -> None:
     cuda.current_device = lambda: machine.current_device
     cuda.set_device, cuda.device = choose_device, on_device
     cuda.can_device_access_peer = reaches_peer
+    cuda.is_current_stream_capturing = lambda: False
     cuda.synchronize = machine.synchronize
     cuda.mem_get_info = free_and_total
     cuda.memory_reserved = cuda.memory_allocated = taken
@@ -298,7 +294,6 @@ def _patch_cuda(machine: Machine, memory: Memory) -> None:
     cuda.current_stream = lambda *_: machine.current_stream
     cuda.default_stream = lambda *_: machine.defaults[machine.current_device]
     cuda.stream = machine.using
-    cuda.CUDAGraph, cuda.graph = (lambda *_, **__: Graph(machine)), capture
     cuda._sleep = lambda cycles: machine.launch(cycles / SLEEP_HERTZ)
 
 
@@ -314,16 +309,3 @@ def _patch_collectives(machine: Machine) -> None:
         return begin("gloo" if backend == "nccl" else backend, *arguments, **options)
 
     distributed.init_process_group = init_process_group
-
-
-def _compiler(machine: Machine) -> Callable[..., Any]:
-    """Return a `torch.compile` that compiles nothing."""
-
-    def compile_nothing(function: Callable[..., Any], **_: Any) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            machine.faults.reach("compile")
-            return function(*arguments)
-
-        return call
-
-    return compile_nothing

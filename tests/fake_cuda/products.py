@@ -213,9 +213,6 @@ class Products:
         seconds = 2 * m * n * k / (1e12 * self._rates[kind])
         if device.busy_seconds > machine.settings.burst_seconds:
             seconds /= machine.settings.sustained
-        if machine.graph is not None:
-            machine.graph.add(seconds, lambda: self._make(kind, a, b, out, compute))
-            return out
         fault = machine.faults.reach("product", kind=kind, size=m)
         if fault in ("die", "hang"):
             machine.fail(fault, "product", device)

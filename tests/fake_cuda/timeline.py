@@ -1,4 +1,4 @@
-"""The simulated device: kernels with a begin and an end, streams, events and graphs.
+"""The simulated device: kernels with a begin and an end, streams and events.
 
 Times are those of `time.perf_counter`. A kernel begins when it was launched, when the kernels
 before it in its stream have ended, and when its engine (products, or copies over a link) is free.
@@ -49,7 +49,6 @@ class Current(threading.local):
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self.graph: Graph | None = None
 
 
 class Machine:
@@ -89,15 +88,6 @@ class Machine:
     def use_device(self, number: int) -> None:
         """Make a device and its default stream the current ones of this thread."""
         self._local.stream = self.defaults[number]
-
-    @property
-    def graph(self) -> Graph | None:
-        """The graph that this thread captures, or None."""
-        return self._local.graph
-
-    @graph.setter
-    def graph(self, graph: Graph | None) -> None:
-        self._local.graph = graph
 
     def need(self, device: Device) -> None:
         """Make the context of a device; raise if that fails, or if the device has died."""
@@ -143,8 +133,6 @@ class Machine:
 
     def synchronize(self, device: Any = None) -> None:
         """Wait for all kernels of a device."""
-        if self.graph is not None:
-            raise self.error("CUDA error: operation not permitted when stream is capturing")
         number = number_of(device, self.current_device)
         self.need(self.devices[number])
         tails = [stream.tail for stream in self.all_streams() if stream.device.number == number]
@@ -268,34 +256,3 @@ class Event:
     def _check(self) -> None:
         if self._device is not None:
             self.machine.need(self._device)
-
-
-class Graph:
-    """As `torch.cuda.CUDAGraph`: the products of a capture, and their time."""
-
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.seconds = 0.0
-        self._works: list[Work] = []
-
-    def add(self, seconds: float, work: Work) -> None:
-        """Capture a kernel."""
-        self.seconds += seconds
-        self._works.append(work)
-
-    def replay(self) -> None:
-        """Launch all that was captured."""
-        self.machine.launch(self.seconds)
-        for work in self._works:
-            work()
-
-    @contextlib.contextmanager
-    def capture(self) -> Iterator[None]:
-        """Capture the launches of this thread."""
-        self.machine.synchronize()
-        self.machine.faults.reach("capture")
-        self.machine.graph = self
-        try:
-            yield
-        finally:
-            self.machine.graph = None

@@ -49,8 +49,6 @@ STOP_SECONDS, FREED_SECONDS = 1.5, 10.0
 POWER_CAP = 0x4
 POWER_CAP_FIELD, POWER_FIELD = 74, 186
 KINDS = {
-    "latency": 6,
-    "latency --dtype float64": 6,
     "sweep --dtype bfloat16,tf32,float8_e4m3,int8": 20,
     "peak --dtype tf32": 8,
     "peak --dtype float8_e4m3": 15,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FIRST, SECOND = GPUS[:2]
 WAITING = dataclasses.replace(PLAN, waits=True)
 PROBLEM = Problem("The products do not fit", "too little is free", "Choose a smaller size")
-KINDS = ("soak", "sweep", "latency", "peak", "copy")
+KINDS = ("soak", "sweep", "peak", "copy")
 
 
 def known() -> Telemetry:
@@ -242,14 +242,6 @@ def test_a_sweep_has_a_line_for_each_device() -> None:
     assert "TFLOP/s, by N   GPU 0  GPU 1  GPU 2" in texts(rows)[0]
     assert dotted(rows, BUSY) > 40
     assert "2" in in_style(rows[1:], COLOURS[2]), "at the end of its line, wherever that is hidden"
-
-
-def test_latencies_stand_side_by_side_size_by_size() -> None:
-    small, large = (texts(chart(group(2, kind="latency"), 80, height)) for height in (8, 30))
-    assert small[0].split()[0] == "5×5"
-    assert small[1].split() == ["eager", "5.1", "µs", "5.13", "µs"]
-    assert not any("100×100" in row for row in small)
-    assert any("100×100" in row for row in large)
 
 
 def test_who_is_more_than_ten_percent_behind_is_named_in_its_row() -> None:

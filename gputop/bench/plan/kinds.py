@@ -61,7 +61,6 @@ _PATTERNS = dict.fromkeys(_OVER_TIME, "patterns differ in speed")
 _PATTERNS["datasheet"] = "patterns are slower than copies"
 _PULSED = dict.fromkeys(("datasheet", *_OVER_TIME), "the load was pulsed")
 _BESIDE = {"datasheet": "copies beside the products slow them down"}
-_SMALL = {"datasheet": "it measures small products"}
 _BLOCK = {"datasheet": "attention, norms and the optimizer are not products"}
 _RANKS = {
     "datasheet": "it has no speed of collectives",
@@ -70,7 +69,6 @@ _RANKS = {
 _CHECK = "is this GPU all right?"
 _SOAK = "sustained speed, and what lowers it"
 _SWEEP = "speed by matrix size and data type"
-_LATENCY = "cost of launching small products"
 _PEAK = "the fastest shape of a product"
 _STEP = "tokens/s of training steps"
 _COPY = "bandwidth of memory and links"
@@ -86,13 +84,6 @@ KINDS = {
         Kind("check", _CHECK, has_rows=False, has_size=False, minutes=2),
         _Shape("soak", _SOAK),
         Kind("sweep", _SWEEP, several_dtypes=True),
-        Kind(
-            "latency",
-            _LATENCY,
-            measures="seconds",
-            has_size=False,
-            unjudged=_SMALL,
-        ),
         Kind("peak", _PEAK, finds_shape=True),
         Kind("step", _STEP, counts="steps", has_size=False, unjudged=_BLOCK),
         _Bytes("copy", _COPY, counts="copies"),

@@ -65,46 +65,34 @@ def points_by_series(points: Iterable[Point]) -> dict[str, list[Point]]:
     return found
 
 
-def row_rate(point: Point) -> tuple[int, float] | None:
-    """Return the rank of a row's unit, and its rate in this unit (more is better).
-
-    The units in falling rank are TFLOP/s, bytes per second, and calls per second.
-    """
-    values = point.values
-    if "tflops" in values:
-        return 2, values["tflops"]
-    if BANDWIDTH in values:
-        return 1, values[BANDWIDTH]
-    if values.get("seconds"):
-        return 0, 1 / values["seconds"]
-    return None
+def row_rate(point: Point) -> float | None:
+    """Return the rate of a row in TFLOP/s or in bytes per second."""
+    return point.values.get("tflops", point.values.get(BANDWIDTH))
 
 
 def rate_text(point: Point | None) -> str:
-    """Return the rate of a row with its unit: `54.1 GB/s`, or its time if it has no rate."""
+    """Return the rate of a row with its unit: `54.1 GB/s`."""
     if point is None:
         return ABSENT
-    values = point.values
-    if "tflops" in values:
-        return throughput(values["tflops"])
-    if BANDWIDTH in values:
-        return f"{gigabytes(values[BANDWIDTH])} GB/s"
-    return brief(values.get("seconds") or None)
+    rate = row_rate(point)
+    if rate is None or "tflops" in point.values:
+        return throughput(rate)
+    return f"{gigabytes(rate)} GB/s"
 
 
 def best_row(points: Sequence[Point]) -> Point | None:
     """Return the fastest row, or None without rows.
 
-    Only rows with the unit of the highest rank compete. In a search confirmed shapes come first. In
-    runs that move bytes only the largest sizes compete, because smaller sizes fit in caches.
+    In a search confirmed shapes come first. In runs that move bytes only the largest sizes compete,
+    because smaller sizes fit in caches.
     """
     if any(BANDWIDTH in point.values for point in points):
         points = largest_rows(points)
 
-    def rank(point: Point) -> tuple[object, ...]:
-        return "confirmed" in point.series, row_rate(point)
+    def rank(point: Point) -> tuple[bool, float]:
+        return "confirmed" in point.series, row_rate(point) or 0.0
 
-    return max(filter(row_rate, points), key=rank, default=None)
+    return max(points, key=rank, default=None)
 
 
 def largest_rows(points: Iterable[Point]) -> list[Point]:
@@ -135,8 +123,8 @@ def score(result: Result) -> float | None:
     """Return the number for comparisons of a result (more is better), or None.
 
     It is in TFLOP/s: the mean of a run of one shape (for `pairs` of the run together), or the best
-    row of a table. For a table without TFLOP/s it is the geometric mean of the rows, in bytes or
-    products per second.
+    row of a table. For a table without TFLOP/s it is the geometric mean of the rows, in bytes per
+    second.
     """
     kind = kind_of(result.kind)
     if not result.points or (kind.over_time and not kind.moves_bytes):
@@ -146,8 +134,8 @@ def score(result: Result) -> float | None:
     logarithms = []
     for point in result.points:
         rate = row_rate(point)
-        if rate is not None and rate[1] > 0:
-            logarithms.append(math.log(rate[1]))
+        if rate:
+            logarithms.append(math.log(rate))
     if not logarithms:
         return None
     return math.exp(math.fsum(logarithms) / len(logarithms))
@@ -196,17 +184,9 @@ def measured(result: Result) -> dict[str, float]:
 
 def figure_text(result: Result, value: float) -> str:
     """Return a score or a rate with its unit: `780 TFLOP/s`, `54.1 GB/s`."""
-    kind = kind_of(result.kind)
-    if kind.moves_bytes:
+    if kind_of(result.kind).moves_bytes:
         return f"{gigabytes(value)} GB/s"
-    if not result.points or result.tflops_peak is not None or kind.over_time:
-        return throughput(value)
-    if not value:
-        return "nothing over its rows"
-    return (
-        # A time is easier to read than products per second.
-        f"{brief(1 / value)} over its rows"
-    )
+    return throughput(value)
 
 
 def percent_below(value: float, reference: float) -> float:

@@ -16,8 +16,6 @@ from gputop.bench.results.measures import (
 )
 from gputop.text import ABSENT, percentage, size
 
-LAUNCH = "launch alone"
-"""Series of a latency run. Its time is not a running time, because the work goes on."""
 BETWEEN = ": "
 """Separator after the GPU that runs a copy between GPUs, as in `GPU 0: write to GPU 1`."""
 FASTEST = 10
@@ -124,8 +122,6 @@ class Layout:
     Only cells of the first value can be the best of their column.
     """
     size: Callable[[float], str] = "{:.0f}".format
-    lowest: bool = False
-    """True if the lowest value is the best, not the highest."""
     at_largest: str | None = None
     """Heading of a table of several devices at the largest size; None for a table per size."""
 
@@ -150,8 +146,8 @@ class Layout:
         if value is None:
             return None
         rank = None
-        if name == next(iter(self.values)) and point.series != LAUNCH:
-            rank = -value if self.lowest else value
+        if name == next(iter(self.values)):
+            rank = value
         text = MEASURES[name].text(value)
         return Cell(text, rank, point.values.get("spread_percent"))
 
@@ -193,13 +189,6 @@ LAYOUTS = {
         | _titles("p99_seconds", "wrong"),
         size,
         at_largest="bus GB/s, largest size",
-    ),
-    "latency": Layout(
-        "time per product",
-        "series",
-        {"seconds": "{}"},
-        "{0:.0f}×{0:.0f}".format,
-        lowest=True,
     ),
 }
 SHAPES = Layout("shape", "row", _titles("tflops", "seconds"))

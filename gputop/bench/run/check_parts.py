@@ -58,13 +58,12 @@ _TYPES = (
 _STANDARD = (
     *_parts(
         copy=0.05,
-        latency=0.03,
         peak=0.1,
         step=0.08,
     ),
     *_TYPES,
     *_parts(memory=0.14, pulse=0.06),
-    Part("soak", 0.14, verify_all=True),
+    Part("soak", 0.17, verify_all=True),
     *_parts(
         burn=0.12,
         pairs=0.06,
@@ -85,9 +84,8 @@ LEVELS = {
         80.0,
         _parts(
             copy=0.1,
-            latency=0.1,
             memory=0.2,
-            soak=0.3,
+            soak=0.4,
             burn=0.2,
             collective=0.1,
         ),

@@ -132,9 +132,7 @@ def death(error: BaseException, device: Any) -> RunError | None:
         try:
             device.synchronize()
         except RuntimeError as found:
-            # A failed capture may have left a graph open. Synchronising then
-            # fails although the device works.
-            if not is_memory(found) and "captur" not in first_line(found):
+            if not is_memory(found):
                 error, died = found, True
     if not died:
         return None

@@ -38,7 +38,6 @@ from .events import (
     to_line,
 )
 from .guard import Guard
-from .latency import latency
 from .loads import pulse, soak
 from .memory import memory
 from .request import GO, STOP, WorkerRequest
@@ -63,8 +62,6 @@ class WorkerRun:
         """Notes of the result: omitted rows with the reasons, and conclusions from the rows."""
         self.failure: Exception | None = None
         """First error of a row. If the table has no rows, the run fails with it."""
-        self.tidy: Callable[[], object] = lambda: None
-        """Removes files and processes that the run would leave behind."""
         self._ready_by = time.monotonic() + request.prepare_seconds
         self._fd = fd
         self._guard: Guard | None = None
@@ -177,7 +174,8 @@ class WorkerRun:
         try:
             self.send(self._last_event(error))
         finally:
-            self._leave(0)
+            # sys.exit would tear torch down, which takes too long.
+            os._exit(0)
 
     def _last_event(self, error: RunError | None) -> WorkerDone | WorkerFailed:
         totals = self.totals
@@ -185,13 +183,6 @@ class WorkerRun:
             words = error.kind, error.what, error.why, error.remedy
             return WorkerFailed(*words, totals.checks, totals.wrong)
         return WorkerDone(self.halted_by, totals.figures(), tuple(self.notes))
-
-    def _leave(self, status: int) -> NoReturn:
-        try:
-            self.tidy()
-        finally:
-            # sys.exit would tear torch down, which takes too long.
-            os._exit(status)
 
     @property
     def has_rows(self) -> bool:
@@ -220,7 +211,7 @@ class WorkerRun:
                 data = os.read(0, 4096)
                 if not data:
                     # The parent has ended, so no process reads a last event.
-                    self._leave(1)
+                    os._exit(1)
                 received += data
             if STOP in received:
                 self.stop("user")
@@ -286,7 +277,6 @@ def read_request() -> tuple[WorkerRequest, bytes]:
 _KINDS = (
     soak,
     sweep,
-    latency,
     peak,
     step,
     copy,

@@ -1,21 +1,15 @@
-"""`step`: the training step of a transformer block, eager and compiled."""
+"""`step`: the training step of a transformer block."""
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import math
-import os
-import shutil
-import tempfile
 import time
 from functools import partial
 from itertools import repeat
-from pathlib import Path
-from signal import SIGKILL
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .errors import RunError, is_death, is_memory, no_dtype
+from .errors import RunError, is_memory, no_dtype
 from .formats import Plain
 from .product import room_beside
 from .rows import COLD_SECONDS, WAKE_SECONDS, Rows
@@ -24,13 +18,9 @@ if TYPE_CHECKING:
     from .main import WorkerRun
 
 TRAINED = ("float32", "tf32", "float16", "bfloat16", "float64")
-COMPILE_SECONDS = 300.0
-"""Longest compilation of a block, with one thread. It usually takes 10 to 40 s."""
 FIRST_STEP_SECONDS = 120.0
 """Longest first step. It loads the libraries' kernels, perhaps from a network file system, and a
 step of 20 TFLOP takes ten seconds on a GPU with 2 TFLOP/s."""
-COMPILED_BAND = 4
-"""Factor of `band` for the compiled step against the eager one."""
 REMEDY = "End other processes on the device, or choose another --device or --memory-share"
 
 
@@ -107,16 +97,13 @@ SCALED = (
 
 
 def step(device: Any, run: WorkerRun) -> None:
-    """Measure a row for each eager block, and then for each compiled block."""
+    """Measure a row for each block."""
     torch, dtype = device.torch, run.request.dtype
     if dtype not in TRAINED:
         raise no_dtype(dtype, f"a step trains in {', '.join(TRAINED)}")
-    compile_apart(run)
     torch.optim.AdamW(
         [torch.zeros(1, requires_grad=True)]
     )  # the first optimizer loads the compiler, which takes seconds
-    # This is the old name of the setting. With the new name, torch 2.9 and
-    # 2.10 do not compile.
     torch.set_float32_matmul_precision(
         "high" if dtype == "tf32" else "highest"
     )
@@ -126,7 +113,7 @@ def step(device: Any, run: WorkerRun) -> None:
         run.notes.append(
             "the blocks are scaled for a CPU: a 16th of hidden, ffn and tokens"
         )
-    rows = Rows(device, run, 2 * len(blocks))
+    rows = Rows(device, run, len(blocks))
     rows.plan(
         dtype,
         (0, 0, 0),
@@ -135,18 +122,16 @@ def step(device: Any, run: WorkerRun) -> None:
         "the same loss); weights, gradients and moments in "
         f"{dtype}, no float32 copy; {'; '.join(map(str, blocks))}; FLOP: 6 for each weight and "
         "token, 6·tokens²·hidden of attention (half the square, as it is causal), nothing else; "
-        "wall time, without the first step, which compiles; medians",
-        silence=COMPILE_SECONDS,
+        "wall time, without the first step, which loads kernels; medians",
+        silence=FIRST_STEP_SECONDS,
         accumulate=form.accumulate,
         layout="one sequence",
         data="random normal",
     )
-    eager: dict[str, list[float]] = {}
-    for way in ("eager", "compiled"):
-        for block in blocks:
-            if rows.end_early():
-                return
-            _row(rows, block, way, form, eager)
+    for block in blocks:
+        if rows.end_early():
+            return
+        _row(rows, block, form)
     if not rows.table.rows and not run.halt.is_set():
         raise RunError(
             "memory", "No training step could be run", run.notes[-1], REMEDY
@@ -165,11 +150,7 @@ class Step:
         block: Block,
         kind: Any,
         place: str,
-        *,
-        compiled: bool,
     ) -> None:
-        # The eager and the compiled step have to use the same numbers.
-        torch.manual_seed(0)
         self.torch, self.weights = torch, []
 
         def normal(shape: tuple[int, ...], deviation: float = 1.0) -> Any:
@@ -184,11 +165,8 @@ class Step:
         self.upstream = normal(tuple(self.x.shape), block.tokens**-0.5)
         self.output: Any = None
         self.optimizer = torch.optim.AdamW(self.weights, lr=0.0, fused=True)
-        forward = _forward
-        if compiled:
-            forward = torch.compile(_forward, fullgraph=True, dynamic=False)
         heads = block.heads, block.kv_heads
-        self.forward = partial(forward, torch.nn.functional, *heads, self.x)
+        self.forward = partial(_forward, torch.nn.functional, *heads, self.x)
 
     def run(self, times: int) -> None:
         """Make training steps. They do not change the weights, and keep the last gradients."""
@@ -253,8 +231,7 @@ def band(form: Plain) -> float:
     """Return the allowed relative error of a figure: one rounding of the data type, and more.
 
     In wide types the order of sums has more influence, hence 16 further roundings. On CPUs a
-    repeated step has the same bits. A compiled step differs from the eager step by half a rounding
-    in bfloat16 and by two roundings in float32.
+    repeated step has the same bits.
     """
     epsilon = 2.0**-10 if form.name == "tf32" else form.epsilon
     return epsilon + 16 * min(epsilon, 2.0**-23)
@@ -276,23 +253,18 @@ def differing(
 def _row(
     rows: Rows,
     block: Block,
-    way: str,
     form: Plain,
-    eager: dict[str, list[float]],
 ) -> None:
     device, run, allowed = rows.device, rows.run, band(form)
-    made = _begun(rows, block, way, form)
+    made = _begun(rows, block, form)
     if made is None:
         rows.to_come -= 1
         return
     first = made.figures()
-    wrong = differing(
-        first, eager.setdefault(block.name, first), COMPILED_BAND * allowed
-    )
     began, each = time.monotonic(), 0.0
     while not each or time.monotonic() - began < WAKE_SECONDS:
         each = device.wall(made.run, 1)
-    run.verified(wrong + differing(made.figures(), first, allowed), 0)
+    run.verified(differing(made.figures(), first, allowed), 0)
     timed = rows.time(
         made.run,
         device.wall,
@@ -309,18 +281,17 @@ def _row(
         "tflops": tflops,
         "tokens_per_second": block.tokens / timed.seconds,
     }
-    rows.add(f"{block.name}, {way}", block.tokens, {**rate, **timed.values})
+    rows.add(block.name, block.tokens, {**rate, **timed.values})
 
 
 def _begun(
     rows: Rows,
     block: Block,
-    way: str,
     form: Plain,
 ) -> Step | None:
     """Return a step after its first run. If it cannot run here, add a note and return None."""
-    device, run, compiled = rows.device, rows.run, way == "compiled"
-    label, torch = f"{block.name}, {way}: left out", device.torch
+    device, run, torch = rows.device, rows.run, rows.device.torch
+    label = f"{block.name}: left out"
     gc.collect()  # a reference cycle may keep the previous step alive
     needed = block.bytes_needed(torch.empty((), dtype=form.a).element_size())
     if (room := room_beside(0, device, run.request)) < needed:
@@ -329,7 +300,7 @@ def _begun(
             f"{label}, it needs {needed / 2**30:.1f} GiB, and {has}"
         )
         return None
-    limit = COMPILE_SECONDS if compiled else max(rows.left, FIRST_STEP_SECONDS)
+    limit = max(rows.left, FIRST_STEP_SECONDS)
     why = f"{label}, its first step took more than {limit:.3g} s"
     run.expect(
         limit,
@@ -344,55 +315,14 @@ def _begun(
             block,
             form.a,
             device.place,
-            compiled=compiled,
         )
         # The second step is the limit for later steps.
         rows.expect("a step", device.wall(made.run, 1))
     except Exception as error:
-        if not is_memory(error) and (is_death(error) or not compiled):
+        if not is_memory(error):
             raise
-        why = f"torch.compile: {reason(error)}"
-        if is_memory(error):
-            why = "it does not fit after all"
-        run.notes.append(f"{label}, {why}")
+        run.notes.append(f"{label}, it does not fit after all")
         return None
     finally:
         rows.until += time.monotonic() - began
     return made
-
-
-def reason(error: BaseException) -> str:
-    """Return the most specific line of a compiler's long error."""
-    lines = [
-        line
-        for line in str(error).splitlines()
-        if line and not line.startswith("backend=")
-    ]
-    telling = (line.strip()[:200] for line in lines if " error: " in line)
-    return next(telling, "") or (
-        lines[0][:200] if lines else type(error).__name__
-    )
-
-
-def compile_apart(run: WorkerRun) -> None:
-    """Let torch compile in this process, with its files in a folder that the run removes."""
-    folder = tempfile.mkdtemp(prefix="gputop-compiled-")
-    run.tidy = partial(_tidy, folder)
-    tempfile.tempdir = folder
-    names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TMPDIR")
-    os.environ.update(
-        dict.fromkeys(names, folder), TORCHINDUCTOR_COMPILE_THREADS="1"
-    )
-
-
-def _tidy(folder: str) -> None:
-    """Kill the compilers that still run, and remove their files."""
-    found = [os.getpid()]
-    for pid in found:  # the list grows by the children of each process
-        with contextlib.suppress(OSError):
-            for task in Path(f"/proc/{pid}/task").iterdir():
-                found += map(int, (task / "children").read_text().split())
-    for pid in found[1:]:
-        with contextlib.suppress(OSError):
-            os.kill(pid, SIGKILL)
-    shutil.rmtree(folder, ignore_errors=True)

@@ -362,9 +362,7 @@ def _best_row(run: DeviceRun) -> Row:
         rows = f"{len(run.rows)} of at most {run.planned.rows} rows"
     row: Row = [Span(" "), Span(rows, TEXT)]
     best = best_row(run.rows)
-    # `latency` has several sorts of rows, and its table shows the best of
-    # each.
-    if best is not None and run.request.kind != "latency":
+    if best is not None:
         size = layout_of(run.request.kind).size_text(best)
         where = f" {visible(best.series, 40)}, {size}"
         row += [
