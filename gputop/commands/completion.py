@@ -52,7 +52,6 @@ def script(top: argparse.ArgumentParser, shell: str) -> str:
     values = {
         "--dtype": tuple(DTYPES),
         "--columns": tuple(NAMES),
-        "--format": ("jsonl", "csv", "csv,noheader,nounits"),
     }
     commands = {"--id": DEVICES, "--device": DEVICES, "--host": HOSTS}
     for action in actions_of(top):

@@ -47,10 +47,10 @@ REFUSED = [
     (["--interval"], HELP),
     (["stream", "--count", "0"], COUNT),
     (["stream", "--count", "9" * 5000], COUNT),
-    (["stream", "--format", "xml"], "give jsonl, or csv with ,noheader or ,nounits."),
+    (["stream", "--format", "xml"], "(choose from 'jsonl', 'csv'). Try `gputop stream --help`."),
     (
         ["stream", "--query", "gpu_util"],
-        "There is no column gpu_util. Did you mean gpu_utilization_percent?",
+        "There is no column 'gpu_util'. Did you mean gpu_utilization_percent?",
     ),
     (["stream", "--format", "jsonl", "--query", "name"], "Leave out --format jsonl."),
     (["stream", "--replay", "x", "--interval", "2"], "Leave it out, or --replay."),
