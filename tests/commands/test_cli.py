@@ -62,7 +62,7 @@ REFUSED = [
     (["--remote-command", "x"], "Name one with --host."),
     (["--host", "a", "--remote-command", "'x"], "Quote it as in a shell."),
     (["status", "--host", "a", "--watch"], "or see `gputop --host NAME`."),
-    (["--show-secrets", "--host", "a"], "other hosts mask theirs. Leave it out."),
+    (["--show-secrets", "--host", "a"], "other machines: they mask theirs. Leave it out."),
     (["--show-secrets", "--replay", "x"], "Leave it out, or --replay."),
     (["--show-secrets", "status"], "what is printed is masked. Leave it out."),
     (["--theme", "pink"], HELP),
@@ -121,7 +121,7 @@ def test_bad_usage_is_one_line_with_the_remedy(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--config", "/none.toml", "status"], "the settings file /none.toml does not exist. Cr"),
+        (["--config", "/none.toml", "status"], "the settings file /none.toml: No such file or d"),
         (["statsu"], "statsu is unknown. Did you mean status?"),
         (["status", "--colmns", "x"], "--colmns is unknown. Did you mean --columns?"),
         (["exporter", "--lisen=:1"], "--lisen is unknown. Did you mean --listen?"),
@@ -315,8 +315,8 @@ def test_a_settings_file_that_is_named_must_exist(
     file = tmp_path / "mine.toml"
     with pytest.raises(SystemExit, match=r"^2$"):
         cli.main(["--config", str(file)])
-    said = f"gputop: error: the settings file {file} does not exist. "
-    assert capsys.readouterr().err == f"{said}Create it, or leave out --config.\n"
+    said = f"gputop: error: the settings file {file}: No such file or directory. "
+    assert capsys.readouterr().err == f"{said}Correct --config, or leave it out.\n"
     file.touch()
     assert cli.main(["--config", str(file)]) == 0
     assert started.problems == []
