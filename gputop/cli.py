@@ -89,9 +89,7 @@ def run(words: Sequence[str]) -> int:
     is_attended = (
         os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
     )
-    prints = (
-        arguments.command is not None or arguments.once or arguments.list_gpus
-    )
+    prints = arguments.command is not None or arguments.list_gpus
     is_dashboard = is_attended and not prints
     is_beside = is_attended and arguments.command == "run" and can_draw()
     if arguments.command is None and not is_dashboard:

@@ -94,14 +94,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="in colour, or not (default: on a terminal, unless NO_COLOR is set)",
     )
-    # Hidden options, mostly given before the command: --interval is --watch,
-    # and --once is the default.
-    suppressed: dict[str, Any] = {
-        "default": argparse.SUPPRESS,
-        "help": argparse.SUPPRESS,
-    }
-    parser.add_argument("--interval", type=interval, **suppressed)
-    parser.add_argument("--once", action="store_true", **suppressed)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -118,8 +110,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    if arguments.watch is None and not arguments.once:
-        arguments.watch = arguments.interval
     hosts = hosts_of(arguments)
     if arguments.prometheus is not None:
         from gputop.commands.fleet import print_fleet

@@ -81,7 +81,6 @@ REFUSED = [
         ["completion", "powershell"],
         "(choose from 'bash', 'zsh', 'fish'). Try `gputop completion --help`.",
     ),
-    (["-1", "bench"], "--once is not for `bench`. Leave it out."),
     (["pick", "--min-free", "20"], "Give one such as 20GiB, 512MiB or 80%."),
     (["pick", "--max-busy", "101"], "Give a number from 0 to 100, such as 10."),
     (["pick", "--wait", "inf"], "Give seconds, such as 600."),
@@ -161,7 +160,6 @@ def test_the_list_of_nvidia_smi_needs_no_command() -> None:
 
 
 SHARED_OPTIONS = {
-    "--once": (),
     "--list-gpus": (),
     "--interval": ("2",),
     "--no-gpm": (),
@@ -177,7 +175,7 @@ SHARED_OPTIONS = {
 }
 SOURCE = {"--interval", "--no-gpm", "--id", "--only-visible", "--user", "--pid", "--compute"}
 HONOURED = {
-    "status": {*SHARED_OPTIONS},
+    "status": {*SHARED_OPTIONS} - {"--interval"},
     "stream": {*SOURCE, "--demo", "--host", "--replay"},
     "exporter": {*SOURCE, "--demo"},
     "pick": {"--demo", "--host"},
