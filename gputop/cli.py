@@ -17,14 +17,13 @@ from gputop.agent.process_limit import (
     says_process_limit,
 )
 from gputop.commands.arguments import (
-    check_fleet,
     fail,
     hosts_of,
     open_recording,
     print_text,
-    refuse,
     source_of,
 )
+from gputop.commands.contradictions import check
 from gputop.commands.parser import parse
 from gputop.console import (
     COULD_NOT_RUN,
@@ -90,14 +89,14 @@ def run(words: Sequence[str]) -> int:
     is_attended = (
         os.isatty(0) and os.isatty(1) and not in_notebook_cell(os.environ)
     )
-    prints = (
-        arguments.command is not None or arguments.once or arguments.list_gpus
-    )
+    prints = arguments.command is not None or arguments.list_gpus
     is_dashboard = is_attended and not prints
     is_beside = is_attended and arguments.command == "run" and can_draw()
     if arguments.command is None and not is_dashboard:
         arguments = parse([*words, "status"])
-    _check(arguments, is_dashboard=is_dashboard or is_beside)
+    if arguments.config is not None:
+        _check_config(arguments.config)
+    check(arguments, is_dashboard=is_dashboard or is_beside)
     if is_dashboard:
         return dashboard(arguments)
     if is_beside:
@@ -110,53 +109,19 @@ def run(words: Sequence[str]) -> int:
     return status
 
 
-def _check(arguments: argparse.Namespace, *, is_dashboard: bool) -> None:
-    """End the program if options contradict each other or do not fit the command."""
-    if arguments.replay is not None:
-        options = (
-            "demo",
-            "id",
-            "only_visible",
-            "interval",
-            "gpm",
-            "host",
-            "record",
-        )
-        refuse(
-            arguments, (*options, "show_secrets"), "a recording", "--replay"
-        )
-    if arguments.config is not None:
-        _check_config(arguments.config)
-    check_fleet(arguments)
-    hosts = hosts_of(arguments)
-    if arguments.record is not None and not is_dashboard:
-        fail(
-            "--record is for the dashboard. Try `gputop stream --output FILE`.",
-            USAGE,
-        )
-    if arguments.show_secrets and (hosts or not is_dashboard):
-        why = (
-            "other hosts mask theirs" if hosts else "what is printed is masked"
-        )
-        fail(
-            f"--show-secrets is for the dashboard of this machine: {why}. Leave it out.",
-            USAGE,
-        )
-
-
 def _check_config(named: str) -> None:
-    """End the program if the settings file that `--config` names is missing."""
+    """End the program if the settings file that `--config` names cannot be found."""
     file = settings_path(named)
     if file is None:
         return
     try:
         file.stat()
-    except FileNotFoundError:
-        what = f"the settings file {visible(str(file), 200)} does not exist"
-        fail(f"{what}. Create it, or leave out --config.", USAGE)
-    except OSError:
-        # Reading the file reports this.
-        return
+    except OSError as error:
+        what = f"the settings file {visible(str(file), 200)}"
+        fail(
+            f"{what}: {error.strerror}. Correct --config, or leave it out.",
+            USAGE,
+        )
 
 
 def can_draw() -> bool:

@@ -20,7 +20,6 @@ from gputop.agent.nvml.query import EVERY_SECOND
 from gputop.agent.snapshot import DriverState, Source
 from gputop.commands.parser import COMMANDS, parser
 from gputop.console import COULD_NOT_RUN, DEGRADED, FAULT, FINE, INTERRUPTED, USAGE
-from gputop.output.csv_lines import ALIASES, COLUMNS
 from gputop.schema.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parent.parent
@@ -197,19 +196,6 @@ def _rows(of: type) -> Iterator[str]:
             yield f"| `{name}` | `{kind}` | {_escaped(' '.join(about.split()))} |"
 
 
-def columns() -> str:
-    """Every column of CSV under gputop's name and under those of nvidia-smi, as Markdown."""
-    rows = ["| gputop's name | nvidia-smi's names |", "|---|---|"]
-    rows += [f"| – | `{name}` |" for name, column in COLUMNS.items() if not column.reading]
-    for name, reading in CATALOGUE.items():
-        names = [other for other, column in COLUMNS.items() if column.reading == name]
-        names += [short for short, title in ALIASES.items() if title in names]
-        if name not in reading.smi:
-            names.remove(name)
-        rows.append(f"| `{name}` | {', '.join(f'`{each}`' for each in names) or '–'} |")
-    return "\n".join(rows)
-
-
 def replaced(page: str, what: str, text: str) -> str:
     """Return the page with that text between the comments that name it."""
     begin, end = f"<!-- {what} -->\n", f"<!-- /{what} -->\n"
@@ -217,8 +203,6 @@ def replaced(page: str, what: str, text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(
-        replaced(replaced(PAGE.read_text(), "options", reference()), "columns", columns())
-    )
+    PAGE.write_text(replaced(PAGE.read_text(), "options", reference()))
     LIBRARY.write_text(replaced(LIBRARY.read_text(), "fields", fields()))
     MANUAL.write_text(manual())

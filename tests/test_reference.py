@@ -9,20 +9,8 @@ from pathlib import Path
 import pytest
 
 from gputop.commands.parser import parser
-from gputop.output.csv_lines import ALIASES, COLUMNS
 from gputop.settings import KEYS
-from tests.reference import (
-    LIBRARY,
-    MANUAL,
-    PAGE,
-    ROOT,
-    TYPES,
-    columns,
-    fields,
-    manual,
-    reference,
-    replaced,
-)
+from tests.reference import LIBRARY, MANUAL, PAGE, ROOT, TYPES, fields, manual, reference, replaced
 
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 
@@ -31,13 +19,6 @@ def test_the_page_has_every_option_as_it_is_now() -> None:
     page = PAGE.read_text()
     assert reference() in page, "run `python -m tests.reference`"
     assert replaced(page, "options", reference()) == page
-
-
-def test_the_page_has_every_column_of_csv() -> None:
-    page = PAGE.read_text()
-    assert columns() in page, "run `python -m tests.reference`"
-    for name in (*COLUMNS, *ALIASES):
-        assert f"`{name}`" in page
 
 
 def test_the_page_of_the_library_has_every_field_as_it_is_now() -> None:

@@ -21,7 +21,6 @@ from gputop.console import (
     print_message,
     terminal_size,
 )
-from gputop.stream.ssh import MOST_HOSTS
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -111,77 +110,15 @@ def needs_extra(name: str) -> Iterator[None]:
         fail(f"{error.name} is not installed. Type {install}.", COULD_NOT_RUN)
 
 
-def refuse(
-    arguments: argparse.Namespace, names: Iterable[str], what: str, other: str
-) -> None:
-    """End the program if one of the options `names` is given, because it does not fit `what`.
-
-    The remedy is to leave it out, or `other`.
-    """
-    for name in names:
-        value = getattr(arguments, name)
-        if value or (name in ("gpm", "processes") and value is not None):
-            fail(
-                f"--{name.replace('_', '-')} is not for {what}. Leave it out, or {other}.",
-                USAGE,
-            )
-
-
 def hosts_of(arguments: argparse.Namespace) -> list[str]:
-    """Return the hosts without duplicates; empty for this machine. End if options contradict."""
-    hosts: list[str] = list(dict.fromkeys(arguments.host or ()))
-    if len(hosts) > MOST_HOSTS:
-        fail(
-            f"More than {MOST_HOSTS} hosts are named. Watch fewer at a time.",
-            USAGE,
-        )
-    if hosts:
-        refuse(
-            arguments,
-            ("demo", "id", "only_visible"),
-            "other machines",
-            "--host",
-        )
-    elif arguments.remote_command is not None:
-        fail(
-            "--remote-command is for other machines. Name one with --host.",
-            USAGE,
-        )
-    return hosts
+    """Return the hosts without duplicates; empty for this machine."""
+    return list(dict.fromkeys(getattr(arguments, "host", None) or ()))
 
 
 def source_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments of `StreamOptions` that choose the devices of this machine."""
     ids, only_visible = tuple(arguments.id or ()), arguments.only_visible
     return {"demo": arguments.demo, "ids": ids, "only_visible": only_visible}
-
-
-def check_fleet(arguments: argparse.Namespace) -> None:
-    """End the program if options of a fleet and of single machines are mixed."""
-    if arguments.prometheus is None:
-        if arguments.match is not None:
-            fail(
-                "--match is for a fleet. Name its server with --prometheus URL.",
-                USAGE,
-            )
-        return
-    options = (
-        "demo",
-        "host",
-        "replay",
-        "gpm",
-        "id",
-        "only_visible",
-        "user",
-        "pid",
-        "compute",
-    )
-    refuse(
-        arguments,
-        (*options, "record", "show_secrets"),
-        "a fleet",
-        "--prometheus",
-    )
 
 
 def chosen_processes(arguments: argparse.Namespace, record: R) -> R:

@@ -16,11 +16,10 @@ from gputop.commands.arguments import (
     chosen_processes,
     fail,
     needs_extra,
-    refuse,
     source_of,
 )
 from gputop.commands.options import argument_type
-from gputop.console import COULD_NOT_RUN, FINE, USAGE, print_message
+from gputop.console import COULD_NOT_RUN, FINE, print_message
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -110,9 +109,6 @@ def run(arguments: argparse.Namespace) -> int:
     with needs_extra("exporter"):
         from gputop.output.prometheus.scrape import serve
     processes, dcgm = arguments.processes, arguments.dcgm_names
-    if not processes:
-        names = ("user", "pid", "compute")
-        refuse(arguments, names, "metrics of devices", "add --processes")
     watch = StreamFollower(_tell)
 
     def look() -> list[Family]:
@@ -153,10 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _tls(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the options for TLS; empty without a certificate."""
-    files = (arguments.certfile, arguments.keyfile)
-    if None in files and (any(files) or arguments.client_cafile):
-        fail("TLS needs --certfile and --keyfile. Give both.", USAGE)
-    if None in files:
+    if arguments.certfile is None:
         return {}
     return {
         "certfile": arguments.certfile,

@@ -108,9 +108,6 @@ def _add_dashboard_options(top: Parser) -> None:
         help="show the version and exit; `gputop doctor` shows all that a bug report needs",
     )
     top.add_argument(
-        "--once", "-1", action="store_true", help="the same as `gputop status`"
-    )
-    top.add_argument(
         "--list-gpus",
         "-L",
         action="store_true",
@@ -194,11 +191,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 def _refuse_others(arguments: argparse.Namespace) -> None:
     """End the program if an option before the command does not apply to the command."""
     dashboard = options.shared(DASHBOARD, default=None).parse_args([])
-    for name, unset in [
-        *vars(dashboard).items(),
-        ("once", False),
-        ("list_gpus", False),
-    ]:
+    for name, unset in [*vars(dashboard).items(), ("list_gpus", False)]:
         has_option = arguments.parser.get_default(name) == argparse.SUPPRESS
         if getattr(arguments, name) != unset and not has_option:
             option = f"--{name.replace('_', '-')}"

@@ -16,7 +16,6 @@ from gputop.commands.arguments import (
     fail,
     hosts_of,
     output_width,
-    refuse,
     show,
     snapshots,
     wants_colour,
@@ -95,14 +94,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action=argparse.BooleanOptionalAction,
         help="in colour, or not (default: on a terminal, unless NO_COLOR is set)",
     )
-    # Hidden options, mostly given before the command: --interval is --watch,
-    # and --once is the default.
-    suppressed: dict[str, Any] = {
-        "default": argparse.SUPPRESS,
-        "help": argparse.SUPPRESS,
-    }
-    parser.add_argument("--interval", type=interval, **suppressed)
-    parser.add_argument("--once", action="store_true", **suppressed)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -119,10 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    if arguments.watch is None and not arguments.once:
-        arguments.watch = arguments.interval
     hosts = hosts_of(arguments)
-    _refuse_misuse(arguments)
     if arguments.prometheus is not None:
         from gputop.commands.fleet import print_fleet
 
@@ -149,43 +137,6 @@ def _status(arguments: argparse.Namespace) -> int:
         return asyncio.run(_watch(arguments, found))
     except StreamError as error:
         fail(str(error), COULD_NOT_RUN)
-
-
-def _refuse_misuse(arguments: argparse.Namespace) -> None:
-    """End the program if options contradict each other."""
-    of_processes = ("sort", "top")
-    of_pages = ("columns", "processes", *of_processes)
-    if arguments.json:
-        refuse(arguments, of_pages, "JSON, which has every reading", "--json")
-    if arguments.list_gpus:
-        others = (
-            "json",
-            "columns",
-            "watch",
-            "prometheus",
-            *of_processes,
-            "by_user",
-        )
-        refuse(arguments, others, "a list of the GPUs", "--list-gpus")
-    if arguments.by_user:
-        refuse(arguments, of_pages, "totals by user", "--by-user")
-    if arguments.processes is False:
-        refuse(
-            arguments, of_processes, "a page without them", "--no-processes"
-        )
-    if arguments.replay is not None:
-        refuse(
-            arguments,
-            ("watch",),
-            "a recording",
-            "play it with gputop --replay",
-        )
-    if arguments.prometheus is not None:
-        refuse(arguments, (*of_pages, "by_user"), "a fleet", "--prometheus")
-    if arguments.host:
-        refuse(
-            arguments, ("watch",), "other machines", "see `gputop --host NAME`"
-        )
 
 
 async def _once(arguments: argparse.Namespace, found: SnapshotStream) -> int:

@@ -21,7 +21,7 @@ from gputop.commands.arguments import (
     print_ending,
     source_of,
 )
-from gputop.commands.options import argument_type, count, imported
+from gputop.commands.options import count, imported
 from gputop.console import (
     COULD_NOT_RUN,
     FINE,
@@ -38,18 +38,6 @@ if TYPE_CHECKING:
     from gputop.stream.machines import Machines
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-CSV_WORDS = ("noheader", "nounits")
-
-
-@argument_type
-def parse_format(text: str) -> tuple[str, ...]:
-    """Parse `jsonl`, or `csv` with nvidia-smi's modifiers, into words."""
-    words = tuple(word.strip() for word in text.split(","))
-    if text == "jsonl" or (words[0] == "csv" and {*words[1:]} <= {*CSV_WORDS}):
-        return words
-    raise ValueError(
-        f"{text!r} is not a format: give jsonl, or csv with ,noheader or ,nounits."
-    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,18 +50,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--format",
-        type=parse_format,
+        choices=("jsonl", "csv"),
         metavar="FORMAT",
-        help="jsonl (default), or csv with nvidia-smi's modifiers: csv[,noheader][,nounits]",
+        help="jsonl (default) or csv",
     )
     parser.add_argument(
         "--query",
-        "--query-gpu",
         type=imported("gputop.output.csv_lines", "parse_query"),
         metavar="LIST",
-        help="the columns of CSV, separated by commas: readings under nvidia-smi's names, such as "
-        "timestamp,index,utilization.gpu,memory.used, or under their own, such as "
-        "sm_active_percent",
+        help="the columns of CSV, separated by commas: readings by their names in the JSON, such "
+        "as time,index,gpu_utilization_percent,memory_used_bytes",
     )
     parser.add_argument(
         "--output",
@@ -290,18 +276,13 @@ class Remarks:
 def _csv_lines(arguments: argparse.Namespace) -> CsvLines | None:
     """Return the formatter for CSV, or None for JSON."""
     columns = arguments.query
-    form = arguments.format or ("jsonl" if columns is None else "csv",)
-    if form[0] != "csv":
-        if columns is not None:
-            fail(
-                "--query chooses the columns of CSV. Leave out --format jsonl.",
-                USAGE,
-            )
+    if columns is not None and arguments.format == "jsonl":
+        fail(
+            "--query chooses the columns of CSV. Leave out --format jsonl.",
+            USAGE,
+        )
+    if columns is None and arguments.format != "csv":
         return None
     from gputop.output.csv_lines import DEFAULT_QUERY, CsvLines, parse_query
 
-    return CsvLines(
-        columns or parse_query(DEFAULT_QUERY),
-        header="noheader" not in form,
-        units="nounits" not in form,
-    )
+    return CsvLines(columns or parse_query(DEFAULT_QUERY))

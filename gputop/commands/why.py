@@ -13,7 +13,6 @@ from gputop.commands.arguments import (
     output_width,
     print_ending,
     progress,
-    refuse,
     show,
     snapshots,
     wants_colour,
@@ -67,12 +66,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     seen = Observation()
     if arguments.replay is not None:
-        refuse(
-            arguments,
-            ("seconds",),
-            "a recording, which is read whole",
-            "use --replay alone",
-        )
         _read(arguments, seen)
     else:
         _watch(arguments, seen)

@@ -20,8 +20,6 @@ class ClockEvent(NamedTuple):
     label: str
     short: str = ""
     """One or two words for a narrow column; empty for idle, which is not shown."""
-    smi: str = ""
-    """Column of nvidia-smi after `clocks_event_reasons.`; empty if there is none."""
     fault: str = ""
     """Words for the fault, after "GPU 0 is"; empty if the reason is normal."""
     is_heat: bool = False
@@ -29,26 +27,25 @@ class ClockEvent(NamedTuple):
 
 # fmt: off
 CLOCK_EVENTS = (
-    ClockEvent("hw_thermal", "hardware thermal slowdown", "HW heat", "hw_thermal_slowdown",
+    ClockEvent("hw_thermal", "hardware thermal slowdown", "HW heat",
                "throttled by heat (hardware)", is_heat=True),
-    ClockEvent("sw_thermal", "software thermal slowdown", "heat", "sw_thermal_slowdown",
+    ClockEvent("sw_thermal", "software thermal slowdown", "heat",
                "throttled by heat", is_heat=True),
     # Only recordings of gputop 0.1 contain it. It is the same counter as
     # sw_thermal.
-    ClockEvent("thermal", "thermal slowdown", "heat", "", "throttled by heat", is_heat=True),
+    ClockEvent("thermal", "thermal slowdown", "heat", "throttled by heat", is_heat=True),
     ClockEvent("hw_power_brake", "external power brake", "power brake",
-               "hw_power_brake_slowdown", "braked by its power supply"),
-    ClockEvent("hw_slowdown", "hardware slowdown", "HW slowdown", "hw_slowdown",
+               "braked by its power supply"),
+    ClockEvent("hw_slowdown", "hardware slowdown", "HW slowdown",
                "slowed down by hardware"),
-    ClockEvent("sw_power_cap", "power cap", "power cap", "sw_power_cap"),
+    ClockEvent("sw_power_cap", "power cap", "power cap"),
     ClockEvent("reliability", "reliability voltage", "voltage"),
     ClockEvent("board_limit", "board limit", "board limit"),
-    ClockEvent("sync_boost", "sync boost", "sync boost", "sync_boost"),
-    ClockEvent("application_clocks", "application clocks", "set clocks",
-               "applications_clocks_setting"),
+    ClockEvent("sync_boost", "sync boost", "sync boost"),
+    ClockEvent("application_clocks", "application clocks", "set clocks"),
     ClockEvent("display_clocks", "display clocks", "display"),
     ClockEvent("low_utilization", "low utilization", "low load"),
-    ClockEvent("idle", "nothing to do", smi="gpu_idle"),
+    ClockEvent("idle", "nothing to do"),
 )
 # fmt: on
 """Reasons by severity. The gravest one explains the others that apply at the same time."""

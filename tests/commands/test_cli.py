@@ -47,10 +47,10 @@ REFUSED = [
     (["--interval"], HELP),
     (["stream", "--count", "0"], COUNT),
     (["stream", "--count", "9" * 5000], COUNT),
-    (["stream", "--format", "xml"], "give jsonl, or csv with ,noheader or ,nounits."),
+    (["stream", "--format", "xml"], "(choose from 'jsonl', 'csv'). Try `gputop stream --help`."),
     (
         ["stream", "--query", "gpu_util"],
-        "There is no column gpu_util. Did you mean gpu_utilization_percent?",
+        "There is no column 'gpu_util'. Did you mean gpu_utilization_percent?",
     ),
     (["stream", "--format", "jsonl", "--query", "name"], "Leave out --format jsonl."),
     (["stream", "--replay", "x", "--interval", "2"], "Leave it out, or --replay."),
@@ -62,7 +62,7 @@ REFUSED = [
     (["--remote-command", "x"], "Name one with --host."),
     (["--host", "a", "--remote-command", "'x"], "Quote it as in a shell."),
     (["status", "--host", "a", "--watch"], "or see `gputop --host NAME`."),
-    (["--show-secrets", "--host", "a"], "other hosts mask theirs. Leave it out."),
+    (["--show-secrets", "--host", "a"], "other machines: they mask theirs. Leave it out."),
     (["--show-secrets", "--replay", "x"], "Leave it out, or --replay."),
     (["--show-secrets", "status"], "what is printed is masked. Leave it out."),
     (["--theme", "pink"], HELP),
@@ -81,7 +81,6 @@ REFUSED = [
         ["completion", "powershell"],
         "(choose from 'bash', 'zsh', 'fish'). Try `gputop completion --help`.",
     ),
-    (["-1", "bench"], "--once is not for `bench`. Leave it out."),
     (["pick", "--min-free", "20"], "Give one such as 20GiB, 512MiB or 80%."),
     (["pick", "--max-busy", "101"], "Give a number from 0 to 100, such as 10."),
     (["pick", "--wait", "inf"], "Give seconds, such as 600."),
@@ -121,7 +120,7 @@ def test_bad_usage_is_one_line_with_the_remedy(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--config", "/none.toml", "status"], "the settings file /none.toml does not exist. Cr"),
+        (["--config", "/none.toml", "status"], "the settings file /none.toml: No such file or d"),
         (["statsu"], "statsu is unknown. Did you mean status?"),
         (["status", "--colmns", "x"], "--colmns is unknown. Did you mean --columns?"),
         (["exporter", "--lisen=:1"], "--lisen is unknown. Did you mean --listen?"),
@@ -161,7 +160,6 @@ def test_the_list_of_nvidia_smi_needs_no_command() -> None:
 
 
 SHARED_OPTIONS = {
-    "--once": (),
     "--list-gpus": (),
     "--interval": ("2",),
     "--no-gpm": (),
@@ -177,7 +175,7 @@ SHARED_OPTIONS = {
 }
 SOURCE = {"--interval", "--no-gpm", "--id", "--only-visible", "--user", "--pid", "--compute"}
 HONOURED = {
-    "status": {*SHARED_OPTIONS},
+    "status": {*SHARED_OPTIONS} - {"--interval"},
     "stream": {*SOURCE, "--demo", "--host", "--replay"},
     "exporter": {*SOURCE, "--demo"},
     "pick": {"--demo", "--host"},
@@ -315,8 +313,8 @@ def test_a_settings_file_that_is_named_must_exist(
     file = tmp_path / "mine.toml"
     with pytest.raises(SystemExit, match=r"^2$"):
         cli.main(["--config", str(file)])
-    said = f"gputop: error: the settings file {file} does not exist. "
-    assert capsys.readouterr().err == f"{said}Create it, or leave out --config.\n"
+    said = f"gputop: error: the settings file {file}: No such file or directory. "
+    assert capsys.readouterr().err == f"{said}Correct --config, or leave it out.\n"
     file.touch()
     assert cli.main(["--config", str(file)]) == 0
     assert started.problems == []

@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import shtab
 
-from gputop.commands.completion import script
 from gputop.commands.parser import parser
 from gputop.stream.launch import module_command
 from tests.terminal import Terminal
@@ -50,9 +50,7 @@ offers = pytest.mark.parametrize(
         (("--theme", "colour"), {"colour-blind", "colour-blind-light"}),
         (("--no-m",), {"--no-mouse"}),
         (("status", "--j"), {"--json"}),
-        (("bench", "--dtype", "float8"), {"float8_e4m3", "float8_mixed"}),
         (("stream", "--format", "js"), {"jsonl"}),
-        (("status", "--columns", "na"), {"name"}),
     ],
     ids=lambda words: " ".join(sorted(words)),
 )
@@ -63,26 +61,6 @@ def test_bash_offers_what_fits(bash: Path, words: tuple[str, ...], offered: set[
     assert completed(bash, *words) == offered
 
 
-def test_bash_offers_files_where_a_file_is_wanted(bash: Path, tmp_path: Path) -> None:
-    (tmp_path / "settings.toml").touch()
-    assert completed(bash, "--config", f"{tmp_path}/se") == {f"{tmp_path}/settings.toml"}
-
-
-def write_hosts(home: Path) -> None:
-    (home / ".ssh").mkdir()
-    text = "# Host none\nHost gpu-1 web\n  HostName 10.0.0.1\nhost=*.example !bad\n\tHOST =\tx.y\n"
-    (home / ".ssh" / "config").write_text(text)
-
-
-def test_bash_offers_the_hosts_of_ssh(
-    bash: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_hosts(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert completed(bash, "--host", "") == {"gpu-1", "web", "x.y"}
-    assert completed(bash, "--host", "gp") == {"gpu-1"}
-
-
 @offers
 def test_fish_offers_what_fits(tmp_path: Path, words: tuple[str, ...], offered: set[str]) -> None:
     needs("fish")
@@ -91,7 +69,7 @@ def test_fish_offers_what_fits(tmp_path: Path, words: tuple[str, ...], offered: 
 
 def offered_by_fish(tmp_path: Path, *words: str) -> set[str]:
     file = tmp_path / "gputop.fish"
-    file.write_text(script(parser(), "fish"))
+    file.write_text(shtab.complete(parser(), "fish"))
     ask = "source $argv[1]; complete -C $argv[2]"
     command = ["fish", "--no-config", "-c", ask, str(file), " ".join(("gputop", *words))]
     done = subprocess.run(
@@ -107,9 +85,7 @@ def offered_by_fish(tmp_path: Path, *words: str) -> set[str]:
 
 def test_zsh_completes_what_is_typed(tmp_path: Path) -> None:
     needs("zsh")
-    (tmp_path / "_gputop").write_text(script(parser(), "zsh"))
-    (tmp_path / "settings.toml").touch()
-    write_hosts(tmp_path)
+    (tmp_path / "_gputop").write_text(shtab.complete(parser(), "zsh"))
     setup = f"fpath=({tmp_path} $fpath); autoload -Uz compinit; compinit -D -u; PS1=rea''dy; clear"
     env = {"HOME": str(tmp_path)}
     with Terminal(["zsh", "-f", "-i"], env, 200, 30) as terminal:
@@ -121,8 +97,6 @@ def test_zsh_completes_what_is_typed(tmp_path: Path) -> None:
             "bench --device 0 --dt": "bench --device 0 --dtype",
             "--host one sta": "--host one status",
             "--no-m": "--no-mouse",
-            "--host gp": "--host gpu-1",
-            f"--config {tmp_path}/se": f"--config {tmp_path}/settings.toml",
         }.items():
             terminal.send(f"\x15gputop {typed}\t")
             terminal.wait_for(f"gputop {completed}")

@@ -68,7 +68,7 @@ def test_a_driver_that_crashes_is_said_in_one_line(when: str, driver: FakeDriver
 @pytest.mark.driver
 @pytest.mark.parametrize(
     ("column", "text", "is_asked"),
-    [("sm_active_percent", "91.5", True), ("utilization.gpu", "97 %", False)],
+    [("sm_active_percent", "91.5", True), ("gpu_utilization_percent", "97", False)],
 )
 def test_profiling_counters_are_asked_only_for_their_columns(
     column: str, text: str, is_asked: bool, driver: FakeDriver

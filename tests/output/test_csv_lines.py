@@ -1,75 +1,58 @@
-"""CSV: titles and values, as nvidia-smi prints them or as the JSON has them, and missing ones."""
+"""CSV: every reading as a column, with the value of the JSON."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import json
+from typing import TYPE_CHECKING
 
 import pytest
 
-from gputop.agent.device import Absence, DeviceSample, DeviceState
-from gputop.agent.snapshot import Sample
-from gputop.output.csv_lines import CsvLines, parse_query
+from gputop.agent.lines import to_line
+from gputop.output.csv_lines import COLUMNS, CsvLines, parse_query
 from tests import streams
+from tests.output.test_public_output import INVENTORY, SAMPLE
+
+if TYPE_CHECKING:
+    from gputop.agent.snapshot import Inventory, Sample
 
 
-def printed(query: str, *, devices: int = 1, **changes: object) -> list[str]:
-    """All lines of one sample."""
-    csv = CsvLines(parse_query(query), **changes)  # type: ignore[arg-type]
-    records = (streams.inventory(devices), streams.sample(devices))
-    return [line for record in records for line in csv.lines_of(record)]
+def table(query: str, inventory: Inventory, sample: Sample) -> list[dict[str, str]]:
+    """The lines of a sample as a program reads them."""
+    lines = CsvLines(parse_query(query))
+    assert not [*lines.lines_of(inventory)]
+    return [*csv.DictReader(lines.lines_of(sample))]
 
 
-def test_without_header_and_units() -> None:
-    query = "index,utilization.gpu,memory.used,power.draw,fan.speed"
-    assert printed(query, units=False) == [
-        "index, utilization.gpu [%], memory.used [MiB], power.draw [W], fan.speed [%]",
-        "0, 97, 3072, 100.00, [N/A]",
-    ]
-    assert printed(query, header=False) == ["0, 97 %, 3072 MiB, 100.00 W, [N/A]"]
+def test_each_value_is_that_of_the_json() -> None:
+    inventory, sample = json.loads(to_line(INVENTORY)), json.loads(to_line(SAMPLE))
+    rows = table(",".join(COLUMNS), INVENTORY, SAMPLE)
+    assert len(rows) == 2, "MIG instances have no line"
+    for number, row in enumerate(rows):
+        values = inventory["devices"][number] | sample["devices"][number]
+        values["time"] = sample["time"]
+        for name in COLUMNS:
+            value = values.get(name)
+            text = "" if value is None else value
+            assert row[name] == (text if isinstance(text, str) else json.dumps(value)), name
 
 
-@pytest.mark.parametrize(
-    ("absence", "state", "text"),
-    [
-        (Absence.NOT_SUPPORTED, DeviceState.OK, "[N/A]"),
-        (Absence.DISABLED, DeviceState.OK, "[N/A]"),
-        (Absence.NO_DATA_YET, DeviceState.OK, "[N/A]"),
-        (Absence.NO_PERMISSION, DeviceState.OK, "[Insufficient Permissions]"),
-        (Absence.LOST, DeviceState.LOST, "[GPU is lost]"),
-        (Absence.TIMED_OUT, DeviceState.NOT_RESPONDING, "[Unknown Error]"),
-        (Absence.ERROR, DeviceState.OK, "[Unknown Error]"),
-        (Absence.LOST, DeviceState.NEEDS_RESET, "[GPU requires reset]"),
-    ],
-)
-def test_what_is_missing(absence: Absence, state: DeviceState, text: str) -> None:
-    csv = CsvLines(parse_query("index,utilization.gpu,memory.used"), header=False)
-    names = ("gpu_utilization_percent", "memory_used_bytes")
-    lost = DeviceSample(streams.device(0).uuid, state, absent=dict.fromkeys(names, absence))
-    records = (streams.inventory(1), _with(lost))
-    assert [line for record in records for line in csv.lines_of(record)] == [f"0, {text}, {text}"]
-
-
-def _with(readings: DeviceSample) -> Sample:
-    return dataclasses.replace(streams.sample(1), devices=(readings,))
+def test_the_header_is_written_once() -> None:
+    lines = CsvLines(parse_query("index, fan_percent"))
+    records = (streams.inventory(1), streams.sample(1), streams.sample(1))
+    written = [line for record in records for line in lines.lines_of(record)]
+    assert written == ["index,fan_percent", "0,", "0,"]
 
 
 @pytest.mark.parametrize(
     ("query", "message"),
     [
-        ("utilisation.gpu", "There is no column utilisation.gpu. Did you mean utilization.gpu? "),
-        ("index,memory_used", "There is no column memory_used. Did you mean memory_used_bytes?"),
-        ("power", "There is no column power. Did you mean power_watts?"),
-        ("clocks.smm", "There is no column clocks.smm. Did you mean clocks.sm? `nvidia-smi "),
-        ("serial", "There is no column serial. `nvidia-smi --query-gpu=serial` may have it."),
-        (
-            "fabric.state",
-            "There is no column fabric.state. `nvidia-smi --query-gpu=fabric.state` may have it.",
-        ),
-        (
-            "index,,name",
-            "'' is not a column. Give names such as index,utilization.gpu,memory.used.",
-        ),
-        ("a; rm -r b", "'a; rm -r b' is not a column. Give names such as "),
+        ("index,memory_used", "There is no column 'memory_used'. Did you mean memory_used_bytes?"),
+        ("power", "There is no column 'power'. Did you mean power_watts?"),
+        ("serial", "There is no column 'serial'."),
+        ("ecc.x", "There is no column 'ecc.x'. Names with dots are those of `nvidia-smi "),
+        ("index,,name", "There is no column ''."),
     ],
 )
 def test_an_unknown_name_has_a_remedy(query: str, message: str) -> None:
@@ -84,16 +67,17 @@ def test_an_unknown_name_has_a_remedy(query: str, message: str) -> None:
         ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
         ("\t@SUM(A1)", "'␉@SUM(A1)"),
         ("-2+3", "'-2+3"),
-        ("GPU,=1+1", "GPU,'=1+1"),
-        ("GPU;-1+1", "GPU;'-1+1"),
+        ("GPU,=1+1", "GPU,=1+1"),
+        ('GPU "1"\n', 'GPU "1"␊'),
     ],
 )
 def test_no_field_is_a_formula(name: str, field: str) -> None:
-    inventory = streams.inventory(1)
+    inventory, sample = streams.inventory(1), streams.sample(1)
     device = dataclasses.replace(inventory.devices[0], name=name)
-    lines = CsvLines(parse_query("index,name,temperature.gpu.tlimit"), header=False)
-    assert not [*lines.lines_of(dataclasses.replace(inventory, devices=(device,)))]
-    sample = streams.sample(1)
     cold = dataclasses.replace(sample.devices[0], temperature_margin_celsius=-5)
-    (row,) = lines.lines_of(dataclasses.replace(sample, devices=(cold,)))
-    assert row == f"0, {field}, -5"
+    (row,) = table(
+        "name,temperature_margin_celsius",
+        dataclasses.replace(inventory, devices=(device,)),
+        dataclasses.replace(sample, devices=(cold,)),
+    )
+    assert row == {"name": field, "temperature_margin_celsius": "-5"}

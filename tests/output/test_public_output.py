@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 from zlib import crc32
@@ -26,7 +25,6 @@ from gputop.agent.device import (
 )
 from gputop.agent.snapshot import Event
 from gputop.fleet.queries import LIMITS, READ_AS, gone_of, names_of, values_of
-from gputop.output.csv_lines import ALIASES, COLUMNS, CsvLines, parse_query
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.scrape import dcgm_text, registry_of
 from gputop.output.prometheus.state import StreamFollower
@@ -113,13 +111,6 @@ def exporter(*, dcgm: bool) -> Iterator[str]:
     yield from text.decode().splitlines()
 
 
-def csv() -> Iterator[str]:
-    for name in sorted((*COLUMNS, *ALIASES)):
-        for units in (True, False):
-            lines = CsvLines(parse_query(name), units=units)
-            yield " | ".join(chain(lines.lines_of(INVENTORY), lines.lines_of(SAMPLE)))
-
-
 def status() -> Iterator[str]:
     """Yield the lines of the devices: what is wrong with them is a matter of `health`."""
     rows = 1 + len(INVENTORY.devices)
@@ -169,7 +160,6 @@ def queries() -> Iterator[str]:
 OUTPUTS: dict[str, Callable[[], Iterable[str]]] = {
     "metrics.txt": lambda: exporter(dcgm=False),
     "dcgm.txt": lambda: exporter(dcgm=True),
-    "csv.txt": csv,
     "status.txt": status,
     "status.json.txt": status_json,
     "details.txt": details,

@@ -11,7 +11,6 @@ from gputop.agent import words
 from gputop.agent.device import READINGS, SERIES_READINGS, Device
 from gputop.agent.units import UNITS
 from gputop.fleet.queries import LIMITS, READ_AS
-from gputop.output.csv_lines import COLUMNS as CSV_COLUMNS
 from gputop.output.prometheus.metrics import families
 from gputop.output.prometheus.state import ExporterState
 from gputop.output.status_page import COLUMNS, parse_columns
@@ -79,15 +78,6 @@ def test_the_fleet_reads_what_is_exported(name: str) -> None:
             assert number * metric.factor == pytest.approx(value, rel=1e-3, abs=1 << 20)
     low, high = LIMITS[name]
     assert low < high
-
-
-def test_each_is_a_column_of_csv_under_all_its_names() -> None:
-    names = [name for reading in CATALOGUE.values() for name in reading.smi]
-    assert len(set(names)) == len(names)
-    assert {*CATALOGUE, *names} <= CSV_COLUMNS.keys()
-    for reading in CATALOGUE.values():
-        for name in (reading.name, *reading.smi):
-            assert CSV_COLUMNS[name].reading == reading.name
 
 
 def test_history_keeps_what_the_catalogue_says() -> None:
