@@ -99,7 +99,6 @@ RULES = (
     _at_once("link_degraded", "PCIe link slow", hardware.link_degraded),
     Rule("pcie_bound", "PCIe link full", hardware.pcie_bound),
     Rule("clocks_low", "low clocks", hardware.clocks_low),
-    Rule("leak", "leak", memory_use.leak),
     Rule("ghost_load", "load without a process", memory_use.ghost_load),
     _at_once("unattributed", "unattributed memory", memory_use.unattributed),
     Rule("no_tensor_cores", "tensor cores", workload.no_tensor_cores),

@@ -29,7 +29,7 @@ changed much by a checkpoint or a single odd sample."""
 SHORT_SECONDS = 30.0
 """Window for traffic, which is steady."""
 LONG_SECONDS = 600.0
-"""Window for trends and for time lost: ten minutes."""
+"""Window for time lost and for rare errors: ten minutes."""
 FEWEST_SAMPLES = 6
 """Fewest numbers for a useful mean. A long interval makes the window longer."""
 ENOUGH_OF_WINDOW = 0.5
@@ -132,17 +132,7 @@ GHOST = Limit(20, 10)
 FULL = Limit(98, 97)
 """Memory, % of the usable. Allocators that reserve 90 to 95 are not a problem."""
 FULL_MARK = 0.95
-"""Share of the memory in use that is marked even if memory will not run out soon."""
-FULL_SOON_SECONDS = Limit(600, 900)
-"""Seconds until memory is full at the present growth: time to save and stop."""
-FILLING = Limit(50, 45)
-"""Memory, %. From this on, growth can mean that it runs out. Loading a model grows, too."""
-FILLING_SECONDS = 120.0
-"""Seconds of growth needed. Shorter growth may be loading."""
-LEAK_FIT = Limit(0.9, 0.8)
-"""Straightness of the growth (R²). Caches and changing batch sizes grow in steps."""
-LEAK_SHARE = Limit(1.0, 0.7)
-"""Growth over the window, % of the memory. Less is fragmentation."""
+"""Share of the memory in use that is marked even if it is no finding."""
 
 STRAGGLER = Limit(-8, -5)
 """SM clock, % from the median of its peers. Healthy devices of one model differ by 2 to 4."""

@@ -78,14 +78,3 @@ def test_a_user_whose_name_is_never_answered(machine: Pretended) -> None:
     page = run("status", "--processes", env=machine.environment).stdout
     assert "NOT RESPONDING" not in page
     assert "4242" in page
-
-
-def test_the_doctor_says_that_names_are_slow_and_not_that_the_driver_hangs(
-    machine: Pretended,
-) -> None:
-    block(machine.folder / f"user.{USER}")
-    page = " ".join(run("doctor", env=machine.environment).stdout.split())
-    assert "hangs" not in page
-    assert "user names" in page
-    assert "the name of user 4242 is not found within 1 s" in page
-    assert f"Check SSSD or NSS: `getent passwd {USER}`" in page

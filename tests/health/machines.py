@@ -14,7 +14,7 @@ from gputop.agent.nvml import failures
 from gputop.agent.problem import Problem
 from gputop.agent.snapshot import DriverState, Host, Inventory, Sample, Source
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
-from gputop.health.doctor.doctor_facts import CudaDevice, DoctorFacts, TorchFacts
+from gputop.health.doctor.doctor_facts import DoctorFacts, TorchFacts
 from gputop.health.doctor.kernel_log import read_kernel_log
 from tests.driver import FakeDevice, FakeProcess
 from tests.fake_root import BUILT, DEVICES, LIBRARY, LOADED, fake_root, gpu
@@ -29,13 +29,11 @@ if TYPE_CHECKING:
 UPTIME = 100_000.0
 VALUES = FakeDevice().values
 PYTHON = Interpreter("/opt/train/bin/python", "active virtual environment", "2.9.0+cu128")
-UUIDS = tuple(f"{index:08x}-fa4e-4dcf-8a3b-{index:012x}" for index in range(3))
-"""Of the fake driver's devices, as torch has them."""
 TORCH = TorchFacts(
     version="2.9.0+cu128",
     cuda_version="12.8",
     architectures=("sm_80", "sm_90", "compute_90"),
-    devices=(CudaDevice(0, UUIDS[0], "0000:17:00.0"),),
+    device_count=1,
 )
 HEALTHY = {**BUILT, **LOADED, **DEVICES, **LIBRARY, **gpu(0), "/dev/kmsg": ""}
 TERMINAL = {"TERM": "xterm-256color", "LANG": "en_US.UTF-8"}
@@ -56,12 +54,6 @@ def lacks(*numbers: int) -> dict[str, Any]:
     """A device without these fields."""
     gone = {f"field.{number}" for number in numbers}
     return {"values": {name: value for name, value in VALUES.items() if name not in gone}}
-
-
-def seen(*order: int) -> TorchFacts:
-    """torch on a machine of several devices, which CUDA has in that order."""
-    devices = (CudaDevice(n, UUIDS[index]) for n, index in enumerate(order))
-    return replace(TORCH, devices=tuple(devices))
 
 
 @dataclass(frozen=True)

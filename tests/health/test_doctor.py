@@ -144,8 +144,6 @@ Devices
 
 CUDA and torch
   ok       visible GPUs   not set: CUDA programs see every GPU
-  note     device order   CUDA's indices may not be NVML's: torch reports none
-                          > Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs
 
 gputop
 """
@@ -156,7 +154,7 @@ def test_the_page_at_80_columns(nvml: FakeDriver, tmp_path: Path) -> None:
     findings = [each for each in examine(facts) if each.rule != "torch"]
     text = page(findings, facts, 80)
     assert text.startswith(PAGE)
-    assert text.splitlines()[-1] == "1 problem, 1 warning, 2 notes."
+    assert text.splitlines()[-1] == "1 problem, 1 warning, 1 note."
     coloured = page(findings, facts, 80, colour=True)
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == text
     assert (

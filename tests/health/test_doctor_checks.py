@@ -10,7 +10,7 @@ import pytest
 from gputop.agent.problem import Problem
 from gputop.bench.run.worker_launch import Interpreter, InterpreterSearch
 from gputop.health.doctor import BY_NAME, CHECKS, examine
-from gputop.health.doctor.doctor_facts import CudaDevice, DoctorFacts, TorchFacts
+from gputop.health.doctor.doctor_facts import DoctorFacts, TorchFacts
 from gputop.health.findings import Finding, Severity
 from gputop.health.judge import RULES
 from gputop.health.rule_view import NO_INVENTORY, NO_SAMPLE
@@ -22,10 +22,9 @@ from tests.driver import (
     RESET_REQUIRED,
     UNKNOWN,
     VERSION_MISMATCH,
-    FakeDevice,
     FakeProcess,
 )
-from tests.driver.platforms import PLATFORMS, rtx4090, v100
+from tests.driver.platforms import PLATFORMS, v100
 from tests.fake_root import (
     DOCKER,
     LIBRARY,
@@ -37,18 +36,7 @@ from tests.fake_root import (
     WSL_LIBRARY,
     gpu,
 )
-from tests.health.machines import (
-    HEALTHY,
-    HUNG,
-    TERMINAL,
-    TORCH,
-    UPTIME,
-    Machine,
-    h100,
-    has,
-    lacks,
-    seen,
-)
+from tests.health.machines import HEALTHY, HUNG, TERMINAL, TORCH, UPTIME, Machine, h100, has, lacks
 from tests.streams import GIB
 
 if TYPE_CHECKING:
@@ -124,7 +112,7 @@ def limited(watts: int) -> Machine:
 
 def says(fault: str) -> TorchFacts:
     """A torch that sees no device."""
-    return replace(TORCH, devices=(), fault=fault)
+    return replace(TORCH, device_count=0, fault=fault)
 
 
 def without(root: dict[str, str], *names: str) -> dict[str, str]:
@@ -139,7 +127,6 @@ TWO_XIDS = replace(
     },
 )
 DANGLING = {"/usr/lib64/libnvidia-ml.so.1": "-> gone.so"}
-PCI = {**TERMINAL, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 BROKEN = Interpreter("/opt/old/bin/python", "on the PATH", fault="it does not answer")
 HELPLESS = InterpreterSearch(None, (BROKEN,))
 OLD_DRIVER = "The NVIDIA driver on your system is too old (found version 11040). Please update"
@@ -153,6 +140,7 @@ HANGS = replace(NO_INVENTORY, problem=HUNG)
 BROKEN_TORCH = TorchFacts(failure="ImportError: libcudart.so.12: cannot open it")
 OLDER_CUDA = Machine(driver={"cuda_version": 12_040})
 TOO_OLD_CUDA = Machine(driver={"cuda_version": 11_040}, torch=says(OLD_DRIVER))
+NO_DEVICE = replace(TORCH, device_count=0)
 UNKNOWN_ERROR = Machine(torch=says("CUDA unknown error."))
 BINDINGS = {"nvidia-ml-py": "13.580.82"}
 TWO_BINDINGS = {**BINDINGS, "pynvml": "11.5.3"}
@@ -272,7 +260,13 @@ TABLE = [
     Row("torch_cuda", OK, "the driver takes CUDA up to 12.4", "", OLDER_CUDA),
     Row("torch_cuda", PROBLEM, "takes CUDA up to 11.4", "a build for CUDA 11", TOO_OLD_CUDA),
     Row("torch_cuda", PROBLEM, "cannot use the GPUs: CUDA unknown", "nvidia-smi", UNKNOWN_ERROR),
-    Row("torch_cuda", PROBLEM, "sees no device", "nvidia-smi", Machine(torch=seen())),
+    Row(
+        "torch_cuda",
+        PROBLEM,
+        "sees no device",
+        "nvidia-smi",
+        Machine(torch=replace(TORCH, device_count=0)),
+    ),
     Row("architecture", PROBLEM, "compute capability 7.0, only for", "Install", Machine((v100(),))),
     Row("visible_devices", OK, "2,0: 2 of 3 GPUs", "", sees("2,0")),
     Row("visible_devices", OK, "1 of 3 GPUs", "", sees("GPU-00000001")),
@@ -281,11 +275,6 @@ TABLE = [
     Row("visible_devices", WARNING, "ends at '7'", "by UUID", sees("0,7,1")),
     Row("visible_devices", WARNING, "names '1' twice", "Unset", sees("0,1,1")),
     Row("visible_devices", NOTE, "there is no GPU", "", sees("0", devices=())),
-    Row("device_order", OK, "are NVML's", "", Machine(THREE, torch=seen(0, 1, 2))),
-    Row("device_order", OK, "are NVML's", "", Machine(THREE, torch=None, environment=PCI)),
-    Row("device_order", NOTE, "may not be", "PCI_BUS_ID", Machine(THREE, torch=None)),
-    Row("device_order", NOTE, "are not", "PCI_BUS_ID", Machine(THREE, torch=seen(2, 0, 1))),
-    Row("device_order", NOTE, "are not", "UUID", sees("2", torch=seen(2))),
     # gputop
     Row("version", OK, ", textual 8.0", "", knows(libraries={"textual": "8.0"})),
     Row("bindings", OK, "nvidia-ml-py 13.580.82", "", binds(**BINDINGS)),
@@ -298,8 +287,6 @@ TABLE = [
     Row("terminal", NOTE, "TERM is not set", "Set TERM", NO_TERMINAL),
     Row("terminal", NOTE, "not known", "Set TERM", knows(colours=None)),
     Row("terminal", NOTE, "8 colours", "Set TERM", knows(colours=8)),
-    Row("users", WARNING, "user 1000 is not found", "passwd 1000", knows(slow_users=("1000",))),
-    Row("users", WARNING, "users 1, 2, 3 and 2 more are", "SSSD", knows(slow_users=tuple("12345"))),
     Row("characters", OK, "locale C", "", under(LANG="C")),
     Row("characters", NOTE, "drawn in ASCII", "LC_ALL=C.UTF-8", under(LC_ALL="C")),
     Row("characters", NOTE, "de_DE.ISO-8859-1 is not UTF-8", "", under(LANG="de_DE.ISO-8859-1")),
@@ -386,20 +373,8 @@ def test_a_platform_as_it_is_found_has_no_problem(
 def test_a_selection_that_hides_all_is_why_torch_has_no_device(
     nvml: FakeDriver, tmp_path: Path
 ) -> None:
-    torch = replace(TORCH, devices=(), fault="No CUDA GPUs are available")
+    torch = replace(TORCH, device_count=0, fault="No CUDA GPUs are available")
     findings = examine(sees("", torch=torch).facts(nvml, tmp_path))
     wrong = {each.rule for each in findings if each.severity in (WARNING, PROBLEM)}
     assert wrong == {"visible_devices"}
     assert found_by("torch_cuda", findings) == []
-
-
-def test_the_indices_that_differ(nvml: FakeDriver, tmp_path: Path) -> None:
-    devices = (FakeDevice(), rtx4090())
-    cuda = (
-        CudaDevice(0, None, "0000:27:00.0"),  # a torch without UUIDs
-        CudaDevice(1, "GPU-00000000-fa4e-4dcf-8a3b-000000000000"),
-    )
-    torch = replace(TORCH, devices=cuda)
-    facts = Machine(devices, torch=torch).facts(nvml, tmp_path)
-    (finding,) = found_by("device_order", examine(facts))
-    assert finding.title.endswith("not NVML's: CUDA's 0 is GPU 1, CUDA's 1 is GPU 0")

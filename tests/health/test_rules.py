@@ -59,7 +59,6 @@ FULL_WORKER = trainer(children_cpu_most_percent=97.0)
 NO_WORKERS = trainer(children_cpu_most_percent=None)
 """A kernel that does not list child processes: workers may be full."""
 UNKNOWN = trainer(cpu_percent=None, children_cpu_most_percent=None)
-MINUTE = GIB // 60
 
 
 def without(*names: str, why: Absence = UNSUPPORTED, **machine: Any) -> Machine:
@@ -82,13 +81,6 @@ def left_open(seconds: float) -> Machine:
     """A notebook that nobody uses."""
     process = trainer(user="bo", command="python -m notebook")
     return one({HELD: 18 * GIB}, of=IDLE, process=process, seconds=seconds)
-
-
-def growing(per_second: float, start: float = 40 * GIB) -> Mapping[str, Any]:
-    def used(tick: int) -> float:
-        return min(79.4 * GIB, start + tick * per_second)
-
-    return {USED: used, FREE: lambda tick: 79.5 * GIB - used(tick)}
 
 
 def job(changes: Mapping[str, Any], many: int = 4, **process: Any) -> Machine:
@@ -175,8 +167,6 @@ SPEAKS: list[Case] = [
     says("ghost_load", WARNING, "busy without any listed process: 97 %", one, processes=()),
     says("almost_full", WARNING, "out of memory: 99 % in use", one, {USED: 79 * GIB, FREE: GIB}),
     says("almost_full", WARNING, "host's: 99 % in use", one, devices=SHARED, host_memory=(119, 1)),
-    says("almost_full", WARNING, "full in about 3:1", one, growing(4 * MINUTE), seconds=400),
-    says("leak", WARNING, "1.00 GiB a minute", one, growing(MINUTE), seconds=560),
     says("straggler", WARNING, "below the median of its 3 peers: by 15 %", job, {CLOCK: 1500}),
     says("straggler", WARNING, "SM clock below GPU 1: by 15 %", job, {CLOCK: 1500}, 2),
     says("straggler", WARNING, "15 %", job, {CLOCK: 1500}, slurm_job=None, parent_pid=390),
@@ -214,8 +204,8 @@ def test_every_rule_is_seen_to_speak_to_be_silent_and_to_lack() -> None:
 
 
 SILENT: list[tuple[str, Callable[[], Machine]]] = [
-    *((rule.name, one) for rule in RULES if rule.name != "leak"),
-    *(quiet(rule.name, one, of=IDLE, processes=()) for rule in RULES if rule.name != "leak"),
+    *((rule.name, one) for rule in RULES),
+    *(quiet(rule.name, one, of=IDLE, processes=()) for rule in RULES),
     quiet("input_bound", one, process=FULL_CORE),
     quiet("input_bound", one, host_cpu=100.0),
     quiet("input_bound", one, STARVED, host_cpu=100.0, processes=()),
@@ -245,14 +235,10 @@ SILENT: list[tuple[str, Callable[[], Machine]]] = [
     quiet("unattributed", one, {UNATTRIBUTED: saw(9 * GIB, GIB, 20, 15)}),
     quiet("ghost_load", one, {BUSY: 3}, processes=()),
     # taken ahead by its allocator
-    quiet("almost_full", one, {USED: 75 * GIB, FREE: 5 * GIB}, seconds=400),
-    quiet("almost_full", one, growing(MINUTE, GIB), seconds=400),
+    quiet("almost_full", one, {USED: 75 * GIB, FREE: 5 * GIB}),
     # a part of the host's memory that was set aside
     quiet("almost_full", one, {USED: 4 * GIB, FREE: 0}, devices=SHARED, host_memory=(3, 21)),
     quiet("link_degraded", one, {GENERATION: 1, WIDTH: 1}, devices=SHARED),
-    quiet("leak", one, {USED: noise(60 * GIB, GIB)}, seconds=560),
-    # it was loaded, and stays
-    quiet("leak", one, {USED: lambda t: min(60, 10 + t) * GIB}, seconds=560),
     quiet("straggler", job, {CLOCK: 1710}),
     quiet("straggler", job, {CLOCK: 1500}, slurm_job=None, parent_pid=1),
     quiet("straggler", job, {CLOCK: 1500, BUSY: 5}),
@@ -286,8 +272,6 @@ LACKS: list[tuple[str, Callable[[], Machine], Mapping[str, Absence | None]]] = [
     lacks("ghost_load", "process_count", without, "processes", processes=()),
     lacks("almost_full", USED, without, USED),
     lacks("almost_full", FREE, without, FREE, devices=SHARED),
-    lacks("leak", USED, without, USED),
-    lacks("leak", {USED: None}, one),
     lacks("straggler", {CLOCK: None}, job, {CLOCK: None}),
     lacks("held_up", {BUSY: None}, ranks, 5),
     lacks("imbalance", {USED: None}, job, {USED: None, BUSY: None, **NO_GPM}),

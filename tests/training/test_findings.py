@@ -71,7 +71,7 @@ def test_the_cause_is_the_finding_that_began_at_that_time() -> None:
     assert found is not None
     hot = Finding(Severity.WARNING, "slowed by heat", rule="thermal", since=found.since + 20)
     old = Finding(Severity.WARNING, "slowed by heat", rule="thermal", since=START - 500)
-    other = Finding(Severity.WARNING, "leaking", rule="leak", since=found.since)
+    other = Finding(Severity.WARNING, "almost full", rule="almost_full", since=found.since)
     begin = f"Steps are 18 % slower since {moment(found.since)[:5]}"
     assert found.sentence() == begin
     assert found.sentence([("GPU 3", old), ("GPU 3", other)]) == begin

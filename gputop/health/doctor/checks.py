@@ -15,7 +15,6 @@ from gputop.agent.linux.driver_files import LIBRARY, WSL_FOLDER
 from gputop.agent.nvml.diagnosis import BINDINGS, ask_for, other_bindings
 from gputop.console import ascii_is_safer, locale_of, without_colours
 from gputop.health.conditions import UNLISTED_REMEDY
-from gputop.health.doctor.doctor_facts import USER_SECONDS
 from gputop.health.findings import Finding, Severity
 from gputop.text import count, fold_list, visible
 
@@ -224,20 +223,6 @@ def installation(facts: DoctorFacts) -> Iterator[Finding]:
     )
 
 
-def users(facts: DoctorFacts) -> Iterator[Finding]:
-    """Check that user names are looked up quickly."""
-    if not facts.slow_users:
-        yield ok("quick to look up")
-        return
-    which = f"the name of user {facts.slow_users[0]} is"
-    if len(facts.slow_users) > 1:
-        which = f"the names of users {fold_list(facts.slow_users, 3)} are"
-    yield warning(
-        f"{which} not found within {USER_SECONDS:g} s: processes show the number instead",
-        f"Check SSSD or NSS: `getent passwd {facts.slow_users[0]}`",
-    )
-
-
 def terminal(facts: DoctorFacts) -> Iterator[Finding]:
     """Check that the terminal can show the dashboard, and its number of colours."""
     name = visible(facts.environment.get("TERM", ""), 40)
@@ -285,7 +270,6 @@ GPUTOP_CHECKS = (
     Check("version", CheckGroup.GPUTOP, "version", version),
     Check("bindings", CheckGroup.GPUTOP, "NVML bindings", bindings),
     Check("installation", CheckGroup.GPUTOP, "installation", installation),
-    Check("users", CheckGroup.GPUTOP, "user names", users),
     Check("terminal", CheckGroup.GPUTOP, "terminal", terminal),
     Check("characters", CheckGroup.GPUTOP, "characters", characters),
 )

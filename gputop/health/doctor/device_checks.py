@@ -1,4 +1,4 @@
-"""Checks of each GPU, and of its use by CUDA and torch and their indices.
+"""Checks of each GPU, and of its use by CUDA and torch.
 
 A GPU that does not answer has only a finding about its state.
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gputop.agent.device import Absence, Device, DeviceSample, DeviceState
 from gputop.agent.linux.driver_files import same_address
 from gputop.agent.snapshot import Event
-from gputop.agent.visible_devices import BY_BUS, ORDER, VARIABLE, seen
+from gputop.agent.visible_devices import VARIABLE, seen
 from gputop.bench.run.worker_launch import GET_TORCH
 from gputop.bench.worker.backends import runs_on
 from gputop.health.conditions import (
@@ -34,16 +34,11 @@ from gputop.health.judge import judge_snapshot
 from gputop.health.rules.hardware import link_text, lowered_limit
 from gputop.health.thresholds import FULL, LOG_SECONDS
 from gputop.schema.advice import shared_command
-from gputop.schema.derived import label_of
 from gputop.schema.values import absence_text, enable_ecc, value_text
 from gputop.text import duration, visible
 
 if TYPE_CHECKING:
-    from gputop.health.doctor.doctor_facts import (
-        CudaDevice,
-        DoctorFacts,
-        TorchFacts,
-    )
+    from gputop.health.doctor.doctor_facts import DoctorFacts, TorchFacts
     from gputop.health.findings import Finding
 
 
@@ -350,8 +345,8 @@ def cuda(facts: DoctorFacts) -> Iterator[Finding]:
         return
     newest = facts.inventory.cuda_version
     takes = f"the driver takes CUDA up to {visible(newest or '?', 20)}"
-    if said.fault is None and said.devices:
-        yield ok(f"{len(said.devices)} of {len(facts.gpus)} GPUs; {takes}")
+    if said.fault is None and said.device_count:
+        yield ok(f"{said.device_count} of {len(facts.gpus)} GPUs; {takes}")
     elif newest and _major(said.cuda_version) > _major(newest):
         yield problem(
             f"built for CUDA {visible(said.cuda_version, 20)}, {takes}",
@@ -421,56 +416,6 @@ def selection(facts: DoctorFacts) -> Iterator[Finding]:
         yield ok(f"{shown}: {gpus} of {len(facts.gpus)} GPUs")
 
 
-def order(facts: DoctorFacts) -> Iterator[Finding]:
-    """Check that CUDA's indices equal NVML's."""
-    if not facts.gpus:
-        return
-    chosen = facts.environment.get(VARIABLE) is not None
-    by_bus = facts.environment.get(ORDER) == BY_BUS
-    remedy = "Name devices by UUID"
-    if not (chosen or by_bus):
-        remedy = "Set CUDA_DEVICE_ORDER=PCI_BUS_ID, or use UUIDs"
-    found = () if facts.torch is None else facts.torch.devices
-    pairs = [
-        (each, device) for each in found if (device := _nvml(each, facts))
-    ]
-    if not pairs or len(pairs) < len(found):
-        if len(facts.gpus) == 1 or (by_bus and not chosen):
-            yield ok("CUDA's indices are NVML's")
-        else:
-            yield note(
-                "CUDA's indices may not be NVML's: torch reports none",
-                remedy,
-            )
-        return
-    others = []
-    for each, device in pairs:
-        if each.index != device.index:
-            others.append(f"CUDA's {each.index} is GPU {label_of(device)}")
-    if others:
-        yield note(
-            f"CUDA's indices are not NVML's: {', '.join(others)}", remedy
-        )
-    else:
-        yield ok("CUDA's indices are NVML's")
-
-
-def _nvml(each: CudaDevice, facts: DoctorFacts) -> Device | None:
-    for device in facts.inventory.devices:
-        if each.uuid and _bare(device.uuid) == _bare(each.uuid):
-            return device
-    for device in facts.gpus:
-        if each.pci_bus_id and same_address(
-            each.pci_bus_id, device.pci_bus_id or ""
-        ):
-            return device
-    return None
-
-
-def _bare(uuid: str) -> str:
-    return uuid.lower().removeprefix("gpu-").removeprefix("mig-")
-
-
 def _imported(facts: DoctorFacts) -> TorchFacts | None:
     if facts.torch is None or facts.torch.failure is not None:
         return None
@@ -494,5 +439,4 @@ TORCH_CHECKS = (
     Check("torch_cuda", CheckGroup.TORCH, "CUDA", cuda),
     Check("architecture", CheckGroup.TORCH, "architecture", architecture),
     Check("visible_devices", CheckGroup.TORCH, "visible GPUs", selection),
-    Check("device_order", CheckGroup.TORCH, "device order", order),
 )

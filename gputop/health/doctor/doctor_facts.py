@@ -7,9 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from concurrent.futures import wait
 from dataclasses import dataclass, field, replace
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +16,6 @@ from gputop.agent.linux.driver_files import System, inspect_system
 from gputop.agent.nvml.diagnosis import installed_bindings
 from gputop.agent.problem import ProblemError
 from gputop.agent.snapshot import DriverState, Inventory, Sample
-from gputop.agent.threads import call_in_thread
 from gputop.agent.visible_devices import VARIABLE
 from gputop.bench.run import worker_launch
 from gputop.bench.run.worker_launch import (
@@ -39,13 +36,10 @@ if TYPE_CHECKING:
     from gputop.bench.run.worker_launch import Interpreter
 
 
-USER_SECONDS = 1.0
-"""Seconds within which a healthy machine looks up a user's name."""
 ASK_SECONDS = 60.0
 """Seconds for torch. Importing it over a network or starting CUDA on many devices takes long."""
 
-# torch has `uuid` since 2.5 and the bus id since 2.9. This program creates no
-# context on a device.
+# This program creates no context on a device.
 PROBE = """
 import json, os
 channel = os.dup(1)
@@ -61,34 +55,13 @@ try:
         answer["architectures"] = torch.cuda.get_arch_list()
         try:
             torch.cuda.init()
-            answer["devices"] = []
-            for index in range(torch.cuda.device_count()):
-                each = torch.cuda.get_device_properties(index)
-                bus = None
-                if hasattr(each, "pci_bus_id"):
-                    numbers = each.pci_domain_id, each.pci_bus_id, each.pci_device_id
-                    bus = "%04x:%02x:%02x.0" % numbers
-                answer["devices"].append({
-                    "index": index,
-                    "uuid": str(each.uuid) if hasattr(each, "uuid") else None,
-                    "pci_bus_id": bus,
-                })
+            answer["device_count"] = torch.cuda.device_count()
         except Exception as error:
             answer["fault"] = first_line(error)
 except BaseException as error:
     answer["failure"] = type(error).__name__ + ": " + first_line(error)
 os.write(channel, b"\\n" + json.dumps(answer).encode() + b"\\n")
 """
-
-
-@dataclass(frozen=True, slots=True)
-class CudaDevice:
-    """A device with CUDA's number, under this environment's `CUDA_VISIBLE_DEVICES`."""
-
-    index: int
-    uuid: str | None = None
-    """UUID from torch, without NVML's prefix `GPU-`."""
-    pci_bus_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +72,7 @@ class TorchFacts:
     cuda_version: str | None = None
     """CUDA version of the build; None for a build without CUDA."""
     architectures: tuple[str, ...] = ()
-    devices: tuple[CudaDevice, ...] = ()
+    device_count: int = 0
     fault: str | None = None
     """Reason why torch cannot use CUDA, in its own words."""
     failure: str | None = None
@@ -149,8 +122,6 @@ class DoctorFacts:
     """Versions of the libraries for the dashboard and the stream."""
     bindings: Mapping[str, str] = field(default_factory=dict)
     """Versions of the distributions that install a `pynvml`, by name."""
-    slow_users: tuple[str, ...] = ()
-    """Numbers of GPU users whose names were not found within `USER_SECONDS`."""
     other_gputop: str | None = None
     """Version of the other distribution called `gputop`, if it is installed as well."""
 
@@ -168,21 +139,6 @@ class DoctorFacts:
         return tuple(
             each for each in self.inventory.devices if each.parent_uuid is None
         )
-
-
-async def find_slow_users(sample: Sample) -> tuple[str, ...]:
-    """Return the numbers of users whose names are not found within `USER_SECONDS`."""
-    from gputop.agent.linux.owners import user_name
-
-    asked = {}
-    for process in sample.processes:
-        number = process.user
-        if number and number.isdecimal() and number not in asked:
-            asked[number] = call_in_thread(partial(user_name, int(number)))
-    await asyncio.to_thread(wait, asked.values(), USER_SECONDS)
-    return tuple(
-        sorted(each for each, answer in asked.items() if not answer.done())
-    )
 
 
 async def gather(
@@ -215,7 +171,6 @@ async def gather(
         found=found,
         torch=await torch_facts(found.chosen) if found.chosen else None,
         environment=dict(os.environ),
-        slow_users=await find_slow_users(sample),
         on_terminal=sys.stdout.isatty(),
         colours=terminfo_colours(),
         libraries={name: metadata.version(name) for name in LIBRARIES},
