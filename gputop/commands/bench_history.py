@@ -58,18 +58,15 @@ def compare(args: argparse.Namespace) -> int:
 
 
 def _result(named: str) -> Result:
-    """Return the only result in a file, or a result of the history by its number."""
-    what = f"{visible(named)} cannot be compared"
+    """Return the result in a file, or a result of the history by its number."""
     try:
-        if named.isdecimal() and not Path(named).exists():
-            known = [*store.recent(int(named))[int(named) - 1 :]]
-        else:
-            known = exports.read_results(named)
+        if not named.isdecimal() or Path(named).exists():
+            return store.read(Path(named))
+        return store.recent(int(named))[int(named) - 1]
+    except OSError as error:
+        why = error.strerror or str(error)
+    except IndexError:
+        why = "the history has no such result"
     except (ProblemError, ValueError) as error:
-        raise RunRefusedError(f"{what}: {error}.") from None
-    if not known:
-        raise RunRefusedError(f"{what}: there is no result. Name one result.")
-    if len(known) > 1:
-        why = f"it has {len(known)} results"
-        raise RunRefusedError(f"{what}: {why}. Name one result.")
-    return known[0]
+        why = str(error)
+    raise RunRefusedError(f"{visible(named)} cannot be compared: {why}.")

@@ -49,11 +49,11 @@ def _no_guard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file of results, which is not there yet."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of results, which is not there yet."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    assert store.results_path() == tmp_path / "data" / "gputop" / "results.sqlite"
-    return store.results_path()
+    assert store.folder() == tmp_path / "data" / "gputop" / "results"
+    return store.folder()
 
 
 @pytest.fixture

@@ -80,8 +80,8 @@ def test_the_document_fits_its_schema(kind: str, capsys: pytest.CaptureFixture[s
         (["pulse", "--device", "cpu", "--frequency", "21"], 2, "'21' is not a frequency"),
         (["soak", "--frequency", "1"], 2, "--frequency is not for soak"),
         (["--compare", "a.json", "b.json", "--json"], 2, "Leave out --json and --csv"),
-        (["--compare", "nowhere.json", "1"], 3, "nowhere.json cannot be compared: no such file"),
-        (["--compare", "1", "0"], 3, "there is no result"),
+        (["--compare", "nowhere.json", "1"], 3, "nowhere.json cannot be compared: No such file"),
+        (["--compare", "1", "0"], 3, "the history has no such result"),
         (["peak", "--dtype", "float32,float64"], 2, "peak runs one data type"),
         (["sweep", "--device", "cpu", "--dtype", "float32,tf32"], 3, "tf32 cannot be run"),
         (["--python", "/no/such/python"], 2, "'/no/such/python' is not an interpreter"),
@@ -294,8 +294,8 @@ def test_a_failure_keeps_the_rows_before_it(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_result_that_cannot_be_kept_is_still_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    store.results_path().parent.parent.mkdir(parents=True, exist_ok=True)
-    store.results_path().parent.write_text("in the way")
+    store.folder().parent.parent.mkdir(parents=True, exist_ok=True)
+    store.folder().parent.write_text("in the way")
     assert concluded(Done(RESULT), "--json") == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["iterations"] == 420
@@ -311,7 +311,7 @@ def test_without_a_home_folder_the_results_are_printed_and_one_line_says_so(
     said = capsys.readouterr()
     assert [each["iterations"] for each in json.loads(said.out)] == [420, 420]
     (line,) = said.err.splitlines()
-    assert line.startswith("gputop: warning: The file of earlier results cannot be used: HOME ")
+    assert line.startswith("gputop: warning: The earlier results cannot be used: HOME ")
     assert "Set HOME or XDG_DATA_HOME" in line
 
 

@@ -1,10 +1,9 @@
-"""What differs between two results: settings, figures with intervals, and the verdict."""
+"""Comparison of two results: the answer, and the facts that differ."""
 
 from __future__ import annotations
 
 import ctypes
 import json
-import random
 import shutil
 import subprocess
 from dataclasses import asdict, replace
@@ -15,11 +14,10 @@ import pytest
 from gputop.bench.events import Point, Result, Verdict, VerdictPart
 from gputop.bench.results import store
 from gputop.bench.results.differences import comparison_page
-from gputop.bench.results.statistics import mean_interval
 from gputop.bench.worker.environment import cublas_version
 from gputop.cli import main
 from gputop.output.result_pages import page_text
-from tests.bench.kept import BASE, CONDITIONS
+from tests.bench.kept import BASE, CONDITIONS, soak, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,24 +43,41 @@ def differences_text(before: Result, after: Result, known: Sequence[Result] = ()
     return page_text(comparison_page(before, after, known))
 
 
-def lines(before: Result, after: Result, known: Sequence[Result] = ()) -> dict[str, list[str]]:
-    """The cells of each line by its first one."""
-    found = differences_text(before, after, known).splitlines()
-    said = [line.strip() for line in found if line.strip()]
-    split = [[cell for cell in line.split("  ") if cell] for line in said]
-    return {first: [cell.strip() for cell in rest] for first, *rest in split}
+def test_all_facts_that_differ_are_shown() -> None:
+    _, facts = differences_text(BEFORE, SLOWER).split("\n\n")
+    title, *lines = facts.splitlines()
+    assert title.count("NVIDIA H200") == 2
+    assert lines == [
+        "  mean       780 TFLOP/s over 1:00, ± 0.1 %, then 741 TFLOP/s over 1:00, ± 0.1 %",
+        (
+            "  of peak    78 % of 999 TFLOP/s (datasheet dense); 99 % of 788 TFLOP/s (formula at "
+            "the live clock), then 78 % of 949 TFLOP/s (datasheet dense); 99 % of 748 TFLOP/s "
+            "(formula at the live clock)"
+        ),
+        (
+            "  power      690 W on average, 99 % of the limit of 700 W, then 690 W on average, "
+            "106 % of the limit of 650 W"
+        ),
+        "  clock      1515 MHz on average, then 1444 MHz on average",
+        "  throttling ok: no slowdown, then degraded: too hot for 40 s of 60 s",
+        (
+            "  software   torch 2.13.0 in /usr/bin/python3, then torch 2.14.0, cuBLAS 13.1.0 in "
+            "/usr/bin/python3"
+        ),
+    ]
 
 
-def test_what_differs_is_said_in_numbers_with_intervals() -> None:
-    found = lines(BEFORE, SLOWER)
-    assert found["mean, TFLOP/s"] == ["780", "741", "-5.00 % ± 2.81", "differs"]
-    assert found["SM clock, MHz"] == ["1515", "1444", "-4.69 %"]
-    assert "torch: 2.13.0, then 2.14.0" in found
-    assert "power limit: 700 W, then 650 W" in found
-    assert "cuBLAS: unknown, then 13.1.0" in found
-    assert "throttling was ok and is degraded: too hot for 40 s of 60 s" in found
-    assert not any(line.startswith(("driver", "size", "data type")) for line in found)
-    assert not any(line.startswith("These are different tests") for line in found)
+def test_rows_are_compared_one_by_one() -> None:
+    def result(*rates: float) -> Result:
+        series = ("host to device, pinned", "device to device")
+        points = []
+        for name, rate in zip(series, rates, strict=False):
+            points.append(Point(name, 1 << 30, {"bytes_per_second": rate, "seconds": 1.0}))
+        return table("copy", tuple(points))
+
+    said = differences_text(result(54e9, 3.9e12), result(27e9))
+    assert "host to device, pinned, 1.00 GiB 54.0 GB/s, then 27.0 GB/s" in said
+    assert "device to device, 1.00 GiB       3900 GB/s, then –" in said
 
 
 def on_gpu(index: int, mean: float, clock: float, celsius: float = 84.0, **fields: Any) -> Result:
@@ -122,57 +137,18 @@ def test_another_test_is_said_first() -> None:
     assert first == "These are different tests: they differ in kind, data type, size."
 
 
-def test_a_change_from_nothing_is_a_difference() -> None:
-    def drooped(percent: float) -> Result:
-        bounds = (percent - 1, percent + 1)
-        return replace(BASE, droop_percent=percent, droop_interval_percent=bounds)
-
-    assert lines(drooped(0.0), drooped(40.0))["droop, %"][-2:] == ["+40.00 ± 3.14", "differs"]
-    assert lines(drooped(0.0), drooped(0.5))["droop, %"][-1] == "the same"
+def test_a_search_finds_another_shape_each_time() -> None:
+    shapes = (Point("confirmed", 8192.0, {"tflops": 800.0}, (8192,) * 3),)
+    one = table("peak", shapes, tflops_peak=800.0)
+    other = replace(one, m=4096, layout="both row-major")
+    assert differences_text(one, other).startswith("The same within 1 %.")
 
 
-def test_rows_are_compared_one_by_one() -> None:
-    def result(rate: float, spread: float) -> Result:
-        values = {"bytes_per_second": rate, "seconds": 1.0, "spread_percent": spread}
-        points = (Point("host to device, pinned", 1 << 30, values),)
-        return replace(BASE, kind="copy", points=points, tflops_mean=None, tflops_peak=None)
-
-    name = "host to device, pinned, 1.00 GiB, GB/s"
-    assert lines(result(54e9, 0.5), result(54.1e9, 0.5))[name][-1] == "the same"
-    cells = lines(result(54e9, 0.5), result(27e9, 0.5))[name]
-    assert cells == ["54.0", "27.0", "-50.00 % ± 2.98", "differs"]
-
-
-@pytest.mark.parametrize(
-    ("sigma", "runs", "found"), [(0.0, 10, 97.0), (0.01, 0, 95.0), (0.01, 10, 93.5)]
-)
-def test_runs_of_the_same_device_seldom_differ_and_a_slower_one_does(
-    sigma: float, runs: int, found: float
-) -> None:
-    """Windows have a scatter of 3 % in a run, and `sigma` from run to run."""
-    source = random.Random(1)  # noqa: S311 - a simulation
-    started = iter(range(10_000))
-
-    def run(expected: float, *, bounds: bool = True) -> Result:
-        mean = source.gauss(expected, sigma * expected)
-        windows = [(0.2, source.gauss(mean, 0.03 * mean)) for _ in range(100)]
-        middle = sum(rate for _, rate in windows) / len(windows)
-        return replace(
-            BASE,
-            tflops_mean=middle,
-            tflops_mean_interval=mean_interval(windows) if bounds else None,
-            started_at=float(next(started)),
-        )
-
-    def said(other: float) -> list[str]:
-        found = []
-        for _ in range(60):
-            known = [run(100.0, bounds=False) for _ in range(runs)]
-            found += lines(run(100.0), run(other), known)["mean, TFLOP/s"][-1:]
-        return found
-
-    assert said(100.0).count("differs") <= 3  # of 60, which is 5 %
-    assert said(found).count("differs") >= 50
+@pytest.mark.parametrize(("scatter", "said"), [(0.0, "slower"), (9.0, "The same within 3 %.")])
+def test_runs_of_the_history_show_the_scatter(scatter: float, said: str) -> None:
+    like = [soak(780.0 + scatter * n, ago=60.0 + n) for n in range(4)]
+    assert said in differences_text(BASE, soak(763.0, ago=-60.0), like)
+    assert "The same within 3 %." in differences_text(BASE, soak(763.0, ago=-60.0))
 
 
 def test_files_and_numbers_of_the_history_are_compared(
@@ -189,8 +165,7 @@ def test_files_and_numbers_of_the_history_are_compared(
     assert main(["bench", "--compare", *files]) == 0
     by_file = capsys.readouterr().out
     assert by_file.splitlines()[3:] == by_number.splitlines()[3:]
-    assert "-5.00 % ± 2.81  differs" in by_file
-    assert "scatter of equal runs: 1 % is assumed, as fewer than 4 like runs" in by_file
+    assert "The second run is 5 % slower than the first" in by_file
 
 
 C_LIBRARY = """

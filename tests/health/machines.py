@@ -123,4 +123,4 @@ def snapshot(driver: FakeDriver, xids: tuple[int, ...]) -> tuple[Inventory, Samp
 
 
 HUNG = Problem("The NVIDIA driver does not answer", "it sent nothing within 30 s", "Look at dmesg")
-FULL = Problem("The file of earlier results cannot be used", "no space left", "Free some space")
+FULL = Problem("The earlier results cannot be used", "no space left", "Free some space")

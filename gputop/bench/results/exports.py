@@ -1,4 +1,4 @@
-"""Results as JSON and CSV: writing, reading, and the results for `--history`."""
+"""Results as JSON and CSV, and the results for `--history`."""
 
 from __future__ import annotations
 
@@ -6,22 +6,15 @@ import asyncio
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
 from gputop.agent.selection import has_id, is_address
 from gputop.bench.events import Conditions, Result
 from gputop.bench.results import store
-from gputop.files import read_at_once
-from gputop.schema.decode import from_plain
-from gputop.schema.limits import DecodeError
 from gputop.text import ABSENT, csv_field, visible
 
-MOST_BYTES = 256 << 20
-"""Longest file that is read."""
 NESTED = ("points", "conditions", "comparison", "verdict")
 """Fields of a result without a column of their own."""
 
@@ -122,49 +115,3 @@ def _field(value: object) -> object:
     elif isinstance(value, tuple):
         value = "; ".join(map(str, value))
     return csv_field(visible(value)) if isinstance(value, str) else value
-
-
-def read_results(file: str) -> list[Result]:
-    """Return the results in a file; raise `ValueError` with the reason if it is unusable.
-
-    Devices without a result are left out.
-    """
-    try:
-        text = read_at_once(Path(file), MOST_BYTES)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise ValueError(why[:1].lower() + why[1:]) from None
-    if not text.strip():
-        raise ValueError("it is empty, as after a run without a result")
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(
-            f"it is not a complete JSON document ({error})"
-        ) from None
-    results = []
-    for each in _documents(document):
-        if "problem" not in each:
-            each.pop("place", None)
-            results.append(_result(each))
-    return results
-
-
-def _documents(document: Any) -> Iterator[dict[str, Any]]:
-    """Yield the documents of devices. A file has a single one, a list, or a cluster's document."""
-    if isinstance(document, dict) and isinstance(
-        document.get("results"), list
-    ):
-        document = document["results"]
-    documents = document if isinstance(document, list) else [document]
-    for each in documents:
-        if not isinstance(each, dict) or "device" not in each:
-            raise ValueError("it is not a result of `gputop bench --json`")
-        yield each
-
-
-def _result(document: dict[str, Any]) -> Result:
-    try:
-        return from_plain(Result, document)
-    except (DecodeError, RecursionError) as error:
-        raise ValueError(f"it is not a complete result ({error})") from None

@@ -1,4 +1,4 @@
-"""Results of earlier runs: a SQLite file in the user's data directory.
+"""Results of earlier runs: a JSON file for each, in the user's data directory.
 
 An unusable file is not changed, and the `ProblemError` has the reason in one line.
 """
@@ -6,54 +6,55 @@ An unusable file is not changed, and the `ProblemError` has the reason in one li
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import json
-import os
+import re
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
-from functools import lru_cache
+from datetime import datetime
+from itertools import islice
 from pathlib import Path
-from typing import Literal
 
 from gputop.agent.problem import Problem, ProblemError
 from gputop.bench.events import Result
 from gputop.bench.results import compare
 from gputop.bench.results.verdict import DEFAULTS, VerdictLimits, with_verdicts
-from gputop.files import NoHomeError, user_folder
+from gputop.files import NoHomeError, read_at_once, user_folder, write_whole
 from gputop.schema.decode import from_plain
 from gputop.schema.limits import DecodeError
 from gputop.text import visible
 
-VERSION = 1
-"""Version of the tables, in `PRAGMA user_version`. New fields of documents do not change it."""
-LOCK_SECONDS = 2.0
-
-_TABLE = """
-CREATE TABLE results (
-    id INTEGER PRIMARY KEY,
-    started_at REAL NOT NULL,
-    device_uuid TEXT,
-    document TEXT NOT NULL,
-    curves TEXT
-)
-"""
-
-CURVES = "curves"
-"""Column that older versions ignore."""
-_COLUMNS = "PRAGMA table_info(results)"
-_THIS = "WHERE started_at = ? AND device_uuid IS ?"
+MOST_BYTES = 256 << 20
+"""Longest file that is read."""
+RESULT, CURVES = ".json", ".curves"
+"""Ends of the names of a result's file, and of the file with the data of its charts."""
+OLD_FILE = "results.sqlite"
+"""All results of an older version, in the data directory."""
 
 
-def results_path() -> Path:
-    """Return the path of the results file; raise `ProblemError` without a home folder."""
+def folder() -> Path:
+    """Return the folder of the results; raise `ProblemError` without a home folder."""
     try:
-        return user_folder("data") / "results.sqlite"
+        return user_folder("data") / "results"
     except NoHomeError as error:
-        raise ProblemError(
-            _problem(str(error), "Set HOME or XDG_DATA_HOME")
-        ) from None
+        raise _problem(str(error), "Set HOME or XDG_DATA_HOME") from None
+
+
+def file_of(result: Result) -> Path:
+    """Return the path of a result's file. The names sort by the start of the runs."""
+    return folder() / _name(result.started_at, result.device_uuid)
+
+
+def _name(started_at: float, uuid: str | None) -> str:
+    return f"{started_at:017.6f}{_device_end(uuid)}"
+
+
+def _device_end(uuid: str | None) -> str:
+    """Return the end of the names of a device's files."""
+    device = re.sub(r"[^\w-]", "_", uuid or "cpu")[:100]
+    return f"-{device}{RESULT}"
 
 
 def compared(result: Result) -> Result:
@@ -85,189 +86,129 @@ def append(result: Result, curves: str | None = None) -> Result:
     """
     result = result if result.comparison is not None else compared(result)
     document = json.dumps(asdict(result), allow_nan=False)
-    with _opened("write") as connection:
-        connection.execute("BEGIN IMMEDIATE")
-        if _version(connection) == 0:
-            connection.execute(_TABLE)
-            connection.execute(f"PRAGMA user_version = {VERSION}")
-        elif CURVES not in (
-            name for _, name, *_ in connection.execute(_COLUMNS)
-        ):
-            connection.execute(f"ALTER TABLE results ADD COLUMN {CURVES} TEXT")
-        connection.execute(
-            "INSERT INTO results (started_at, device_uuid, document, curves) VALUES (?, ?, ?, ?)",
-            (result.started_at, result.device_uuid, document, curves),
-        )
-        connection.execute("COMMIT")
+    _write(file_of(result), document, curves)
     return result
+
+
+def _write(file: Path, document: str, curves: str | None) -> None:
+    try:
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if curves is not None:
+            write_whole(file.with_suffix(CURVES), curves.encode(), 0o600)
+        write_whole(file, document.encode(), 0o600)
+    except OSError as error:
+        raise _refused(file, error) from None
+
+
+def read(file: Path) -> Result:
+    """Return the result in a file; raise `ValueError` or `OSError` with the reason."""
+    text = read_at_once(file, MOST_BYTES)
+    try:
+        return from_plain(Result, json.loads(text))
+    except (DecodeError, ValueError, RecursionError) as error:
+        raise ValueError(f"it is not a complete result ({error})") from None
 
 
 def curves_of(result: Result) -> str | None:
     """Return the curves kept with a result, or None; raise `ProblemError`."""
-    if not _is_there():
+    file = file_of(result).with_suffix(CURVES)
+    try:
+        return read_at_once(file, MOST_BYTES).decode()
+    except FileNotFoundError:
         return None
-    with _opened("read") as connection:
-        this = (result.started_at, result.device_uuid)
-        query = f"SELECT * FROM results {_THIS}"  # noqa: S608
-        row = connection.execute(query, this).fetchone()
-    return str(row[4]) if row is not None and len(row) > 4 and row[4] else None
+    except (OSError, ValueError) as error:
+        raise _refused(file, error) from None
 
 
 def forget(result: Result) -> None:
     """Remove a result with its curves, and no other; raise `ProblemError`."""
-    if _is_there():
-        with _opened("write") as connection:
-            _version(connection)
-            this = (result.started_at, result.device_uuid)
-            connection.execute(f"DELETE FROM results {_THIS}", this)  # noqa: S608
+    file = file_of(result)
+    try:
+        file.unlink(missing_ok=True)
+        file.with_suffix(CURVES).unlink(missing_ok=True)
+    except OSError as error:
+        raise _refused(file, error) from None
 
 
 def recent(limit: int | None = None) -> list[Result]:
     """Return the latest results, newest first; raise `ProblemError` if they cannot be read."""
-    return [*_read("", (), limit)]
+    return [*islice(_stored(RESULT), limit)]
 
 
 def of_device(uuid: str | None, name: str) -> Iterator[Result]:
     """Yield the results of a device, newest first: by UUID, or for a CPU by name."""
-    if uuid is not None:
-        return _read("WHERE device_uuid = ?", (uuid,))
-    return (
-        result
-        for result in _read("WHERE device_uuid IS NULL")
-        if result.device == name
-    )
+    for result in _stored(_device_end(uuid)):
+        if uuid is not None or result.device == name:
+            yield result
 
 
-def _read(
-    where: str, values: tuple[str, ...] = (), limit: int | None = None
-) -> Iterator[Result]:
-    if not _is_there():
-        return
-    with _opened("read") as connection:
-        if _version(connection) == 0:
-            return
-        query = f"SELECT document FROM results {where}"  # noqa: S608 - `where` is one of ours
-        rows = connection.execute(
-            f"{query} ORDER BY started_at DESC, id DESC LIMIT ?",
-            (*values, -1 if limit is None else limit),
-        )
-        for (document,) in rows:
-            yield from_plain(Result, json.loads(document))
-
-
-def _is_there() -> bool:
+def _stored(end: str) -> Iterator[Result]:
+    """Yield the results whose files have names with this end, newest first."""
+    place = folder()
+    _import_old(place.with_name(OLD_FILE))
     try:
-        results_path().stat()
+        files = sorted(place.iterdir(), key=str, reverse=True)
     except FileNotFoundError:
-        return False
+        return
     except OSError as error:
-        raise _refused(error, results_path()) from error
-    return True
+        raise _refused(place, error) from None
+    for file in files:
+        if not file.name.endswith(end):
+            continue
+        try:
+            yield read(file)
+        except FileNotFoundError:  # another gputop has removed it
+            continue
+        except (OSError, ValueError) as error:
+            raise _refused(file, error) from None
 
 
-def _version(connection: sqlite3.Connection) -> int:
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version > VERSION:
-        why = f"a newer gputop made it (version {version}, this one knows {VERSION})"
-        raise ProblemError(_problem(why, "Upgrade this gputop"))
-    return int(version)
+def _import_old(old: Path) -> None:
+    """Keep each result of an older version's file as a file, and rename the old file.
 
-
-@contextlib.contextmanager
-def _opened(purpose: Literal["read", "write"]) -> Iterator[sqlite3.Connection]:
-    file = results_path()
-    try:
-        if purpose == "write":
-            file.parent.mkdir(
-                mode=0o700,
-                parents=True,
-                exist_ok=True,
-            )
-            # Create the file with a private mode. SQLite copies this mode to
-            # its journal.
-            os.close(
-                os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            )
-        with contextlib.closing(
-            sqlite3.connect(
-                # Open read-write even for reading, so that SQLite can roll
-                # back a transaction of a killed writer. Without write
-                # permission SQLite opens the file read-only.
-                f"{file.as_uri()}?mode=rw&vfs={'unix' if _has_locks(file) else 'unix-dotfile'}",
-                uri=True,
-                timeout=LOCK_SECONDS,
-                # This module begins and commits its own transactions.
-                isolation_level=None,
-            )
-        ) as connection:
-            yield connection
-    except (
-        sqlite3.Error,
-        DecodeError,
-        ValueError,
-        RecursionError,
-        OSError,
-    ) as error:
-        raise _refused(error, file) from error
-
-
-_NO_LOCKS = (
-    errno.ENOLCK,
-    errno.ENOSYS,
-    errno.EOPNOTSUPP,
-    errno.ENOTSUP,
-    errno.EINVAL,
-)
-
-
-@lru_cache
-def _has_locks(file: Path) -> bool:
-    """Return False if the file system has no locks. Some mounts of NFS and Lustre have none.
-
-    SQLite then locks by a folder `FILE.lock` while it uses the file. The result is cached, because
-    a process that closes a file loses all of its locks on it, including SQLite's.
+    Several gputops may do this at once: they write the same files.
     """
-    if not file.is_file():  # opening a pipe would block
-        return True
     try:
-        with file.open("rb") as opened:
-            fcntl.lockf(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno not in _NO_LOCKS
-    return True
+        if not old.exists():
+            return
+        for document, started_at, uuid, curves in _old_rows(old):
+            file = folder() / _name(started_at, uuid)
+            _write(file, document, curves)
+        day = f"{datetime.now():%Y%m%d-%H%M%S}"
+        with contextlib.suppress(FileNotFoundError):
+            old.rename(old.with_name(f"{old.name}.imported-{day}"))
+    except (OSError, sqlite3.Error, ValueError, TypeError) as error:
+        raise _refused(old, error) from None
 
 
-_HELD = "See whether another program holds FILE"
-_LOCK_FOLDER = "If none does, remove FILE.lock, or set XDG_DATA_HOME to a folder on another disk"
-_FORBIDDEN = "See the permissions of FILE and of its folder"
-REMEDIES = {
-    "locked": _HELD,
-    "full": "Free some space on the disk of FILE",
-    "I/O error": "See whether the disk of FILE has room, and works",
-    "readonly": _FORBIDDEN,
-    "unable to open": _FORBIDDEN,
-    "permission": _FORBIDDEN,
-}
-"""Remedies by words of SQLite's messages."""
+def _old_rows(
+    old: Path,
+) -> Iterator[tuple[str, float, str | None, str | None]]:
+    """Yield document, start, UUID and curves of each result. The first version had no curves."""
+    with tempfile.TemporaryDirectory() as place:
+        # A copy needs no lock. Some file systems of clusters have none.
+        for name in (old.name, f"{old.name}-journal"):
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copyfile(old.with_name(name), Path(place, name))
+        connection = sqlite3.connect(Path(place, old.name))
+        with contextlib.closing(connection):
+            tables = connection.execute("SELECT name FROM sqlite_master")
+            if ("results",) not in tables.fetchall():
+                return
+            for row in connection.execute("SELECT * FROM results ORDER BY id"):
+                _, started_at, uuid, document, *curves = row
+                yield document, started_at, uuid, next(iter(curves), None)
 
 
-def _refused(error: Exception, file: Path) -> ProblemError:
-    shown, why = visible(str(file)), str(error)
+def _refused(file: Path, error: Exception) -> ProblemError:
+    shown = visible(str(file))
     if isinstance(error, OSError):
+        why = error.strerror or str(error)
         remedy = f"See the permissions of {shown} and the room on its disk, or set XDG_DATA_HOME"
-        return ProblemError(_problem(error.strerror or why, remedy))
-    remedy = "Move FILE away; a new one is begun"
-    if isinstance(error, sqlite3.Error):
-        remedy = next(
-            (REMEDIES[each] for each in REMEDIES if each in why), remedy
-        )
-        if remedy == _HELD and not _has_locks(file):
-            why = "its file system has no locks, and another gputop seems to use it"
-            remedy = _LOCK_FOLDER
-    return ProblemError(_problem(why, remedy.replace("FILE", shown)))
+        return _problem(why, remedy)
+    return _problem(f"{visible(file.name)}: {error}", f"Move {shown} away")
 
 
-def _problem(why: str, remedy: str) -> Problem:
-    return Problem(
-        "The file of earlier results cannot be used", visible(why), remedy
-    )
+def _problem(why: str, remedy: str) -> ProblemError:
+    what = "The earlier results cannot be used"
+    return ProblemError(Problem(what, visible(why), remedy))

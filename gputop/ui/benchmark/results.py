@@ -34,6 +34,8 @@ from gputop.ui.drawing.palette import ACCENT, DIM, FAULT, STRONG, TEXT, WARN
 from gputop.ui.telemetry import Telemetry
 
 MOST_RESULTS = 200
+WIDTH = 116
+"""Cells of the window with a comparison, as in `benchmark.tcss`."""
 ROOMY_DEVICE, TELLING = 24, 10
 """Cells that the device's name keeps before columns of a rank above `TELLING` are shown."""
 
@@ -170,7 +172,8 @@ class ResultsView(ListView[Line]):
         else:
             pair = [each for each in (self.marked, now) if each is not None]
             before, after = sorted(pair, key=lambda one: one.started_at)
-            text = page_text(comparison_page(before, after, self.results))
+            page = comparison_page(before, after, self.results)
+            text = page_text(page, min(WIDTH, self.app.size.width) - 8)
             lines = [Choice(line, "", None) for line in text.splitlines()]
             window = ChoiceDialog("Comparison", lines, "Esc closes")
             window.add_class("comparison")
