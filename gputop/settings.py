@@ -26,13 +26,11 @@ from gputop.text import visible
 AUTO = "auto"
 THEMES = ("dark", "light", "ansi", "colour-blind", "colour-blind-light")
 DENSITIES = ("row", "compact", "full")
-CHARTS = ("all", "busy+memory", "busy")
 INTERVALS = (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """Intervals in seconds that the user can select with keys."""
 CHOICES: Mapping[str, tuple[Any, ...]] = {
     "theme": (AUTO, *THEMES),
     "density": (AUTO, *DENSITIES),
-    "charts": CHARTS,
     "interval": INTERVALS,
     "ascii": (None, False, True),
 }
@@ -64,15 +62,11 @@ class Settings:
     """True if gputop never signals a process."""
     density: str = AUTO
     """One of `DENSITIES`; `auto` depends on the size of the terminal."""
-    charts: str = CHARTS[0]
-    """One of `CHARTS`: the charts in panels, if there is room."""
     sort: str = AUTO
     """Title of the column that sorts the processes; `auto` is the table's default."""
     reverse: bool = False
     """True to reverse the order."""
     tree: bool = False
-    hidden_columns: str = ""
-    """Titles of hidden columns of processes, separated by commas."""
 
 
 DEFAULT = Settings()
@@ -107,7 +101,6 @@ FLAG = Rule(bool, "Give true or false")
 RULES = {
     "theme": _one_of((AUTO, *THEMES)),
     "density": _one_of((AUTO, *DENSITIES)),
-    "charts": _one_of(CHARTS),
     "ascii": Rule(bool, "Give true or false, or auto"),
     "interval": Rule(
         float,
@@ -115,7 +108,6 @@ RULES = {
         _is_interval,
     ),
     "sort": TITLES,
-    "hidden_columns": TITLES,
     "on_event": Rule(str, "Give a command, such as notify-send"),
 }
 """Valid values of the settings that are not just off and on."""
@@ -211,8 +203,6 @@ def checked(key: str, value: Any, *, is_text: bool = False) -> Any:
         raise ValueError(rule.advice) from None
     if not rule.accepts(converted):
         raise ValueError(rule.advice)
-    if key == "hidden_columns":
-        return converted.replace(", ", ",")
     return converted
 
 

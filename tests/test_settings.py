@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from gputop import settings
 from gputop.agent.problem import ProblemError
 from gputop.agent.times import LONGEST_INTERVAL, SHORTEST_INTERVAL
-from gputop.settings import AUTO, CHARTS, DEFAULT, DENSITIES, KEYS, THEMES, Settings
+from gputop.settings import AUTO, DEFAULT, DENSITIES, KEYS, THEMES, Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,11 +36,9 @@ ANY = st.builds(
     gpm=st.booleans(),
     readonly=st.booleans(),
     density=st.sampled_from((AUTO, *DENSITIES)),
-    charts=st.sampled_from(CHARTS),
     sort=st.from_regex("[A-Za-z0-9_% -]{1,40}", fullmatch=True),
     reverse=st.booleans(),
     tree=st.booleans(),
-    hidden_columns=st.from_regex("[A-Za-z0-9_%,-]{0,40}", fullmatch=True),
 )
 OTHER = Settings(
     theme="light",
@@ -53,11 +51,9 @@ OTHER = Settings(
     gpm=False,
     readonly=True,
     density="row",
-    charts="busy",
     sort="memory",
     reverse=True,
     tree=True,
-    hidden_columns="ENC,DEC",
 )
 FILES = [
     "",

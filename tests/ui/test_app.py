@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import os
-import re
 import signal
 from typing import TYPE_CHECKING, Any
 
@@ -106,25 +105,6 @@ async def test_the_density_can_be_chosen_by_hand() -> None:
             Density.COMPACT,
             Density.FULL,
         ]
-
-
-async def test_the_charts_can_be_chosen_and_are_kept() -> None:
-    async with settled(app_with(*scenes.job(1), settings=Settings(charts="busy"))) as (app, pilot):
-
-        def charts() -> list[str]:
-            rows = shown(pilot, DevicesView).splitlines()
-            return re.findall(
-                r"(busy|mem|power|temp|clock|PCIe ↓|CPU|RAM) +[⠁-⣿ ]{20}", "\n".join(rows)
-            )
-
-        seen = [charts()]
-        for _ in range(3):
-            await pilot.press("G")
-            seen.append(charts())
-        every = ["busy", "clock", "mem", "PCIe ↓", "power", "CPU", "temp", "RAM"]
-        assert seen == [["busy"], every, ["busy", "mem"], ["busy"]]
-        await pilot.press("G", "G", "S")
-        assert app.settings.charts == "busy+memory"
 
 
 LOOKS: list[dict[str, Any]] = [

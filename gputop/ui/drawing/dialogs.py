@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from rich.table import Table
@@ -202,32 +201,3 @@ class ChoiceDialog(Dialog[Any]):
                 self._list.action_last()
             case "pageup" | "home":
                 self._list.action_first()
-
-
-PAUSE_SECONDS = 0.8
-"""Seconds without a key that complete a number if others begin with it: 1, as in 10."""
-
-
-class NumberDialog(ChoiceDialog):
-    """Dialog that closes on a number: at once if no other begins with it, else after a pause."""
-
-    _typed = ""
-
-    def press(self, key: str) -> None:
-        super().press(key)
-        if not key.isdecimal():
-            return
-        self._typed += key
-        begun = [c for c in self.choices if c.text.startswith(self._typed)]
-        if not begun:
-            self._typed = ""
-            return
-        self.at = self.choices.index(begun[0])
-        if len(begun) == 1:
-            self.close(begun[0].value)
-        else:
-            self.set_timer(PAUSE_SECONDS, partial(self._complete, self._typed))
-
-    def _complete(self, typed: str) -> None:
-        if self._typed == typed:
-            self.choose(self.choices[self.at])

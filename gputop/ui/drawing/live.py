@@ -179,9 +179,6 @@ class LiveTab(Vertical):
         """Device that keys act on, if the tab has one."""
         return None
 
-    def select(self, device: Device) -> None:
-        """Select a device. A tab without devices selects none."""
-
     @property
     def wants_gpm(self) -> bool:
         """True if the tab shows GPM readings, which are sampled only on demand."""
@@ -230,9 +227,6 @@ class DeviceTab(LiveTab):
     @property
     def key_handlers(self) -> tuple[Widget, ...]:
         return (self, *self._views)
-
-    def select(self, device: Device) -> None:
-        self.show(device.uuid)
 
     def show(self, uuid: str) -> None:
         self._show(self.telemetry.find_device(uuid))

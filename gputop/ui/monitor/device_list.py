@@ -9,7 +9,7 @@ from textual.events import Click
 
 from gputop.agent.device import Device
 from gputop.agent.snapshot import Machine
-from gputop.settings import AUTO, CHARTS
+from gputop.settings import AUTO
 from gputop.text import fit_columns
 from gputop.ui.drawing import charts
 from gputop.ui.drawing.cells import Row, Span, beside
@@ -24,7 +24,6 @@ from gputop.ui.telemetry import Telemetry
 
 OF_DEVICE, OF_ALL = 6, 8
 """Number of charts of one among several devices, and of a single device with its host."""
-CHART_COUNTS = {"all": OF_ALL, "busy+memory": 2, "busy": 1}
 
 
 class PanelLine(NamedTuple):
@@ -47,8 +46,6 @@ class DevicesView(Wheel, TelemetryView):
         """True while keys go to the devices."""
         self.density = AUTO
         """Name of the density that the user chose, or `auto`."""
-        self.charts = CHARTS[0]
-        """Charts in panels, as in the settings."""
         self.current_layout = plan_layout((), 0, 0)
         self._space = (0, 0)
         self._first = 0
@@ -104,7 +101,7 @@ class DevicesView(Wheel, TelemetryView):
         devices, selected = self._telemetry.devices, self.selected
         if selected is not None:
             number = devices.index(selected) + step
-            self.select(devices[max(0, min(len(devices) - 1, number))])
+            self._select(devices[max(0, min(len(devices) - 1, number))])
 
     action_side = action_move
 
@@ -113,7 +110,7 @@ class DevicesView(Wheel, TelemetryView):
         lines = max(1, self.size.height // now.panel_height - 1)
         self.action_move(step * lines * now.columns)
 
-    def select(self, device: Device) -> None:
+    def _select(self, device: Device) -> None:
         self._selected = device.uuid
         self.redraw()
 
@@ -127,7 +124,7 @@ class DevicesView(Wheel, TelemetryView):
                     event.x // (now.panel_width + GAP),
                 )
                 if column < len(line.devices):
-                    self.select(line.devices[column])
+                    self._select(line.devices[column])
             top += line.rows
 
     def draw(self, width: int, height: int) -> list[Row]:
@@ -270,8 +267,7 @@ class DevicesView(Wheel, TelemetryView):
         wanted = list(charts.CHARTS[:many])
         if lacks(readings, charts.BUSY.name):
             wanted[0] = charts.SM_ACTIVE
-        shown = [chart for chart in wanted if not lacks(readings, chart.name)]
-        return shown[: CHART_COUNTS[self.charts]]
+        return [chart for chart in wanted if not lacks(readings, chart.name)]
 
 
 def _line_of(device: Device | None, lines: Sequence[PanelLine]) -> int:

@@ -8,7 +8,6 @@ from textual.events import Click
 from textual.widget import Widget
 
 from gputop.agent.device import Device
-from gputop.settings import CHARTS
 from gputop.ui.drawing.live import space_of
 from gputop.ui.monitor.device_list import DevicesView
 from gputop.ui.monitor.host import HostView
@@ -46,10 +45,6 @@ class MonitorTab(ListTab):
         found = super().selected if self.processes.focused_list else None
         return found or self.devices.selected
 
-    def select(self, device: Device) -> None:
-        self.devices.select(device)
-        self._go_to_list(to_it=False)
-
     @property
     def key_handlers(self) -> tuple[Widget, ...]:
         """Widgets that handle keys. Some keys always go to the processes."""
@@ -67,11 +62,6 @@ class MonitorTab(ListTab):
 
     def action_density(self) -> None:
         self.devices.next_density()
-        self.show_telemetry()
-
-    def action_charts(self) -> None:
-        now = CHARTS.index(self.devices.charts)
-        self.devices.charts = CHARTS[(now + 1) % len(CHARTS)]
         self.show_telemetry()
 
     def action_switch(self) -> None:

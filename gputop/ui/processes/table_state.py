@@ -54,8 +54,6 @@ class ProcessTable(ListState[ProcessRow]):
         self.several = False
         """True if processes of several machines are listed."""
         self.tree = False
-        self.hidden: frozenset[str] = frozenset()
-        """Titles of columns that the user hides."""
         self._shown: tuple[object, ...] = ()
         """Sample and devices of the items."""
         self._columns: Sequence[ProcessColumn] | None = None
@@ -119,27 +117,21 @@ class ProcessTable(ListState[ProcessRow]):
 
     @property
     def columns(self) -> Sequence[ProcessColumn]:
-        """Columns that are not hidden and have a value for at least one process.
+        """Columns that have a value for at least one process.
 
         The command and the sort column are always included.
         """
         if self._columns is None:
-            self._columns = list(filter(self._is_shown, self.all_columns))
+            every: Sequence[ProcessColumn] = columns.COLUMNS
+            if self.several:
+                every = (columns.HOST, *every)
+            self._columns = list(filter(self._is_shown, every))
         return self._columns
 
-    @property
-    def all_columns(self) -> Sequence[ProcessColumn]:
-        """All columns, including hidden and empty ones."""
-        if self.several:
-            return (columns.HOST, *columns.COLUMNS)
-        return columns.COLUMNS
-
     def _is_shown(self, column: ProcessColumn) -> bool:
-        if column in (columns.COMMAND, self.sorted_by):
+        if column in (columns.COMMAND, self.sorted_by, *columns.FIXED):
             return True
-        if column.title in self.hidden:
-            return False
-        return column in columns.FIXED or not column.is_empty(self._items)
+        return not column.is_empty(self._items)
 
     def slots(self, width: int, steps: int = 0) -> list[ProcessSlot]:
         """Return the columns that fit into that width, scrolled to the right by some steps."""
@@ -149,15 +141,6 @@ class ProcessTable(ListState[ProcessRow]):
             self.columns,
             steps,
         )
-
-    def not_shown(self, width: int) -> dict[str, str]:
-        """Return the reasons why columns that are not hidden are not on screen, by title."""
-        reasons = {column.title: "on, no data" for column in self.all_columns}
-        for column in self.columns:
-            reasons[column.title] = "on, no room"
-        for slot in self.slots(width):
-            del reasons[slot.column.title]
-        return reasons
 
     def apply_settings(
         self,

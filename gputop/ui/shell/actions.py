@@ -26,7 +26,6 @@ PROCESSES: tuple[Tab, ...] = (*LISTS, "process", "ranks")
 OVERVIEWS: tuple[Tab, ...] = (*LISTS, *HOSTS, *TRAINING)
 """Tabs that lead to the ranks of a job."""
 PAGES: tuple[Tab, ...] = ("page", "why")
-DEVICES: tuple[Tab, ...] = ("monitor", *PAGES)
 LIVE: tuple[Tab, ...] = (
     "monitor",
     "processes",
@@ -135,7 +134,6 @@ ACTIONS = (
     Action("device.previous", "p", "view.device(-1)", "Previous device", "", PAGES),
     Action("device.reset", "0", "view.reset", "Reset minimum, mean and maximum", "Reset",
            ("page",)),
-    Action("number", "g", "tabs.number", "Select a GPU by its number, such as g 5", "", DEVICES),
     Action("filter", "slash,f3,f4,backslash", "view.filter",
            "Filter processes, or an environment, by text", "Filter", PROCESSES),
     Action("user", "u", "view.user", "Show only the selected user's processes, or all", "", LISTS),
@@ -148,8 +146,6 @@ ACTIONS = (
     Action("sort.memory", "M", "view.sort_by('GPU MEM')", "Sort by device memory", "", LISTS),
     Action("sort.cpu", "P", "view.sort_by('CPU%')", "Sort by use of the CPU", "", LISTS),
     Action("sort.pid", "N", "view.sort_by('PID')", "Sort by process ID", "", LISTS),
-    Action("columns", "o", "screen.settings(True)", "Columns of processes: show, hide, sort", "",
-           LISTS),
     Action("tree", "t,f5", "view.tree", "Show processes as a tree", "Tree", LISTS),
     Action("signal", "f9", "view.signal", "Send a signal to the selected process", "Signal",
            PROCESSES,
@@ -162,8 +158,6 @@ ACTIONS = (
            ("process",), when="live"),
     Action("secrets", "v", "view.secrets", "Show or mask secrets", "Secrets", ("process",)),
     Action("density", "c", "view.density", "Density: one row, three, full", "Density",
-           ("monitor",)),
-    Action("charts", "G", "view.charts", "Charts: all, busy and memory, only busy", "",
            ("monitor",)),
     Action("pause", "space", "screen.pause", "Freeze the display; new samples are kept", "Pause",
            LIVE,
@@ -212,7 +206,7 @@ ACTIONS = (
     Action("export", "E", "app.export('txt')", "Export the page as text to a file"),
     Action("export.picture", "V", "app.export('svg')", "Export the page as a picture (SVG)"),
     Action("theme", "T", "app.theme", "Next colour theme"),
-    Action("settings", "S", "screen.save", "Save the settings: theme, density, columns, …"),
+    Action("settings", "S", "screen.save", "Save the settings: theme, density, sorting, …"),
     Action("settings.screen", "f2", "screen.settings", "View and change all settings"),
     Action("back", "escape", "screen.leave", "Back: leave the field, the filter or the page"),
     Action("commands", "ctrl+p", "app.command_palette", "Command palette: all actions by name"),
@@ -227,7 +221,7 @@ ACTIONS = (
 def explanation(key: str, *, replay: bool) -> str:
     """Return why a key has no effect on a tab, and which key to press; "" if unknown."""
     if key.isdecimal():
-        return f"1 2 3 are the tabs · g {key} selects GPU {key}"
+        return "1 2 3 are the tabs · ↓ ↑ select a GPU"
     if key in OTHERS:
         return OTHERS[key]
     if replay and any(

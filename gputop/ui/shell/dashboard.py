@@ -108,9 +108,7 @@ class Dashboard(StreamScreen):
     def _apply_settings(self) -> None:
         settings = self.app.settings
         self._monitor.devices.density = settings.density
-        self._monitor.devices.charts = settings.charts
         sort = GPU.title if settings.sort == AUTO else settings.sort
-        self._table.hidden = frozenset(settings.hidden_columns.split(","))
         self._table.apply_settings(sort, settings.reverse, settings.tree)
 
     def on_mount(self) -> None:
@@ -299,7 +297,7 @@ class Dashboard(StreamScreen):
     async def action_stop(self) -> None:
         (await self.tabs.get_benchmark()).stop()
 
-    def action_settings(self, columns: bool = False) -> None:
+    def action_settings(self) -> None:
         from gputop.ui.shell.help_and_settings import SettingsScreen
 
         def changed() -> None:
@@ -309,18 +307,7 @@ class Dashboard(StreamScreen):
             self.show()
 
         self._note_settings()
-
-        def not_shown() -> dict[str, str]:
-            return self._table.not_shown(self.size.width)
-
-        self.app.push_screen(
-            SettingsScreen(
-                self.app,
-                changed,
-                not_shown,
-                columns=columns,
-            ),
-        )
+        self.app.push_screen(SettingsScreen(self.app, changed))
 
     async def action_save(self) -> None:
         self._note_settings()
@@ -331,7 +318,6 @@ class Dashboard(StreamScreen):
         table = self._table
         self.app.change_settings(
             density=self._monitor.devices.density,
-            charts=self._monitor.devices.charts,
             sort=AUTO if table.sorted_by is GPU else table.sorted_by.title,
             reverse=table.reversed,
             tree=table.tree,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import starmap
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rich.console import Group
 from rich.table import Table
@@ -18,10 +18,9 @@ from gputop.schema.labels import LEGEND
 from gputop.settings import AUTO, CHOICES, Settings
 from gputop.ui.drawing.dialogs import Choice, ChoiceDialog, Dialog
 from gputop.ui.drawing.palette import ACCENT, STRONG
-from gputop.ui.processes.columns import COLUMNS, COMMAND, HOST
+from gputop.ui.processes.columns import COLUMNS, HOST
 from gputop.ui.shell.actions import (
     ACTIONS,
-    DEVICES,
     LISTS,
     LIVE,
     OVERVIEWS,
@@ -65,7 +64,6 @@ PLACES = {
     ("process",): "A process's page",
     ("ranks",): "Ranks of a job",
     ("monitor",): "Monitor",
-    DEVICES: "Monitor, page, findings",
     ("page",): "A device's page",
     PAGES: "A device's page and its findings",
     ("benchmark",): "Benchmark",
@@ -210,126 +208,72 @@ ABOUT = {
     "gpm": "read profiling counters",
     "readonly": "no signals; restart to undo",
     "density": "rows per device",
-    "charts": "in full panels",
     "sort": "column to sort processes by",
     "reverse": "reverse the order",
     "tree": "children under parents",
 }
-SORTS = {
-    "n": "GPU",
-    "u": "USER",
-    "p": "PID",
-    "g": "GPU MEM",
-    "s": "SM%",
-    "c": "CPU%",
-    "m": "RES",
-    "t": "AGE",
-}
-"""Columns by nvitop's letters after `o`, which sort processes at once."""
 ALSO = {
     "theme": "T",
     "interval": "+ -",
     "density": "c",
-    "charts": "G",
     "sort": ". ,",
     "reverse": "I",
     "tree": "t",
-    **{title: f"o {letter}" for letter, title in SORTS.items()},
 }
 """Keys that change the same setting without this screen."""
-TITLES = {
-    column.title: column.about for column in COLUMNS if column is not COMMAND
-}
 STEPS = {"left": -1, "right": 1, "enter": 1, "space": 1}
-VALUES = {**CHOICES, "sort": (AUTO, *[*TITLES][1:], COMMAND.title)}
+# `auto` sorts by the first column.
+VALUES = {**CHOICES, "sort": (AUTO, *[each.title for each in COLUMNS[1:]])}
 WORDS = {None: "auto", True: "on", False: "off"}
 
 
 class SettingsScreen(ChoiceDialog):
-    """Dialog with a line for each setting, and a line for each column of processes."""
+    """Dialog with a line for each setting."""
 
     def __init__(
         self,
         app: GputopApp,
         changed: Callable[[], None],
-        not_shown: Callable[[], Mapping[str, str]],
-        *,
-        columns: bool,
     ) -> None:
-        """Show the settings of `app`, or the `columns` first. Call `changed` after each change.
-
-        `not_shown` returns the reasons, by title, why enabled columns are not on screen.
-        """
+        """Show the settings of `app`. Call `changed` after each change."""
         keys = "↑ ↓ select · ← → change · S saves · Esc closes"
-        super().__init__("Settings", _rows(app.settings, not_shown()), keys)
-        self._gputop, self._changed, self._not_shown = app, changed, not_shown
-        self._first = len(ABOUT) * columns
-
-    def on_mount(self) -> None:
-        self.at = self._first
+        super().__init__("Settings", _rows(app.settings), keys)
+        self._gputop, self._changed = app, changed
 
     def choose(self, choice: Choice) -> None:
         self._step(choice, 1)
 
     def _step(self, choice: Choice, step: int) -> None:
         name, now = choice.value
-        if name in TITLES:
-            hidden = {*self._gputop.settings.hidden_columns.split(",")} ^ {
-                name,
-            }
-            self._set(hidden_columns=",".join(sorted(hidden - {""})))
-            return
         choices = VALUES.get(name, (False, True))
         if name == "readonly":
             choices = (now, True)
         if now not in choices:
             choices = (now, *choices)
-        self._set(
-            **{name: choices[(choices.index(now) + step) % len(choices)]},
-        )
-
-    def _set(self, **changes: Any) -> None:
-        self._gputop.change_settings(**changes)
+        following = choices[(choices.index(now) + step) % len(choices)]
+        self._gputop.change_settings(**{name: following})
         self._changed()
-        self.update(_rows(self._gputop.settings, self._not_shown()))
+        self.update(_rows(self._gputop.settings))
 
     def press(self, key: str) -> None:
         choice = self.choices[self.at]
         if key in STEPS:
             self._step(choice, STEPS[key])
-        elif key in SORTS and choice.value[0] in TITLES:
-            self._set(sort=SORTS[key], reverse=False)
-            self.close(None)
         elif key == "S":
             self.call_later(self._gputop.action_save)
-        elif key in ("f2", "o"):
+        elif key == "f2":
             self.close(None)
         else:
             super().press(key)
 
 
-def _rows(settings: Settings, not_shown: Mapping[str, str]) -> list[Choice]:
-    hidden = settings.hidden_columns.split(",")
-    rows = [
-        (name, getattr(settings, name), about, name)
-        for name, about in ABOUT.items()
-    ]
-    rows += [
-        (t, t not in hidden, about, f"column {t}")
-        for t, about in TITLES.items()
-    ]
-    words = [
-        f"{v:g} s" if isinstance(v, float) else WORDS.get(v, f"{v}")
-        for _, v, *_ in rows
-    ]
-    for n, (name, value, *_) in enumerate(rows):
-        if value is True and name in not_shown:
-            words[n] = not_shown[name]
-    return [
-        Choice(
-            f"{label:<15} {word:<19}{about}",
-            ALSO.get(name, ""),
-            (name, value),
-        )
-        for word, (name, value, about, label) in zip(words, rows, strict=True)
-    ]
+def _rows(settings: Settings) -> list[Choice]:
+    rows = []
+    for name, about in ABOUT.items():
+        value = getattr(settings, name)
+        word = WORDS.get(value, f"{value}")
+        if isinstance(value, float):
+            word = f"{value:g} s"
+        text = f"{name:<15} {word:<19}{about}"
+        rows.append(Choice(text, ALSO.get(name, ""), (name, value)))
+    return rows

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from textual.widgets import ContentSwitcher
 
-from gputop.schema.derived import label_of, model_of
 from gputop.ui.drawing.live import LiveTab
 from gputop.ui.hosts.screen import HostsTab, HostsView
 from gputop.ui.processes.screen import ListTab, ProcessesTab
@@ -137,16 +136,6 @@ class Tabs(ContentSwitcher):
             self.switch(name)
         # A resize during the switch was laid out, but not painted.
         self.screen.refresh()
-
-    def action_number(self) -> None:
-        from gputop.ui.drawing.dialogs import Choice, NumberDialog
-
-        tab, devices = self.tab, self._telemetry.devices
-        choices = [
-            Choice(f"{label_of(d)} {model_of(d)}", "", d) for d in devices
-        ]
-        if devices:
-            NumberDialog("GPU", choices).ask(self.app, tab.select)
 
     async def action_details(self) -> None:
         tab = self.tab
