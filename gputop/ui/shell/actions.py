@@ -133,8 +133,6 @@ ACTIONS = (
     Action("last", "end", "view.move(9999)", "Last row"),
     Action("device.next", "n", "view.device(1)", "Next device", "Next GPU", PAGES),
     Action("device.previous", "p", "view.device(-1)", "Previous device", "", PAGES),
-    Action("device.reset", "0", "view.reset", "Reset minimum, mean and maximum", "Reset",
-           ("page",)),
     Action("number", "g", "tabs.number", "Select a GPU by its number, such as g 5", "", DEVICES),
     Action("filter", "slash,f3,f4,backslash", "view.filter",
            "Filter processes, or an environment, by text", "Filter", PROCESSES),
