@@ -63,10 +63,8 @@ class Reading(NamedTuple):
     """Field of DCGM that the fleet reads if `dcgm` is missing."""
     in_history: bool = False
     """True if the history keeps the reading, for charts or for rules."""
-    has_mean: bool = True
-    """False if minimum, mean and maximum have no meaning."""
     is_counter: bool = False
-    """True if the value only grows. Its increase is shown; it is a counter in Prometheus."""
+    """True if the value only grows. It is a counter in Prometheus."""
     fastest: float = float("inf")
     """Largest plausible increase of a counter per second. A larger increase is not counted."""
 
@@ -207,7 +205,7 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             "the reserved part", dcgm=("DEV_FB_USED", "Framebuffer memory used (in MiB)."),
             in_history=True),
         Reading("memory_total_bytes", about="Total device memory.", term="total",
-            dcgm_fallback="DEV_FB_TOTAL", has_mean=False),
+            dcgm_fallback="DEV_FB_TOTAL"),
         Reading("memory_free_bytes", "free", "Device memory that is free.",
             dcgm=("DEV_FB_FREE", "Framebuffer memory free (in MiB).")),
         Reading("memory_reserved_bytes", "reserved", "Device memory that driver and firmware keep.",
@@ -288,8 +286,7 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
             term="now"),
         Reading("video_clock_max_mhz", term="maximum"),
         Reading("performance_state", "P-state", "Performance state, 0 (P0, the fastest) to 15.",
-            form="p_state", legend="P0 is the fastest, P15 the slowest",
-            has_mean=False),
+            form="p_state", legend="P0 is the fastest, P15 the slowest"),
         Reading("clock_event_reasons", "held back by",
             "1 if this reason holds the clocks back now, else 0.", form="reasons",
             legend="why clocks are not higher; a power cap is normal at full load, heat is not",
@@ -305,10 +302,9 @@ PAGE_GROUPS: Mapping[str, tuple[Reading, ...]] = {
         Reading("pcie_generation", "PCIe link",
             "Generation of the PCIe link now; lower while idle.", template="gen {} {} of gen {} {}",
             term="generation", legend="the current state: an idle link slows down",
-            in_history=True, has_mean=False),
+            in_history=True),
         Reading("pcie_width", about="Lanes of the PCIe link now.", form="width", term="width",
-            metric="pcie_width_lanes", in_history=True,
-            has_mean=False),
+            metric="pcie_width_lanes", in_history=True),
         Reading("pcie_generation_max", term="maximum generation"),
         Reading("pcie_width_max", form="width", term="maximum width"),
         Reading("pcie_rx_bytes_per_second", "PCIe rx", "Data that the device receives over PCIe.",

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gputop.agent.device import READINGS, Absence, Device, DeviceSample
 from gputop.agent.snapshot import Host
 from gputop.schema.catalogue import CATALOGUE, OF, PAGE_GROUPS, Reading
-from gputop.schema.values import (
-    CAUSES,
-    Statistics,
-    absence_text,
-    span_text,
-    value_text,
-)
+from gputop.schema.values import absence_text, value_text
 from gputop.text import ABSENT, UNITS, in_unit_of
 
 
@@ -119,48 +113,6 @@ GROUPS: Mapping[str, tuple[DetailRow, ...]] = {
 ROWS: tuple[DetailRow, ...] = tuple(
     row for rows in GROUPS.values() for row in rows
 )
-
-
-def since_start(
-    name: str, of: Callable[[str], Statistics | None]
-) -> tuple[str, ...]:
-    """Return a reading's minimum, mean and maximum as texts, or a counter's increase.
-
-    The result is empty for words. `of` returns the statistics of a name.
-    """
-    if name == "clock_event_seconds":
-        return _held_back(of)
-    statistics = of(name)
-    reading = CATALOGUE[name]
-    if statistics is None or not reading.has_mean:
-        return ()
-    if reading.is_counter:
-        return (f"+{value_text(name, _whole(statistics.increase))}",)
-    figures = (
-        _whole(statistics.minimum),
-        statistics.mean,
-        _whole(statistics.maximum),
-    )
-    # The value beside it has the "/s" of a rate.
-    return tuple(
-        value_text(name, figure).removesuffix("/s") for figure in figures
-    )
-
-
-def _held_back(of: Callable[[str], Statistics | None]) -> tuple[str, ...]:
-    """Return one text with the time of each reason that held back the clocks, or nothing."""
-    texts = []
-    for word, label in CAUSES.items():
-        statistics = of(f"clock_event_seconds.{word}")
-        if statistics is not None and statistics.increase > 0:
-            texts.append(f"{label} +{span_text(statistics.increase)}")
-    if not texts:
-        return ()
-    return (", ".join(texts),)
-
-
-def _whole(value: float) -> float:
-    return int(value) if value == int(value) else value
 
 
 LEGEND: Mapping[str, str] = {

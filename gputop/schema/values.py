@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -25,19 +24,6 @@ from gputop.text import (
 
 LANE_BYTES = {1: 250e6, 2: 500e6, 3: 984.6e6, 4: 1969e6, 5: 3938e6, 6: 7563e6}
 """Bytes/s of a PCIe lane by generation, after line coding and before headers (PCI-SIG)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """Statistics of a reading since the start or the last reset, in the reading's unit."""
-
-    minimum: float
-    mean: float
-    """Mean over time, not over samples: the interval can change."""
-    maximum: float
-    count: int
-    increase: float
-    """Sum of all increases. It is a counter's total, even if the counter was reset in between."""
 
 
 CAUSES: Mapping[str, str] = {event.word: event.label for event in CLOCK_EVENTS}

@@ -1,4 +1,4 @@
-"""History of a stream: series of the last minutes on one time axis, and statistics since its start.
+"""History of a stream: series of the last minutes on one time axis.
 
 A series is a ring of numbers, not objects: 64 devices with 20 series of 1,200 samples take 12 MB.
 """
@@ -10,13 +10,11 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import fields
 
-from gputop.agent.device import READINGS, DeviceSample
+from gputop.agent.device import DeviceSample
 from gputop.agent.snapshot import Sample
 from gputop.schema.catalogue import CATALOGUE
 from gputop.schema.derived import DERIVED, derive
-from gputop.schema.values import Statistics
 
 CAPACITY = 1200
 """Samples to keep: twenty minutes at one per second."""
@@ -24,22 +22,10 @@ KEPT = tuple(
     reading.name for reading in CATALOGUE.values() if reading.in_history
 )
 """Names of the readings that charts draw or rules compare over time."""
-FASTEST = {reading.name: reading.fastest for reading in CATALOGUE.values()}
-"""Largest plausible increase of each counter per second."""
-LONGEST_WEIGHT_SECONDS = 60.0
-"""Most seconds for which one reading counts in a mean: the longest interval."""
 MOST_GONE = 64
 """Maximum number of kept devices that are missing in the newest sample."""
 FINE_CAPACITY = 720
 """Numbers kept per device: two minutes at six per second, in 16 kB."""
-
-
-NUMBERS = [
-    field.name
-    for field in fields(DeviceSample)
-    if field.type in ("int | None", "float | None") and field.name in READINGS
-]
-"""Names of the readings that are numbers."""
 
 
 class FineSeries:
@@ -65,76 +51,18 @@ class FineSeries:
         return b"".join([piece for at, piece in self._pieces if at > number])
 
 
-class _Figures:
-    """Running statistics of a reading."""
-
-    __slots__ = (
-        "_at",
-        "_seconds",
-        "count",
-        "increase",
-        "last",
-        "maximum",
-        "mean",
-        "minimum",
-    )
-
-    def __init__(self, value: float, at: float) -> None:
-        self._at = at
-        self.minimum = self.maximum = self.last = value
-        self.mean = float(value)
-        self._seconds = 0.0
-        self.increase = 0.0
-        self.count = 1
-
-    def add(
-        self,
-        value: float,
-        seconds: float,
-        at: float,
-        fastest: float,
-    ) -> None:
-        """Add a value that counts for the `seconds` before it.
-
-        `at` is the time of the reading. An increase of more than `fastest` per second is ignored.
-        """
-        self.count += 1
-        self._seconds += seconds
-        # The first value has no weight. It is the mean only until the next one.
-        if self._seconds:
-            self.mean += (value - self.mean) * (seconds / self._seconds)
-        self.minimum = min(self.minimum, value)
-        self.maximum = max(self.maximum, value)
-        rise = value - self.last
-        if 0 < rise <= fastest * max(1.0, at - self._at):
-            self.increase += rise
-        self.last = value
-        self._at = at
-
-    def frozen(self) -> Statistics:
-        """Return the statistics now."""
-        # Rounding can move the mean slightly out of range.
-        mean = min(float(self.maximum), max(float(self.minimum), self.mean))
-        return Statistics(
-            self.minimum, mean, self.maximum, self.count, self.increase
-        )
-
-
 class _Device:
     """History of one device."""
 
     def __init__(
         self,
         number: int,
-        time: float,
         nothing: array[float],
     ) -> None:
         self.first = self.newest = number
         """Numbers of the first and the newest sample with this device."""
-        self.since = time
         self.rings = dict.fromkeys((*KEPT, *DERIVED), nothing)
         """Rings by name. Readings without any number yet share one ring of gaps."""
-        self.figures: dict[str, _Figures] = {}
         self.fine = FineSeries()
         self._nothing = nothing
 
@@ -156,7 +84,7 @@ class _Device:
 
 
 class History:
-    """Recent readings and statistics by device and name. Devices are identified by UUID.
+    """Recent readings by device and name. Devices are identified by UUID.
 
     A missing device has gaps. It is removed once the series have no reading of it any more.
     """
@@ -178,7 +106,6 @@ class History:
         elapsed = (
             0.0 if self._newest is None else _between(self._newest, sample)
         )
-        seconds = min(elapsed, LONGEST_WEIGHT_SECONDS)
         self._newest = sample
         self._times[place] = sample.time
         self._elapsed += elapsed
@@ -186,9 +113,7 @@ class History:
         derived = derive(sample)
         for readings in sample.devices:
             if readings.uuid not in self._devices:
-                self._devices[readings.uuid] = _Device(
-                    number, sample.time, self._nothing
-                )
+                self._devices[readings.uuid] = _Device(number, self._nothing)
             device = self._devices[readings.uuid]
             device.newest = number
             device.write(place, readings, derived[readings.uuid])
@@ -196,7 +121,6 @@ class History:
                 device.fine.add(
                     number, readings.gpu_utilization_samples_percent
                 )
-            _count(device.figures, readings, seconds, self._elapsed)
         missing = [
             pair
             for pair in reversed(self._devices.items())
@@ -268,27 +192,6 @@ class History:
     def _oldest(self) -> int:
         return max(0, self.count - self._capacity)
 
-    def statistics(self, uuid: str, name: str) -> Statistics | None:
-        """Return the statistics of a numeric reading, or None if it was never read.
-
-        The time of one clock event reason has a name such as `clock_event_seconds.sw_power_cap`.
-        """
-        device = self._devices.get(uuid)
-        figures = device.figures.get(name) if device else None
-        return figures.frozen() if figures else None
-
-    def since(self, uuid: str) -> float | None:
-        """Return the start of the device's statistics, in Unix seconds."""
-        device = self._devices.get(uuid)
-        return device.since if device else None
-
-    def reset(self, uuid: str) -> None:
-        """Restart the device's statistics and keep its series."""
-        device = self._devices.get(uuid)
-        if device is not None and self._newest is not None:
-            device.figures.clear()
-            device.since = self._newest.time
-
 
 def _between(before: Sample, after: Sample) -> float:
     first, last = before.uptime_seconds, after.uptime_seconds
@@ -308,23 +211,3 @@ def _cut(
     first = start % size
     piece = ring[first : first + many]
     return piece if len(piece) == many else piece + ring[: many - len(piece)]
-
-
-def _count(
-    figures: dict[str, _Figures],
-    readings: DeviceSample,
-    seconds: float,
-    at: float,
-) -> None:
-    """Add all numeric readings to the statistics."""
-    numbers = {name: getattr(readings, name) for name in NUMBERS}
-    for cause, counted in (readings.clock_event_seconds or {}).items():
-        numbers[f"clock_event_seconds.{cause}"] = counted
-    for name, number in numbers.items():
-        if number is None:
-            continue
-        known = figures.get(name)
-        if known is None:
-            figures[name] = _Figures(number, at)
-        else:
-            known.add(number, seconds, at, FASTEST.get(name, math.inf))

@@ -50,5 +50,5 @@ def test_gpm_is_read_only_where_it_is_shown(driver: FakeDriver) -> None:
         see(terminal, "No process uses a device")
         terminal.wait_for(lambda t: not calls_of(t, driver)[GPM], timeout=2 * SOON)
         terminal.send(ENTER)
-        see(terminal, "statistics since")
+        see(terminal, "Power and temperature")
         terminal.wait_for(lambda t: calls_of(t, driver)[GPM], timeout=2 * SOON)

@@ -49,9 +49,9 @@ def tour(terminal: Terminal) -> None:
     for keys, text in (
         ("2", "Press b"),
         ("3", "No process"),
-        (ENTER, "statistics"),
+        (ENTER, "Power and temperature"),
         ("?", "Main keys"),
-        (ESCAPE, "statistics"),
+        (ESCAPE, "Power and temperature"),
         ("1", "0 Test 0"),
     ):
         terminal.send(keys)

@@ -239,7 +239,7 @@ READINGS = (
             *KEYS,
             Key(DOWN, shows("▌1 Test 1"), "the second device is selected"),
             Key(ENTER, shows("memory clock  – of 2619 MHz  the driver failed"), "says why"),
-            Key(ESCAPE, hides("statistics since"), "the monitor again"),
+            Key(ESCAPE, hides("Power and temperature"), "the monitor again"),
         ),
         mend=as_at_first,
         then=("44 %", "48°C", "939 W"),
@@ -253,7 +253,7 @@ READINGS = (
         keys=(
             *KEYS,
             Key(ENTER, shows("last 5 min"), "the page, whose charts are as long as ever"),
-            Key(ESCAPE, hides("statistics since"), "the monitor again"),
+            Key(ESCAPE, hides("Power and temperature"), "the monitor again"),
         ),
         mend=lambda stage: stage.pretended.set_clock(0),
         then=("0 Test 0", "44 %"),

@@ -121,7 +121,6 @@ def check_drawn(telemetry: Telemetry, number: int) -> None:
             view.plan(width, height)
         if isinstance(view, TimelineView):
             view.action_zoom(number % 5)
-            view.action_side(number % 11 - 5)
         if isinstance(view, ProcessesView):
             view.action_sort(number % 15)
             view.action_move(3)

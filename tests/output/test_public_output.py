@@ -30,8 +30,8 @@ from gputop.output.prometheus.scrape import dcgm_text, registry_of
 from gputop.output.prometheus.state import StreamFollower
 from gputop.output.status_page import COLUMNS as STATUS_COLUMNS
 from gputop.output.status_page import View, document, page
-from gputop.schema.labels import GROUPS, LEGEND, since_start
-from gputop.schema.values import Statistics, absence_text, value_text
+from gputop.schema.labels import GROUPS, LEGEND
+from gputop.schema.values import absence_text, value_text
 from tests import streams
 
 if TYPE_CHECKING:
@@ -126,9 +126,6 @@ def status_json() -> Iterator[str]:
 
 def details() -> Iterator[str]:
     """Yield the rows of the device page, for each device."""
-    numbers = {f"clock_event_seconds.{cause}" for cause in ("sw_power_cap", "idle")}
-    numbers |= {name for name in READINGS if isinstance(getattr(FULL, name), (int, float))}
-    known = dict.fromkeys(numbers, Statistics(1.5, 2.25, 1_000_000.0, 9, 4_000_000.0))
     for title, rows in GROUPS.items():
         for row, (gpu, readings) in (
             (row, pair)
@@ -137,8 +134,7 @@ def details() -> Iterator[str]:
         ):
             shown = row.applies(gpu, readings), row.is_missing(gpu, readings)
             text = f"{row.text(gpu, readings)} {row.reason(gpu, readings, SAMPLE.host)} {shown}"
-            figures = " ".join(since_start(row.names[0], known.get))
-            yield f"{title}: {row.label}: {text} {figures}"
+            yield f"{title}: {row.label}: {text}"
     for name in SHOWN:
         for absence in (Absence.NOT_SUPPORTED, Absence.DISABLED, Absence.NO_DATA_YET):
             texts = {absence_text(name, absence, gpu, SAMPLE.host): 0 for gpu in INVENTORY.devices}

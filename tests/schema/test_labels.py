@@ -19,8 +19,8 @@ from gputop.agent.nvml.device_queries import clock_event_times
 from gputop.agent.snapshot import Event, Host
 from gputop.agent.words import CLOCK_EVENT_BITS, RECOVERY_ACTIONS
 from gputop.health.conditions import XIDS, event_text, fault_of
-from gputop.schema.labels import LEGEND, ROWS, since_start
-from gputop.schema.values import CAUSES, Statistics, absence_text, enable_ecc, value_text
+from gputop.schema.labels import LEGEND, ROWS
+from gputop.schema.values import CAUSES, absence_text, enable_ecc, value_text
 from tests import streams
 
 GIB = 1 << 30
@@ -126,32 +126,6 @@ def test_a_part_that_is_missing_says_which_and_why() -> None:
         f"limit: the driver failed: `nvidia-smi -q` may say more; default: {reason}"
     )
     assert row.reason(streams.device(0), sample) == ""
-
-
-def test_figures_since_the_start() -> None:
-    known = {
-        "tensor_active_percent": Statistics(0.0, 41.26, 90.0, 9, 200.0),
-        "sm_clock_mhz": Statistics(345, 1200.7, 1980, 9, 4000),
-        "pcie_rx_bytes_per_second": Statistics(0, GIB, 2 * GIB, 9, 0),
-        "energy_joules": Statistics(1e6, 2e6, 3e6, 9, 2e6),
-        "pcie_replays": Statistics(6, 6.0, 6, 9, 0.0),
-        "performance_state": Statistics(0, 1.0, 8, 9, 8),
-        "clock_event_seconds.sw_power_cap": Statistics(5.0, 6.0, 7.0, 9, 2.0),
-        "clock_event_seconds.hw_thermal": Statistics(5.0, 5.0, 5.0, 9, 0.0),
-    }
-    told = {
-        name: since_start(name, known.get)
-        for name in ("clock_event_seconds", "gpu_utilization_percent", *known)
-        if "." not in name
-    }
-    assert told["tensor_active_percent"] == ("0 %", "41.3 %", "90 %")
-    assert told["sm_clock_mhz"] == ("345 MHz", "1201 MHz", "1980 MHz")
-    assert told["pcie_rx_bytes_per_second"] == ("0 B", "1.00 GiB", "2.00 GiB")
-    assert told["energy_joules"] == ("+2.00 MJ",)
-    assert told["pcie_replays"] == ("+0",)
-    assert told["performance_state"] == told["gpu_utilization_percent"] == ()
-    assert told["clock_event_seconds"] == ("power cap +2.0 s",)
-    assert since_start("clock_event_seconds", lambda _: None) == ()
 
 
 def test_the_legend_explains_what_the_page_shows() -> None:

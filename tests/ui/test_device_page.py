@@ -223,7 +223,6 @@ async def test_one_line_says_which_device_and_what_is_wrong() -> None:
         assert shown(pilot, DeviceTitle).startswith("No device")
         await page_of(app, pilot)
         assert shown(pilot, DeviceTitle).startswith("0 H100 80GB HBM3 ──")
-        assert shown(pilot, DeviceTitle).splitlines()[0].endswith("statistics since 12:00:00")
         for second in range(40):
             idle = streams.readings(0, gpu_utilization_percent=0)
             app.send(said_by(idle, streams.readings(1), seconds=1.0 + second))
@@ -277,26 +276,6 @@ async def test_what_happened_to_the_device() -> None:
         await settle(pilot)
         assert "Xid 13" in shown(pilot, EventsView)
         assert "Xid 79" not in shown(pilot, EventsView)
-
-
-async def test_statistics_and_a_new_beginning() -> None:
-    app = PageApp(streams.inventory(1))
-    for second, busy in enumerate((10, 20, 90)):
-        said = streams.readings(0, gpu_utilization_percent=busy, pcie_replays=second)
-        app.telemetry.receive(said_by(said, seconds=float(second)))
-    async with app.run_test(size=WHOLE) as pilot:
-        page = await page_of(app, pilot)
-        assert "busy 90 % 10 % 55.0 % 90 %" in page
-        assert "PCIe replays 2 +2" in page
-        assert "since 12:00:00" in shown(pilot, DeviceTitle)
-        app.page.action_reset()
-        await settle(pilot)
-        assert "since 12:00:02" in shown(pilot, DeviceTitle)
-        again = streams.readings(0, gpu_utilization_percent=30, pcie_replays=2)
-        app.send(said_by(again, seconds=3.0))
-        page = await page_of(app, pilot)
-        assert "busy 30 % 30 % 30.0 % 30 %" in page
-        assert "PCIe replays 2 +0" in page
 
 
 async def test_what_does_not_fit_is_scrolled_to() -> None:

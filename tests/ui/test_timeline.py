@@ -1,21 +1,18 @@
-"""Charts of a device over one time axis, and the cursor that reads them."""
+"""Charts of a device over one time axis."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from textual.app import App
 
 from gputop.agent.snapshot import Sample
 from gputop.ui.device.timeline import TimelineView
-from gputop.ui.drawing.cells import Row, width_of
+from gputop.ui.drawing.cells import width_of
 from gputop.ui.drawing.charts import CHARTS, GUTTER, SAMPLES_A_DOT
 from gputop.ui.telemetry import Telemetry
 from tests import streams
-from tests.ui.pilots import settle, settled, shown
 
 if TYPE_CHECKING:
     from textual.app import ComposeResult
@@ -125,83 +122,14 @@ def test_the_gutter_has_the_newest_values_and_what_the_height_stands_for() -> No
     ]
 
 
-async def test_the_cursor_reads_all_charts_at_a_moment() -> None:
-    samples = [said(n, power_watts=100.0 + n, temperature_celsius=30 + n) for n in range(60)]
-    async with settled(TimelineApp(telemetry_of(*samples)), (80, 20)) as (app, pilot):
-        assert "ago" not in shown(pilot, TimelineView)
-        app.view.action_side(-1)
-        app.view.action_side(-9)
-        await settle(pilot)
-        rows = shown(pilot, TimelineView).splitlines()
-        assert rows[-1].startswith("12:00:49, 10 s ago")
-        read = [value(rows, label) for label in ("busy", "power", "temperature")]
-        assert read == ["49 %", "149 W", "79°C"]
-        # It stays with its moment when time goes on.
-        app.telemetry.receive(said(60))
-        app.view.redraw()
-        await settle(pilot)
-        rows = shown(pilot, TimelineView).splitlines()
-        assert rows[-1].startswith("12:00:49, 11 s ago")
-        assert value(rows, "busy") == "49 %"
-        app.view.action_side(5)
-        assert drawn(app.view, 80, 20)[-1].startswith("12:00:54, 6 s ago")
-        app.view.action_side(1000)
-        await settle(pilot)
-        assert "ago" not in shown(pilot, TimelineView)
-        assert value(shown(pilot, TimelineView).splitlines(), "busy") == "60 %"
-
-
-def marked(rows: list[Row]) -> set[int]:
-    """The cells that are reversed."""
-    cells = set()
-    for row in rows:
-        x = 0
-        for span in row:
-            if span.style.reverse:
-                cells |= {*range(x, x + len(span.text))}
-            x += len(span.text)
-    return cells
-
-
-def test_the_cursor_goes_back_as_far_as_anything_is_kept() -> None:
-    telemetry = telemetry_of(*(said(n) for n in range(1500)))
-    view = view_of(telemetry)
-    view.action_side(-10_000)
-    rows = drawn(view, 80, 20)
-    assert rows[-1].startswith("12:05:00, 19:59 ago")
-    assert value(rows, "busy") == f"{300 % 101} %"
-    assert marked(view.draw(80, 20))
-    telemetry.receive(said(1500))  # what it was on is no longer kept
-    assert drawn(view, 80, 20)[-1].startswith("12:05:01, 19:59 ago")
-    view.action_side(699)
-    assert value(drawn(view, 80, 20), "busy") == f"{1000 % 101} %"
-
-
-@given(st.integers(1, 400), st.integers(-500, -1), st.integers(1, 90), st.integers(0, 4))
-def test_the_cursor_is_always_seen(samples: int, step: int, room: int, zoom: int) -> None:
-    view = view_of(telemetry_of(*(said(n) for n in range(samples))))
-    view.action_zoom(zoom)
-    view.action_side(step)
-    rows = view.draw(GUTTER + room, 9)
-    dots = -(-samples // SAMPLES_A_DOT[zoom])
-    assert len(marked(rows)) == (1 if dots > 1 else 0)
-    assert min(marked(rows), default=GUTTER) >= GUTTER
-
-
 def test_zoomed_out_a_dot_is_the_mean_of_its_samples() -> None:
-    view = view_of(telemetry_of(*(said(n) for n in range(100))))
-    view.action_zoom(3)
-    assert SAMPLES_A_DOT[3] == 5
-    assert value(drawn(view, 80, 20), "busy") == "99 %"  # the newest, not a mean
-    view.action_side(-1)
-    rows = drawn(view, 80, 20)
-    assert value(rows, "busy") == "92 %"
-    assert rows[-1].startswith("12:01:32, 7 s ago")
-    view.action_zoom(-3)  # the cursor stays where it is in time
-    assert drawn(view, 80, 20)[-1].startswith("12:01:30, 9 s ago")
-    view.action_zoom(-100)
-    view.action_zoom(+100)
-    assert drawn(view, 80, 20)[-1].startswith("12:01:")
+    view = view_of(telemetry_of(*(said(0 if n % 2 else 100) for n in range(200))))
+    view.action_zoom(1)
+    assert SAMPLES_A_DOT[1] == 2
+    rows = drawn(view, 80, 3)
+    assert value(rows, "busy") == "0 %"  # the newest, not a mean
+    assert rows[-1].startswith("last 4 min")
+    assert {row[-9:] for row in rows[:2]} == {" " * 9, "⣿" * 9}
 
 
 def test_the_axis_has_times_of_day_and_how_long_it_is() -> None:
@@ -217,7 +145,7 @@ def test_the_axis_has_times_of_day_and_how_long_it_is() -> None:
     ]
 
 
-def test_the_charts_scroll_and_stand_still_while_the_cursor_reads() -> None:
+def test_the_charts_scroll() -> None:
     telemetry = telemetry_of(*(said(n % 50) for n in range(300)))
     view = view_of(telemetry)
     before = drawn(view, 80, 3)
@@ -226,11 +154,3 @@ def test_the_charts_scroll_and_stand_still_while_the_cursor_reads() -> None:
     after = drawn(view, 80, 3)
     for row in (0, 1):
         assert after[row][GUTTER:-1] == before[row][GUTTER + 1 :]
-    view.action_side(-1)
-    rows = drawn(view, 80, 9)
-    assert "ago" in rows[-1]
-    telemetry.receive(said(302))
-    telemetry.receive(said(303))
-    assert [row[GUTTER:] for row in drawn(view, 80, 9)] == [row[GUTTER:] for row in rows]
-    view.action_side(99)
-    assert drawn(view, 80, 9)[-1].startswith("last ")

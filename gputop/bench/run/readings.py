@@ -18,7 +18,7 @@ from gputop.bench.run.series import (
     merge_moments,
 )
 from gputop.bench.worker.heat import heat_limits
-from gputop.stream.history import FASTEST
+from gputop.schema.catalogue import CATALOGUE
 from gputop.text import visible
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ class RunReadings:
         joules = readings.energy_joules
         if joules is not None and running:
             if self.energy is None:
-                fastest = FASTEST["energy_joules"]
+                fastest = CATALOGUE["energy_joules"].fastest
                 self.energy = DeviceCounter(
                     (at, joules), (at, joules), fastest
                 )

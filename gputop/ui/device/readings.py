@@ -1,25 +1,23 @@
-"""All readings of a device, by group, with minimum, mean and maximum since the start."""
+"""All readings of a device, by group."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from rich.cells import cell_len
 from rich.style import Style
 
 from gputop.agent.device import Absence, Device
-from gputop.schema.labels import GROUPS, DetailRow, since_start, value_of
+from gputop.schema.labels import GROUPS, DetailRow, value_of
 from gputop.text import ABSENT, visible
 from gputop.ui.drawing import cells
-from gputop.ui.drawing.cells import Row, Span, cell, fit, rule_of
+from gputop.ui.drawing.cells import Row, Span, cell, fit
 from gputop.ui.drawing.live import ScrolledView
-from gputop.ui.drawing.palette import ACCENT, DIM, STRONG
+from gputop.ui.drawing.palette import DIM, STRONG
 
-LABEL, FIGURE = 14, 9
-"""Cells of a label, and of each statistic."""
+LABEL = 14
+"""Cells of a label."""
 NARROWEST_COLUMN, WIDEST_COLUMN = 58, 90
 MOST_COLUMNS, GAP = 3, 2
 FIRST = "Power and temperature"
@@ -59,20 +57,12 @@ class DetailsView(ScrolledView):
         blocks = []
         for title in sorted(GROUPS, key=lambda title: title != FIRST):
             block: list[Row] = []
-            figures = False
             for row in GROUPS[title]:
                 block += self._rows_of(row, device, width, lacking)
-                figures = figures or len(self._figures(row, device)) > 1
             block += self._beside_the_schema(title, device, width)
             if block:
-                blocks.append(
-                    [_heading(title, width, figures=figures), *block],
-                )
+                blocks.append([cells.heading(title, width), *block])
         return blocks
-
-    def _figures(self, row: DetailRow, device: Device) -> Sequence[str]:
-        statistics = partial(self._telemetry.history.statistics, device.uuid)
-        return since_start(row.names[0], statistics)
 
     def _rows_of(
         self,
@@ -92,13 +82,11 @@ class DetailsView(ScrolledView):
             lacking[reason] += 1
             return []
         style = DIM if isinstance(value, Absence) else STRONG
-        figures = self._figures(row, device)
         return _lines(
             row.label,
             row.text(shown, sample),
             style,
             reason,
-            figures,
             width,
         )
 
@@ -145,19 +133,6 @@ def _lacking_lines(lacking: Counter[str], width: int) -> list[Row]:
     return [[], [Span(cells.clip(text, width - len(keys)) + keys, DIM)]]
 
 
-def _heading(
-    title: str,
-    width: int,
-    *,
-    figures: bool,
-) -> Row:
-    right: Row = []
-    if figures:
-        words = [word.rjust(FIGURE) for word in ("min", "mean", "max")]
-        right.append(Span("".join(words), DIM))
-    return rule_of([Span(f"{title} ", ACCENT)], right, width)
-
-
 def _line(
     label: str,
     value: Row,
@@ -171,7 +146,6 @@ def _lines(
     text: str,
     style: Style,
     reason: str,
-    figures: Sequence[str],
     width: int,
 ) -> list[Row]:
     """Draw a row of the catalogue in one line, or in several if the value is long."""
@@ -180,22 +154,8 @@ def _lines(
         text += " " if text == ABSENT else "  "
         note = cells.clip_words(reason, room - cell_len(text))
         return [_line(label, [Span(text, style), Span(note, DIM)], width)]
-    right = _in_columns(figures)
-    if right and cell_len(text) < room - cell_len(right):
-        value = cell(text, room - cell_len(right), style)
-        return [_line(label, [value, Span(right, DIM)], width)]
     first, *rest = cells.wrap(text, room) or [text]
     lines = [_line(label, [Span(first, style)], width)]
     for part in rest:
         lines.append(_line("", [Span(part, style)], width))
-    if len(figures) == 1:
-        since = cells.clip(f"since start: {figures[0]}", room)
-        lines.append(_line("", [Span(since, DIM)], width))
     return lines
-
-
-def _in_columns(figures: Sequence[str]) -> str:
-    """Return minimum, mean and maximum in their columns. An increase alone is right-aligned."""
-    if len(figures) == 1:
-        return figures[0].rjust(3 * FIGURE)
-    return "".join(f" {figure}".rjust(FIGURE) for figure in figures)

@@ -53,8 +53,3 @@ class DevicePage(DeviceTab):
     def show_telemetry(self) -> None:
         super().show_telemetry()
         self._processes.redraw()
-
-    def action_reset(self) -> None:
-        if self.selected is not None:
-            self.telemetry.history.reset(self.selected.uuid)
-            self.show_telemetry()

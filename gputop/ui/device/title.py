@@ -10,7 +10,6 @@ from gputop.text import (
     ABSENT,
     age,
     fit_columns,
-    moment,
     percentage,
     quantity,
     used_of,
@@ -55,13 +54,7 @@ class DeviceTitle(DeviceView):
             Span(f"{label_of(device)} ", ACCENT),
             Span(f"{model_of(device)} ", STRONG),
         ]
-        right: Row = []
-        since = self._telemetry.history.since(device.uuid)
-        if since is not None:
-            right = [Span(f" statistics since {moment(since)} ", DIM)]
-        if width_of([*left, *right]) > width:
-            right = []
-        return rule_of(left, right, width)
+        return rule_of(left, [], width)
 
     def _sums(self, device: Device, width: int) -> Row:
         """Return the numbers of the summary, the most useful first."""

@@ -13,7 +13,7 @@ from gputop.agent.device import Device, DeviceSample
 from gputop.agent.snapshot import Host
 from gputop.schema.derived import HOST_CPU, HOST_MEMORY, PROCESS_CPU
 from gputop.schema.values import value_text
-from gputop.text import duration, moment
+from gputop.text import moment
 from gputop.ui.drawing import palette
 from gputop.ui.drawing.cells import Row, Span, cell, fit, reading, spread
 from gputop.ui.drawing.palette import DIM, STRONG, TRACK
@@ -238,11 +238,10 @@ class DrawnChart(NamedTuple):
     values: Sequence[float | None]
     top: float
     style: Style
-    value_style: Style = STRONG
 
     def rows(self, height: int) -> list[Row]:
         """Draw the chart in this many rows."""
-        right = [reading(self.value, self.value_style), Span(" ")]
+        right = [reading(self.value, STRONG), Span(" ")]
         labels = [spread([Span(self.label, DIM)], right, GUTTER)]
         labels.append(
             [cell(self.scale, GUTTER - 1, DIM, right=True), Span(" ")]
@@ -267,8 +266,3 @@ def time_axis(label: Span, stamps: Sequence[float | None]) -> Row:
             text = f"╵{moment(stamp)}"
         ticks += text.ljust(TICK)
     return [*fit([label], GUTTER), Span(ticks.rstrip(), TRACK)]
-
-
-def ago(seconds: float) -> str:
-    """Return a time in the past, such as `12 s` or `3:20`."""
-    return f"{seconds:.0f} s" if seconds < 99.5 else duration(seconds)
