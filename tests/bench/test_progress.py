@@ -180,9 +180,9 @@ def test_who_failed_is_in_no_distribution() -> None:
 
 def test_wrong_elements_are_known_at_once_and_at_the_end() -> None:
     found = after(*running(700, 700), (0, Verified(3, 2)), (1, Verified(3, 0)))
-    assert [found.wrong_elements(gpu) for gpu in CLUSTER[:2]] == [2, 0]
+    assert [found.devices[gpu].wrong_elements for gpu in CLUSTER[:2]] == [2, 0]
     found.add_event(CLUSTER[1], Done(dataclasses.replace(RESULT, wrong_elements=4)))
-    assert found.wrong_elements(CLUSTER[1]) == 4
+    assert found.devices[CLUSTER[1]].wrong_elements == 4
 
 
 @pytest.mark.parametrize("width", [40, 79, 119])

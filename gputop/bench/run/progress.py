@@ -76,7 +76,7 @@ def progress_text(run: Run, width: int) -> str:
         began = max(began, each.began_at or 0.0)
         if each.planned is not None:
             seconds = max(seconds, each.planned.expected_seconds or 0.0)
-    seconds = seconds or run.part_seconds
+    seconds = seconds or run.request.seconds
     elapsed = min(run.now() - began, seconds)
     share = elapsed / seconds
     parts = [f"{duration(elapsed)}, {duration(seconds - elapsed)} left"]
@@ -132,7 +132,7 @@ def _figures_of_all(run: Run) -> Iterator[str]:
         rates = f"{tflops(among.median)} ({tflops(among.p5)} to {tflops(among.p95)})"
         yield f"{rates} {run.first.rate_scale(None)[0]}"
     yield _states(run)
-    wrong = [each for each in run.devices if run.wrong_elements(each)]
+    wrong = [each for each in run.devices.values() if each.wrong_elements]
     if wrong:
         yield f"{len(wrong)} wrong"
     behind = run.slow_devices()
