@@ -47,7 +47,7 @@ from gputop.bench.run.series import (
 )
 from gputop.console import FAULT
 from gputop.schema.decode import from_plain
-from gputop.text import flops_unit, tflops, throughput
+from gputop.text import flops_unit
 
 if TYPE_CHECKING:
     from gputop.agent.problem import Problem
@@ -336,14 +336,6 @@ class DeviceRun:
         if self.kind.moves_bytes:
             return self.kind.rate_unit, 1.0
         return flops_unit(most)
-
-    def rate_text(self, rate: float | None, *, short: bool = False) -> str:
-        """Return a rate with its unit, or without it if `short`."""
-        if not self.kind.moves_bytes:
-            return throughput(rate, short=short)
-        if short:
-            return tflops(rate)
-        return f"{tflops(rate)} GB/s"
 
     def series(self, name: str) -> list[tuple[float, float]]:
         """Return (seconds, value) of `RATE` or of one of `READINGS`, without absent values.
